@@ -1,0 +1,36 @@
+# Every chore is one word.
+CARGO ?= cargo
+PYTHON ?= python3
+VENV := .venv
+FUZZ_SECONDS ?= 60
+
+.PHONY: test test-scalar test-python lint bench fuzz ci
+
+## test: everything that must hold, in Rust and in Python
+test: test-python
+	$(CARGO) test --workspace --locked
+
+## test-scalar: the same with vector instructions switched off
+test-scalar:
+	LMC_SIMD=portable $(CARGO) test -p lmc-codec --locked
+
+## test-python: the reference decoder, alone and against blocks that the Rust encoder wrote
+test-python: $(VENV)/ready
+	$(VENV)/bin/python -m unittest discover -s reference
+
+$(VENV)/ready: reference/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r reference/requirements.txt
+	touch $@
+
+## lint: formatting and warnings, both of which must be clean
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+## bench: all engines and levels on one core (see bench/README.md)
+bench:
+	$(CARGO) run --release --locked -p lmc-bench
+
+## ci: what a change must pass
+ci: lint test test-scalar

@@ -1,0 +1,137 @@
+//! One block to coded bytes, by a plan.
+
+use crate::dtype::Level;
+use crate::entropy::{PlaneEncoder, Scratch};
+use crate::plan::{
+    Plan, ReadyRecipe, Scope, block_offsets, block_rows, choose, choose_bytes, paper, suits,
+};
+use crate::segment::{Buffers, Place};
+use crate::simd::Isa;
+use lmc_format::limits::{BLOCK_LEN_MAX, SEGMENT_LEN_MAX};
+use lmc_format::{BlockKind, BlockPrefix, varint};
+
+/// Encodes blocks; holds working memory, so keep one for each thread.
+#[derive(Debug)]
+pub struct Encoder {
+    isa: Isa,
+    buffers: Buffers,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Encoder {
+    /// An encoder for this CPU.
+    pub fn new() -> Self {
+        Self::with_isa(Isa::best())
+    }
+
+    /// An encoder with the given instruction set; what it writes does not depend on it.
+    pub fn with_isa(isa: Isa) -> Self {
+        Self { isa, buffers: Buffers::default() }
+    }
+
+    /// Appends the block of `bytes`, which are the tensor's from value `first_value` on, to `out`.
+    ///
+    /// At most the bytes themselves and a prefix of five bytes are appended. Panics if `bytes` is longer than 2^26.
+    pub fn encode_block(&mut self, plan: &Plan, first_value: u64, bytes: &[u8], out: &mut Vec<u8>) {
+        assert!(bytes.len() as u64 <= BLOCK_LEN_MAX, "a block holds 2^26 bytes at most");
+        let start = out.len();
+        if write_constant(plan, bytes, out) {
+            return;
+        }
+        let limit = start + stored_len(bytes.len());
+        let shared = plan.shared.as_ref().filter(|r| suits(self.isa, r, bytes, &mut self.buffers));
+        let mut coded = shared.is_some_and(|ready| {
+            self.write_coded(ready, BlockKind::Shared, first_value, bytes, out)
+        });
+        // A recipe from a sample may fail on a value it has not seen; the next one has seen them all.
+        for exact in [false, true] {
+            if coded {
+                break;
+            }
+            out.truncate(start);
+            let own = match plan.level {
+                Level::Paper => paper(self.isa, plan, bytes),
+                _ => choose(self.isa, plan, Scope::block(bytes, first_value, exact)),
+            };
+            let Some(ready) = own else { break };
+            coded = self.write_coded(&ready, BlockKind::Coded, first_value, bytes, out);
+        }
+        if !coded || out.len() >= limit {
+            out.truncate(start);
+            BlockPrefix { kind: BlockKind::Stored, raw_len: bytes.len() }.write(out);
+            out.extend_from_slice(bytes);
+        }
+    }
+
+    /// Appends a coded block; false if the recipe cannot express the values, with bytes appended that must be cut off.
+    fn write_coded(
+        &mut self,
+        ready: &ReadyRecipe,
+        kind: BlockKind,
+        first_value: u64,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        BlockPrefix { kind, raw_len: bytes.len() }.write(out);
+        if kind == BlockKind::Coded {
+            out.extend_from_slice(&ready.bytes);
+        }
+        let width = ready.recipe.width();
+        let (values, tail) = bytes.split_at(bytes.len() / width * width);
+        out.extend_from_slice(tail);
+        let rows = block_rows(self.isa, ready, first_value, values);
+        if let Some((first, rows)) = &rows {
+            varint::write(out, *first as u64);
+            write_rows(self.isa, rows, out);
+        }
+        let offsets = rows.as_ref().and_then(|(first, rows)| block_offsets(ready, *first, rows));
+        let segment_bytes = width << ready.recipe.segment_log2;
+        let index = out.len();
+        out.resize(index + 3 * values.len().div_ceil(segment_bytes), 0);
+        for (i, segment) in values.chunks(segment_bytes).enumerate() {
+            let from = out.len();
+            let place = Place { start: i << ready.recipe.segment_log2, offsets };
+            let done = ready.segments.encode(self.isa, segment, place, &mut self.buffers, out);
+            let len = out.len() - from;
+            if !done || len > SEGMENT_LEN_MAX {
+                return false;
+            }
+            out[index + 3 * i..][..3].copy_from_slice(&(len as u32).to_le_bytes()[..3]);
+        }
+        true
+    }
+}
+
+/// Bytes of a stored block of `len` bytes.
+fn stored_len(len: usize) -> usize {
+    1 + varint::len(len as u64) + len
+}
+
+fn write_rows(isa: Isa, rows: &[u8], out: &mut Vec<u8>) {
+    let coder = choose_bytes(rows);
+    coder.write(out);
+    let coded = PlaneEncoder::new(&coder).encode(isa, rows, &mut Scratch::default(), out);
+    assert!(coded, "the coder was chosen for these rows");
+}
+
+/// Appends a constant block if all values of `bytes` are the same.
+fn write_constant(plan: &Plan, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+    let width = 1 << plan.layout.width_log2;
+    let Some(value) = bytes.get(..width) else { return false };
+    // The last and middle values tell most blocks apart at once.
+    let middle = bytes.len() / 2 / width * width;
+    let is_constant = bytes.len() > 16
+        && bytes[middle..].starts_with(value)
+        && bytes[width..] == bytes[..bytes.len() - width];
+    if is_constant {
+        BlockPrefix { kind: BlockKind::Constant, raw_len: bytes.len() }.write(out);
+        out.push(width as u8);
+        out.extend_from_slice(value);
+    }
+    is_constant
+}

@@ -1,0 +1,126 @@
+//! Entropy coders: one plane of bytes to a stream and back (`docs/format.md`, section 5).
+
+pub mod chain;
+pub mod huffman;
+pub mod rans;
+pub mod runs;
+
+use crate::simd::{Isa, pack};
+use lmc_format::{Coder, Error, Reader, Result};
+
+/// Working memory that coders share.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    chain: crate::simd::chain::Scratch,
+}
+
+/// A coder made ready to encode planes.
+#[derive(Debug)]
+pub enum PlaneEncoder {
+    /// See [`Coder::Raw`].
+    Raw,
+    /// See [`Coder::Constant`].
+    Constant(u8),
+    /// See [`Coder::Packed`].
+    Packed(u8, u8),
+    /// See [`Coder::Chain`].
+    Chain(Box<crate::simd::chain::Tables>),
+    /// See [`Coder::Huffman`].
+    Huffman(Box<huffman::Encoder>),
+    /// See [`Coder::Rans`].
+    Rans(Box<rans::Encoder>),
+    /// See [`Coder::Runs`].
+    Runs,
+}
+
+impl PlaneEncoder {
+    /// Prepares `coder`.
+    pub fn new(coder: &Coder) -> Self {
+        match coder {
+            Coder::Raw => Self::Raw,
+            Coder::Constant(value) => Self::Constant(*value),
+            Coder::Packed { mask, rest } => Self::Packed(*mask, *rest),
+            Coder::Chain(table) => Self::Chain(Box::new(crate::simd::chain::Tables::new(table))),
+            Coder::Huffman(table) => Self::Huffman(Box::new(huffman::Encoder::new(table))),
+            Coder::Rans(table) => Self::Rans(Box::new(rans::Encoder::new(table))),
+            Coder::Runs => Self::Runs,
+        }
+    }
+
+    /// Appends the stream of `plane`. Returns false, with `out` as it was, if the coder cannot express the plane.
+    pub fn encode(&self, isa: Isa, plane: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Raw => out.extend_from_slice(plane),
+            Self::Constant(value) => return plane.iter().fold(0, |acc, b| acc | (b ^ value)) == 0,
+            Self::Packed(mask, rest) => return pack::pack(isa, *mask, *rest, plane, out),
+            Self::Chain(tables) => {
+                crate::simd::chain::encode(isa, tables, plane, &mut scratch.chain, out);
+            }
+            Self::Huffman(encoder) => return encoder.encode(plane, out),
+            Self::Rans(encoder) => return encoder.encode(isa, plane, out),
+            Self::Runs => runs::encode(plane, out),
+        }
+        true
+    }
+}
+
+/// A coder made ready to decode planes.
+#[derive(Debug)]
+pub enum PlaneDecoder {
+    /// See [`Coder::Raw`].
+    Raw,
+    /// See [`Coder::Constant`].
+    Constant(u8),
+    /// See [`Coder::Packed`].
+    Packed(u8, u8),
+    /// See [`Coder::Chain`].
+    Chain(Box<crate::simd::chain::Tables>),
+    /// See [`Coder::Huffman`].
+    Huffman(Box<huffman::Decoder>),
+    /// See [`Coder::Rans`].
+    Rans(Box<rans::Decoder>),
+    /// See [`Coder::Runs`].
+    Runs,
+}
+
+impl PlaneDecoder {
+    /// Prepares `coder`.
+    pub fn new(coder: &Coder) -> Self {
+        match coder {
+            Coder::Raw => Self::Raw,
+            Coder::Constant(value) => Self::Constant(*value),
+            Coder::Packed { mask, rest } => Self::Packed(*mask, *rest),
+            Coder::Chain(table) => Self::Chain(Box::new(crate::simd::chain::Tables::new(table))),
+            Coder::Huffman(table) => Self::Huffman(Box::new(huffman::Decoder::new(table))),
+            Coder::Rans(table) => Self::Rans(Box::new(rans::Decoder::new(table))),
+            Coder::Runs => Self::Runs,
+        }
+    }
+
+    /// Reads the stream of `plane.len()` bytes from `input`; on an error the plane's contents mean nothing.
+    pub fn decode(
+        &self,
+        isa: Isa,
+        input: &mut Reader,
+        plane: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        match self {
+            Self::Raw => plane.copy_from_slice(input.take(plane.len(), "raw bytes")?),
+            Self::Constant(value) => plane.fill(*value),
+            Self::Packed(mask, rest) => {
+                let packed = input.take(pack::packed_len(*mask, plane.len()), "packed bits")?;
+                if !pack::unpack(isa, *mask, *rest, packed, plane) {
+                    return Err(Error::corrupt("padding of packed bits is not zero"));
+                }
+            }
+            Self::Chain(tables) => {
+                crate::simd::chain::decode(isa, tables, input, plane, &mut scratch.chain)?;
+            }
+            Self::Huffman(decoder) => decoder.decode(input, plane)?,
+            Self::Rans(decoder) => decoder.decode(isa, input, plane)?,
+            Self::Runs => runs::decode(input, plane)?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! The coder of one plane, by estimated cost.
+
+use super::cost::entropy_bits;
+use crate::dtype::Level;
+use crate::entropy::{chain, huffman, rans};
+use lmc_format::Coder;
+use lmc_format::limits::CHAIN_LEVELS_MAX;
+
+/// A coder and what it is expected to take for the sampled plane.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The coder, with its table.
+    pub coder: Coder,
+    /// Bits for the sample.
+    pub bits: u64,
+}
+
+/// What is known of a plane from a sample of it.
+#[derive(Clone, Debug)]
+pub struct PlaneStats {
+    /// How often each byte occurs.
+    pub histogram: [u32; 256],
+    /// Bytes that differ from the one before.
+    pub changes: u32,
+}
+
+impl PlaneStats {
+    /// Statistics of `plane`.
+    pub fn of(plane: &[u8]) -> Self {
+        let changes = plane.windows(2).map(|w| u32::from(w[0] != w[1])).sum();
+        Self { histogram: super::cost::histogram(plane), changes }
+    }
+
+    fn count(&self) -> u64 {
+        self.histogram.iter().map(|&c| u64::from(c)).sum()
+    }
+
+    /// Bits that are set in some bytes and not in others, and the bits set in all.
+    fn varying_bits(&self) -> (u8, u8) {
+        let seen = (0..=255_u8).filter(|&b| self.histogram[usize::from(b)] > 0);
+        let (any, all) = seen.fold((0, 0xff), |(any, all), b| (any | b, all & b));
+        (any & !all, all & any)
+    }
+}
+
+/// Chooses the coder of a plane.
+///
+/// `slack_bits` is what a faster coder may cost more, in bits over the whole sample, before a slower one is taken.
+pub fn choose(stats: &PlaneStats, level: Level, slack_bits: u64) -> Choice {
+    let n = stats.count();
+    let (mask, rest) = stats.varying_bits();
+    if mask == 0 {
+        return Choice { coder: Coder::Constant(rest), bits: 0 };
+    }
+    let mut best = if mask == 0xff {
+        Choice { coder: Coder::Raw, bits: 8 * n }
+    } else {
+        let bits = n * u64::from(mask.count_ones());
+        Choice { coder: Coder::Packed { mask, rest }, bits }
+    };
+    let entropy = entropy_bits(&stats.histogram);
+    // Noise looks a little compressible in a sample; a gain below this share is not believed or not worth a decoder's time.
+    if entropy + n / 16 < best.bits {
+        consider_chain(stats, level, &mut best);
+        consider_tables(stats, level, slack_bits, &mut best);
+        // A run costs about three bytes: its token and value, and sometimes the token of the literals before it.
+        let runs = 24 * u64::from(stats.changes) + 64;
+        if runs + slack_bits < best.bits {
+            best = Choice { coder: Coder::Runs, bits: runs };
+        }
+    }
+    best
+}
+
+fn consider_chain(stats: &PlaneStats, level: Level, best: &mut Choice) {
+    let levels_max = if level == Level::Fast { 8 } else { CHAIN_LEVELS_MAX };
+    let table = chain::build(&stats.histogram, levels_max);
+    let bits = chain::cost_bits(&table, &stats.histogram);
+    if bits < best.bits {
+        *best = Choice { coder: Coder::Chain(table), bits };
+    }
+}
+
+fn consider_tables(stats: &PlaneStats, level: Level, slack_bits: u64, best: &mut Choice) {
+    if level == Level::Max {
+        let Some(table) = rans::build(&stats.histogram) else { return };
+        match rans::cost_bits(&table, &stats.histogram) {
+            Some(bits) if bits < best.bits => {
+                *best = Choice { coder: Coder::Rans(Box::new(table)), bits };
+            }
+            _ => {}
+        }
+        return;
+    }
+    if entropy_bits(&stats.histogram) + slack_bits >= best.bits {
+        return;
+    }
+    let Some(table) = huffman::build(&stats.histogram) else { return };
+    match huffman::cost_bits(&table, &stats.histogram) {
+        Some(bits) if bits + slack_bits < best.bits => {
+            // The slack stays in the cost, so that a whole recipe with Huffman must gain that much too.
+            *best = Choice { coder: Coder::Huffman(Box::new(table)), bits: bits + slack_bits };
+        }
+        _ => {}
+    }
+}
+
+/// The same kind of coder with the exact table for `stats`, or the best there is if that kind does not fit them.
+pub fn exact(coder: &Coder, stats: &PlaneStats, level: Level) -> Coder {
+    let (mask, rest) = stats.varying_bits();
+    if mask == 0 {
+        return Coder::Constant(rest);
+    }
+    match coder {
+        Coder::Huffman(_) => huffman::build(&stats.histogram).map(|t| Coder::Huffman(Box::new(t))),
+        Coder::Rans(_) => rans::build(&stats.histogram).map(|t| Coder::Rans(Box::new(t))),
+        Coder::Constant(_) | Coder::Packed { .. } => None,
+        other => Some(other.clone()),
+    }
+    .unwrap_or_else(|| choose(stats, level, 0).coder)
+}
+
+/// The published algorithm's choice: Huffman, unless the plane is constant or would not get smaller.
+pub fn paper(stats: &PlaneStats) -> Coder {
+    let (mask, rest) = stats.varying_bits();
+    if mask == 0 {
+        return Coder::Constant(rest);
+    }
+    let table = huffman::build(&stats.histogram);
+    let bits = table.as_ref().and_then(|table| huffman::cost_bits(table, &stats.histogram));
+    match (table, bits) {
+        (Some(table), Some(bits)) if bits + 130 * 8 < 8 * stats.count() => {
+            Coder::Huffman(Box::new(table))
+        }
+        _ => Coder::Raw,
+    }
+}
+
+/// The smallest coder for all of these bytes, its parameters included.
+pub(crate) fn choose_bytes(bytes: &[u8]) -> Coder {
+    let stats = PlaneStats::of(bytes);
+    let (mask, _) = stats.varying_bits();
+    let mut best = if mask == 0 { exact(&Coder::Raw, &stats, Level::Default) } else { Coder::Raw };
+    let mut least = if mask == 0 { 16 } else { 8 * bytes.len() as u64 };
+    let mut consider = |coder: Coder, bits: u64| {
+        let mut parameters = Vec::new();
+        coder.write(&mut parameters);
+        let total = bits + 8 * parameters.len() as u64;
+        if total < least {
+            least = total;
+            best = coder;
+        }
+    };
+    let packed =
+        choose(&PlaneStats { changes: u32::MAX, ..stats.clone() }, Level::Fast, u64::MAX / 2);
+    consider(packed.coder, packed.bits);
+    let table = chain::build(&stats.histogram, CHAIN_LEVELS_MAX);
+    let bits = chain::cost_bits(&table, &stats.histogram) + 16 * table.widths().len() as u64;
+    consider(Coder::Chain(table), bits);
+    if let Some(table) = huffman::build(&stats.histogram) {
+        let bits = huffman::cost_bits(&table, &stats.histogram).unwrap_or(u64::MAX / 2);
+        consider(Coder::Huffman(Box::new(table)), bits + 64);
+    }
+    best
+}

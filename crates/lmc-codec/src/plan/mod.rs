@@ -1,0 +1,94 @@
+//! Looks at bytes, chooses recipes, writes nothing.
+//!
+//! A [`Plan`] is made once for a tensor from a sample of it. Each block then only checks, on a small sample of its own, that the
+//! tensor's recipe suits it, and gets a recipe of its own where it does not. What is chosen depends on the bytes and the
+//! level alone, never on threads or the instruction set.
+
+mod choose;
+mod coder;
+mod cost;
+mod sample;
+
+use crate::dtype::{Layout, Level, TensorSpec};
+use crate::entropy::{PlaneEncoder, Scratch};
+use crate::segment::SegmentEncoder;
+use crate::simd::Isa;
+use crate::transform::offsets::ColumnOffsets;
+pub(crate) use choose::{Scope, block_offsets, block_rows, choose, paper, suits};
+pub(crate) use coder::choose_bytes;
+use lmc_format::Recipe;
+
+/// Values in a block of values of 2 bytes or more; blocks of bytes are twice as long.
+const BLOCK_VALUES: usize = 1 << 17;
+/// Bytes in a block of the published algorithm.
+const PAPER_BLOCK_LEN: usize = 1 << 16;
+
+/// A recipe ready to encode with.
+#[derive(Debug)]
+pub(crate) struct ReadyRecipe {
+    pub recipe: Recipe,
+    /// The recipe as bytes, columns included.
+    pub bytes: Vec<u8>,
+    pub segments: SegmentEncoder,
+    pub columns: Option<ColumnOffsets>,
+    /// Expected bits a value of the symbol plane, times 256, in excess of its order-0 entropy.
+    pub excess: u64,
+}
+
+impl ReadyRecipe {
+    pub(crate) fn new(recipe: Recipe, columns: Option<ColumnOffsets>, excess: u64) -> Self {
+        let mut bytes = Vec::new();
+        recipe.write(&mut bytes);
+        if let (Some(header), Some(offsets)) = (&recipe.columns, &columns) {
+            let coder = PlaneEncoder::new(&header.coder);
+            let coded =
+                coder.encode(Isa::best(), &offsets.cols, &mut Scratch::default(), &mut bytes);
+            assert!(coded, "the column coder was chosen for these columns");
+        }
+        Self { segments: SegmentEncoder::new(&recipe), recipe, bytes, columns, excess }
+    }
+}
+
+/// How a tensor's blocks are to be coded.
+#[derive(Debug)]
+pub struct Plan {
+    pub(crate) layout: Layout,
+    pub(crate) level: Level,
+    pub(crate) row_len: u64,
+    block_len: usize,
+    pub(crate) shared: Option<ReadyRecipe>,
+}
+
+impl Plan {
+    /// Plans for a tensor with these bytes, or with bytes like these.
+    ///
+    /// If `tensor` is more than one block, its blocks will refer to [`Plan::shared_recipe`].
+    pub fn new(spec: &TensorSpec, level: Level, tensor: &[u8]) -> Self {
+        Self::with_isa(Isa::best(), spec, level, tensor)
+    }
+
+    /// The same with a given instruction set; the plan does not depend on it.
+    pub fn with_isa(isa: Isa, spec: &TensorSpec, level: Level, tensor: &[u8]) -> Self {
+        let layout = spec.dtype.layout();
+        let block_len = match (level, layout.width_log2) {
+            (Level::Paper, _) => PAPER_BLOCK_LEN,
+            (_, 0) => 2 * BLOCK_VALUES,
+            (_, width_log2) => BLOCK_VALUES << width_log2.min(2),
+        };
+        let mut plan = Self { layout, level, row_len: spec.row_len, block_len, shared: None };
+        if level != Level::Paper && tensor.len() > block_len {
+            plan.shared = choose(isa, &plan, Scope::tensor(tensor));
+        }
+        plan
+    }
+
+    /// The recipe that the tensor's blocks share, to be stored once for all of them; empty if there is none.
+    pub fn shared_recipe(&self) -> &[u8] {
+        self.shared.as_ref().map_or(&[], |ready| &ready.bytes)
+    }
+
+    /// Bytes that the tensor should be cut into for its blocks; a multiple of the type's width.
+    pub fn block_len(&self) -> usize {
+        self.block_len
+    }
+}

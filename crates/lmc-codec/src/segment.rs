@@ -1,0 +1,405 @@
+//! One segment each way: values to planes to streams (`docs/format.md`, section 4.2), by a recipe made ready.
+
+use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
+use crate::simd::Isa;
+use crate::simd::words::{self, Part, Words};
+use crate::transform::offsets::{BlockOffsets, Field};
+use crate::transform::{sparse, window};
+use lmc_format::{Coder, Error, Reader, Recipe, Result, WordMap};
+
+/// Values that are composed at once, so that all their planes stay in the first-level cache.
+const COMPOSE_VALUES: usize = 2048;
+
+/// A recipe's plane: its place in the word and whether it is part of the records.
+#[derive(Clone, Copy, Debug)]
+struct PlanePlace {
+    shift: u32,
+    mask: u8,
+    /// Place in the record when the plane's coder is raw.
+    record: Option<usize>,
+}
+
+/// Everything about a recipe that both directions compute from it once.
+#[derive(Debug)]
+pub struct Shape {
+    words: Words,
+    symbol_bits: u8,
+    bias: u16,
+    planes: Vec<PlanePlace>,
+    record_len: usize,
+    /// Rotated words of 2 or 4 bytes with the top byte coded and all others raw.
+    top_only: bool,
+}
+
+impl Shape {
+    /// The shape of `recipe`.
+    pub fn new(recipe: &Recipe) -> Self {
+        let is_raw = |coder: &Coder| *coder == Coder::Raw;
+        let record_len = recipe.planes.iter().filter(|c| is_raw(c)).count();
+        let mut shift = 8_u32 << recipe.width_log2;
+        let mut raw_left = record_len;
+        let mut planes = Vec::with_capacity(recipe.planes.len());
+        for (i, coder) in recipe.planes.iter().enumerate() {
+            let bits = match i {
+                0 => recipe.symbol_bits,
+                1 if recipe.partial_bits() > 0 => recipe.partial_bits(),
+                _ => 8,
+            };
+            shift -= u32::from(bits);
+            let record = is_raw(coder).then(|| {
+                raw_left -= 1;
+                raw_left
+            });
+            planes.push(PlanePlace { shift, mask: 0xff_u8 >> (8 - bits.min(8)), record });
+        }
+        let width = recipe.width();
+        let top_only = recipe.map == WordMap::Rotate
+            && recipe.symbol_bits == 8
+            && (width == 2 || width == 4)
+            && record_len == width - 1
+            && !is_raw(&recipe.planes[0]);
+        Self {
+            words: Words { width_log2: recipe.width_log2, map: recipe.map },
+            symbol_bits: recipe.symbol_bits,
+            bias: recipe.bias,
+            planes,
+            record_len,
+            top_only,
+        }
+    }
+
+    /// Bytes of a value.
+    pub fn width(&self) -> usize {
+        1 << self.words.width_log2
+    }
+
+    /// Where the symbols are.
+    pub fn field(&self) -> Field {
+        Field { words: self.words, bits: self.symbol_bits }
+    }
+
+    fn is_wide(&self) -> bool {
+        self.symbol_bits > 8
+    }
+}
+
+/// Buffers that segments are worked on in; their contents mean nothing between calls.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    planes: Vec<Vec<u8>>,
+    symbols: Vec<u16>,
+    flags: Vec<u8>,
+    dense: Vec<u8>,
+    coders: Scratch,
+}
+
+/// `buffer` with at least `len` entries, cut to `len`.
+fn sized<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
+    if buffer.len() < len {
+        buffer.resize(len, T::default());
+    }
+    &mut buffer[..len]
+}
+
+/// A segment of a block: its values, or where they go, start at value `start` of the block.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Index in the block of the segment's first value.
+    pub start: usize,
+    /// The block's offsets, if its recipe has any.
+    pub offsets: Option<BlockOffsets<'a>>,
+}
+
+/// A recipe's coders made ready to encode.
+#[derive(Debug)]
+pub struct SegmentEncoder {
+    shape: Shape,
+    flags: Option<PlaneEncoder>,
+    planes: Vec<PlaneEncoder>,
+}
+
+impl SegmentEncoder {
+    /// Prepares `recipe`.
+    pub fn new(recipe: &Recipe) -> Self {
+        Self {
+            shape: Shape::new(recipe),
+            flags: recipe.flags.as_ref().map(PlaneEncoder::new),
+            planes: recipe.planes.iter().map(PlaneEncoder::new).collect(),
+        }
+    }
+
+    /// What both directions know of the recipe.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Appends the coded segment of the values `src`. Returns false if the recipe cannot express them; `out` then has
+    /// bytes that must be cut off.
+    pub fn encode(
+        &self,
+        isa: Isa,
+        src: &[u8],
+        place: Place,
+        buffers: &mut Buffers,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(flags_coder) = &self.flags else {
+            return self.encode_values(isa, src, place, buffers, out);
+        };
+        let (mut flags, mut dense) =
+            (std::mem::take(&mut buffers.flags), std::mem::take(&mut buffers.dense));
+        flags.clear();
+        dense.clear();
+        sparse::forward(self.shape.width(), src, &mut flags, &mut dense);
+        let done = flags_coder.encode(isa, &flags, &mut buffers.coders, out)
+            && self.encode_values(isa, &dense, place, buffers, out);
+        (buffers.flags, buffers.dense) = (flags, dense);
+        done
+    }
+
+    fn encode_values(
+        &self,
+        isa: Isa,
+        src: &[u8],
+        place: Place,
+        buffers: &mut Buffers,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let shape = &self.shape;
+        let n = src.len() >> shape.words.width_log2;
+        buffers.planes.resize_with(shape.planes.len(), Vec::new);
+        if shape.top_only {
+            let top = sized(&mut buffers.planes[0], n);
+            words::split_top(isa, shape.width(), src, top, out);
+            if let Some(offsets) = place.offsets {
+                offsets.forward8(isa, place.start, top);
+            }
+            return self.planes[0].encode(isa, top, &mut buffers.coders, out);
+        }
+        let mut exceptions = Vec::new();
+        self.split(isa, src, place, buffers, &mut exceptions);
+        self.append_records(n, buffers, out);
+        for (i, coder) in self.planes.iter().enumerate() {
+            let is_record = shape.planes[i].record.is_some();
+            let plane = &buffers.planes[i][..n];
+            if !is_record && !coder.encode(isa, plane, &mut buffers.coders, out) {
+                return false;
+            }
+            if i == 0 {
+                out.extend_from_slice(&exceptions);
+            }
+        }
+        true
+    }
+
+    /// Makes every plane, in its buffer.
+    fn split(
+        &self,
+        isa: Isa,
+        src: &[u8],
+        place: Place,
+        buffers: &mut Buffers,
+        exceptions: &mut Vec<u8>,
+    ) {
+        let shape = &self.shape;
+        let n = src.len() >> shape.words.width_log2;
+        buffers.planes.resize_with(shape.planes.len(), Vec::new);
+        let Buffers { planes, symbols, .. } = buffers;
+        let plane = sized(&mut planes[0], n);
+        if shape.is_wide() {
+            let symbols = sized(symbols, n);
+            shape.field().symbols(isa, src, symbols);
+            if let Some(offsets) = place.offsets {
+                offsets.forward16(isa, place.start, symbols);
+            }
+            window::forward(isa, symbols, shape.bias, plane, exceptions);
+        } else {
+            let first = shape.planes[0];
+            words::extract8(isa, shape.words, src, first.shift, first.mask, plane);
+            if let Some(offsets) = place.offsets {
+                offsets.forward8(isa, place.start, plane);
+            }
+        }
+        for (plane, buffer) in shape.planes.iter().zip(planes).skip(1) {
+            words::extract8(isa, shape.words, src, plane.shift, plane.mask, sized(buffer, n));
+        }
+    }
+
+    /// Calls `visit` with the zero flags (as None), if there are any, and each plane of the values `src`.
+    pub fn visit_planes(
+        &self,
+        isa: Isa,
+        src: &[u8],
+        place: Place,
+        buffers: &mut Buffers,
+        mut visit: impl FnMut(Option<usize>, &[u8]),
+    ) {
+        let (mut flags, mut dense) = (Vec::new(), Vec::new());
+        let mut values = src;
+        if self.flags.is_some() {
+            sparse::forward(self.shape.width(), src, &mut flags, &mut dense);
+            visit(None, &flags);
+            values = &dense;
+        }
+        self.split(isa, values, place, buffers, &mut Vec::new());
+        let n = values.len() >> self.shape.words.width_log2;
+        for (i, plane) in buffers.planes.iter().enumerate().take(self.shape.planes.len()) {
+            visit(Some(i), &plane[..n]);
+        }
+    }
+
+    fn append_records(&self, n: usize, buffers: &Buffers, out: &mut Vec<u8>) {
+        let len = self.shape.record_len;
+        let start = out.len();
+        for (plane, buffer) in self.shape.planes.iter().zip(&buffers.planes) {
+            match plane.record {
+                Some(_) if len == 1 => out.extend_from_slice(&buffer[..n]),
+                Some(at) => {
+                    out.resize(start + n * len, 0);
+                    for (record, &byte) in out[start..].chunks_exact_mut(len).zip(&buffer[..n]) {
+                        record[at] = byte;
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// A recipe's coders made ready to decode.
+#[derive(Debug)]
+pub struct SegmentDecoder {
+    shape: Shape,
+    flags: Option<PlaneDecoder>,
+    planes: Vec<PlaneDecoder>,
+}
+
+impl SegmentDecoder {
+    /// Prepares `recipe`.
+    pub fn new(recipe: &Recipe) -> Self {
+        Self {
+            shape: Shape::new(recipe),
+            flags: recipe.flags.as_ref().map(PlaneDecoder::new),
+            planes: recipe.planes.iter().map(PlaneDecoder::new).collect(),
+        }
+    }
+
+    /// What both directions know of the recipe.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Decodes the segment `coded` into all of `dst`; on an error the contents of `dst` mean nothing.
+    pub fn decode(
+        &self,
+        isa: Isa,
+        coded: &[u8],
+        place: Place,
+        buffers: &mut Buffers,
+        dst: &mut [u8],
+        streaming: bool,
+    ) -> Result<()> {
+        let mut input = Reader::new(coded);
+        let width = self.shape.width();
+        let Some(flags_coder) = &self.flags else {
+            self.decode_values(isa, &mut input, place, buffers, dst, streaming)?;
+            return input.finish("the segment");
+        };
+        let n = dst.len() / width;
+        let (mut flags, mut dense) =
+            (std::mem::take(&mut buffers.flags), std::mem::take(&mut buffers.dense));
+        flags.resize(n.div_ceil(8), 0);
+        flags_coder.decode(isa, &mut input, &mut flags, &mut buffers.coders)?;
+        dense.resize(sparse::count(&flags, n)? * width, 0);
+        self.decode_values(isa, &mut input, place, buffers, &mut dense, false)?;
+        sparse::inverse(width, &flags, &dense, dst);
+        (buffers.flags, buffers.dense) = (flags, dense);
+        input.finish("the segment")
+    }
+
+    fn decode_values(
+        &self,
+        isa: Isa,
+        input: &mut Reader,
+        place: Place,
+        buffers: &mut Buffers,
+        dst: &mut [u8],
+        streaming: bool,
+    ) -> Result<()> {
+        let shape = &self.shape;
+        let n = dst.len() >> shape.words.width_log2;
+        let records = input.take(n * shape.record_len, "records")?;
+        buffers.planes.resize_with(shape.planes.len(), Vec::new);
+        for (i, coder) in self.planes.iter().enumerate() {
+            let plane = sized(&mut buffers.planes[i], n);
+            match shape.planes[i].record {
+                Some(at) if i == 0 => copy_from_records(records, shape.record_len, at, plane),
+                Some(_) => {}
+                None => coder.decode(isa, input, plane, &mut buffers.coders)?,
+            }
+            if i == 0 && shape.is_wide() {
+                let symbols = sized(&mut buffers.symbols, n);
+                window::inverse(isa, plane, shape.bias, input, symbols)?;
+            }
+        }
+        self.restore_symbols(isa, place, n, buffers);
+        if shape.top_only {
+            words::merge_top(isa, shape.width(), &buffers.planes[0][..n], records, dst, streaming);
+        } else {
+            self.compose(isa, records, buffers, dst);
+        }
+        Ok(())
+    }
+
+    /// Puts the offsets back and cuts symbols to their width.
+    fn restore_symbols(&self, isa: Isa, place: Place, n: usize, buffers: &mut Buffers) {
+        let shape = &self.shape;
+        match (place.offsets, shape.is_wide()) {
+            (Some(offsets), true) => offsets.inverse16(isa, place.start, &mut buffers.symbols[..n]),
+            (Some(offsets), false) => {
+                offsets.inverse8(isa, place.start, &mut buffers.planes[0][..n]);
+            }
+            (None, _) => {}
+        }
+    }
+
+    fn compose(&self, isa: Isa, records: &[u8], buffers: &Buffers, dst: &mut [u8]) {
+        let shape = &self.shape;
+        let mut parts = Vec::with_capacity(shape.planes.len());
+        for (chunk, values) in dst.chunks_mut(COMPOSE_VALUES << shape.words.width_log2).enumerate()
+        {
+            let from = chunk * COMPOSE_VALUES;
+            let n = values.len() >> shape.words.width_log2;
+            parts.clear();
+            for (i, plane) in shape.planes.iter().enumerate() {
+                let mask = u16::from(plane.mask);
+                parts.push(match (plane.record, &self.planes[i]) {
+                    (None, PlaneDecoder::Constant(value)) if i > 0 => {
+                        Part::Constant(*value & plane.mask, plane.shift)
+                    }
+                    (Some(at), _) if i > 0 => {
+                        let len = shape.record_len;
+                        Part::Record(&records[from * len..][..n * len], len, at, plane.shift)
+                    }
+                    _ if i == 0 && shape.is_wide() => {
+                        let mask = u16::MAX >> (16 - shape.symbol_bits);
+                        Part::Shorts(&buffers.symbols[from..][..n], mask, plane.shift)
+                    }
+                    _ => Part::Bytes(&buffers.planes[i][from..][..n], mask as u8, plane.shift),
+                });
+            }
+            words::compose(isa, shape.words, &parts, values);
+        }
+    }
+}
+
+fn copy_from_records(records: &[u8], len: usize, at: usize, plane: &mut [u8]) {
+    for (byte, record) in plane.iter_mut().zip(records.chunks_exact(len)) {
+        *byte = record[at];
+    }
+}
+
+/// An error for a segment that claims more than its block has.
+pub(crate) fn segment_error(index: usize, error: Error) -> Error {
+    error.at(format_args!("segment {index}"))
+}

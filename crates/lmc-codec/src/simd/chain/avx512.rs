@@ -1,0 +1,226 @@
+//! The chain code with AVX-512 VBMI2: 64 bytes a step, closed up by `vpcompressb` and spread by `vpexpandb`.
+
+use super::{Level, Scratch, Tables, Walk, low_bits};
+use std::arch::x86_64::*;
+
+/// Writes the chain stream of `src` at `out`; returns its length.
+///
+/// # Safety
+/// The CPU has AVX-512 F, BW and VBMI2. `near` has room for `src.len() + 64` bytes, `out` for `tables.stream_len_max(src.len()) + 64`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
+pub(super) unsafe fn encode(tables: &Tables, src: &[u8], near: *mut u8, out: *mut u8) -> usize {
+    // SAFETY: the caller gives both buffers enough room. Every level writes at most its `stream_len` and at most
+    // 56 bytes beyond it, and `near` only at places below the number of bytes read so far, plus 64.
+    unsafe {
+        write_labels(tables, src, near);
+        let mut end = out;
+        let mut n = src.len();
+        for &level in &tables.levels {
+            n = if level.two_bits {
+                encode_level::<true>(level, near, n, &mut end)
+            } else {
+                encode_level::<false>(level, near, n, &mut end)
+            };
+        }
+        if n > 0 {
+            end = end.add(write_escapes(tables, src, near, end));
+        }
+        end.offset_from_unsigned(out)
+    }
+}
+
+/// Looks up the label of every byte.
+///
+/// # Safety
+/// As [`encode`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+unsafe fn write_labels(tables: &Tables, src: &[u8], near: *mut u8) {
+    // SAFETY: loads are masked to `src`; stores reach at most 63 bytes beyond `src.len()` in `near`.
+    unsafe {
+        if let Some(low) = tables.window {
+            // One `vpermb` serves 64 places; all bytes outside the window are moved to the last, which is an escape.
+            let mut places = [tables.escape; 64];
+            for (place, label) in places.iter_mut().take(63).enumerate() {
+                *label = tables.labels[(place + usize::from(low)) & 255];
+            }
+            let table = _mm512_loadu_si512(places.as_ptr().cast());
+            let low = _mm512_set1_epi8(low as i8);
+            let last = _mm512_set1_epi8(63);
+            for_each_64(src, |at, v| {
+                let place = _mm512_min_epu8(_mm512_sub_epi8(v, low), last);
+                _mm512_storeu_si512(near.add(at).cast(), _mm512_permutexvar_epi8(place, table));
+            });
+        } else {
+            let quarter = |q: usize| _mm512_loadu_si512(tables.labels.as_ptr().add(64 * q).cast());
+            let (t0, t1, t2, t3) = (quarter(0), quarter(1), quarter(2), quarter(3));
+            for_each_64(src, |at, v| {
+                let lower = _mm512_permutex2var_epi8(t0, v, t1);
+                let upper = _mm512_permutex2var_epi8(t2, v, t3);
+                let label = _mm512_mask_mov_epi8(lower, _mm512_movepi8_mask(v), upper);
+                _mm512_storeu_si512(near.add(at).cast(), label);
+            });
+        }
+    }
+}
+
+/// Calls `step` with each 64 bytes of `src` and their place; the last call's missing bytes are 0.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn for_each_64(src: &[u8], mut step: impl FnMut(usize, __m512i)) {
+    let full = src.len() / 64 * 64;
+    for at in (0..full).step_by(64) {
+        // SAFETY: `at + 64 <= src.len()`.
+        step(at, unsafe { _mm512_loadu_si512(src.as_ptr().add(at).cast()) });
+    }
+    if full < src.len() {
+        // SAFETY: the mask ends the load at `src.len()`.
+        step(full, unsafe {
+            _mm512_maskz_loadu_epi8(low_bits(src.len() - full), src.as_ptr().add(full).cast())
+        });
+    }
+}
+
+/// Writes one level's digits of the `n` labels at `near`, and closes up in place those that go on; returns their number.
+///
+/// # Safety
+/// `near` has `n + 64` bytes and `*end` room for the level's stream and 64 bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+unsafe fn encode_level<const TWO_BITS: bool>(
+    level: Level,
+    near: *mut u8,
+    n: usize,
+    end: &mut *mut u8,
+) -> usize {
+    let bound = |k: u8| _mm512_set1_epi8((level.base + k) as i8);
+    let (bound1, bound2, bound3) = (bound(1), bound(2), bound(3));
+    let mut kept = 0;
+    let mut at = 0;
+    let mut out = *end;
+    while at < n {
+        let valid = low_bits(n - at);
+        // SAFETY: `at < n`, so 64 bytes from `near + at` lie in its `n + 64` bytes. The compressed bytes go to `kept <= at`, over
+        // bytes that have been read. Each group writes its words where the stream has room for them.
+        unsafe {
+            let v = _mm512_loadu_si512(near.add(at).cast());
+            let over1 = _mm512_cmpge_epu8_mask(v, bound1) & valid;
+            let on;
+            let step = if n - at >= 64 { 8 } else { (n - at).div_ceil(8) };
+            if TWO_BITS {
+                let over2 = _mm512_cmpge_epu8_mask(v, bound2) & valid;
+                on = _mm512_cmpge_epu8_mask(v, bound3) & valid;
+                out.cast::<u64>().write_unaligned((over1 & !over2) | on);
+                out.add(step).cast::<u64>().write_unaligned(over2);
+                out = out.add(2 * step);
+            } else {
+                on = over1;
+                out.cast::<u64>().write_unaligned(over1);
+                out = out.add(step);
+            }
+            _mm512_storeu_si512(near.add(kept).cast(), _mm512_maskz_compress_epi8(on, v));
+            kept += on.count_ones() as usize;
+        }
+        at += 64;
+    }
+    *end = out;
+    kept
+}
+
+/// Writes the bytes of `src` that have no symbol; returns their number.
+///
+/// # Safety
+/// As [`encode`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,popcnt")]
+unsafe fn write_escapes(tables: &Tables, src: &[u8], near: *mut u8, out: *mut u8) -> usize {
+    let escape = _mm512_set1_epi8(tables.escape as i8);
+    let mut end = out;
+    // SAFETY: the labels are written and read again over the same range. Escapes are at most `src.len()`, which `out` has room
+    // for beyond all levels; the compressed store writes no byte more.
+    unsafe {
+        write_labels(tables, src, near);
+        for_each_64(src, |at, v| {
+            let labels = _mm512_loadu_si512(near.add(at).cast());
+            let on = _mm512_cmpeq_epi8_mask(labels, escape) & low_bits(src.len() - at);
+            if on != 0 {
+                _mm512_mask_compressstoreu_epi8(end.cast(), on, v);
+                end = end.add(on.count_ones() as usize);
+            }
+        });
+        end.offset_from_unsigned(out)
+    }
+}
+
+/// Decodes what `walk` found into all of `dst`.
+///
+/// # Safety
+/// The CPU has AVX-512 F, BW and VBMI2; `walk` was made by [`super::walk`] for `dst.len()` bytes; both scratch buffers
+/// have `dst.len() + 64` bytes.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
+pub(super) unsafe fn decode(tables: &Tables, walk: &Walk, dst: &mut [u8], scratch: &mut Scratch) {
+    let mut next: *const u8 = walk.escapes.as_ptr();
+    let mut buffers = [scratch.near.as_mut_ptr(), scratch.far.as_mut_ptr()];
+    for (i, &level) in tables.levels.iter().enumerate().rev() {
+        let (count, stream) = (walk.counts[i], walk.streams[i]);
+        let target = if i == 0 { dst.as_mut_ptr() } else { buffers[0] };
+        // SAFETY: `target` has `count` bytes, `stream` the digits of `count` bytes, and `next` as many bytes as there are largest
+        // digits in `stream`: all by the walk's construction.
+        unsafe {
+            if level.two_bits {
+                decode_level::<true>(level, stream, next, target, count);
+            } else {
+                decode_level::<false>(level, stream, next, target, count);
+            }
+        }
+        next = target;
+        buffers.swap(0, 1);
+    }
+}
+
+/// Writes `count` bytes of one level at `target`.
+///
+/// # Safety
+/// As said in [`decode`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+unsafe fn decode_level<const TWO_BITS: bool>(
+    level: Level,
+    stream: &[u8],
+    mut next: *const u8,
+    target: *mut u8,
+    count: usize,
+) {
+    let [s0, s1, s2] = level.symbols.map(|s| _mm512_set1_epi8(s as i8));
+    let step = if TWO_BITS { 16 } else { 8 };
+    let mut digits = stream.as_ptr();
+    // SAFETY: a full group has `step` bytes of digits and 64 bytes of room at `target`; the tail's loads and stores are
+    // masked to its length. An expanding load reads only as many bytes as its mask has bits, and all masks together have as many
+    // as `next` has bytes.
+    unsafe {
+        for group in 0..count / 64 {
+            let p0 = digits.cast::<u64>().read_unaligned();
+            let (on, leaf) = if TWO_BITS {
+                let p1 = digits.add(8).cast::<u64>().read_unaligned();
+                (p0 & p1, _mm512_mask_mov_epi8(_mm512_mask_mov_epi8(s0, p0, s1), p1, s2))
+            } else {
+                (p0, s0)
+            };
+            let v = _mm512_mask_expandloadu_epi8(leaf, on, next.cast());
+            _mm512_storeu_si512(target.add(64 * group).cast(), v);
+            next = next.add(on.count_ones() as usize);
+            digits = digits.add(step);
+        }
+        let rest = count % 64;
+        if rest > 0 {
+            let bytes = rest.div_ceil(8);
+            let p0 = super::word(std::slice::from_raw_parts(digits, bytes));
+            let (on, leaf) = if TWO_BITS {
+                let p1 = super::word(std::slice::from_raw_parts(digits.add(bytes), bytes));
+                (p0 & p1, _mm512_mask_mov_epi8(_mm512_mask_mov_epi8(s0, p0, s1), p1, s2))
+            } else {
+                (p0, s0)
+            };
+            let v = _mm512_mask_expandloadu_epi8(leaf, on, next.cast());
+            _mm512_mask_storeu_epi8(target.add(count - rest).cast(), low_bits(rest), v);
+        }
+    }
+}

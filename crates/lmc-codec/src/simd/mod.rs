@@ -1,0 +1,101 @@
+//! The only unsafe code of the crate: kernels for one instruction set each, chosen at run time.
+//!
+//! Every kernel has a portable twin in safe Rust that defines its result. A kernel is reached through a safe function
+//! that takes an [`Isa`] and checks all lengths; an `Isa` can only be had from [`Isa::best`] or [`Isa::available`], which
+//! test the CPU, so that holding one is the proof that its instructions exist.
+#![allow(unsafe_code)]
+
+pub mod chain;
+pub mod pack;
+pub mod rans;
+pub mod symbols;
+pub mod words;
+
+use std::sync::OnceLock;
+
+/// An instruction set level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum IsaKind {
+    /// Safe Rust, no instruction beyond the target's baseline.
+    Portable,
+    /// AVX2, BMI2 with a fast `pdep`, POPCNT.
+    Avx2,
+    /// AVX-512 F, BW, DQ, VL, VBMI and VBMI2, and all of [`IsaKind::Avx2`].
+    Avx512,
+}
+
+/// An instruction set that this CPU has been seen to support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Isa(IsaKind);
+
+impl Isa {
+    /// The best set of this CPU, or the one that the environment variable `LMC_SIMD` (`portable`, `avx2`, `avx512`)
+    /// names, if the CPU has it.
+    pub fn best() -> Self {
+        static BEST: OnceLock<Isa> = OnceLock::new();
+        *BEST.get_or_init(|| {
+            let limit = match std::env::var("LMC_SIMD").as_deref() {
+                Ok("portable") => IsaKind::Portable,
+                Ok("avx2") => IsaKind::Avx2,
+                _ => IsaKind::Avx512,
+            };
+            let usable = Self::available().into_iter().filter(|isa| isa.0 <= limit);
+            usable.max().unwrap_or(Self::PORTABLE)
+        })
+    }
+
+    /// The set that needs nothing.
+    pub const PORTABLE: Self = Self(IsaKind::Portable);
+
+    /// Which set this is.
+    pub fn kind(self) -> IsaKind {
+        self.0
+    }
+
+    /// Every set this CPU supports, the plainest first.
+    pub fn available() -> Vec<Self> {
+        let mut all = vec![Self::PORTABLE];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if x86::has_avx2() {
+                all.push(Self(IsaKind::Avx2));
+            }
+            if x86::has_avx2() && x86::has_avx512() {
+                all.push(Self(IsaKind::Avx512));
+            }
+        }
+        all
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    /// AVX2 and a `pdep` worth using: AMD before family 19h runs it in microcode.
+    pub(super) fn has_avx2() -> bool {
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("lzcnt")
+            && !is_old_amd()
+    }
+
+    pub(super) fn has_avx512() -> bool {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vbmi")
+            && is_x86_feature_detected!("avx512vbmi2")
+    }
+
+    fn is_old_amd() -> bool {
+        use std::arch::x86_64::__cpuid;
+        let vendor = __cpuid(0);
+        let is_amd =
+            (vendor.ebx, vendor.edx, vendor.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163);
+        let version = __cpuid(1).eax;
+        let family = (version >> 8 & 15) + (version >> 20 & 255);
+        is_amd && family < 0x19
+    }
+}

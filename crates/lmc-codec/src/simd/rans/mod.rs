@@ -1,0 +1,176 @@
+//! Kernels of the rANS coder (`docs/format.md`, section 5.4): tables and states go in, bytes or
+//! words come out.
+//!
+//! A row is 32 consecutive bytes, one for each lane. Every instruction set gives the results of
+//! `portable`, bit for bit. The functions here check the lengths once and then dispatch; no
+//! input, however hostile, makes a kernel read or write outside of its slices.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+use super::{Isa, IsaKind};
+use lmc_format::limits::{RANS_LANES, RANS_SCALE_BITS};
+
+/// The states of all lanes.
+pub type States = [u32; RANS_LANES];
+/// One [`encode_entry`] for each symbol.
+pub type EncodeTable = [u64; 256];
+/// One [`decode_entry`] for each slot.
+pub type DecodeTable = [u32; 1 << RANS_SCALE_BITS];
+
+/// States start and end here and never fall below it between two bytes.
+pub const STATE_MIN: u32 = 1 << 16;
+/// Bytes of words that a row can read or write at most.
+pub const ROW_WORDS_LEN: usize = 2 * RANS_LANES;
+/// Room that [`encode`] needs below its words: the AVX2 kernel stores 16 bytes at a time.
+pub const ENCODE_SLACK: usize = 16;
+
+/// Bit positions of the fields of an encode entry; the reciprocal is in the low 32 bits.
+const ENC_SHIFT: u32 = 32;
+const ENC_BUMP: u32 = 38;
+const ENC_PRESENT: u32 = 39;
+const ENC_START: u32 = 40;
+const ENC_COMPLEMENT: u32 = 52;
+/// Bit positions of the fields of a decode entry; the symbol is in the low 8 bits.
+const DEC_BIAS: u32 = 8;
+const DEC_FREQ: u32 = 20;
+/// The low 12 bits: a slot, a frequency or the sum of some.
+const SLOT_MASK: u32 = (1 << RANS_SCALE_BITS) - 1;
+
+/// What [`encode`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// Bytes of words at the end of the buffer.
+    pub len: usize,
+    /// Whether every byte had an entry. If not, words and states mean nothing.
+    pub all_present: bool,
+}
+
+/// How far [`decode_rows`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Bytes written, a multiple of 32.
+    pub written: usize,
+    /// Bytes of words used.
+    pub used: usize,
+}
+
+/// The entry of a symbol with frequency `freq` (1 to 4095) above `start`; 0 if `freq` is 0.
+///
+/// With `k` the shift and `b` the bump, `floor(x / freq) = (x + b) * reciprocal >> k` for every
+/// state `x` below `freq * 2^20`, which is where renormalising leaves it. Rounding the reciprocal
+/// up is off by less than `freq` parts in `2^k`; where that is too much, rounding down and adding
+/// one to `x` is not, because the two errors sum to `freq`.
+pub fn encode_entry(freq: u16, start: u16) -> u64 {
+    if freq == 0 {
+        return 0;
+    }
+    let f = u64::from(freq);
+    let shift = 31 + f.next_power_of_two().trailing_zeros();
+    let power = 1_u64 << shift;
+    let rounded_up = power.div_ceil(f);
+    let error = rounded_up * f - power;
+    let is_exact = error * (f << 20) <= power;
+    let (reciprocal, bump) = if is_exact { (rounded_up, 0) } else { (rounded_up - 1, 1) };
+    let complement = (1 << RANS_SCALE_BITS) - f;
+    reciprocal
+        | u64::from(shift) << ENC_SHIFT
+        | bump << ENC_BUMP
+        | 1 << ENC_PRESENT
+        | u64::from(start) << ENC_START
+        | complement << ENC_COMPLEMENT
+}
+
+/// The entry of a slot of `symbol` with frequency `freq`, `bias` slots above the symbol's first.
+pub fn decode_entry(symbol: u8, freq: u16, bias: u16) -> u32 {
+    u32::from(symbol) | u32::from(bias) << DEC_BIAS | u32::from(freq) << DEC_FREQ
+}
+
+/// Encodes `src`, its last byte first; the first byte belongs to lane 0.
+///
+/// The words end up at the end of `words`, in the order in which a decoder reads them; what is
+/// below them is overwritten.
+///
+/// # Panics
+/// If `words` is shorter than `2 * src.len() + ENCODE_SLACK`.
+pub fn encode(
+    isa: Isa,
+    table: &EncodeTable,
+    states: &mut States,
+    src: &[u8],
+    words: &mut [u8],
+) -> Encoded {
+    let (rows, last) = src.split_at(src.len() - src.len() % RANS_LANES);
+    assert!(words.len() >= 2 * src.len() + ENCODE_SLACK, "no room for the words");
+    let partial = portable::encode(table, states, last, words);
+    let words_left = words.len() - partial.len;
+    let words = &mut words[..words_left];
+    let whole = match isa.kind() {
+        IsaKind::Portable => portable::encode(table, states, rows, words),
+        // SAFETY: `isa` proves the features. `rows` is whole rows, and the assertion above left
+        // `2 * rows.len() + ENCODE_SLACK` bytes, since `partial` took two for each byte at most.
+        #[cfg(target_arch = "x86_64")]
+        IsaKind::Avx2 => unsafe { avx2::encode(table, states, rows, words) },
+        // SAFETY: as for AVX2.
+        #[cfg(target_arch = "x86_64")]
+        IsaKind::Avx512 => unsafe { avx512::encode(table, states, rows, words) },
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => portable::encode(table, states, rows, words),
+    };
+    Encoded { len: partial.len + whole.len, all_present: partial.all_present && whole.all_present }
+}
+
+/// Decodes whole rows into `dst` for as long as there are 32 words left for the next one.
+pub fn decode_rows(
+    isa: Isa,
+    table: &DecodeTable,
+    states: &mut States,
+    words: &[u8],
+    dst: &mut [u8],
+) -> Decoded {
+    match isa.kind() {
+        IsaKind::Portable => portable::decode_rows(table, states, words, dst),
+        // SAFETY: `isa` proves the features; the kernel checks its slices row by row.
+        #[cfg(target_arch = "x86_64")]
+        IsaKind::Avx2 => unsafe { avx2::decode_rows(table, states, words, dst) },
+        // SAFETY: as for AVX2.
+        #[cfg(target_arch = "x86_64")]
+        IsaKind::Avx512 => unsafe { avx512::decode_rows(table, states, words, dst) },
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => portable::decode_rows(table, states, words, dst),
+    }
+}
+
+/// Decodes the last row, 32 bytes at most; returns the bytes of words used, or `None` if there
+/// are too few.
+pub fn decode_last(
+    table: &DecodeTable,
+    states: &mut States,
+    words: &[u8],
+    dst: &mut [u8],
+) -> Option<usize> {
+    portable::decode_last(table, states, words, dst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every frequency divides exactly at the ends of its range, where reciprocals fail first.
+    #[test]
+    fn reciprocals_are_exact() {
+        for freq in 1..4096_u16 {
+            let (entry, f) = (encode_entry(freq, 0), u64::from(freq));
+            let (shift, bump) = (entry >> ENC_SHIFT & 63, entry >> ENC_BUMP & 1);
+            let quotients = (0..64).chain((1 << 20) - 64..1 << 20).chain((0..1 << 20).step_by(997));
+            for q in quotients {
+                for x in [q * f, q * f + f / 2, q * f + f - 1] {
+                    assert_eq!(((x + bump) * (entry & 0xffff_ffff)) >> shift, q, "{x} / {f}");
+                }
+            }
+        }
+    }
+}

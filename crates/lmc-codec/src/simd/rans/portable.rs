@@ -1,0 +1,112 @@
+//! The kernels in safe Rust: tables, states and a slice go in, bytes or words come out. They
+//! define what the others must do.
+//!
+//! Invariant: a state is at least `2^16` before and after every byte, so that one word is always
+//! enough to renormalise and products stay below `2^32`.
+
+use super::{
+    DEC_BIAS, DEC_FREQ, DecodeTable, Decoded, ENC_BUMP, ENC_COMPLEMENT, ENC_PRESENT, ENC_SHIFT,
+    ENC_START, EncodeTable, Encoded, ROW_WORDS_LEN, SLOT_MASK, STATE_MIN, States,
+};
+use lmc_format::limits::{RANS_LANES, RANS_SCALE_BITS};
+
+/// Encodes `src`, whose last row may be partial, to the end of `words`.
+pub(super) fn encode(
+    table: &EncodeTable,
+    states: &mut States,
+    src: &[u8],
+    words: &mut [u8],
+) -> Encoded {
+    let mut x = *states;
+    let mut end = words.len();
+    let mut present = 1_u64 << ENC_PRESENT;
+    for row in src.chunks(RANS_LANES).rev() {
+        for (x, &byte) in x.iter_mut().zip(row).rev() {
+            let entry = table[usize::from(byte)];
+            present &= entry;
+            let (next, emits) = encode_step(entry, *x);
+            // The word is stored always and kept only if `end` moves, which saves a branch.
+            words[end - 2..end].copy_from_slice(&low_word(*x).to_le_bytes());
+            end -= 2 * usize::from(emits);
+            *x = next;
+        }
+    }
+    *states = x;
+    Encoded { len: words.len() - end, all_present: present != 0 }
+}
+
+/// One step of the encoder: the next state, and whether the low word of `x` was pushed out.
+#[inline(always)]
+fn encode_step(entry: u64, x: u32) -> (u32, bool) {
+    let slot_mask = u64::from(SLOT_MASK);
+    let complement = entry >> ENC_COMPLEMENT;
+    // `x >= freq << 20`, written with the complement of the frequency.
+    let emits = (u64::from(x) + (complement << 20)) >> 32 != 0;
+    let x = u64::from(if emits { x >> 16 } else { x });
+    let product = (x + (entry >> ENC_BUMP & 1)) * (entry & 0xffff_ffff);
+    let quotient = product >> (entry >> ENC_SHIFT & 63);
+    // `4096 q + x mod freq + start`, with `x mod freq = x - freq * q`.
+    let next = quotient * complement + x + (entry >> ENC_START & slot_mask);
+    (next as u32, emits)
+}
+
+fn low_word(x: u32) -> u16 {
+    (x & 0xffff) as u16
+}
+
+/// Decodes whole rows for as long as there are 32 words left for the next one.
+pub(super) fn decode_rows(
+    table: &DecodeTable,
+    states: &mut States,
+    words: &[u8],
+    dst: &mut [u8],
+) -> Decoded {
+    let mut x = *states;
+    let mut done = Decoded { written: 0, used: 0 };
+    for row in dst.chunks_exact_mut(RANS_LANES) {
+        let Some(window) = words[done.used..].first_chunk::<ROW_WORDS_LEN>() else { break };
+        let mut taken = 0;
+        for (x, byte) in x.iter_mut().zip(row) {
+            let next = decode_step(table, *x, byte);
+            // A row takes 31 words before its last lane at most; the mask only tells the compiler.
+            let at = 2 * (taken & (RANS_LANES - 1));
+            let word = u16::from_le_bytes([window[at], window[at + 1]]);
+            let refill = next << 16 | u32::from(word);
+            let needs = next < STATE_MIN;
+            *x = if needs { refill } else { next };
+            taken += usize::from(needs);
+        }
+        done.used += 2 * taken;
+        done.written += RANS_LANES;
+    }
+    *states = x;
+    done
+}
+
+/// Decodes one row of 32 bytes at most; returns the bytes of words used, or `None` if there are
+/// too few.
+pub(super) fn decode_last(
+    table: &DecodeTable,
+    states: &mut States,
+    words: &[u8],
+    dst: &mut [u8],
+) -> Option<usize> {
+    let mut rest = words;
+    for (x, byte) in states.iter_mut().zip(dst) {
+        *x = decode_step(table, *x, byte);
+        if *x < STATE_MIN {
+            let (word, tail) = rest.split_first_chunk()?;
+            *x = *x << 16 | u32::from(u16::from_le_bytes(*word));
+            rest = tail;
+        }
+    }
+    Some(words.len() - rest.len())
+}
+
+/// Writes the byte of state `x`; returns the state before it is renormalised.
+#[inline(always)]
+fn decode_step(table: &DecodeTable, x: u32, byte: &mut u8) -> u32 {
+    let entry = table[(x & SLOT_MASK) as usize];
+    *byte = (entry & 0xff) as u8;
+    (entry >> DEC_FREQ) * (x >> RANS_SCALE_BITS) + (entry >> DEC_BIAS & SLOT_MASK)
+}

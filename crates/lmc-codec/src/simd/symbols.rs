@@ -1,0 +1,77 @@
+//! Loops over symbols, compiled for every instruction set: windows, offsets, sums.
+
+use super::words::per_isa;
+
+per_isa! {
+    /// `plane[i]` = the symbol's distance from `bias`, 255 if it is 255 or more or below.
+    pub fn narrow(symbols: &[u16], bias: u16, plane: &mut [u8]) {
+        for (byte, &symbol) in plane.iter_mut().zip(symbols) {
+            *byte = symbol.wrapping_sub(bias).min(255) as u8;
+        }
+    }
+}
+
+per_isa! {
+    /// `symbols[i]` = `bias` + the byte.
+    pub fn widen(plane: &[u8], bias: u16, symbols: &mut [u16]) {
+        for (symbol, &byte) in symbols.iter_mut().zip(plane) {
+            *symbol = bias.wrapping_add(u16::from(byte));
+        }
+    }
+}
+
+per_isa! {
+    /// Subtracts `row + cols[i]` from each symbol, modulo `mask + 1`.
+    pub fn subtract16(symbols: &mut [u16], row: u16, cols: &[u8], mask: u16) {
+        for (symbol, &col) in symbols.iter_mut().zip(cols) {
+            *symbol = symbol.wrapping_sub(row.wrapping_add(u16::from(col))) & mask;
+        }
+    }
+}
+
+per_isa! {
+    /// Adds `row + cols[i]` to each symbol, modulo `mask + 1`.
+    pub fn add16(symbols: &mut [u16], row: u16, cols: &[u8], mask: u16) {
+        for (symbol, &col) in symbols.iter_mut().zip(cols) {
+            *symbol = symbol.wrapping_add(row.wrapping_add(u16::from(col))) & mask;
+        }
+    }
+}
+
+per_isa! {
+    /// Subtracts `row + cols[i]` from each byte, modulo `mask + 1`.
+    pub fn subtract8(plane: &mut [u8], row: u8, cols: &[u8], mask: u8) {
+        for (byte, &col) in plane.iter_mut().zip(cols) {
+            *byte = byte.wrapping_sub(row.wrapping_add(col)) & mask;
+        }
+    }
+}
+
+per_isa! {
+    /// Adds `row + cols[i]` to each byte, modulo `mask + 1`.
+    pub fn add8(plane: &mut [u8], row: u8, cols: &[u8], mask: u8) {
+        for (byte, &col) in plane.iter_mut().zip(cols) {
+            *byte = byte.wrapping_add(row.wrapping_add(col)) & mask;
+        }
+    }
+}
+
+per_isa! {
+    /// Adds each symbol, held within `low` and `high`, to its sum.
+    pub fn add_to_sums(symbols: &[u16], low: u16, high: u16, sums: &mut [u32]) {
+        for (sum, &symbol) in sums.iter_mut().zip(symbols) {
+            *sum += u32::from(symbol.clamp(low, high));
+        }
+    }
+}
+
+per_isa! {
+    /// The sum of all symbols, each held within `low` and `high`, less the sum of `cols`.
+    pub fn sum_less_cols(symbols: &[u16], low: u16, high: u16, cols: &[u8]) -> i64 {
+        let mut sum = 0_i32;
+        for (&symbol, &col) in symbols.iter().zip(cols) {
+            sum += i32::from(symbol.clamp(low, high)) - i32::from(col);
+        }
+        i64::from(sum)
+    }
+}

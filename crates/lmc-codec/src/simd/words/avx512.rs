@@ -1,0 +1,133 @@
+//! Top byte and records with AVX-512 VBMI: any byte order in one `vpermb`.
+
+use std::arch::x86_64::*;
+
+/// A vector of bytes computed from their places.
+fn places(f: impl Fn(usize) -> usize) -> [u8; 64] {
+    std::array::from_fn(|i| f(i) as u8)
+}
+
+/// Splits rotated 16-bit words; returns how many words were done.
+///
+/// # Safety
+/// The CPU has AVX-512 BW, VBMI and VBMI2. `top` has as many bytes as `src` has words,
+/// and `low` room for as many.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2")]
+pub(super) unsafe fn split2(src: &[u8], top: &mut [u8], low: *mut u8) -> usize {
+    let n = top.len() / 64 * 64;
+    let (even, odd) = (places(|i| 2 * i), places(|i| 2 * i + 1));
+    // SAFETY: the arrays have 64 bytes; words `at` to `at + 63` lie in `src`, `top` and `low`.
+    unsafe {
+        let even = _mm512_loadu_si512(even.as_ptr().cast());
+        let odd = _mm512_loadu_si512(odd.as_ptr().cast());
+        for at in (0..n).step_by(64) {
+            let a = _mm512_loadu_si512(src.as_ptr().add(2 * at).cast());
+            let b = _mm512_loadu_si512(src.as_ptr().add(2 * at + 64).cast());
+            let a = _mm512_shldi_epi16::<1>(a, a);
+            let b = _mm512_shldi_epi16::<1>(b, b);
+            let high = _mm512_permutex2var_epi8(a, odd, b);
+            _mm512_storeu_si512(top.as_mut_ptr().add(at).cast(), high);
+            let rest = _mm512_permutex2var_epi8(a, even, b);
+            _mm512_storeu_si512(low.add(at).cast(), rest);
+        }
+    }
+    n
+}
+
+/// Splits rotated 32-bit words into top bytes and records of three; returns how many words were done.
+///
+/// # Safety
+/// The CPU has AVX-512 BW and VBMI. `top` has as many bytes as `src` has words,
+/// and `records` room for three times as many.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) unsafe fn split4(src: &[u8], top: &mut [u8], records: *mut u8) -> usize {
+    let n = top.len() / 16 * 16;
+    let order = places(|i| if i < 48 { i / 3 * 4 + i % 3 } else { (i - 48) * 4 + 3 });
+    // SAFETY: the array has 64 bytes; words `at` to `at + 15` lie in `src` and `top`, and their records' 48 bytes in `records`, where
+    // the masked store ends.
+    unsafe {
+        let order = _mm512_loadu_si512(order.as_ptr().cast());
+        for at in (0..n).step_by(16) {
+            let v = _mm512_loadu_si512(src.as_ptr().add(4 * at).cast());
+            let sorted = _mm512_permutexvar_epi8(order, _mm512_rol_epi32::<1>(v));
+            let to = records.add(3 * at);
+            _mm256_storeu_si256(to.cast(), _mm512_castsi512_si256(sorted));
+            _mm_storeu_si128(to.add(32).cast(), _mm512_extracti32x4_epi32::<2>(sorted));
+            let high = _mm512_extracti32x4_epi32::<3>(sorted);
+            _mm_storeu_si128(top.as_mut_ptr().add(at).cast(), high);
+        }
+    }
+    n
+}
+
+/// Undoes [`split2`].
+///
+/// # Safety
+/// As [`split2`], with `dst` for `src`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2")]
+pub(super) unsafe fn merge2(top: &[u8], low: &[u8], dst: &mut [u8], streaming: bool) -> usize {
+    let n = top.len() / 64 * 64;
+    let first = places(|i| i / 2 + if i % 2 == 1 { 64 } else { 0 });
+    let second = places(|i| 32 + i / 2 + if i % 2 == 1 { 64 } else { 0 });
+    let streaming = streaming && dst.as_ptr().addr().is_multiple_of(64);
+    // SAFETY: the arrays have 64 bytes; words `at` to `at + 63` lie in `top`, `low` and `dst`, whose alignment allows the
+    // streaming stores when they are used.
+    unsafe {
+        let first = _mm512_loadu_si512(first.as_ptr().cast());
+        let second = _mm512_loadu_si512(second.as_ptr().cast());
+        for at in (0..n).step_by(64) {
+            let high = _mm512_loadu_si512(top.as_ptr().add(at).cast());
+            let rest = _mm512_loadu_si512(low.as_ptr().add(at).cast());
+            let a = _mm512_permutex2var_epi8(rest, first, high);
+            let b = _mm512_permutex2var_epi8(rest, second, high);
+            let a = _mm512_shrdi_epi16::<1>(a, a);
+            let b = _mm512_shrdi_epi16::<1>(b, b);
+            let to = dst.as_mut_ptr().add(2 * at);
+            if streaming {
+                _mm512_stream_si512(to.cast(), a);
+                _mm512_stream_si512(to.add(64).cast(), b);
+            } else {
+                _mm512_storeu_si512(to.cast(), a);
+                _mm512_storeu_si512(to.add(64).cast(), b);
+            }
+        }
+        if streaming {
+            _mm_sfence();
+        }
+    }
+    n
+}
+
+/// Undoes [`split4`].
+///
+/// # Safety
+/// As [`split4`], with `dst` for `src`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streaming: bool) -> usize {
+    let n = top.len() / 16 * 16;
+    let order = places(|i| if i % 4 == 3 { 48 + i / 4 } else { i / 4 * 3 + i % 4 });
+    let streaming = streaming && dst.as_ptr().addr().is_multiple_of(64);
+    // SAFETY: the array has 64 bytes; words `at` to `at + 15` lie in `top` and `dst` and their 48 bytes in `records`; `dst`'s
+    // alignment allows the streaming stores when they are used.
+    unsafe {
+        let order = _mm512_loadu_si512(order.as_ptr().cast());
+        for at in (0..n).step_by(16) {
+            let from = records.as_ptr().add(3 * at);
+            let rest = _mm512_castsi256_si512(_mm256_loadu_si256(from.cast()));
+            let rest = _mm512_inserti32x4::<2>(rest, _mm_loadu_si128(from.add(32).cast()));
+            let high = _mm_loadu_si128(top.as_ptr().add(at).cast());
+            let sorted = _mm512_inserti32x4::<3>(rest, high);
+            let v = _mm512_ror_epi32::<1>(_mm512_permutexvar_epi8(order, sorted));
+            let to = dst.as_mut_ptr().add(4 * at);
+            if streaming {
+                _mm512_stream_si512(to.cast(), v);
+            } else {
+                _mm512_storeu_si512(to.cast(), v);
+            }
+        }
+        if streaming {
+            _mm_sfence();
+        }
+    }
+    n
+}

@@ -1,0 +1,393 @@
+//! Words to planes and back: the field split of `docs/format.md`, sections 3.1 and 3.2.
+//!
+//! The functions on whole words (`extract8`, `extract16`, `deposit8`, ...) are plain loops that the compiler turns into
+//! vector code once for each instruction set. Only the two splits that most tensors use, 16-bit and 32-bit words with their
+//! top byte apart, are written by hand.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use super::{Isa, IsaKind};
+use lmc_format::WordMap;
+
+/// Defines a function with one body, compiled for every instruction set, that runs the version of its `isa`.
+macro_rules! per_isa {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+        $(#[$doc])*
+        $vis fn $name(isa: $crate::simd::Isa, $($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            fn plain($($arg: $ty),*) $(-> $ret)? $body
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+            fn avx2($($arg: $ty),*) $(-> $ret)? { plain($($arg),*) }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi1,bmi2,popcnt,lzcnt")]
+            fn avx512($($arg: $ty),*) $(-> $ret)? { plain($($arg),*) }
+            match isa.kind() {
+                $crate::simd::IsaKind::Portable => plain($($arg),*),
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the isa proves that the CPU has these instructions.
+                $crate::simd::IsaKind::Avx2 => unsafe { avx2($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the isa proves that the CPU has these instructions.
+                $crate::simd::IsaKind::Avx512 => unsafe { avx512($($arg),*) },
+                #[cfg(not(target_arch = "x86_64"))]
+                _ => plain($($arg),*),
+            }
+        }
+    };
+}
+pub(super) use per_isa;
+
+/// Which words: their width in bytes (1, 2, 4 or 8) and their map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// log2 of the width in bytes.
+    pub width_log2: u8,
+    /// Applied before a word is cut.
+    pub map: WordMap,
+}
+
+/// A little-endian word of 1, 2, 4 or 8 bytes.
+trait Word: Copy {
+    type Bytes: Copy;
+    fn from_bytes(bytes: Self::Bytes) -> Self;
+    fn to_bytes(self) -> Self::Bytes;
+    fn chunks(bytes: &[u8]) -> &[Self::Bytes];
+    fn chunks_mut(bytes: &mut [u8]) -> &mut [Self::Bytes];
+    fn shr(self, by: u32) -> u16;
+    fn with(self, part: u16, by: u32) -> Self;
+    fn rotate(self) -> Self;
+    fn unrotate(self) -> Self;
+    fn zigzag(self) -> Self;
+    fn unzigzag(self) -> Self;
+}
+
+macro_rules! word {
+    ($unsigned:ty, $signed:ty, $len:literal) => {
+        impl Word for $unsigned {
+            type Bytes = [u8; $len];
+            #[inline(always)]
+            fn from_bytes(bytes: [u8; $len]) -> Self {
+                Self::from_le_bytes(bytes)
+            }
+            #[inline(always)]
+            fn to_bytes(self) -> [u8; $len] {
+                self.to_le_bytes()
+            }
+            #[inline(always)]
+            fn chunks(bytes: &[u8]) -> &[[u8; $len]] {
+                bytes.as_chunks().0
+            }
+            #[inline(always)]
+            fn chunks_mut(bytes: &mut [u8]) -> &mut [[u8; $len]] {
+                bytes.as_chunks_mut().0
+            }
+            #[inline(always)]
+            fn shr(self, by: u32) -> u16 {
+                (self >> by) as u16
+            }
+            #[inline(always)]
+            fn with(self, part: u16, by: u32) -> Self {
+                self | (part as $unsigned) << by
+            }
+            #[inline(always)]
+            fn rotate(self) -> Self {
+                self.rotate_left(1)
+            }
+            #[inline(always)]
+            fn unrotate(self) -> Self {
+                self.rotate_right(1)
+            }
+            #[inline(always)]
+            fn zigzag(self) -> Self {
+                (self << 1) ^ ((self as $signed) >> (Self::BITS - 1)) as $unsigned
+            }
+            #[inline(always)]
+            fn unzigzag(self) -> Self {
+                (self >> 1) ^ (self & 1).wrapping_neg()
+            }
+        }
+    };
+}
+word!(u8, i8, 1);
+word!(u16, i16, 2);
+word!(u32, i32, 4);
+word!(u64, i64, 8);
+
+/// Calls `$run::<word type>(...)` for the width, with the map's function as last argument.
+macro_rules! for_width {
+    ($words:expr, $run:ident($($arg:expr),*), $none:expr, $rotate:ident, $zigzag:ident) => {
+        match $words.width_log2 {
+            0 => for_map!(u8, $words, $run($($arg),*), $none, $rotate, $zigzag),
+            1 => for_map!(u16, $words, $run($($arg),*), $none, $rotate, $zigzag),
+            2 => for_map!(u32, $words, $run($($arg),*), $none, $rotate, $zigzag),
+            _ => for_map!(u64, $words, $run($($arg),*), $none, $rotate, $zigzag),
+        }
+    };
+}
+macro_rules! for_map {
+    ($word:ty, $words:expr, $run:ident($($arg:expr),*), $none:expr, $rotate:ident, $zigzag:ident) => {
+        match $words.map {
+            WordMap::None => $run::<$word>($($arg),*, $none),
+            WordMap::Rotate => $run::<$word>($($arg),*, <$word as Word>::$rotate),
+            WordMap::Zigzag => $run::<$word>($($arg),*, <$word as Word>::$zigzag),
+        }
+    };
+}
+
+per_isa! {
+    /// `dst[i]` = the low 8 bits of (mapped word `i` >> `shift`), masked by `mask`.
+    pub fn extract8(words: Words, src: &[u8], shift: u32, mask: u8, dst: &mut [u8]) {
+        #[inline(always)]
+        fn run<T: Word>(src: &[u8], shift: u32, mask: u8, dst: &mut [u8], map: impl Fn(T) -> T) {
+            for (to, &word) in dst.iter_mut().zip(T::chunks(src)) {
+                *to = map(T::from_bytes(word)).shr(shift) as u8 & mask;
+            }
+        }
+        for_width!(words, run(src, shift, mask, dst), |w| w, rotate, zigzag)
+    }
+}
+
+per_isa! {
+    /// `dst[i]` = the low 16 bits of (mapped word `i` >> `shift`), masked by `mask`.
+    pub fn extract16(words: Words, src: &[u8], shift: u32, mask: u16, dst: &mut [u16]) {
+        #[inline(always)]
+        fn run<T: Word>(src: &[u8], shift: u32, mask: u16, dst: &mut [u16], map: impl Fn(T) -> T) {
+            for (to, &word) in dst.iter_mut().zip(T::chunks(src)) {
+                *to = map(T::from_bytes(word)).shr(shift) & mask;
+            }
+        }
+        for_width!(words, run(src, shift, mask, dst), |w| w, rotate, zigzag)
+    }
+}
+
+/// One part of a word to be composed: a plane and where its bits go.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// One byte for each word, of which only the masked bits count.
+    Bytes(&'a [u8], u8, u32),
+    /// Two bytes for each word, of which only the masked bits count.
+    Shorts(&'a [u16], u16, u32),
+    /// `.1` bytes for each word, of which the one at `.2` is meant.
+    Record(&'a [u8], usize, usize, u32),
+    /// The same byte for every word.
+    Constant(u8, u32),
+}
+
+/// Composes the words of `dst` from `parts`, which cover their bits, and undoes the map.
+pub fn compose(isa: Isa, words: Words, parts: &[Part], dst: &mut [u8]) {
+    dst.fill(0);
+    for part in parts {
+        match *part {
+            Part::Bytes(plane, mask, shift) => deposit8(isa, words, plane, mask, shift, dst),
+            Part::Shorts(plane, mask, shift) => deposit16(isa, words, plane, mask, shift, dst),
+            Part::Record(records, len, at, shift) => {
+                deposit_record(isa, words, (records, len, at), shift, dst);
+            }
+            Part::Constant(byte, shift) => deposit_constant(isa, words, byte, shift, dst),
+        }
+    }
+    if words.map != WordMap::None {
+        unmap(isa, words, dst);
+    }
+}
+
+per_isa! {
+    fn deposit8(words: Words, plane: &[u8], mask: u8, shift: u32, dst: &mut [u8]) {
+        #[inline(always)]
+        fn run<T: Word>(plane: &[u8], mask: u8, shift: u32, dst: &mut [u8], _: impl Fn(T) -> T) {
+            for (word, &part) in T::chunks_mut(dst).iter_mut().zip(plane) {
+                *word = T::from_bytes(*word).with(u16::from(part & mask), shift).to_bytes();
+            }
+        }
+        let words = Words { map: WordMap::None, ..words };
+        for_width!(words, run(plane, mask, shift, dst), |w| w, rotate, zigzag)
+    }
+}
+
+per_isa! {
+    fn deposit16(words: Words, plane: &[u16], mask: u16, shift: u32, dst: &mut [u8]) {
+        #[inline(always)]
+        fn run<T: Word>(plane: &[u16], mask: u16, shift: u32, dst: &mut [u8], _: impl Fn(T) -> T) {
+            for (word, &part) in T::chunks_mut(dst).iter_mut().zip(plane) {
+                *word = T::from_bytes(*word).with(part & mask, shift).to_bytes();
+            }
+        }
+        let words = Words { map: WordMap::None, ..words };
+        for_width!(words, run(plane, mask, shift, dst), |w| w, rotate, zigzag)
+    }
+}
+
+per_isa! {
+    fn deposit_record(words: Words, records: (&[u8], usize, usize), shift: u32, dst: &mut [u8]) {
+        #[inline(always)]
+        fn run<T: Word>(r: (&[u8], usize, usize), shift: u32, dst: &mut [u8], _: impl Fn(T) -> T) {
+            let (bytes, len, at) = r;
+            for (word, record) in T::chunks_mut(dst).iter_mut().zip(bytes.chunks_exact(len)) {
+                *word = T::from_bytes(*word).with(u16::from(record[at]), shift).to_bytes();
+            }
+        }
+        let words = Words { map: WordMap::None, ..words };
+        for_width!(words, run(records, shift, dst), |w| w, rotate, zigzag)
+    }
+}
+
+per_isa! {
+    fn deposit_constant(words: Words, byte: u8, shift: u32, dst: &mut [u8]) {
+        #[inline(always)]
+        fn run<T: Word>(byte: u8, shift: u32, dst: &mut [u8], _: impl Fn(T) -> T) {
+            for word in T::chunks_mut(dst) {
+                *word = T::from_bytes(*word).with(u16::from(byte), shift).to_bytes();
+            }
+        }
+        let words = Words { map: WordMap::None, ..words };
+        for_width!(words, run(byte, shift, dst), |w| w, rotate, zigzag)
+    }
+}
+
+per_isa! {
+    fn unmap(words: Words, dst: &mut [u8]) {
+        #[inline(always)]
+        fn run<T: Word>(dst: &mut [u8], unmap: impl Fn(T) -> T) {
+            for word in T::chunks_mut(dst) {
+                *word = unmap(T::from_bytes(*word)).to_bytes();
+            }
+        }
+        for_width!(words, run(dst), |w| w, unrotate, unzigzag)
+    }
+}
+
+/// The split that floats use most: rotated words of 2 or 4 bytes, `top[i]` the top byte; the others, the records, are
+/// appended to `out` in order.
+///
+/// Panics unless `src` and `top` are of one number of words.
+pub fn split_top(isa: Isa, width: usize, src: &[u8], top: &mut [u8], out: &mut Vec<u8>) {
+    let n = top.len();
+    assert!(src.len() == n * width && (width == 2 || width == 4));
+    let start = out.len();
+    out.reserve(n * (width - 1));
+    let done = match isa.kind() {
+        #[cfg(target_arch = "x86_64")]
+        IsaKind::Avx2 if width == 4 => {
+            // SAFETY: the isa proves AVX2; `out` has room for the records of all words, and the kernel
+            // has written those of the first `done`.
+            unsafe {
+                let done = avx2::split4(src, top, out.as_mut_ptr().add(start));
+                out.set_len(start + 3 * done);
+                done
+            }
+        }
+        #[cfg(target_arch = "x86_64")]
+        IsaKind::Avx512 => {
+            // SAFETY: as above, with AVX-512 VBMI2.
+            unsafe {
+                let records = out.as_mut_ptr().add(start);
+                let done = match width {
+                    2 => avx512::split2(src, top, records),
+                    _ => avx512::split4(src, top, records),
+                };
+                out.set_len(start + (width - 1) * done);
+                done
+            }
+        }
+        _ => 0,
+    };
+    out.resize(start + n * (width - 1), 0);
+    let (src, top) = (&src[done * width..], &mut top[done..]);
+    let records = &mut out[start + done * (width - 1)..];
+    match width {
+        2 => split2_plain(isa, src, top, records),
+        _ => split4_plain(isa, src, top, records),
+    }
+}
+
+per_isa! {
+    fn split2_plain(src: &[u8], top: &mut [u8], low: &mut [u8]) {
+        for ((word, top), low) in src.as_chunks().0.iter().zip(top).zip(low) {
+            let word = u16::from_le_bytes(*word).rotate_left(1);
+            *low = word as u8;
+            *top = (word >> 8) as u8;
+        }
+    }
+}
+
+per_isa! {
+    fn split4_plain(src: &[u8], top: &mut [u8], records: &mut [u8]) {
+        let records = records.as_chunks_mut::<3>().0;
+        for ((word, top), record) in src.as_chunks().0.iter().zip(top).zip(records) {
+            let [b0, b1, b2, b3] = u32::from_le_bytes(*word).rotate_left(1).to_le_bytes();
+            *record = [b0, b1, b2];
+            *top = b3;
+        }
+    }
+}
+
+/// Undoes [`split_top`]. With `streaming`, the words go past the caches when `dst` is aligned to 64 bytes.
+///
+/// Panics unless `dst`, `top` and `records` are of one number of words.
+pub fn merge_top(
+    isa: Isa,
+    width: usize,
+    top: &[u8],
+    records: &[u8],
+    dst: &mut [u8],
+    streaming: bool,
+) {
+    let n = top.len();
+    assert!(
+        dst.len() == n * width && records.len() == n * (width - 1) && (width == 2 || width == 4)
+    );
+    let done = match isa.kind() {
+        IsaKind::Portable => 0,
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the isa proves AVX2; the lengths were checked above.
+        IsaKind::Avx2 => unsafe {
+            if width == 2 {
+                avx2::merge2(top, records, dst, streaming)
+            } else {
+                avx2::merge4(top, records, dst, streaming)
+            }
+        },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the isa proves AVX-512 VBMI; the lengths were checked above.
+        IsaKind::Avx512 => unsafe {
+            if width == 2 {
+                avx512::merge2(top, records, dst, streaming)
+            } else {
+                avx512::merge4(top, records, dst, streaming)
+            }
+        },
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => 0,
+    };
+    let (top, dst) = (&top[done..], &mut dst[done * width..]);
+    let records = &records[done * (width - 1)..];
+    if width == 2 {
+        merge2_plain(isa, top, records, dst)
+    } else {
+        merge4_plain(isa, top, records, dst)
+    }
+}
+
+per_isa! {
+    fn merge2_plain(top: &[u8], low: &[u8], dst: &mut [u8]) {
+        for ((word, &top), &low) in dst.as_chunks_mut().0.iter_mut().zip(top).zip(low) {
+            *word = u16::from_le_bytes([low, top]).rotate_right(1).to_le_bytes();
+        }
+    }
+}
+
+per_isa! {
+    fn merge4_plain(top: &[u8], records: &[u8], dst: &mut [u8]) {
+        let records = records.as_chunks::<3>().0;
+        for ((word, &top), &[b0, b1, b2]) in dst.as_chunks_mut().0.iter_mut().zip(top).zip(records) {
+            *word = u32::from_le_bytes([b0, b1, b2, top]).rotate_right(1).to_le_bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

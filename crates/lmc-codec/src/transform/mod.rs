@@ -1,0 +1,5 @@
+//! What is done to symbols before they are coded: forward and inverse side by side.
+
+pub mod offsets;
+pub mod sparse;
+pub mod window;

@@ -1,0 +1,219 @@
+//! Row and column offsets (`docs/format.md`, section 3.4): what a matrix's rows and columns have in common is taken off its symbols.
+//!
+//! A symbol is a logarithm, near enough: its exponent and top mantissa bits. A value that is a row's scale times a column's scale
+//! times noise has a symbol of row plus column plus noise, and only the noise needs coding.
+
+use crate::simd::Isa;
+use crate::simd::symbols;
+use crate::simd::words::{Words, extract16};
+
+/// Where symbols are put by the offsets' base: the middle of the window.
+const MIDDLE: i64 = 128;
+/// Symbols this far from the tensor's middle (zeros, mostly) count as if they were this far.
+const REACH: u16 = 160;
+/// Rows looked at for the columns' sums.
+const ROWS_MAX: usize = 96;
+/// Values looked at for a row's mean, in stretches of [`STRETCH`].
+const ROW_SAMPLE: usize = 256;
+const STRETCH: usize = 64;
+
+/// Where the symbols of a block's values are: `bits` wide at the top of mapped words.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The words.
+    pub words: Words,
+    /// Width of the symbol.
+    pub bits: u8,
+}
+
+impl Field {
+    fn shift(self) -> u32 {
+        (8 << self.words.width_log2) - u32::from(self.bits)
+    }
+
+    fn mask(self) -> u16 {
+        u16::MAX >> (16 - self.bits)
+    }
+
+    /// The symbols of all words of `src`.
+    pub fn symbols(self, isa: Isa, src: &[u8], symbols: &mut [u16]) {
+        extract16(isa, self.words, src, self.shift(), self.mask(), symbols);
+    }
+}
+
+/// The offsets of a tensor's columns, and what rows are measured against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnOffsets {
+    /// Added to every offset.
+    pub base: u16,
+    /// One offset for each column.
+    pub cols: Vec<u8>,
+    low: u16,
+    high: u16,
+}
+
+impl ColumnOffsets {
+    /// Offsets as a recipe has them, for decoding.
+    pub fn from_recipe(base: u16, cols: Vec<u8>) -> Self {
+        Self { base, cols, low: 0, high: u16::MAX }
+    }
+
+    /// Fits the columns of a tensor with rows of `row_len` values, from rows spread over it; with `odd`, from every other one
+    /// of these, so that the fit can be judged on those between. None when the tensor has too few rows.
+    pub fn fit(isa: Isa, field: Field, row_len: usize, tensor: &[u8], odd: bool) -> Option<Self> {
+        let row_bytes = row_len << field.words.width_log2;
+        let rows = tensor.len().checked_div(row_bytes)?;
+        if rows < 8 || row_len < 8 {
+            return None;
+        }
+        let mut symbols = vec![0; row_len];
+        let (low, high) = Self::bounds(isa, field, row_len, tensor, &mut symbols);
+        let mut sums = vec![0_u32; row_len];
+        let mut used = 0;
+        for row in sampled_rows(rows).skip(usize::from(odd)).step_by(if odd { 2 } else { 1 }) {
+            field.symbols(isa, &tensor[row * row_bytes..][..row_bytes], &mut symbols);
+            symbols::add_to_sums(isa, &symbols, low, high, &mut sums);
+            used += 1;
+        }
+        let means = sums.iter().map(|&sum| (2 * sum + used) / (2 * used));
+        let least = means.clone().min()?;
+        let cols: Vec<u8> = means.map(|mean| (mean - least).min(255) as u8).collect();
+        let mut fitted = Self { base: 0, cols, low, high };
+        let least_row = sampled_rows(rows)
+            .map(|row| fitted.row_mean(isa, field, 0, &tensor[row * row_bytes..][..row_bytes]))
+            .min()?;
+        // Rows are stored relative to the least one seen; some room is left for rows below it.
+        fitted.base = (least_row - MIDDLE - 16) as u16 & field.mask();
+        Some(fitted)
+    }
+
+    /// The rows that a fit with `odd` did not look at.
+    pub fn judged_rows(rows: usize) -> impl Iterator<Item = usize> {
+        sampled_rows(rows).step_by(2)
+    }
+
+    /// The range that symbols are held to: around the middle one of a sample.
+    fn bounds(
+        isa: Isa,
+        field: Field,
+        row_len: usize,
+        tensor: &[u8],
+        symbols: &mut [u16],
+    ) -> (u16, u16) {
+        let row_bytes = row_len << field.words.width_log2;
+        let rows = tensor.len() / row_bytes;
+        let mut sample = Vec::new();
+        for row in sampled_rows(rows).step_by(8) {
+            field.symbols(isa, &tensor[row * row_bytes..][..row_bytes], symbols);
+            sample.extend_from_slice(symbols);
+        }
+        let middle = sample.len() / 2;
+        let (_, &mut median, _) = sample.select_nth_unstable(middle);
+        (median.saturating_sub(REACH), median.saturating_add(REACH))
+    }
+
+    /// Mean of a sample of a row's symbols, less their columns' offsets; `row` starts in column `first_col`.
+    fn row_mean(&self, isa: Isa, field: Field, first_col: usize, row: &[u8]) -> i64 {
+        let n = row.len() >> field.words.width_log2;
+        let stretches = (ROW_SAMPLE / STRETCH).min(n.div_ceil(STRETCH)).max(1);
+        let mut symbols = [0; STRETCH];
+        let (mut sum, mut used) = (0, 0);
+        for i in 0..stretches {
+            let start = n * i / stretches;
+            let len = STRETCH.min(n * (i + 1) / stretches - start);
+            let bytes = &row[start << field.words.width_log2..][..len << field.words.width_log2];
+            field.symbols(isa, bytes, &mut symbols[..len]);
+            let cols = &self.cols[first_col + start..][..len];
+            sum += symbols::sum_less_cols(isa, &symbols[..len], self.low, self.high, cols);
+            used += len as i64;
+        }
+        (2 * sum + used).div_euclid(2 * used.max(1))
+    }
+
+    /// Appends the offset of each row that the values `src`, starting in column `first`, touch.
+    pub fn fit_rows(&self, isa: Isa, field: Field, first: usize, src: &[u8], rows: &mut Vec<u8>) {
+        let width = field.words.width_log2;
+        let base = i64::from(self.base) + MIDDLE;
+        let (mut col, mut rest) = (first, src);
+        while !rest.is_empty() {
+            let len = ((self.cols.len() - col) << width).min(rest.len());
+            let mean = self.row_mean(isa, field, col, &rest[..len]);
+            let over = (mean - base).rem_euclid(i64::from(field.mask()) + 1);
+            // A row far below the base comes out near the top of the range: the closest offset is then 0.
+            let wrapped = over > i64::from(field.mask()) - 1024.min(i64::from(field.mask()) / 4);
+            rows.push(if wrapped { 0 } else { over.min(255) as u8 });
+            rest = &rest[len..];
+            col = 0;
+        }
+    }
+}
+
+/// Evenly spread rows, at most [`ROWS_MAX`].
+fn sampled_rows(rows: usize) -> impl Iterator<Item = usize> + Clone {
+    let count = rows.min(ROWS_MAX);
+    (0..count).map(move |i| rows * i / count)
+}
+
+/// The offsets that hold for one block: a walk over its values gives row and columns stretch by stretch.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockOffsets<'a> {
+    /// Added to every offset.
+    pub base: u16,
+    /// One for each column.
+    pub cols: &'a [u8],
+    /// One for each row that the block touches.
+    pub rows: &'a [u8],
+    /// Column of the block's first value.
+    pub first: usize,
+    /// Bits of a symbol.
+    pub bits: u8,
+}
+
+impl BlockOffsets<'_> {
+    /// Calls `apply` with each stretch of `plane` that lies in one row, the row's offset, and the columns' offsets.
+    ///
+    /// `start` is the place in the block of the plane's first value.
+    fn each_row<T>(
+        &self,
+        start: usize,
+        mut plane: &mut [T],
+        mut apply: impl FnMut(&mut [T], u16, &[u8]),
+    ) {
+        let mut place = self.first + start;
+        while !plane.is_empty() {
+            let (row, col) = (place / self.cols.len(), place % self.cols.len());
+            let len = (self.cols.len() - col).min(plane.len());
+            let (stretch, rest) = plane.split_at_mut(len);
+            let row = self.rows.get(row).copied().unwrap_or(0);
+            apply(stretch, self.base.wrapping_add(u16::from(row)), &self.cols[col..][..len]);
+            place += len;
+            plane = rest;
+        }
+    }
+
+    /// Takes the offsets off wide symbols.
+    pub fn forward16(&self, isa: Isa, start: usize, plane: &mut [u16]) {
+        let mask = u16::MAX >> (16 - self.bits);
+        self.each_row(start, plane, |s, row, cols| symbols::subtract16(isa, s, row, cols, mask));
+    }
+
+    /// Puts the offsets back on wide symbols.
+    pub fn inverse16(&self, isa: Isa, start: usize, plane: &mut [u16]) {
+        let mask = u16::MAX >> (16 - self.bits);
+        self.each_row(start, plane, |s, row, cols| symbols::add16(isa, s, row, cols, mask));
+    }
+
+    /// Takes the offsets off symbols of at most 8 bits.
+    pub fn forward8(&self, isa: Isa, start: usize, plane: &mut [u8]) {
+        let mask = u8::MAX >> (8 - self.bits);
+        self.each_row(start, plane, |s, row, cols| {
+            symbols::subtract8(isa, s, row as u8, cols, mask)
+        });
+    }
+
+    /// Puts the offsets back on symbols of at most 8 bits.
+    pub fn inverse8(&self, isa: Isa, start: usize, plane: &mut [u8]) {
+        let mask = u8::MAX >> (8 - self.bits);
+        self.each_row(start, plane, |s, row, cols| symbols::add8(isa, s, row as u8, cols, mask));
+    }
+}

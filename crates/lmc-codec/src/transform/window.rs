@@ -1,0 +1,45 @@
+//! Wide symbols to bytes (`docs/format.md`, section 3.3): a window of 255 values, and exceptions beyond it.
+
+use crate::simd::Isa;
+use crate::simd::symbols;
+use lmc_format::{Error, Reader, Result};
+
+/// The byte of a symbol outside of the window.
+pub const EXCEPTION: u8 = 255;
+
+/// Writes the window byte of each symbol to `plane`, and appends the symbols outside of it to `exceptions`.
+pub fn forward(isa: Isa, symbols: &[u16], bias: u16, plane: &mut [u8], exceptions: &mut Vec<u8>) {
+    symbols::narrow(isa, symbols, bias, plane);
+    for (bytes, symbols) in plane.chunks(64).zip(symbols.chunks(64)) {
+        if !has_exception(bytes) {
+            continue;
+        }
+        for (_, symbol) in bytes.iter().zip(symbols).filter(|&(&b, _)| b == EXCEPTION) {
+            exceptions.extend_from_slice(&symbol.to_le_bytes());
+        }
+    }
+}
+
+/// Undoes [`forward`], taking the exceptions from `input`.
+pub fn inverse(
+    isa: Isa,
+    plane: &[u8],
+    bias: u16,
+    input: &mut Reader,
+    symbols: &mut [u16],
+) -> Result<()> {
+    symbols::widen(isa, plane, bias, symbols);
+    for (bytes, symbols) in plane.chunks(64).zip(symbols.chunks_mut(64)) {
+        if !has_exception(bytes) {
+            continue;
+        }
+        for (_, symbol) in bytes.iter().zip(symbols).filter(|&(&b, _)| b == EXCEPTION) {
+            *symbol = input.u16("exception").map_err(|e: Error| e.at("wide symbol"))?;
+        }
+    }
+    Ok(())
+}
+
+fn has_exception(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0, |most, &b| b.max(most)) == EXCEPTION
+}

@@ -1,0 +1,34 @@
+//! Bytes to structs and back for lmc blocks, as `docs/format.md` defines them.
+//!
+//! No I/O, no unsafe code, and no allocation that is larger than the bytes read pay for.
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation
+    )
+)]
+
+pub mod block;
+pub mod coder;
+pub mod error;
+pub mod limits;
+pub mod reader;
+pub mod recipe;
+pub mod varint;
+
+pub use block::{BlockKind, BlockPrefix};
+pub use coder::{ChainTable, Coder, HuffmanTable, RansTable};
+pub use error::{Error, ErrorKind, Result};
+pub use reader::Reader;
+pub use recipe::{Columns, Recipe, WordMap};

@@ -1,0 +1,33 @@
+//! Every bound of the block format, in one place.
+
+/// Largest number of original bytes in one block.
+pub const BLOCK_LEN_MAX: u64 = 1 << 26;
+/// Smallest and largest segment, as log2 of its values.
+pub const SEGMENT_LOG2_MIN: u8 = 10;
+/// See [`SEGMENT_LOG2_MIN`].
+pub const SEGMENT_LOG2_MAX: u8 = 20;
+/// Largest coded length of a segment: its index entry has 24 bits.
+pub const SEGMENT_LEN_MAX: usize = (1 << 24) - 1;
+/// Largest number of values in a row when a recipe has offsets.
+pub const COLUMNS_MAX: u64 = 1 << 20;
+/// Largest recipe in bytes.
+pub const RECIPE_LEN_MAX: usize = 1 << 21;
+/// Most bits a symbol can have.
+pub const SYMBOL_BITS_MAX: u8 = 16;
+/// Most levels of a chain code.
+pub const CHAIN_LEVELS_MAX: usize = 12;
+/// Most symbols of a chain code.
+pub const CHAIN_SYMBOLS_MAX: usize = 31;
+/// Longest Huffman code in bits.
+pub const HUFFMAN_BITS_MAX: u8 = 12;
+/// Frequencies of a rANS table sum to two to this power.
+pub const RANS_SCALE_BITS: u32 = 12;
+/// Interleaved rANS states.
+pub const RANS_LANES: usize = 32;
+/// Longest varint in bytes.
+pub const VARINT_LEN_MAX: usize = 10;
+/// The largest block header (kind and `raw_len`): what a block that does not compress grows by.
+pub const BLOCK_PREFIX_LEN_MAX: usize = 1 + 4;
+
+const _: () = assert!(BLOCK_LEN_MAX < 1 << 28, "raw_len fits a four-byte varint");
+const _: () = assert!((8 << SEGMENT_LOG2_MAX) < SEGMENT_LEN_MAX, "a stored segment fits its index");
