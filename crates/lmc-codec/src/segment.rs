@@ -1,8 +1,8 @@
 //! One segment each way: values to planes to streams (`docs/format.md`, section 4.2), by a recipe made ready.
 
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
-use crate::simd::Isa;
 use crate::simd::words::{self, Part, Words};
+use crate::simd::{Isa, chain};
 use crate::transform::offsets::{BlockOffsets, Field};
 use crate::transform::{sparse, window};
 use lmc_format::{Coder, Error, Reader, Recipe, Result, WordMap};
@@ -170,6 +170,11 @@ impl SegmentEncoder {
         buffers.planes.resize_with(shape.planes.len(), Vec::new);
         if shape.top_only {
             let top = sized(&mut buffers.planes[0], n);
+            if let (PlaneEncoder::Chain(tables), None) = (&self.planes[0], place.offsets) {
+                let scratch = &mut buffers.coders.chain;
+                chain::encode_words(isa, shape.width(), tables, src, top, scratch, out);
+                return true;
+            }
             words::split_top(isa, shape.width(), src, top, out);
             if let Some(offsets) = place.offsets {
                 offsets.forward8(isa, place.start, top);
@@ -330,6 +335,15 @@ impl SegmentDecoder {
         let n = dst.len() >> shape.words.width_log2;
         let records = input.take(n * shape.record_len, "records")?;
         buffers.planes.resize_with(shape.planes.len(), Vec::new);
+        if let (true, PlaneDecoder::Chain(tables), None) =
+            (shape.top_only, &self.planes[0], place.offsets)
+        {
+            let top = sized(&mut buffers.planes[0], n);
+            let (width, scratch) = (shape.width(), &mut buffers.coders.chain);
+            return chain::decode_words(
+                isa, width, tables, input, records, top, scratch, dst, streaming,
+            );
+        }
         for (i, coder) in self.planes.iter().enumerate() {
             let plane = sized(&mut buffers.planes[i], n);
             match shape.planes[i].record {

@@ -11,7 +11,8 @@ use lmc_format::{Coder, Error, Reader, Result};
 /// Working memory that coders share.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    chain: crate::simd::chain::Scratch,
+    /// Of the chain code.
+    pub chain: crate::simd::chain::Scratch,
 }
 
 /// A coder made ready to encode planes.

@@ -38,17 +38,9 @@ unsafe fn write_labels(tables: &Tables, src: &[u8], near: *mut u8) {
     // SAFETY: loads are masked to `src`; stores reach at most 63 bytes beyond `src.len()` in `near`.
     unsafe {
         if let Some(low) = tables.window {
-            // One `vpermb` serves 64 places; all bytes outside the window are moved to the last, which is an escape.
-            let mut places = [tables.escape; 64];
-            for (place, label) in places.iter_mut().take(63).enumerate() {
-                *label = tables.labels[(place + usize::from(low)) & 255];
-            }
-            let table = _mm512_loadu_si512(places.as_ptr().cast());
-            let low = _mm512_set1_epi8(low as i8);
-            let last = _mm512_set1_epi8(63);
+            let window = Window::new(tables, low);
             for_each_64(src, |at, v| {
-                let place = _mm512_min_epu8(_mm512_sub_epi8(v, low), last);
-                _mm512_storeu_si512(near.add(at).cast(), _mm512_permutexvar_epi8(place, table));
+                _mm512_storeu_si512(near.add(at).cast(), window.labels(v));
             });
         } else {
             let quarter = |q: usize| _mm512_loadu_si512(tables.labels.as_ptr().add(64 * q).cast());
@@ -60,6 +52,35 @@ unsafe fn write_labels(tables: &Tables, src: &[u8], near: *mut u8) {
                 _mm512_storeu_si512(near.add(at).cast(), label);
             });
         }
+    }
+}
+
+/// Labels of symbols that all lie in 63 places from `low`: one `vpermb` for 64 bytes.
+pub(super) struct Window {
+    table: __m512i,
+    low: __m512i,
+    last: __m512i,
+}
+
+impl Window {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn new(tables: &Tables, low: u8) -> Self {
+        let mut places = [tables.escape; 64];
+        for (place, label) in places.iter_mut().take(63).enumerate() {
+            *label = tables.labels[(place + usize::from(low)) & 255];
+        }
+        // SAFETY: `places` has 64 bytes.
+        let table = unsafe { _mm512_loadu_si512(places.as_ptr().cast()) };
+        Self { table, low: _mm512_set1_epi8(low as i8), last: _mm512_set1_epi8(63) }
+    }
+
+    /// The labels of 64 bytes. Those outside of the window are moved to its last place, which is an escape.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    pub(super) fn labels(&self, v: __m512i) -> __m512i {
+        let place = _mm512_min_epu8(_mm512_sub_epi8(v, self.low), self.last);
+        _mm512_permutexvar_epi8(place, self.table)
     }
 }
 
@@ -86,7 +107,7 @@ fn for_each_64(src: &[u8], mut step: impl FnMut(usize, __m512i)) {
 /// `near` has `n + 64` bytes and `*end` room for the level's stream and 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
-unsafe fn encode_level<const TWO_BITS: bool>(
+pub(super) unsafe fn encode_level<const TWO_BITS: bool>(
     level: Level,
     near: *mut u8,
     n: usize,
@@ -131,7 +152,12 @@ unsafe fn encode_level<const TWO_BITS: bool>(
 /// # Safety
 /// As [`encode`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,popcnt")]
-unsafe fn write_escapes(tables: &Tables, src: &[u8], near: *mut u8, out: *mut u8) -> usize {
+pub(super) unsafe fn write_escapes(
+    tables: &Tables,
+    src: &[u8],
+    near: *mut u8,
+    out: *mut u8,
+) -> usize {
     let escape = _mm512_set1_epi8(tables.escape as i8);
     let mut end = out;
     // SAFETY: the labels are written and read again over the same range. Escapes are at most `src.len()`, which `out` has room
@@ -157,11 +183,33 @@ unsafe fn write_escapes(tables: &Tables, src: &[u8], near: *mut u8, out: *mut u8
 /// have `dst.len() + 64` bytes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
 pub(super) unsafe fn decode(tables: &Tables, walk: &Walk, dst: &mut [u8], scratch: &mut Scratch) {
+    let level = tables.levels[0];
+    // SAFETY: the caller's promise is that of `decode_lower`, which returns as many bytes as the first level passes on.
+    unsafe {
+        let next = decode_lower(tables, walk, scratch);
+        if level.two_bits {
+            decode_level::<true>(level, walk.streams[0], next, dst.as_mut_ptr(), dst.len());
+        } else {
+            decode_level::<false>(level, walk.streams[0], next, dst.as_mut_ptr(), dst.len());
+        }
+    }
+}
+
+/// Decodes all levels but the first; returns where the bytes are that the first passes on.
+///
+/// # Safety
+/// As [`decode`]. The pointer is into `walk` or `scratch`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
+pub(super) unsafe fn decode_lower(
+    tables: &Tables,
+    walk: &Walk,
+    scratch: &mut Scratch,
+) -> *const u8 {
     let mut next: *const u8 = walk.escapes.as_ptr();
     let mut buffers = [scratch.near.as_mut_ptr(), scratch.far.as_mut_ptr()];
-    for (i, &level) in tables.levels.iter().enumerate().rev() {
+    for (i, &level) in tables.levels.iter().enumerate().skip(1).rev() {
         let (count, stream) = (walk.counts[i], walk.streams[i]);
-        let target = if i == 0 { dst.as_mut_ptr() } else { buffers[0] };
+        let target = buffers[0];
         // SAFETY: `target` has `count` bytes, `stream` the digits of `count` bytes, and `next` as many bytes as there are largest
         // digits in `stream`: all by the walk's construction.
         unsafe {
@@ -174,21 +222,22 @@ pub(super) unsafe fn decode(tables: &Tables, walk: &Walk, dst: &mut [u8], scratc
         next = target;
         buffers.swap(0, 1);
     }
+    next
 }
 
-/// Writes `count` bytes of one level at `target`.
+/// Writes `count` bytes of one level at `target`; returns `next` moved behind the bytes used.
 ///
 /// # Safety
 /// As said in [`decode`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
-unsafe fn decode_level<const TWO_BITS: bool>(
+pub(super) unsafe fn decode_level<const TWO_BITS: bool>(
     level: Level,
     stream: &[u8],
     mut next: *const u8,
     target: *mut u8,
     count: usize,
-) {
+) -> *const u8 {
     let [s0, s1, s2] = level.symbols.map(|s| _mm512_set1_epi8(s as i8));
     let step = if TWO_BITS { 16 } else { 8 };
     let mut digits = stream.as_ptr();
@@ -221,6 +270,8 @@ unsafe fn decode_level<const TWO_BITS: bool>(
             };
             let v = _mm512_mask_expandloadu_epi8(leaf, on, next.cast());
             _mm512_mask_storeu_epi8(target.add(count - rest).cast(), low_bits(rest), v);
+            next = next.add(on.count_ones() as usize);
         }
     }
+    next
 }

@@ -14,11 +14,16 @@
 //! bytes (`vpcompressb`; `pext` on eight bytes) and spreads them (`vpexpandb`; `pdep`).
 
 mod portable;
+mod words;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_words;
+
+pub use words::{decode_words, encode_words};
 
 use super::{Isa, IsaKind};
 use lmc_format::limits::CHAIN_LEVELS_MAX;

@@ -26,7 +26,7 @@ pub(super) unsafe fn split4(src: &[u8], top: &mut [u8], records: *mut u8) -> usi
     n
 }
 
-/// Undoes the split of rotated 16-bit words; returns how many words were done.
+/// Undoes the split of rotated 16-bit words; returns how many words were done. The caller fences streaming stores.
 ///
 /// # Safety
 /// The CPU has AVX2. `top` and `low` have as many bytes as `dst` has words.
@@ -56,13 +56,10 @@ pub(super) unsafe fn merge2(top: &[u8], low: &[u8], dst: &mut [u8], streaming: b
             }
         }
     }
-    if streaming {
-        _mm_sfence();
-    }
     n
 }
 
-/// Undoes [`split4`].
+/// Undoes [`split4`]; the caller fences streaming stores.
 ///
 /// # Safety
 /// As [`split4`], with `dst` for `src`.
@@ -87,9 +84,6 @@ pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streamin
                 _mm_storeu_si128(to.cast(), v);
             }
         }
-    }
-    if streaming {
-        _mm_sfence();
     }
     n
 }

@@ -60,7 +60,7 @@ pub(super) unsafe fn split4(src: &[u8], top: &mut [u8], records: *mut u8) -> usi
     n
 }
 
-/// Undoes [`split2`].
+/// Undoes [`split2`]; the caller fences streaming stores.
 ///
 /// # Safety
 /// As [`split2`], with `dst` for `src`.
@@ -91,14 +91,11 @@ pub(super) unsafe fn merge2(top: &[u8], low: &[u8], dst: &mut [u8], streaming: b
                 _mm512_storeu_si512(to.add(64).cast(), b);
             }
         }
-        if streaming {
-            _mm_sfence();
-        }
     }
     n
 }
 
-/// Undoes [`split4`].
+/// Undoes [`split4`]; the caller fences streaming stores.
 ///
 /// # Safety
 /// As [`split4`], with `dst` for `src`.
@@ -124,9 +121,6 @@ pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streamin
             } else {
                 _mm512_storeu_si512(to.cast(), v);
             }
-        }
-        if streaming {
-            _mm_sfence();
         }
     }
     n

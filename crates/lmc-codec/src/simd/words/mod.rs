@@ -325,7 +325,7 @@ per_isa! {
     }
 }
 
-/// Undoes [`split_top`]. With `streaming`, the words go past the caches when `dst` is aligned to 64 bytes.
+/// Undoes [`split_top`]. With `streaming`, most words go past the caches.
 ///
 /// Panics unless `dst`, `top` and `records` are of one number of words.
 pub fn merge_top(
@@ -336,40 +336,112 @@ pub fn merge_top(
     dst: &mut [u8],
     streaming: bool,
 ) {
-    let n = top.len();
-    assert!(
-        dst.len() == n * width && records.len() == n * (width - 1) && (width == 2 || width == 4)
-    );
-    let done = match isa.kind() {
-        IsaKind::Portable => 0,
+    TopMerge::new(isa, width, records, dst, streaming).finish(top);
+}
+
+/// [`merge_top`] in steps, as the top bytes become known: spreads the stores over the time that finding them takes.
+pub struct TopMerge<'a> {
+    isa: Isa,
+    width: usize,
+    records: &'a [u8],
+    dst: &'a mut [u8],
+    streaming: bool,
+    done: usize,
+}
+
+impl<'a> TopMerge<'a> {
+    /// A merge of `records` into all of `dst`; panics unless they are of one number of words.
+    pub fn new(
+        isa: Isa,
+        width: usize,
+        records: &'a [u8],
+        dst: &'a mut [u8],
+        streaming: bool,
+    ) -> Self {
+        assert!(width == 2 || width == 4);
+        assert_eq!(dst.len() / width * (width - 1), records.len());
+        assert_eq!(dst.len() % width, 0);
+        Self { isa, width, records, dst, streaming, done: 0 }
+    }
+
+    /// Merges most words whose top bytes are known: `top` holds those of the words from the first on.
+    pub fn advance(&mut self, top: &[u8]) {
+        let n = top.len().min(self.dst.len() / self.width);
+        if self.done == 0 && self.streaming {
+            // Streaming stores must be aligned; the words before the first aligned place are stored as usual.
+            let head = aligned_after(self.dst, self.width);
+            if head > n {
+                return;
+            }
+            self.plain(&top[..head]);
+        }
+        let from = self.done.min(n);
+        let records = &self.records[from * (self.width - 1)..n * (self.width - 1)];
+        let dst = &mut self.dst[from * self.width..n * self.width];
+        self.done +=
+            merge_vectors(self.isa, self.width, &top[from..n], records, dst, self.streaming);
+    }
+
+    /// Merges all that is left; panics unless `top` has a byte for each word.
+    pub fn finish(mut self, top: &[u8]) {
+        assert_eq!(top.len(), self.dst.len() / self.width);
+        self.advance(top);
+        self.plain(top);
+        #[cfg(target_arch = "x86_64")]
+        if self.streaming {
+            // SAFETY: SSE is part of every x86-64.
+            unsafe { std::arch::x86_64::_mm_sfence() };
+        }
+    }
+
+    /// Merges the words up to the end of `top` without streaming.
+    fn plain(&mut self, top: &[u8]) {
+        let (from, n) = (self.done, top.len());
+        let records = &self.records[from * (self.width - 1)..n * (self.width - 1)];
+        let dst = &mut self.dst[from * self.width..n * self.width];
+        match self.width {
+            2 => merge2_plain(self.isa, &top[from..], records, dst),
+            _ => merge4_plain(self.isa, &top[from..], records, dst),
+        }
+        self.done = n;
+    }
+}
+
+/// Merges as many words as make whole vectors, from the first on; returns their number.
+fn merge_vectors(
+    isa: Isa,
+    width: usize,
+    top: &[u8],
+    records: &[u8],
+    dst: &mut [u8],
+    streaming: bool,
+) -> usize {
+    assert!(dst.len() == top.len() * width && records.len() == top.len() * (width - 1));
+    match isa.kind() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the isa proves AVX2; the lengths were checked above.
         IsaKind::Avx2 => unsafe {
-            if width == 2 {
-                avx2::merge2(top, records, dst, streaming)
-            } else {
-                avx2::merge4(top, records, dst, streaming)
+            match width {
+                2 => avx2::merge2(top, records, dst, streaming),
+                _ => avx2::merge4(top, records, dst, streaming),
             }
         },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the isa proves AVX-512 VBMI; the lengths were checked above.
         IsaKind::Avx512 => unsafe {
-            if width == 2 {
-                avx512::merge2(top, records, dst, streaming)
-            } else {
-                avx512::merge4(top, records, dst, streaming)
+            match width {
+                2 => avx512::merge2(top, records, dst, streaming),
+                _ => avx512::merge4(top, records, dst, streaming),
             }
         },
-        #[cfg(not(target_arch = "x86_64"))]
         _ => 0,
-    };
-    let (top, dst) = (&top[done..], &mut dst[done * width..]);
-    let records = &records[done * (width - 1)..];
-    if width == 2 {
-        merge2_plain(isa, top, records, dst)
-    } else {
-        merge4_plain(isa, top, records, dst)
     }
+}
+
+/// Words of `dst` before the first that is aligned to 64 bytes; 0 if none will be.
+fn aligned_after(dst: &[u8], width: usize) -> usize {
+    let gap = dst.as_ptr().addr().wrapping_neg() % 64;
+    if gap % width == 0 { gap / width } else { 0 }
 }
 
 per_isa! {

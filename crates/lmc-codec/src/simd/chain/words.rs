@@ -1,0 +1,77 @@
+//! The chain code fused with the split of words into top byte and records.
+//!
+//! The results are those of `words::split_top` with [`super::encode`], and of [`super::decode`] with `words::merge_top`. One pass over the
+//! words lets memory be read and written while the code is computed, which two passes do one after the other.
+
+use super::{SLACK, Scratch, Tables, decode, encode};
+use crate::simd::words::{TopMerge, merge_top, split_top};
+use crate::simd::{Isa, IsaKind};
+use lmc_format::{Reader, Result};
+
+/// Appends the records and then the chain stream of the top bytes of rotated words of `width` bytes, 2 or 4.
+///
+/// `top` is working memory of at least one byte for each word.
+pub fn encode_words(
+    isa: Isa,
+    width: usize,
+    tables: &Tables,
+    src: &[u8],
+    top: &mut [u8],
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) {
+    let n = src.len() / width;
+    let top = &mut top[..n];
+    #[cfg(target_arch = "x86_64")]
+    if let (IsaKind::Avx512, Some(low), 0) = (isa.kind(), tables.window, n % 64) {
+        scratch.grow(n);
+        out.reserve(n * (width - 1) + tables.stream_len_max(n) + SLACK);
+        assert!((width == 2 || width == 4) && src.len() == n * width && n > 0 || src.is_empty());
+        // SAFETY: the isa proves AVX-512 VBMI2; `src` is whole groups of 64 words; `top` has a byte for each word, `near` that
+        // and the slack, and `out` room for all records, the longest stream and the slack.
+        unsafe {
+            let end = out.as_mut_ptr().add(out.len());
+            let near = scratch.near.as_mut_ptr();
+            let written = match width {
+                2 => super::avx512_words::encode::<2>(tables, low, src, top, near, end),
+                _ => super::avx512_words::encode::<4>(tables, low, src, top, near, end),
+            };
+            out.set_len(out.len() + written);
+        }
+        return;
+    }
+    split_top(isa, width, src, top, out);
+    encode(isa, tables, top, scratch, out);
+}
+
+/// Reads the chain stream of the top bytes from `input` and merges them with `records` into all of `dst`.
+///
+/// `top` is working memory of at least one byte for each word. On an error the contents of `dst` mean nothing.
+#[allow(clippy::too_many_arguments)]
+pub fn decode_words(
+    isa: Isa,
+    width: usize,
+    tables: &Tables,
+    input: &mut Reader,
+    records: &[u8],
+    top: &mut [u8],
+    scratch: &mut Scratch,
+    dst: &mut [u8],
+    streaming: bool,
+) -> Result<()> {
+    let n = dst.len() / width;
+    let top = &mut top[..n];
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 {
+        let walk = super::walk(isa, tables, input, n)?;
+        scratch.grow(n);
+        let merge = TopMerge::new(isa, width, records, dst, streaming);
+        // SAFETY: the isa proves AVX-512 VBMI2; the walk is of `n` bytes, which `top` has room for, and `scratch` too, with
+        // the slack.
+        unsafe { super::avx512_words::decode(tables, &walk, top, scratch, merge) };
+        return Ok(());
+    }
+    decode(isa, tables, input, top, scratch)?;
+    merge_top(isa, width, top, records, dst, streaming);
+    Ok(())
+}
