@@ -2,7 +2,8 @@
 
 use crate::entropy::{PlaneDecoder, Scratch};
 use crate::segment::{Buffers, Place, SegmentDecoder, segment_error};
-use crate::simd::Isa;
+use crate::simd::chain::Hints;
+use crate::simd::{Isa, fence};
 use crate::transform::offsets::{BlockOffsets, ColumnOffsets};
 use lmc_format::limits::RECIPE_LEN_MAX;
 use lmc_format::{BlockKind, BlockPrefix, Coder, Error, ErrorKind, Reader, Recipe, Result};
@@ -227,9 +228,12 @@ impl Decoder {
             segments = rest;
             let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
             if bytes.end > range.start && bytes.start < range.end {
-                self.decode_segment(ready, &body, i, coded, bytes, &range, out)
+                self.decode_segment(ready, &body, i, (coded, rest), bytes, &range, out)
                     .map_err(|e| segment_error(i, e))?;
             }
+        }
+        if self.streaming {
+            fence();
         }
         if range.end > coded_len {
             let from = range.start.max(coded_len);
@@ -246,7 +250,7 @@ impl Decoder {
         ready: &ReadyRecipe,
         body: &Body,
         index: usize,
-        coded: &[u8],
+        (coded, ahead): (&[u8], &[u8]),
         bytes: Range<usize>,
         range: &Range<usize>,
         out: &mut [u8],
@@ -258,14 +262,16 @@ impl Decoder {
             first: body.first,
             bits: ready.recipe.symbol_bits,
         });
-        let place = Place { start: index << ready.recipe.segment_log2, offsets };
-        let (isa, streaming) = (self.isa, self.streaming);
+        let start = index << ready.recipe.segment_log2;
+        let hints = Hints { streaming: self.streaming, ahead };
+        let mut place = Place { start, offsets, hints };
         if bytes.start >= range.start && bytes.end <= range.end {
             let dst = &mut out[bytes.start - range.start..bytes.end - range.start];
-            return ready.segments.decode(isa, coded, place, &mut self.buffers, dst, streaming);
+            return ready.segments.decode(self.isa, coded, place, &mut self.buffers, dst);
         }
         let mut whole = vec![0; bytes.len()];
-        ready.segments.decode(isa, coded, place, &mut self.buffers, &mut whole, false)?;
+        place.hints = Hints::default();
+        ready.segments.decode(self.isa, coded, place, &mut self.buffers, &mut whole)?;
         let wanted = bytes.start.max(range.start)..bytes.end.min(range.end);
         out[wanted.start - range.start..wanted.end - range.start]
             .copy_from_slice(&whole[wanted.start - bytes.start..wanted.end - bytes.start]);

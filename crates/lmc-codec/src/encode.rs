@@ -6,7 +6,8 @@ use crate::plan::{
     Plan, ReadyRecipe, Scope, block_offsets, block_rows, choose, choose_bytes, paper, suits,
 };
 use crate::segment::{Buffers, Place};
-use crate::simd::Isa;
+use crate::simd::chain::Hints;
+use crate::simd::{Isa, fence};
 use lmc_format::limits::{BLOCK_LEN_MAX, SEGMENT_LEN_MAX};
 use lmc_format::{BlockKind, BlockPrefix, varint};
 
@@ -14,6 +15,7 @@ use lmc_format::{BlockKind, BlockPrefix, varint};
 #[derive(Debug)]
 pub struct Encoder {
     isa: Isa,
+    streaming: bool,
     buffers: Buffers,
 }
 
@@ -31,7 +33,14 @@ impl Encoder {
 
     /// An encoder with the given instruction set; what it writes does not depend on it.
     pub fn with_isa(isa: Isa) -> Self {
-        Self { isa, buffers: Buffers::default() }
+        Self { isa, streaming: false, buffers: Buffers::default() }
+    }
+
+    /// Whether output that is not read again soon may go past the caches; off at first. What is written is the same.
+    #[must_use]
+    pub fn streaming(mut self, streaming: bool) -> Self {
+        self.streaming = streaming;
+        self
     }
 
     /// Appends the block of `bytes`, which are the tensor's from value `first_value` on, to `out`.
@@ -95,13 +104,18 @@ impl Encoder {
         out.resize(index + 3 * values.len().div_ceil(segment_bytes), 0);
         for (i, segment) in values.chunks(segment_bytes).enumerate() {
             let from = out.len();
-            let place = Place { start: i << ready.recipe.segment_log2, offsets };
+            let start = i << ready.recipe.segment_log2;
+            let hints = Hints { streaming: self.streaming, ahead: &[] };
+            let place = Place { start, offsets, hints };
             let done = ready.segments.encode(self.isa, segment, place, &mut self.buffers, out);
             let len = out.len() - from;
             if !done || len > SEGMENT_LEN_MAX {
                 return false;
             }
             out[index + 3 * i..][..3].copy_from_slice(&(len as u32).to_le_bytes()[..3]);
+        }
+        if self.streaming {
+            fence();
         }
         true
     }

@@ -1,8 +1,9 @@
 //! One segment each way: values to planes to streams (`docs/format.md`, section 4.2), by a recipe made ready.
 
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
+use crate::simd::Isa;
+use crate::simd::chain::{self, Hints};
 use crate::simd::words::{self, Part, Words};
-use crate::simd::{Isa, chain};
 use crate::transform::offsets::{BlockOffsets, Field};
 use crate::transform::{sparse, window};
 use lmc_format::{Coder, Error, Reader, Recipe, Result, WordMap};
@@ -108,6 +109,8 @@ pub struct Place<'a> {
     pub start: usize,
     /// The block's offsets, if its recipe has any.
     pub offsets: Option<BlockOffsets<'a>>,
+    /// What is known of the memory around the segment.
+    pub hints: Hints<'a>,
 }
 
 /// A recipe's coders made ready to encode.
@@ -172,7 +175,8 @@ impl SegmentEncoder {
             let top = sized(&mut buffers.planes[0], n);
             if let (PlaneEncoder::Chain(tables), None) = (&self.planes[0], place.offsets) {
                 let scratch = &mut buffers.coders.chain;
-                chain::encode_words(isa, shape.width(), tables, src, top, scratch, out);
+                let (width, hints) = (shape.width(), place.hints);
+                chain::encode_words(isa, width, tables, src, top, scratch, out, hints);
                 return true;
             }
             words::split_top(isa, shape.width(), src, top, out);
@@ -302,12 +306,11 @@ impl SegmentDecoder {
         place: Place,
         buffers: &mut Buffers,
         dst: &mut [u8],
-        streaming: bool,
     ) -> Result<()> {
         let mut input = Reader::new(coded);
         let width = self.shape.width();
         let Some(flags_coder) = &self.flags else {
-            self.decode_values(isa, &mut input, place, buffers, dst, streaming)?;
+            self.decode_values(isa, &mut input, place, buffers, dst)?;
             return input.finish("the segment");
         };
         let n = dst.len() / width;
@@ -316,7 +319,8 @@ impl SegmentDecoder {
         flags.resize(n.div_ceil(8), 0);
         flags_coder.decode(isa, &mut input, &mut flags, &mut buffers.coders)?;
         dense.resize(sparse::count(&flags, n)? * width, 0);
-        self.decode_values(isa, &mut input, place, buffers, &mut dense, false)?;
+        let dense_place = Place { hints: Hints::default(), ..place };
+        self.decode_values(isa, &mut input, dense_place, buffers, &mut dense)?;
         sparse::inverse(width, &flags, &dense, dst);
         (buffers.flags, buffers.dense) = (flags, dense);
         input.finish("the segment")
@@ -329,7 +333,6 @@ impl SegmentDecoder {
         place: Place,
         buffers: &mut Buffers,
         dst: &mut [u8],
-        streaming: bool,
     ) -> Result<()> {
         let shape = &self.shape;
         let n = dst.len() >> shape.words.width_log2;
@@ -341,7 +344,15 @@ impl SegmentDecoder {
             let top = sized(&mut buffers.planes[0], n);
             let (width, scratch) = (shape.width(), &mut buffers.coders.chain);
             return chain::decode_words(
-                isa, width, tables, input, records, top, scratch, dst, streaming,
+                isa,
+                width,
+                tables,
+                input,
+                records,
+                top,
+                scratch,
+                dst,
+                place.hints,
             );
         }
         for (i, coder) in self.planes.iter().enumerate() {
@@ -358,7 +369,8 @@ impl SegmentDecoder {
         }
         self.restore_symbols(isa, place, n, buffers);
         if shape.top_only {
-            words::merge_top(isa, shape.width(), &buffers.planes[0][..n], records, dst, streaming);
+            let top = &buffers.planes[0][..n];
+            words::merge_top(isa, shape.width(), top, records, dst, place.hints.streaming);
         } else {
             self.compose(isa, records, buffers, dst);
         }

@@ -7,6 +7,7 @@ use super::{Plan, ReadyRecipe};
 use crate::dtype::{Layout, Level};
 use crate::segment::{Buffers, Place};
 use crate::simd::Isa;
+use crate::simd::chain::Hints;
 use crate::simd::words::{Words, extract8};
 use crate::transform::offsets::{BlockOffsets, ColumnOffsets, Field};
 use crate::transform::{sparse, window};
@@ -360,7 +361,8 @@ fn plane_stats(isa: Isa, plan: &Plan, ready: &ReadyRecipe, scope: Scope) -> Scop
         for (i, segment) in values.chunks(segment_bytes).enumerate() {
             let offsets =
                 rows.as_ref().and_then(|(first, rows)| block_offsets(ready, *first, rows));
-            let place = Place { start: i << ready.recipe.segment_log2, offsets };
+            let start = i << ready.recipe.segment_log2;
+            let place = Place { start, offsets, hints: Hints::default() };
             ready.segments.visit_planes(isa, segment, place, &mut buffers, |i, plane| {
                 let stats = match i {
                     None => flags.as_mut(),
@@ -447,7 +449,7 @@ pub(crate) fn suits(isa: Isa, ready: &ReadyRecipe, block: &[u8], buffers: &mut B
     let width = ready.recipe.width();
     let sample = sample(block, width, SUITS_VALUES);
     let mut own = [0; 256];
-    let place = Place { start: 0, offsets: None };
+    let place = Place { start: 0, offsets: None, hints: Hints::default() };
     ready.segments.visit_planes(isa, &sample, place, buffers, |i, plane| {
         if i == Some(0) {
             own = histogram(plane);

@@ -68,6 +68,24 @@ impl Isa {
     }
 }
 
+/// Asks for the cache line at `address`, which need not be valid, to be brought near.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch(address: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: a prefetch reads nothing and never faults; SSE is part of every x86-64.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+}
+
+/// Makes streaming stores visible to other threads before any store that follows. Every use of streaming ends with it.
+pub fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of every x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     /// AVX2 and a `pdep` worth using: AMD before family 19h runs it in microcode.

@@ -6,13 +6,21 @@ use std::arch::x86_64::*;
 /// Writes the chain stream of `src` at `out`; returns its length.
 ///
 /// # Safety
-/// The CPU has AVX-512 F, BW and VBMI2. `near` has room for `src.len() + 64` bytes, `out` for `tables.stream_len_max(src.len()) + 64`.
+/// The CPU has AVX-512 F, BW and VBMI2. Both scratch buffers have `src.len() + 64` bytes,
+/// `out` has room for `tables.stream_len_max(src.len()) + 64`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
-pub(super) unsafe fn encode(tables: &Tables, src: &[u8], near: *mut u8, out: *mut u8) -> usize {
+pub(super) unsafe fn encode(
+    tables: &Tables,
+    src: &[u8],
+    scratch: &mut Scratch,
+    out: *mut u8,
+) -> usize {
+    let near = scratch.near.as_mut_ptr();
+    let far = scratch.far.as_mut_ptr();
     // SAFETY: the caller gives both buffers enough room. Every level writes at most its `stream_len` and at most
     // 56 bytes beyond it, and `near` only at places below the number of bytes read so far, plus 64.
     unsafe {
-        write_labels(tables, src, near);
+        write_labels(tables, src, near, far);
         let mut end = out;
         let mut n = src.len();
         for &level in &tables.levels {
@@ -22,36 +30,40 @@ pub(super) unsafe fn encode(tables: &Tables, src: &[u8], near: *mut u8, out: *mu
                 encode_level::<false>(level, near, n, &mut end)
             };
         }
-        if n > 0 {
-            end = end.add(write_escapes(tables, src, near, end));
-        }
-        end.offset_from_unsigned(out)
+        std::ptr::copy_nonoverlapping(far, end, n);
+        end.add(n).offset_from_unsigned(out)
     }
 }
 
-/// Looks up the label of every byte.
+/// Writes the label of every byte to `near`, and the bytes that have no symbol to `far`.
 ///
 /// # Safety
 /// As [`encode`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-unsafe fn write_labels(tables: &Tables, src: &[u8], near: *mut u8) {
-    // SAFETY: loads are masked to `src`; stores reach at most 63 bytes beyond `src.len()` in `near`.
-    unsafe {
-        if let Some(low) = tables.window {
-            let window = Window::new(tables, low);
-            for_each_64(src, |at, v| {
-                _mm512_storeu_si512(near.add(at).cast(), window.labels(v));
-            });
-        } else {
-            let quarter = |q: usize| _mm512_loadu_si512(tables.labels.as_ptr().add(64 * q).cast());
-            let (t0, t1, t2, t3) = (quarter(0), quarter(1), quarter(2), quarter(3));
-            for_each_64(src, |at, v| {
-                let lower = _mm512_permutex2var_epi8(t0, v, t1);
-                let upper = _mm512_permutex2var_epi8(t2, v, t3);
-                let label = _mm512_mask_mov_epi8(lower, _mm512_movepi8_mask(v), upper);
-                _mm512_storeu_si512(near.add(at).cast(), label);
-            });
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,popcnt")]
+unsafe fn write_labels(tables: &Tables, src: &[u8], near: *mut u8, mut far: *mut u8) {
+    let escape = _mm512_set1_epi8(tables.escape as i8);
+    // SAFETY: stores reach at most 63 bytes beyond `src.len()` in `near`, and beyond the number of escapes in `far`.
+    let mut put = |at: usize, v: __m512i, label: __m512i| unsafe {
+        _mm512_storeu_si512(near.add(at).cast(), label);
+        let escapes = _mm512_cmpeq_epi8_mask(label, escape) & low_bits(src.len() - at);
+        if escapes != 0 {
+            _mm512_storeu_si512(far.cast(), _mm512_maskz_compress_epi8(escapes, v));
+            far = far.add(escapes.count_ones() as usize);
         }
+    };
+    if let Some(low) = tables.window {
+        let window = Window::new(tables, low);
+        for_each_64(src, |at, v| put(at, v, window.labels(v)));
+    } else {
+        // SAFETY: the table has 256 bytes.
+        let quarter =
+            |q: usize| unsafe { _mm512_loadu_si512(tables.labels.as_ptr().add(64 * q).cast()) };
+        let (t0, t1, t2, t3) = (quarter(0), quarter(1), quarter(2), quarter(3));
+        for_each_64(src, |at, v| {
+            let lower = _mm512_permutex2var_epi8(t0, v, t1);
+            let upper = _mm512_permutex2var_epi8(t2, v, t3);
+            put(at, v, _mm512_mask_mov_epi8(lower, _mm512_movepi8_mask(v), upper));
+        });
     }
 }
 
@@ -145,35 +157,6 @@ pub(super) unsafe fn encode_level<const TWO_BITS: bool>(
     }
     *end = out;
     kept
-}
-
-/// Writes the bytes of `src` that have no symbol; returns their number.
-///
-/// # Safety
-/// As [`encode`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,popcnt")]
-pub(super) unsafe fn write_escapes(
-    tables: &Tables,
-    src: &[u8],
-    near: *mut u8,
-    out: *mut u8,
-) -> usize {
-    let escape = _mm512_set1_epi8(tables.escape as i8);
-    let mut end = out;
-    // SAFETY: the labels are written and read again over the same range. Escapes are at most `src.len()`, which `out` has room
-    // for beyond all levels; the compressed store writes no byte more.
-    unsafe {
-        write_labels(tables, src, near);
-        for_each_64(src, |at, v| {
-            let labels = _mm512_loadu_si512(near.add(at).cast());
-            let on = _mm512_cmpeq_epi8_mask(labels, escape) & low_bits(src.len() - at);
-            if on != 0 {
-                _mm512_mask_compressstoreu_epi8(end.cast(), on, v);
-                end = end.add(on.count_ones() as usize);
-            }
-        });
-        end.offset_from_unsigned(out)
-    }
 }
 
 /// Decodes what `walk` found into all of `dst`.

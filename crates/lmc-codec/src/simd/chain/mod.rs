@@ -23,7 +23,7 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_words;
 
-pub use words::{decode_words, encode_words};
+pub use words::{Hints, decode_words, encode_words};
 
 use super::{Isa, IsaKind};
 use lmc_format::limits::CHAIN_LEVELS_MAX;
@@ -123,15 +123,14 @@ pub fn encode(isa: Isa, tables: &Tables, src: &[u8], scratch: &mut Scratch, out:
         IsaKind::Avx2 | IsaKind::Avx512 => {
             out.reserve(tables.stream_len_max(src.len()) + SLACK);
             assert!(scratch.near.len() >= src.len() + SLACK);
-            // SAFETY: `out` has room for the longest stream of `src`, and `near` for all of `src` and the slack, as the
+            // SAFETY: `out` has room for the longest stream of `src`, and the scratch buffers for all of `src` and the slack, as the
             // lines above made sure; the isa proves that its instructions exist. The kernels return the bytes that they wrote.
             unsafe {
                 let end = out.as_mut_ptr().add(out.len());
-                let near = scratch.near.as_mut_ptr();
                 let written = if isa.kind() == IsaKind::Avx2 {
-                    avx2::encode(tables, src, near, end)
+                    avx2::encode(tables, src, scratch.near.as_mut_ptr(), end)
                 } else {
-                    avx512::encode(tables, src, near, end)
+                    avx512::encode(tables, src, scratch, end)
                 };
                 out.set_len(out.len() + written);
             }

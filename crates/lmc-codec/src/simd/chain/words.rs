@@ -8,9 +8,19 @@ use crate::simd::words::{TopMerge, merge_top, split_top};
 use crate::simd::{Isa, IsaKind};
 use lmc_format::{Reader, Result};
 
+/// What is known of the memory around a call; changes nothing but time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hints<'a> {
+    /// Whether output may go past the caches.
+    pub streaming: bool,
+    /// Input that will be read next.
+    pub ahead: &'a [u8],
+}
+
 /// Appends the records and then the chain stream of the top bytes of rotated words of `width` bytes, 2 or 4.
 ///
 /// `top` is working memory of at least one byte for each word.
+#[allow(clippy::too_many_arguments)]
 pub fn encode_words(
     isa: Isa,
     width: usize,
@@ -19,27 +29,41 @@ pub fn encode_words(
     top: &mut [u8],
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
+    hints: Hints,
 ) {
     let n = src.len() / width;
-    let top = &mut top[..n];
     #[cfg(target_arch = "x86_64")]
-    if let (IsaKind::Avx512, Some(low), 0) = (isa.kind(), tables.window, n % 64) {
+    if let (IsaKind::Avx512, Some(low), 0, true) = (isa.kind(), tables.window, n % 64, n > 0) {
+        assert!((width == 2 || width == 4) && src.len() == n * width);
         scratch.grow(n);
         out.reserve(n * (width - 1) + tables.stream_len_max(n) + SLACK);
-        assert!((width == 2 || width == 4) && src.len() == n * width && n > 0 || src.is_empty());
-        // SAFETY: the isa proves AVX-512 VBMI2; `src` is whole groups of 64 words; `top` has a byte for each word, `near` that
-        // and the slack, and `out` room for all records, the longest stream and the slack.
+        // SAFETY: the isa proves AVX-512 VBMI2; `src` is whole groups of 64 words; the scratch buffers have a byte for
+        // each and the slack, and `out` room for all records, the longest stream and the slack.
         unsafe {
             let end = out.as_mut_ptr().add(out.len());
-            let near = scratch.near.as_mut_ptr();
             let written = match width {
-                2 => super::avx512_words::encode::<2>(tables, low, src, top, near, end),
-                _ => super::avx512_words::encode::<4>(tables, low, src, top, near, end),
+                2 => super::avx512_words::encode::<2>(
+                    tables,
+                    low,
+                    src,
+                    scratch,
+                    end,
+                    hints.streaming,
+                ),
+                _ => super::avx512_words::encode::<4>(
+                    tables,
+                    low,
+                    src,
+                    scratch,
+                    end,
+                    hints.streaming,
+                ),
             };
             out.set_len(out.len() + written);
         }
         return;
     }
+    let top = &mut top[..n];
     split_top(isa, width, src, top, out);
     encode(isa, tables, top, scratch, out);
 }
@@ -57,7 +81,7 @@ pub fn decode_words(
     top: &mut [u8],
     scratch: &mut Scratch,
     dst: &mut [u8],
-    streaming: bool,
+    hints: Hints,
 ) -> Result<()> {
     let n = dst.len() / width;
     let top = &mut top[..n];
@@ -65,13 +89,14 @@ pub fn decode_words(
     if isa.kind() == IsaKind::Avx512 {
         let walk = super::walk(isa, tables, input, n)?;
         scratch.grow(n);
-        let merge = TopMerge::new(isa, width, records, dst, streaming);
+        let merge = TopMerge::new(isa, width, records, dst, hints.streaming);
+        let ahead = hints.ahead.get(records.len()..).unwrap_or(&[]);
         // SAFETY: the isa proves AVX-512 VBMI2; the walk is of `n` bytes, which `top` has room for, and `scratch` too, with
         // the slack.
-        unsafe { super::avx512_words::decode(tables, &walk, top, scratch, merge) };
+        unsafe { super::avx512_words::decode(tables, &walk, top, scratch, merge, ahead) };
         return Ok(());
     }
     decode(isa, tables, input, top, scratch)?;
-    merge_top(isa, width, top, records, dst, streaming);
+    merge_top(isa, width, top, records, dst, hints.streaming);
     Ok(())
 }

@@ -1,6 +1,11 @@
 //! Top byte and records with AVX-512 VBMI: any byte order in one `vpermb`.
 
+use crate::simd::prefetch;
 use std::arch::x86_64::*;
+
+/// How far ahead of a merge its records are asked for: the hardware's own prefetch starts anew on every page.
+/// 1,024 bytes gave 8.5 GiB/s where 0 gave 7.8 and 4,096 gave 7.9 (bf16, Ice Lake server at 2.8 GHz).
+const RECORDS_AHEAD: usize = 1024;
 
 /// A vector of bytes computed from their places.
 fn places(f: impl Fn(usize) -> usize) -> [u8; 64] {
@@ -76,6 +81,7 @@ pub(super) unsafe fn merge2(top: &[u8], low: &[u8], dst: &mut [u8], streaming: b
         let first = _mm512_loadu_si512(first.as_ptr().cast());
         let second = _mm512_loadu_si512(second.as_ptr().cast());
         for at in (0..n).step_by(64) {
+            prefetch(low.as_ptr().wrapping_add(at + RECORDS_AHEAD));
             let high = _mm512_loadu_si512(top.as_ptr().add(at).cast());
             let rest = _mm512_loadu_si512(low.as_ptr().add(at).cast());
             let a = _mm512_permutex2var_epi8(rest, first, high);
@@ -110,6 +116,7 @@ pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streamin
         let order = _mm512_loadu_si512(order.as_ptr().cast());
         for at in (0..n).step_by(16) {
             let from = records.as_ptr().add(3 * at);
+            prefetch(from.wrapping_add(RECORDS_AHEAD));
             let rest = _mm512_castsi256_si512(_mm256_loadu_si256(from.cast()));
             let rest = _mm512_inserti32x4::<2>(rest, _mm_loadu_si128(from.add(32).cast()));
             let high = _mm_loadu_si128(top.as_ptr().add(at).cast());

@@ -364,6 +364,14 @@ impl<'a> TopMerge<'a> {
         Self { isa, width, records, dst, streaming, done: 0 }
     }
 
+    /// Asks for the first records.
+    pub fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        for line in self.records.chunks(64).take(16) {
+            super::prefetch(line.as_ptr());
+        }
+    }
+
     /// Merges most words whose top bytes are known: `top` holds those of the words from the first on.
     pub fn advance(&mut self, top: &[u8]) {
         let n = top.len().min(self.dst.len() / self.width);
@@ -387,11 +395,6 @@ impl<'a> TopMerge<'a> {
         assert_eq!(top.len(), self.dst.len() / self.width);
         self.advance(top);
         self.plain(top);
-        #[cfg(target_arch = "x86_64")]
-        if self.streaming {
-            // SAFETY: SSE is part of every x86-64.
-            unsafe { std::arch::x86_64::_mm_sfence() };
-        }
     }
 
     /// Merges the words up to the end of `top` without streaming.
