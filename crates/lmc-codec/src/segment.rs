@@ -3,7 +3,7 @@
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
 use crate::simd::Isa;
 use crate::simd::chain::{self, Hints};
-use crate::simd::words::{self, Part, Words};
+use crate::simd::words::{self, Part, WideCut, Words};
 use crate::transform::offsets::{BlockOffsets, Field};
 use crate::transform::{sparse, window};
 use lmc_format::{Coder, Error, Reader, Recipe, Result, WordMap};
@@ -30,6 +30,8 @@ pub struct Shape {
     record_len: usize,
     /// Rotated words of 2 or 4 bytes with the top byte coded and all others raw.
     top_only: bool,
+    /// A symbol, a coded partial plane and no more than a raw pair of bytes.
+    wide_cut: Option<WideCut>,
 }
 
 impl Shape {
@@ -59,8 +61,17 @@ impl Shape {
             && (width == 2 || width == 4)
             && record_len == width - 1
             && !is_raw(&recipe.planes[0]);
+        let words = Words { width_log2: recipe.width_log2, map: recipe.map };
+        let is_wide_cut = recipe.is_wide()
+            && recipe.partial_bits() > 0
+            && recipe.map != WordMap::Zigzag
+            && (width == 2 || width == 4)
+            && record_len == width - 2
+            && !recipe.planes.iter().take(2).any(is_raw);
+        let wide_cut = is_wide_cut.then_some(WideCut { words, symbol_bits: recipe.symbol_bits });
         Self {
-            words: Words { width_log2: recipe.width_log2, map: recipe.map },
+            words,
+            wide_cut,
             symbol_bits: recipe.symbol_bits,
             bias: recipe.bias,
             planes,
@@ -186,13 +197,19 @@ impl SegmentEncoder {
             return self.planes[0].encode(isa, top, &mut buffers.coders, out);
         }
         let mut exceptions = Vec::new();
-        self.split(isa, src, place, buffers, &mut exceptions);
-        self.append_records(n, buffers, out);
+        if let Some(cut) = shape.wide_cut {
+            split_wide_cut(isa, cut, src, buffers, out);
+            self.finish_symbols(isa, n, place, buffers, &mut exceptions);
+        } else {
+            self.split(isa, src, place, buffers, &mut exceptions);
+            self.append_records(n, buffers, out);
+        }
         for (i, coder) in self.planes.iter().enumerate() {
-            let is_record = shape.planes[i].record.is_some();
-            let plane = &buffers.planes[i][..n];
-            if !is_record && !coder.encode(isa, plane, &mut buffers.coders, out) {
-                return false;
+            if shape.planes[i].record.is_none() {
+                let plane = &buffers.planes[i][..n];
+                if !coder.encode(isa, plane, &mut buffers.coders, out) {
+                    return false;
+                }
             }
             if i == 0 {
                 out.extend_from_slice(&exceptions);
@@ -213,25 +230,37 @@ impl SegmentEncoder {
         let shape = &self.shape;
         let n = src.len() >> shape.words.width_log2;
         buffers.planes.resize_with(shape.planes.len(), Vec::new);
-        let Buffers { planes, symbols, .. } = buffers;
-        let plane = sized(&mut planes[0], n);
         if shape.is_wide() {
-            let symbols = sized(symbols, n);
-            shape.field().symbols(isa, src, symbols);
-            if let Some(offsets) = place.offsets {
-                offsets.forward16(isa, place.start, symbols);
-            }
-            window::forward(isa, symbols, shape.bias, plane, exceptions);
+            shape.field().symbols(isa, src, sized(&mut buffers.symbols, n));
+            self.finish_symbols(isa, n, place, buffers, exceptions);
         } else {
             let first = shape.planes[0];
+            let plane = sized(&mut buffers.planes[0], n);
             words::extract8(isa, shape.words, src, first.shift, first.mask, plane);
             if let Some(offsets) = place.offsets {
                 offsets.forward8(isa, place.start, plane);
             }
         }
-        for (plane, buffer) in shape.planes.iter().zip(planes).skip(1) {
+        for (plane, buffer) in shape.planes.iter().zip(&mut buffers.planes).skip(1) {
             words::extract8(isa, shape.words, src, plane.shift, plane.mask, sized(buffer, n));
         }
+    }
+
+    /// Makes the symbol plane of wide symbols, which are in their buffer.
+    fn finish_symbols(
+        &self,
+        isa: Isa,
+        n: usize,
+        place: Place,
+        buffers: &mut Buffers,
+        exceptions: &mut Vec<u8>,
+    ) {
+        let symbols = &mut buffers.symbols[..n];
+        if let Some(offsets) = place.offsets {
+            offsets.forward16(isa, place.start, symbols);
+        }
+        let plane = sized(&mut buffers.planes[0], n);
+        window::forward(isa, symbols, self.shape.bias, plane, exceptions);
     }
 
     /// Calls `visit` with the zero flags (as None), if there are any, and each plane of the values `src`.
@@ -273,6 +302,16 @@ impl SegmentEncoder {
             }
         }
     }
+}
+
+/// Makes symbols and partial plane of a wide cut, in their buffers, and appends its records.
+fn split_wide_cut(isa: Isa, cut: WideCut, src: &[u8], buffers: &mut Buffers, out: &mut Vec<u8>) {
+    let n = src.len() >> cut.words.width_log2;
+    let start = out.len();
+    out.resize(start + src.len() - 2 * n, 0);
+    let symbols = sized(&mut buffers.symbols, n);
+    let partial = sized(&mut buffers.planes[1], n);
+    words::split_wide(isa, cut, src, symbols, partial, &mut out[start..]);
 }
 
 /// A recipe's coders made ready to decode.
@@ -371,6 +410,9 @@ impl SegmentDecoder {
         if shape.top_only {
             let top = &buffers.planes[0][..n];
             words::merge_top(isa, shape.width(), top, records, dst, place.hints.streaming);
+        } else if let Some(cut) = shape.wide_cut {
+            let (symbols, partial) = (&buffers.symbols[..n], &buffers.planes[1][..n]);
+            words::merge_wide(isa, cut, symbols, partial, records, dst);
         } else {
             self.compose(isa, records, buffers, dst);
         }

@@ -4,9 +4,13 @@
 //! tensor's recipe suits it, and gets a recipe of its own where it does not. What is chosen depends on the bytes and the
 //! level alone, never on threads or the instruction set.
 
+mod block;
 mod choose;
 mod coder;
 mod cost;
+mod exact;
+mod offsets;
+mod paper;
 mod sample;
 
 use crate::dtype::{Layout, Level, TensorSpec};
@@ -14,9 +18,11 @@ use crate::entropy::{PlaneEncoder, Scratch};
 use crate::segment::SegmentEncoder;
 use crate::simd::Isa;
 use crate::transform::offsets::ColumnOffsets;
-pub(crate) use choose::{Scope, block_offsets, block_rows, choose, paper, suits};
+pub(crate) use block::{block_offsets, block_rows, suits};
+pub(crate) use choose::{Scope, choose};
 pub(crate) use coder::choose_bytes;
 use lmc_format::Recipe;
+pub(crate) use paper::paper;
 
 /// Values in a block of values of 2 bytes or more; blocks of bytes are twice as long.
 const BLOCK_VALUES: usize = 1 << 17;

@@ -13,29 +13,26 @@ pub fn packed_len(mask: u8, n: usize) -> usize {
 ///
 /// Returns false, with `out` as it was, if a byte differs from `rest` in a bit outside of `mask`.
 pub fn pack(isa: Isa, mask: u8, rest: u8, src: &[u8], out: &mut Vec<u8>) -> bool {
-    let strays = src.iter().fold(0, |acc, &byte| acc | (byte ^ rest) & !mask);
-    if strays != 0 {
-        return false;
-    }
     let start = out.len();
-    let bits = mask.count_ones() as usize;
     let (eights, tail) = src.as_chunks::<8>();
-    out.resize(start + packed_len(mask, src.len()) + 8, 0);
-    let target = &mut out[start..];
-    match isa.kind() {
+    let strays = match isa.kind() {
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 | IsaKind::Avx512 => {
             // SAFETY: both sets include BMI2.
-            unsafe { x86::pack_eights(mask, eights, bits, target) }
+            unsafe { x86::pack_eights(mask, rest, eights, out) }
         }
-        _ => pack_eights(&Compaction::new(mask), eights, bits, target),
-    }
-    let mut last = [0; 8];
+        _ => pack_eights(mask, rest, eights, out),
+    };
+    let mut last = [rest; 8];
     last[..tail.len()].copy_from_slice(tail);
+    let strays = last.iter().fold(strays, |acc, &byte| acc | (byte ^ rest) & !mask);
+    let bits = mask.count_ones() as usize;
     let word = Compaction::new(mask).compact(last) & low_bits(bits * tail.len());
-    target[bits * eights.len()..][..8].copy_from_slice(&word.to_le_bytes());
-    out.truncate(start + packed_len(mask, src.len()));
-    true
+    out.extend_from_slice(&word.to_le_bytes()[..(bits * tail.len()).div_ceil(8)]);
+    if strays != 0 {
+        out.truncate(start);
+    }
+    strays == 0
 }
 
 /// Undoes [`pack`] for `dst.len()` values; `packed` has exactly their bytes.
@@ -118,10 +115,16 @@ impl Spread {
     }
 }
 
-fn pack_eights(closed: &Compaction, eights: &[[u8; 8]], bits: usize, target: &mut [u8]) {
-    for (i, &eight) in eights.iter().enumerate() {
-        target[bits * i..][..8].copy_from_slice(&closed.compact(eight).to_le_bytes());
+/// Appends the packed form of whole groups of eight; returns the bits in which bytes differ from `rest` outside of `mask`.
+fn pack_eights(mask: u8, rest: u8, eights: &[[u8; 8]], out: &mut Vec<u8>) -> u8 {
+    let closed = Compaction::new(mask);
+    let bits = mask.count_ones() as usize;
+    let mut strays = 0;
+    for &eight in eights {
+        strays = eight.iter().fold(strays, |acc, &byte| acc | (byte ^ rest) & !mask);
+        out.extend_from_slice(&closed.compact(eight).to_le_bytes()[..bits]);
     }
+    strays
 }
 
 fn unpack_eights(spread: &Spread, packed: &[u8], bits: usize, dst: &mut [[u8; 8]]) {
@@ -137,12 +140,24 @@ mod x86 {
     const ONES: u64 = 0x0101_0101_0101_0101;
 
     #[target_feature(enable = "bmi2")]
-    pub(super) fn pack_eights(mask: u8, eights: &[[u8; 8]], bits: usize, target: &mut [u8]) {
-        let mask = ONES * u64::from(mask);
-        for (i, &eight) in eights.iter().enumerate() {
-            let word = _pext_u64(u64::from_le_bytes(eight), mask);
-            target[bits * i..][..8].copy_from_slice(&word.to_le_bytes());
+    pub(super) fn pack_eights(mask: u8, rest: u8, eights: &[[u8; 8]], out: &mut Vec<u8>) -> u8 {
+        let bits = mask.count_ones() as usize;
+        let (mask, rest) = (ONES * u64::from(mask), ONES * u64::from(rest));
+        out.reserve(bits * eights.len() + 8);
+        let mut strays = 0;
+        // SAFETY: each step writes eight bytes and moves on by at most eight, within what was reserved; the bytes
+        // up to the last step's `bits` have been written when they become part of `out`.
+        unsafe {
+            let mut to = out.as_mut_ptr().add(out.len());
+            for &eight in eights {
+                let word = u64::from_le_bytes(eight);
+                strays |= (word ^ rest) & !mask;
+                to.cast::<u64>().write_unaligned(_pext_u64(word, mask).to_le());
+                to = to.add(bits);
+            }
+            out.set_len(out.len() + bits * eights.len());
         }
+        u8::from(strays != 0)
     }
 
     #[target_feature(enable = "bmi2")]

@@ -11,10 +11,8 @@ use crate::simd::words::{Words, extract16};
 const MIDDLE: i64 = 128;
 /// Symbols this far from the tensor's middle (zeros, mostly) count as if they were this far.
 const REACH: u16 = 160;
-/// Rows looked at for the columns' sums.
-const ROWS_MAX: usize = 96;
 /// Values looked at for a row's mean, in stretches of [`STRETCH`].
-const ROW_SAMPLE: usize = 256;
+const ROW_SAMPLE: usize = 384;
 const STRETCH: usize = 64;
 
 /// Where the symbols of a block's values are: `bits` wide at the top of mapped words.
@@ -58,62 +56,46 @@ impl ColumnOffsets {
         Self { base, cols, low: 0, high: u16::MAX }
     }
 
-    /// Fits the columns of a tensor with rows of `row_len` values, from rows spread over it; with `odd`, from every other one
-    /// of these, so that the fit can be judged on those between. None when the tensor has too few rows.
-    pub fn fit(isa: Isa, field: Field, row_len: usize, tensor: &[u8], odd: bool) -> Option<Self> {
-        let row_bytes = row_len << field.words.width_log2;
-        let rows = tensor.len().checked_div(row_bytes)?;
-        if rows < 8 || row_len < 8 {
-            return None;
-        }
-        let mut symbols = vec![0; row_len];
-        let (low, high) = Self::bounds(isa, field, row_len, tensor, &mut symbols);
+    /// Fits the columns of a matrix of symbols of `bits` bits with rows of `row_len`. None when it has no row.
+    pub fn fit(isa: Isa, bits: u8, row_len: usize, matrix: &[u16]) -> Option<Self> {
+        let rows = matrix.chunks_exact(row_len);
+        let count = rows.len() as u32;
+        let (low, high) = bounds(matrix)?;
         let mut sums = vec![0_u32; row_len];
-        let mut used = 0;
-        for row in sampled_rows(rows).skip(usize::from(odd)).step_by(if odd { 2 } else { 1 }) {
-            field.symbols(isa, &tensor[row * row_bytes..][..row_bytes], &mut symbols);
-            symbols::add_to_sums(isa, &symbols, low, high, &mut sums);
-            used += 1;
+        for row in rows.clone() {
+            symbols::add_to_sums(isa, row, low, high, &mut sums);
         }
-        let means = sums.iter().map(|&sum| (2 * sum + used) / (2 * used));
+        let means = sums.iter().map(|&sum| (2 * sum + count) / (2 * count));
         let least = means.clone().min()?;
         let cols: Vec<u8> = means.map(|mean| (mean - least).min(255) as u8).collect();
         let mut fitted = Self { base: 0, cols, low, high };
-        let least_row = sampled_rows(rows)
-            .map(|row| fitted.row_mean(isa, field, 0, &tensor[row * row_bytes..][..row_bytes]))
-            .min()?;
+        let least_row = rows.map(|row| fitted.row_mean(isa, row)).min()?;
         // Rows are stored relative to the least one seen; some room is left for rows below it.
-        fitted.base = (least_row - MIDDLE - 16) as u16 & field.mask();
+        fitted.base = (least_row - MIDDLE - 16) as u16 & (u16::MAX >> (16 - bits));
         Some(fitted)
     }
 
-    /// The rows that a fit with `odd` did not look at.
-    pub fn judged_rows(rows: usize) -> impl Iterator<Item = usize> {
-        sampled_rows(rows).step_by(2)
+    /// Mean of a whole row's symbols, less the columns' offsets.
+    fn row_mean(&self, isa: Isa, row: &[u16]) -> i64 {
+        let sum = symbols::sum_less_cols(isa, row, self.low, self.high, &self.cols);
+        rounded_mean(sum, row.len())
     }
 
-    /// The range that symbols are held to: around the middle one of a sample.
-    fn bounds(
-        isa: Isa,
-        field: Field,
-        row_len: usize,
-        tensor: &[u8],
-        symbols: &mut [u16],
-    ) -> (u16, u16) {
-        let row_bytes = row_len << field.words.width_log2;
-        let rows = tensor.len() / row_bytes;
-        let mut sample = Vec::new();
-        for row in sampled_rows(rows).step_by(8) {
-            field.symbols(isa, &tensor[row * row_bytes..][..row_bytes], symbols);
-            sample.extend_from_slice(symbols);
-        }
-        let middle = sample.len() / 2;
-        let (_, &mut median, _) = sample.select_nth_unstable(middle);
-        (median.saturating_sub(REACH), median.saturating_add(REACH))
+    /// The offset of a whole row of symbols of `bits` bits.
+    pub fn fit_row(&self, isa: Isa, bits: u8, row: &[u16]) -> u8 {
+        self.row_offset(self.row_mean(isa, row), bits)
+    }
+
+    /// The offset of a row with this mean.
+    fn row_offset(&self, mean: i64, bits: u8) -> u8 {
+        let mask = i64::from(u16::MAX >> (16 - bits));
+        let over = (mean - i64::from(self.base) - MIDDLE) & mask;
+        // A row far below the base comes out near the top of the range: the closest offset is then 0.
+        if over > mask - mask / 4 { 0 } else { over.min(255) as u8 }
     }
 
     /// Mean of a sample of a row's symbols, less their columns' offsets; `row` starts in column `first_col`.
-    fn row_mean(&self, isa: Isa, field: Field, first_col: usize, row: &[u8]) -> i64 {
+    fn sampled_row_mean(&self, isa: Isa, field: Field, first_col: usize, row: &[u8]) -> i64 {
         let n = row.len() >> field.words.width_log2;
         let stretches = (ROW_SAMPLE / STRETCH).min(n.div_ceil(STRETCH)).max(1);
         let mut symbols = [0; STRETCH];
@@ -125,33 +107,39 @@ impl ColumnOffsets {
             field.symbols(isa, bytes, &mut symbols[..len]);
             let cols = &self.cols[first_col + start..][..len];
             sum += symbols::sum_less_cols(isa, &symbols[..len], self.low, self.high, cols);
-            used += len as i64;
+            used += len;
         }
-        (2 * sum + used).div_euclid(2 * used.max(1))
+        rounded_mean(sum, used)
     }
 
     /// Appends the offset of each row that the values `src`, starting in column `first`, touch.
     pub fn fit_rows(&self, isa: Isa, field: Field, first: usize, src: &[u8], rows: &mut Vec<u8>) {
         let width = field.words.width_log2;
-        let base = i64::from(self.base) + MIDDLE;
         let (mut col, mut rest) = (first, src);
         while !rest.is_empty() {
             let len = ((self.cols.len() - col) << width).min(rest.len());
-            let mean = self.row_mean(isa, field, col, &rest[..len]);
-            let over = (mean - base).rem_euclid(i64::from(field.mask()) + 1);
-            // A row far below the base comes out near the top of the range: the closest offset is then 0.
-            let wrapped = over > i64::from(field.mask()) - 1024.min(i64::from(field.mask()) / 4);
-            rows.push(if wrapped { 0 } else { over.min(255) as u8 });
+            let mean = self.sampled_row_mean(isa, field, col, &rest[..len]);
+            rows.push(self.row_offset(mean, field.bits));
             rest = &rest[len..];
             col = 0;
         }
     }
 }
 
-/// Evenly spread rows, at most [`ROWS_MAX`].
-fn sampled_rows(rows: usize) -> impl Iterator<Item = usize> + Clone {
-    let count = rows.min(ROWS_MAX);
-    (0..count).map(move |i| rows * i / count)
+fn rounded_mean(sum: i64, n: usize) -> i64 {
+    let n = n.max(1) as i64;
+    (2 * sum + n).div_euclid(2 * n)
+}
+
+/// The range that symbols are held to: around the middle one of a sample.
+fn bounds(matrix: &[u16]) -> Option<(u16, u16)> {
+    let mut sample: Vec<u16> = matrix.iter().copied().step_by(matrix.len() / 512 + 1).collect();
+    let middle = sample.len() / 2;
+    if sample.is_empty() {
+        return None;
+    }
+    let (_, &mut median, _) = sample.select_nth_unstable(middle);
+    Some((median.saturating_sub(REACH), median.saturating_add(REACH)))
 }
 
 /// The offsets that hold for one block: a walk over its values gives row and columns stretch by stretch.

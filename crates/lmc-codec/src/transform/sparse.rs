@@ -16,6 +16,19 @@ pub fn forward(width: usize, src: &[u8], flags: &mut Vec<u8>, dense: &mut Vec<u8
     }
 }
 
+/// Number of values of `width` bytes that are all zero bits.
+pub fn zeros(width: usize, src: &[u8]) -> usize {
+    fn count<const W: usize>(src: &[u8]) -> usize {
+        src.as_chunks::<W>().0.iter().map(|value| usize::from(*value == [0; W])).sum()
+    }
+    match width {
+        1 => count::<1>(src),
+        2 => count::<2>(src),
+        4 => count::<4>(src),
+        _ => count::<8>(src),
+    }
+}
+
 /// Number of values flagged; fails if a flag is set beyond the `n` values.
 pub fn count(flags: &[u8], n: usize) -> Result<usize> {
     if !n.is_multiple_of(8) && flags.last().is_some_and(|&last| last >> (n % 8) != 0) {

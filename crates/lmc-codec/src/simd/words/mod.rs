@@ -164,6 +164,75 @@ per_isa! {
     }
 }
 
+/// How a wide split cuts words of 2 or 4 bytes: a symbol of more than 8 bits, then the partial plane, then, in words of 4 bytes, a pair of
+/// bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct WideCut {
+    /// The words.
+    pub words: Words,
+    /// Bits of the symbol, 9 to 15.
+    pub symbol_bits: u8,
+}
+
+impl WideCut {
+    fn partial_bits(self) -> u32 {
+        16 - u32::from(self.symbol_bits)
+    }
+}
+
+per_isa! {
+    /// Cuts `src` into symbols, partial plane and, for words of 4 bytes, `pairs`.
+    pub fn split_wide(cut: WideCut, src: &[u8], symbols: &mut [u16], partial: &mut [u8], pairs: &mut [u8]) {
+        #[inline(always)]
+        fn cut_top(top: u16, cut: WideCut, symbol: &mut u16, partial: &mut u8) {
+            *symbol = top >> cut.partial_bits();
+            *partial = (top & ((1 << cut.partial_bits()) - 1)) as u8;
+        }
+        let rotated = cut.words.map == WordMap::Rotate;
+        if cut.words.width_log2 == 1 {
+            for ((&word, symbol), partial) in src.as_chunks().0.iter().zip(symbols).zip(partial) {
+                let word = u16::from_le_bytes(word);
+                let word = if rotated { word.rotate_left(1) } else { word };
+                cut_top(word, cut, symbol, partial);
+            }
+        } else {
+            let pairs = pairs.as_chunks_mut().0;
+            let words = src.as_chunks().0.iter();
+            for (((&word, symbol), partial), pair) in words.zip(symbols).zip(partial).zip(pairs) {
+                let word = u32::from_le_bytes(word);
+                let word = if rotated { word.rotate_left(1) } else { word };
+                cut_top((word >> 16) as u16, cut, symbol, partial);
+                *pair = (word as u16).to_le_bytes();
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// Undoes [`split_wide`]; symbols and partial bytes may have bits above their width, which do not count.
+    pub fn merge_wide(cut: WideCut, symbols: &[u16], partial: &[u8], pairs: &[u8], dst: &mut [u8]) {
+        #[inline(always)]
+        fn top(cut: WideCut, symbol: u16, partial: u8) -> u16 {
+            (symbol << cut.partial_bits()) | u16::from(partial) & ((1 << cut.partial_bits()) - 1)
+        }
+        let rotated = cut.words.map == WordMap::Rotate;
+        if cut.words.width_log2 == 1 {
+            for ((word, &symbol), &partial) in dst.as_chunks_mut().0.iter_mut().zip(symbols).zip(partial) {
+                let whole = top(cut, symbol, partial);
+                *word = if rotated { whole.rotate_right(1) } else { whole }.to_le_bytes();
+            }
+        } else {
+            let pairs = pairs.as_chunks().0;
+            let words = dst.as_chunks_mut().0.iter_mut();
+            for (((word, &symbol), &partial), &pair) in words.zip(symbols).zip(partial).zip(pairs) {
+                let low = u32::from(u16::from_le_bytes(pair));
+                let whole = u32::from(top(cut, symbol, partial)) << 16 | low;
+                *word = if rotated { whole.rotate_right(1) } else { whole }.to_le_bytes();
+            }
+        }
+    }
+}
+
 /// One part of a word to be composed: a plane and where its bits go.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
@@ -173,6 +242,7 @@ pub enum Part<'a> {
     Shorts(&'a [u16], u16, u32),
     /// `.1` bytes for each word, of which the one at `.2` is meant.
     Record(&'a [u8], usize, usize, u32),
+
     /// The same byte for every word.
     Constant(u8, u32),
 }
@@ -444,7 +514,7 @@ fn merge_vectors(
 /// Words of `dst` before the first that is aligned to 64 bytes; 0 if none will be.
 fn aligned_after(dst: &[u8], width: usize) -> usize {
     let gap = dst.as_ptr().addr().wrapping_neg() % 64;
-    if gap % width == 0 { gap / width } else { 0 }
+    if gap.is_multiple_of(width) { gap / width } else { 0 }
 }
 
 per_isa! {

@@ -78,3 +78,28 @@ fn extract_then_compose() {
         }
     }
 }
+
+/// The wide split has a twin in the general one, and merging undoes it.
+#[test]
+fn wide_cuts() {
+    for isa in Isa::available() {
+        for (width_log2, map) in [(1, WordMap::Rotate), (2, WordMap::Rotate), (2, WordMap::None)] {
+            for symbol_bits in 9..16_u8 {
+                let words = Words { width_log2, map };
+                let cut = WideCut { words, symbol_bits };
+                let n = 4 * 32 + 3;
+                let src = noise(n << width_log2, u64::from(symbol_bits));
+                let (mut symbols, mut partial) = (vec![0; n], vec![0; n]);
+                let mut pairs = vec![0; if width_log2 == 1 { 0 } else { 2 * n }];
+                split_wide(isa, cut, &src, &mut symbols, &mut partial, &mut pairs);
+                let bits = (8_u32 << width_log2) - u32::from(symbol_bits);
+                let mut wanted = vec![0; n];
+                extract16(isa, words, &src, bits, u16::MAX >> (16 - symbol_bits), &mut wanted);
+                assert_eq!(symbols, wanted);
+                let mut back = vec![1; src.len()];
+                merge_wide(isa, cut, &symbols, &partial, &pairs, &mut back);
+                assert_eq!(back, src, "{isa:?} {cut:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Tables from all values in scope, for coders that cannot code what a sample has not shown.
+
+use super::block::{block_offsets, block_rows};
+use super::choose::Scope;
+use super::coder::{self, PlaneStats};
+use super::cost::histogram;
+use super::{Plan, ReadyRecipe};
+use crate::segment::{Buffers, Place};
+use crate::simd::Isa;
+use crate::simd::chain::Hints;
+use lmc_format::Coder;
+
+/// Replaces sampled tables of coders that cannot code what they have not seen by tables of all values in scope.
+///
+/// None if the values turn out not to fit the recipe.
+pub(crate) fn exact_tables(
+    isa: Isa,
+    plan: &Plan,
+    ready: ReadyRecipe,
+    scope: Scope,
+) -> Option<ReadyRecipe> {
+    let needs = |c: &Coder| matches!(c, Coder::Huffman(_) | Coder::Rans(_));
+    let recipe = &ready.recipe;
+    if !recipe.planes.iter().chain(&recipe.flags).any(needs) {
+        return Some(ready);
+    }
+    let stats = plane_stats(isa, plan, &ready, scope);
+    let mut recipe = ready.recipe.clone();
+    if let (Some(coder), Some(own)) = (&mut recipe.flags, &stats.flags)
+        && needs(coder)
+    {
+        *coder = coder::exact(coder, own, plan.level);
+    }
+    for (coder, own) in recipe.planes.iter_mut().zip(&stats.planes) {
+        if needs(coder) {
+            *coder = coder::exact(coder, own, plan.level);
+        }
+    }
+    Some(ReadyRecipe::new(recipe, ready.columns, ready.excess))
+}
+
+/// Statistics of every plane of all values in scope.
+struct ScopeStats {
+    flags: Option<PlaneStats>,
+    planes: Vec<PlaneStats>,
+}
+
+fn plane_stats(isa: Isa, plan: &Plan, ready: &ReadyRecipe, scope: Scope) -> ScopeStats {
+    let none = || PlaneStats { histogram: [0; 256], changes: 0 };
+    let mut planes = vec![none(); ready.recipe.planes.len()];
+    let mut flags = ready.recipe.flags.as_ref().map(|_| none());
+    let mut buffers = Buffers::default();
+    let width = ready.recipe.width();
+    let mut first_value = scope.first_value;
+    for block in scope.bytes.chunks(plan.block_len()) {
+        let rows = block_rows(isa, ready, first_value, block);
+        let segment_bytes = width << ready.recipe.segment_log2;
+        let values = &block[..block.len() / width * width];
+        for (i, segment) in values.chunks(segment_bytes).enumerate() {
+            let offsets =
+                rows.as_ref().and_then(|(first, rows)| block_offsets(ready, *first, rows));
+            let start = i << ready.recipe.segment_log2;
+            let place = Place { start, offsets, hints: Hints::default() };
+            ready.segments.visit_planes(isa, segment, place, &mut buffers, |i, plane| {
+                let stats = match i {
+                    None => flags.as_mut(),
+                    Some(i) => planes.get_mut(i),
+                };
+                if let Some(stats) = stats {
+                    for (sum, count) in stats.histogram.iter_mut().zip(histogram(plane)) {
+                        *sum += count;
+                    }
+                }
+            });
+        }
+        first_value += (block.len() / width) as u64;
+    }
+    ScopeStats { flags, planes }
+}

@@ -1,0 +1,149 @@
+//! Recipes with row and column offsets: fitted on some rows of the tensor, judged on others.
+
+use super::choose::{Candidate, JOINT_BITS_MAX, Planner};
+use super::coder;
+use super::cost::{entropy_bits, histogram};
+use crate::dtype::{Layout, Level};
+use crate::transform::offsets::{BlockOffsets, ColumnOffsets, Field};
+use lmc_format::limits::COLUMNS_MAX;
+use lmc_format::{Columns, WordMap};
+
+/// Rows that candidates are fitted on and judged by, and the values they have at most.
+const JUDGED_ROWS: usize = 48;
+const JUDGED_VALUES: usize = 1 << 16;
+/// Rows that the chosen candidate's columns are fitted on.
+const FITTED_ROWS: usize = 96;
+/// Values that the planes below the symbol are judged by.
+const LOWER_VALUES: usize = 1 << 12;
+
+/// Rows of a tensor, spread over it: their bytes and their finest symbols, sign bit on top.
+struct RowSample<'a> {
+    planner: Planner,
+    row_len: usize,
+    tensor: &'a [u8],
+    rows: usize,
+}
+
+impl RowSample<'_> {
+    /// The bytes of about `wanted` rows.
+    fn bytes(&self, wanted: usize) -> Vec<u8> {
+        let row_bytes = self.row_len << self.planner.layout.width_log2;
+        let count = self.rows.min(wanted);
+        let mut bytes = Vec::with_capacity(count * row_bytes);
+        for start in (0..count).map(|i| self.rows * i / count * row_bytes) {
+            bytes.extend_from_slice(&self.tensor[start..start + row_bytes]);
+        }
+        bytes
+    }
+
+    fn symbols(&self, field: Field, bytes: &[u8]) -> Vec<u16> {
+        let mut symbols = vec![0; bytes.len() >> field.words.width_log2];
+        field.symbols(self.planner.isa, bytes, &mut symbols);
+        symbols
+    }
+}
+
+/// The best recipe with offsets for `tensor`, if it costs less than `least` for `n` values.
+pub(super) fn choose(
+    planner: Planner,
+    row_len: u64,
+    tensor: &[u8],
+    least: u64,
+    n: usize,
+) -> Option<Candidate> {
+    let exponent = planner.layout.exponent_bits;
+    let usable =
+        planner.level != Level::Fast && exponent == 8 && (8..=COLUMNS_MAX).contains(&row_len);
+    let row_len = usize::try_from(row_len).ok().filter(|_| usable)?;
+    let rows = tensor.len() / (row_len << planner.layout.width_log2);
+    if rows < 8 {
+        return None;
+    }
+    let sample = RowSample { planner, row_len, tensor, rows };
+    let (layout, extra) = best_extra(&sample, least, n)?;
+    let planner = Planner { layout, ..planner };
+    let sample = RowSample { planner, ..sample };
+    let field = Field { words: planner.words(), bits: layout.exponent_bits + extra };
+    let bytes = sample.bytes(FITTED_ROWS);
+    let matrix = sample.symbols(field, &bytes);
+    let fitted = ColumnOffsets::fit(planner.isa, field.bits, row_len, &matrix)?;
+    let mut candidate = judge(&sample, field, &fitted, &bytes, matrix.chunks_exact(row_len), n);
+    let coder = coder::choose_bytes(&fitted.cols);
+    candidate.recipe.columns = Some(Columns { count: row_len as u32, base: fitted.base, coder });
+    candidate.columns = Some(fitted);
+    Some(candidate)
+}
+
+/// How many mantissa bits a symbol with offsets should have, and whether its layout has the sign on top; None if offsets do not pay.
+fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u8)> {
+    let planner = sample.planner;
+    let bytes = sample.bytes(JUDGED_ROWS.min(JUDGED_VALUES / sample.row_len).max(16));
+    // The finest symbol with the sign on top of it: without the sign it is that of the rotated word.
+    let plain = Layout { map: WordMap::None, ..planner.layout };
+    let words = Planner { layout: plain, ..planner }.words();
+    let signed_bits = 1 + plain.exponent_bits + JOINT_BITS_MAX;
+    let finest = sample.symbols(Field { words, bits: signed_bits }, &bytes);
+    let unsigned = u16::MAX >> (17 - signed_bits);
+    let has_sign = finest.iter().fold(0, |any, &s| any | s) > unsigned;
+    // Where there is no sign, it is left on top, so that the symbol takes it along and nothing else has to store it.
+    let layout = if has_sign {
+        planner.layout
+    } else {
+        Layout { exponent_bits: plain.exponent_bits + 1, ..plain }
+    };
+    let planner = Planner { layout, ..planner };
+    let sample = RowSample { planner, ..*sample };
+    // A gain of less than 0.004 bits a value is not worth the decoder's time.
+    let margin = n as u64 / 250;
+    let mut found = None;
+    let most = if planner.level == Level::Max { JOINT_BITS_MAX } else { JOINT_BITS_MAX - 1 };
+    for extra in 0..=most {
+        let field = Field { words: planner.words(), bits: layout.exponent_bits + extra };
+        let symbols: Vec<u16> =
+            finest.iter().map(|&s| (s & unsigned) >> (JOINT_BITS_MAX - extra)).collect();
+        let rows = || symbols.chunks_exact(sample.row_len);
+        let odd = rows().skip(1).step_by(2).collect::<Vec<_>>().concat();
+        let fitted = ColumnOffsets::fit(planner.isa, field.bits, sample.row_len, &odd)?;
+        let candidate = judge(&sample, field, &fitted, &bytes, rows().step_by(2), n);
+        if candidate.bits + margin < least {
+            least = candidate.bits;
+            found = Some((layout, extra));
+        } else if found.is_some() || planner.level != Level::Max {
+            break;
+        }
+    }
+    found
+}
+
+/// The candidate for these rows of symbols; its cost is for `n` values.
+fn judge<'a>(
+    sample: &RowSample,
+    field: Field,
+    fitted: &ColumnOffsets,
+    bytes: &[u8],
+    rows: impl Iterator<Item = &'a [u16]>,
+    n: usize,
+) -> Candidate {
+    let isa = sample.planner.isa;
+    let mut symbols = Vec::new();
+    for row in rows {
+        let start = symbols.len();
+        symbols.extend_from_slice(row);
+        let offsets = BlockOffsets {
+            base: fitted.base,
+            cols: &fitted.cols,
+            rows: &[fitted.fit_row(isa, field.bits, row)],
+            first: 0,
+            bits: field.bits,
+        };
+        offsets.forward16(isa, 0, &mut symbols[start..]);
+    }
+    let lower = bytes.len().min(LOWER_VALUES << field.words.width_log2);
+    let mut candidate = sample.planner.finish(&bytes[..lower], field.bits, &symbols);
+    let scaled = |bits: u64, from: usize| bits * n as u64 / from.max(1) as u64;
+    // The vectors themselves, spread over the tensor: a byte for each row, the columns' entropy and a table.
+    let vectors = entropy_bits(&histogram(&fitted.cols)) + 64 * 8 + 8 * sample.rows as u64;
+    candidate.bits =
+        scaled(candidate.bits, symbols.len()) + scaled(vectors, sample.rows * sample.row_len);
+    candidate
+}
