@@ -44,6 +44,19 @@ pub(crate) struct Layout {
     pub exponent_bits: u8,
 }
 
+impl Layout {
+    /// For floats that are never negative: the sign stays on top and counts as part of the exponent, so that no plane has to store it.
+    /// Other layouts stay as they are.
+    pub fn with_sign_on_top(self) -> Self {
+        match self.map {
+            WordMap::Rotate => {
+                Self { map: WordMap::None, exponent_bits: self.exponent_bits + 1, ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
 impl Dtype {
     /// Every type.
     pub const ALL: [Self; 22] = [

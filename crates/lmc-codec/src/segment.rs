@@ -1,15 +1,18 @@
 //! One segment each way: values to planes to streams (`docs/format.md`, section 4.2), by a recipe made ready.
 
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
-use crate::simd::Isa;
 use crate::simd::chain::{self, Hints};
 use crate::simd::words::{self, Part, WideCut, Words};
+use crate::simd::{Isa, prefetch_all};
 use crate::transform::offsets::{BlockOffsets, Field};
 use crate::transform::{sparse, window};
 use lmc_format::{Coder, Error, Reader, Recipe, Result, WordMap};
 
 /// Values that are composed at once, so that all their planes stay in the first-level cache.
 const COMPOSE_VALUES: usize = 2048;
+
+/// Values of a wide cut that are worked on at once, for the same reason.
+const WIDE_STEP: usize = 1024;
 
 /// A recipe's plane: its place in the word and whether it is part of the records.
 #[derive(Clone, Copy, Debug)]
@@ -198,8 +201,7 @@ impl SegmentEncoder {
         }
         let mut exceptions = Vec::new();
         if let Some(cut) = shape.wide_cut {
-            split_wide_cut(isa, cut, src, buffers, out);
-            self.finish_symbols(isa, n, place, buffers, &mut exceptions);
+            self.split_wide_cut(isa, cut, src, place, buffers, &mut exceptions, out);
         } else {
             self.split(isa, src, place, buffers, &mut exceptions);
             self.append_records(n, buffers, out);
@@ -231,8 +233,10 @@ impl SegmentEncoder {
         let n = src.len() >> shape.words.width_log2;
         buffers.planes.resize_with(shape.planes.len(), Vec::new);
         if shape.is_wide() {
-            shape.field().symbols(isa, src, sized(&mut buffers.symbols, n));
-            self.finish_symbols(isa, n, place, buffers, exceptions);
+            let symbols = sized(&mut buffers.symbols, n);
+            shape.field().symbols(isa, src, symbols);
+            let plane = sized(&mut buffers.planes[0], n);
+            self.narrow_symbols(isa, symbols, place, plane, exceptions);
         } else {
             let first = shape.planes[0];
             let plane = sized(&mut buffers.planes[0], n);
@@ -246,20 +250,51 @@ impl SegmentEncoder {
         }
     }
 
-    /// Makes the symbol plane of wide symbols, which are in their buffer.
-    fn finish_symbols(
+    /// Makes the planes of a wide cut, in their buffers, and appends its records; step by step, so that memory is read while
+    /// symbols are computed.
+    #[allow(clippy::too_many_arguments)]
+    fn split_wide_cut(
         &self,
         isa: Isa,
-        n: usize,
+        cut: WideCut,
+        src: &[u8],
         place: Place,
         buffers: &mut Buffers,
         exceptions: &mut Vec<u8>,
+        out: &mut Vec<u8>,
     ) {
-        let symbols = &mut buffers.symbols[..n];
+        let width = self.shape.width();
+        let n = src.len() / width;
+        let [plane, partial, ..] = &mut buffers.planes[..] else { return };
+        let (plane, partial) = (sized(plane, n), sized(partial, n));
+        let symbols = sized(&mut buffers.symbols, n);
+        for from in (0..n).step_by(WIDE_STEP) {
+            let range = from..n.min(from + WIDE_STEP);
+            let values = &src[range.start * width..];
+            let (values, ahead) = values.split_at(range.len() * width);
+            prefetch_all(&ahead[..ahead.len().min(WIDE_STEP * width)]);
+            let symbols = &mut symbols[range.clone()];
+            let records = out.len();
+            out.resize(records + range.len() * (width - 2), 0);
+            let partial = &mut partial[range.clone()];
+            words::split_wide(isa, cut, values, symbols, partial, &mut out[records..]);
+            let step = Place { start: place.start + from, ..place };
+            self.narrow_symbols(isa, symbols, step, &mut plane[range], exceptions);
+        }
+    }
+
+    /// Makes the symbol plane of wide symbols.
+    fn narrow_symbols(
+        &self,
+        isa: Isa,
+        symbols: &mut [u16],
+        place: Place,
+        plane: &mut [u8],
+        exceptions: &mut Vec<u8>,
+    ) {
         if let Some(offsets) = place.offsets {
             offsets.forward16(isa, place.start, symbols);
         }
-        let plane = sized(&mut buffers.planes[0], n);
         window::forward(isa, symbols, self.shape.bias, plane, exceptions);
     }
 
@@ -302,16 +337,6 @@ impl SegmentEncoder {
             }
         }
     }
-}
-
-/// Makes symbols and partial plane of a wide cut, in their buffers, and appends its records.
-fn split_wide_cut(isa: Isa, cut: WideCut, src: &[u8], buffers: &mut Buffers, out: &mut Vec<u8>) {
-    let n = src.len() >> cut.words.width_log2;
-    let start = out.len();
-    out.resize(start + src.len() - 2 * n, 0);
-    let symbols = sized(&mut buffers.symbols, n);
-    let partial = sized(&mut buffers.planes[1], n);
-    words::split_wide(isa, cut, src, symbols, partial, &mut out[start..]);
 }
 
 /// A recipe's coders made ready to decode.
@@ -406,13 +431,14 @@ impl SegmentDecoder {
                 window::inverse(isa, plane, shape.bias, input, symbols)?;
             }
         }
+        if let Some(cut) = shape.wide_cut {
+            merge_wide_cut(isa, cut, records, place, buffers, dst);
+            return Ok(());
+        }
         self.restore_symbols(isa, place, n, buffers);
         if shape.top_only {
             let top = &buffers.planes[0][..n];
             words::merge_top(isa, shape.width(), top, records, dst, place.hints.streaming);
-        } else if let Some(cut) = shape.wide_cut {
-            let (symbols, partial) = (&buffers.symbols[..n], &buffers.planes[1][..n]);
-            words::merge_wide(isa, cut, symbols, partial, records, dst);
         } else {
             self.compose(isa, records, buffers, dst);
         }
@@ -458,6 +484,30 @@ impl SegmentDecoder {
             }
             words::compose(isa, shape.words, &parts, values);
         }
+    }
+}
+
+/// Puts offsets back and merges the planes of a wide cut; step by step, so that stores drain while offsets are added.
+fn merge_wide_cut(
+    isa: Isa,
+    cut: WideCut,
+    records: &[u8],
+    place: Place,
+    buffers: &mut Buffers,
+    dst: &mut [u8],
+) {
+    let width = 1 << cut.words.width_log2;
+    let n = dst.len() / width;
+    for from in (0..n).step_by(WIDE_STEP) {
+        let range = from..n.min(from + WIDE_STEP);
+        let symbols = &mut buffers.symbols[range.clone()];
+        if let Some(offsets) = place.offsets {
+            offsets.inverse16(isa, place.start + from, symbols);
+        }
+        let partial = &buffers.planes[1][range.clone()];
+        let records = &records[range.start * (width - 2)..range.end * (width - 2)];
+        let dst = &mut dst[range.start * width..range.end * width];
+        words::merge_wide(isa, cut, symbols, partial, records, dst, place.hints.streaming);
     }
 }
 

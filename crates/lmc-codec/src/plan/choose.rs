@@ -67,8 +67,11 @@ pub(crate) fn choose(isa: Isa, plan: &Plan, scope: Scope) -> Option<ReadyRecipe>
         return None;
     }
     let planner = Planner { isa, layout: plan.layout, level: plan.level };
-    let mut best = planner.dense(&sample);
-    if let Some(candidate) = planner.sparse(&sample) {
+    let best_layout =
+        if has_sign(&sample, plan.layout) { plan.layout } else { plan.layout.with_sign_on_top() };
+    let planner_of_sample = Planner { layout: best_layout, ..planner };
+    let mut best = planner_of_sample.dense(&sample);
+    if let Some(candidate) = planner_of_sample.sparse(&sample) {
         best = cheaper(best, candidate);
     }
     if best.recipe.flags.is_none() && scope.first_value == 0 && !scope.exact {
@@ -83,6 +86,12 @@ pub(crate) fn choose(isa: Isa, plan: &Plan, scope: Scope) -> Option<ReadyRecipe>
     best.recipe.segment_log2 = segment_log2(&best.recipe);
     let ready = ReadyRecipe::new(best.recipe, best.columns, best.excess);
     exact_tables(isa, plan, ready, scope)
+}
+
+/// Whether a value of the sample has its top bit set.
+fn has_sign(sample: &[u8], layout: Layout) -> bool {
+    let width = 1 << layout.width_log2;
+    sample.chunks_exact(width).fold(0, |any, value| any | value[width - 1]) & 0x80 != 0
 }
 
 fn cheaper(a: Candidate, b: Candidate) -> Candidate {

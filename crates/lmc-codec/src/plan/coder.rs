@@ -159,7 +159,8 @@ pub(crate) fn choose_bytes(bytes: &[u8]) -> Coder {
     consider(Coder::Chain(table), bits);
     if let Some(table) = huffman::build(&stats.histogram) {
         let bits = huffman::cost_bits(&table, &stats.histogram).unwrap_or(u64::MAX / 2);
-        consider(Coder::Huffman(Box::new(table)), bits + 64);
+        // Its decoder's table takes as long to make as many bytes to decode.
+        consider(Coder::Huffman(Box::new(table)), bits + 512);
     }
     best
 }

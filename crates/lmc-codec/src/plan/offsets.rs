@@ -86,11 +86,7 @@ fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u
     let unsigned = u16::MAX >> (17 - signed_bits);
     let has_sign = finest.iter().fold(0, |any, &s| any | s) > unsigned;
     // Where there is no sign, it is left on top, so that the symbol takes it along and nothing else has to store it.
-    let layout = if has_sign {
-        planner.layout
-    } else {
-        Layout { exponent_bits: plain.exponent_bits + 1, ..plain }
-    };
+    let layout = if has_sign { planner.layout } else { planner.layout.with_sign_on_top() };
     let planner = Planner { layout, ..planner };
     let sample = RowSample { planner, ..*sample };
     // A gain of less than 0.004 bits a value is not worth the decoder's time.
@@ -108,7 +104,8 @@ fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u
         if candidate.bits + margin < least {
             least = candidate.bits;
             found = Some((layout, extra));
-        } else if found.is_some() || planner.level != Level::Max {
+        } else if found.is_some() || (has_sign && planner.level != Level::Max) {
+            // Signed values gain little; where a symbol without mantissa bits gains nothing, none will.
             break;
         }
     }

@@ -23,11 +23,13 @@ pub fn pack(isa: Isa, mask: u8, rest: u8, src: &[u8], out: &mut Vec<u8>) -> bool
         }
         _ => pack_eights(mask, rest, eights, out),
     };
-    let mut last = [rest; 8];
-    last[..tail.len()].copy_from_slice(tail);
-    let strays = last.iter().fold(strays, |acc, &byte| acc | (byte ^ rest) & !mask);
     let bits = mask.count_ones() as usize;
-    let word = Compaction::new(mask).compact(last) & low_bits(bits * tail.len());
+    let mut word = 0;
+    let mut strays = strays;
+    for (j, &byte) in tail.iter().enumerate() {
+        strays |= (byte ^ rest) & !mask;
+        word |= u64::from(compact(mask, byte)) << (bits * j);
+    }
     out.extend_from_slice(&word.to_le_bytes()[..(bits * tail.len()).div_ceil(8)]);
     if strays != 0 {
         out.truncate(start);
@@ -42,23 +44,26 @@ pub fn unpack(isa: Isa, mask: u8, rest: u8, packed: &[u8], dst: &mut [u8]) -> bo
     assert_eq!(packed.len(), packed_len(mask, dst.len()));
     let bits = mask.count_ones() as usize;
     let (eights, tail) = dst.as_chunks_mut::<8>();
-    // The last group of eight is decoded from a copy, so that all words can be read whole.
-    let direct = eights.len().saturating_sub(8 / bits.max(1) + 1);
+    // All words that can be read whole are; the last few come from a padded copy.
+    let direct = (packed.len().saturating_sub(8) / bits.max(1)).min(eights.len());
     let (head, others) = eights.split_at_mut(direct);
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 | IsaKind::Avx512 => {
-            // SAFETY: both sets include BMI2.
+            assert!(direct == 0 || bits * (direct - 1) + 8 <= packed.len());
+            // SAFETY: both sets include BMI2; the last word of `head` ends within `packed`, as just checked.
             unsafe { x86::unpack_eights(mask, rest, packed, bits, head) }
         }
-        _ => unpack_eights(&Spread::new(mask, rest), packed, bits, head),
+        _ => unpack_eights(mask, rest, packed, bits, head),
     }
-    let spread = Spread::new(mask, rest);
     for (i, eight) in others.iter_mut().enumerate() {
-        *eight = spread.spread(padded_word(&packed[bits * (direct + i)..]));
+        let word = padded_word(&packed[bits * (direct + i)..]);
+        *eight = std::array::from_fn(|j| spread(mask, rest, word >> (bits * j)));
     }
-    let word = padded_word(&packed[bits * eights.len()..]);
-    tail.copy_from_slice(&spread.spread(word)[..tail.len()]);
+    let word = padded_word(&packed[bits * (direct + others.len())..]);
+    for (j, byte) in tail.iter_mut().enumerate() {
+        *byte = spread(mask, rest, word >> (bits * j));
+    }
     word >> (bits * tail.len()) == 0
 }
 
@@ -69,67 +74,40 @@ fn padded_word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-fn low_bits(n: usize) -> u64 {
-    if n >= 64 { u64::MAX } else { (1 << n) - 1 }
+/// The bits of `byte` under `mask`, closed up.
+fn compact(mask: u8, byte: u8) -> u8 {
+    let places = (0..8).filter(|bit| mask >> bit & 1 == 1);
+    places.enumerate().fold(0, |closed, (to, bit)| closed | (byte >> bit & 1) << to)
 }
 
-/// Byte to its bits under a mask, closed up.
-struct Compaction([u8; 256], u32);
-
-impl Compaction {
-    fn new(mask: u8) -> Self {
-        let mut table = [0; 256];
-        for (byte, closed) in table.iter_mut().enumerate() {
-            for (to, bit) in (0..8).filter(|&bit| mask >> bit & 1 == 1).enumerate() {
-                *closed |= ((byte >> bit & 1) as u8) << to;
-            }
-        }
-        Self(table, mask.count_ones())
-    }
-
-    fn compact(&self, eight: [u8; 8]) -> u64 {
-        let mut word = 0;
-        for (j, byte) in eight.into_iter().enumerate() {
-            word |= u64::from(self.0[usize::from(byte)]) << (self.1 * j as u32);
-        }
-        word
-    }
-}
-
-/// Closed-up bits to the byte they came from.
-struct Spread([u8; 256], u32);
-
-impl Spread {
-    fn new(mask: u8, rest: u8) -> Self {
-        let closed = Compaction::new(mask);
-        let mut table = [rest; 256];
-        for byte in (0..=255_u8).filter(|byte| byte & !mask == 0) {
-            table[usize::from(closed.0[usize::from(byte)])] = byte | rest;
-        }
-        Self(table, mask.count_ones())
-    }
-
-    fn spread(&self, word: u64) -> [u8; 8] {
-        let keep = low_bits(self.1 as usize);
-        std::array::from_fn(|j| self.0[(word >> (self.1 * j as u32) & keep) as usize])
-    }
+/// Undoes [`compact`] for the lowest bits of `bits`; the bits outside of `mask` are those of `rest`.
+fn spread(mask: u8, rest: u8, bits: u64) -> u8 {
+    let places = (0..8).filter(|bit| mask >> bit & 1 == 1);
+    places.enumerate().fold(rest, |byte, (from, bit)| byte | ((bits >> from & 1) as u8) << bit)
 }
 
 /// Appends the packed form of whole groups of eight; returns the bits in which bytes differ from `rest` outside of `mask`.
 fn pack_eights(mask: u8, rest: u8, eights: &[[u8; 8]], out: &mut Vec<u8>) -> u8 {
-    let closed = Compaction::new(mask);
+    let closed: [u8; 256] = std::array::from_fn(|byte| compact(mask, byte as u8));
     let bits = mask.count_ones() as usize;
     let mut strays = 0;
     for &eight in eights {
-        strays = eight.iter().fold(strays, |acc, &byte| acc | (byte ^ rest) & !mask);
-        out.extend_from_slice(&closed.compact(eight).to_le_bytes()[..bits]);
+        let mut word = 0;
+        for (j, byte) in eight.into_iter().enumerate() {
+            strays |= (byte ^ rest) & !mask;
+            word |= u64::from(closed[usize::from(byte)]) << (bits * j);
+        }
+        out.extend_from_slice(&word.to_le_bytes()[..bits]);
     }
     strays
 }
 
-fn unpack_eights(spread: &Spread, packed: &[u8], bits: usize, dst: &mut [[u8; 8]]) {
+fn unpack_eights(mask: u8, rest: u8, packed: &[u8], bits: usize, dst: &mut [[u8; 8]]) {
+    let table: [u8; 256] = std::array::from_fn(|closed| spread(mask, rest, closed as u64));
+    let keep = 0xff >> (8 - bits);
     for (i, eight) in dst.iter_mut().enumerate() {
-        *eight = spread.spread(padded_word(&packed[bits * i..]));
+        let word = padded_word(&packed[bits * i..]);
+        *eight = std::array::from_fn(|j| table[(word >> (bits * j) & keep) as usize]);
     }
 }
 
@@ -160,8 +138,10 @@ mod x86 {
         u8::from(strays != 0)
     }
 
+    /// # Safety
+    /// `packed` has `bits * (dst.len() - 1) + 8` bytes if `dst` is not empty.
     #[target_feature(enable = "bmi2")]
-    pub(super) fn unpack_eights(
+    pub(super) unsafe fn unpack_eights(
         mask: u8,
         rest: u8,
         packed: &[u8],
@@ -170,8 +150,9 @@ mod x86 {
     ) {
         let (mask, rest) = (ONES * u64::from(mask), ONES * u64::from(rest));
         for (i, eight) in dst.iter_mut().enumerate() {
-            let word = super::padded_word(&packed[bits * i..][..8]);
-            *eight = (_pdep_u64(word, mask) | rest).to_le_bytes();
+            // SAFETY: the caller's.
+            let word = unsafe { packed.as_ptr().add(bits * i).cast::<u64>().read_unaligned() };
+            *eight = (_pdep_u64(u64::from_le(word), mask) | rest).to_le_bytes();
         }
     }
 }

@@ -75,3 +75,10 @@ per_isa! {
         i64::from(sum)
     }
 }
+
+per_isa! {
+    /// The highest byte; 0 if there is none.
+    pub fn highest(bytes: &[u8]) -> u8 {
+        bytes.iter().fold(0, |most, &byte| byte.max(most))
+    }
+}

@@ -7,11 +7,14 @@ use lmc_format::{Error, Reader, Result};
 /// The byte of a symbol outside of the window.
 pub const EXCEPTION: u8 = 255;
 
+/// Symbols that are looked at together: exceptions are rare.
+const STEP: usize = 512;
+
 /// Writes the window byte of each symbol to `plane`, and appends the symbols outside of it to `exceptions`.
 pub fn forward(isa: Isa, symbols: &[u16], bias: u16, plane: &mut [u8], exceptions: &mut Vec<u8>) {
     symbols::narrow(isa, symbols, bias, plane);
-    for (bytes, symbols) in plane.chunks(64).zip(symbols.chunks(64)) {
-        if !has_exception(bytes) {
+    for (bytes, symbols) in plane.chunks(STEP).zip(symbols.chunks(STEP)) {
+        if symbols::highest(isa, bytes) != EXCEPTION {
             continue;
         }
         for (_, symbol) in bytes.iter().zip(symbols).filter(|&(&b, _)| b == EXCEPTION) {
@@ -29,8 +32,8 @@ pub fn inverse(
     symbols: &mut [u16],
 ) -> Result<()> {
     symbols::widen(isa, plane, bias, symbols);
-    for (bytes, symbols) in plane.chunks(64).zip(symbols.chunks_mut(64)) {
-        if !has_exception(bytes) {
+    for (bytes, symbols) in plane.chunks(STEP).zip(symbols.chunks_mut(STEP)) {
+        if symbols::highest(isa, bytes) != EXCEPTION {
             continue;
         }
         for (_, symbol) in bytes.iter().zip(symbols).filter(|&(&b, _)| b == EXCEPTION) {
@@ -38,8 +41,4 @@ pub fn inverse(
         }
     }
     Ok(())
-}
-
-fn has_exception(bytes: &[u8]) -> bool {
-    bytes.iter().fold(0, |most, &b| b.max(most)) == EXCEPTION
 }

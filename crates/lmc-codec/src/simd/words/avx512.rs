@@ -1,6 +1,8 @@
 //! Top byte and records with AVX-512 VBMI: any byte order in one `vpermb`.
 
+use super::WideCut;
 use crate::simd::prefetch;
+use lmc_format::WordMap;
 use std::arch::x86_64::*;
 
 /// How far ahead of a merge its records are asked for: the hardware's own prefetch starts anew on every page.
@@ -128,6 +130,45 @@ pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streamin
             } else {
                 _mm512_storeu_si512(to.cast(), v);
             }
+        }
+    }
+    n
+}
+
+/// Merges words of a wide cut with streaming stores, which the caller fences; returns how many words were done, none unless `dst` is
+/// aligned to 64 bytes.
+///
+/// # Safety
+/// The CPU has AVX-512 F and BW. All slices are of one number of words.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn merge_wide4(
+    cut: WideCut,
+    symbols: &[u16],
+    partial: &[u8],
+    pairs: &[u8],
+    dst: &mut [u8],
+) -> usize {
+    if !dst.as_ptr().addr().is_multiple_of(64) {
+        return 0;
+    }
+    let n = symbols.len() / 16 * 16;
+    let partial_bits = cut.partial_bits();
+    let symbol_shift = _mm_cvtsi32_si128(16 + partial_bits as i32);
+    let partial_mask = _mm512_set1_epi32((1 << partial_bits) - 1);
+    let rotation = _mm512_set1_epi32(i32::from(cut.words.map == WordMap::Rotate));
+    for at in (0..n).step_by(16) {
+        // SAFETY: words `at` to `at + 15` lie in all slices, and `dst` is aligned.
+        unsafe {
+            let pair = pairs.as_ptr().add(2 * at);
+            prefetch(pair.wrapping_add(RECORDS_AHEAD));
+            let symbol = _mm256_loadu_si256(symbols.as_ptr().add(at).cast());
+            let symbol = _mm512_sll_epi32(_mm512_cvtepu16_epi32(symbol), symbol_shift);
+            let middle = _mm512_cvtepu8_epi32(_mm_loadu_si128(partial.as_ptr().add(at).cast()));
+            let middle = _mm512_slli_epi32::<16>(_mm512_and_si512(middle, partial_mask));
+            let low = _mm512_cvtepu16_epi32(_mm256_loadu_si256(pair.cast()));
+            let word = _mm512_or_si512(_mm512_or_si512(symbol, middle), low);
+            let word = _mm512_rorv_epi32(word, rotation);
+            _mm512_stream_si512(dst.as_mut_ptr().add(4 * at).cast(), word);
         }
     }
     n

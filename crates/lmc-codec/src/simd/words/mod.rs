@@ -175,6 +175,7 @@ pub struct WideCut {
 }
 
 impl WideCut {
+    #[inline(always)]
     fn partial_bits(self) -> u32 {
         16 - u32::from(self.symbol_bits)
     }
@@ -208,9 +209,40 @@ per_isa! {
     }
 }
 
+/// Undoes [`split_wide`]; symbols and partial bytes may have bits above their width, which do not count. With `streaming`, most words
+/// of 4 bytes go past the caches.
+///
+/// Panics unless all slices are of one number of words.
+pub fn merge_wide(
+    isa: Isa,
+    cut: WideCut,
+    symbols: &[u16],
+    partial: &[u8],
+    pairs: &[u8],
+    dst: &mut [u8],
+    streaming: bool,
+) {
+    let n = symbols.len();
+    let width = 1 << cut.words.width_log2;
+    assert!(partial.len() == n && dst.len() == n * width && pairs.len() == n * (width - 2));
+    let (mut from, mut to) = (n, n);
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 && width == 4 && streaming {
+        from = aligned_after(dst, width).min(n);
+        let (symbols, partial) = (&symbols[from..], &partial[from..]);
+        let (pairs, dst) = (&pairs[2 * from..], &mut dst[4 * from..]);
+        // SAFETY: the isa proves AVX-512; the slices are of one number of words, as was checked above.
+        to = from + unsafe { avx512::merge_wide4(cut, symbols, partial, pairs, dst) };
+    }
+    for range in [0..from, to..n] {
+        let pairs = &pairs[range.start * (width - 2)..range.end * (width - 2)];
+        let dst = &mut dst[range.start * width..range.end * width];
+        merge_wide_plain(isa, cut, &symbols[range.clone()], &partial[range], pairs, dst);
+    }
+}
+
 per_isa! {
-    /// Undoes [`split_wide`]; symbols and partial bytes may have bits above their width, which do not count.
-    pub fn merge_wide(cut: WideCut, symbols: &[u16], partial: &[u8], pairs: &[u8], dst: &mut [u8]) {
+    fn merge_wide_plain(cut: WideCut, symbols: &[u16], partial: &[u8], pairs: &[u8], dst: &mut [u8]) {
         #[inline(always)]
         fn top(cut: WideCut, symbol: u16, partial: u8) -> u16 {
             (symbol << cut.partial_bits()) | u16::from(partial) & ((1 << cut.partial_bits()) - 1)

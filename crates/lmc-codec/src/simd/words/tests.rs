@@ -96,9 +96,11 @@ fn wide_cuts() {
                 let mut wanted = vec![0; n];
                 extract16(isa, words, &src, bits, u16::MAX >> (16 - symbol_bits), &mut wanted);
                 assert_eq!(symbols, wanted);
-                let mut back = vec![1; src.len()];
-                merge_wide(isa, cut, &symbols, &partial, &pairs, &mut back);
-                assert_eq!(back, src, "{isa:?} {cut:?}");
+                for streaming in [false, true] {
+                    let mut back = vec![1; src.len()];
+                    merge_wide(isa, cut, &symbols, &partial, &pairs, &mut back, streaming);
+                    assert_eq!(back, src, "{isa:?} {cut:?}");
+                }
             }
         }
     }
