@@ -1,1 +1,122 @@
-fn main() {}
+//! `lmc-bench`: speed and size of lmc's levels beside other compressors, one thread, memory to
+//! memory. `bench/README.md` says what is measured and how.
+
+mod buffers;
+mod commands;
+mod corpus_bits;
+mod engines;
+mod grouping;
+mod report;
+mod run;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use buffers::Set;
+use clap::{Args, Parser, Subcommand};
+use engines::LevelName;
+
+/// Everything an engine or a file can fail with ends up as one line of text.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+#[derive(Parser)]
+#[command(about, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write a set's buffer to a file, and its tensors as FILE.parts.json.
+    Dump(DumpArgs),
+    /// Time our levels on a file of values.
+    Time(TimeArgs),
+    /// Only the sizes of our levels on the corpus files.
+    CorpusBits(CorpusBitsArgs),
+}
+
+/// What the whole benchmark takes.
+#[derive(Args)]
+struct RunArgs {
+    /// Smallest buffer a set is timed on.
+    #[arg(long, default_value_t = 1024)]
+    size_mib: usize,
+    /// Rounds; the fastest of each engine counts.
+    #[arg(long, default_value_t = 3)]
+    repeats: usize,
+    /// Sets to time.
+    #[arg(long, value_delimiter = ',', default_values_t = Set::ALL)]
+    sets: Vec<Set>,
+    /// `ours`, `peers`, or names: lmc, zstd, lz4, bzip2, xz. memcpy always runs.
+    #[arg(long, value_delimiter = ',', default_value = "ours,peers")]
+    engines: Vec<String>,
+    /// Write the rows to this file too; `-` is stdout.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// 64 MiB, one round, short parts for the slow engines: shows that all is well, no more.
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Args)]
+struct DumpArgs {
+    #[arg(long)]
+    set: Set,
+    /// Smallest size; 0 is one copy of the set.
+    #[arg(long, default_value_t = 1024)]
+    size_mib: usize,
+    #[arg(long)]
+    out: PathBuf,
+    /// Leave the rows in their order.
+    #[arg(long)]
+    plain: bool,
+}
+
+#[derive(Args)]
+struct TimeArgs {
+    #[arg(long)]
+    file: PathBuf,
+    /// bf16, f16, f32 or fp8.
+    #[arg(long)]
+    dtype: String,
+    /// Values in a row, for a file that is one tensor.
+    #[arg(long, default_value_t = 0)]
+    row_len: u64,
+    /// The tensors of the file, as `dump` wrote them; without it the file is one tensor.
+    #[arg(long)]
+    parts: Option<PathBuf>,
+    #[arg(long, value_delimiter = ',', default_values_t = LevelName::ALL)]
+    levels: Vec<LevelName>,
+    #[arg(long, default_value_t = 1)]
+    repeats: usize,
+    /// Write rows to this file; `-` is stdout, and then no table is printed.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct CorpusBitsArgs {
+    /// Write the sizes to this file; `-` is stdout, and then no table is printed.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        None => commands::bench(&cli.run),
+        Some(Command::Dump(args)) => commands::dump(&args),
+        Some(Command::Time(args)) => commands::time(&args),
+        Some(Command::CorpusBits(args)) => commands::corpus_bits(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lmc-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,4 +1,11 @@
-//! Data makers and corpus access for tests and benchmarks.
+//! Data makers and corpus access for tests and benchmarks. Never part of a release.
 #![forbid(unsafe_code)]
 
+pub mod casts;
+pub mod corpus;
 pub mod data;
+pub mod entropy;
+pub mod shuffle;
+
+pub use corpus::{CorpusFile, Dtype, Tensor};
+pub use data::Random;

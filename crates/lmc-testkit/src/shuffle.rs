@@ -1,6 +1,6 @@
 //! Row shuffle: the same rows in another order, so that copies of a tensor do not repeat.
 
-use crate::rng::SplitMix64;
+use crate::data::Random;
 
 /// Appends the rows of `bytes` (each `row_bytes` long) to `out`, in an order set by `seed`.
 ///
@@ -14,7 +14,7 @@ pub fn append_rows_shuffled(bytes: &[u8], row_bytes: usize, seed: u64, out: &mut
 
 /// The numbers `0..len` in an order set by `seed` (Fisher-Yates).
 pub fn permutation(len: usize, seed: u64) -> Vec<usize> {
-    let mut rng = SplitMix64::new(seed);
+    let mut rng = Random::new(seed);
     let mut order: Vec<usize> = (0..len).collect();
     for i in (1..len).rev() {
         order.swap(i, rng.below(i + 1));

@@ -4,16 +4,19 @@
 //! times noise has a symbol of row plus column plus noise, and only the noise needs coding.
 
 use crate::simd::Isa;
-use crate::simd::symbols;
 use crate::simd::words::{Words, extract16};
+use crate::simd::{prefetch_all, symbols};
+use std::ops::Range;
 
 /// Where symbols are put by the offsets' base: the middle of the window.
 const MIDDLE: i64 = 128;
 /// Symbols this far from the tensor's middle (zeros, mostly) count as if they were this far.
 const REACH: u16 = 160;
 /// Values looked at for a row's mean, in stretches of [`STRETCH`].
-const ROW_SAMPLE: usize = 384;
-const STRETCH: usize = 64;
+const ROW_SAMPLE: usize = 128;
+const STRETCH: usize = 32;
+/// How many rows ahead of its mean a row is asked for.
+const ROWS_AHEAD: usize = 6;
 
 /// Where the symbols of a block's values are: `bits` wide at the top of mapped words.
 #[derive(Clone, Copy, Debug)]
@@ -96,18 +99,15 @@ impl ColumnOffsets {
 
     /// Mean of a sample of a row's symbols, less their columns' offsets; `row` starts in column `first_col`.
     fn sampled_row_mean(&self, isa: Isa, field: Field, first_col: usize, row: &[u8]) -> i64 {
-        let n = row.len() >> field.words.width_log2;
-        let stretches = (ROW_SAMPLE / STRETCH).min(n.div_ceil(STRETCH)).max(1);
+        let width = field.words.width_log2;
         let mut symbols = [0; STRETCH];
         let (mut sum, mut used) = (0, 0);
-        for i in 0..stretches {
-            let start = n * i / stretches;
-            let len = STRETCH.min(n * (i + 1) / stretches - start);
-            let bytes = &row[start << field.words.width_log2..][..len << field.words.width_log2];
-            field.symbols(isa, bytes, &mut symbols[..len]);
-            let cols = &self.cols[first_col + start..][..len];
-            sum += symbols::sum_less_cols(isa, &symbols[..len], self.low, self.high, cols);
-            used += len;
+        for stretch in stretches(row.len() >> width) {
+            let symbols = &mut symbols[..stretch.len()];
+            field.symbols(isa, &row[stretch.start << width..stretch.end << width], symbols);
+            let cols = &self.cols[first_col + stretch.start..first_col + stretch.end];
+            sum += symbols::sum_less_cols(isa, symbols, self.low, self.high, cols);
+            used += stretch.len();
         }
         rounded_mean(sum, used)
     }
@@ -115,15 +115,33 @@ impl ColumnOffsets {
     /// Appends the offset of each row that the values `src`, starting in column `first`, touch.
     pub fn fit_rows(&self, isa: Isa, field: Field, first: usize, src: &[u8], rows: &mut Vec<u8>) {
         let width = field.words.width_log2;
+        let row_bytes = self.cols.len() << width;
         let (mut col, mut rest) = (first, src);
         while !rest.is_empty() {
             let len = ((self.cols.len() - col) << width).min(rest.len());
+            // The stretches are too far apart for the hardware to foresee them.
+            if let Some(later) =
+                rest.get(len + ROWS_AHEAD * row_bytes..len + (ROWS_AHEAD + 1) * row_bytes)
+            {
+                for stretch in stretches(self.cols.len()) {
+                    prefetch_all(&later[stretch.start << width..stretch.end << width]);
+                }
+            }
             let mean = self.sampled_row_mean(isa, field, col, &rest[..len]);
             rows.push(self.row_offset(mean, field.bits));
             rest = &rest[len..];
             col = 0;
         }
     }
+}
+
+/// The stretches of a row of `n` values that its mean is taken of.
+fn stretches(n: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = (ROW_SAMPLE / STRETCH).min(n.div_ceil(STRETCH)).max(1);
+    (0..count).map(move |i| {
+        let start = n * i / count;
+        start..(start + STRETCH).min(n * (i + 1) / count)
+    })
 }
 
 fn rounded_mean(sum: i64, n: usize) -> i64 {

@@ -1,0 +1,103 @@
+//! The compressors, behind one trait. One thread each, slices in, slices out.
+
+mod bzip2;
+mod lmc;
+mod lz4;
+mod memcpy;
+mod peer;
+mod xz;
+mod zstd;
+
+use crate::Result;
+use crate::buffers::{Buffer, Part};
+
+pub use lmc::{LevelName, Lmc};
+pub use memcpy::Memcpy;
+
+/// The part of a buffer that an engine is given.
+#[derive(Clone, Copy)]
+pub struct Sample<'a> {
+    pub bytes: &'a [u8],
+    pub dtype: lmc_codec::Dtype,
+    /// The tensors; they cover at least `bytes`.
+    pub parts: &'a [Part],
+}
+
+/// How an engine is named in the report.
+#[derive(Clone, Debug)]
+pub struct Label {
+    pub engine: &'static str,
+    pub level: String,
+    pub grouped: bool,
+}
+
+/// How much work an engine can be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// The whole buffer, every round.
+    Full,
+    /// A part of it, every round: zstd, lz4.
+    Part,
+    /// A small part of it, one or two rounds: bzip2, xz.
+    Slow,
+}
+
+/// One compressor at one level.
+///
+/// `compress` writes to `coded`, which comes with its full length, allocated and touched; it may
+/// shorten the vector but must not let it reallocate. It returns the coded length.
+/// `decompress` gets those bytes and fills all of `out`.
+pub trait Engine {
+    fn label(&self) -> Label;
+    fn pace(&self) -> Pace;
+    fn compress(&mut self, sample: Sample, coded: &mut Vec<u8>) -> Result<usize>;
+    fn decompress(&mut self, coded: &[u8], out: &mut [u8]) -> Result<()>;
+    /// Bytes beyond the coded ones that a container needs: lengths of pieces.
+    fn extra_len(&self) -> usize {
+        0
+    }
+}
+
+impl<'a> Sample<'a> {
+    /// The first `len` bytes of `buffer`, or all of it.
+    pub fn first(buffer: &'a Buffer, len: usize) -> Self {
+        let len = len.min(buffer.bytes.len());
+        Self { bytes: &buffer.bytes[..len], dtype: buffer.dtype, parts: &buffer.parts }
+    }
+}
+
+/// The engines that `names` asks for, for values of `width` bytes; memcpy is the first.
+pub fn select(names: &[String], width: usize) -> Result<Vec<Box<dyn Engine>>> {
+    let wants = |group: &str, name: &str| names.iter().any(|n| n == group || n == name);
+    let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Memcpy)];
+    if wants("ours", "lmc") {
+        engines.extend(LevelName::ALL.map(|level| Box::new(Lmc::new(level)) as Box<dyn Engine>));
+    }
+    // Grouping values of one byte would change nothing.
+    let groupings: &[bool] = if width > 1 { &[false, true] } else { &[false] };
+    for &grouped in groupings {
+        if wants("peers", "zstd") {
+            engines.push(peer::boxed(zstd::Zstd::new(1)?, grouped));
+            engines.push(peer::boxed(zstd::Zstd::new(3)?, grouped));
+        }
+        if wants("peers", "lz4") {
+            engines.push(peer::boxed(lz4::Lz4, grouped));
+        }
+        if wants("peers", "bzip2") {
+            engines.push(peer::boxed(bzip2::Bzip2, grouped));
+        }
+        if wants("peers", "xz") {
+            engines.push(peer::boxed(xz::Xz, grouped));
+        }
+    }
+    Ok(engines)
+}
+
+/// Fails on a name that [`select`] does not know.
+pub fn check_names(names: &[String]) -> Result<()> {
+    const KNOWN: [&str; 8] = ["ours", "peers", "memcpy", "lmc", "zstd", "lz4", "bzip2", "xz"];
+    match names.iter().find(|name| !KNOWN.contains(&name.as_str())) {
+        Some(name) => Err(format!("no engine `{name}`: {}", KNOWN.join(", ")).into()),
+        None => Ok(()),
+    }
+}

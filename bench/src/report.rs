@@ -1,0 +1,166 @@
+//! The report: a table for people, and the same rows as JSON.
+
+use lmc_codec::Isa;
+use lmc_codec::simd::IsaKind;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::Result;
+use crate::buffers::Buffer;
+use crate::corpus_bits::FileBits;
+use crate::run::Measured;
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// One engine on one set.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub set: String,
+    pub engine: String,
+    pub level: String,
+    pub grouped: bool,
+    pub threads: usize,
+    pub bytes_in: usize,
+    pub bytes_out: usize,
+    pub bits_per_value: f64,
+    pub bound_bits: f64,
+    pub compress_gib_s: f64,
+    pub decompress_gib_s: f64,
+    /// The copy there, in the same run.
+    pub memcpy_gib_s: f64,
+    pub repeats: usize,
+    pub machine: String,
+    pub simd: &'static str,
+}
+
+/// Everything one run found out.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    pub rows: Vec<Row>,
+    pub corpus_bits: Vec<FileBits>,
+}
+
+impl Report {
+    /// Adds the rows of one set; the copy there of memcpy is the yardstick of all of them.
+    pub fn add(&mut self, set: &str, buffer: &Buffer, measured: &[Measured]) {
+        let is_memcpy = |m: &&Measured| m.label.engine == "memcpy";
+        let memcpy_gib_s = measured.iter().find(is_memcpy).map_or(f64::NAN, compress_gib_s);
+        let (machine, simd) = (machine(), simd());
+        self.rows.extend(measured.iter().map(|m| Row {
+            set: set.into(),
+            engine: m.label.engine.into(),
+            level: m.label.level.clone(),
+            grouped: m.label.grouped,
+            threads: 1,
+            bytes_in: m.bytes_in,
+            bytes_out: m.bytes_out,
+            bits_per_value: m.bytes_out as f64 * 8.0 / (m.bytes_in / buffer.width()) as f64,
+            bound_bits: buffer.bound_bits_per_value(m.bytes_in),
+            compress_gib_s: compress_gib_s(m),
+            decompress_gib_s: m.bytes_in as f64 / GIB / m.decompress_s,
+            memcpy_gib_s,
+            repeats: m.rounds,
+            machine: machine.clone(),
+            simd,
+        }));
+    }
+
+    /// Writes the JSON to a file, or to stdout for `-`.
+    pub fn write_json(&self, path: &Path) -> Result<()> {
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        if path == Path::new("-") {
+            io::stdout().write_all(text.as_bytes())?;
+        } else {
+            fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+fn compress_gib_s(m: &Measured) -> f64 {
+    m.bytes_in as f64 / GIB / m.compress_s
+}
+
+/// Prints the heading of the speed table.
+pub fn print_speed_heading() {
+    println!("machine: {}, {}; one thread, fastest round", machine(), simd());
+    println!(
+        "{:7} {:7} {:8} {:7} {:>11} {:>11} {:>6} {:>7} {:>7} {:>8} {:>8} {:>7} {:>7}",
+        "set",
+        "engine",
+        "level",
+        "grouped",
+        "bytes in",
+        "bytes out",
+        "ratio",
+        "bits",
+        "to bnd%",
+        "c GiB/s",
+        "d GiB/s",
+        "c xcpy",
+        "d xcpy",
+    );
+}
+
+/// Prints one line of the speed table.
+pub fn print_row(row: &Row) {
+    println!(
+        "{:7} {:7} {:8} {:7} {:11} {:11} {:6.3} {:7.3} {:+7.2} {:8.3} {:8.3} {:7.3} {:7.3}",
+        row.set,
+        row.engine,
+        row.level,
+        if row.grouped { "yes" } else { "no" },
+        row.bytes_in,
+        row.bytes_out,
+        row.bytes_in as f64 / row.bytes_out as f64,
+        row.bits_per_value,
+        above_percent(row.bits_per_value, row.bound_bits),
+        row.compress_gib_s,
+        row.decompress_gib_s,
+        row.compress_gib_s / row.memcpy_gib_s,
+        row.decompress_gib_s / row.memcpy_gib_s,
+    );
+}
+
+/// Prints the sizes on the corpus files: bits a value, and per cent above the bound.
+pub fn print_corpus_bits(files: &[FileBits]) {
+    let Some(first) = files.first() else { return };
+    println!("corpus bits: whole files, tables and lengths included");
+    print!("{:38} {:>9} {:>7}", "file", "values", "bound");
+    first.levels.iter().for_each(|l| print!(" {:>7} {:>6}", l.level, "%"));
+    println!();
+    for file in files {
+        print!("{:38} {:9} {:7.3}", file.file, file.values, file.bound_bits);
+        for level in &file.levels {
+            let above = above_percent(level.bits_per_value, file.bound_bits);
+            print!(" {:7.3} {above:+6.2}", level.bits_per_value);
+        }
+        println!();
+    }
+    println!();
+}
+
+fn above_percent(bits: f64, bound: f64) -> f64 {
+    (bits / bound - 1.0) * 100.0
+}
+
+/// The CPU's name, where the system tells it.
+fn machine() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find(|line| line.starts_with("model name"));
+    let name = model.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim());
+    name.unwrap_or(std::env::consts::ARCH).into()
+}
+
+/// The instruction set that our kernels use.
+fn simd() -> &'static str {
+    match Isa::best().kind() {
+        IsaKind::Portable => "portable",
+        IsaKind::Avx2 => "avx2",
+        IsaKind::Avx512 => "avx512",
+    }
+}

@@ -1,0 +1,123 @@
+//! Timing: in every round each engine runs once, so that a slow spell of the machine hits all of
+//! them. The fastest round counts. Every engine's output is compared with its input once.
+
+use std::time::Instant;
+
+use crate::Result;
+use crate::buffers::Buffer;
+use crate::engines::{Engine, Label, Pace, Sample};
+
+/// How much is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub repeats: usize,
+    /// Bytes for zstd and lz4.
+    pub part_len: usize,
+    /// Bytes for bzip2 and xz.
+    pub slow_len: usize,
+    /// Rounds for bzip2 and xz.
+    pub slow_repeats: usize,
+}
+
+/// What was measured of one engine.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub label: Label,
+    pub bytes_in: usize,
+    pub bytes_out: usize,
+    pub rounds: usize,
+    /// Seconds of the fastest round.
+    pub compress_s: f64,
+    pub decompress_s: f64,
+}
+
+/// Memory shared by all engines, touched before anything is timed.
+struct Workspace {
+    coded: Vec<u8>,
+    coded_len_max: usize,
+    out: Vec<u8>,
+}
+
+impl Limits {
+    fn sample_len(&self, pace: Pace) -> usize {
+        match pace {
+            Pace::Full => usize::MAX,
+            Pace::Part => self.part_len,
+            Pace::Slow => self.slow_len,
+        }
+    }
+
+    fn rounds(&self, pace: Pace) -> usize {
+        if pace == Pace::Slow { self.repeats.min(self.slow_repeats) } else { self.repeats }
+    }
+}
+
+impl Workspace {
+    fn new(len: usize) -> Self {
+        let coded_len_max = len + len / 16 + (1 << 20);
+        // Not 0: a zeroed allocation is mapped only when it is first written.
+        Self { coded: vec![1; coded_len_max], coded_len_max, out: vec![1; len] }
+    }
+}
+
+/// Runs all engines on `buffer`, interleaved.
+pub fn run(
+    buffer: &Buffer,
+    engines: &mut [Box<dyn Engine>],
+    limits: &Limits,
+) -> Result<Vec<Measured>> {
+    let mut workspace = Workspace::new(buffer.bytes.len());
+    let mut measured: Vec<Measured> = engines.iter().map(|e| unmeasured(e.as_ref())).collect();
+    for round in 0..limits.repeats {
+        for (engine, best) in engines.iter_mut().zip(&mut measured) {
+            if round < limits.rounds(engine.pace()) {
+                let sample = Sample::first(buffer, limits.sample_len(engine.pace()));
+                run_once(engine.as_mut(), sample, &mut workspace, best)
+                    .map_err(|e| format!("{} {}: {e}", best.label.engine, best.label.level))?;
+            }
+        }
+    }
+    Ok(measured)
+}
+
+fn unmeasured(engine: &dyn Engine) -> Measured {
+    Measured {
+        label: engine.label(),
+        bytes_in: 0,
+        bytes_out: 0,
+        rounds: 0,
+        compress_s: f64::INFINITY,
+        decompress_s: f64::INFINITY,
+    }
+}
+
+fn run_once(
+    engine: &mut dyn Engine,
+    sample: Sample,
+    workspace: &mut Workspace,
+    best: &mut Measured,
+) -> Result<()> {
+    let Workspace { coded, coded_len_max, out } = workspace;
+    coded.resize(*coded_len_max, 1);
+    let out = &mut out[..sample.bytes.len()];
+    if best.rounds == 0 {
+        out.fill(0xa5); // What an earlier engine left there must not pass for a result.
+    }
+
+    let start = Instant::now();
+    let coded_len = engine.compress(sample, coded)?;
+    let compress_s = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    engine.decompress(&coded[..coded_len], out)?;
+    let decompress_s = start.elapsed().as_secs_f64();
+
+    if best.rounds == 0 && out != sample.bytes {
+        return Err("the decompressed bytes differ from the input".into());
+    }
+    best.rounds += 1;
+    best.bytes_in = sample.bytes.len();
+    best.bytes_out = coded_len + engine.extra_len();
+    best.compress_s = best.compress_s.min(compress_s);
+    best.decompress_s = best.decompress_s.min(decompress_s);
+    Ok(())
+}
