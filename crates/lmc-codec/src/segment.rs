@@ -1,9 +1,9 @@
 //! One segment each way: values to planes to streams (`docs/format.md`, section 4.2), by a recipe made ready.
 
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
+use crate::simd::Isa;
 use crate::simd::chain::{self, Hints};
 use crate::simd::words::{self, Part, WideCut, Words};
-use crate::simd::{Isa, prefetch_all};
 use crate::transform::offsets::{BlockOffsets, Field};
 use crate::transform::{sparse, window};
 use lmc_format::{Coder, Error, Reader, Recipe, Result, WordMap};
@@ -203,7 +203,7 @@ impl SegmentEncoder {
         if let Some(cut) = shape.wide_cut {
             self.split_wide_cut(isa, cut, src, place, buffers, &mut exceptions, out);
         } else {
-            self.split(isa, src, place, buffers, &mut exceptions);
+            self.split(isa, src, place, buffers, &mut exceptions, |_| true);
             self.append_records(n, buffers, out);
         }
         for (i, coder) in self.planes.iter().enumerate() {
@@ -220,7 +220,7 @@ impl SegmentEncoder {
         true
     }
 
-    /// Makes every plane, in its buffer.
+    /// Makes the symbol plane and the other planes that are `wanted`, each in its buffer.
     fn split(
         &self,
         isa: Isa,
@@ -228,6 +228,7 @@ impl SegmentEncoder {
         place: Place,
         buffers: &mut Buffers,
         exceptions: &mut Vec<u8>,
+        wanted: impl Fn(usize) -> bool,
     ) {
         let shape = &self.shape;
         let n = src.len() >> shape.words.width_log2;
@@ -245,7 +246,8 @@ impl SegmentEncoder {
                 offsets.forward8(isa, place.start, plane);
             }
         }
-        for (plane, buffer) in shape.planes.iter().zip(&mut buffers.planes).skip(1) {
+        let planes = shape.planes.iter().zip(&mut buffers.planes).enumerate().skip(1);
+        for (_, (plane, buffer)) in planes.filter(|(i, _)| wanted(*i)) {
             words::extract8(isa, shape.words, src, plane.shift, plane.mask, sized(buffer, n));
         }
     }
@@ -271,8 +273,7 @@ impl SegmentEncoder {
         for from in (0..n).step_by(WIDE_STEP) {
             let range = from..n.min(from + WIDE_STEP);
             let values = &src[range.start * width..];
-            let (values, ahead) = values.split_at(range.len() * width);
-            prefetch_all(&ahead[..ahead.len().min(WIDE_STEP * width)]);
+            let values = &values[..range.len() * width];
             let symbols = &mut symbols[range.clone()];
             let records = out.len();
             out.resize(records + range.len() * (width - 2), 0);
@@ -298,13 +299,14 @@ impl SegmentEncoder {
         window::forward(isa, symbols, self.shape.bias, plane, exceptions);
     }
 
-    /// Calls `visit` with the zero flags (as None), if there are any, and each plane of the values `src`.
+    /// Calls `visit` with the zero flags (as None), if there are any, and with each plane of the values `src` that is `wanted`.
     pub fn visit_planes(
         &self,
         isa: Isa,
         src: &[u8],
         place: Place,
         buffers: &mut Buffers,
+        wanted: impl Fn(usize) -> bool,
         mut visit: impl FnMut(Option<usize>, &[u8]),
     ) {
         let (mut flags, mut dense) = (Vec::new(), Vec::new());
@@ -314,10 +316,10 @@ impl SegmentEncoder {
             visit(None, &flags);
             values = &dense;
         }
-        self.split(isa, values, place, buffers, &mut Vec::new());
+        self.split(isa, values, place, buffers, &mut Vec::new(), &wanted);
         let n = values.len() >> self.shape.words.width_log2;
-        for (i, plane) in buffers.planes.iter().enumerate().take(self.shape.planes.len()) {
-            visit(Some(i), &plane[..n]);
+        for i in (0..self.shape.planes.len()).filter(|&i| wanted(i)) {
+            visit(Some(i), &buffers.planes[i][..n]);
         }
     }
 

@@ -8,10 +8,13 @@ use crate::segment::{Buffers, Place};
 use crate::simd::Isa;
 use crate::simd::chain::Hints;
 use crate::transform::offsets::BlockOffsets;
-use lmc_format::Coder;
+use lmc_format::limits::CHAIN_LEVELS_MAX;
+use lmc_format::{ChainTable, Coder};
 
 /// Values of a block that are looked at before a tensor's recipe is used for it.
 const SUITS_VALUES: usize = 1024;
+/// Blocks that tell whether a tensor's blocks differ.
+const DIFFER_BLOCKS: usize = 6;
 
 /// The column of a block's first value and the offsets of its rows, if the recipe has offsets.
 pub(crate) fn block_rows(
@@ -47,21 +50,69 @@ pub(crate) fn block_offsets<'a>(
 /// Whether the recipe still suits a block, judged on a small sample of it: its symbols must not cost more than a hundredth
 /// of a value over what their own statistics promise.
 pub(crate) fn suits(isa: Isa, ready: &ReadyRecipe, block: &[u8], buffers: &mut Buffers) -> bool {
-    let Some(Coder::Chain(table)) = ready.recipe.planes.first() else { return true };
-    if ready.columns.is_some() || ready.recipe.flags.is_some() {
-        return true;
+    let Some(table) = plain_chain(ready) else { return true };
+    let (own, n) = symbol_histogram(isa, ready, block, buffers);
+    let bits = chain::cost_bits(table, &own) * 256;
+    let promised = entropy_bits(&own) * 256 + (ready.excess + 24) * n;
+    bits <= promised
+}
+
+/// Whether the blocks of a tensor differ so much that tables of their own pay: tables made from part of some blocks are tried on
+/// another part of the same ones.
+pub(super) fn blocks_differ(
+    isa: Isa,
+    ready: &ReadyRecipe,
+    tensor: &[u8],
+    block_len: usize,
+) -> bool {
+    let Some(shared) = plain_chain(ready) else { return false };
+    let count = tensor.len().div_ceil(block_len);
+    if count < 3 {
+        return false;
     }
+    let mut buffers = Buffers::default();
+    let (mut gained, mut values) = (0, 0);
+    for i in 0..count.min(DIFFER_BLOCKS) {
+        let at = count * i / count.min(DIFFER_BLOCKS) * block_len;
+        let block = &tensor[at..tensor.len().min(at + block_len)];
+        let width = ready.recipe.width();
+        let (one, other) = block.split_at(block.len() / 2 / width * width);
+        let (known, _) = symbol_histogram(isa, ready, one, &mut buffers);
+        let (judged, n) = symbol_histogram(isa, ready, other, &mut buffers);
+        let own = chain::build(&known, CHAIN_LEVELS_MAX);
+        gained += chain::cost_bits(shared, &judged) as i64;
+        gained -= chain::cost_bits(&own, &judged) as i64;
+        values += n as i64;
+    }
+    gained * 200 > values
+}
+
+/// The chain table of a recipe whose symbols are those of the values themselves.
+fn plain_chain(ready: &ReadyRecipe) -> Option<&ChainTable> {
+    match ready.recipe.planes.first() {
+        Some(Coder::Chain(table)) if ready.columns.is_none() && ready.recipe.flags.is_none() => {
+            Some(table)
+        }
+        _ => None,
+    }
+}
+
+/// How often each byte of the symbol plane occurs in a sample of `bytes`, and the sample's size.
+fn symbol_histogram(
+    isa: Isa,
+    ready: &ReadyRecipe,
+    bytes: &[u8],
+    buffers: &mut Buffers,
+) -> ([u32; 256], u64) {
     let width = ready.recipe.width();
-    let sample = sample(block, width, SUITS_VALUES);
+    let sample = sample(bytes, width, SUITS_VALUES);
     let mut own = [0; 256];
     let place = Place { start: 0, offsets: None, hints: Hints::default() };
-    ready.segments.visit_planes(isa, &sample, place, buffers, |i, plane| {
+    let only_symbols = |i| i == 0;
+    ready.segments.visit_planes(isa, &sample, place, buffers, only_symbols, |i, plane| {
         if i == Some(0) {
             own = histogram(plane);
         }
     });
-    let n = (sample.len() / width) as u64;
-    let bits = chain::cost_bits(table, &own) * 256;
-    let promised = entropy_bits(&own) * 256 + (ready.excess + 24) * n;
-    bits <= promised
+    (own, (sample.len() / width) as u64)
 }

@@ -16,7 +16,7 @@ use lmc_format::{Coder, Recipe};
 /// Values sampled to plan a tensor or a block.
 const SAMPLE_VALUES: usize = 1 << 14;
 /// The same at the highest level, where rare symbols decide how wide a symbol may be.
-const SAMPLE_VALUES_MAX: usize = 1 << 17;
+const SAMPLE_VALUES_MAX: usize = 1 << 16;
 /// Values that tell whether a plane is noise: 2,048 uniform bytes show an entropy of 7.9 bits.
 const NOISE_VALUES: usize = 1 << 11;
 /// Joint symbols take at most this many mantissa bits.
@@ -85,7 +85,7 @@ pub(crate) fn choose(isa: Isa, plan: &Plan, scope: Scope) -> Option<ReadyRecipe>
     }
     best.recipe.segment_log2 = segment_log2(&best.recipe);
     let ready = ReadyRecipe::new(best.recipe, best.columns, best.excess);
-    exact_tables(isa, plan, ready, scope)
+    Some(exact_tables(isa, plan, ready, scope))
 }
 
 /// Whether a value of the sample has its top bit set.
@@ -144,9 +144,12 @@ impl Planner {
 
     /// The best recipe that codes every value and has no offsets.
     fn dense(self, sample: &[u8]) -> Candidate {
-        let widths = self.symbol_widths();
-        let candidates = widths.into_iter().map(|bits| self.with_symbol(sample, bits));
-        candidates.reduce(cheaper).expect("there is always a width to try")
+        // A sample has not seen all the rare symbols that a wider one brings, so each mantissa bit must gain 0.012 bits a value.
+        let margin = (sample.len() >> self.layout.width_log2) as u64 / 80;
+        let candidates =
+            self.symbol_widths().into_iter().map(|bits| self.with_symbol(sample, bits));
+        let narrower = |a: Candidate, b: Candidate| if b.bits + margin < a.bits { b } else { a };
+        candidates.reduce(narrower).expect("there is always a width to try")
     }
 
     fn with_symbol(self, sample: &[u8], symbol_bits: u8) -> Candidate {

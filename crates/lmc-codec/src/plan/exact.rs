@@ -10,36 +10,28 @@ use crate::simd::Isa;
 use crate::simd::chain::Hints;
 use lmc_format::Coder;
 
-/// Replaces sampled tables of coders that cannot code what they have not seen by tables of all values in scope.
-///
-/// None if the values turn out not to fit the recipe.
-pub(crate) fn exact_tables(
-    isa: Isa,
-    plan: &Plan,
-    ready: ReadyRecipe,
-    scope: Scope,
-) -> Option<ReadyRecipe> {
-    let needs = |c: &Coder| matches!(c, Coder::Huffman(_) | Coder::Rans(_));
-    let recipe = &ready.recipe;
-    if !recipe.planes.iter().chain(&recipe.flags).any(needs) {
-        return Some(ready);
+/// Whether a coder of this kind can only code bytes that its table has seen.
+fn needs_all(coder: &Coder) -> bool {
+    matches!(coder, Coder::Huffman(_) | Coder::Rans(_))
+}
+
+/// The recipe with the sampled tables of such coders replaced by tables of all values in scope.
+pub(crate) fn exact_tables(isa: Isa, plan: &Plan, ready: ReadyRecipe, scope: Scope) -> ReadyRecipe {
+    if !ready.recipe.planes.iter().chain(&ready.recipe.flags).any(needs_all) {
+        return ready;
     }
     let stats = plane_stats(isa, plan, &ready, scope);
-    let mut recipe = ready.recipe.clone();
-    if let (Some(coder), Some(own)) = (&mut recipe.flags, &stats.flags)
-        && needs(coder)
-    {
-        *coder = coder::exact(coder, own, plan.level);
-    }
-    for (coder, own) in recipe.planes.iter_mut().zip(&stats.planes) {
-        if needs(coder) {
+    let mut recipe = ready.recipe;
+    let planes = recipe.planes.iter_mut().zip(&stats.planes);
+    for (coder, own) in planes.chain(recipe.flags.iter_mut().zip(&stats.flags)) {
+        if needs_all(coder) {
             *coder = coder::exact(coder, own, plan.level);
         }
     }
-    Some(ReadyRecipe::new(recipe, ready.columns, ready.excess))
+    ReadyRecipe::new(recipe, ready.columns, ready.excess)
 }
 
-/// Statistics of every plane of all values in scope.
+/// Statistics of all values in scope, for the planes whose coders need them.
 struct ScopeStats {
     flags: Option<PlaneStats>,
     planes: Vec<PlaneStats>,
@@ -61,7 +53,8 @@ fn plane_stats(isa: Isa, plan: &Plan, ready: &ReadyRecipe, scope: Scope) -> Scop
                 rows.as_ref().and_then(|(first, rows)| block_offsets(ready, *first, rows));
             let start = i << ready.recipe.segment_log2;
             let place = Place { start, offsets, hints: Hints::default() };
-            ready.segments.visit_planes(isa, segment, place, &mut buffers, |i, plane| {
+            let wanted = |i: usize| needs_all(&ready.recipe.planes[i]);
+            ready.segments.visit_planes(isa, segment, place, &mut buffers, wanted, |i, plane| {
                 let stats = match i {
                     None => flags.as_mut(),
                     Some(i) => planes.get_mut(i),

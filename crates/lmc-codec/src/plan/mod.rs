@@ -83,7 +83,9 @@ impl Plan {
         };
         let mut plan = Self { layout, level, row_len: spec.row_len, block_len, shared: None };
         if level != Level::Paper && tensor.len() > block_len {
-            plan.shared = choose(isa, &plan, Scope::tensor(tensor));
+            plan.shared = choose(isa, &plan, Scope::tensor(tensor)).filter(|ready| {
+                level == Level::Fast || !block::blocks_differ(isa, ready, tensor, block_len)
+            });
         }
         plan
     }

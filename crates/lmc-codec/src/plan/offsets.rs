@@ -4,15 +4,15 @@ use super::choose::{Candidate, JOINT_BITS_MAX, Planner};
 use super::coder;
 use super::cost::{entropy_bits, histogram};
 use crate::dtype::{Layout, Level};
-use crate::transform::offsets::{BlockOffsets, ColumnOffsets, Field};
+use crate::transform::offsets::{BlockOffsets, ColumnFit, ColumnOffsets, Field};
 use lmc_format::limits::COLUMNS_MAX;
 use lmc_format::{Columns, WordMap};
 
 /// Rows that candidates are fitted on and judged by, and the values they have at most.
-const JUDGED_ROWS: usize = 48;
+const JUDGED_ROWS: usize = 32;
 const JUDGED_VALUES: usize = 1 << 16;
 /// Rows that the chosen candidate's columns are fitted on.
-const FITTED_ROWS: usize = 96;
+const FITTED_ROWS: usize = 256;
 /// Values that the planes below the symbol are judged by.
 const LOWER_VALUES: usize = 1 << 12;
 
@@ -25,15 +25,16 @@ struct RowSample<'a> {
 }
 
 impl RowSample<'_> {
-    /// The bytes of about `wanted` rows.
-    fn bytes(&self, wanted: usize) -> Vec<u8> {
+    /// About `wanted` rows.
+    fn row_bytes(&self, wanted: usize) -> impl Iterator<Item = &[u8]> {
         let row_bytes = self.row_len << self.planner.layout.width_log2;
         let count = self.rows.min(wanted);
-        let mut bytes = Vec::with_capacity(count * row_bytes);
-        for start in (0..count).map(|i| self.rows * i / count * row_bytes) {
-            bytes.extend_from_slice(&self.tensor[start..start + row_bytes]);
-        }
-        bytes
+        (0..count).map(move |i| &self.tensor[self.rows * i / count * row_bytes..][..row_bytes])
+    }
+
+    /// The bytes of about `wanted` rows, one after the other.
+    fn bytes(&self, wanted: usize) -> Vec<u8> {
+        self.row_bytes(wanted).collect::<Vec<_>>().concat()
     }
 
     fn symbols(&self, field: Field, bytes: &[u8]) -> Vec<u16> {
@@ -64,9 +65,15 @@ pub(super) fn choose(
     let planner = Planner { layout, ..planner };
     let sample = RowSample { planner, ..sample };
     let field = Field { words: planner.words(), bits: layout.exponent_bits + extra };
-    let bytes = sample.bytes(FITTED_ROWS);
+    let bytes = sample.bytes(JUDGED_ROWS);
     let matrix = sample.symbols(field, &bytes);
-    let fitted = ColumnOffsets::fit(planner.isa, field.bits, row_len, &matrix)?;
+    let mut fit = ColumnFit::new(row_len, &matrix)?;
+    let mut symbols = vec![0; row_len];
+    for row in sample.row_bytes(FITTED_ROWS) {
+        field.symbols(planner.isa, row, &mut symbols);
+        fit.add(planner.isa, &symbols);
+    }
+    let fitted = fit.finish(planner.isa, field.bits, &matrix)?;
     let mut candidate = judge(&sample, field, &fitted, &bytes, matrix.chunks_exact(row_len), n);
     let coder = coder::choose_bytes(&fitted.cols);
     candidate.recipe.columns = Some(Columns { count: row_len as u32, base: fitted.base, coder });
@@ -93,14 +100,19 @@ fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u
     let margin = n as u64 / 250;
     let mut found = None;
     let most = if planner.level == Level::Max { JOINT_BITS_MAX } else { JOINT_BITS_MAX - 1 };
-    for extra in 0..=most {
+    // Without a sign, values are squares or the like, and a symbol without mantissa bits is too coarse.
+    for extra in u8::from(!has_sign)..=most {
         let field = Field { words: planner.words(), bits: layout.exponent_bits + extra };
         let symbols: Vec<u16> =
             finest.iter().map(|&s| (s & unsigned) >> (JOINT_BITS_MAX - extra)).collect();
         let rows = || symbols.chunks_exact(sample.row_len);
         let odd = rows().skip(1).step_by(2).collect::<Vec<_>>().concat();
         let fitted = ColumnOffsets::fit(planner.isa, field.bits, sample.row_len, &odd)?;
-        let candidate = judge(&sample, field, &fitted, &bytes, rows().step_by(2), n);
+        let mut candidate = judge(&sample, field, &fitted, &bytes, rows().step_by(2), n);
+        // Columns fitted on few rows cost more than they will: about log2(e) / 2 bits a value over the number of rows.
+        let few = (odd.len() / sample.row_len).max(1) as u64;
+        let noise = n as u64 * 72 / 100 / few - n as u64 * 72 / 100 / FITTED_ROWS as u64;
+        candidate.bits = candidate.bits.saturating_sub(noise);
         if candidate.bits + margin < least {
             least = candidate.bits;
             found = Some((layout, extra));

@@ -3,11 +3,15 @@
 use super::words::per_isa;
 
 per_isa! {
-    /// `plane[i]` = the symbol's distance from `bias`, 255 if it is 255 or more or below.
-    pub fn narrow(symbols: &[u16], bias: u16, plane: &mut [u8]) {
+    /// `plane[i]` = the symbol's distance from `bias`, 255 if it is 255 or more or below. Returns the greatest byte.
+    pub fn narrow(symbols: &[u16], bias: u16, plane: &mut [u8]) -> u8 {
+        let mut most = 0;
         for (byte, &symbol) in plane.iter_mut().zip(symbols) {
-            *byte = symbol.wrapping_sub(bias).min(255) as u8;
+            let distance = symbol.wrapping_sub(bias).min(255);
+            *byte = distance as u8;
+            most = distance.max(most);
         }
+        most as u8
     }
 }
 

@@ -13,8 +13,8 @@ const MIDDLE: i64 = 128;
 /// Symbols this far from the tensor's middle (zeros, mostly) count as if they were this far.
 const REACH: u16 = 160;
 /// Values looked at for a row's mean, in stretches of [`STRETCH`].
-const ROW_SAMPLE: usize = 128;
-const STRETCH: usize = 32;
+const ROW_SAMPLE: usize = 192;
+const STRETCH: usize = 64;
 /// How many rows ahead of its mean a row is asked for.
 const ROWS_AHEAD: usize = 6;
 
@@ -61,21 +61,11 @@ impl ColumnOffsets {
 
     /// Fits the columns of a matrix of symbols of `bits` bits with rows of `row_len`. None when it has no row.
     pub fn fit(isa: Isa, bits: u8, row_len: usize, matrix: &[u16]) -> Option<Self> {
-        let rows = matrix.chunks_exact(row_len);
-        let count = rows.len() as u32;
-        let (low, high) = bounds(matrix)?;
-        let mut sums = vec![0_u32; row_len];
-        for row in rows.clone() {
-            symbols::add_to_sums(isa, row, low, high, &mut sums);
+        let mut fit = ColumnFit::new(row_len, matrix)?;
+        for row in matrix.chunks_exact(row_len) {
+            fit.add(isa, row);
         }
-        let means = sums.iter().map(|&sum| (2 * sum + count) / (2 * count));
-        let least = means.clone().min()?;
-        let cols: Vec<u8> = means.map(|mean| (mean - least).min(255) as u8).collect();
-        let mut fitted = Self { base: 0, cols, low, high };
-        let least_row = rows.map(|row| fitted.row_mean(isa, row)).min()?;
-        // Rows are stored relative to the least one seen; some room is left for rows below it.
-        fitted.base = (least_row - MIDDLE - 16) as u16 & (u16::MAX >> (16 - bits));
-        Some(fitted)
+        fit.finish(isa, bits, matrix)
     }
 
     /// Mean of a whole row's symbols, less the columns' offsets.
@@ -142,6 +132,42 @@ fn stretches(n: usize) -> impl Iterator<Item = Range<usize>> {
         let start = n * i / count;
         start..(start + STRETCH).min(n * (i + 1) / count)
     })
+}
+
+/// A fit of columns to rows that come one by one.
+#[derive(Debug)]
+pub struct ColumnFit {
+    sums: Vec<u32>,
+    rows: u32,
+    low: u16,
+    high: u16,
+}
+
+impl ColumnFit {
+    /// A fit for rows of `row_len` symbols like those of `matrix`; None if that is empty.
+    pub fn new(row_len: usize, matrix: &[u16]) -> Option<Self> {
+        let (low, high) = bounds(matrix)?;
+        Some(Self { sums: vec![0; row_len], rows: 0, low, high })
+    }
+
+    /// Adds a row.
+    pub fn add(&mut self, isa: Isa, row: &[u16]) {
+        symbols::add_to_sums(isa, row, self.low, self.high, &mut self.sums);
+        self.rows += 1;
+    }
+
+    /// The offsets, with the base set by the rows of `matrix`; None if no row was added or `matrix` has none.
+    pub fn finish(self, isa: Isa, bits: u8, matrix: &[u16]) -> Option<ColumnOffsets> {
+        let means = self.sums.iter().map(|&sum| rounded_mean(i64::from(sum), self.rows as usize));
+        let least = means.clone().min()?;
+        let cols: Vec<u8> = means.map(|mean| (mean - least).min(255) as u8).collect();
+        let mut fitted = ColumnOffsets { base: 0, cols, low: self.low, high: self.high };
+        let rows = matrix.chunks_exact(self.sums.len());
+        let least_row = rows.map(|row| fitted.row_mean(isa, row)).min()?;
+        // Rows are stored relative to the least one seen; some room is left for rows below it.
+        fitted.base = (least_row - MIDDLE - 16) as u16 & (u16::MAX >> (16 - bits));
+        Some(fitted)
+    }
 }
 
 fn rounded_mean(sum: i64, n: usize) -> i64 {

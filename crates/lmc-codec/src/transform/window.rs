@@ -12,9 +12,8 @@ const STEP: usize = 512;
 
 /// Writes the window byte of each symbol to `plane`, and appends the symbols outside of it to `exceptions`.
 pub fn forward(isa: Isa, symbols: &[u16], bias: u16, plane: &mut [u8], exceptions: &mut Vec<u8>) {
-    symbols::narrow(isa, symbols, bias, plane);
-    for (bytes, symbols) in plane.chunks(STEP).zip(symbols.chunks(STEP)) {
-        if symbols::highest(isa, bytes) != EXCEPTION {
+    for (bytes, symbols) in plane.chunks_mut(STEP).zip(symbols.chunks(STEP)) {
+        if symbols::narrow(isa, symbols, bias, bytes) != EXCEPTION {
             continue;
         }
         for (_, symbol) in bytes.iter().zip(symbols).filter(|&(&b, _)| b == EXCEPTION) {

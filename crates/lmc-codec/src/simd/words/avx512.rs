@@ -135,6 +135,45 @@ pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streamin
     n
 }
 
+/// Cuts words of a wide cut; returns how many were done.
+///
+/// # Safety
+/// The CPU has AVX-512 F and BW. All slices are of one number of words.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(super) unsafe fn split_wide4(
+    cut: WideCut,
+    src: &[u8],
+    symbols: &mut [u16],
+    partial: &mut [u8],
+    pairs: &mut [u8],
+) -> usize {
+    let n = symbols.len() / 32 * 32;
+    let shift = _mm_cvtsi32_si128(cut.partial_bits() as i32);
+    let mask = _mm512_set1_epi16((1 << cut.partial_bits()) - 1);
+    let rotation = _mm512_set1_epi32(i32::from(cut.words.map == WordMap::Rotate));
+    let even: [u16; 32] = std::array::from_fn(|i| 2 * i as u16);
+    // SAFETY: the array has 64 bytes; words `at` to `at + 31` lie in all slices.
+    unsafe {
+        let even = _mm512_loadu_si512(even.as_ptr().cast());
+        let odd = _mm512_add_epi16(even, _mm512_set1_epi16(1));
+        for at in (0..n).step_by(32) {
+            let from = src.as_ptr().add(4 * at);
+            prefetch(from.wrapping_add(2 * RECORDS_AHEAD));
+            prefetch(from.wrapping_add(2 * RECORDS_AHEAD + 64));
+            let a = _mm512_rolv_epi32(_mm512_loadu_si512(from.cast()), rotation);
+            let b = _mm512_rolv_epi32(_mm512_loadu_si512(from.add(64).cast()), rotation);
+            let top = _mm512_permutex2var_epi16(a, odd, b);
+            let symbol = _mm512_srl_epi16(top, shift);
+            _mm512_storeu_si512(symbols.as_mut_ptr().add(at).cast(), symbol);
+            let middle = _mm512_cvtepi16_epi8(_mm512_and_si512(top, mask));
+            _mm256_storeu_si256(partial.as_mut_ptr().add(at).cast(), middle);
+            let low = _mm512_permutex2var_epi16(a, even, b);
+            _mm512_storeu_si512(pairs.as_mut_ptr().add(2 * at).cast(), low);
+        }
+    }
+    n
+}
+
 /// Merges words of a wide cut with streaming stores, which the caller fences; returns how many words were done, none unless `dst` is
 /// aligned to 64 bytes.
 ///

@@ -181,9 +181,41 @@ impl WideCut {
     }
 }
 
+/// Cuts `src` into symbols, partial plane and, for words of 4 bytes, `pairs`.
+///
+/// Panics unless all slices are of one number of words.
+pub fn split_wide(
+    isa: Isa,
+    cut: WideCut,
+    src: &[u8],
+    symbols: &mut [u16],
+    partial: &mut [u8],
+    pairs: &mut [u8],
+) {
+    let n = symbols.len();
+    let width = 1 << cut.words.width_log2;
+    assert!(partial.len() == n && src.len() == n * width && pairs.len() == n * (width - 2));
+    let done = match isa.kind() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the isa proves AVX-512; the slices are of one number of words, as was just checked.
+        IsaKind::Avx512 if width == 4 => unsafe {
+            avx512::split_wide4(cut, src, symbols, partial, pairs)
+        },
+        _ => 0,
+    };
+    let pairs = &mut pairs[done * (width - 2)..];
+    split_wide_plain(
+        isa,
+        cut,
+        &src[done * width..],
+        &mut symbols[done..],
+        &mut partial[done..],
+        pairs,
+    );
+}
+
 per_isa! {
-    /// Cuts `src` into symbols, partial plane and, for words of 4 bytes, `pairs`.
-    pub fn split_wide(cut: WideCut, src: &[u8], symbols: &mut [u16], partial: &mut [u8], pairs: &mut [u8]) {
+    fn split_wide_plain(cut: WideCut, src: &[u8], symbols: &mut [u16], partial: &mut [u8], pairs: &mut [u8]) {
         #[inline(always)]
         fn cut_top(top: u16, cut: WideCut, symbol: &mut u16, partial: &mut u8) {
             *symbol = top >> cut.partial_bits();
