@@ -4,7 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 FUZZ_SECONDS ?= 60
 
-.PHONY: test test-scalar test-python lint bench fuzz ci
+FUZZ_TARGETS = $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs))
+
+.PHONY: demo test test-scalar test-python lint bench fuzz ci
+
+## demo: made-up tensors at every level, there and back, in a table
+demo:
+	$(CARGO) run --release --locked --quiet -p lmc-codec --example demo
 
 ## test: everything that must hold, in Rust and in Python
 test: test-python

@@ -16,12 +16,6 @@ pub struct SharedRecipe(ReadyRecipe);
 impl SharedRecipe {
     /// Reads what [`crate::Plan::shared_recipe`] gave. Fails on anything else.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        if bytes.len() > RECIPE_LEN_MAX {
-            return Err(Error::new(
-                ErrorKind::LimitExceeded,
-                format!("recipe of {} bytes, {RECIPE_LEN_MAX} is the most", bytes.len()),
-            ));
-        }
         let mut input = Reader::new(bytes);
         let ready = ReadyRecipe::read(Isa::best(), &mut input)?;
         input.finish("the recipe")?;
@@ -43,6 +37,7 @@ struct ReadyRecipe {
 
 impl ReadyRecipe {
     fn read(isa: Isa, input: &mut Reader) -> Result<Self> {
+        let available = input.rest().len();
         let recipe = Recipe::read(input)?;
         let columns = match &recipe.columns {
             None => None,
@@ -55,6 +50,13 @@ impl ReadyRecipe {
                 Some(ColumnOffsets::from_recipe(columns.base, cols))
             }
         };
+        let len = available - input.rest().len();
+        if len > RECIPE_LEN_MAX {
+            return Err(Error::new(
+                ErrorKind::LimitExceeded,
+                format!("recipe of {len} bytes, {RECIPE_LEN_MAX} is the most"),
+            ));
+        }
         Ok(Self { segments: SegmentDecoder::new(&recipe), recipe, columns })
     }
 }

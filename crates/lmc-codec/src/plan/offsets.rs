@@ -8,9 +8,10 @@ use crate::transform::offsets::{BlockOffsets, ColumnFit, ColumnOffsets, Field};
 use lmc_format::limits::COLUMNS_MAX;
 use lmc_format::{Columns, WordMap};
 
-/// Rows that candidates are fitted on and judged by, and the values they have at most.
-const JUDGED_ROWS: usize = 32;
-const JUDGED_VALUES: usize = 1 << 16;
+/// Values that candidates are fitted on and judged by, in whole rows, and the least and most rows of these.
+const JUDGED_VALUES: usize = 1 << 15;
+const JUDGED_ROWS_MIN: usize = 32;
+const JUDGED_ROWS_MAX: usize = 512;
 /// Rows that the chosen candidate's columns are fitted on.
 const FITTED_ROWS: usize = 256;
 /// Values that the planes below the symbol are judged by.
@@ -25,6 +26,10 @@ struct RowSample<'a> {
 }
 
 impl RowSample<'_> {
+    fn judged_rows(&self) -> usize {
+        (JUDGED_VALUES / self.row_len).clamp(JUDGED_ROWS_MIN, JUDGED_ROWS_MAX)
+    }
+
     /// About `wanted` rows.
     fn row_bytes(&self, wanted: usize) -> impl Iterator<Item = &[u8]> {
         let row_bytes = self.row_len << self.planner.layout.width_log2;
@@ -65,7 +70,7 @@ pub(super) fn choose(
     let planner = Planner { layout, ..planner };
     let sample = RowSample { planner, ..sample };
     let field = Field { words: planner.words(), bits: layout.exponent_bits + extra };
-    let bytes = sample.bytes(JUDGED_ROWS);
+    let bytes = sample.bytes(sample.judged_rows());
     let matrix = sample.symbols(field, &bytes);
     let mut fit = ColumnFit::new(row_len, &matrix)?;
     let mut symbols = vec![0; row_len];
@@ -84,7 +89,7 @@ pub(super) fn choose(
 /// How many mantissa bits a symbol with offsets should have, and whether its layout has the sign on top; None if offsets do not pay.
 fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u8)> {
     let planner = sample.planner;
-    let bytes = sample.bytes(JUDGED_ROWS.min(JUDGED_VALUES / sample.row_len).max(16));
+    let bytes = sample.bytes(sample.judged_rows());
     // The finest symbol with the sign on top of it: without the sign it is that of the rotated word.
     let plain = Layout { map: WordMap::None, ..planner.layout };
     let words = Planner { layout: plain, ..planner }.words();
@@ -96,8 +101,8 @@ fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u
     let layout = if has_sign { planner.layout } else { planner.layout.with_sign_on_top() };
     let planner = Planner { layout, ..planner };
     let sample = RowSample { planner, ..*sample };
-    // A gain of less than 0.004 bits a value is not worth the decoder's time.
-    let margin = n as u64 / 250;
+    // A gain of less than a hundredth of a bit a value may be chance, and is not worth the decoder's time.
+    let margin = n as u64 / 100;
     let mut found = None;
     let most = if planner.level == Level::Max { JOINT_BITS_MAX } else { JOINT_BITS_MAX - 1 };
     // Without a sign, values are squares or the like, and a symbol without mantissa bits is too coarse.
@@ -111,7 +116,8 @@ fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u
         let mut candidate = judge(&sample, field, &fitted, &bytes, rows().step_by(2), n);
         // Columns fitted on few rows cost more than they will: about log2(e) / 2 bits a value over the number of rows.
         let few = (odd.len() / sample.row_len).max(1) as u64;
-        let noise = n as u64 * 72 / 100 / few - n as u64 * 72 / 100 / FITTED_ROWS as u64;
+        let final_rows = sample.rows.min(FITTED_ROWS).max(1) as u64;
+        let noise = (n as u64 * 72 / 100 / few).saturating_sub(n as u64 * 72 / 100 / final_rows);
         candidate.bits = candidate.bits.saturating_sub(noise);
         if candidate.bits + margin < least {
             least = candidate.bits;

@@ -2,18 +2,39 @@
 
 use lmc_format::{Error, Result};
 
+/// Runs a function that is generic over a value's width in bytes for the width at hand.
+macro_rules! for_width {
+    ($width:expr, $run:ident($($arg:expr),*)) => {
+        match $width {
+            1 => $run::<1>($($arg),*),
+            2 => $run::<2>($($arg),*),
+            4 => $run::<4>($($arg),*),
+            _ => $run::<8>($($arg),*),
+        }
+    };
+}
+
 /// Appends a flag for each value of `width` bytes to `flags` (1: not zero) and the values that are not zero to `dense`.
 pub fn forward(width: usize, src: &[u8], flags: &mut Vec<u8>, dense: &mut Vec<u8>) {
-    for eight in src.chunks(8 * width) {
-        let mut byte = 0;
-        for (j, value) in eight.chunks(width).enumerate() {
-            if value.iter().any(|&b| b != 0) {
-                byte |= 1 << j;
-                dense.extend_from_slice(value);
+    /// Every value is written, and the place moves on only behind those that stay: no branch depends on the data.
+    fn run<const W: usize>(src: &[u8], flags: &mut Vec<u8>, dense: &mut [u8]) -> usize {
+        let mut end = 0;
+        for eight in src.as_chunks::<W>().0.chunks(8) {
+            let mut byte = 0;
+            for (j, value) in eight.iter().enumerate() {
+                let stays = *value != [0; W];
+                byte |= u8::from(stays) << j;
+                dense[end..end + W].copy_from_slice(value);
+                end += W * usize::from(stays);
             }
+            flags.push(byte);
         }
-        flags.push(byte);
+        end
     }
+    let start = dense.len();
+    dense.resize(start + src.len(), 0);
+    let len = for_width!(width, run(src, flags, &mut dense[start..]));
+    dense.truncate(start + len);
 }
 
 /// Number of values of `width` bytes that are all zero bits.
@@ -21,12 +42,7 @@ pub fn zeros(width: usize, src: &[u8]) -> usize {
     fn count<const W: usize>(src: &[u8]) -> usize {
         src.as_chunks::<W>().0.iter().map(|value| usize::from(*value == [0; W])).sum()
     }
-    match width {
-        1 => count::<1>(src),
-        2 => count::<2>(src),
-        4 => count::<4>(src),
-        _ => count::<8>(src),
-    }
+    for_width!(width, count(src))
 }
 
 /// Number of values flagged; fails if a flag is set beyond the `n` values.
@@ -39,13 +55,20 @@ pub fn count(flags: &[u8], n: usize) -> Result<usize> {
 
 /// Undoes [`forward`]: `dense` holds as many values as [`count`] gave.
 pub fn inverse(width: usize, flags: &[u8], dense: &[u8], dst: &mut [u8]) {
-    let mut values = dense.chunks_exact(width);
-    for (eight, &byte) in dst.chunks_mut(8 * width).zip(flags) {
-        for (j, value) in eight.chunks_mut(width).enumerate() {
-            match byte >> j & 1 {
-                0 => value.fill(0),
-                _ => value.copy_from_slice(values.next().unwrap_or(&[0; 8][..width])),
+    fn run<const W: usize>(flags: &[u8], dense: &[u8], dst: &mut [u8]) {
+        let mut values = dense.as_chunks::<W>().0.iter();
+        for (eight, &byte) in dst.as_chunks_mut::<W>().0.chunks_mut(8).zip(flags) {
+            eight.fill([0; W]);
+            let mut left = byte;
+            while left != 0 {
+                // `count` has refused flags beyond the last value, so there is a place for each.
+                let place = left.trailing_zeros() as usize;
+                if let (Some(to), Some(value)) = (eight.get_mut(place), values.next()) {
+                    *to = *value;
+                }
+                left &= left - 1;
             }
         }
     }
+    for_width!(width, run(flags, dense, dst));
 }
