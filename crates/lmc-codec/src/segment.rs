@@ -275,10 +275,8 @@ impl SegmentEncoder {
             let values = &src[range.start * width..];
             let values = &values[..range.len() * width];
             let symbols = &mut symbols[range.clone()];
-            let records = out.len();
-            out.resize(records + range.len() * (width - 2), 0);
             let partial = &mut partial[range.clone()];
-            words::split_wide(isa, cut, values, symbols, partial, &mut out[records..]);
+            words::split_wide(isa, cut, values, symbols, partial, out);
             let step = Place { start: place.start + from, ..place };
             self.narrow_symbols(isa, symbols, step, &mut plane[range], exceptions);
         }

@@ -102,7 +102,7 @@ fn cheaper(a: Candidate, b: Candidate) -> Candidate {
 fn segment_log2(recipe: &Recipe) -> u8 {
     let coders = || recipe.planes.iter().chain(&recipe.flags);
     if coders().any(|c| matches!(c, Coder::Rans(_))) {
-        17
+        18
     } else if coders().any(|c| matches!(c, Coder::Huffman(_))) {
         16
     } else {

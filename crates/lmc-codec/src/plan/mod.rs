@@ -24,7 +24,7 @@ pub(crate) use coder::choose_bytes;
 use lmc_format::Recipe;
 pub(crate) use paper::paper;
 
-/// Values in a block of values of 2 bytes or more; blocks of bytes are twice as long.
+/// Values in a block of values of 2 bytes or more; blocks of bytes, and all at the highest level, have twice as many.
 const BLOCK_VALUES: usize = 1 << 17;
 /// Bytes in a block of the published algorithm.
 const PAPER_BLOCK_LEN: usize = 1 << 16;
@@ -78,6 +78,8 @@ impl Plan {
         let layout = spec.dtype.layout();
         let block_len = match (level, layout.width_log2) {
             (Level::Paper, _) => PAPER_BLOCK_LEN,
+            // A rANS stream has 128 bytes of states, which want to be shared by many values.
+            (Level::Max, width_log2) => (2 * BLOCK_VALUES) << width_log2.min(2),
             (_, 0) => 2 * BLOCK_VALUES,
             (_, width_log2) => BLOCK_VALUES << width_log2.min(2),
         };

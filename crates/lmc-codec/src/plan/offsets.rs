@@ -116,7 +116,7 @@ fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u
         let mut candidate = judge(&sample, field, &fitted, &bytes, rows().step_by(2), n);
         // Columns fitted on few rows cost more than they will: about log2(e) / 2 bits a value over the number of rows.
         let few = (odd.len() / sample.row_len).max(1) as u64;
-        let final_rows = sample.rows.min(FITTED_ROWS).max(1) as u64;
+        let final_rows = sample.rows.clamp(1, FITTED_ROWS) as u64;
         let noise = (n as u64 * 72 / 100 / few).saturating_sub(n as u64 * 72 / 100 / final_rows);
         candidate.bits = candidate.bits.saturating_sub(noise);
         if candidate.bits + margin < least {

@@ -14,8 +14,17 @@ pub fn packed_len(mask: u8, n: usize) -> usize {
 /// Returns false, with `out` as it was, if a byte differs from `rest` in a bit outside of `mask`.
 pub fn pack(isa: Isa, mask: u8, rest: u8, src: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
+    let mut src = src;
+    let mut strays = 0;
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 && is_low_mask(mask) && rest == 0 {
+        let (groups, others) = src.as_chunks::<64>();
+        // SAFETY: the isa proves AVX-512 VBMI.
+        strays = unsafe { x86::pack_low_groups(mask, groups, out) };
+        src = others;
+    }
     let (eights, tail) = src.as_chunks::<8>();
-    let strays = match isa.kind() {
+    strays |= match isa.kind() {
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 | IsaKind::Avx512 => {
             // SAFETY: both sets include BMI2.
@@ -25,7 +34,6 @@ pub fn pack(isa: Isa, mask: u8, rest: u8, src: &[u8], out: &mut Vec<u8>) -> bool
     };
     let bits = mask.count_ones() as usize;
     let mut word = 0;
-    let mut strays = strays;
     for (j, &byte) in tail.iter().enumerate() {
         strays |= (byte ^ rest) & !mask;
         word |= u64::from(compact(mask, byte)) << (bits * j);
@@ -43,6 +51,15 @@ pub fn pack(isa: Isa, mask: u8, rest: u8, src: &[u8], out: &mut Vec<u8>) -> bool
 pub fn unpack(isa: Isa, mask: u8, rest: u8, packed: &[u8], dst: &mut [u8]) -> bool {
     assert_eq!(packed.len(), packed_len(mask, dst.len()));
     let bits = mask.count_ones() as usize;
+    let (mut packed, mut dst) = (packed, dst);
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 && is_low_mask(mask) && rest == 0 {
+        let (groups, others) = dst.as_chunks_mut::<64>();
+        let (own, after) = packed.split_at(8 * bits * groups.len());
+        // SAFETY: the isa proves AVX-512 VBMI; `own` has the bits of all groups.
+        unsafe { x86::unpack_low_groups(mask, own, groups) };
+        (packed, dst) = (after, others);
+    }
     let (eights, tail) = dst.as_chunks_mut::<8>();
     // All words that can be read whole are; the last few come from a padded copy.
     let direct = (packed.len().saturating_sub(8) / bits.max(1)).min(eights.len());
@@ -72,6 +89,12 @@ fn padded_word(bytes: &[u8]) -> u64 {
     let len = bytes.len().min(8);
     word[..len].copy_from_slice(&bytes[..len]);
     u64::from_le_bytes(word)
+}
+
+/// Whether the mask is of the lowest bits, less than all: the planes below wide symbols are of this kind.
+#[cfg(target_arch = "x86_64")]
+fn is_low_mask(mask: u8) -> bool {
+    mask < 0xff && mask & (mask + 1) == 0
 }
 
 /// The bits of `byte` under `mask`, closed up.
@@ -113,9 +136,68 @@ fn unpack_eights(mask: u8, rest: u8, packed: &[u8], bits: usize, dst: &mut [[u8;
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use std::arch::x86_64::{_pdep_u64, _pext_u64};
+    use std::arch::x86_64::*;
 
     const ONES: u64 = 0x0101_0101_0101_0101;
+
+    /// Appends groups of 64 bytes of which only the `mask`, the lowest bits, is kept; returns 0 if no byte has others.
+    ///
+    /// Neighbours are joined three times, by two multiplications and a shift, until eight bytes are one number; then its bytes are
+    /// closed up.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    pub(super) fn pack_low_groups(mask: u8, groups: &[[u8; 64]], out: &mut Vec<u8>) -> u8 {
+        let bits = mask.count_ones() as usize;
+        let order: [u8; 64] = std::array::from_fn(|i| (i / bits * 8 + i % bits) as u8);
+        let pairs = _mm512_set1_epi16((1 << (8 + bits)) | 1);
+        let fours = _mm512_set1_epi32((1 << (16 + 2 * bits)) | 1);
+        let shift = _mm_cvtsi64_si128(32 - 4 * bits as i64);
+        let low_half = _mm512_set1_epi64(0xffff_ffff);
+        let mut strays = _mm512_setzero_si512();
+        out.reserve(8 * bits * groups.len() + 64);
+        // SAFETY: `order` and each group have 64 bytes; each step writes 64 bytes and moves on by at most 64, within what was
+        // reserved, and the bytes that become part of `out` have all been written.
+        unsafe {
+            let order = _mm512_loadu_si512(order.as_ptr().cast());
+            let mut to = out.as_mut_ptr().add(out.len());
+            for group in groups {
+                let v = _mm512_loadu_si512(group.as_ptr().cast());
+                strays = _mm512_or_si512(strays, v);
+                let v = _mm512_madd_epi16(_mm512_maddubs_epi16(pairs, v), fours);
+                // The upper half's bits are moved down to end behind those of the lower half.
+                let upper = _mm512_srl_epi64(_mm512_andnot_si512(low_half, v), shift);
+                let v = _mm512_or_si512(_mm512_and_si512(v, low_half), upper);
+                _mm512_storeu_si512(to.cast(), _mm512_permutexvar_epi8(order, v));
+                to = to.add(8 * bits);
+            }
+            out.set_len(out.len() + 8 * bits * groups.len());
+        }
+        let others = _mm512_set1_epi8(!mask as i8);
+        u8::from(_mm512_test_epi8_mask(strays, others) != 0)
+    }
+
+    /// Undoes [`pack_low_groups`].
+    ///
+    /// # Safety
+    /// `packed` has the bits of all groups.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    pub(super) unsafe fn unpack_low_groups(mask: u8, packed: &[u8], groups: &mut [[u8; 64]]) {
+        let bits = mask.count_ones() as usize;
+        let order: [u8; 64] = std::array::from_fn(|i| (i / 8 * bits + i % 8) as u8 & 63);
+        let shifts: [u8; 64] = std::array::from_fn(|i| (i % 8 * bits) as u8);
+        let keep = _mm512_set1_epi8(mask as i8);
+        let valid = if bits == 8 { u64::MAX } else { (1 << (8 * bits)) - 1 };
+        // SAFETY: the arrays and each group have 64 bytes; a step reads its `8 * bits` bytes of `packed`, as the mask says.
+        unsafe {
+            let order = _mm512_loadu_si512(order.as_ptr().cast());
+            let shifts = _mm512_loadu_si512(shifts.as_ptr().cast());
+            for (i, group) in groups.iter_mut().enumerate() {
+                let from = packed.as_ptr().add(8 * bits * i);
+                let v = _mm512_maskz_loadu_epi8(valid, from.cast());
+                let v = _mm512_multishift_epi64_epi8(shifts, _mm512_permutexvar_epi8(order, v));
+                _mm512_storeu_si512(group.as_mut_ptr().cast(), _mm512_and_si512(v, keep));
+            }
+        }
+    }
 
     #[target_feature(enable = "bmi2")]
     pub(super) fn pack_eights(mask: u8, rest: u8, eights: &[[u8; 8]], out: &mut Vec<u8>) -> u8 {
@@ -167,7 +249,7 @@ mod tests {
         let mut state = 5_u64;
         for mask in 1..=255_u8 {
             let rest = 0xa5 & !mask;
-            for n in 0..=35 {
+            for n in (0..=35).chain([63, 64, 65, 200, 259]) {
                 let src: Vec<u8> = (0..n)
                     .map(|_| {
                         state = state.wrapping_mul(6364136223846793005).wrapping_add(1);

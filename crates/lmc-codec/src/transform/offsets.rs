@@ -13,8 +13,8 @@ const MIDDLE: i64 = 128;
 /// Symbols this far from the tensor's middle (zeros, mostly) count as if they were this far.
 const REACH: u16 = 160;
 /// Values looked at for a row's mean, in stretches of [`STRETCH`].
-const ROW_SAMPLE: usize = 192;
-const STRETCH: usize = 64;
+const ROW_SAMPLE: usize = 96;
+const STRETCH: usize = 32;
 /// How many rows ahead of its mean a row is asked for.
 const ROWS_AHEAD: usize = 6;
 

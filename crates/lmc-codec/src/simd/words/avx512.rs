@@ -138,14 +138,14 @@ pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streamin
 /// Cuts words of a wide cut; returns how many were done.
 ///
 /// # Safety
-/// The CPU has AVX-512 F and BW. All slices are of one number of words.
+/// The CPU has AVX-512 F and BW. All slices are of one number of words, and `pairs` has room for as many pairs.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) unsafe fn split_wide4(
     cut: WideCut,
     src: &[u8],
     symbols: &mut [u16],
     partial: &mut [u8],
-    pairs: &mut [u8],
+    pairs: *mut u8,
 ) -> usize {
     let n = symbols.len() / 32 * 32;
     let shift = _mm_cvtsi32_si128(cut.partial_bits() as i32);
@@ -168,7 +168,7 @@ pub(super) unsafe fn split_wide4(
             let middle = _mm512_cvtepi16_epi8(_mm512_and_si512(top, mask));
             _mm256_storeu_si256(partial.as_mut_ptr().add(at).cast(), middle);
             let low = _mm512_permutex2var_epi16(a, even, b);
-            _mm512_storeu_si512(pairs.as_mut_ptr().add(2 * at).cast(), low);
+            _mm512_storeu_si512(pairs.add(2 * at).cast(), low);
         }
     }
     n

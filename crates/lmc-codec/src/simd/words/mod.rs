@@ -181,7 +181,7 @@ impl WideCut {
     }
 }
 
-/// Cuts `src` into symbols, partial plane and, for words of 4 bytes, `pairs`.
+/// Cuts `src` into symbols and partial plane, and for words of 4 bytes appends the pairs to `out`.
 ///
 /// Panics unless all slices are of one number of words.
 pub fn split_wide(
@@ -190,28 +190,31 @@ pub fn split_wide(
     src: &[u8],
     symbols: &mut [u16],
     partial: &mut [u8],
-    pairs: &mut [u8],
+    out: &mut Vec<u8>,
 ) {
     let n = symbols.len();
     let width = 1 << cut.words.width_log2;
-    assert!(partial.len() == n && src.len() == n * width && pairs.len() == n * (width - 2));
+    assert!(partial.len() == n && src.len() == n * width);
+    let pairs_len = n * (width - 2);
+    let start = out.len();
+    out.reserve(pairs_len);
     let done = match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX-512; the slices are of one number of words, as was just checked.
+        // SAFETY: the isa proves AVX-512; the slices are of one number of words, and `out` has room for their pairs, of which
+        // the kernel has written those of the first `done`.
         IsaKind::Avx512 if width == 4 => unsafe {
-            avx512::split_wide4(cut, src, symbols, partial, pairs)
+            let pairs = out.as_mut_ptr().add(start);
+            let done = avx512::split_wide4(cut, src, symbols, partial, pairs);
+            out.set_len(start + 2 * done);
+            done
         },
         _ => 0,
     };
-    let pairs = &mut pairs[done * (width - 2)..];
-    split_wide_plain(
-        isa,
-        cut,
-        &src[done * width..],
-        &mut symbols[done..],
-        &mut partial[done..],
-        pairs,
-    );
+    out.resize(start + pairs_len, 0);
+    let pairs = &mut out[start + done * (width - 2)..];
+    let (src, symbols, partial) =
+        (&src[done * width..], &mut symbols[done..], &mut partial[done..]);
+    split_wide_plain(isa, cut, src, symbols, partial, pairs);
 }
 
 per_isa! {
