@@ -12,7 +12,7 @@ use lmc_format::{Coder, Error, Reader, Recipe, Result, WordMap};
 const COMPOSE_VALUES: usize = 2048;
 
 /// Values of a wide cut that are worked on at once, for the same reason.
-const WIDE_STEP: usize = 1024;
+const WIDE_STEP: usize = 2048;
 
 /// A recipe's plane: its place in the word and whether it is part of the records.
 #[derive(Clone, Copy, Debug)]
@@ -276,7 +276,7 @@ impl SegmentEncoder {
             let values = &values[..range.len() * width];
             let symbols = &mut symbols[range.clone()];
             let partial = &mut partial[range.clone()];
-            words::split_wide(isa, cut, values, symbols, partial, out);
+            words::split_wide(isa, cut, values, symbols, partial, out, place.hints.streaming);
             let step = Place { start: place.start + from, ..place };
             self.narrow_symbols(isa, symbols, step, &mut plane[range], exceptions);
         }

@@ -3,7 +3,7 @@
 use super::avx512::{Window, decode_level, decode_lower, encode_level};
 use super::{Scratch, Tables, Walk};
 use crate::simd::prefetch;
-use crate::simd::words::TopMerge;
+use crate::simd::words::{TopMerge, VectorWriter};
 use std::arch::x86_64::*;
 
 /// How far ahead of the split its words are asked for, when their records do not go through the caches either.
@@ -34,11 +34,19 @@ pub(super) unsafe fn encode<const WIDTH: usize>(
     // SAFETY: as the caller promises; the first level's words lie behind the records, where there is room for them.
     unsafe {
         let mut end = out.add(n * (WIDTH - 1));
-        let records = RecordWriter::new(out, streaming);
+        let records = VectorWriter::new(out, streaming);
         let first = if tables.levels[0].two_bits {
-            encode_first::<WIDTH, true>(tables, low, src, records, near, far, &mut end)
+            encode_first::<WIDTH, true>(tables, low, src, (records, streaming), near, far, &mut end)
         } else {
-            encode_first::<WIDTH, false>(tables, low, src, records, near, far, &mut end)
+            encode_first::<WIDTH, false>(
+                tables,
+                low,
+                src,
+                (records, streaming),
+                near,
+                far,
+                &mut end,
+            )
         };
         let mut kept = first;
         for &level in &tables.levels[1..] {
@@ -64,7 +72,7 @@ unsafe fn encode_first<const WIDTH: usize, const TWO_BITS: bool>(
     tables: &Tables,
     low: u8,
     src: &[u8],
-    mut records: RecordWriter,
+    (mut records, streaming): (VectorWriter, bool),
     near: *mut u8,
     mut far: *mut u8,
     end: &mut *mut u8,
@@ -80,7 +88,7 @@ unsafe fn encode_first<const WIDTH: usize, const TWO_BITS: bool>(
         // SAFETY: a group of 64 words is there; records and digits have their place; at most as many labels and escapes are
         // kept as words were read.
         unsafe {
-            if records.gap.is_some() {
+            if streaming {
                 for line in 0..WIDTH {
                     prefetch(group.as_ptr().wrapping_add(WORDS_AHEAD + 64 * line));
                 }
@@ -115,66 +123,6 @@ unsafe fn encode_first<const WIDTH: usize, const TWO_BITS: bool>(
     kept
 }
 
-/// Writes vectors one behind the other, past the caches if wanted.
-///
-/// Streaming stores must be aligned: each one takes the end of the vector before and the start of this one.
-struct RecordWriter {
-    to: *mut u8,
-    /// Bytes from `to` to the next aligned place; None without streaming.
-    gap: Option<usize>,
-    order: __m512i,
-    last: __m512i,
-    started: bool,
-}
-
-impl RecordWriter {
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn new(to: *mut u8, streaming: bool) -> Self {
-        let gap = to.addr().wrapping_neg() % 64;
-        let order: [u8; 64] = std::array::from_fn(|i| (i + gap) as u8);
-        // SAFETY: `order` has 64 bytes.
-        let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
-        let gap = streaming.then_some(gap);
-        Self { to, gap, order, last: _mm512_setzero_si512(), started: false }
-    }
-
-    /// Writes `v` behind what was written so far.
-    ///
-    /// # Safety
-    /// There are 64 bytes of room.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    unsafe fn put(&mut self, v: __m512i) {
-        // SAFETY: the caller's. With streaming, the store is behind by `64 - gap` bytes, which `finish` adds, and aligned.
-        unsafe {
-            match self.gap {
-                Some(gap) if self.started => {
-                    let whole = _mm512_permutex2var_epi8(self.last, self.order, v);
-                    _mm512_stream_si512(self.to.sub(64 - gap).cast(), whole);
-                }
-                _ => _mm512_storeu_si512(self.to.cast(), v),
-            }
-            self.to = self.to.add(64);
-        }
-        self.started = true;
-        self.last = v;
-    }
-
-    /// Writes what the last streaming store did not reach.
-    ///
-    /// # Safety
-    /// As [`RecordWriter::put`].
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    unsafe fn finish(self) {
-        if self.gap.is_some() && self.started {
-            // SAFETY: the last vector's place has been promised to `put`.
-            unsafe { _mm512_storeu_si512(self.to.sub(64).cast(), self.last) };
-        }
-    }
-}
-
 /// The byte orders that split 64 words.
 struct Split<const WIDTH: usize> {
     rest: [__m512i; 3],
@@ -206,7 +154,7 @@ impl<const WIDTH: usize> Split<WIDTH> {
     /// 64 words can be read at `src` and their records written.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
-    unsafe fn group(&self, src: *const u8, records: &mut RecordWriter) -> __m512i {
+    unsafe fn group(&self, src: *const u8, records: &mut VectorWriter) -> __m512i {
         // SAFETY: the caller's.
         unsafe {
             let load = |i: usize| _mm512_loadu_si512(src.add(64 * i).cast());

@@ -1,6 +1,6 @@
 //! Top byte and records with AVX-512 VBMI: any byte order in one `vpermb`.
 
-use super::WideCut;
+use super::{VectorWriter, WideCut};
 use crate::simd::prefetch;
 use lmc_format::WordMap;
 use std::arch::x86_64::*;
@@ -139,13 +139,14 @@ pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streamin
 ///
 /// # Safety
 /// The CPU has AVX-512 F and BW. All slices are of one number of words, and `pairs` has room for as many pairs.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub(super) unsafe fn split_wide4(
     cut: WideCut,
     src: &[u8],
     symbols: &mut [u16],
     partial: &mut [u8],
     pairs: *mut u8,
+    streaming: bool,
 ) -> usize {
     let n = symbols.len() / 32 * 32;
     let shift = _mm_cvtsi32_si128(cut.partial_bits() as i32);
@@ -156,6 +157,7 @@ pub(super) unsafe fn split_wide4(
     unsafe {
         let even = _mm512_loadu_si512(even.as_ptr().cast());
         let odd = _mm512_add_epi16(even, _mm512_set1_epi16(1));
+        let mut writer = VectorWriter::new(pairs, streaming);
         for at in (0..n).step_by(32) {
             let from = src.as_ptr().add(4 * at);
             prefetch(from.wrapping_add(2 * RECORDS_AHEAD));
@@ -167,9 +169,9 @@ pub(super) unsafe fn split_wide4(
             _mm512_storeu_si512(symbols.as_mut_ptr().add(at).cast(), symbol);
             let middle = _mm512_cvtepi16_epi8(_mm512_and_si512(top, mask));
             _mm256_storeu_si256(partial.as_mut_ptr().add(at).cast(), middle);
-            let low = _mm512_permutex2var_epi16(a, even, b);
-            _mm512_storeu_si512(pairs.add(2 * at).cast(), low);
+            writer.put(_mm512_permutex2var_epi16(a, even, b));
         }
+        writer.finish();
     }
     n
 }

@@ -8,6 +8,11 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod writer;
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use writer::VectorWriter;
 
 use super::{Isa, IsaKind};
 use lmc_format::WordMap;
@@ -181,7 +186,8 @@ impl WideCut {
     }
 }
 
-/// Cuts `src` into symbols and partial plane, and for words of 4 bytes appends the pairs to `out`.
+/// Cuts `src` into symbols and partial plane, and for words of 4 bytes appends the pairs to `out`; with `streaming`, most pairs go past
+/// the caches.
 ///
 /// Panics unless all slices are of one number of words.
 pub fn split_wide(
@@ -191,6 +197,7 @@ pub fn split_wide(
     symbols: &mut [u16],
     partial: &mut [u8],
     out: &mut Vec<u8>,
+    streaming: bool,
 ) {
     let n = symbols.len();
     let width = 1 << cut.words.width_log2;
@@ -204,7 +211,7 @@ pub fn split_wide(
         // the kernel has written those of the first `done`.
         IsaKind::Avx512 if width == 4 => unsafe {
             let pairs = out.as_mut_ptr().add(start);
-            let done = avx512::split_wide4(cut, src, symbols, partial, pairs);
+            let done = avx512::split_wide4(cut, src, symbols, partial, pairs, streaming);
             out.set_len(start + 2 * done);
             done
         },

@@ -91,7 +91,8 @@ fn wide_cuts() {
                 let src = noise(n << width_log2, u64::from(symbol_bits));
                 let (mut symbols, mut partial) = (vec![0; n], vec![0; n]);
                 let mut pairs = Vec::new();
-                split_wide(isa, cut, &src, &mut symbols, &mut partial, &mut pairs);
+                let streaming = symbol_bits % 2 == 0;
+                split_wide(isa, cut, &src, &mut symbols, &mut partial, &mut pairs, streaming);
                 let bits = (8_u32 << width_log2) - u32::from(symbol_bits);
                 let mut wanted = vec![0; n];
                 extract16(isa, words, &src, bits, u16::MAX >> (16 - symbol_bits), &mut wanted);
