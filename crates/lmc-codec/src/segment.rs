@@ -473,7 +473,8 @@ impl SegmentDecoder {
                     }
                     (Some(at), _) if i > 0 => {
                         let len = shape.record_len;
-                        Part::Record(&records[from * len..][..n * len], len, at, plane.shift)
+                        let bytes = &records[from * len..][..n * len];
+                        Part::Record { bytes, len, at, mask: plane.mask, shift: plane.shift }
                     }
                     _ if i == 0 && shape.is_wide() => {
                         let mask = u16::MAX >> (16 - shape.symbol_bits);

@@ -314,8 +314,19 @@ pub enum Part<'a> {
     Bytes(&'a [u8], u8, u32),
     /// Two bytes for each word, of which only the masked bits count.
     Shorts(&'a [u16], u16, u32),
-    /// `.1` bytes for each word, of which the one at `.2` is meant.
-    Record(&'a [u8], usize, usize, u32),
+    /// `len` bytes for each word, of which the masked bits of the one at `at` count.
+    Record {
+        /// The records.
+        bytes: &'a [u8],
+        /// Bytes of a record.
+        len: usize,
+        /// Which of them is meant.
+        at: usize,
+        /// Which of its bits count.
+        mask: u8,
+        /// Where they go.
+        shift: u32,
+    },
 
     /// The same byte for every word.
     Constant(u8, u32),
@@ -328,8 +339,8 @@ pub fn compose(isa: Isa, words: Words, parts: &[Part], dst: &mut [u8]) {
         match *part {
             Part::Bytes(plane, mask, shift) => deposit8(isa, words, plane, mask, shift, dst),
             Part::Shorts(plane, mask, shift) => deposit16(isa, words, plane, mask, shift, dst),
-            Part::Record(records, len, at, shift) => {
-                deposit_record(isa, words, (records, len, at), shift, dst);
+            Part::Record { bytes, len, at, mask, shift } => {
+                deposit_record(isa, words, bytes, (len, at), mask, shift, dst);
             }
             Part::Constant(byte, shift) => deposit_constant(isa, words, byte, shift, dst),
         }
@@ -366,16 +377,16 @@ per_isa! {
 }
 
 per_isa! {
-    fn deposit_record(words: Words, records: (&[u8], usize, usize), shift: u32, dst: &mut [u8]) {
+    fn deposit_record(words: Words, bytes: &[u8], record: (usize, usize), mask: u8, shift: u32, dst: &mut [u8]) {
         #[inline(always)]
-        fn run<T: Word>(r: (&[u8], usize, usize), shift: u32, dst: &mut [u8], _: impl Fn(T) -> T) {
-            let (bytes, len, at) = r;
+        fn run<T: Word>(bytes: &[u8], record: (usize, usize), mask: u8, shift: u32, dst: &mut [u8], _: impl Fn(T) -> T) {
+            let (len, at) = record;
             for (word, record) in T::chunks_mut(dst).iter_mut().zip(bytes.chunks_exact(len)) {
-                *word = T::from_bytes(*word).with(u16::from(record[at]), shift).to_bytes();
+                *word = T::from_bytes(*word).with(u16::from(record[at] & mask), shift).to_bytes();
             }
         }
         let words = Words { map: WordMap::None, ..words };
-        for_width!(words, run(records, shift, dst), |w| w, rotate, zigzag)
+        for_width!(words, run(bytes, record, mask, shift, dst), |w| w, rotate, zigzag)
     }
 }
 

@@ -1,0 +1,229 @@
+//! Bytes that were changed after they were written: an error or other bytes, never a panic, and
+//! the same by every instruction set.
+
+#[path = "common/recipes.rs"]
+#[allow(dead_code)] // each test uses its part
+mod recipes;
+
+use lmc_codec::{Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_format::WordMap;
+use lmc_testkit::data::{self, Kind, Random};
+use recipes::{Case, CoderKind, Kinds, Offsets, Shape, all_features, count_features};
+
+/// Decoders of every instruction set, and one that streams, kept for all blocks so that their
+/// buffers are never clean.
+struct Judges(Vec<Decoder>);
+
+impl Judges {
+    fn new() -> Self {
+        let mut all: Vec<Decoder> = Isa::available().into_iter().map(Decoder::with_isa).collect();
+        all.push(Decoder::new().streaming(true));
+        Self(all)
+    }
+
+    /// What all decoders make of `block`: its bytes, or `None` if it is refused.
+    fn decode(&mut self, shared: &[u8], block: &[u8], what: &str) -> Option<Vec<u8>> {
+        let shared = if shared.is_empty() { None } else { Some(SharedRecipe::parse(shared).ok()?) };
+        // A block without a readable length must be refused into any buffer.
+        let len = Decoder::raw_len(block).unwrap_or(64);
+        let mut answers = self.0.iter_mut().zip([0, 0x55, 0xff, 0xaa]).map(|(decoder, fill)| {
+            let mut out = vec![fill; len];
+            let done = decoder.decode_block(block, shared.as_ref(), &mut out);
+            done.is_ok().then_some(out)
+        });
+        let first = answers.next().flatten();
+        assert!(answers.all(|answer| answer == first), "{what}: decoders do not agree");
+        first
+    }
+}
+
+/// A matrix's offsets with `cols` and `rows` that vary, or do not.
+fn offsets(n: usize, vary: bool) -> Offsets {
+    let byte = |i: usize| if vary { (i % 23) as u8 } else { 9 };
+    let cols = (0..17).map(|i| byte(5 * i)).collect();
+    Offsets { base: 3000, cols, first: 4, rows: (0..n).map(|i| byte(7 * i)).collect() }
+}
+
+/// Three blocks of each kind of coder: plain words, sparse words, and wide symbols with offsets.
+fn coder_cases(kind: CoderKind, random: &mut Random) -> Vec<Case> {
+    let vary = kind != CoderKind::Constant;
+    let values =
+        |data: Kind, n| data::words(if vary { data } else { Kind::Constant }, 2, true, n, 5);
+    let kinds = Kinds::all(kind);
+    let rotate = Shape { map: WordMap::Rotate, ..Shape::plain(1, 8) };
+    let sparse = Shape { map: WordMap::Zigzag, sparse: true, ..Shape::plain(1, 5) };
+    let wide = Shape { bias: 900, offsets: Some(offsets(9, vary)), ..Shape::plain(1, 13) };
+    vec![
+        rotate.code(&kinds, &values(Kind::Weights, 100), false, random),
+        sparse.code(&kinds, &values(Kind::Sparse, 160), false, random),
+        wide.code(&kinds, &values(Kind::Weights, 120), true, random),
+    ]
+}
+
+/// Shapes that the coders alone do not lead to.
+fn shape_cases(random: &mut Random) -> Vec<Case> {
+    let chain =
+        Kinds { planes: vec![CoderKind::Chain, CoderKind::Raw], ..Kinds::all(CoderKind::Raw) };
+    let mut cases = Vec::new();
+    for width_log2 in 0..4 {
+        let mut raw = data::words(Kind::Weights, 1 << width_log2, true, 70, 6);
+        raw.extend(random.bytes((1 << width_log2) - 1));
+        for symbol_bits in [1, 8] {
+            let shape = Shape { untidy: true, ..Shape::plain(width_log2, symbol_bits) };
+            cases.push(shape.code(&chain, &raw, false, random));
+        }
+    }
+    let wide = Shape { bias: 0xfff0, untidy: true, ..Shape::plain(3, 16) };
+    let doubles = data::words(Kind::Extremes, 8, true, 40, 7);
+    cases.push(wide.code(&Kinds::all(CoderKind::Runs), &doubles, false, random));
+    let long = data::words(Kind::Stretches, 1, false, 2500, 8);
+    let segments = Shape { offsets: Some(offsets(2600, false)), ..Shape::plain(0, 8) };
+    cases.push(segments.code(&Kinds::all(CoderKind::Runs), &long, true, random));
+    cases.push(Shape::plain(1, 8).code(&chain, &[], true, random));
+    cases
+}
+
+/// Blocks as the encoder itself writes them, small enough for every bit to be turned.
+fn planned_cases(random: &mut Random) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (level, n) in [(Level::Fast, 400), (Level::Default, 400), (Level::Paper, 900)] {
+        for kind in [Kind::Weights, Kind::Constant, Kind::Noise] {
+            let n = if kind == Kind::Noise { 30 } else { n };
+            let raw = data::words(kind, 2, true, n, random.next_u64() >> 1);
+            let spec = TensorSpec { dtype: Dtype::Bf16, row_len: 20 };
+            let mut block = Vec::new();
+            let plan = Plan::new(&spec, level, &raw);
+            Encoder::new().encode_block(&plan, 0, &raw, &mut block);
+            let name = format!("{kind:?} at {level:?}");
+            cases.push(Case { name, shared: Vec::new(), block, raw });
+        }
+    }
+    cases
+}
+
+fn cases() -> Vec<Case> {
+    let mut random = Random::new(1);
+    let mut cases: Vec<Case> =
+        CoderKind::ALL.into_iter().flat_map(|kind| coder_cases(kind, &mut random)).collect();
+    cases.extend(shape_cases(&mut random));
+    cases.extend(planned_cases(&mut random));
+    cases
+}
+
+/// Calls `check` with every case and all decoders.
+fn for_each_case(mut check: impl FnMut(&Case, &mut Judges)) {
+    let mut judges = Judges::new();
+    for case in cases() {
+        check(&case, &mut judges);
+    }
+}
+
+/// The cases of this file decode to their bytes, and use every coder in every place and every
+/// feature of a recipe: read from the blocks themselves, so that lost coverage fails here.
+#[test]
+fn cases_are_valid_and_cover_the_format() {
+    for_each_case(|case, judges| {
+        let back = judges.decode(&case.shared, &case.block, &case.name);
+        assert!(back.as_ref() == Some(&case.raw), "{}: other bytes came back", case.name);
+    });
+    let counts = count_features(&cases());
+    let missing: Vec<String> =
+        all_features().into_iter().filter(|feature| !counts.contains_key(feature)).collect();
+    assert!(missing.is_empty(), "no case has {missing:?}");
+}
+
+/// Every proper prefix of a block or a shared recipe is refused.
+#[test]
+fn truncations_are_errors() {
+    for_each_case(|case, judges| {
+        for cut in 0..case.block.len() {
+            let answer = judges.decode(&case.shared, &case.block[..cut], &case.name);
+            assert!(answer.is_none(), "{}: {cut} bytes of the block are taken", case.name);
+        }
+        for cut in 0..case.shared.len() {
+            let parsed = SharedRecipe::parse(&case.shared[..cut]);
+            assert!(parsed.is_err(), "{}: {cut} bytes of the recipe are taken", case.name);
+        }
+    });
+}
+
+/// One to four bytes more, of any value, after a block or a shared recipe are refused.
+#[test]
+fn appended_bytes_are_errors() {
+    for_each_case(|case, judges| {
+        for junk in [[0; 4], [1, 0, 0, 0], [0xff; 4], [6, 7, 0x80, 0]] {
+            for len in 1..=4 {
+                let block = [&case.block, &junk[..len]].concat();
+                let answer = judges.decode(&case.shared, &block, &case.name);
+                assert!(answer.is_none(), "{}: {len} bytes more are taken", case.name);
+                let shared = [&case.shared, &junk[..len]].concat();
+                let parsed = SharedRecipe::parse(&shared);
+                assert!(case.shared.is_empty() || parsed.is_err(), "{}: recipe", case.name);
+            }
+        }
+    });
+}
+
+/// Calls `check` with every copy of `bytes` that has one bit turned, or one byte at 00 or FF.
+fn for_each_change(bytes: &[u8], mut check: impl FnMut(&[u8])) {
+    let mut changed = bytes.to_vec();
+    for at in 0..bytes.len() {
+        let turned = (0..8).map(|bit| bytes[at] ^ 1 << bit);
+        for value in turned.chain([0, 0xff]).filter(|&value| value != bytes[at]) {
+            changed[at] = value;
+            check(&changed);
+        }
+        changed[at] = bytes[at];
+    }
+}
+
+/// Every single-bit flip, and each byte set to 00 and FF, in a block: no panic, and one answer.
+#[test]
+fn changed_blocks_are_judged_alike() {
+    for_each_case(|case, judges| {
+        for_each_change(&case.block, |block| {
+            judges.decode(&case.shared, block, &case.name);
+        });
+    });
+}
+
+/// The same changes in a shared recipe.
+#[test]
+fn changed_recipes_are_judged_alike() {
+    for_each_case(|case, judges| {
+        for_each_change(&case.shared, |shared| {
+            judges.decode(shared, &case.block, &case.name);
+        });
+    });
+}
+
+/// Blocks of random bytes behind a valid prefix and recipe: no panic, and one answer.
+#[test]
+fn random_bodies_are_judged_alike() {
+    let mut random = Random::new(2);
+    for_each_case(|case, judges| {
+        for _ in 0..200 {
+            let kept = random.below(case.block.len() + 1);
+            let len = random.below(2 * case.block.len() + 1);
+            let block = [&case.block[..kept], &random.bytes(len)].concat();
+            judges.decode(&case.shared, &block, &case.name);
+        }
+    });
+}
+
+/// Two blocks joined at any place: lengths and tables that are right, only not for each other.
+#[test]
+fn spliced_blocks_are_judged_alike() {
+    let mut random = Random::new(3);
+    let others = cases();
+    for_each_case(|case, judges| {
+        for _ in 0..400 {
+            let other = &others[random.below(others.len())];
+            let kept = random.below(case.block.len() + 1);
+            let from = random.below(other.block.len() + 1);
+            let block = [&case.block[..kept], &other.block[from..]].concat();
+            judges.decode(&case.shared, &block, &case.name);
+            judges.decode(&other.shared, &case.block, &case.name);
+        }
+    });
+}

@@ -1,0 +1,118 @@
+//! Writes the seed corpus: valid inputs of every target, to `fuzz/corpus/<target>/`.
+//!
+//! `cargo run --release --manifest-path fuzz/Cargo.toml --example seeds`
+
+#[path = "../../crates/lmc-codec/tests/common/recipes.rs"]
+#[allow(dead_code)]
+mod recipes;
+
+use lmc_codec::{Dtype, Encoder, Level, Plan, TensorSpec};
+use lmc_format::Coder;
+use lmc_fuzz::{ChainHead, HistogramHead, encode_plane};
+use lmc_testkit::data::{self, Kind, Random};
+use std::path::Path;
+use std::{fs, io};
+
+const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
+const SIZES: [usize; 7] = [0, 1, 31, 64, 100, 1000, 3000];
+
+fn put(target: &str, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join(name), parts.concat())
+}
+
+/// Bytes that get rarer the larger they are.
+fn skewed(n: usize, random: &mut Random) -> Vec<u8> {
+    let mut byte = || random.next_u64().trailing_zeros() as u8 * 3 + random.below(3) as u8;
+    (0..n).map(|_| byte()).collect()
+}
+
+fn planes() -> io::Result<()> {
+    let mut random = Random::new(1);
+    for n in SIZES {
+        let name = format!("seed-{n}");
+        let plane = skewed(n, &mut random);
+        let size = (n as u16).to_le_bytes();
+        let mut head = HistogramHead { n: n as u16, counts: [0; 256] };
+        plane.iter().for_each(|&b| {
+            let count = &mut head.counts[usize::from(b)];
+            *count = count.saturating_add(1);
+        });
+        head.counts[0] = head.counts[0].max(1);
+        head.counts[1] = head.counts[1].max(1);
+        for (target, coder) in [("huffman_decode", head.huffman()), ("rans_decode", head.rans())] {
+            let stream = coder.and_then(|coder| encode_plane(&coder, &plane)).expect("all present");
+            put(target, &name, &[&size, &head.counts, &stream])?;
+        }
+        for levels in 0..12_u8 {
+            let shape = random.next_u64() as u16 & 0x155;
+            let symbols = std::array::from_fn(|i| i as u8);
+            let head = ChainHead { n: n as u16, levels, shape, symbols };
+            let stream = head.coder().and_then(|coder| encode_plane(&coder, &plane));
+            let stream = stream.expect("a chain codes every byte");
+            let shape = shape.to_le_bytes();
+            let name = format!("{name}-{levels}");
+            put("chain_decode", &name, &[&size, &[levels], &shape, &symbols, &stream])?;
+        }
+        for mask in [0xff, 0x7f, 0x15, 0x80, 0x03] {
+            let rest = 0x68 & !mask;
+            let plane: Vec<u8> = random.bytes(n).iter().map(|b| b & mask | rest).collect();
+            let stream = encode_plane(&Coder::Packed { mask, rest }, &plane);
+            let stream = stream.expect("only the mask varies");
+            put("packed_decode", &format!("{name}-{mask}"), &[&size, &[mask, rest], &stream])?;
+        }
+        let stream = encode_plane(&Coder::Runs, &plane).expect("runs code every byte");
+        put("runs_decode", &name, &[&size, &stream])?;
+    }
+    Ok(())
+}
+
+/// Blocks of every type, kind and level, some with a shared recipe.
+fn blocks() -> io::Result<()> {
+    for (i, dtype) in Dtype::ALL.into_iter().enumerate() {
+        for kind in Kind::ALL {
+            for level in LEVELS {
+                let float = dtype != Dtype::Bytes && i < 8;
+                let n = if i % 3 == 0 { 150_001 } else { 2500 };
+                let tensor = data::words(kind, dtype.width(), float, n, i as u64);
+                let plan = Plan::new(&TensorSpec { dtype, row_len: 48 }, level, &tensor);
+                let bytes = &tensor[..2000 + i % 7];
+                let mut block = Vec::new();
+                Encoder::new().encode_block(&plan, 0, bytes, &mut block);
+                let recipe = plan.shared_recipe();
+                let len = (recipe.len() as u16).to_le_bytes();
+                let name = format!("seed-{dtype:?}-{kind:?}-{level:?}");
+                let range = [100_u32.to_le_bytes(), 2000_u32.to_le_bytes()].concat();
+                put("block_decode", &name, &[&len, recipe, &block])?;
+                put("range_decode", &name, &[&range, &len, recipe, &block])?;
+                put("recipe_read", &name, &[if recipe.is_empty() { &block[3..] } else { recipe }])?;
+                let kind = kind as u8 | u8::from(float) << 7;
+                let head = [i as u8, level as u8, 48, 0, kind, 200, i as u8, 1, 0, 2, i as u8];
+                put("roundtrip", &name, &[&head, &bytes[..64]])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Blocks with recipes that the planner would not choose.
+fn hand_made() -> io::Result<()> {
+    let mut random = Random::new(2);
+    for i in 0..400_u32 {
+        let case = recipes::random_case(random.below(200), &mut random);
+        let len = (case.shared.len() as u16).to_le_bytes();
+        let name = format!("hand-{i}");
+        let range = [i, 7 * i].map(u32::to_le_bytes).concat();
+        put("block_decode", &name, &[&len, &case.shared, &case.block])?;
+        put("range_decode", &name, &[&range, &len, &case.shared, &case.block])?;
+        put("recipe_read", &name, &[&case.shared])?;
+    }
+    Ok(())
+}
+
+fn main() -> io::Result<()> {
+    planes()?;
+    blocks()?;
+    hand_made()
+}

@@ -1,0 +1,35 @@
+//! A range of any block: what the whole block has there, and no error where the whole has none.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use lmc_codec::Decoder;
+use lmc_fuzz::{RAW_LEN_MAX, cut_case, cut_head, decode_everywhere, shared_recipe};
+
+#[derive(Arbitrary)]
+struct Head {
+    start: u32,
+    len: u32,
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((head, rest)) = cut_head::<Head>(data) else { return };
+    let Some((recipe, block)) = cut_case(rest) else { return };
+    let Ok(raw_len) = Decoder::raw_len(block) else { return };
+    if raw_len > RAW_LEN_MAX {
+        return;
+    }
+    let start = head.start as usize % (raw_len + 1);
+    let end = start + head.len as usize % (raw_len - start + 1);
+    let shared = shared_recipe(recipe);
+    let whole = decode_everywhere(block, shared.as_ref(), None);
+    let part = decode_everywhere(block, shared.as_ref(), Some(start..end));
+    if let Some(whole) = &whole {
+        assert!(part.as_deref() == Some(&whole[start..end]), "the range differs from the whole");
+    }
+    let mut all = vec![0x55; raw_len];
+    let done = Decoder::new().decode_range(block, shared.as_ref(), 0..raw_len, &mut all);
+    assert!(done.is_ok().then_some(all) == whole, "the range of everything is not the whole");
+    let over = Decoder::new().decode_range(block, shared.as_ref(), start..raw_len + 1, &mut []);
+    assert!(over.is_err(), "a range beyond the block is decoded");
+});

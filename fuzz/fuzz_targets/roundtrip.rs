@@ -1,0 +1,66 @@
+//! Any tensor of any type at any level: the same blocks by all instruction sets, and back.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use lmc_codec::{Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_fuzz::{cut_head, decode_everywhere};
+use lmc_testkit::data::{self, Kind};
+
+#[derive(Arbitrary)]
+struct Head {
+    dtype: u8,
+    level: u8,
+    row_len: u16,
+    kind: u8,
+    /// Values made by code, before the input's own bytes.
+    made: u16,
+    seed: u8,
+    /// Bytes of a block; the tensor is cut into at most a few of them.
+    block_len: u16,
+    /// Whether the tensor is made so long that its blocks share a recipe: 1 in 32.
+    long: u8,
+}
+
+const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
+
+impl Head {
+    fn tensor(&self, dtype: Dtype, bytes: &[u8], long_len: usize) -> Vec<u8> {
+        let kind = Kind::ALL[usize::from(self.kind) % Kind::ALL.len()];
+        let float = self.kind & 0x80 != 0;
+        let made = usize::from(self.made) % 5000;
+        let mut tensor = data::words(kind, dtype.width(), float, made, u64::from(self.seed));
+        tensor.extend_from_slice(bytes);
+        if self.long % 32 == 31 && !tensor.is_empty() {
+            tensor = tensor.repeat(long_len / tensor.len() + 1);
+        }
+        tensor
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((head, bytes)) = cut_head::<Head>(data) else { return };
+    let dtype = Dtype::ALL[usize::from(head.dtype) % Dtype::ALL.len()];
+    let level = LEVELS[usize::from(head.level) % LEVELS.len()];
+    let spec = TensorSpec { dtype, row_len: u64::from(head.row_len) };
+    let long_len = Plan::new(&spec, level, &[]).block_len();
+    let tensor = head.tensor(dtype, bytes, long_len);
+    let plan = Plan::new(&spec, level, &tensor);
+    let recipe = plan.shared_recipe();
+    let shared =
+        (!recipe.is_empty()).then(|| SharedRecipe::parse(recipe).expect("the plan's own recipe"));
+    let block_len = (256 + usize::from(head.block_len)).next_multiple_of(8);
+    for (i, original) in tensor.chunks(block_len).enumerate().take(3) {
+        let first_value = (i * block_len / dtype.width()) as u64;
+        let blocks = Isa::available().into_iter().map(|isa| {
+            let mut block = Vec::new();
+            Encoder::with_isa(isa).encode_block(&plan, first_value, original, &mut block);
+            block
+        });
+        let blocks: Vec<Vec<u8>> = blocks.collect();
+        assert!(blocks.windows(2).all(|pair| pair[0] == pair[1]), "encoders do not agree");
+        assert!(blocks[0].len() <= original.len() + 5, "the block grew");
+        let back = decode_everywhere(&blocks[0], shared.as_ref(), None);
+        assert!(back.as_deref() == Some(original), "other bytes came back");
+    }
+});

@@ -1,0 +1,166 @@
+//! What the targets share: how their inputs are cut up, and the checks that hold for any input.
+//!
+//! A target never knows the right answer. It knows that all instruction sets must give the same
+//! one, whatever the buffers held before, and that nothing may panic or read out of bounds.
+
+use arbitrary::{Arbitrary, Unstructured};
+use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch, huffman, rans};
+use lmc_codec::{Decoder, Isa, SharedRecipe};
+use lmc_format::{ChainTable, Coder, Reader};
+use std::cell::RefCell;
+use std::ops::Range;
+
+/// Blocks that claim more original bytes are not decoded: they are legal and only slow.
+pub const RAW_LEN_MAX: usize = 1 << 15;
+/// Planes have fewer bytes than this.
+pub const PLANE_LEN_MAX: u16 = 4096;
+
+/// Reads the head `T` of an input; what follows it is returned as it is.
+///
+/// A head of plain integers and arrays stands at the front of the input, little-endian, in the
+/// order of its fields, which is what lets `examples/seeds.rs` write inputs.
+pub fn cut_head<'a, T: Arbitrary<'a>>(data: &'a [u8]) -> Option<(T, &'a [u8])> {
+    let mut input = Unstructured::new(data);
+    let head = T::arbitrary(&mut input).ok()?;
+    Some((head, input.take_rest()))
+}
+
+/// Cuts an input into a shared recipe, whose length stands in front as a u16, and a block.
+pub fn cut_case(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = data.split_first_chunk()?;
+    rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))
+}
+
+/// The shared recipe of a case: none if it is empty or refused.
+pub fn shared_recipe(bytes: &[u8]) -> Option<SharedRecipe> {
+    if bytes.is_empty() { None } else { SharedRecipe::parse(bytes).ok() }
+}
+
+thread_local! {
+    /// Decoders that have seen every input so far, so that their buffers hold what it left.
+    static USED: RefCell<Vec<Decoder>> =
+        RefCell::new(Isa::available().into_iter().map(Decoder::with_isa).collect());
+}
+
+/// Decodes `range` of `block`, or all of it, in every way there is; `None` if it is refused.
+pub fn decode_everywhere(
+    block: &[u8],
+    shared: Option<&SharedRecipe>,
+    range: Option<Range<usize>>,
+) -> Option<Vec<u8>> {
+    let len = match &range {
+        None => Decoder::raw_len(block).ok()?,
+        Some(range) => range.len(),
+    };
+    let mut answers = Vec::new();
+    let mut answer = |decoder: &mut Decoder, fill| {
+        // The output starts anywhere in a cache line and ends where the sanitizer watches.
+        let front = block.len() % 64;
+        let mut buffer = vec![fill; front + len];
+        let out = &mut buffer[front..];
+        let done = match range.clone() {
+            None => decoder.decode_block(block, shared, out),
+            Some(range) => decoder.decode_range(block, shared, range, out),
+        };
+        assert!(buffer[..front].iter().all(|&b| b == fill), "bytes before the output changed");
+        answers.push(done.is_ok().then(|| buffer.split_off(front)));
+    };
+    for isa in Isa::available() {
+        answer(&mut Decoder::with_isa(isa).streaming(true), 0);
+    }
+    USED.with_borrow_mut(|used| used.iter_mut().for_each(|decoder| answer(decoder, 0xff)));
+    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "decoders do not agree");
+    answers.pop().flatten()
+}
+
+/// Decodes a stream of `n` bytes by every instruction set: the bytes and the length of the
+/// stream, or `None` if it is refused.
+pub fn decode_plane(coder: &Coder, stream: &[u8], n: usize) -> Option<(Vec<u8>, usize)> {
+    let decoder = PlaneDecoder::new(coder);
+    let mut answers = Isa::available().into_iter().zip([0, 0x55, 0xff]).map(|(isa, fill)| {
+        let mut plane = vec![fill; n];
+        let mut input = Reader::new(stream);
+        let done = decoder.decode(isa, &mut input, &mut plane, &mut Scratch::default());
+        done.is_ok().then(|| (plane, stream.len() - input.rest().len()))
+    });
+    let first = answers.next().flatten();
+    assert!(answers.all(|answer| answer == first), "instruction sets do not agree");
+    first
+}
+
+/// The stream of `plane`, the same by every instruction set; `None` if it cannot be coded.
+pub fn encode_plane(coder: &Coder, plane: &[u8]) -> Option<Vec<u8>> {
+    let encoder = PlaneEncoder::new(coder);
+    let mut answers = Isa::available().into_iter().map(|isa| {
+        let mut out = Vec::new();
+        encoder.encode(isa, plane, &mut Scratch::default(), &mut out).then_some(out)
+    });
+    let first = answers.next().flatten();
+    assert!(answers.all(|answer| answer == first), "instruction sets write other streams");
+    first
+}
+
+/// Decodes the stream and checks that what was accepted is what an encoder writes for the bytes.
+pub fn check_canonical(coder: &Coder, stream: &[u8], n: usize) {
+    if let Some((plane, used)) = decode_plane(coder, stream, n) {
+        let again = encode_plane(coder, &plane);
+        assert!(again.as_deref() == Some(&stream[..used]), "an encoder writes another stream");
+    }
+}
+
+/// Checks that `plane` comes back from its stream, if it has one.
+pub fn check_roundtrip(coder: &Coder, plane: &[u8]) {
+    if let Some(stream) = encode_plane(coder, plane) {
+        let back = decode_plane(coder, &stream, plane.len());
+        assert!(back == Some((plane.to_vec(), stream.len())), "other bytes came back");
+    }
+}
+
+/// The head of an input for a coder with a histogram.
+#[derive(Debug, Arbitrary)]
+pub struct HistogramHead {
+    /// Bytes in the plane, to be reduced.
+    pub n: u16,
+    /// Counts, from which the table is built.
+    pub counts: [u8; 256],
+}
+
+impl HistogramHead {
+    fn histogram(&self) -> [u32; 256] {
+        self.counts.map(u32::from)
+    }
+
+    /// The huffman coder of the counts; `None` if fewer than two are not 0.
+    pub fn huffman(&self) -> Option<Coder> {
+        huffman::build(&self.histogram()).map(|table| Coder::Huffman(Box::new(table)))
+    }
+
+    /// The rans coder of the counts; `None` if fewer than two are not 0.
+    pub fn rans(&self) -> Option<Coder> {
+        rans::build(&self.histogram()).map(|table| Coder::Rans(Box::new(table)))
+    }
+}
+
+/// The head of an input for a chain.
+#[derive(Debug, Arbitrary)]
+pub struct ChainHead {
+    /// Bytes in the plane, to be reduced.
+    pub n: u16,
+    /// Number of levels, to be reduced.
+    pub levels: u8,
+    /// Bit `i` is set when level `i` has two bits.
+    pub shape: u16,
+    /// As many symbols as a chain can have.
+    pub symbols: [u8; 31],
+}
+
+impl ChainHead {
+    /// The chain; `None` if its levels need more than 31 symbols.
+    pub fn coder(&self) -> Option<Coder> {
+        let levels = 1 + usize::from(self.levels) % 12;
+        let widths: Vec<u8> = (0..levels).map(|i| 1 + (self.shape >> i & 1) as u8).collect();
+        let count = widths.iter().map(|&w| (1 << w) - 1).sum();
+        let symbols = self.symbols.get(..count)?.to_vec();
+        ChainTable::new(widths, symbols).ok().map(Coder::Chain)
+    }
+}
