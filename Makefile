@@ -4,8 +4,6 @@ PYTHON ?= python3
 VENV := .venv
 FUZZ_SECONDS ?= 60
 
-FUZZ_TARGETS = $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs))
-
 .PHONY: demo test test-scalar test-python lint bench fuzz ci
 
 ## demo: made-up tensors at every level, there and back, in a table
@@ -37,6 +35,14 @@ lint:
 ## bench: all engines and levels on one core (see bench/README.md)
 bench:
 	$(CARGO) run --release --locked -p lmc-bench
+
+## fuzz: every decoder against hostile bytes, FUZZ_SECONDS each (needs nightly and cargo-fuzz)
+fuzz:
+	$(CARGO) run --release --locked --manifest-path fuzz/Cargo.toml --example seeds
+	for target in $$($(CARGO) +nightly fuzz list); do \
+		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) \
+			-rss_limit_mb=2048 -verbosity=0 || exit 1; \
+	done
 
 ## ci: what a change must pass
 ci: lint test test-scalar

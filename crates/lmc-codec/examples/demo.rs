@@ -1,4 +1,5 @@
-//! Codes and decodes made-up tensors at every level, checks that they come back, and prints what they take.
+//! Codes and decodes made-up tensors at every level, checks that they come back, and prints what
+//! they take.
 
 use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_testkit::data::{Kind, words};

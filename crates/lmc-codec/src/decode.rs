@@ -127,7 +127,8 @@ impl Decoder {
         Self { isa, streaming: false, buffers: Buffers::default() }
     }
 
-    /// Whether output that is not read again soon may go past the caches; off at first. What is decoded is the same.
+    /// Whether output that is not read again soon may go past the caches; off at first. What is
+    /// decoded is the same.
     #[must_use]
     pub fn streaming(mut self, streaming: bool) -> Self {
         self.streaming = streaming;
@@ -141,7 +142,8 @@ impl Decoder {
 
     /// Decodes `block` into all of `out`, which must have exactly [`Decoder::raw_len`] bytes.
     ///
-    /// `shared` is the tensor's shared recipe, if it has one. On an error the contents of `out` mean nothing.
+    /// `shared` is the tensor's shared recipe, if it has one. On an error the contents of `out`
+    /// mean nothing.
     pub fn decode_block(
         &mut self,
         block: &[u8],
@@ -160,7 +162,8 @@ impl Decoder {
         self.decode_body(prefix, input, shared, 0..prefix.raw_len, out)
     }
 
-    /// Decodes the original bytes `range` of `block` into all of `out`, reading only the segments that hold them.
+    /// Decodes the original bytes `range` of `block` into all of `out`, reading only the segments
+    /// that hold them.
     ///
     /// Errors in other segments are not found. On an error the contents of `out` mean nothing.
     pub fn decode_range(

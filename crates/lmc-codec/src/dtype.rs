@@ -45,8 +45,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// For floats that are never negative: the sign stays on top and counts as part of the exponent, so that no plane has to store it.
-    /// Other layouts stay as they are.
+    /// For floats that are never negative: the sign stays on top and counts as part of the
+    /// exponent, so that no plane has to store it. Other layouts stay as they are.
     pub fn with_sign_on_top(self) -> Self {
         match self.map {
             WordMap::Rotate => {

@@ -36,7 +36,8 @@ impl Encoder {
         Self { isa, streaming: false, buffers: Buffers::default() }
     }
 
-    /// Whether output that is not read again soon may go past the caches; off at first. What is written is the same.
+    /// Whether output that is not read again soon may go past the caches; off at first. What is
+    /// written is the same.
     #[must_use]
     pub fn streaming(mut self, streaming: bool) -> Self {
         self.streaming = streaming;
@@ -45,7 +46,8 @@ impl Encoder {
 
     /// Appends the block of `bytes`, which are the tensor's from value `first_value` on, to `out`.
     ///
-    /// At most the bytes themselves and a prefix of five bytes are appended. Panics if `bytes` is longer than 2^26.
+    /// At most the bytes themselves and a prefix of five bytes are appended. Panics if `bytes` is
+    /// longer than 2^26.
     pub fn encode_block(&mut self, plan: &Plan, first_value: u64, bytes: &[u8], out: &mut Vec<u8>) {
         assert!(bytes.len() as u64 <= BLOCK_LEN_MAX, "a block holds 2^26 bytes at most");
         let start = out.len();
@@ -57,7 +59,8 @@ impl Encoder {
         let mut coded = shared.is_some_and(|ready| {
             self.write_coded(ready, BlockKind::Shared, first_value, bytes, out)
         });
-        // A recipe from a sample may fail on a value it has not seen; the next one has seen them all.
+        // A recipe from a sample may fail on a value it has not seen; the next one has seen them
+        // all.
         for exact in [false, true] {
             if coded {
                 break;
@@ -77,7 +80,8 @@ impl Encoder {
         }
     }
 
-    /// Appends a coded block; false if the recipe cannot express the values, with bytes appended that must be cut off.
+    /// Appends a coded block; false if the recipe cannot express the values, with bytes appended
+    /// that must be cut off.
     fn write_coded(
         &mut self,
         ready: &ReadyRecipe,

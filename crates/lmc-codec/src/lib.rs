@@ -1,4 +1,8 @@
 //! Lossless compression of tensor blocks: slices in, slices out.
+//!
+//! A [`Plan`] is made once for a tensor; an [`Encoder`] turns its blocks into bytes by that plan,
+//! and a [`Decoder`] turns them back. `docs/format.md` defines the bytes, `ARCHITECTURE.md` shows
+//! the way through the code.
 #![deny(unsafe_code)]
 
 pub mod decode;
@@ -15,3 +19,8 @@ pub use dtype::{Dtype, Level, TensorSpec};
 pub use encode::Encoder;
 pub use plan::Plan;
 pub use simd::Isa;
+
+/// The README's example, which the documentation tests run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

@@ -1,4 +1,5 @@
-//! One segment each way: values to planes to streams (`docs/format.md`, section 4.2), by a recipe made ready.
+//! One segment each way: values to planes to streams (`docs/format.md`, section 4.2), by a recipe
+//! made ready.
 
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
 use crate::simd::Isa;
@@ -150,8 +151,8 @@ impl SegmentEncoder {
         &self.shape
     }
 
-    /// Appends the coded segment of the values `src`. Returns false if the recipe cannot express them; `out` then has
-    /// bytes that must be cut off.
+    /// Appends the coded segment of the values `src`. Returns false if the recipe cannot express
+    /// them; `out` then has bytes that must be cut off.
     pub fn encode(
         &self,
         isa: Isa,
@@ -252,8 +253,8 @@ impl SegmentEncoder {
         }
     }
 
-    /// Makes the planes of a wide cut, in their buffers, and appends its records; step by step, so that memory is read while
-    /// symbols are computed.
+    /// Makes the planes of a wide cut, in their buffers, and appends its records; step by step, so
+    /// that memory is read while symbols are computed.
     #[allow(clippy::too_many_arguments)]
     fn split_wide_cut(
         &self,
@@ -297,7 +298,8 @@ impl SegmentEncoder {
         window::forward(isa, symbols, self.shape.bias, plane, exceptions);
     }
 
-    /// Calls `visit` with the zero flags (as None), if there are any, and with each plane of the values `src` that is `wanted`.
+    /// Calls `visit` with the zero flags (as None), if there are any, and with each plane of the
+    /// values `src` that is `wanted`.
     pub fn visit_planes(
         &self,
         isa: Isa,
@@ -362,7 +364,8 @@ impl SegmentDecoder {
         &self.shape
     }
 
-    /// Decodes the segment `coded` into all of `dst`; on an error the contents of `dst` mean nothing.
+    /// Decodes the segment `coded` into all of `dst`; on an error the contents of `dst` mean
+    /// nothing.
     pub fn decode(
         &self,
         isa: Isa,
@@ -488,7 +491,8 @@ impl SegmentDecoder {
     }
 }
 
-/// Puts offsets back and merges the planes of a wide cut; step by step, so that stores drain while offsets are added.
+/// Puts offsets back and merges the planes of a wide cut; step by step, so that stores drain while
+/// offsets are added.
 fn merge_wide_cut(
     isa: Isa,
     cut: WideCut,

@@ -1,4 +1,5 @@
-//! The recipe of a block: everything a decoder must know before the coded bytes (`docs/format.md`, section 3).
+//! The recipe of a block: everything a decoder must know before the coded bytes (`docs/format.md`,
+//! section 3).
 
 use crate::coder::Coder;
 use crate::error::{Error, Result};
@@ -30,8 +31,9 @@ pub struct Columns {
 
 /// How every segment of a block is coded.
 ///
-/// Invariants: `width_log2 <= 3`; `1 <= symbol_bits <= min(16, 8 << width_log2)`; `bias < 2^symbol_bits`, 0 unless wide;
-/// `planes` has [`Recipe::plane_count`] entries; not both `flags` and `columns`.
+/// Invariants: `width_log2 <= 3`; `1 <= symbol_bits <= min(16, 8 << width_log2)`; `bias <
+/// 2^symbol_bits`, 0 unless wide; `planes` has [`Recipe::plane_count`] entries; not both `flags`
+/// and `columns`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// log2 of the value's width in bytes.
@@ -83,7 +85,8 @@ impl Recipe {
         (8_u8 << self.width_log2).saturating_sub(self.symbol_bits)
     }
 
-    /// Appends the recipe up to the column coder; the coded column bytes follow, written by the caller.
+    /// Appends the recipe up to the column coder; the coded column bytes follow, written by the
+    /// caller.
     pub fn write(&self, out: &mut Vec<u8>) {
         let map = match self.map {
             WordMap::None => 0,
@@ -107,7 +110,8 @@ impl Recipe {
         }
     }
 
-    /// Reads a recipe up to the column coder; `input` is left at the coded column bytes, if there are any.
+    /// Reads a recipe up to the column coder; `input` is left at the coded column bytes, if there
+    /// are any.
     pub fn read(input: &mut Reader) -> Result<Self> {
         let [layout, symbol_bits, segment_log2] = input.array("recipe")?;
         let map = match layout >> 2 & 3 {

@@ -74,7 +74,8 @@ impl Kind {
     ];
 }
 
-/// `n` words of `width` bytes of this kind; `float` words hold floats of that width (bf16 for two bytes), others integers.
+/// `n` words of `width` bytes of this kind; `float` words hold floats of that width (bf16 for two
+/// bytes), others integers.
 pub fn words(kind: Kind, width: usize, float: bool, n: usize, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let row_len = 48;

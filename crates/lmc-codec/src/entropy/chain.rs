@@ -7,15 +7,17 @@ const ESCAPE_BITS: u64 = 8;
 
 /// The cheapest chain table of at most `levels_max` levels for bytes that occur as in `histogram`.
 ///
-/// The histogram may be a sample's: a byte next to one that was seen is taken to occur now and then, because exponents thin
-/// out smoothly, so that rare ones get a place before bytes that never come.
+/// The histogram may be a sample's: a byte next to one that was seen is taken to occur now and
+/// then, because exponents thin out smoothly, so that rare ones get a place before bytes that never
+/// come.
 pub fn build(histogram: &[u32; 256], levels_max: usize) -> ChainTable {
     let weights = spread_to_neighbours(histogram);
     let mut ranked: Vec<u8> = (0..=255).filter(|&s| weights[usize::from(s)] > 0).collect();
     ranked.sort_by_key(|&s| (std::cmp::Reverse(weights[usize::from(s)]), s));
     let widths = cheapest_shape(&ranked, &weights, levels_max.clamp(1, CHAIN_LEVELS_MAX));
     let count: usize = widths.iter().map(|&w| (1 << w) - 1).sum();
-    // A shape may have more places than there are symbols; the first symbol fills them and never uses them.
+    // A shape may have more places than there are symbols; the first symbol fills them and never
+    // uses them.
     let filler = ranked.first().copied().unwrap_or(0);
     ranked.resize(count, filler);
     ChainTable::new(widths, ranked).expect("the shape search keeps to the format's limits")
@@ -31,8 +33,8 @@ fn spread_to_neighbours(histogram: &[u32; 256]) -> [u64; 256] {
 
 /// Digit widths of the cheapest chain for symbols in this order.
 ///
-/// `best[l][i]` is the least cost of coding all symbols from rank `i` on when `l` levels are left: either they all escape, or a level
-/// of one or two bits takes the next one or three of them.
+/// `best[l][i]` is the least cost of coding all symbols from rank `i` on when `l` levels are left:
+/// either they all escape, or a level of one or two bits takes the next one or three of them.
 fn cheapest_shape(ranked: &[u8], weights: &[u64; 256], levels_max: usize) -> Vec<u8> {
     let mut left = [0_u64; CHAIN_SYMBOLS_MAX + 1];
     let total: u64 = ranked.iter().map(|&s| weights[usize::from(s)]).sum();

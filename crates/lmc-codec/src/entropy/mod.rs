@@ -48,7 +48,8 @@ impl PlaneEncoder {
         }
     }
 
-    /// Appends the stream of `plane`. Returns false, with `out` as it was, if the coder cannot express the plane.
+    /// Appends the stream of `plane`. Returns false, with `out` as it was, if the coder cannot
+    /// express the plane.
     pub fn encode(&self, isa: Isa, plane: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Raw => out.extend_from_slice(plane),
@@ -98,7 +99,8 @@ impl PlaneDecoder {
         }
     }
 
-    /// Reads the stream of `plane.len()` bytes from `input`; on an error the plane's contents mean nothing.
+    /// Reads the stream of `plane.len()` bytes from `input`; on an error the plane's contents mean
+    /// nothing.
     pub fn decode(
         &self,
         isa: Isa,

@@ -1,4 +1,5 @@
-//! What is decided for each block: whether the tensor's recipe suits it, and the offsets of its rows.
+//! What is decided for each block: whether the tensor's recipe suits it, and the offsets of its
+//! rows.
 
 use super::ReadyRecipe;
 use super::cost::{entropy_bits, histogram};
@@ -47,8 +48,8 @@ pub(crate) fn block_offsets<'a>(
     })
 }
 
-/// Whether the recipe still suits a block, judged on a small sample of it: its symbols must not cost more than a hundredth
-/// of a value over what their own statistics promise.
+/// Whether the recipe still suits a block, judged on a small sample of it: its symbols must not
+/// cost more than a hundredth of a value over what their own statistics promise.
 pub(crate) fn suits(isa: Isa, ready: &ReadyRecipe, block: &[u8], buffers: &mut Buffers) -> bool {
     let Some(table) = plain_chain(ready) else { return true };
     let (own, n) = symbol_histogram(isa, ready, block, buffers);
@@ -57,8 +58,8 @@ pub(crate) fn suits(isa: Isa, ready: &ReadyRecipe, block: &[u8], buffers: &mut B
     bits <= promised
 }
 
-/// Whether the blocks of a tensor differ so much that tables of their own pay: tables made from part of some blocks are tried on
-/// another part of the same ones.
+/// Whether the blocks of a tensor differ so much that tables of their own pay: tables made from
+/// part of some blocks are tried on another part of the same ones.
 pub(super) fn blocks_differ(
     isa: Isa,
     ready: &ReadyRecipe,

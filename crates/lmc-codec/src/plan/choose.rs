@@ -16,7 +16,7 @@ use lmc_format::{Coder, Recipe};
 /// Values sampled to plan a tensor or a block.
 const SAMPLE_VALUES: usize = 1 << 14;
 /// The same at the highest level, where rare symbols decide how wide a symbol may be.
-const SAMPLE_VALUES_MAX: usize = 1 << 16;
+const SAMPLE_VALUES_MAX: usize = 1 << 15;
 /// Values that tell whether a plane is noise: 2,048 uniform bytes show an entropy of 7.9 bits.
 const NOISE_VALUES: usize = 1 << 11;
 /// Joint symbols take at most this many mantissa bits.
@@ -136,15 +136,16 @@ impl Planner {
         let widest = (exponent + JOINT_BITS_MAX).min(self.word_bits()).min(16);
         match self.level {
             Level::Max => (exponent..=widest).collect(),
-            // Whole bytes of a short float: one Huffman code of everything.
-            Level::Default if self.word_bits() == 8 => vec![exponent, 8],
+            // The whole top byte of a float with a short exponent: a Huffman code of it may gain.
+            Level::Default if exponent < 8 => vec![exponent, 8],
             _ => vec![exponent],
         }
     }
 
     /// The best recipe that codes every value and has no offsets.
     fn dense(self, sample: &[u8]) -> Candidate {
-        // A sample has not seen all the rare symbols that a wider one brings, so each mantissa bit must gain 0.012 bits a value.
+        // A sample has not seen all the rare symbols that a wider one brings, so each mantissa bit
+        // must gain 0.012 bits a value.
         let margin = (sample.len() >> self.layout.width_log2) as u64 / 80;
         let candidates =
             self.symbol_widths().into_iter().map(|bits| self.with_symbol(sample, bits));
@@ -160,8 +161,8 @@ impl Planner {
         self.finish(sample, symbol_bits, &symbols)
     }
 
-    /// A candidate with these symbols; its other planes are judged by the values of `sample`, and all costs are for as many values
-    /// as there are symbols.
+    /// A candidate with these symbols; its other planes are judged by the values of `sample`, and
+    /// all costs are for as many values as there are symbols.
     pub(super) fn finish(self, sample: &[u8], symbol_bits: u8, symbols: &[u16]) -> Candidate {
         let bias = if symbol_bits > 8 { window_bias(symbols) } else { 0 };
         let mut plane = vec![0; symbols.len()];

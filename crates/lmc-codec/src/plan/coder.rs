@@ -45,7 +45,8 @@ impl PlaneStats {
 
 /// Chooses the coder of a plane.
 ///
-/// `slack_bits` is what a faster coder may cost more, in bits over the whole sample, before a slower one is taken.
+/// `slack_bits` is what a faster coder may cost more, in bits over the whole sample, before a
+/// slower one is taken.
 pub fn choose(stats: &PlaneStats, level: Level, slack_bits: u64) -> Choice {
     let n = stats.count();
     let (mask, rest) = stats.varying_bits();
@@ -59,11 +60,13 @@ pub fn choose(stats: &PlaneStats, level: Level, slack_bits: u64) -> Choice {
         Choice { coder: Coder::Packed { mask, rest }, bits }
     };
     let entropy = entropy_bits(&stats.histogram);
-    // Noise looks a little compressible in a sample; a gain below this share is not believed or not worth a decoder's time.
+    // Noise looks a little compressible in a sample; a gain below this share is not believed or not
+    // worth a decoder's time.
     if entropy + n / 16 < best.bits {
         consider_chain(stats, level, &mut best);
         consider_tables(stats, level, slack_bits, &mut best);
-        // A run costs about three bytes: its token and value, and sometimes the token of the literals before it.
+        // A run costs about three bytes: its token and value, and sometimes the token of the
+        // literals before it.
         let runs = 24 * u64::from(stats.changes) + 64;
         if runs + slack_bits < best.bits {
             best = Choice { coder: Coder::Runs, bits: runs };
@@ -98,14 +101,16 @@ fn consider_tables(stats: &PlaneStats, level: Level, slack_bits: u64, best: &mut
     let Some(table) = huffman::build(&stats.histogram) else { return };
     match huffman::cost_bits(&table, &stats.histogram) {
         Some(bits) if bits + slack_bits < best.bits => {
-            // The slack stays in the cost, so that a whole recipe with Huffman must gain that much too.
+            // The slack stays in the cost, so that a whole recipe with Huffman must gain that much
+            // too.
             *best = Choice { coder: Coder::Huffman(Box::new(table)), bits: bits + slack_bits };
         }
         _ => {}
     }
 }
 
-/// The same kind of coder with the exact table for `stats`, or the best there is if that kind does not fit them.
+/// The same kind of coder with the exact table for `stats`, or the best there is if that kind does
+/// not fit them.
 pub fn exact(coder: &Coder, stats: &PlaneStats, level: Level) -> Coder {
     let (mask, rest) = stats.varying_bits();
     if mask == 0 {
@@ -120,7 +125,8 @@ pub fn exact(coder: &Coder, stats: &PlaneStats, level: Level) -> Coder {
     .unwrap_or_else(|| choose(stats, level, 0).coder)
 }
 
-/// The published algorithm's choice: Huffman, unless the plane is constant or would not get smaller.
+/// The published algorithm's choice: Huffman, unless the plane is constant or would not get
+/// smaller.
 pub fn paper(stats: &PlaneStats) -> Coder {
     let (mask, rest) = stats.varying_bits();
     if mask == 0 {

@@ -20,7 +20,8 @@ const fn log2_table() -> [u32; 1 << TABLE_BITS] {
 /// log2 of `x`, below 2^31 and not 0, in 16.16 fixed point.
 const fn exact_log2(x: u64) -> u32 {
     let whole = x.ilog2();
-    // The mantissa in [1, 2) with 31 fractional bits is squared again and again; each time it passes 2 gives a bit.
+    // The mantissa in [1, 2) with 31 fractional bits is squared again and again; each time it
+    // passes 2 gives a bit.
     let mut mantissa = x << (31 - whole);
     let mut result = whole;
     let mut i = 0;
@@ -83,7 +84,8 @@ fn add_histogram(bytes: &[u8], tables: &mut [[u32; 256]; 4]) {
 mod tests {
     use super::*;
 
-    /// The fixed-point logarithm is exact to two units below 2^12, and to a two-thousandth of a bit above.
+    /// The fixed-point logarithm is exact to two units below 2^12, and to a two-thousandth of a bit
+    /// above.
     #[test]
     fn log2_is_close() {
         for x in [1, 2, 3, 5, 10, 1000, 4095, 4096, 5001, 123_456, 1 << 40, u64::MAX] {

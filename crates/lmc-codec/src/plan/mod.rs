@@ -1,8 +1,9 @@
 //! Looks at bytes, chooses recipes, writes nothing.
 //!
-//! A [`Plan`] is made once for a tensor from a sample of it. Each block then only checks, on a small sample of its own, that the
-//! tensor's recipe suits it, and gets a recipe of its own where it does not. What is chosen depends on the bytes and the
-//! level alone, never on threads or the instruction set.
+//! A [`Plan`] is made once for a tensor from a sample of it. Each block then only checks, on a
+//! small sample of its own, that the tensor's recipe suits it, and gets a recipe of its own where
+//! it does not. What is chosen depends on the bytes and the level alone, never on threads or the
+//! instruction set.
 
 mod block;
 mod choose;
@@ -24,7 +25,8 @@ pub(crate) use coder::choose_bytes;
 use lmc_format::Recipe;
 pub(crate) use paper::paper;
 
-/// Values in a block of values of 2 bytes or more; blocks of bytes, and all at the highest level, have twice as many.
+/// Values in a block of values of 2 bytes or more; blocks of bytes, and all at the highest level,
+/// have twice as many.
 const BLOCK_VALUES: usize = 1 << 17;
 /// Bytes in a block of the published algorithm.
 const PAPER_BLOCK_LEN: usize = 1 << 16;
@@ -92,7 +94,8 @@ impl Plan {
         plan
     }
 
-    /// The recipe that the tensor's blocks share, to be stored once for all of them; empty if there is none.
+    /// The recipe that the tensor's blocks share, to be stored once for all of them; empty if there
+    /// is none.
     pub fn shared_recipe(&self) -> &[u8] {
         self.shared.as_ref().map_or(&[], |ready| &ready.bytes)
     }

@@ -8,8 +8,9 @@ use crate::transform::offsets::{BlockOffsets, ColumnFit, ColumnOffsets, Field};
 use lmc_format::limits::COLUMNS_MAX;
 use lmc_format::{Columns, WordMap};
 
-/// Values that candidates are fitted on and judged by, in whole rows, and the least and most rows of these.
-const JUDGED_VALUES: usize = 1 << 15;
+/// Values that candidates are fitted on and judged by, in whole rows, and the least and most rows
+/// of these.
+const JUDGED_VALUES: usize = 3 << 13;
 const JUDGED_ROWS_MIN: usize = 32;
 const JUDGED_ROWS_MAX: usize = 512;
 /// Rows that the chosen candidate's columns are fitted on.
@@ -86,26 +87,31 @@ pub(super) fn choose(
     Some(candidate)
 }
 
-/// How many mantissa bits a symbol with offsets should have, and whether its layout has the sign on top; None if offsets do not pay.
+/// How many mantissa bits a symbol with offsets should have, and whether its layout has the sign on
+/// top; None if offsets do not pay.
 fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u8)> {
     let planner = sample.planner;
     let bytes = sample.bytes(sample.judged_rows());
-    // The finest symbol with the sign on top of it: without the sign it is that of the rotated word.
+    // The finest symbol with the sign on top of it: without the sign it is that of the rotated
+    // word.
     let plain = Layout { map: WordMap::None, ..planner.layout };
     let words = Planner { layout: plain, ..planner }.words();
     let signed_bits = 1 + plain.exponent_bits + JOINT_BITS_MAX;
     let finest = sample.symbols(Field { words, bits: signed_bits }, &bytes);
     let unsigned = u16::MAX >> (17 - signed_bits);
     let has_sign = finest.iter().fold(0, |any, &s| any | s) > unsigned;
-    // Where there is no sign, it is left on top, so that the symbol takes it along and nothing else has to store it.
+    // Where there is no sign, it is left on top, so that the symbol takes it along and nothing else
+    // has to store it.
     let layout = if has_sign { planner.layout } else { planner.layout.with_sign_on_top() };
     let planner = Planner { layout, ..planner };
     let sample = RowSample { planner, ..*sample };
-    // A gain of less than a hundredth of a bit a value may be chance, and is not worth the decoder's time.
+    // A gain of less than a hundredth of a bit a value may be chance, and is not worth the
+    // decoder's time.
     let margin = n as u64 / 100;
     let mut found = None;
     let most = if planner.level == Level::Max { JOINT_BITS_MAX } else { JOINT_BITS_MAX - 1 };
-    // Without a sign, values are squares or the like, and a symbol without mantissa bits is too coarse.
+    // Without a sign, values are squares or the like, and a symbol without mantissa bits is too
+    // coarse.
     for extra in u8::from(!has_sign)..=most {
         let field = Field { words: planner.words(), bits: layout.exponent_bits + extra };
         let symbols: Vec<u16> =
@@ -114,20 +120,41 @@ fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u
         let odd = rows().skip(1).step_by(2).collect::<Vec<_>>().concat();
         let fitted = ColumnOffsets::fit(planner.isa, field.bits, sample.row_len, &odd)?;
         let mut candidate = judge(&sample, field, &fitted, &bytes, rows().step_by(2), n);
-        // Columns fitted on few rows cost more than they will: about log2(e) / 2 bits a value over the number of rows.
+        // Columns fitted on few rows cost more than they will: about log2(e) / 2 bits a value over
+        // the number of rows.
         let few = (odd.len() / sample.row_len).max(1) as u64;
         let final_rows = sample.rows.clamp(1, FITTED_ROWS) as u64;
         let noise = (n as u64 * 72 / 100 / few).saturating_sub(n as u64 * 72 / 100 / final_rows);
         candidate.bits = candidate.bits.saturating_sub(noise);
+        if has_sign && extra == 0 {
+            // Signed values gain little or nothing: the same rows without offsets tell which.
+            let plain = without_offsets(&sample, field, &bytes, rows().step_by(2), n);
+            if candidate.bits + margin >= plain {
+                return None;
+            }
+        }
         if candidate.bits + margin < least {
             least = candidate.bits;
             found = Some((layout, extra));
-        } else if found.is_some() || (has_sign && planner.level != Level::Max) {
-            // Signed values gain little; where a symbol without mantissa bits gains nothing, none will.
+        } else if found.is_some() {
             break;
         }
     }
     found
+}
+
+/// Cost of these rows of symbols as they are, for `n` values.
+fn without_offsets<'a>(
+    sample: &RowSample,
+    field: Field,
+    bytes: &[u8],
+    rows: impl Iterator<Item = &'a [u16]>,
+    n: usize,
+) -> u64 {
+    let symbols = rows.collect::<Vec<_>>().concat();
+    let lower = bytes.len().min(LOWER_VALUES << field.words.width_log2);
+    let candidate = sample.planner.finish(&bytes[..lower], field.bits, &symbols);
+    candidate.bits * n as u64 / symbols.len().max(1) as u64
 }
 
 /// The candidate for these rows of symbols; its cost is for `n` values.
@@ -156,7 +183,8 @@ fn judge<'a>(
     let lower = bytes.len().min(LOWER_VALUES << field.words.width_log2);
     let mut candidate = sample.planner.finish(&bytes[..lower], field.bits, &symbols);
     let scaled = |bits: u64, from: usize| bits * n as u64 / from.max(1) as u64;
-    // The vectors themselves, spread over the tensor: a byte for each row, the columns' entropy and a table.
+    // The vectors themselves, spread over the tensor: a byte for each row, the columns' entropy and
+    // a table.
     let vectors = entropy_bits(&histogram(&fitted.cols)) + 64 * 8 + 8 * sample.rows as u64;
     candidate.bits =
         scaled(candidate.bits, symbols.len()) + scaled(vectors, sample.rows * sample.row_len);

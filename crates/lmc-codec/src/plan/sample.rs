@@ -3,7 +3,8 @@
 /// Values in one stretch: two or more cache lines of most types, and whole vectors.
 const STRETCH: usize = 64;
 
-/// About `wanted` values of `bytes` (values of `width` bytes), in stretches spread over all of it; all of them if they are not more.
+/// About `wanted` values of `bytes` (values of `width` bytes), in stretches spread over all of it;
+/// all of them if they are not more.
 pub fn sample(bytes: &[u8], width: usize, wanted: usize) -> Vec<u8> {
     let n = bytes.len() / width;
     if n <= wanted.max(STRETCH) {

@@ -1,8 +1,9 @@
 //! The only unsafe code of the crate: kernels for one instruction set each, chosen at run time.
 //!
-//! Every kernel has a portable twin in safe Rust that defines its result. A kernel is reached through a safe function
-//! that takes an [`Isa`] and checks all lengths; an `Isa` can only be had from [`Isa::best`] or [`Isa::available`], which
-//! test the CPU, so that holding one is the proof that its instructions exist.
+//! Every kernel has a portable twin in safe Rust that defines its result. A kernel is reached
+//! through a safe function that takes an [`Isa`] and checks all lengths; an `Isa` can only be had
+//! from [`Isa::best`] or [`Isa::available`], which test the CPU, so that holding one is the proof
+//! that its instructions exist.
 #![allow(unsafe_code)]
 
 pub mod chain;
@@ -29,8 +30,8 @@ pub enum IsaKind {
 pub struct Isa(IsaKind);
 
 impl Isa {
-    /// The best set of this CPU, or the one that the environment variable `LMC_SIMD` (`portable`, `avx2`, `avx512`)
-    /// names, if the CPU has it.
+    /// The best set of this CPU, or the one that the environment variable `LMC_SIMD` (`portable`,
+    /// `avx2`, `avx512`) names, if the CPU has it.
     pub fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| {
@@ -87,7 +88,8 @@ pub fn prefetch_all(bytes: &[u8]) {
     let _ = bytes;
 }
 
-/// Makes streaming stores visible to other threads before any store that follows. Every use of streaming ends with it.
+/// Makes streaming stores visible to other threads before any store that follows. Every use of
+/// streaming ends with it.
 pub fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of every x86-64.

@@ -1,6 +1,7 @@
 //! The packed coder (`docs/format.md`, section 5.1): only the bits of a mask are kept of each byte.
 //!
-//! Eight bytes become `b` bytes, `b` being the number of bits in the mask, by one `pext` where the CPU has it.
+//! Eight bytes become `b` bytes, `b` being the number of bits in the mask, by one `pext` where the
+//! CPU has it.
 
 use super::{Isa, IsaKind};
 
@@ -68,7 +69,8 @@ pub fn unpack(isa: Isa, mask: u8, rest: u8, packed: &[u8], dst: &mut [u8]) -> bo
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 | IsaKind::Avx512 => {
             assert!(direct == 0 || bits * (direct - 1) + 8 <= packed.len());
-            // SAFETY: both sets include BMI2; the last word of `head` ends within `packed`, as just checked.
+            // SAFETY: both sets include BMI2; the last word of `head` ends within `packed`, as just
+            // checked.
             unsafe { x86::unpack_eights(mask, rest, packed, bits, head) }
         }
         _ => unpack_eights(mask, rest, packed, bits, head),
@@ -91,7 +93,8 @@ fn padded_word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Whether the mask is of the lowest bits, less than all: the planes below wide symbols are of this kind.
+/// Whether the mask is of the lowest bits, less than all: the planes below wide symbols are of this
+/// kind.
 #[cfg(target_arch = "x86_64")]
 fn is_low_mask(mask: u8) -> bool {
     mask < 0xff && mask & (mask + 1) == 0
@@ -103,13 +106,15 @@ fn compact(mask: u8, byte: u8) -> u8 {
     places.enumerate().fold(0, |closed, (to, bit)| closed | (byte >> bit & 1) << to)
 }
 
-/// Undoes [`compact`] for the lowest bits of `bits`; the bits outside of `mask` are those of `rest`.
+/// Undoes [`compact`] for the lowest bits of `bits`; the bits outside of `mask` are those of
+/// `rest`.
 fn spread(mask: u8, rest: u8, bits: u64) -> u8 {
     let places = (0..8).filter(|bit| mask >> bit & 1 == 1);
     places.enumerate().fold(rest, |byte, (from, bit)| byte | ((bits >> from & 1) as u8) << bit)
 }
 
-/// Appends the packed form of whole groups of eight; returns the bits in which bytes differ from `rest` outside of `mask`.
+/// Appends the packed form of whole groups of eight; returns the bits in which bytes differ from
+/// `rest` outside of `mask`.
 fn pack_eights(mask: u8, rest: u8, eights: &[[u8; 8]], out: &mut Vec<u8>) -> u8 {
     let closed: [u8; 256] = std::array::from_fn(|byte| compact(mask, byte as u8));
     let bits = mask.count_ones() as usize;
@@ -140,10 +145,11 @@ mod x86 {
 
     const ONES: u64 = 0x0101_0101_0101_0101;
 
-    /// Appends groups of 64 bytes of which only the `mask`, the lowest bits, is kept; returns 0 if no byte has others.
+    /// Appends groups of 64 bytes of which only the `mask`, the lowest bits, is kept; returns 0 if
+    /// no byte has others.
     ///
-    /// Neighbours are joined three times, by two multiplications and a shift, until eight bytes are one number; then its bytes are
-    /// closed up.
+    /// Neighbours are joined three times, by two multiplications and a shift, until eight bytes are
+    /// one number; then its bytes are closed up.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub(super) fn pack_low_groups(mask: u8, groups: &[[u8; 64]], out: &mut Vec<u8>) -> u8 {
         let bits = mask.count_ones() as usize;
@@ -154,8 +160,9 @@ mod x86 {
         let low_half = _mm512_set1_epi64(0xffff_ffff);
         let mut strays = _mm512_setzero_si512();
         out.reserve(8 * bits * groups.len() + 64);
-        // SAFETY: `order` and each group have 64 bytes; each step writes 64 bytes and moves on by at most 64, within what was
-        // reserved, and the bytes that become part of `out` have all been written.
+        // SAFETY: `order` and each group have 64 bytes; each step writes 64 bytes and moves on by
+        // at most 64, within what was reserved, and the bytes that become part of `out`
+        // have all been written.
         unsafe {
             let order = _mm512_loadu_si512(order.as_ptr().cast());
             let mut to = out.as_mut_ptr().add(out.len());
@@ -186,7 +193,8 @@ mod x86 {
         let shifts: [u8; 64] = std::array::from_fn(|i| (i % 8 * bits) as u8);
         let keep = _mm512_set1_epi8(mask as i8);
         let valid = if bits == 8 { u64::MAX } else { (1 << (8 * bits)) - 1 };
-        // SAFETY: the arrays and each group have 64 bytes; a step reads its `8 * bits` bytes of `packed`, as the mask says.
+        // SAFETY: the arrays and each group have 64 bytes; a step reads its `8 * bits` bytes of
+        // `packed`, as the mask says.
         unsafe {
             let order = _mm512_loadu_si512(order.as_ptr().cast());
             let shifts = _mm512_loadu_si512(shifts.as_ptr().cast());
@@ -205,8 +213,9 @@ mod x86 {
         let (mask, rest) = (ONES * u64::from(mask), ONES * u64::from(rest));
         out.reserve(bits * eights.len() + 8);
         let mut strays = 0;
-        // SAFETY: each step writes eight bytes and moves on by at most eight, within what was reserved; the bytes
-        // up to the last step's `bits` have been written when they become part of `out`.
+        // SAFETY: each step writes eight bytes and moves on by at most eight, within what was
+        // reserved; the bytes up to the last step's `bits` have been written when they
+        // become part of `out`.
         unsafe {
             let mut to = out.as_mut_ptr().add(out.len());
             for &eight in eights {
@@ -243,7 +252,8 @@ mod x86 {
 mod tests {
     use super::*;
 
-    /// Every mask, at every length to four words and three, packs the same everywhere and comes back.
+    /// Every mask, at every length to four words and three, packs the same everywhere and comes
+    /// back.
     #[test]
     fn twins_agree_for_every_mask() {
         let mut state = 5_u64;
@@ -270,7 +280,8 @@ mod tests {
         }
     }
 
-    /// A byte outside of the mask is refused and nothing is written; so are padding bits that are set.
+    /// A byte outside of the mask is refused and nothing is written; so are padding bits that are
+    /// set.
     #[test]
     fn strays_are_refused() {
         let mut out = vec![1];

@@ -3,7 +3,8 @@
 use super::words::per_isa;
 
 per_isa! {
-    /// `plane[i]` = the symbol's distance from `bias`, 255 if it is 255 or more or below. Returns the greatest byte.
+    /// `plane[i]` = the symbol's distance from `bias`, 255 if it is 255 or more or below.
+    /// Returns the greatest byte.
     pub fn narrow(symbols: &[u16], bias: u16, plane: &mut [u8]) -> u8 {
         let mut most = 0;
         for (byte, &symbol) in plane.iter_mut().zip(symbols) {

@@ -1,7 +1,9 @@
-//! Row and column offsets (`docs/format.md`, section 3.4): what a matrix's rows and columns have in common is taken off its symbols.
+//! Row and column offsets (`docs/format.md`, section 3.4): what a matrix's rows and columns have in
+//! common is taken off its symbols.
 //!
-//! A symbol is a logarithm, near enough: its exponent and top mantissa bits. A value that is a row's scale times a column's scale
-//! times noise has a symbol of row plus column plus noise, and only the noise needs coding.
+//! A symbol is a logarithm, near enough: its exponent and top mantissa bits. A value that is a
+//! row's scale times a column's scale times noise has a symbol of row plus column plus noise, and
+//! only the noise needs coding.
 
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract16};
@@ -59,7 +61,8 @@ impl ColumnOffsets {
         Self { base, cols, low: 0, high: u16::MAX }
     }
 
-    /// Fits the columns of a matrix of symbols of `bits` bits with rows of `row_len`. None when it has no row.
+    /// Fits the columns of a matrix of symbols of `bits` bits with rows of `row_len`. None when it
+    /// has no row.
     pub fn fit(isa: Isa, bits: u8, row_len: usize, matrix: &[u16]) -> Option<Self> {
         let mut fit = ColumnFit::new(row_len, matrix)?;
         for row in matrix.chunks_exact(row_len) {
@@ -83,11 +86,13 @@ impl ColumnOffsets {
     fn row_offset(&self, mean: i64, bits: u8) -> u8 {
         let mask = i64::from(u16::MAX >> (16 - bits));
         let over = (mean - i64::from(self.base) - MIDDLE) & mask;
-        // A row far below the base comes out near the top of the range: the closest offset is then 0.
+        // A row far below the base comes out near the top of the range: the closest offset is then
+        // 0.
         if over > mask - mask / 4 { 0 } else { over.min(255) as u8 }
     }
 
-    /// Mean of a sample of a row's symbols, less their columns' offsets; `row` starts in column `first_col`.
+    /// Mean of a sample of a row's symbols, less their columns' offsets; `row` starts in column
+    /// `first_col`.
     fn sampled_row_mean(&self, isa: Isa, field: Field, first_col: usize, row: &[u8]) -> i64 {
         let width = field.words.width_log2;
         let mut symbols = [0; STRETCH];
@@ -156,7 +161,8 @@ impl ColumnFit {
         self.rows += 1;
     }
 
-    /// The offsets, with the base set by the rows of `matrix`; None if no row was added or `matrix` has none.
+    /// The offsets, with the base set by the rows of `matrix`; None if no row was added or `matrix`
+    /// has none.
     pub fn finish(self, isa: Isa, bits: u8, matrix: &[u16]) -> Option<ColumnOffsets> {
         let means = self.sums.iter().map(|&sum| rounded_mean(i64::from(sum), self.rows as usize));
         let least = means.clone().min()?;
@@ -186,7 +192,8 @@ fn bounds(matrix: &[u16]) -> Option<(u16, u16)> {
     Some((median.saturating_sub(REACH), median.saturating_add(REACH)))
 }
 
-/// The offsets that hold for one block: a walk over its values gives row and columns stretch by stretch.
+/// The offsets that hold for one block: a walk over its values gives row and columns stretch by
+/// stretch.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockOffsets<'a> {
     /// Added to every offset.
@@ -202,7 +209,8 @@ pub struct BlockOffsets<'a> {
 }
 
 impl BlockOffsets<'_> {
-    /// Calls `apply` with each stretch of `plane` that lies in one row, the row's offset, and the columns' offsets.
+    /// Calls `apply` with each stretch of `plane` that lies in one row, the row's offset, and the
+    /// columns' offsets.
     ///
     /// `start` is the place in the block of the plane's first value.
     fn each_row<T>(

@@ -14,9 +14,11 @@ macro_rules! for_width {
     };
 }
 
-/// Appends a flag for each value of `width` bytes to `flags` (1: not zero) and the values that are not zero to `dense`.
+/// Appends a flag for each value of `width` bytes to `flags` (1: not zero) and the values that are
+/// not zero to `dense`.
 pub fn forward(width: usize, src: &[u8], flags: &mut Vec<u8>, dense: &mut Vec<u8>) {
-    /// Every value is written, and the place moves on only behind those that stay: no branch depends on the data.
+    /// Every value is written, and the place moves on only behind those that stay: no branch
+    /// depends on the data.
     fn run<const W: usize>(src: &[u8], flags: &mut Vec<u8>, dense: &mut [u8]) -> usize {
         let mut end = 0;
         for eight in src.as_chunks::<W>().0.chunks(8) {

@@ -1,4 +1,5 @@
-//! Wide symbols to bytes (`docs/format.md`, section 3.3): a window of 255 values, and exceptions beyond it.
+//! Wide symbols to bytes (`docs/format.md`, section 3.3): a window of 255 values, and exceptions
+//! beyond it.
 
 use crate::simd::Isa;
 use crate::simd::symbols;
@@ -10,7 +11,8 @@ pub const EXCEPTION: u8 = 255;
 /// Symbols that are looked at together: exceptions are rare.
 const STEP: usize = 512;
 
-/// Writes the window byte of each symbol to `plane`, and appends the symbols outside of it to `exceptions`.
+/// Writes the window byte of each symbol to `plane`, and appends the symbols outside of it to
+/// `exceptions`.
 pub fn forward(isa: Isa, symbols: &[u16], bias: u16, plane: &mut [u8], exceptions: &mut Vec<u8>) {
     for (bytes, symbols) in plane.chunks_mut(STEP).zip(symbols.chunks(STEP)) {
         if symbols::narrow(isa, symbols, bias, bytes) != EXCEPTION {

@@ -1,5 +1,5 @@
-//! The chain code with AVX2 and BMI2: labels and digits 32 bytes at a time, closing up and spreading eight bytes at a time by
-//! `pext` and `pdep`.
+//! The chain code with AVX2 and BMI2: labels and digits 32 bytes at a time, closing up and
+//! spreading eight bytes at a time by `pext` and `pdep`.
 
 use super::{Level, Scratch, Tables, Walk, low_bits, word};
 use std::arch::x86_64::*;
@@ -7,11 +7,13 @@ use std::arch::x86_64::*;
 /// Writes the chain stream of `src` at `out`; returns its length.
 ///
 /// # Safety
-/// The CPU has AVX2, BMI2 and POPCNT. `near` has room for `src.len() + 64` bytes, `out` for `tables.stream_len_max(src.len()) + 64`.
+/// The CPU has AVX2, BMI2 and POPCNT. `near` has room for `src.len() + 64` bytes, `out` for
+/// `tables.stream_len_max(src.len()) + 64`.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn encode(tables: &Tables, src: &[u8], near: *mut u8, out: *mut u8) -> usize {
-    // SAFETY: the caller gives both buffers enough room. Every level writes at most its `stream_len` and 56 bytes beyond it, and
-    // `near` only at places below the number of bytes read so far, plus 8.
+    // SAFETY: the caller gives both buffers enough room. Every level writes at most its
+    // `stream_len` and 56 bytes beyond it, and `near` only at places below the number of bytes
+    // read so far, plus 8.
     unsafe {
         write_labels(tables, std::slice::from_raw_parts_mut(near, src.len()), src);
         let mut end = out;
@@ -45,12 +47,14 @@ fn write_labels(tables: &Tables, near: &mut [u8], src: &[u8]) {
     }
 }
 
-/// The same for whole vectors, with symbols in a window of 63 from `low`; returns how many bytes it did.
+/// The same for whole vectors, with symbols in a window of 63 from `low`; returns how many bytes it
+/// did.
 #[target_feature(enable = "avx2")]
 fn write_labels_32(tables: &Tables, low: u8, near: &mut [u8], src: &[u8]) -> usize {
-    // `vpshufb` gives 0 where an index has its top bit set. Lookup `k` serves the places 16k to 16k + 15: the saturating
-    // addition moves every place above them past 127, and places below wrap there in the subtraction. Labels are kept
-    // with all bits turned around relative to the escape, so that 0 stands for an escape and the lookups can be merged by OR.
+    // `vpshufb` gives 0 where an index has its top bit set. Lookup `k` serves the places 16k to 16k
+    // + 15: the saturating addition moves every place above them past 127, and places below
+    // wrap there in the subtraction. Labels are kept with all bits turned around relative to
+    // the escape, so that 0 stands for an escape and the lookups can be merged by OR.
     let mut lookups = [_mm256_setzero_si256(); 4];
     for (k, lookup) in lookups.iter_mut().enumerate() {
         let mut places = [0_u8; 16];
@@ -101,7 +105,8 @@ unsafe fn at_least(bound: __m256i, group: *const u8) -> u64 {
     u64::from(half(0)) | u64::from(half(32)) << 32
 }
 
-/// Writes one level's digits of the `n` labels at `near`, and closes up in place those that go on; returns their number.
+/// Writes one level's digits of the `n` labels at `near`, and closes up in place those that go on;
+/// returns their number.
 ///
 /// # Safety
 /// `near` has `n + 64` bytes and `*end` room for the level's stream and 64 bytes.
@@ -119,8 +124,9 @@ unsafe fn encode_level<const TWO_BITS: bool>(
     let mut out = *end;
     for at in (0..n).step_by(64) {
         let valid = low_bits(n - at);
-        // SAFETY: `at < n`, so 64 bytes from `near + at` lie in its `n + 64` bytes; closing up writes at `kept <= at + 8j` after the
-        // eight bytes there have been read. Each group writes its words where the stream has room for them.
+        // SAFETY: `at < n`, so 64 bytes from `near + at` lie in its `n + 64` bytes; closing up
+        // writes at `kept <= at + 8j` after the eight bytes there have been read. Each
+        // group writes its words where the stream has room for them.
         unsafe {
             let group = near.add(at);
             let over1 = at_least(bound1, group) & valid;
@@ -160,17 +166,19 @@ fn byte_mask(bits: u64) -> u64 {
 /// Decodes what `walk` found into all of `dst`.
 ///
 /// # Safety
-/// The CPU has AVX2, BMI2 and POPCNT; `walk` was made by [`super::walk`] for `dst.len()` bytes; both scratch buffers
-/// have `dst.len() + 64` bytes.
+/// The CPU has AVX2, BMI2 and POPCNT; `walk` was made by [`super::walk`] for `dst.len()` bytes;
+/// both scratch buffers have `dst.len() + 64` bytes.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn decode(tables: &Tables, walk: &Walk, dst: &mut [u8], scratch: &mut Scratch) {
     let (mut next, mut own) = (&mut scratch.near, &mut scratch.far);
-    // Spreading reads eight bytes at a time, so the escapes are moved to where there is slack behind them.
+    // Spreading reads eight bytes at a time, so the escapes are moved to where there is slack
+    // behind them.
     next[..walk.escapes.len()].copy_from_slice(walk.escapes);
     for (i, &level) in tables.levels.iter().enumerate().rev() {
         let (count, stream) = (walk.counts[i], walk.streams[i]);
         let target = if i == 0 { &mut *dst } else { &mut own[..count] };
-        // SAFETY: `stream` has the digits of `count` bytes, and `next` as many bytes as there are largest digits in it, and 64 more.
+        // SAFETY: `stream` has the digits of `count` bytes, and `next` as many bytes as there are
+        // largest digits in it, and 64 more.
         unsafe {
             if level.two_bits {
                 decode_level::<true>(level, stream, next.as_ptr(), target);
@@ -241,7 +249,8 @@ unsafe fn decode_group<const TWO_BITS: bool>(
     let on = p0 & p1;
     for (j, eight) in group.as_chunks_mut::<8>().0.iter_mut().enumerate() {
         let bits = on >> (8 * j) & 0xff;
-        // SAFETY: at most the bits seen so far have been taken from `next`; eight bytes more are readable.
+        // SAFETY: at most the bits seen so far have been taken from `next`; eight bytes more are
+        // readable.
         unsafe {
             let spread = _pdep_u64(next.cast::<u64>().read_unaligned(), byte_mask(bits));
             *eight = (u64::from_le_bytes(*eight) | spread).to_le_bytes();

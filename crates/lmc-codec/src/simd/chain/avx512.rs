@@ -1,4 +1,5 @@
-//! The chain code with AVX-512 VBMI2: 64 bytes a step, closed up by `vpcompressb` and spread by `vpexpandb`.
+//! The chain code with AVX-512 VBMI2: 64 bytes a step, closed up by `vpcompressb` and spread by
+//! `vpexpandb`.
 
 use super::{Level, Scratch, Tables, Walk, low_bits};
 use std::arch::x86_64::*;
@@ -17,8 +18,9 @@ pub(super) unsafe fn encode(
 ) -> usize {
     let near = scratch.near.as_mut_ptr();
     let far = scratch.far.as_mut_ptr();
-    // SAFETY: the caller gives both buffers enough room. Every level writes at most its `stream_len` and at most
-    // 56 bytes beyond it, and `near` only at places below the number of bytes read so far, plus 64.
+    // SAFETY: the caller gives both buffers enough room. Every level writes at most its
+    // `stream_len` and at most 56 bytes beyond it, and `near` only at places below the number
+    // of bytes read so far, plus 64.
     unsafe {
         write_labels(tables, src, near, far);
         let mut end = out;
@@ -42,7 +44,8 @@ pub(super) unsafe fn encode(
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,popcnt")]
 unsafe fn write_labels(tables: &Tables, src: &[u8], near: *mut u8, mut far: *mut u8) {
     let escape = _mm512_set1_epi8(tables.escape as i8);
-    // SAFETY: stores reach at most 63 bytes beyond `src.len()` in `near`, and beyond the number of escapes in `far`.
+    // SAFETY: stores reach at most 63 bytes beyond `src.len()` in `near`, and beyond the number of
+    // escapes in `far`.
     let mut put = |at: usize, v: __m512i, label: __m512i| unsafe {
         _mm512_storeu_si512(near.add(at).cast(), label);
         let escapes = _mm512_cmpeq_epi8_mask(label, escape) & low_bits(src.len() - at);
@@ -87,7 +90,8 @@ impl Window {
         Self { table, low: _mm512_set1_epi8(low as i8), last: _mm512_set1_epi8(63) }
     }
 
-    /// The labels of 64 bytes. Those outside of the window are moved to its last place, which is an escape.
+    /// The labels of 64 bytes. Those outside of the window are moved to its last place, which is an
+    /// escape.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub(super) fn labels(&self, v: __m512i) -> __m512i {
@@ -113,7 +117,8 @@ fn for_each_64(src: &[u8], mut step: impl FnMut(usize, __m512i)) {
     }
 }
 
-/// Writes one level's digits of the `n` labels at `near`, and closes up in place those that go on; returns their number.
+/// Writes one level's digits of the `n` labels at `near`, and closes up in place those that go on;
+/// returns their number.
 ///
 /// # Safety
 /// `near` has `n + 64` bytes and `*end` room for the level's stream and 64 bytes.
@@ -132,8 +137,9 @@ pub(super) unsafe fn encode_level<const TWO_BITS: bool>(
     let mut out = *end;
     while at < n {
         let valid = low_bits(n - at);
-        // SAFETY: `at < n`, so 64 bytes from `near + at` lie in its `n + 64` bytes. The compressed bytes go to `kept <= at`, over
-        // bytes that have been read. Each group writes its words where the stream has room for them.
+        // SAFETY: `at < n`, so 64 bytes from `near + at` lie in its `n + 64` bytes. The compressed
+        // bytes go to `kept <= at`, over bytes that have been read. Each group writes its
+        // words where the stream has room for them.
         unsafe {
             let v = _mm512_loadu_si512(near.add(at).cast());
             let over1 = _mm512_cmpge_epu8_mask(v, bound1) & valid;
@@ -162,12 +168,13 @@ pub(super) unsafe fn encode_level<const TWO_BITS: bool>(
 /// Decodes what `walk` found into all of `dst`.
 ///
 /// # Safety
-/// The CPU has AVX-512 F, BW and VBMI2; `walk` was made by [`super::walk`] for `dst.len()` bytes; both scratch buffers
-/// have `dst.len() + 64` bytes.
+/// The CPU has AVX-512 F, BW and VBMI2; `walk` was made by [`super::walk`] for `dst.len()` bytes;
+/// both scratch buffers have `dst.len() + 64` bytes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
 pub(super) unsafe fn decode(tables: &Tables, walk: &Walk, dst: &mut [u8], scratch: &mut Scratch) {
     let level = tables.levels[0];
-    // SAFETY: the caller's promise is that of `decode_lower`, which returns as many bytes as the first level passes on.
+    // SAFETY: the caller's promise is that of `decode_lower`, which returns as many bytes as the
+    // first level passes on.
     unsafe {
         let next = decode_lower(tables, walk, scratch);
         if level.two_bits {
@@ -193,8 +200,9 @@ pub(super) unsafe fn decode_lower(
     for (i, &level) in tables.levels.iter().enumerate().skip(1).rev() {
         let (count, stream) = (walk.counts[i], walk.streams[i]);
         let target = buffers[0];
-        // SAFETY: `target` has `count` bytes, `stream` the digits of `count` bytes, and `next` as many bytes as there are largest
-        // digits in `stream`: all by the walk's construction.
+        // SAFETY: `target` has `count` bytes, `stream` the digits of `count` bytes, and `next` as
+        // many bytes as there are largest digits in `stream`: all by the walk's
+        // construction.
         unsafe {
             if level.two_bits {
                 decode_level::<true>(level, stream, next, target, count);
@@ -224,9 +232,9 @@ pub(super) unsafe fn decode_level<const TWO_BITS: bool>(
     let [s0, s1, s2] = level.symbols.map(|s| _mm512_set1_epi8(s as i8));
     let step = if TWO_BITS { 16 } else { 8 };
     let mut digits = stream.as_ptr();
-    // SAFETY: a full group has `step` bytes of digits and 64 bytes of room at `target`; the tail's loads and stores are
-    // masked to its length. An expanding load reads only as many bytes as its mask has bits, and all masks together have as many
-    // as `next` has bytes.
+    // SAFETY: a full group has `step` bytes of digits and 64 bytes of room at `target`; the tail's
+    // loads and stores are masked to its length. An expanding load reads only as many bytes as
+    // its mask has bits, and all masks together have as many as `next` has bytes.
     unsafe {
         for group in 0..count / 64 {
             let p0 = digits.cast::<u64>().read_unaligned();

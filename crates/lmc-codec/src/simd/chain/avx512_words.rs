@@ -6,19 +6,22 @@ use crate::simd::prefetch;
 use crate::simd::words::{TopMerge, VectorWriter};
 use std::arch::x86_64::*;
 
-/// How far ahead of the split its words are asked for, when their records do not go through the caches either.
-/// 2,048 bytes gave 7.5 GiB/s where 0 gave 6.2 and 1,024 gave 6.9 (bf16, Ice Lake server at 2.8 GHz).
+/// How far ahead of the split its words are asked for, when their records do not go through the
+/// caches either. 2,048 bytes gave 7.5 GiB/s where 0 gave 6.2 and 1,024 gave 6.9 (bf16, Ice Lake
+/// server at 2.8 GHz).
 const WORDS_AHEAD: usize = 2048;
 
-/// Top bytes that are found before their words are stored: little enough that the stores of one step drain during the next.
+/// Top bytes that are found before their words are stored: little enough that the stores of one
+/// step drain during the next.
 const STEP: usize = 512;
 
 /// Writes records and chain stream of rotated words at `out`; returns their length.
 ///
 /// # Safety
-/// The CPU has AVX-512 F, BW, VBMI and VBMI2. `src` is one or more whole groups of 64 words of `WIDTH` bytes, 2 or 4; `top` has
-/// a byte for each, both scratch buffers 64 more, and `out` room for the records, `tables.stream_len_max` of the words and
-/// 64 bytes. The table's symbols lie in the window from `low`.
+/// The CPU has AVX-512 F, BW, VBMI and VBMI2. `src` is one or more whole groups of 64 words of
+/// `WIDTH` bytes, 2 or 4; `top` has a byte for each, both scratch buffers 64 more, and `out` room
+/// for the records, `tables.stream_len_max` of the words and 64 bytes. The table's symbols lie in
+/// the window from `low`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
 pub(super) unsafe fn encode<const WIDTH: usize>(
     tables: &Tables,
@@ -31,7 +34,8 @@ pub(super) unsafe fn encode<const WIDTH: usize>(
     let n = src.len() / WIDTH;
     let near = scratch.near.as_mut_ptr();
     let far = scratch.far.as_mut_ptr();
-    // SAFETY: as the caller promises; the first level's words lie behind the records, where there is room for them.
+    // SAFETY: as the caller promises; the first level's words lie behind the records, where there
+    // is room for them.
     unsafe {
         let mut end = out.add(n * (WIDTH - 1));
         let records = VectorWriter::new(out, streaming);
@@ -61,8 +65,8 @@ pub(super) unsafe fn encode<const WIDTH: usize>(
     }
 }
 
-/// Splits the words and writes the first level's digits; returns how many bytes go on, whose labels are at `near`. The bytes that have no
-/// symbol are written to `far`.
+/// Splits the words and writes the first level's digits; returns how many bytes go on, whose labels
+/// are at `near`. The bytes that have no symbol are written to `far`.
 ///
 /// # Safety
 /// As [`encode`]; `*end` is where the digits go.
@@ -85,8 +89,8 @@ unsafe fn encode_first<const WIDTH: usize, const TWO_BITS: bool>(
     let mut kept = 0;
     let mut digits = *end;
     for group in src.chunks_exact(64 * WIDTH) {
-        // SAFETY: a group of 64 words is there; records and digits have their place; at most as many labels and escapes are
-        // kept as words were read.
+        // SAFETY: a group of 64 words is there; records and digits have their place; at most as
+        // many labels and escapes are kept as words were read.
         unsafe {
             if streaming {
                 for line in 0..WIDTH {
@@ -133,8 +137,9 @@ impl<const WIDTH: usize> Split<WIDTH> {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn new() -> Self {
-        // Vector `k` of the records starts in vector `k` of the words and ends in the next one: 48 bytes of records come from
-        // each vector of 32-bit words, 32 from each of 16-bit words.
+        // Vector `k` of the records starts in vector `k` of the words and ends in the next one: 48
+        // bytes of records come from each vector of 32-bit words, 32 from each of 16-bit
+        // words.
         let rest = std::array::from_fn(|k| {
             let order: [u8; 64] = std::array::from_fn(|i| {
                 let byte = 64 * k + i - 64 / WIDTH * (WIDTH - 1) * k;
@@ -176,7 +181,8 @@ impl<const WIDTH: usize> Split<WIDTH> {
     }
 }
 
-/// Decodes what `walk` found into `top`, and merges as it goes. `ahead` is where the next segment's digits are expected.
+/// Decodes what `walk` found into `top`, and merges as it goes. `ahead` is where the next segment's
+/// digits are expected.
 ///
 /// # Safety
 /// As [`super::avx512::decode`], with `top` for `dst`.
@@ -198,8 +204,8 @@ pub(super) unsafe fn decode(
         let count = STEP.min(top.len() - at);
         let stream = &walk.streams[0][at / STEP * step_len..];
         let target = top[at..].as_mut_ptr();
-        // SAFETY: `target` has `count` bytes, `stream` starts with their digits, since a step is whole groups, and `next` is
-        // where the bytes of their largest digits start.
+        // SAFETY: `target` has `count` bytes, `stream` starts with their digits, since a step is
+        // whole groups, and `next` is where the bytes of their largest digits start.
         next = unsafe {
             if level.two_bits {
                 decode_level::<true>(level, stream, next, target, count)

@@ -1,17 +1,20 @@
 //! Kernels of the chain code (`docs/format.md`, section 5.2).
 //!
-//! Both directions go level by level over the bytes of a segment, which stay in the first-level cache:
+//! Both directions go level by level over the bytes of a segment, which stay in the first-level
+//! cache:
 //!
 //! ```text
-//! encode:  x = labels of the plane's bytes          label = place in the symbol list, or the escape label
-//!          for each level: write the digits of x as bit planes; x = those of x that go on, closed up
-//! decode:  walk the levels once to count who goes on, which gives every stream's place and length
-//!          for the last level up to the first: fill in the level's symbols, and spread the next level's bytes
-//!          over the places that go on
+//! encode:  x = labels of the plane's bytes (a label is a place in the symbol list, or the escape)
+//!          for each level: write the digits of x as bit planes;
+//!                          x = those of x that go on, closed up
+//! decode:  walk the levels once to count who goes on: gives every stream's place and length
+//!          for the last level up to the first: fill in the level's symbols,
+//!                          and spread the next level's bytes over the places that go on
 //! ```
 //!
-//! No bit position depends on a decoded symbol, only on counts of bits. What makes it fast is how an instruction set closes up
-//! bytes (`vpcompressb`; `pext` on eight bytes) and spreads them (`vpexpandb`; `pdep`).
+//! No bit position depends on a decoded symbol, only on counts of bits. What makes it fast is how
+//! an instruction set closes up bytes (`vpcompressb`; `pext` on eight bytes) and spreads them
+//! (`vpexpandb`; `pdep`).
 
 mod portable;
 mod words;
@@ -123,8 +126,9 @@ pub fn encode(isa: Isa, tables: &Tables, src: &[u8], scratch: &mut Scratch, out:
         IsaKind::Avx2 | IsaKind::Avx512 => {
             out.reserve(tables.stream_len_max(src.len()) + SLACK);
             assert!(scratch.near.len() >= src.len() + SLACK);
-            // SAFETY: `out` has room for the longest stream of `src`, and the scratch buffers for all of `src` and the slack, as the
-            // lines above made sure; the isa proves that its instructions exist. The kernels return the bytes that they wrote.
+            // SAFETY: `out` has room for the longest stream of `src`, and the scratch buffers for
+            // all of `src` and the slack, as the lines above made sure; the isa proves
+            // that its instructions exist. The kernels return the bytes that they wrote.
             unsafe {
                 let end = out.as_mut_ptr().add(out.len());
                 let written = if isa.kind() == IsaKind::Avx2 {
@@ -163,8 +167,9 @@ pub fn decode(
         IsaKind::Portable => portable::decode(tables, &walk, dst, scratch),
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 => {
-            // SAFETY: the isa proves AVX2, BMI2 and POPCNT; `walk` counted the bytes of every level, and `scratch`
-            // holds `dst.len()` bytes and the slack in both buffers.
+            // SAFETY: the isa proves AVX2, BMI2 and POPCNT; `walk` counted the bytes of every
+            // level, and `scratch` holds `dst.len()` bytes and the slack in both
+            // buffers.
             unsafe { avx2::decode(tables, &walk, dst, scratch) }
         }
         #[cfg(target_arch = "x86_64")]
@@ -180,8 +185,9 @@ pub fn decode(
 
 /// Finds all streams of a chain by counting, level after level, the bytes that go on.
 ///
-/// What it returns is consistent by construction: `counts[i + 1]` is the number of largest digits in `streams[i]`, whose length is
-/// exactly that of `counts[i]` digits, and the escapes are as many as the last level passes on.
+/// What it returns is consistent by construction: `counts[i + 1]` is the number of largest digits
+/// in `streams[i]`, whose length is exactly that of `counts[i]` digits, and the escapes are as many
+/// as the last level passes on.
 fn walk<'a>(isa: Isa, tables: &Tables, input: &mut Reader<'a>, n: usize) -> Result<Walk<'a>> {
     let mut walk =
         Walk { counts: [0; CHAIN_LEVELS_MAX], streams: [&[]; CHAIN_LEVELS_MAX], escapes: &[] };
@@ -227,7 +233,8 @@ fn count_groups(level: Level, full: &[u8]) -> usize {
     }
 }
 
-/// The digit words of a level's last, partial group of `rest` bytes; a missing second plane counts as all ones.
+/// The digit words of a level's last, partial group of `rest` bytes; a missing second plane counts
+/// as all ones.
 fn tail_words(level: Level, tail: &[u8], rest: usize) -> Result<(u64, u64)> {
     let (first, second) = tail.split_at(rest.div_ceil(8));
     let first = word(first);

@@ -1,6 +1,7 @@
 //! The chain code in safe Rust: the definition, and the path of CPUs without a fast `pdep`.
 //!
-//! Eight bytes at a time in a `u64`. Bits become byte masks by table, bytes become bits by one multiplication.
+//! Eight bytes at a time in a `u64`. Bits become byte masks by table, bytes become bits by one
+//! multiplication.
 
 use super::{Level, SLACK, Scratch, Tables, Walk, low_bits, tail_words, word};
 

@@ -57,7 +57,8 @@ fn check(table: &ChainTable, src: &[u8]) {
     }
 }
 
-/// All instruction sets write the same stream and read it back, at every length to four vectors and three.
+/// All instruction sets write the same stream and read it back, at every length to four vectors and
+/// three.
 #[test]
 fn twins_agree_at_every_length() {
     let mut seed = 1;

@@ -1,7 +1,8 @@
 //! The chain code fused with the split of words into top byte and records.
 //!
-//! The results are those of `words::split_top` with [`super::encode`], and of [`super::decode`] with `words::merge_top`. One pass over the
-//! words lets memory be read and written while the code is computed, which two passes do one after the other.
+//! The results are those of `words::split_top` with [`super::encode`], and of [`super::decode`]
+//! with `words::merge_top`. One pass over the words lets memory be read and written while the code
+//! is computed, which two passes do one after the other.
 
 use super::{SLACK, Scratch, Tables, decode, encode};
 use crate::simd::words::{TopMerge, merge_top, split_top};
@@ -17,7 +18,8 @@ pub struct Hints<'a> {
     pub ahead: &'a [u8],
 }
 
-/// Appends the records and then the chain stream of the top bytes of rotated words of `width` bytes, 2 or 4.
+/// Appends the records and then the chain stream of the top bytes of rotated words of `width`
+/// bytes, 2 or 4.
 ///
 /// `top` is working memory of at least one byte for each word.
 #[allow(clippy::too_many_arguments)]
@@ -37,8 +39,9 @@ pub fn encode_words(
         assert!((width == 2 || width == 4) && src.len() == n * width);
         scratch.grow(n);
         out.reserve(n * (width - 1) + tables.stream_len_max(n) + SLACK);
-        // SAFETY: the isa proves AVX-512 VBMI2; `src` is whole groups of 64 words; the scratch buffers have a byte for
-        // each and the slack, and `out` room for all records, the longest stream and the slack.
+        // SAFETY: the isa proves AVX-512 VBMI2; `src` is whole groups of 64 words; the scratch
+        // buffers have a byte for each and the slack, and `out` room for all records, the
+        // longest stream and the slack.
         unsafe {
             let end = out.as_mut_ptr().add(out.len());
             let written = match width {
@@ -68,9 +71,11 @@ pub fn encode_words(
     encode(isa, tables, top, scratch, out);
 }
 
-/// Reads the chain stream of the top bytes from `input` and merges them with `records` into all of `dst`.
+/// Reads the chain stream of the top bytes from `input` and merges them with `records` into all of
+/// `dst`.
 ///
-/// `top` is working memory of at least one byte for each word. On an error the contents of `dst` mean nothing.
+/// `top` is working memory of at least one byte for each word. On an error the contents of `dst`
+/// mean nothing.
 #[allow(clippy::too_many_arguments)]
 pub fn decode_words(
     isa: Isa,
@@ -91,8 +96,8 @@ pub fn decode_words(
         scratch.grow(n);
         let merge = TopMerge::new(isa, width, records, dst, hints.streaming);
         let ahead = hints.ahead.get(records.len()..).unwrap_or(&[]);
-        // SAFETY: the isa proves AVX-512 VBMI2; the walk is of `n` bytes, which `top` has room for, and `scratch` too, with
-        // the slack.
+        // SAFETY: the isa proves AVX-512 VBMI2; the walk is of `n` bytes, which `top` has room for,
+        // and `scratch` too, with the slack.
         unsafe { super::avx512_words::decode(tables, &walk, top, scratch, merge, ahead) };
         return Ok(());
     }

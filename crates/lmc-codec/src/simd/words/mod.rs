@@ -1,8 +1,8 @@
 //! Words to planes and back: the field split of `docs/format.md`, sections 3.1 and 3.2.
 //!
-//! The functions on whole words (`extract8`, `extract16`, `deposit8`, ...) are plain loops that the compiler turns into
-//! vector code once for each instruction set. Only the two splits that most tensors use, 16-bit and 32-bit words with their
-//! top byte apart, are written by hand.
+//! The functions on whole words (`extract8`, `extract16`, `deposit8`, ...) are plain loops that the
+//! compiler turns into vector code once for each instruction set. Only the two splits that most
+//! tensors use, 16-bit and 32-bit words with their top byte apart, are written by hand.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -17,9 +17,13 @@ pub(super) use writer::VectorWriter;
 use super::{Isa, IsaKind};
 use lmc_format::WordMap;
 
-/// Defines a function with one body, compiled for every instruction set, that runs the version of its `isa`.
+/// Defines a function with one body, compiled for every instruction set, that runs the version of
+/// its `isa`.
 macro_rules! per_isa {
-    ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+    (
+        $(#[$doc:meta])*
+        $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block
+    ) => {
         $(#[$doc])*
         $vis fn $name(isa: $crate::simd::Isa, $($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]
@@ -28,7 +32,8 @@ macro_rules! per_isa {
             #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
             fn avx2($($arg: $ty),*) $(-> $ret)? { plain($($arg),*) }
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi1,bmi2,popcnt,lzcnt")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
+            #[target_feature(enable = "bmi1,bmi2,popcnt,lzcnt")]
             fn avx512($($arg: $ty),*) $(-> $ret)? { plain($($arg),*) }
             match isa.kind() {
                 $crate::simd::IsaKind::Portable => plain($($arg),*),
@@ -134,7 +139,9 @@ macro_rules! for_width {
     };
 }
 macro_rules! for_map {
-    ($word:ty, $words:expr, $run:ident($($arg:expr),*), $none:expr, $rotate:ident, $zigzag:ident) => {
+    (
+        $word:ty, $words:expr, $run:ident($($arg:expr),*), $none:expr, $rotate:ident, $zigzag:ident
+    ) => {
         match $words.map {
             WordMap::None => $run::<$word>($($arg),*, $none),
             WordMap::Rotate => $run::<$word>($($arg),*, <$word as Word>::$rotate),
@@ -169,8 +176,8 @@ per_isa! {
     }
 }
 
-/// How a wide split cuts words of 2 or 4 bytes: a symbol of more than 8 bits, then the partial plane, then, in words of 4 bytes, a pair of
-/// bytes.
+/// How a wide split cuts words of 2 or 4 bytes: a symbol of more than 8 bits, then the partial
+/// plane, then, in words of 4 bytes, a pair of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct WideCut {
     /// The words.
@@ -186,8 +193,8 @@ impl WideCut {
     }
 }
 
-/// Cuts `src` into symbols and partial plane, and for words of 4 bytes appends the pairs to `out`; with `streaming`, most pairs go past
-/// the caches.
+/// Cuts `src` into symbols and partial plane, and for words of 4 bytes appends the pairs to `out`;
+/// with `streaming`, most pairs go past the caches.
 ///
 /// Panics unless all slices are of one number of words.
 pub fn split_wide(
@@ -207,8 +214,8 @@ pub fn split_wide(
     out.reserve(pairs_len);
     let done = match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX-512; the slices are of one number of words, and `out` has room for their pairs, of which
-        // the kernel has written those of the first `done`.
+        // SAFETY: the isa proves AVX-512; the slices are of one number of words, and `out` has room
+        // for their pairs, of which the kernel has written those of the first `done`.
         IsaKind::Avx512 if width == 4 => unsafe {
             let pairs = out.as_mut_ptr().add(start);
             let done = avx512::split_wide4(cut, src, symbols, partial, pairs, streaming);
@@ -225,7 +232,13 @@ pub fn split_wide(
 }
 
 per_isa! {
-    fn split_wide_plain(cut: WideCut, src: &[u8], symbols: &mut [u16], partial: &mut [u8], pairs: &mut [u8]) {
+    fn split_wide_plain(
+        cut: WideCut,
+        src: &[u8],
+        symbols: &mut [u16],
+        partial: &mut [u8],
+        pairs: &mut [u8],
+    ) {
         #[inline(always)]
         fn cut_top(top: u16, cut: WideCut, symbol: &mut u16, partial: &mut u8) {
             *symbol = top >> cut.partial_bits();
@@ -251,8 +264,8 @@ per_isa! {
     }
 }
 
-/// Undoes [`split_wide`]; symbols and partial bytes may have bits above their width, which do not count. With `streaming`, most words
-/// of 4 bytes go past the caches.
+/// Undoes [`split_wide`]; symbols and partial bytes may have bits above their width, which do not
+/// count. With `streaming`, most words of 4 bytes go past the caches.
 ///
 /// Panics unless all slices are of one number of words.
 pub fn merge_wide(
@@ -273,7 +286,8 @@ pub fn merge_wide(
         from = aligned_after(dst, width).min(n);
         let (symbols, partial) = (&symbols[from..], &partial[from..]);
         let (pairs, dst) = (&pairs[2 * from..], &mut dst[4 * from..]);
-        // SAFETY: the isa proves AVX-512; the slices are of one number of words, as was checked above.
+        // SAFETY: the isa proves AVX-512; the slices are of one number of words, as was checked
+        // above.
         to = from + unsafe { avx512::merge_wide4(cut, symbols, partial, pairs, dst) };
     }
     for range in [0..from, to..n] {
@@ -284,14 +298,21 @@ pub fn merge_wide(
 }
 
 per_isa! {
-    fn merge_wide_plain(cut: WideCut, symbols: &[u16], partial: &[u8], pairs: &[u8], dst: &mut [u8]) {
+    fn merge_wide_plain(
+        cut: WideCut,
+        symbols: &[u16],
+        partial: &[u8],
+        pairs: &[u8],
+        dst: &mut [u8],
+    ) {
         #[inline(always)]
         fn top(cut: WideCut, symbol: u16, partial: u8) -> u16 {
             (symbol << cut.partial_bits()) | u16::from(partial) & ((1 << cut.partial_bits()) - 1)
         }
         let rotated = cut.words.map == WordMap::Rotate;
         if cut.words.width_log2 == 1 {
-            for ((word, &symbol), &partial) in dst.as_chunks_mut().0.iter_mut().zip(symbols).zip(partial) {
+            let words = dst.as_chunks_mut().0.iter_mut();
+            for ((word, &symbol), &partial) in words.zip(symbols).zip(partial) {
                 let whole = top(cut, symbol, partial);
                 *word = if rotated { whole.rotate_right(1) } else { whole }.to_le_bytes();
             }
@@ -377,9 +398,23 @@ per_isa! {
 }
 
 per_isa! {
-    fn deposit_record(words: Words, bytes: &[u8], record: (usize, usize), mask: u8, shift: u32, dst: &mut [u8]) {
+    fn deposit_record(
+        words: Words,
+        bytes: &[u8],
+        record: (usize, usize),
+        mask: u8,
+        shift: u32,
+        dst: &mut [u8],
+    ) {
         #[inline(always)]
-        fn run<T: Word>(bytes: &[u8], record: (usize, usize), mask: u8, shift: u32, dst: &mut [u8], _: impl Fn(T) -> T) {
+        fn run<T: Word>(
+            bytes: &[u8],
+            record: (usize, usize),
+            mask: u8,
+            shift: u32,
+            dst: &mut [u8],
+            _: impl Fn(T) -> T,
+        ) {
             let (len, at) = record;
             for (word, record) in T::chunks_mut(dst).iter_mut().zip(bytes.chunks_exact(len)) {
                 *word = T::from_bytes(*word).with(u16::from(record[at] & mask), shift).to_bytes();
@@ -415,8 +450,8 @@ per_isa! {
     }
 }
 
-/// The split that floats use most: rotated words of 2 or 4 bytes, `top[i]` the top byte; the others, the records, are
-/// appended to `out` in order.
+/// The split that floats use most: rotated words of 2 or 4 bytes, `top[i]` the top byte; the
+/// others, the records, are appended to `out` in order.
 ///
 /// Panics unless `src` and `top` are of one number of words.
 pub fn split_top(isa: Isa, width: usize, src: &[u8], top: &mut [u8], out: &mut Vec<u8>) {
@@ -427,8 +462,8 @@ pub fn split_top(isa: Isa, width: usize, src: &[u8], top: &mut [u8], out: &mut V
     let done = match isa.kind() {
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 if width == 4 => {
-            // SAFETY: the isa proves AVX2; `out` has room for the records of all words, and the kernel
-            // has written those of the first `done`.
+            // SAFETY: the isa proves AVX2; `out` has room for the records of all words, and the
+            // kernel has written those of the first `done`.
             unsafe {
                 let done = avx2::split4(src, top, out.as_mut_ptr().add(start));
                 out.set_len(start + 3 * done);
@@ -494,7 +529,8 @@ pub fn merge_top(
     TopMerge::new(isa, width, records, dst, streaming).finish(top);
 }
 
-/// [`merge_top`] in steps, as the top bytes become known: spreads the stores over the time that finding them takes.
+/// [`merge_top`] in steps, as the top bytes become known: spreads the stores over the time that
+/// finding them takes.
 pub struct TopMerge<'a> {
     isa: Isa,
     width: usize,
@@ -527,11 +563,13 @@ impl<'a> TopMerge<'a> {
         }
     }
 
-    /// Merges most words whose top bytes are known: `top` holds those of the words from the first on.
+    /// Merges most words whose top bytes are known: `top` holds those of the words from the first
+    /// on.
     pub fn advance(&mut self, top: &[u8]) {
         let n = top.len().min(self.dst.len() / self.width);
         if self.done == 0 && self.streaming {
-            // Streaming stores must be aligned; the words before the first aligned place are stored as usual.
+            // Streaming stores must be aligned; the words before the first aligned place are stored
+            // as usual.
             let head = aligned_after(self.dst, self.width);
             if head > n {
                 return;
@@ -613,7 +651,8 @@ per_isa! {
 per_isa! {
     fn merge4_plain(top: &[u8], records: &[u8], dst: &mut [u8]) {
         let records = records.as_chunks::<3>().0;
-        for ((word, &top), &[b0, b1, b2]) in dst.as_chunks_mut().0.iter_mut().zip(top).zip(records) {
+        let words = dst.as_chunks_mut().0.iter_mut();
+        for ((word, &top), &[b0, b1, b2]) in words.zip(top).zip(records) {
             *word = u32::from_le_bytes([b0, b1, b2, top]).rotate_right(1).to_le_bytes();
         }
     }

@@ -14,7 +14,8 @@ fn noise(n: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// The hand-written splits equal the plain ones at every length and alignment, and merging undoes them.
+/// The hand-written splits equal the plain ones at every length and alignment, and merging undoes
+/// them.
 #[test]
 fn split_top_twins() {
     for width in [2, 4] {
@@ -40,7 +41,8 @@ fn split_top_twins() {
     }
 }
 
-/// Words cut into fields at any place and composed again are what they were, for every width and map.
+/// Words cut into fields at any place and composed again are what they were, for every width and
+/// map.
 #[test]
 fn extract_then_compose() {
     for isa in Isa::available() {

@@ -4,7 +4,8 @@ use std::arch::x86_64::*;
 
 /// Writes vectors one behind the other, past the caches if wanted.
 ///
-/// Streaming stores must be aligned: each one takes the end of the vector before and the start of this one.
+/// Streaming stores must be aligned: each one takes the end of the vector before and the start of
+/// this one.
 pub(in crate::simd) struct VectorWriter {
     to: *mut u8,
     /// Bytes from `to` to the next aligned place; None without streaming.
@@ -33,7 +34,8 @@ impl VectorWriter {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub(in crate::simd) unsafe fn put(&mut self, v: __m512i) {
-        // SAFETY: the caller's. With streaming, the store is behind by `64 - gap` bytes, which `finish` adds, and aligned.
+        // SAFETY: the caller's. With streaming, the store is behind by `64 - gap` bytes, which
+        // `finish` adds, and aligned.
         unsafe {
             match self.gap {
                 Some(gap) if self.started => {
