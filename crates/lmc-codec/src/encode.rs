@@ -3,7 +3,7 @@
 use crate::dtype::Level;
 use crate::entropy::{PlaneEncoder, Scratch};
 use crate::plan::{
-    Plan, ReadyRecipe, Scope, block_offsets, block_rows, choose, choose_bytes, paper, suits,
+    Plan, ReadyRecipe, Scope, block_offsets, block_rows, choose, choose_bytes, paper,
 };
 use crate::segment::{Buffers, Place};
 use crate::simd::chain::Hints;
@@ -54,30 +54,68 @@ impl Encoder {
         if write_constant(plan, bytes, out) {
             return;
         }
-        let limit = start + stored_len(bytes.len());
-        let shared = plan.shared.as_ref().filter(|r| suits(self.isa, r, bytes, &mut self.buffers));
-        let mut coded = shared.is_some_and(|ready| {
-            self.write_coded(ready, BlockKind::Shared, first_value, bytes, out)
-        });
-        // A recipe from a sample may fail on a value it has not seen; the next one has seen them
-        // all.
-        for exact in [false, true] {
-            if coded {
-                break;
-            }
-            out.truncate(start);
-            let own = match plan.level {
-                Level::Paper => paper(self.isa, plan, bytes),
-                _ => choose(self.isa, plan, Scope::block(bytes, first_value, exact)),
-            };
-            let Some(ready) = own else { break };
-            coded = self.write_coded(&ready, BlockKind::Coded, first_value, bytes, out);
-        }
-        if !coded || out.len() >= limit {
+        let coded = self.write_shared(plan, first_value, bytes, out)
+            || self.write_own(plan, first_value, bytes, out);
+        if !coded || out.len() >= start + stored_len(bytes.len()) {
             out.truncate(start);
             BlockPrefix { kind: BlockKind::Stored, raw_len: bytes.len() }.write(out);
             out.extend_from_slice(bytes);
         }
+    }
+
+    /// Appends the block with the tensor's recipe, or with one of its own where that is smaller.
+    /// False, with `out` as it was, if there is no shared recipe or it cannot express the
+    /// values.
+    fn write_shared(
+        &mut self,
+        plan: &Plan,
+        first_value: u64,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(ready) = &plan.shared else { return false };
+        let start = out.len();
+        if !self.write_coded(ready, BlockKind::Shared, first_value, bytes, out) {
+            out.truncate(start);
+            return false;
+        }
+        let end = out.len();
+        // A block that takes more than the plan expected is unlike the rest of the tensor.
+        if ready.is_dear(bytes.len() / ready.recipe.width(), end - start)
+            && self.write_own(plan, first_value, bytes, out)
+        {
+            if out.len() - end < end - start {
+                out.drain(start..end);
+            } else {
+                out.truncate(end);
+            }
+        }
+        true
+    }
+
+    /// Appends the block with a recipe of its own. False, with `out` as it was, if none gains.
+    fn write_own(
+        &mut self,
+        plan: &Plan,
+        first_value: u64,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let start = out.len();
+        // A recipe from a sample may fail on a value it has not seen; the next one has seen them
+        // all.
+        for exact in [false, true] {
+            let own = match plan.level {
+                Level::Paper => paper(self.isa, plan, bytes),
+                _ => choose(self.isa, plan, Scope::block(bytes, first_value, exact)),
+            };
+            let Some(ready) = own else { return false };
+            if self.write_coded(&ready, BlockKind::Coded, first_value, bytes, out) {
+                return true;
+            }
+            out.truncate(start);
+        }
+        false
     }
 
     /// Appends a coded block; false if the recipe cannot express the values, with bytes appended

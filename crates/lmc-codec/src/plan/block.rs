@@ -1,8 +1,7 @@
-//! What is decided for each block: whether the tensor's recipe suits it, and the offsets of its
-//! rows.
+//! What blocks have of their own: the offsets of their rows, and tables where they differ much.
 
 use super::ReadyRecipe;
-use super::cost::{entropy_bits, histogram};
+use super::cost::histogram;
 use super::sample::sample;
 use crate::entropy::chain;
 use crate::segment::{Buffers, Place};
@@ -12,8 +11,8 @@ use crate::transform::offsets::BlockOffsets;
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 use lmc_format::{ChainTable, Coder};
 
-/// Values of a block that are looked at before a tensor's recipe is used for it.
-const SUITS_VALUES: usize = 1024;
+/// Values of half a block that are looked at to see whether blocks differ.
+const DIFFER_VALUES: usize = 1024;
 /// Blocks that tell whether a tensor's blocks differ.
 const DIFFER_BLOCKS: usize = 6;
 
@@ -46,16 +45,6 @@ pub(crate) fn block_offsets<'a>(
         first,
         bits: ready.recipe.symbol_bits,
     })
-}
-
-/// Whether the recipe still suits a block, judged on a small sample of it: its symbols must not
-/// cost more than a hundredth of a value over what their own statistics promise.
-pub(crate) fn suits(isa: Isa, ready: &ReadyRecipe, block: &[u8], buffers: &mut Buffers) -> bool {
-    let Some(table) = plain_chain(ready) else { return true };
-    let (own, n) = symbol_histogram(isa, ready, block, buffers);
-    let bits = chain::cost_bits(table, &own) * 256;
-    let promised = entropy_bits(&own) * 256 + (ready.excess + 24) * n;
-    bits <= promised
 }
 
 /// Whether the blocks of a tensor differ so much that tables of their own pay: tables made from
@@ -106,7 +95,7 @@ fn symbol_histogram(
     buffers: &mut Buffers,
 ) -> ([u32; 256], u64) {
     let width = ready.recipe.width();
-    let sample = sample(bytes, width, SUITS_VALUES);
+    let sample = sample(bytes, width, DIFFER_VALUES);
     let mut own = [0; 256];
     let place = Place { start: 0, offsets: None, hints: Hints::default() };
     let only_symbols = |i| i == 0;

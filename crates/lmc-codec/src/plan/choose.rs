@@ -49,8 +49,6 @@ pub(super) struct Candidate {
     pub recipe: Recipe,
     pub columns: Option<ColumnOffsets>,
     pub bits: u64,
-    /// See [`ReadyRecipe::excess`].
-    pub excess: u64,
 }
 
 /// Chooses the recipe for `scope`; None if nothing is gained by coding.
@@ -84,7 +82,8 @@ pub(crate) fn choose(isa: Isa, plan: &Plan, scope: Scope) -> Option<ReadyRecipe>
         return None;
     }
     best.recipe.segment_log2 = segment_log2(&best.recipe);
-    let ready = ReadyRecipe::new(best.recipe, best.columns, best.excess);
+    let expected_bits = best.bits * 1024 / (sample.len() / width) as u64;
+    let ready = ReadyRecipe::new(best.recipe, best.columns, expected_bits);
     Some(exact_tables(isa, plan, ready, scope))
 }
 
@@ -181,7 +180,6 @@ impl Planner {
         let value_bits = u64::from(self.word_bits()) * symbols.len() as u64;
         let choice = coder::choose(&stats, self.level, self.slack(value_bits));
         bits += choice.bits;
-        let excess = choice.bits.saturating_sub(entropy_bits(&stats.histogram)) * 256;
         let mut recipe = Recipe {
             width_log2: self.layout.width_log2,
             map: self.layout.map,
@@ -195,7 +193,7 @@ impl Planner {
         let lower = self.add_lower_planes(sample, &mut recipe);
         let values = (sample.len() >> self.layout.width_log2).max(1);
         bits += lower * symbols.len() as u64 / values as u64;
-        Candidate { recipe, columns: None, bits, excess: excess / symbols.len().max(1) as u64 }
+        Candidate { recipe, columns: None, bits }
     }
 
     /// What a slower coder must gain, of `bits`.

@@ -28,7 +28,7 @@ pub(crate) fn exact_tables(isa: Isa, plan: &Plan, ready: ReadyRecipe, scope: Sco
             *coder = coder::exact(coder, own, plan.level);
         }
     }
-    ReadyRecipe::new(recipe, ready.columns, ready.excess)
+    ReadyRecipe::new(recipe, ready.columns, ready.expected_bits)
 }
 
 /// Statistics of all values in scope, for the planes whose coders need them.

@@ -1,9 +1,8 @@
 //! Looks at bytes, chooses recipes, writes nothing.
 //!
-//! A [`Plan`] is made once for a tensor from a sample of it. Each block then only checks, on a
-//! small sample of its own, that the tensor's recipe suits it, and gets a recipe of its own where
-//! it does not. What is chosen depends on the bytes and the level alone, never on threads or the
-//! instruction set.
+//! A [`Plan`] is made once for a tensor from a sample of it. A block that takes more than the plan
+//! expected gets a recipe of its own, if that is smaller. What is chosen depends on the bytes and
+//! the level alone, never on threads or the instruction set.
 
 mod block;
 mod choose;
@@ -19,7 +18,7 @@ use crate::entropy::{PlaneEncoder, Scratch};
 use crate::segment::SegmentEncoder;
 use crate::simd::Isa;
 use crate::transform::offsets::ColumnOffsets;
-pub(crate) use block::{block_offsets, block_rows, suits};
+pub(crate) use block::{block_offsets, block_rows};
 pub(crate) use choose::{Scope, choose};
 pub(crate) use coder::choose_bytes;
 use lmc_format::Recipe;
@@ -39,12 +38,12 @@ pub(crate) struct ReadyRecipe {
     pub bytes: Vec<u8>,
     pub segments: SegmentEncoder,
     pub columns: Option<ColumnOffsets>,
-    /// Expected bits a value of the symbol plane, times 256, in excess of its order-0 entropy.
-    pub excess: u64,
+    /// Expected bits of 1,024 values.
+    pub expected_bits: u64,
 }
 
 impl ReadyRecipe {
-    pub(crate) fn new(recipe: Recipe, columns: Option<ColumnOffsets>, excess: u64) -> Self {
+    pub(crate) fn new(recipe: Recipe, columns: Option<ColumnOffsets>, expected_bits: u64) -> Self {
         let mut bytes = Vec::new();
         recipe.write(&mut bytes);
         if let (Some(header), Some(offsets)) = (&recipe.columns, &columns) {
@@ -53,7 +52,13 @@ impl ReadyRecipe {
                 coder.encode(Isa::best(), &offsets.cols, &mut Scratch::default(), &mut bytes);
             assert!(coded, "the column coder was chosen for these columns");
         }
-        Self { segments: SegmentEncoder::new(&recipe), recipe, bytes, columns, excess }
+        Self { segments: SegmentEncoder::new(&recipe), recipe, bytes, columns, expected_bits }
+    }
+
+    /// Whether a block of `n` values that took `len` bytes took more than was planned, by a
+    /// sixteenth of a bit a value or more.
+    pub(crate) fn is_dear(&self, n: usize, len: usize) -> bool {
+        8 * len as u64 > (self.expected_bits + 64) * n as u64 / 1024 + 8 * 1024
     }
 }
 
