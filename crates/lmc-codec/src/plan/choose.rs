@@ -15,10 +15,12 @@ use lmc_format::{Coder, Recipe};
 
 /// Values sampled to plan a tensor or a block.
 const SAMPLE_VALUES: usize = 1 << 14;
+/// The same at the fastest level, where planning must not show.
+const SAMPLE_VALUES_FAST: usize = 1 << 13;
 /// The same at the highest level, where rare symbols decide how wide a symbol may be.
 const SAMPLE_VALUES_MAX: usize = 1 << 15;
-/// Values that tell whether a plane is noise: 2,048 uniform bytes show an entropy of 7.9 bits.
-const NOISE_VALUES: usize = 1 << 11;
+/// Values that tell whether a plane is noise: 1,024 uniform bytes show an entropy of 7.8 bits.
+const NOISE_VALUES: usize = 1 << 10;
 /// Joint symbols take at most this many mantissa bits.
 pub(super) const JOINT_BITS_MAX: u8 = 3;
 /// Exceptions cost a u16 and the code of byte 255.
@@ -58,6 +60,7 @@ pub(crate) fn choose(isa: Isa, plan: &Plan, scope: Scope) -> Option<ReadyRecipe>
     let wanted = match (scope.exact, plan.level) {
         (true, _) => n,
         (false, Level::Max) => SAMPLE_VALUES_MAX,
+        (false, Level::Fast) => SAMPLE_VALUES_FAST,
         (false, _) => SAMPLE_VALUES,
     };
     let sample = sample(scope.bytes, width, wanted);
