@@ -13,6 +13,8 @@ use lmc_format::{Columns, WordMap};
 const JUDGED_VALUES: usize = 3 << 13;
 const JUDGED_ROWS_MIN: usize = 32;
 const JUDGED_ROWS_MAX: usize = 512;
+/// Rows and columns of the square that tells whether there is anything to fit.
+const SQUARE_SIDE: usize = 64;
 /// Rows that the chosen candidate's columns are fitted on.
 const FITTED_ROWS: usize = 256;
 /// Values that the planes below the symbol are judged by.
@@ -43,6 +45,38 @@ impl RowSample<'_> {
         self.row_bytes(wanted).collect::<Vec<_>>().concat()
     }
 
+    /// Whether rows or columns explain a fiftieth or more of the variance of the exponents, in a
+    /// square cut from the sampled rows: a quick look that spares most weights a closer one.
+    /// Less would gain a hundredth of a bit at most.
+    fn has_structure(&self) -> bool {
+        let layout = self.planner.layout;
+        let side = SQUARE_SIDE.min(self.row_len).min(self.rows);
+        if side < SQUARE_SIDE / 4 {
+            return true;
+        }
+        let first = ((self.row_len - side) / 2) << layout.width_log2;
+        let field = Field { words: self.planner.words(), bits: layout.exponent_bits };
+        let mut symbols = [0; SQUARE_SIDE];
+        let mut columns = [0_u64; SQUARE_SIDE];
+        let (mut sum, mut squares, mut row_squares) = (0, 0, 0);
+        for row in self.row_bytes(side) {
+            let bytes = &row[first..][..side << layout.width_log2];
+            field.symbols(self.planner.isa, bytes, &mut symbols[..side]);
+            let exponents = || symbols[..side].iter().map(|&s| u64::from(s));
+            let row_sum: u64 = exponents().sum();
+            sum += row_sum;
+            row_squares += row_sum * row_sum;
+            squares += exponents().map(|e| e * e).sum::<u64>();
+            columns.iter_mut().zip(exponents()).for_each(|(column, e)| *column += e);
+        }
+        let column_squares: u64 = columns.iter().map(|c| c * c).sum();
+        // All variances times side^4. That of means of noise is the whole one's share of a row.
+        let side = side as u64;
+        let whole = side * side * squares - sum * sum;
+        let explained = (side * row_squares - sum * sum) + (side * column_squares - sum * sum);
+        explained > 2 * whole / side + whole / 50
+    }
+
     fn symbols(&self, field: Field, bytes: &[u8]) -> Vec<u16> {
         let mut symbols = vec![0; bytes.len() >> field.words.width_log2];
         field.symbols(self.planner.isa, bytes, &mut symbols);
@@ -67,6 +101,9 @@ pub(super) fn choose(
         return None;
     }
     let sample = RowSample { planner, row_len, tensor, rows };
+    if !sample.has_structure() {
+        return None;
+    }
     let (layout, extra) = best_extra(&sample, least, n)?;
     let planner = Planner { layout, ..planner };
     let sample = RowSample { planner, ..sample };
