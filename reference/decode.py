@@ -330,23 +330,29 @@ def read_coded_body(reader: Reader, recipe: Recipe, raw_len: int) -> bytes:
     """Section 4: the coded body."""
     count, tail_len = divmod(raw_len, recipe.width)
     tail = reader.take(tail_len)
-    offsets = read_offsets(reader, recipe.columns, count) if recipe.columns else None
+    first = read_first(reader, recipe.columns) if recipe.columns else 0
     size = 1 << recipe.segment_log2
     starts = range(0, count, size)
     index = [reader.uint(3) for _ in starts]
-    require(sum(index) == reader.left(), "segments do not fill the block")
+    segments = [Reader(reader.take(length)) for length in index]
+    offsets = read_offsets(reader, recipe.columns, first, count) if recipe.columns else None
+    require(reader.left() == 0, "bytes behind the body")
     values = bytearray()
-    for start, length in zip(starts, index, strict=True):
-        segment = Reader(reader.take(length))
+    for start, segment in zip(starts, segments, strict=True):
         values += read_segment(segment, recipe, offsets, start, min(size, count - start))
     return bytes(values) + tail
 
 
-def read_offsets(reader: Reader, columns: Columns, count: int) -> Offsets:
-    """Section 4: the fields `first` and `rows` of a block of `count` values."""
-    width = len(columns.col)
+def read_first(reader: Reader, columns: Columns) -> int:
+    """Section 4: the field `first`."""
     first = reader.varint()
-    require(first < width, "first column is outside the row")
+    require(first < len(columns.col), "first column is outside the row")
+    return first
+
+
+def read_offsets(reader: Reader, columns: Columns, first: int, count: int) -> Offsets:
+    """Section 4: the field `rows` of a block of `count` values."""
+    width = len(columns.col)
     row_count = (first + count + width - 1) // width
     return Offsets(columns, first, read_stream(read_coder(reader), reader, row_count))
 

@@ -75,23 +75,26 @@ impl<'a> Body<'a> {
         let width = ready.recipe.width();
         let n = raw_len / width;
         let tail = input.take(raw_len % width, "tail")?;
-        let (mut first, mut rows) = (0, Vec::new());
-        if let Some(columns) = &ready.columns {
-            let count = columns.cols.len();
+        let row_len = ready.columns.as_ref().map(|columns| columns.cols.len());
+        let mut first = 0;
+        if let Some(row_len) = row_len {
             first = usize::try_from(input.varint("first column")?).unwrap_or(usize::MAX);
-            if first >= count {
-                return Err(Error::corrupt(format!("first column {first} of {count}")));
+            if first >= row_len {
+                return Err(Error::corrupt(format!("first column {first} of {row_len}")));
             }
-            let coder = PlaneDecoder::new(&Coder::read(&mut input)?);
-            rows.resize((first + n).div_ceil(count), 0);
-            coder
-                .decode(isa, &mut input, &mut rows, &mut Scratch::default())
-                .map_err(|e| e.at("row offsets"))?;
         }
         let segment_count = n.div_ceil(1 << ready.recipe.segment_log2);
         let (index, _) = input.take(3 * segment_count, "segment index")?.as_chunks();
         let total: usize = index.iter().map(segment_len).sum();
         let segments = input.take(total, "segments")?;
+        let mut rows = Vec::new();
+        if let Some(row_len) = row_len {
+            let coder = PlaneDecoder::new(&Coder::read(&mut input)?);
+            rows.resize((first + n).div_ceil(row_len), 0);
+            coder
+                .decode(isa, &mut input, &mut rows, &mut Scratch::default())
+                .map_err(|e| e.at("row offsets"))?;
+        }
         input.finish("the block")?;
         Ok(Self { tail, first, rows, index, segments })
     }

@@ -3,10 +3,9 @@
 use crate::dtype::Level;
 use crate::entropy::{PlaneEncoder, Scratch};
 use crate::plan::{
-    Plan, ReadyRecipe, Scope, block_offsets, block_rows, choose, choose_bytes, paper,
+    Plan, ReadyRecipe, Scope, block_rows, choose, choose_bytes, paper,
 };
-use crate::segment::{Buffers, Place};
-use crate::simd::chain::Hints;
+use crate::segment::{Buffers, Source};
 use crate::simd::{Isa, fence};
 use lmc_format::limits::{BLOCK_LEN_MAX, SEGMENT_LEN_MAX};
 use lmc_format::{BlockKind, BlockPrefix, varint};
@@ -135,21 +134,19 @@ impl Encoder {
         let width = ready.recipe.width();
         let (values, tail) = bytes.split_at(bytes.len() / width * width);
         out.extend_from_slice(tail);
-        let rows = block_rows(self.isa, ready, first_value, values);
-        if let Some((first, rows)) = &rows {
-            varint::write(out, *first as u64);
-            write_rows(self.isa, rows, out);
+        let mut rows = block_rows(ready, first_value, values);
+        if let Some(rows) = &rows {
+            varint::write(out, rows.first() as u64);
         }
-        let offsets = rows.as_ref().and_then(|(first, rows)| block_offsets(ready, *first, rows));
         let segment_bytes = width << ready.recipe.segment_log2;
         let index = out.len();
         out.resize(index + 3 * values.len().div_ceil(segment_bytes), 0);
         for (i, segment) in values.chunks(segment_bytes).enumerate() {
             let from = out.len();
             let start = i << ready.recipe.segment_log2;
-            let hints = Hints { streaming: self.streaming, ahead: &[] };
-            let place = Place { start, offsets, hints };
-            let done = ready.segments.encode(self.isa, segment, place, &mut self.buffers, out);
+            let streaming = self.streaming;
+            let source = Source { values: segment, start, rows: rows.as_mut(), streaming };
+            let done = ready.segments.encode(self.isa, source, &mut self.buffers, out);
             let len = out.len() - from;
             if !done || len > SEGMENT_LEN_MAX {
                 return false;
@@ -158,6 +155,9 @@ impl Encoder {
         }
         if self.streaming {
             fence();
+        }
+        if let Some(rows) = &rows {
+            write_rows(self.isa, rows.rows(), out);
         }
         true
     }

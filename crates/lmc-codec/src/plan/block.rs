@@ -4,10 +4,9 @@ use super::ReadyRecipe;
 use super::cost::histogram;
 use super::sample::sample;
 use crate::entropy::chain;
-use crate::segment::{Buffers, Place};
+use crate::segment::{Buffers, Source};
 use crate::simd::Isa;
-use crate::simd::chain::Hints;
-use crate::transform::offsets::BlockOffsets;
+use crate::transform::offsets::RowFit;
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 use lmc_format::{ChainTable, Coder};
 
@@ -16,35 +15,15 @@ const DIFFER_VALUES: usize = 1024;
 /// Blocks that tell whether a tensor's blocks differ.
 const DIFFER_BLOCKS: usize = 6;
 
-/// The column of a block's first value and the offsets of its rows, if the recipe has offsets.
-pub(crate) fn block_rows(
-    isa: Isa,
-    ready: &ReadyRecipe,
-    first_value: u64,
-    block: &[u8],
-) -> Option<(usize, Vec<u8>)> {
-    let columns = ready.columns.as_ref()?;
-    let first = (first_value % columns.cols.len() as u64) as usize;
-    let width = ready.recipe.width();
-    let mut rows = Vec::new();
-    let values = &block[..block.len() / width * width];
-    columns.fit_rows(isa, ready.segments.shape().field(), first, values, &mut rows);
-    Some((first, rows))
-}
-
-/// The offsets of a block's values by its rows.
-pub(crate) fn block_offsets<'a>(
+/// The rows of a block of the tensor's values from `first_value` on, if the recipe has offsets.
+pub(crate) fn block_rows<'a>(
     ready: &'a ReadyRecipe,
-    first: usize,
-    rows: &'a [u8],
-) -> Option<BlockOffsets<'a>> {
-    ready.columns.as_ref().map(|columns| BlockOffsets {
-        base: columns.base,
-        cols: &columns.cols,
-        rows,
-        first,
-        bits: ready.recipe.symbol_bits,
-    })
+    first_value: u64,
+    values: &'a [u8],
+) -> Option<RowFit<'a>> {
+    let columns = ready.columns.as_ref()?;
+    let field = ready.segments.shape().field();
+    Some(RowFit::new(columns, field, first_value, values, 1 << ready.recipe.segment_log2))
 }
 
 /// Whether the blocks of a tensor differ so much that tables of their own pay: tables made from
@@ -97,9 +76,9 @@ fn symbol_histogram(
     let width = ready.recipe.width();
     let sample = sample(bytes, width, DIFFER_VALUES);
     let mut own = [0; 256];
-    let place = Place { start: 0, offsets: None, hints: Hints::default() };
+    let source = Source { values: &sample, start: 0, rows: None, streaming: false };
     let only_symbols = |i| i == 0;
-    ready.segments.visit_planes(isa, &sample, place, buffers, only_symbols, |i, plane| {
+    ready.segments.visit_planes(isa, source, buffers, only_symbols, |i, plane| {
         if i == Some(0) {
             own = histogram(plane);
         }

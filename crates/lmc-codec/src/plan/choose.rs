@@ -13,10 +13,12 @@ use crate::transform::offsets::{ColumnOffsets, Field};
 use crate::transform::{sparse, window};
 use lmc_format::{Coder, Recipe};
 
-/// Values sampled to plan a tensor or a block.
+/// Values sampled to plan a tensor or a block, of those that have more.
 const SAMPLE_VALUES: usize = 1 << 14;
-/// The same at the fastest level, where planning must not show.
-const SAMPLE_VALUES_FAST: usize = 1 << 13;
+/// The share of a tensor that is sampled, down to this many values: planning must not show beside
+/// the coding of a small one.
+const SAMPLE_SHARE: usize = 64;
+const SAMPLE_VALUES_MIN: usize = 1 << 13;
 /// The same at the highest level, where rare symbols decide how wide a symbol may be.
 const SAMPLE_VALUES_MAX: usize = 1 << 15;
 /// Values that tell whether a plane is noise: 1,024 uniform bytes show an entropy of 7.8 bits.
@@ -60,8 +62,8 @@ pub(crate) fn choose(isa: Isa, plan: &Plan, scope: Scope) -> Option<ReadyRecipe>
     let wanted = match (scope.exact, plan.level) {
         (true, _) => n,
         (false, Level::Max) => SAMPLE_VALUES_MAX,
-        (false, Level::Fast) => SAMPLE_VALUES_FAST,
-        (false, _) => SAMPLE_VALUES,
+        (false, Level::Fast) => SAMPLE_VALUES_MIN,
+        (false, _) => (n / SAMPLE_SHARE).clamp(SAMPLE_VALUES_MIN, SAMPLE_VALUES),
     };
     let sample = sample(scope.bytes, width, wanted);
     if sample.is_empty() {
@@ -92,8 +94,12 @@ pub(crate) fn choose(isa: Isa, plan: &Plan, scope: Scope) -> Option<ReadyRecipe>
 
 /// Whether a value of the sample has its top bit set.
 fn has_sign(sample: &[u8], layout: Layout) -> bool {
+    // Widths divide 8, so each value has its place in a word of eight bytes.
+    let (eights, rest) = sample.as_chunks::<8>();
+    let any = eights.iter().fold(0, |any, &eight| any | u64::from_le_bytes(eight));
     let width = 1 << layout.width_log2;
-    sample.chunks_exact(width).fold(0, |any, value| any | value[width - 1]) & 0x80 != 0
+    let tops = |bytes: &[u8]| bytes.chunks_exact(width).any(|value| value[width - 1] & 0x80 != 0);
+    tops(&any.to_le_bytes()) || tops(rest)
 }
 
 fn cheaper(a: Candidate, b: Candidate) -> Candidate {

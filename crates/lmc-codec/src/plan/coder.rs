@@ -6,6 +6,9 @@ use crate::entropy::{chain, huffman, rans};
 use lmc_format::Coder;
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 
+/// Bytes from which on tables are tried by [`choose_bytes`].
+const TABLE_BYTES_MIN: usize = 512;
+
 /// A coder and what it is expected to take for the sampled plane.
 #[derive(Clone, Debug)]
 pub struct Choice {
@@ -27,8 +30,7 @@ pub struct PlaneStats {
 impl PlaneStats {
     /// Statistics of `plane`.
     pub fn of(plane: &[u8]) -> Self {
-        let changes = plane.windows(2).map(|w| u32::from(w[0] != w[1])).sum();
-        Self { histogram: super::cost::histogram(plane), changes }
+        Self { histogram: super::cost::histogram(plane), changes: changes(plane) }
     }
 
     fn count(&self) -> u64 {
@@ -41,6 +43,17 @@ impl PlaneStats {
         let (any, all) = seen.fold((0, 0xff), |(any, all), b| (any | b, all & b));
         (any & !all, all & any)
     }
+}
+
+/// Bytes that differ from the one before; counted in bytes as far as these go, which the compiler
+/// turns into vector code.
+fn changes(plane: &[u8]) -> u32 {
+    let after = plane.get(1..).unwrap_or(&[]);
+    let pairs = plane.chunks(255).zip(after.chunks(255));
+    let count = |(a, b): (&[u8], &[u8])| {
+        a.iter().zip(b).fold(0_u8, |count, (a, b)| count + u8::from(a != b))
+    };
+    pairs.map(|pair| u32::from(count(pair))).sum()
 }
 
 /// Chooses the coder of a plane.
@@ -142,12 +155,20 @@ pub fn paper(stats: &PlaneStats) -> Coder {
     }
 }
 
-/// The smallest coder for all of these bytes, its parameters included.
+/// The smallest coder for all of these bytes, its parameters included. Few bytes get none with a
+/// table, which would take longer to make than it saves.
 pub(crate) fn choose_bytes(bytes: &[u8]) -> Coder {
     let stats = PlaneStats::of(bytes);
-    let (mask, _) = stats.varying_bits();
-    let mut best = if mask == 0 { exact(&Coder::Raw, &stats, Level::Default) } else { Coder::Raw };
-    let mut least = if mask == 0 { 16 } else { 8 * bytes.len() as u64 };
+    let (mask, rest) = stats.varying_bits();
+    let mut best = match mask {
+        0 => return Coder::Constant(rest),
+        0xff => Coder::Raw,
+        _ => Coder::Packed { mask, rest },
+    };
+    if bytes.len() < TABLE_BYTES_MIN {
+        return best;
+    }
+    let mut least = bytes.len() as u64 * u64::from(mask.count_ones());
     let mut consider = |coder: Coder, bits: u64| {
         let mut parameters = Vec::new();
         coder.write(&mut parameters);
@@ -157,9 +178,6 @@ pub(crate) fn choose_bytes(bytes: &[u8]) -> Coder {
             best = coder;
         }
     };
-    let packed =
-        choose(&PlaneStats { changes: u32::MAX, ..stats.clone() }, Level::Fast, u64::MAX / 2);
-    consider(packed.coder, packed.bits);
     let table = chain::build(&stats.histogram, CHAIN_LEVELS_MAX);
     let bits = chain::cost_bits(&table, &stats.histogram) + 16 * table.widths().len() as u64;
     consider(Coder::Chain(table), bits);

@@ -1,13 +1,12 @@
 //! Tables from all values in scope, for coders that cannot code what a sample has not shown.
 
-use super::block::{block_offsets, block_rows};
+use super::block::block_rows;
 use super::choose::Scope;
 use super::coder::{self, PlaneStats};
 use super::cost::histogram;
 use super::{Plan, ReadyRecipe};
-use crate::segment::{Buffers, Place};
+use crate::segment::{Buffers, Source};
 use crate::simd::Isa;
-use crate::simd::chain::Hints;
 use lmc_format::Coder;
 
 /// Whether a coder of this kind can only code bytes that its table has seen.
@@ -45,16 +44,14 @@ fn plane_stats(isa: Isa, plan: &Plan, ready: &ReadyRecipe, scope: Scope) -> Scop
     let width = ready.recipe.width();
     let mut first_value = scope.first_value;
     for block in scope.bytes.chunks(plan.block_len()) {
-        let rows = block_rows(isa, ready, first_value, block);
         let segment_bytes = width << ready.recipe.segment_log2;
         let values = &block[..block.len() / width * width];
+        let mut rows = block_rows(ready, first_value, values);
         for (i, segment) in values.chunks(segment_bytes).enumerate() {
-            let offsets =
-                rows.as_ref().and_then(|(first, rows)| block_offsets(ready, *first, rows));
             let start = i << ready.recipe.segment_log2;
-            let place = Place { start, offsets, hints: Hints::default() };
+            let source = Source { values: segment, start, rows: rows.as_mut(), streaming: false };
             let wanted = |i: usize| needs_all(&ready.recipe.planes[i]);
-            ready.segments.visit_planes(isa, segment, place, &mut buffers, wanted, |i, plane| {
+            ready.segments.visit_planes(isa, source, &mut buffers, wanted, |i, plane| {
                 let stats = match i {
                     None => flags.as_mut(),
                     Some(i) => planes.get_mut(i),

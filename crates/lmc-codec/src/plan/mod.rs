@@ -18,7 +18,7 @@ use crate::entropy::{PlaneEncoder, Scratch};
 use crate::segment::SegmentEncoder;
 use crate::simd::Isa;
 use crate::transform::offsets::ColumnOffsets;
-pub(crate) use block::{block_offsets, block_rows};
+pub(crate) use block::block_rows;
 pub(crate) use choose::{Scope, choose};
 pub(crate) use coder::choose_bytes;
 use lmc_format::Recipe;

@@ -3,20 +3,25 @@
 use super::choose::{Candidate, JOINT_BITS_MAX, Planner};
 use super::coder;
 use super::cost::{entropy_bits, histogram};
+use super::sample::each_prefetched;
 use crate::dtype::{Layout, Level};
 use crate::transform::offsets::{BlockOffsets, ColumnFit, ColumnOffsets, Field};
 use lmc_format::limits::COLUMNS_MAX;
 use lmc_format::{Columns, WordMap};
+use std::ops::Range;
 
 /// Values that candidates are fitted on and judged by, in whole rows, and the least and most rows
-/// of these.
-const JUDGED_VALUES: usize = 3 << 13;
-const JUDGED_ROWS_MIN: usize = 32;
+/// of these; twice as many at the highest level.
+const JUDGED_VALUES: usize = 1 << 14;
+const JUDGED_ROWS_MIN: usize = 16;
 const JUDGED_ROWS_MAX: usize = 512;
 /// Rows and columns of the square that tells whether there is anything to fit.
 const SQUARE_SIDE: usize = 64;
 /// Rows that the chosen candidate's columns are fitted on.
 const FITTED_ROWS: usize = 256;
+/// The same where offsets gain an eighth of a bit a value or more, most of which a rough fit gives
+/// too.
+const FITTED_ROWS_ROUGH: usize = 96;
 /// Values that the planes below the symbol are judged by.
 const LOWER_VALUES: usize = 1 << 12;
 
@@ -30,19 +35,27 @@ struct RowSample<'a> {
 
 impl RowSample<'_> {
     fn judged_rows(&self) -> usize {
-        (JUDGED_VALUES / self.row_len).clamp(JUDGED_ROWS_MIN, JUDGED_ROWS_MAX)
+        let scale = if self.planner.level == Level::Max { 2 } else { 1 };
+        (scale * JUDGED_VALUES / self.row_len).clamp(scale * JUDGED_ROWS_MIN, JUDGED_ROWS_MAX)
     }
 
-    /// About `wanted` rows.
-    fn row_bytes(&self, wanted: usize) -> impl Iterator<Item = &[u8]> {
-        let row_bytes = self.row_len << self.planner.layout.width_log2;
+    /// Calls `visit` with the values `cols` of each of about `wanted` rows.
+    fn each_row(&self, wanted: usize, cols: Range<usize>, visit: impl FnMut(&[u8])) {
+        let width = self.planner.layout.width_log2;
+        let row_bytes = self.row_len << width;
         let count = self.rows.min(wanted);
-        (0..count).map(move |i| &self.tensor[self.rows * i / count * row_bytes..][..row_bytes])
+        let part = |i| {
+            let row = &self.tensor[self.rows * i / count * row_bytes..][..row_bytes];
+            &row[cols.start << width..cols.end << width]
+        };
+        each_prefetched(count, part, visit);
     }
 
     /// The bytes of about `wanted` rows, one after the other.
     fn bytes(&self, wanted: usize) -> Vec<u8> {
-        self.row_bytes(wanted).collect::<Vec<_>>().concat()
+        let mut bytes = Vec::new();
+        self.each_row(wanted, 0..self.row_len, |row| bytes.extend_from_slice(row));
+        bytes
     }
 
     /// Whether rows or columns explain a fiftieth or more of the variance of the exponents, in a
@@ -54,13 +67,12 @@ impl RowSample<'_> {
         if side < SQUARE_SIDE / 4 {
             return true;
         }
-        let first = ((self.row_len - side) / 2) << layout.width_log2;
+        let first = (self.row_len - side) / 2;
         let field = Field { words: self.planner.words(), bits: layout.exponent_bits };
         let mut symbols = [0; SQUARE_SIDE];
         let mut columns = [0_u64; SQUARE_SIDE];
         let (mut sum, mut squares, mut row_squares) = (0, 0, 0);
-        for row in self.row_bytes(side) {
-            let bytes = &row[first..][..side << layout.width_log2];
+        self.each_row(side, first..first + side, |bytes| {
             field.symbols(self.planner.isa, bytes, &mut symbols[..side]);
             let exponents = || symbols[..side].iter().map(|&s| u64::from(s));
             let row_sum: u64 = exponents().sum();
@@ -68,7 +80,7 @@ impl RowSample<'_> {
             row_squares += row_sum * row_sum;
             squares += exponents().map(|e| e * e).sum::<u64>();
             columns.iter_mut().zip(exponents()).for_each(|(column, e)| *column += e);
-        }
+        });
         let column_squares: u64 = columns.iter().map(|c| c * c).sum();
         // All variances times side^4. That of means of noise is the whole one's share of a row.
         let side = side as u64;
@@ -104,18 +116,20 @@ pub(super) fn choose(
     if !sample.has_structure() {
         return None;
     }
-    let (layout, extra) = best_extra(&sample, least, n)?;
+    let bytes = sample.bytes(sample.judged_rows());
+    let Extra { layout, extra, bits } = best_extra(&sample, &bytes, least, n)?;
+    let is_rough = planner.level == Level::Default && least - bits >= n as u64 / 8;
     let planner = Planner { layout, ..planner };
     let sample = RowSample { planner, ..sample };
     let field = Field { words: planner.words(), bits: layout.exponent_bits + extra };
-    let bytes = sample.bytes(sample.judged_rows());
     let matrix = sample.symbols(field, &bytes);
     let mut fit = ColumnFit::new(row_len, &matrix)?;
     let mut symbols = vec![0; row_len];
-    for row in sample.row_bytes(FITTED_ROWS) {
+    let fitted_rows = if is_rough { FITTED_ROWS_ROUGH } else { FITTED_ROWS };
+    sample.each_row(fitted_rows, 0..row_len, |row| {
         field.symbols(planner.isa, row, &mut symbols);
         fit.add(planner.isa, &symbols);
-    }
+    });
     let fitted = fit.finish(planner.isa, field.bits, &matrix)?;
     let mut candidate = judge(&sample, field, &fitted, &bytes, matrix.chunks_exact(row_len), n);
     let coder = coder::choose_bytes(&fitted.cols);
@@ -124,17 +138,30 @@ pub(super) fn choose(
     Some(candidate)
 }
 
-/// How many mantissa bits a symbol with offsets should have, and whether its layout has the sign on
-/// top; None if offsets do not pay.
-fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u8)> {
+/// A symbol that offsets pay with.
+struct Extra {
+    /// The layout, with the sign on top where there is none.
+    layout: Layout,
+    /// Mantissa bits of the symbol.
+    extra: u8,
+    /// What it is expected to cost.
+    bits: u64,
+}
+
+/// The best symbol with offsets; None if they do not pay.
+fn best_extra(
+    sample: &RowSample,
+    bytes: &[u8],
+    mut least: u64,
+    n: usize,
+) -> Option<Extra> {
     let planner = sample.planner;
-    let bytes = sample.bytes(sample.judged_rows());
     // The finest symbol with the sign on top of it: without the sign it is that of the rotated
     // word.
     let plain = Layout { map: WordMap::None, ..planner.layout };
     let words = Planner { layout: plain, ..planner }.words();
     let signed_bits = 1 + plain.exponent_bits + JOINT_BITS_MAX;
-    let finest = sample.symbols(Field { words, bits: signed_bits }, &bytes);
+    let finest = sample.symbols(Field { words, bits: signed_bits }, bytes);
     let unsigned = u16::MAX >> (17 - signed_bits);
     let has_sign = finest.iter().fold(0, |any, &s| any | s) > unsigned;
     // Where there is no sign, it is left on top, so that the symbol takes it along and nothing else
@@ -156,7 +183,7 @@ fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u
         let rows = || symbols.chunks_exact(sample.row_len);
         let odd = rows().skip(1).step_by(2).collect::<Vec<_>>().concat();
         let fitted = ColumnOffsets::fit(planner.isa, field.bits, sample.row_len, &odd)?;
-        let mut candidate = judge(&sample, field, &fitted, &bytes, rows().step_by(2), n);
+        let mut candidate = judge(&sample, field, &fitted, bytes, rows().step_by(2), n);
         // Columns fitted on few rows cost more than they will: about log2(e) / 2 bits a value over
         // the number of rows.
         let few = (odd.len() / sample.row_len).max(1) as u64;
@@ -165,14 +192,14 @@ fn best_extra(sample: &RowSample, mut least: u64, n: usize) -> Option<(Layout, u
         candidate.bits = candidate.bits.saturating_sub(noise);
         if has_sign && extra == 0 {
             // Signed values gain little or nothing: the same rows without offsets tell which.
-            let plain = without_offsets(&sample, field, &bytes, rows().step_by(2), n);
+            let plain = without_offsets(&sample, field, bytes, rows().step_by(2), n);
             if candidate.bits + margin >= plain {
                 return None;
             }
         }
         if candidate.bits + margin < least {
             least = candidate.bits;
-            found = Some((layout, extra));
+            found = Some(Extra { layout, extra, bits: least });
         } else if found.is_some() {
             break;
         }

@@ -1,7 +1,14 @@
 //! A look at part of a tensor: evenly spread stretches of values.
 
+use crate::simd::prefetch_all;
+
 /// Values in one stretch: two or more cache lines of most types, and whole vectors.
 const STRETCH: usize = 64;
+
+/// How many stretches ahead memory is asked for: they are too far apart for the hardware to foresee.
+const AHEAD: usize = 12;
+/// Bytes of a stretch that are asked for.
+const AHEAD_LEN: usize = 256;
 
 /// About `wanted` values of `bytes` (values of `width` bytes), in stretches spread over all of it;
 /// all of them if they are not more.
@@ -12,9 +19,29 @@ pub fn sample(bytes: &[u8], width: usize, wanted: usize) -> Vec<u8> {
     }
     let stretches = wanted.div_ceil(STRETCH);
     let mut sample = Vec::with_capacity(stretches * STRETCH * width);
-    for i in 0..stretches {
+    let stretch = |i: usize| {
         let start = (n - STRETCH) * i / (stretches - 1).max(1);
-        sample.extend_from_slice(&bytes[start * width..(start + STRETCH) * width]);
-    }
+        &bytes[start * width..(start + STRETCH) * width]
+    };
+    each_prefetched(stretches, stretch, |bytes| sample.extend_from_slice(bytes));
     sample
+}
+
+/// Calls `visit` with each of `count` stretches of memory.
+pub fn each_prefetched<'a>(
+    count: usize,
+    stretch: impl Fn(usize) -> &'a [u8],
+    mut visit: impl FnMut(&'a [u8]),
+) {
+    let ask_for = |i: usize| {
+        let bytes = stretch(i);
+        prefetch_all(&bytes[..bytes.len().min(AHEAD_LEN)]);
+    };
+    (0..count.min(AHEAD)).for_each(ask_for);
+    for i in 0..count {
+        if i + AHEAD < count {
+            ask_for(i + AHEAD);
+        }
+        visit(stretch(i));
+    }
 }

@@ -17,6 +17,27 @@ per_isa! {
 }
 
 per_isa! {
+    /// The same for each symbol less `row + cols[i]`, modulo `mask + 1`.
+    pub fn narrow_less(
+        symbols: &[u16],
+        row: u16,
+        cols: &[u8],
+        mask: u16,
+        bias: u16,
+        plane: &mut [u8],
+    ) -> u8 {
+        let mut most = 0;
+        for ((byte, &symbol), &col) in plane.iter_mut().zip(symbols).zip(cols) {
+            let left = symbol.wrapping_sub(row.wrapping_add(u16::from(col))) & mask;
+            let distance = left.wrapping_sub(bias).min(255);
+            *byte = distance as u8;
+            most = distance.max(most);
+        }
+        most as u8
+    }
+}
+
+per_isa! {
     /// `symbols[i]` = `bias` + the byte.
     pub fn widen(plane: &[u8], bias: u16, symbols: &mut [u16]) {
         for (symbol, &byte) in symbols.iter_mut().zip(plane) {

@@ -5,9 +5,9 @@
 //! row's scale times a column's scale times noise has a symbol of row plus column plus noise, and
 //! only the noise needs coding.
 
-use crate::simd::Isa;
 use crate::simd::words::{Words, extract16};
-use crate::simd::{prefetch_all, symbols};
+use crate::simd::{Isa, symbols};
+use super::window::EXCEPTION;
 use std::ops::Range;
 
 /// Where symbols are put by the offsets' base: the middle of the window.
@@ -17,8 +17,8 @@ const REACH: u16 = 160;
 /// Values looked at for a row's mean, in stretches of [`STRETCH`].
 const ROW_SAMPLE: usize = 96;
 const STRETCH: usize = 32;
-/// How many rows ahead of its mean a row is asked for.
-const ROWS_AHEAD: usize = 6;
+/// Values of a row that its mean is taken from, those in its first segment.
+pub const ROW_HEAD: usize = 2048;
 
 /// Where the symbols of a block's values are: `bits` wide at the top of mapped words.
 #[derive(Clone, Copy, Debug)]
@@ -90,43 +90,115 @@ impl ColumnOffsets {
         // 0.
         if over > mask - mask / 4 { 0 } else { over.min(255) as u8 }
     }
+}
 
-    /// Mean of a sample of a row's symbols, less their columns' offsets; `row` starts in column
-    /// `first_col`.
-    fn sampled_row_mean(&self, isa: Isa, field: Field, first_col: usize, row: &[u8]) -> i64 {
-        let width = field.words.width_log2;
-        let mut symbols = [0; STRETCH];
+/// Symbols of a block that are at hand, from value `start` on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known<'a> {
+    /// Place in the block of the first.
+    pub start: usize,
+    /// The symbols, without offsets.
+    pub symbols: &'a [u16],
+}
+
+impl<'a> Known<'a> {
+    fn get(&self, range: Range<usize>) -> Option<&'a [u16]> {
+        let start = range.start.checked_sub(self.start)?;
+        self.symbols.get(start..range.end - self.start)
+    }
+}
+
+/// The rows of a block, fitted one by one as its values are reached, so that memory is read once.
+#[derive(Debug)]
+pub struct RowFit<'a> {
+    columns: &'a ColumnOffsets,
+    field: Field,
+    /// Column of the block's first value.
+    first: usize,
+    values: &'a [u8],
+    segment_len: usize,
+    rows: Vec<u8>,
+}
+
+impl<'a> RowFit<'a> {
+    /// A fit for a block's `values`, the first of which is the tensor's value `first_value`, cut
+    /// into segments of `segment_len` values.
+    pub fn new(
+        columns: &'a ColumnOffsets,
+        field: Field,
+        first_value: u64,
+        values: &'a [u8],
+        segment_len: usize,
+    ) -> Self {
+        let first = (first_value % columns.cols.len() as u64) as usize;
+        Self { columns, field, first, values, segment_len, rows: Vec::new() }
+    }
+
+    /// Column of the block's first value.
+    pub fn first(&self) -> usize {
+        self.first
+    }
+
+    /// The offsets of the rows fitted so far.
+    pub fn rows(&self) -> &[u8] {
+        &self.rows
+    }
+
+    /// Where a step over the values from `start` on, to `end` at most, should end: where a row
+    /// does, or `end` if there is none.
+    pub fn step_end(&self, start: usize, end: usize) -> usize {
+        let past = (self.first + end) % self.columns.cols.len();
+        if end - start > past { end - past } else { end }
+    }
+
+    /// The offsets of all values before value `end` of the block. Rows that are `known` are not
+    /// read from memory.
+    pub fn up_to(&mut self, isa: Isa, end: usize, known: Known) -> BlockOffsets<'_> {
+        let row_len = self.columns.cols.len();
+        while self.rows.len() * row_len < self.first + end {
+            let row_start = self.rows.len() * row_len;
+            let head = self.head(row_start);
+            let mean = self.sampled_mean(isa, head.start + self.first - row_start, head, known);
+            self.rows.push(self.columns.row_offset(mean, self.field.bits));
+        }
+        BlockOffsets {
+            base: self.columns.base,
+            cols: &self.columns.cols,
+            rows: &self.rows,
+            first: self.first,
+            bits: self.field.bits,
+        }
+    }
+
+    /// The values that give the mean of the row that starts `row_start` values after column 0 of
+    /// the block's first row: its part in one segment, if there is enough of it.
+    fn head(&self, row_start: usize) -> Range<usize> {
+        let n = self.values.len() >> self.field.words.width_log2;
+        let start = row_start.saturating_sub(self.first);
+        let end = (row_start + self.columns.cols.len() - self.first).min(start + ROW_HEAD).min(n);
+        let segment_end = (start / self.segment_len + 1) * self.segment_len;
+        if segment_end - start < ROW_SAMPLE { start..end } else { start..end.min(segment_end) }
+    }
+
+    /// Mean of a sample of the symbols of `head`, which starts in column `col`, less their columns'
+    /// offsets.
+    fn sampled_mean(&self, isa: Isa, col: usize, head: Range<usize>, known: Known) -> i64 {
+        let ColumnOffsets { cols, low, high, .. } = self.columns;
+        let width = self.field.words.width_log2;
+        let mut read = [0; STRETCH];
         let (mut sum, mut used) = (0, 0);
-        for stretch in stretches(row.len() >> width) {
-            let symbols = &mut symbols[..stretch.len()];
-            field.symbols(isa, &row[stretch.start << width..stretch.end << width], symbols);
-            let cols = &self.cols[first_col + stretch.start..first_col + stretch.end];
-            sum += symbols::sum_less_cols(isa, symbols, self.low, self.high, cols);
+        for stretch in stretches(head.len()) {
+            let place = head.start + stretch.start..head.start + stretch.end;
+            let symbols = known.get(place.clone()).unwrap_or_else(|| {
+                let bytes = &self.values[place.start << width..place.end << width];
+                self.field.symbols(isa, bytes, &mut read[..stretch.len()]);
+                &read[..stretch.len()]
+            });
+            let cols = &cols[col + stretch.start..col + stretch.end];
+            sum += symbols::sum_less_cols(isa, symbols, *low, *high, cols);
             used += stretch.len();
         }
         rounded_mean(sum, used)
-    }
-
-    /// Appends the offset of each row that the values `src`, starting in column `first`, touch.
-    pub fn fit_rows(&self, isa: Isa, field: Field, first: usize, src: &[u8], rows: &mut Vec<u8>) {
-        let width = field.words.width_log2;
-        let row_bytes = self.cols.len() << width;
-        let (mut col, mut rest) = (first, src);
-        while !rest.is_empty() {
-            let len = ((self.cols.len() - col) << width).min(rest.len());
-            // The stretches are too far apart for the hardware to foresee them.
-            if let Some(later) =
-                rest.get(len + ROWS_AHEAD * row_bytes..len + (ROWS_AHEAD + 1) * row_bytes)
-            {
-                for stretch in stretches(self.cols.len()) {
-                    prefetch_all(&later[stretch.start << width..stretch.end << width]);
-                }
-            }
-            let mean = self.sampled_row_mean(isa, field, col, &rest[..len]);
-            rows.push(self.row_offset(mean, field.bits));
-            rest = &rest[len..];
-            col = 0;
-        }
     }
 }
 
@@ -229,6 +301,33 @@ impl BlockOffsets<'_> {
             place += len;
             plane = rest;
         }
+    }
+
+    /// Writes what is left of wide symbols without the offsets, as [`super::window::forward`] does.
+    pub fn forward_windowed(
+        &self,
+        isa: Isa,
+        start: usize,
+        symbols: &[u16],
+        bias: u16,
+        plane: &mut [u8],
+        exceptions: &mut Vec<u8>,
+    ) {
+        let mask = u16::MAX >> (16 - self.bits);
+        let mut rest = symbols;
+        self.each_row(start, plane, |bytes, row, cols| {
+            let (symbols, after) = rest.split_at(bytes.len());
+            rest = after;
+            if symbols::narrow_less(isa, symbols, row, cols, mask, bias, bytes) != EXCEPTION {
+                return;
+            }
+            for ((&symbol, &col), _) in
+                symbols.iter().zip(cols).zip(bytes).filter(|(_, byte)| **byte == EXCEPTION)
+            {
+                let left = symbol.wrapping_sub(row.wrapping_add(u16::from(col))) & mask;
+                exceptions.extend_from_slice(&left.to_le_bytes());
+            }
+        });
     }
 
     /// Takes the offsets off wide symbols.

@@ -31,7 +31,7 @@ pub fn encode_words(
     top: &mut [u8],
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
-    hints: Hints,
+    streaming: bool,
 ) {
     let n = src.len() / width;
     #[cfg(target_arch = "x86_64")]
@@ -45,22 +45,8 @@ pub fn encode_words(
         unsafe {
             let end = out.as_mut_ptr().add(out.len());
             let written = match width {
-                2 => super::avx512_words::encode::<2>(
-                    tables,
-                    low,
-                    src,
-                    scratch,
-                    end,
-                    hints.streaming,
-                ),
-                _ => super::avx512_words::encode::<4>(
-                    tables,
-                    low,
-                    src,
-                    scratch,
-                    end,
-                    hints.streaming,
-                ),
+                2 => super::avx512_words::encode::<2>(tables, low, src, scratch, end, streaming),
+                _ => super::avx512_words::encode::<4>(tables, low, src, scratch, end, streaming),
             };
             out.set_len(out.len() + written);
         }
