@@ -201,38 +201,72 @@ unsafe fn close_up(bytes: [__m256i; 2], on: u64, mut to: *mut u8) -> *mut u8 {
 /// both scratch buffers have `dst.len() + 64` bytes.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn decode(tables: &Tables, walk: &Walk, dst: &mut [u8], scratch: &mut Scratch) {
+    // SAFETY: the caller's promise is that of `decode_lower`, which returns as many bytes as the
+    // first level passes on.
+    unsafe {
+        let next = decode_lower(tables, walk, scratch);
+        decode_level(tables.levels[0], walk.streams[0], next, dst);
+    }
+}
+
+/// Decodes all levels but the first; returns where the bytes are that the first passes on.
+///
+/// # Safety
+/// As [`decode`]. The pointer is into `scratch`; 64 bytes more than those can be read.
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+pub(super) unsafe fn decode_lower(
+    tables: &Tables,
+    walk: &Walk,
+    scratch: &mut Scratch,
+) -> *const u8 {
     let (mut next, mut own) = (&mut scratch.near, &mut scratch.far);
     // Spreading reads eight bytes at a time, so the escapes are moved to where there is slack
     // behind them.
     next[..walk.escapes.len()].copy_from_slice(walk.escapes);
-    for (i, &level) in tables.levels.iter().enumerate().rev() {
-        let (count, stream) = (walk.counts[i], walk.streams[i]);
-        let target = if i == 0 { &mut *dst } else { &mut own[..count] };
-        // SAFETY: `stream` has the digits of `count` bytes, and `next` as many bytes as there are
+    for (i, &level) in tables.levels.iter().enumerate().skip(1).rev() {
+        let target = &mut own[..walk.counts[i]];
+        // SAFETY: the stream has the digits of `target`, and `next` as many bytes as there are
         // largest digits in it, and 64 more.
-        unsafe {
-            if level.two_bits {
-                decode_level::<true>(level, stream, next.as_ptr(), target);
-            } else {
-                decode_level::<false>(level, stream, next.as_ptr(), target);
-            }
-        }
+        unsafe { decode_level(level, walk.streams[i], next.as_ptr(), target) };
         std::mem::swap(&mut next, &mut own);
+    }
+    next.as_ptr()
+}
+
+/// Fills `dst` with one level's bytes; returns `next` moved behind the bytes used.
+///
+/// # Safety
+/// `stream` starts with the digits of `dst`. As many bytes as there are largest digits in them, and
+/// 64 more, can be read at `next`.
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+pub(super) unsafe fn decode_level(
+    level: Level,
+    stream: &[u8],
+    next: *const u8,
+    dst: &mut [u8],
+) -> *const u8 {
+    // SAFETY: the caller's.
+    unsafe {
+        if level.two_bits {
+            decode_level_of::<true>(level, stream, next, dst)
+        } else {
+            decode_level_of::<false>(level, stream, next, dst)
+        }
     }
 }
 
-/// Fills `dst` with one level's bytes.
+/// [`decode_level`] for one width of digits.
 ///
 /// # Safety
-/// As said in [`decode`].
+/// As [`decode_level`].
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-unsafe fn decode_level<const TWO_BITS: bool>(
+unsafe fn decode_level_of<const TWO_BITS: bool>(
     level: Level,
     stream: &[u8],
     mut next: *const u8,
     dst: &mut [u8],
-) {
+) -> *const u8 {
     // The largest digit's place is 0: the byte that goes there comes from the next level.
     let mut by_digit = [0; 16];
     let largest = if TWO_BITS { 3 } else { 1 };
@@ -245,18 +279,18 @@ unsafe fn decode_level<const TWO_BITS: bool>(
     for (group, digits) in groups.iter_mut().zip(full.chunks_exact(step)) {
         let second = if TWO_BITS { word(&digits[8..]) } else { u64::MAX };
         // SAFETY: `next` has a byte for each largest digit, and the slack, by the caller's promise.
-        next = unsafe {
-            decode_group::<TWO_BITS>(symbols, word(&digits[..8]), second, next, group.as_mut_ptr())
-        };
+        next =
+            unsafe { decode_group::<TWO_BITS>(symbols, word(&digits[..8]), second, next, group) };
     }
     if !tail.is_empty() {
         let (first, second) = rest.split_at(tail.len().div_ceil(8));
         let second = if TWO_BITS { word(second) } else { u64::MAX };
         let mut group = [0; 64];
         // SAFETY: as above; the tail's padding bits are 0, so nothing goes on there.
-        unsafe { decode_group::<TWO_BITS>(symbols, word(first), second, next, group.as_mut_ptr()) };
+        next = unsafe { decode_group::<TWO_BITS>(symbols, word(first), second, next, &mut group) };
         tail.copy_from_slice(&group[..tail.len()]);
     }
+    next
 }
 
 /// Decodes 64 digits; returns `next` moved behind the bytes used.
@@ -270,7 +304,7 @@ unsafe fn decode_group<const TWO_BITS: bool>(
     p0: u64,
     p1: u64,
     mut next: *const u8,
-    group: *mut u8,
+    group: &mut [u8; 64],
 ) -> *const u8 {
     let on = p0 & p1;
     for half in 0..2 {
@@ -288,7 +322,7 @@ unsafe fn decode_group<const TWO_BITS: bool>(
             let low = spread(on >> (32 * half), &mut next);
             let high = spread(on >> (32 * half + 16), &mut next);
             let all = _mm256_or_si256(leaf, _mm256_set_m128i(high, low));
-            _mm256_storeu_si256(group.add(32 * half).cast(), all);
+            _mm256_storeu_si256(group.as_mut_ptr().add(32 * half).cast(), all);
         }
     }
     next

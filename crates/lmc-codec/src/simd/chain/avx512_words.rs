@@ -1,6 +1,7 @@
 //! [`super::words`] with AVX-512 VBMI2.
 
 use super::avx512::{Window, decode_level, decode_lower, encode_level};
+use super::words::merge_in_steps;
 use super::{Scratch, Tables, Walk};
 use crate::simd::prefetch;
 use crate::simd::words::{TopMerge, VectorWriter};
@@ -10,10 +11,6 @@ use std::arch::x86_64::*;
 /// caches either. 2,048 bytes gave 7.5 GiB/s where 0 gave 6.2 and 1,024 gave 6.9 (bf16, Ice Lake
 /// server at 2.8 GHz).
 const WORDS_AHEAD: usize = 2048;
-
-/// Top bytes that are found before their words are stored: little enough that the stores of one
-/// step drain during the next.
-const STEP: usize = 512;
 
 /// Writes records and chain stream of rotated words at `out`; returns their length.
 ///
@@ -192,20 +189,17 @@ pub(super) unsafe fn decode(
     walk: &Walk,
     top: &mut [u8],
     scratch: &mut Scratch,
-    mut merge: TopMerge,
+    merge: TopMerge,
     ahead: &[u8],
 ) {
     let level = tables.levels[0];
-    let step_len = level.stream_len(STEP);
     merge.prefetch();
     // SAFETY: as the caller promises.
     let mut next = unsafe { decode_lower(tables, walk, scratch) };
-    for at in (0..top.len()).step_by(STEP) {
-        let count = STEP.min(top.len() - at);
-        let stream = &walk.streams[0][at / STEP * step_len..];
-        let target = top[at..].as_mut_ptr();
-        // SAFETY: `target` has `count` bytes, `stream` starts with their digits, since a step is
-        // whole groups, and `next` is where the bytes of their largest digits start.
+    merge_in_steps(level, walk.streams[0], top, merge, ahead, |stream, top| {
+        let (target, count) = (top.as_mut_ptr(), top.len());
+        // SAFETY: `target` has `count` bytes, `stream` starts with their digits, and `next` is
+        // where the bytes of their largest digits start.
         next = unsafe {
             if level.two_bits {
                 decode_level::<true>(level, stream, next, target, count)
@@ -213,10 +207,5 @@ pub(super) unsafe fn decode(
                 decode_level::<false>(level, stream, next, target, count)
             }
         };
-        for line in 0..step_len.div_ceil(64) {
-            prefetch(ahead.as_ptr().wrapping_add(at / STEP * step_len + 64 * line));
-        }
-        merge.advance(&top[..at + count]);
-    }
-    merge.finish(top);
+    });
 }
