@@ -1,42 +1,9 @@
 //! The chain code with AVX2: digits 32 bytes at a time, closing up and spreading 16 bytes at a time
 //! by `vpshufb` with orders from a table.
 
-use super::{Level, Scratch, Tables, Walk, low_bits, word};
+use super::avx2_orders::{close_up, spread};
+use super::{Level, Scratch, Tables, Target, Walk, low_bits, word};
 use std::arch::x86_64::*;
-
-/// `CLOSE[b]` has the places of the set bits of `b`, lowest first; the bytes above them do not
-/// count.
-static CLOSE: [u64; 256] = orders(false);
-
-/// Byte `j` of `SPREAD[b]` is the number of set bits of `b` below bit `j`, or 128, for which
-/// `vpshufb` gives 0, where that bit is clear.
-static SPREAD: [u64; 256] = orders(true);
-
-const fn orders(spread: bool) -> [u64; 256] {
-    let mut orders = [if spread { 0x8080_8080_8080_8080 } else { 0 }; 256];
-    let mut bits = 0;
-    while bits < 256 {
-        let (mut place, mut count) = (0, 0);
-        while place < 8 {
-            if bits >> place & 1 == 1 {
-                orders[bits] ^=
-                    if spread { (128 ^ count) << (8 * place) } else { place << (8 * count) };
-                count += 1;
-            }
-            place += 1;
-        }
-        bits += 1;
-    }
-    orders
-}
-
-/// The orders of two times eight bytes for the low 16 bits of `bits`.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn order(table: &[u64; 256], bits: u64) -> __m128i {
-    let [low, high] = [bits, bits >> 8].map(|b| table[(b & 0xff) as usize] as i64);
-    _mm_or_si128(_mm_set_epi64x(high, low), _mm_set_epi64x(8 * ONES, 0))
-}
 
 /// Writes the chain stream of `src` at `out`; returns its length.
 ///
@@ -126,40 +93,59 @@ unsafe fn encode_level_of<const TWO_BITS: bool>(
     near: *mut u8,
     end: &mut *mut u8,
 ) -> usize {
-    let [s0, s1, s2] = level.symbols.map(|s| _mm256_set1_epi8(s as i8));
-    let (mut kept, mut out) = (near, *end);
-    for at in (0..n).step_by(64) {
-        let bytes = group(at);
-        let valid = low_bits(n - at);
-        let step = if n - at >= 64 { 8 } else { (n - at).div_ceil(8) };
-        let is_0 = bytes.map(|v| _mm256_cmpeq_epi8(v, s0));
-        // SAFETY: each group writes its words where the stream has room for them, and at most 64
-        // bytes from `kept` on, before which there are no more bytes than there were groups.
-        unsafe {
-            let on = if TWO_BITS {
-                let is_1 = bytes.map(|v| _mm256_cmpeq_epi8(v, s1));
-                let is_2 = bytes.map(|v| _mm256_cmpeq_epi8(v, s2));
-                // The first of equal symbols counts.
-                let even =
-                    [0, 1].map(|i| _mm256_or_si256(is_0[i], _mm256_andnot_si256(is_1[i], is_2[i])));
-                let low = [0, 1].map(|i| _mm256_or_si256(is_0[i], is_1[i]));
-                let (p0, p1) = (!bits(even) & valid, !bits(low) & valid);
-                out.cast::<u64>().write_unaligned(p0);
-                out.add(step).cast::<u64>().write_unaligned(p1);
-                out = out.add(2 * step);
-                p0 & p1
-            } else {
-                let p0 = !bits(is_0) & valid;
-                out.cast::<u64>().write_unaligned(p0);
-                out = out.add(step);
-                p0
-            };
-            kept = close_up(bytes, on, kept);
+    let symbols = level.symbols.map(|s| _mm256_set1_epi8(s as i8));
+    let mut to = Target { near, out: *end };
+    let full = n / 64 * 64;
+    // SAFETY: each group writes its words where the stream has room for them, and to `near` at most
+    // as many bytes on as groups were read.
+    unsafe {
+        for at in (0..full).step_by(64) {
+            encode_group::<TWO_BITS>(symbols, group(at), 64, &mut to);
         }
+        if full < n {
+            encode_group::<TWO_BITS>(symbols, group(full), n - full, &mut to);
+        }
+        *end = to.out;
+        to.near.offset_from_unsigned(near)
     }
-    *end = out;
-    // SAFETY: `kept` started at `near`.
-    unsafe { kept.offset_from_unsigned(near) }
+}
+
+/// Writes the digits of the first `len` of 64 bytes, and those bytes that go on.
+///
+/// # Safety
+/// There is room for 64 bytes at both places.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+unsafe fn encode_group<const TWO_BITS: bool>(
+    [s0, s1, s2]: [__m256i; 3],
+    bytes: [__m256i; 2],
+    len: usize,
+    to: &mut Target,
+) {
+    let (step, valid) = (len.div_ceil(8), low_bits(len));
+    let is_0 = bytes.map(|v| _mm256_cmpeq_epi8(v, s0));
+    // SAFETY: the caller's.
+    unsafe {
+        let on = if TWO_BITS {
+            let is_1 = bytes.map(|v| _mm256_cmpeq_epi8(v, s1));
+            let is_2 = bytes.map(|v| _mm256_cmpeq_epi8(v, s2));
+            // The first of equal symbols counts.
+            let even =
+                [0, 1].map(|i| _mm256_or_si256(is_0[i], _mm256_andnot_si256(is_1[i], is_2[i])));
+            let low = [0, 1].map(|i| _mm256_or_si256(is_0[i], is_1[i]));
+            let (p0, p1) = (!bits(even) & valid, !bits(low) & valid);
+            to.out.cast::<u64>().write_unaligned(p0);
+            to.out.add(step).cast::<u64>().write_unaligned(p1);
+            to.out = to.out.add(2 * step);
+            p0 & p1
+        } else {
+            let p0 = !bits(is_0) & valid;
+            to.out.cast::<u64>().write_unaligned(p0);
+            to.out = to.out.add(step);
+            p0
+        };
+        to.near = close_up(bytes, on, to.near);
+    }
 }
 
 /// The top bit of each of 64 bytes.
@@ -168,30 +154,6 @@ unsafe fn encode_level_of<const TWO_BITS: bool>(
 fn bits(bytes: [__m256i; 2]) -> u64 {
     let [low, high] = bytes.map(|v| u64::from(_mm256_movemask_epi8(v) as u32));
     low | high << 32
-}
-
-/// Writes the bytes whose bit is set in `on` at `to`, closed up; returns where they end.
-///
-/// # Safety
-/// There is room for 64 bytes at `to`.
-#[inline]
-#[target_feature(enable = "avx2,popcnt")]
-unsafe fn close_up(bytes: [__m256i; 2], on: u64, mut to: *mut u8) -> *mut u8 {
-    for (half, v) in bytes.into_iter().enumerate() {
-        let sixteens = [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)];
-        for (quarter, v) in sixteens.into_iter().enumerate() {
-            let on = on >> (32 * half + 16 * quarter);
-            let closed = _mm_shuffle_epi8(v, order(&CLOSE, on));
-            // SAFETY: each eight bytes stored lie no further on than those they come from.
-            unsafe {
-                _mm_storel_epi64(to.cast(), closed);
-                to = to.add((on & 0xff).count_ones() as usize);
-                _mm_storeh_pd(to.cast(), _mm_castsi128_pd(closed));
-                to = to.add((on >> 8 & 0xff).count_ones() as usize);
-            }
-        }
-    }
-    to
 }
 
 /// Decodes what `walk` found into all of `dst`.
@@ -328,32 +290,13 @@ unsafe fn decode_group<const TWO_BITS: bool>(
     next
 }
 
-/// Spreads bytes from `*next` on over those of 16 places whose bit is set in the low bits of `on`,
-/// with 0 in the others, and moves `next` behind them.
-///
-/// # Safety
-/// As many bytes as there are bits, and eight more, can be read at `*next`.
-#[inline]
-#[target_feature(enable = "avx2,popcnt")]
-unsafe fn spread(on: u64, next: &mut *const u8) -> __m128i {
-    // SAFETY: the caller's.
-    unsafe {
-        let low = next.cast::<i64>().read_unaligned();
-        *next = next.add((on & 0xff).count_ones() as usize);
-        let high = next.cast::<i64>().read_unaligned();
-        *next = next.add((on >> 8 & 0xff).count_ones() as usize);
-        _mm_shuffle_epi8(_mm_set_epi64x(high, low), order(&SPREAD, on))
-    }
-}
-
 /// 32 bits to 32 bytes of 0 or 1.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn spread_bits(bits: u32) -> __m256i {
-    let places = _mm256_setr_epi64x(0, ONES, 2 * ONES, 3 * ONES);
+    let places =
+        _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
     let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), places);
     let one_each = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
     _mm256_min_epu8(_mm256_and_si256(bytes, one_each), _mm256_set1_epi8(1))
 }
-
-const ONES: i64 = 0x0101_0101_0101_0101;

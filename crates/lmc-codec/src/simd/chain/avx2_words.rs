@@ -67,7 +67,6 @@ pub(super) unsafe fn decode(
     ahead: &[u8],
 ) {
     let level = tables.levels[0];
-    merge.prefetch();
     // SAFETY: as the caller promises.
     let mut next = unsafe { decode_lower(tables, walk, scratch) };
     merge_in_steps(level, walk.streams[0], top, merge, ahead, |stream, top| {

@@ -56,11 +56,11 @@ impl StagedWriter {
             let head = self.to.addr().wrapping_neg() % 64;
             taken = self.filled - (self.filled - head) % 64;
             self.copy(head);
-            // SAFETY: the lines lie in the buffer, and their places, which are aligned, among those
-            // promised to `new`; SSE2 is part of every x86-64.
-            for line in self.buffer[head..taken].as_chunks::<16>().0 {
+            for part in self.buffer[head..taken].as_chunks::<16>().0 {
+                // SAFETY: the parts make whole lines, whose places, which are aligned, are among
+                // those promised to `new`; SSE2 is part of every x86-64.
                 unsafe {
-                    _mm_stream_si128(self.to.cast(), _mm_loadu_si128(line.as_ptr().cast()));
+                    _mm_stream_si128(self.to.cast(), _mm_loadu_si128(part.as_ptr().cast()));
                     self.to = self.to.add(16);
                 }
             }
