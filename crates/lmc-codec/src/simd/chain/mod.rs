@@ -38,8 +38,9 @@ use super::{Isa, IsaKind};
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 use lmc_format::{ChainTable, Error, Reader, Result};
 
-/// Bytes that kernels may write beyond the end of a scratch buffer's payload.
-const SLACK: usize = 128;
+/// Bytes that kernels may read and write beyond the end of a scratch buffer's payload: a group, and
+/// eight more, which spare the portable path a check of every place in a group.
+const SLACK: usize = 72;
 
 /// A chain table made ready for both directions.
 #[derive(Clone, Debug)]

@@ -4,11 +4,7 @@
 //! eight bytes at a time in a `u64`.
 
 use super::eights::{BYTE_MASKS, ONES, close_up, counts_to, gather, spread};
-use super::{Level, Scratch, Tables, Walk, low_bits, word};
-
-/// Bytes that closing up may write, and spreading read, for a group of 64: places below 64 and
-/// eight more need no check.
-const REACH: usize = 72;
+use super::{Level, SLACK, Scratch, Tables, Walk, low_bits, word};
 
 pub(super) fn encode(tables: &Tables, src: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) {
     let (mut own, mut next) = (&mut scratch.far, &mut scratch.near);
@@ -83,7 +79,7 @@ fn two_bits(level: Level, group: &[u8; 64]) -> (u64, u64) {
 /// Writes the bytes of `group` that go on to the start of `next`; returns their number.
 #[inline(always)]
 fn close_up_group(group: &[u8; 64], on: u64, next: &mut [u8]) -> usize {
-    let (next, _) = next.split_first_chunk_mut::<REACH>().expect("scratch has slack");
+    let (next, _) = next.split_first_chunk_mut::<SLACK>().expect("scratch has slack");
     let counts = counts_to(on);
     let (starts, on) = ((counts << 8).to_le_bytes(), on.to_le_bytes());
     for (j, &eight) in group.as_chunks().0.iter().enumerate() {
@@ -152,7 +148,7 @@ fn decode_group<const STEP: usize>(
     next: &[u8],
     group: &mut [u8; 64],
 ) -> usize {
-    let (next, _) = next.split_first_chunk::<REACH>().expect("scratch has slack");
+    let (next, _) = next.split_first_chunk::<SLACK>().expect("scratch has slack");
     let [s0, s1, s2] = level.symbols.map(|s| ONES * u64::from(s));
     let on = words.0 & words.1;
     let counts = counts_to(on);
