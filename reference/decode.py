@@ -336,7 +336,6 @@ def read_coded_body(reader: Reader, recipe: Recipe, raw_len: int) -> bytes:
     index = [reader.uint(3) for _ in starts]
     segments = [Reader(reader.take(length)) for length in index]
     offsets = read_offsets(reader, recipe.columns, first, count) if recipe.columns else None
-    require(reader.left() == 0, "bytes behind the body")
     values = bytearray()
     for start, segment in zip(starts, segments, strict=True):
         values += read_segment(segment, recipe, offsets, start, min(size, count - start))

@@ -274,9 +274,11 @@ class Spec:
         segments = [self.segment(values[start : start + size], start) for start in starts]
         out = raw[count * self.width :]
         if self.col:
-            out += varint(self.first) + self.rows_coder.parameters
-            out += self.rows_coder.stream(self.rows)
-        return out + b"".join(u24(len(s)) for s in segments) + b"".join(segments)
+            out += varint(self.first)
+        out += b"".join(u24(len(s)) for s in segments) + b"".join(segments)
+        if self.col:
+            out += self.rows_coder.parameters + self.rows_coder.stream(self.rows)
+        return out
 
     def block(self, raw: bytes) -> bytes:
         return b"\2" + varint(len(raw)) + self.recipe() + self.body(raw)
@@ -688,10 +690,10 @@ class Rejects(unittest.TestCase):
         self.check(block, "padding of a packed")
 
     def test_index_too_small(self) -> None:
-        self.check(b"\2\3" + Spec().recipe() + u24(2) + b"abc", "do not fill")
+        self.check(b"\2\3" + Spec().recipe() + u24(2) + b"abc", "ends before")
 
     def test_index_too_large(self) -> None:
-        self.check(b"\2\3" + Spec().recipe() + u24(4) + b"abc", "do not fill")
+        self.check(b"\2\3" + Spec().recipe() + u24(4) + b"abc", "ends before")
 
     def test_index_moved_bound(self) -> None:
         block = b"\2" + varint(1025) + Spec().recipe() + u24(1023) + u24(2) + bytes(1025)

@@ -2,9 +2,7 @@
 
 use crate::dtype::Level;
 use crate::entropy::{PlaneEncoder, Scratch};
-use crate::plan::{
-    Plan, ReadyRecipe, Scope, block_rows, choose, choose_bytes, paper,
-};
+use crate::plan::{Plan, ReadyRecipe, Scope, block_rows, choose, choose_bytes, paper};
 use crate::segment::{Buffers, Source};
 use crate::simd::{Isa, fence};
 use lmc_format::limits::{BLOCK_LEN_MAX, SEGMENT_LEN_MAX};

@@ -212,7 +212,11 @@ impl SegmentEncoder {
             }
             words::split_top(isa, shape.width(), source.values, top, out);
             if let Some(rows) = source.rows {
-                rows.up_to(isa, source.start + n, Known::default()).forward8(isa, source.start, top);
+                rows.up_to(isa, source.start + n, Known::default()).forward8(
+                    isa,
+                    source.start,
+                    top,
+                );
             }
             return self.planes[0].encode(isa, top, &mut buffers.coders, out);
         }

@@ -220,9 +220,10 @@ fn rows_block(raw_len: usize, count: u32, segment_log2: u8) -> Vec<u8> {
     let mut recipe = recipe(0, 8, segment_log2, Coder::Constant(7));
     recipe.columns = Some(Columns { count, base: 1, coder: Coder::Constant(2) });
     let mut body = bytes_of(&recipe);
-    // The first column and the rows, then an index of empty segments.
-    body.extend_from_slice(&[0, 1, 3]);
+    // The first column, an index of empty segments, then the rows.
+    body.push(0);
     body.resize(body.len() + 3 * raw_len.div_ceil(1 << segment_log2), 0);
+    body.extend_from_slice(&[1, 3]);
     block(2, raw_len as u64, &body)
 }
 

@@ -149,12 +149,7 @@ struct Extra {
 }
 
 /// The best symbol with offsets; None if they do not pay.
-fn best_extra(
-    sample: &RowSample,
-    bytes: &[u8],
-    mut least: u64,
-    n: usize,
-) -> Option<Extra> {
+fn best_extra(sample: &RowSample, bytes: &[u8], mut least: u64, n: usize) -> Option<Extra> {
     let planner = sample.planner;
     // The finest symbol with the sign on top of it: without the sign it is that of the rotated
     // word.

@@ -5,7 +5,8 @@ use crate::simd::prefetch_all;
 /// Values in one stretch: two or more cache lines of most types, and whole vectors.
 const STRETCH: usize = 64;
 
-/// How many stretches ahead memory is asked for: they are too far apart for the hardware to foresee.
+/// How many stretches ahead memory is asked for: they are too far apart for the hardware to
+/// foresee.
 const AHEAD: usize = 12;
 /// Bytes of a stretch that are asked for.
 const AHEAD_LEN: usize = 256;

@@ -5,9 +5,9 @@
 //! row's scale times a column's scale times noise has a symbol of row plus column plus noise, and
 //! only the noise needs coding.
 
+use super::window::EXCEPTION;
 use crate::simd::words::{Words, extract16};
 use crate::simd::{Isa, symbols};
-use super::window::EXCEPTION;
 use std::ops::Range;
 
 /// Where symbols are put by the offsets' base: the middle of the window.

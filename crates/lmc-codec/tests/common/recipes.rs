@@ -290,8 +290,11 @@ impl Shape {
             recipe_bytes.clear();
         }
         block.extend_from_slice(tail);
-        self.append_rows(kinds.rows, values.len() / width, &mut block, random);
+        if let Some(offsets) = &self.offsets {
+            varint::write(&mut block, offsets.first as u64);
+        }
         append_segments(&recipe, &segments, &mut block);
+        self.append_rows(kinds.rows, values.len() / width, &mut block, random);
         let name = format!("{self:?} {kinds:?}");
         Case { name, shared: recipe_bytes, block, raw: raw.to_vec() }
     }
@@ -323,11 +326,10 @@ impl Shape {
         }
     }
 
-    /// The fields `first` and `rows` of the body (section 4).
+    /// The field `rows` of the body (section 4).
     fn append_rows(&self, kind: CoderKind, n: usize, out: &mut Vec<u8>, random: &mut Random) {
         let Some(offsets) = &self.offsets else { return };
         let rows = &offsets.rows[..(offsets.first + n).div_ceil(offsets.cols.len())];
-        varint::write(out, offsets.first as u64);
         let coder = kind.fit(rows, random);
         coder.write(out);
         append_stream(&coder, rows, out);
@@ -466,6 +468,10 @@ pub fn features(case: &Case) -> Vec<String> {
         done.expect("valid columns");
         input.take(prefix.raw_len % recipe.width(), "tail").expect("a valid tail");
         input.varint("first").expect("a valid first column");
+        let segments = (prefix.raw_len / recipe.width()).div_ceil(1 << recipe.segment_log2);
+        let index = input.take(3 * segments, "index").expect("a valid index");
+        let lengths = index.as_chunks().0.iter().map(|&[a, b, c]| u32::from_le_bytes([a, b, c, 0]));
+        input.take(lengths.sum::<u32>() as usize, "segments").expect("valid segments");
         seen.push(format!("rows {}", Coder::read(&mut input).expect("a valid coder").name()));
     }
     seen.sort();

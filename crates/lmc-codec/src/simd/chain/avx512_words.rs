@@ -1,6 +1,7 @@
 //! [`super::words`] with AVX-512 VBMI2.
 
-use super::avx512::{Window, decode_level, decode_lower, encode_level};
+use super::avx512::{decode_level, decode_lower, encode_level, encode_lower};
+use super::words::merge_in_steps;
 use super::{Scratch, Tables, Walk};
 use crate::simd::prefetch;
 use crate::simd::words::{TopMerge, VectorWriter};
@@ -11,120 +12,41 @@ use std::arch::x86_64::*;
 /// server at 2.8 GHz).
 const WORDS_AHEAD: usize = 2048;
 
-/// Top bytes that are found before their words are stored: little enough that the stores of one
-/// step drain during the next.
-const STEP: usize = 512;
-
 /// Writes records and chain stream of rotated words at `out`; returns their length.
 ///
 /// # Safety
 /// The CPU has AVX-512 F, BW, VBMI and VBMI2. `src` is one or more whole groups of 64 words of
-/// `WIDTH` bytes, 2 or 4; `top` has a byte for each, both scratch buffers 64 more, and `out` room
-/// for the records, `tables.stream_len_max` of the words and 64 bytes. The table's symbols lie in
-/// the window from `low`.
+/// `WIDTH` bytes, 2 or 4; `near` has a byte for each and 64 more, and `out` room for the records,
+/// `tables.stream_len_max` of the words and 64 bytes.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
 pub(super) unsafe fn encode<const WIDTH: usize>(
     tables: &Tables,
-    low: u8,
     src: &[u8],
-    scratch: &mut Scratch,
+    near: *mut u8,
     out: *mut u8,
     streaming: bool,
 ) -> usize {
     let n = src.len() / WIDTH;
-    let near = scratch.near.as_mut_ptr();
-    let far = scratch.far.as_mut_ptr();
+    let split = Split::<WIDTH>::new();
+    let mut records = VectorWriter::new(out, streaming);
+    let group = |at: usize| {
+        let words = src[at * WIDTH..][..64 * WIDTH].as_ptr();
+        if streaming {
+            for line in 0..WIDTH {
+                prefetch(words.wrapping_add(WORDS_AHEAD + 64 * line));
+            }
+        }
+        // SAFETY: a group of 64 words is there, and their records have their place.
+        unsafe { split.group(words, &mut records) }
+    };
     // SAFETY: as the caller promises; the first level's words lie behind the records, where there
     // is room for them.
     unsafe {
         let mut end = out.add(n * (WIDTH - 1));
-        let records = VectorWriter::new(out, streaming);
-        let first = if tables.levels[0].two_bits {
-            encode_first::<WIDTH, true>(tables, low, src, (records, streaming), near, far, &mut end)
-        } else {
-            encode_first::<WIDTH, false>(
-                tables,
-                low,
-                src,
-                (records, streaming),
-                near,
-                far,
-                &mut end,
-            )
-        };
-        let mut kept = first;
-        for &level in &tables.levels[1..] {
-            kept = if level.two_bits {
-                encode_level::<true>(level, near, kept, &mut end)
-            } else {
-                encode_level::<false>(level, near, kept, &mut end)
-            };
-        }
-        std::ptr::copy_nonoverlapping(far, end, kept);
-        end.add(kept).offset_from_unsigned(out)
+        let kept = encode_level(tables.levels[0], n, group, near, &mut end);
+        records.finish();
+        encode_lower(tables, near, kept, end).offset_from_unsigned(out)
     }
-}
-
-/// Splits the words and writes the first level's digits; returns how many bytes go on, whose labels
-/// are at `near`. The bytes that have no symbol are written to `far`.
-///
-/// # Safety
-/// As [`encode`]; `*end` is where the digits go.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
-unsafe fn encode_first<const WIDTH: usize, const TWO_BITS: bool>(
-    tables: &Tables,
-    low: u8,
-    src: &[u8],
-    (mut records, streaming): (VectorWriter, bool),
-    near: *mut u8,
-    mut far: *mut u8,
-    end: &mut *mut u8,
-) -> usize {
-    let window = Window::new(tables, low);
-    let split = Split::<WIDTH>::new();
-    let bound = |k: i8| _mm512_set1_epi8(k);
-    let (bound1, bound2, bound3) = (bound(1), bound(2), bound(3));
-    let escape = _mm512_set1_epi8(tables.escape as i8);
-    let mut kept = 0;
-    let mut digits = *end;
-    for group in src.chunks_exact(64 * WIDTH) {
-        // SAFETY: a group of 64 words is there; records and digits have their place; at most as
-        // many labels and escapes are kept as words were read.
-        unsafe {
-            if streaming {
-                for line in 0..WIDTH {
-                    prefetch(group.as_ptr().wrapping_add(WORDS_AHEAD + 64 * line));
-                }
-            }
-            let high = split.group(group.as_ptr(), &mut records);
-            let label = window.labels(high);
-            let over1 = _mm512_cmpge_epu8_mask(label, bound1);
-            let on;
-            if TWO_BITS {
-                let over2 = _mm512_cmpge_epu8_mask(label, bound2);
-                on = _mm512_cmpge_epu8_mask(label, bound3);
-                digits.cast::<u64>().write_unaligned((over1 & !over2) | on);
-                digits.add(8).cast::<u64>().write_unaligned(over2);
-                digits = digits.add(16);
-            } else {
-                on = over1;
-                digits.cast::<u64>().write_unaligned(over1);
-                digits = digits.add(8);
-            }
-            _mm512_storeu_si512(near.add(kept).cast(), _mm512_maskz_compress_epi8(on, label));
-            kept += on.count_ones() as usize;
-            let escapes = _mm512_cmpeq_epi8_mask(label, escape);
-            if escapes != 0 {
-                _mm512_storeu_si512(far.cast(), _mm512_maskz_compress_epi8(escapes, high));
-                far = far.add(escapes.count_ones() as usize);
-            }
-        }
-    }
-    // SAFETY: the groups were written with this writer.
-    unsafe { records.finish() };
-    *end = digits;
-    kept
 }
 
 /// The byte orders that split 64 words.
@@ -192,20 +114,16 @@ pub(super) unsafe fn decode(
     walk: &Walk,
     top: &mut [u8],
     scratch: &mut Scratch,
-    mut merge: TopMerge,
+    merge: TopMerge,
     ahead: &[u8],
 ) {
     let level = tables.levels[0];
-    let step_len = level.stream_len(STEP);
-    merge.prefetch();
     // SAFETY: as the caller promises.
     let mut next = unsafe { decode_lower(tables, walk, scratch) };
-    for at in (0..top.len()).step_by(STEP) {
-        let count = STEP.min(top.len() - at);
-        let stream = &walk.streams[0][at / STEP * step_len..];
-        let target = top[at..].as_mut_ptr();
-        // SAFETY: `target` has `count` bytes, `stream` starts with their digits, since a step is
-        // whole groups, and `next` is where the bytes of their largest digits start.
+    merge_in_steps(level, walk.streams[0], top, merge, ahead, |stream, top| {
+        let (target, count) = (top.as_mut_ptr(), top.len());
+        // SAFETY: `target` has `count` bytes, `stream` starts with their digits, and `next` is
+        // where the bytes of their largest digits start.
         next = unsafe {
             if level.two_bits {
                 decode_level::<true>(level, stream, next, target, count)
@@ -213,10 +131,5 @@ pub(super) unsafe fn decode(
                 decode_level::<false>(level, stream, next, target, count)
             }
         };
-        for line in 0..step_len.div_ceil(64) {
-            prefetch(ahead.as_ptr().wrapping_add(at / STEP * step_len + 64 * line));
-        }
-        merge.advance(&top[..at + count]);
-    }
-    merge.finish(top);
+    });
 }

@@ -4,23 +4,29 @@
 //! cache:
 //!
 //! ```text
-//! encode:  x = labels of the plane's bytes (a label is a place in the symbol list, or the escape)
-//!          for each level: write the digits of x as bit planes;
+//! encode:  x = the plane's bytes
+//!          for each level: compare x with the level's symbols, write the digits as bit planes;
 //!                          x = those of x that go on, closed up
+//!          what is left of x are the escapes
 //! decode:  walk the levels once to count who goes on: gives every stream's place and length
 //!          for the last level up to the first: fill in the level's symbols,
 //!                          and spread the next level's bytes over the places that go on
 //! ```
 //!
 //! No bit position depends on a decoded symbol, only on counts of bits. What makes it fast is how
-//! an instruction set closes up bytes (`vpcompressb`; `pext` on eight bytes) and spreads them
-//! (`vpexpandb`; `pdep`).
+//! an instruction set closes up bytes and spreads them: `vpcompressb` and `vpexpandb` with
+//! AVX-512, `vpshufb` by table with AVX2, shifts and masks by table elsewhere.
 
+mod eights;
 mod portable;
 mod words;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx2_orders;
+#[cfg(target_arch = "x86_64")]
+mod avx2_words;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
@@ -32,26 +38,20 @@ use super::{Isa, IsaKind};
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 use lmc_format::{ChainTable, Error, Reader, Result};
 
-/// Bytes that kernels may write beyond the end of a scratch buffer's payload.
-const SLACK: usize = 64;
+/// Bytes that kernels may read and write beyond the end of a scratch buffer's payload: a group, and
+/// eight more, which spare the portable path a check of every place in a group.
+const SLACK: usize = 72;
 
 /// A chain table made ready for both directions.
 #[derive(Clone, Debug)]
 pub struct Tables {
-    /// Label of each byte: its place in the symbol list, or `escape`.
-    labels: [u8; 256],
-    /// The label of a byte that has no symbol.
-    escape: u8,
-    /// All labels but the escape are of bytes in `window .. window + 63`.
-    window: Option<u8>,
     levels: Vec<Level>,
 }
 
-/// One level: symbols with the labels `base ..` up to the next level's base.
+/// One level: three symbols or, with digits of one bit, one and two places that do not count.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     two_bits: bool,
-    base: u8,
     symbols: [u8; 3],
 }
 
@@ -60,6 +60,13 @@ struct Level {
 pub struct Scratch {
     near: Vec<u8>,
     far: Vec<u8>,
+}
+
+/// Where a kernel writes the next bytes that go on, and the next digits.
+#[cfg(target_arch = "x86_64")]
+struct Target {
+    near: *mut u8,
+    out: *mut u8,
 }
 
 impl Scratch {
@@ -77,11 +84,6 @@ impl Level {
         if self.two_bits { 2 } else { 1 }
     }
 
-    /// Label of the first byte that goes on to the next level.
-    fn next_base(self) -> u8 {
-        self.base + if self.two_bits { 3 } else { 1 }
-    }
-
     /// Bytes of the level's stream for `n` bytes.
     fn stream_len(self, n: usize) -> usize {
         self.digit_bits() * (n / 64 * 8 + (n % 64).div_ceil(8))
@@ -91,24 +93,15 @@ impl Level {
 impl Tables {
     /// Prepares `table`.
     pub fn new(table: &ChainTable) -> Self {
-        let symbols = table.symbols();
-        let escape = symbols.len() as u8;
-        let mut labels = [escape; 256];
-        for (label, &symbol) in symbols.iter().enumerate().rev() {
-            labels[usize::from(symbol)] = label as u8;
-        }
-        let mut levels = Vec::with_capacity(table.widths().len());
-        let mut base = 0_u8;
-        for &width in table.widths() {
-            let count = (1 << width) - 1;
-            let mut own = [0; 3];
-            own[..count].copy_from_slice(&symbols[usize::from(base)..][..count]);
-            levels.push(Level { two_bits: width == 2, base, symbols: own });
-            base += count as u8;
-        }
-        let low = symbols.iter().copied().min().unwrap_or(0);
-        let high = symbols.iter().copied().max().unwrap_or(0);
-        Self { labels, escape, window: (high - low < 63).then_some(low), levels }
+        let mut symbols = table.symbols();
+        let levels = table.widths().iter().map(|&width| {
+            let (own, rest) = symbols.split_at((1 << width) - 1);
+            symbols = rest;
+            let mut places = [0; 3];
+            places[..own.len()].copy_from_slice(own);
+            Level { two_bits: width == 2, symbols: places }
+        });
+        Self { levels: levels.collect() }
     }
 
     /// An upper bound of what [`encode`] appends for `n` bytes.
@@ -121,7 +114,7 @@ impl Tables {
 pub fn encode(isa: Isa, tables: &Tables, src: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) {
     scratch.grow(src.len());
     match isa.kind() {
-        IsaKind::Portable => portable::encode(tables, src, &mut scratch.near, out),
+        IsaKind::Portable => portable::encode(tables, src, scratch, out),
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 | IsaKind::Avx512 => {
             out.reserve(tables.stream_len_max(src.len()) + SLACK);
@@ -134,13 +127,13 @@ pub fn encode(isa: Isa, tables: &Tables, src: &[u8], scratch: &mut Scratch, out:
                 let written = if isa.kind() == IsaKind::Avx2 {
                     avx2::encode(tables, src, scratch.near.as_mut_ptr(), end)
                 } else {
-                    avx512::encode(tables, src, scratch, end)
+                    avx512::encode(tables, src, scratch.near.as_mut_ptr(), end)
                 };
                 out.set_len(out.len() + written);
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
-        _ => portable::encode(tables, src, &mut scratch.near, out),
+        _ => portable::encode(tables, src, scratch, out),
     }
 }
 

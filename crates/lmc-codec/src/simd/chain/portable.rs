@@ -1,132 +1,171 @@
-//! The chain code in safe Rust: the definition, and the path of CPUs without a fast `pdep`.
+//! The chain code in safe Rust: the definition, and the path of CPUs without a kernel of their own.
 //!
-//! Eight bytes at a time in a `u64`. Bits become byte masks by table, bytes become bits by one
-//! multiplication.
+//! Digits are found by loops over 64 bytes that compilers turn into vector code; the rest goes
+//! eight bytes at a time in a `u64`.
 
-use super::{Level, SLACK, Scratch, Tables, Walk, low_bits, tail_words, word};
+use super::eights::{BYTE_MASKS, ONES, close_up, counts_to, gather, spread};
+use super::{Level, SLACK, Scratch, Tables, Walk, low_bits, word};
 
-const ONES: u64 = 0x0101_0101_0101_0101;
-
-/// `BYTE_MASKS[b]` has byte `j` all ones where bit `j` of `b` is set.
-static BYTE_MASKS: [u64; 256] = byte_masks();
-
-const fn byte_masks() -> [u64; 256] {
-    let mut masks = [0; 256];
-    let mut bits = 0;
-    while bits < 256 {
-        let mut j = 0;
-        while j < 8 {
-            if bits >> j & 1 == 1 {
-                masks[bits] |= 0xff << (8 * j);
-            }
-            j += 1;
-        }
-        bits += 1;
-    }
-    masks
-}
-
-pub(super) fn encode(tables: &Tables, src: &[u8], near: &mut [u8], out: &mut Vec<u8>) {
-    for (label, &byte) in near.iter_mut().zip(src) {
-        *label = tables.labels[usize::from(byte)];
-    }
-    let mut escapes =
-        src.iter().copied().filter(|&b| tables.labels[usize::from(b)] == tables.escape);
+pub(super) fn encode(tables: &Tables, src: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) {
+    let (mut own, mut next) = (&mut scratch.far, &mut scratch.near);
     let mut n = src.len();
-    for &level in &tables.levels {
-        encode_level(level, &near[..n], out);
-        n = keep_from(level.next_base(), &mut near[..n + SLACK], n);
+    for (i, &level) in tables.levels.iter().enumerate() {
+        let start = out.len();
+        out.resize(start + level.stream_len(n), 0);
+        let bytes = if i == 0 { src } else { &own[..n] };
+        n = encode_level(level, bytes, &mut out[start..], next);
+        std::mem::swap(&mut own, &mut next);
     }
-    out.extend(escapes.by_ref().take(n));
+    out.extend_from_slice(&own[..n]);
 }
 
-/// Appends one level's digits.
-fn encode_level(level: Level, labels: &[u8], out: &mut Vec<u8>) {
-    for group in labels.chunks(64) {
-        let len = group.len().div_ceil(8);
-        let over1 = at_least(level.base + 1, group);
-        if level.two_bits {
-            let over2 = at_least(level.base + 2, group);
-            let over3 = at_least(level.base + 3, group);
-            out.extend_from_slice(&(over1 & !over2 | over3).to_le_bytes()[..len]);
-            out.extend_from_slice(&over2.to_le_bytes()[..len]);
-        } else {
-            out.extend_from_slice(&over1.to_le_bytes()[..len]);
-        }
+/// Fills `stream` with one level's digits of `bytes`, and closes up at `next` those that go on;
+/// returns their number.
+fn encode_level(level: Level, bytes: &[u8], stream: &mut [u8], next: &mut [u8]) -> usize {
+    if level.two_bits {
+        encode_level_of::<16>(level, bytes, stream, next)
+    } else {
+        encode_level_of::<8>(level, bytes, stream, next)
     }
 }
 
-/// Bit `j` is set where label `j` of the group is `bound` or more. Labels and bounds are below 64.
-fn at_least(bound: u8, group: &[u8]) -> u64 {
-    let lift = ONES * u64::from(128 - bound);
-    let mut bits = 0;
-    for (j, eight) in group.chunks(8).enumerate() {
-        let tops = ((word(eight) + lift) >> 7) & ONES;
-        bits |= (tops.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * j);
-    }
-    bits & low_bits(group.len())
-}
-
-/// Closes up the labels that are `bound` or more; returns how many there are.
-fn keep_from(bound: u8, labels: &mut [u8], n: usize) -> usize {
+/// [`encode_level`] for levels that take `STEP` bytes a group.
+fn encode_level_of<const STEP: usize>(
+    level: Level,
+    bytes: &[u8],
+    stream: &mut [u8],
+    next: &mut [u8],
+) -> usize {
+    let (groups, tail) = bytes.as_chunks::<64>();
+    let (full, tail_stream) = stream.split_at_mut(groups.len() * STEP);
     let mut kept = 0;
-    for i in 0..n {
-        let label = labels[i];
-        labels[kept] = label;
-        kept += usize::from(label >= bound);
+    for (group, stream) in groups.iter().zip(full.as_chunks_mut::<STEP>().0) {
+        let words = if STEP == 16 { two_bits(level, group) } else { one_bit(level, group) };
+        stream[..8].copy_from_slice(&words.0.to_le_bytes());
+        if STEP == 16 {
+            stream[8..].copy_from_slice(&words.1.to_le_bytes());
+        }
+        kept += close_up_group(group, words.0 & words.1, &mut next[kept..]);
+    }
+    if !tail.is_empty() {
+        let mut group = [0; 64];
+        group[..tail.len()].copy_from_slice(tail);
+        let words = if STEP == 16 { two_bits(level, &group) } else { one_bit(level, &group) };
+        let valid = low_bits(tail.len());
+        let (first, second) = tail_stream.split_at_mut(tail.len().div_ceil(8));
+        first.copy_from_slice(&(words.0 & valid).to_le_bytes()[..first.len()]);
+        second.copy_from_slice(&(words.1 & valid).to_le_bytes()[..second.len()]);
+        kept += close_up_group(&group, words.0 & words.1 & valid, &mut next[kept..]);
     }
     kept
 }
 
+/// The digit words of a group at a level of one bit; the missing one is all ones.
+#[inline(always)]
+fn one_bit(level: Level, group: &[u8; 64]) -> (u64, u64) {
+    (gather(&group.map(|byte| u8::from(byte != level.symbols[0]))), u64::MAX)
+}
+
+/// The digit words of a group at a level of two bits. The first of equal symbols counts.
+#[inline(always)]
+fn two_bits(level: Level, group: &[u8; 64]) -> (u64, u64) {
+    let [s0, s1, s2] = level.symbols;
+    let first =
+        group.map(|byte| u8::from(byte != s0) & (u8::from(byte == s1) | u8::from(byte != s2)));
+    let second = group.map(|byte| u8::from(byte != s0) & u8::from(byte != s1));
+    (gather(&first), gather(&second))
+}
+
+/// Writes the bytes of `group` that go on to the start of `next`; returns their number.
+#[inline(always)]
+fn close_up_group(group: &[u8; 64], on: u64, next: &mut [u8]) -> usize {
+    let (next, _) = next.split_first_chunk_mut::<SLACK>().expect("scratch has slack");
+    let counts = counts_to(on);
+    let (starts, on) = ((counts << 8).to_le_bytes(), on.to_le_bytes());
+    for (j, &eight) in group.as_chunks().0.iter().enumerate() {
+        let at = usize::from(starts[j] & 63);
+        let closed = close_up(u64::from_le_bytes(eight), on[j]);
+        next[at..at + 8].copy_from_slice(&closed.to_le_bytes());
+    }
+    (counts >> 56) as usize
+}
+
 pub(super) fn decode(tables: &Tables, walk: &Walk, dst: &mut [u8], scratch: &mut Scratch) {
+    let next = decode_lower(tables, walk, scratch);
+    decode_level(tables.levels[0], walk.streams[0], next, dst);
+}
+
+/// Decodes all levels but the first; returns the bytes that the first passes on, and slack.
+pub(super) fn decode_lower<'a>(tables: &Tables, walk: &Walk, scratch: &'a mut Scratch) -> &'a [u8] {
     let (mut next, mut own) = (&mut scratch.near, &mut scratch.far);
     next[..walk.escapes.len()].copy_from_slice(walk.escapes);
-    for (i, &level) in tables.levels.iter().enumerate().rev() {
-        let (count, stream) = (walk.counts[i], walk.streams[i]);
-        let target = if i == 0 { &mut *dst } else { &mut own[..count] };
-        decode_level(level, stream, next, target);
+    for (i, &level) in tables.levels.iter().enumerate().skip(1).rev() {
+        decode_level(level, walk.streams[i], next, &mut own[..walk.counts[i]]);
         std::mem::swap(&mut next, &mut own);
+    }
+    next
+}
+
+/// Fills `dst` with one level's bytes; `next` holds the bytes that went on, in order. Returns how
+/// many of them were used.
+pub(super) fn decode_level(level: Level, stream: &[u8], next: &[u8], dst: &mut [u8]) -> usize {
+    if level.two_bits {
+        decode_level_of::<16>(level, stream, next, dst)
+    } else {
+        decode_level_of::<8>(level, stream, next, dst)
     }
 }
 
-/// Fills `dst` with one level's bytes; `next` holds the bytes that went on, in order.
-fn decode_level(level: Level, stream: &[u8], next: &[u8], dst: &mut [u8]) {
+/// [`decode_level`] for levels that take `STEP` bytes a group.
+fn decode_level_of<const STEP: usize>(
+    level: Level,
+    stream: &[u8],
+    next: &[u8],
+    dst: &mut [u8],
+) -> usize {
     let (groups, tail) = dst.as_chunks_mut::<64>();
-    let step = 8 * level.digit_bits();
-    let (full, tail_stream) = stream.split_at(groups.len() * step);
+    let (full, tail_stream) = stream.split_at(groups.len() * STEP);
     let mut taken = 0;
-    for (group, digits) in groups.iter_mut().zip(full.chunks_exact(step)) {
-        let second = if level.two_bits { word(&digits[8..]) } else { u64::MAX };
-        taken += decode_group(level, (word(digits), second), &next[taken..], group);
+    for (group, digits) in groups.iter_mut().zip(full.as_chunks::<STEP>().0) {
+        let second = if STEP == 16 { word(&digits[8..]) } else { u64::MAX };
+        taken += decode_group::<STEP>(level, (word(&digits[..8]), second), &next[taken..], group);
     }
-    // The walk has already refused a tail that `tail_words` would.
-    if let Ok(words) = tail_words(level, tail_stream, tail.len()) {
+    if !tail.is_empty() {
+        let (first, second) = tail_stream.split_at(tail.len().div_ceil(8));
+        let words = (word(first), if STEP == 16 { word(second) } else { u64::MAX });
         let mut group = [0; 64];
-        decode_group(level, words, &next[taken..], &mut group);
+        taken += decode_group::<STEP>(level, words, &next[taken..], &mut group);
         tail.copy_from_slice(&group[..tail.len()]);
     }
+    taken
 }
 
 /// Decodes up to 64 digits; returns how many bytes of `next` were used.
-fn decode_group(level: Level, words: (u64, u64), next: &[u8], group: &mut [u8; 64]) -> usize {
-    let symbols = level.symbols.map(|s| ONES * u64::from(s));
+#[inline(always)]
+fn decode_group<const STEP: usize>(
+    level: Level,
+    words: (u64, u64),
+    next: &[u8],
+    group: &mut [u8; 64],
+) -> usize {
+    let (next, _) = next.split_first_chunk::<SLACK>().expect("scratch has slack");
+    let [s0, s1, s2] = level.symbols.map(|s| ONES * u64::from(s));
+    let on = words.0 & words.1;
+    let counts = counts_to(on);
+    let (starts, on) = ((counts << 8).to_le_bytes(), on.to_le_bytes());
+    let (firsts, seconds) = (words.0.to_le_bytes(), words.1.to_le_bytes());
     for (j, eight) in group.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let first = BYTE_MASKS[usize::from((words.0 >> (8 * j)) as u8)];
-        let second = BYTE_MASKS[usize::from((words.1 >> (8 * j)) as u8)];
-        let leaf = if level.two_bits {
-            symbols[0] & !first & !second
-                | symbols[1] & first & !second
-                | symbols[2] & second & !first
+        let first = BYTE_MASKS[usize::from(firsts[j])];
+        let leaf = if STEP == 16 {
+            let second = BYTE_MASKS[usize::from(seconds[j])];
+            // 0 where both are set.
+            s0 & !(first | second) | s1 & first & !second | s2 & second & !first
         } else {
-            symbols[0] & !first
+            s0 & !first
         };
-        *eight = leaf.to_le_bytes();
+        let at = usize::from(starts[j] & 63);
+        let bytes = spread(word(&next[at..at + 8]), on[j]);
+        *eight = (leaf | bytes).to_le_bytes();
     }
-    let mut goes_on = words.0 & words.1;
-    let count = goes_on.count_ones() as usize;
-    for &byte in &next[..count] {
-        group[goes_on.trailing_zeros() as usize & 63] = byte;
-        goes_on &= goes_on - 1;
-    }
-    count
+    (counts >> 56) as usize
 }

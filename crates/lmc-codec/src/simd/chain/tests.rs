@@ -1,6 +1,7 @@
 //! Every instruction set against the portable one.
 
 use super::*;
+use crate::simd::words::split_top;
 
 fn xorshift(state: &mut u64) -> u64 {
     *state ^= *state << 13;
@@ -119,6 +120,66 @@ fn noise_reads_the_same_everywhere() {
                 results.push(result.map(|()| (back, input.rest().len())));
             }
             assert!(results.windows(2).all(|w| w[0] == w[1]));
+        }
+    }
+}
+
+/// Words whose top bytes are those of [`data`], at a place that `shift` moves.
+fn words(table: &ChainTable, width: usize, n: usize, shift: usize, seed: &mut u64) -> Vec<u8> {
+    let mut all = vec![0; shift];
+    for top in data(table, n, seed) {
+        let noise = xorshift(seed) as u32;
+        let word = (noise >> 8 | u32::from(top) << 24) >> (32 - 8 * width);
+        match width {
+            2 => all.extend((word as u16).rotate_right(1).to_le_bytes()),
+            _ => all.extend(word.rotate_right(1).to_le_bytes()),
+        }
+    }
+    all
+}
+
+/// Words are split and coded in one pass as they are in two, and read back, at every length to four
+/// vectors and three, wherever they and their output lie, past the caches or not.
+#[test]
+fn words_in_one_pass_or_two() {
+    let mut seed = 5;
+    let mut scratch = Scratch::default();
+    for (table, width) in tables().iter().flat_map(|table| [(table, 2), (table, 4)]) {
+        let tables = Tables::new(table);
+        for n in (0..=4 * 64 + 3).chain([2048, 4096 + 5]) {
+            let shift = n % 64;
+            let src = words(table, width, n, shift, &mut seed);
+            let src = &src[shift..];
+            let mut top = vec![0; n];
+            let mut wanted = vec![0xee; n % 67];
+            let start = wanted.len();
+            split_top(Isa::PORTABLE, width, src, &mut top, &mut wanted);
+            encode(Isa::PORTABLE, &tables, &top, &mut scratch, &mut wanted);
+            for (isa, streaming) in
+                Isa::available().into_iter().flat_map(|isa| [(isa, false), (isa, true)])
+            {
+                let hints = Hints { streaming, ahead: &[] };
+                let mut out = vec![0xee; start];
+                encode_words(isa, width, &tables, src, &mut top, &mut scratch, &mut out, streaming);
+                assert!(out == wanted, "{isa:?} writes {n} words of {width} otherwise");
+                let mut input = Reader::new(&out[start..]);
+                let records = input.take(n * (width - 1), "records").expect("records");
+                let mut back = vec![7; shift + n * width];
+                decode_words(
+                    isa,
+                    width,
+                    &tables,
+                    &mut input,
+                    records,
+                    &mut top,
+                    &mut scratch,
+                    &mut back[shift..],
+                    hints,
+                )
+                .expect("decodes");
+                input.finish("stream").expect("all read");
+                assert!(back[shift..] == *src, "{isa:?} reads {n} words of {width} otherwise");
+            }
         }
     }
 }

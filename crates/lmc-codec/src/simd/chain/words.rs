@@ -4,9 +4,11 @@
 //! with `words::merge_top`. One pass over the words lets memory be read and written while the code
 //! is computed, which two passes do one after the other.
 
-use super::{SLACK, Scratch, Tables, decode, encode};
-use crate::simd::words::{TopMerge, merge_top, split_top};
-use crate::simd::{Isa, IsaKind};
+use super::{Level, Scratch, Tables, Walk, encode, portable, walk};
+#[cfg(target_arch = "x86_64")]
+use super::{SLACK, avx2_words, avx512_words};
+use crate::simd::words::{TopMerge, split_top};
+use crate::simd::{Isa, IsaKind, prefetch_all};
 use lmc_format::{Reader, Result};
 
 /// What is known of the memory around a call; changes nothing but time.
@@ -35,26 +37,45 @@ pub fn encode_words(
 ) {
     let n = src.len() / width;
     #[cfg(target_arch = "x86_64")]
-    if let (IsaKind::Avx512, Some(low), 0, true) = (isa.kind(), tables.window, n % 64, n > 0) {
+    if is_fused(isa, n) {
         assert!((width == 2 || width == 4) && src.len() == n * width);
         scratch.grow(n);
         out.reserve(n * (width - 1) + tables.stream_len_max(n) + SLACK);
-        // SAFETY: the isa proves AVX-512 VBMI2; `src` is whole groups of 64 words; the scratch
-        // buffers have a byte for each and the slack, and `out` room for all records, the
-        // longest stream and the slack.
+        let near = scratch.near.as_mut_ptr();
+        // SAFETY: the isa proves AVX-512 VBMI2, and there are whole groups of 64 words, or it
+        // proves AVX2, BMI2 and POPCNT. `near` has a byte for each word and the slack, and `out`
+        // room for all records, the longest stream and the slack.
         unsafe {
             let end = out.as_mut_ptr().add(out.len());
-            let written = match width {
-                2 => super::avx512_words::encode::<2>(tables, low, src, scratch, end, streaming),
-                _ => super::avx512_words::encode::<4>(tables, low, src, scratch, end, streaming),
+            let written = match (isa.kind(), width) {
+                (IsaKind::Avx512, 2) => {
+                    avx512_words::encode::<2>(tables, src, near, end, streaming)
+                }
+                (IsaKind::Avx512, _) => {
+                    avx512_words::encode::<4>(tables, src, near, end, streaming)
+                }
+                (_, 2) => avx2_words::encode::<2>(tables, src, near, end, streaming),
+                _ => avx2_words::encode::<4>(tables, src, near, end, streaming),
             };
             out.set_len(out.len() + written);
         }
         return;
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = streaming;
     let top = &mut top[..n];
     split_top(isa, width, src, top, out);
     encode(isa, tables, top, scratch, out);
+}
+
+/// Whether there is a kernel for `n` words in one pass.
+#[cfg(target_arch = "x86_64")]
+fn is_fused(isa: Isa, n: usize) -> bool {
+    match isa.kind() {
+        IsaKind::Portable => false,
+        IsaKind::Avx2 => true,
+        IsaKind::Avx512 => n > 0 && n.is_multiple_of(64),
+    }
 }
 
 /// Reads the chain stream of the top bytes from `input` and merges them with `records` into all of
@@ -76,18 +97,68 @@ pub fn decode_words(
 ) -> Result<()> {
     let n = dst.len() / width;
     let top = &mut top[..n];
-    #[cfg(target_arch = "x86_64")]
-    if isa.kind() == IsaKind::Avx512 {
-        let walk = super::walk(isa, tables, input, n)?;
-        scratch.grow(n);
-        let merge = TopMerge::new(isa, width, records, dst, hints.streaming);
-        let ahead = hints.ahead.get(records.len()..).unwrap_or(&[]);
-        // SAFETY: the isa proves AVX-512 VBMI2; the walk is of `n` bytes, which `top` has room for,
-        // and `scratch` too, with the slack.
-        unsafe { super::avx512_words::decode(tables, &walk, top, scratch, merge, ahead) };
-        return Ok(());
+    let walk = walk(isa, tables, input, n)?;
+    scratch.grow(n);
+    let merge = TopMerge::new(isa, width, records, dst, hints.streaming);
+    merge.prefetch();
+    let ahead = hints.ahead.get(records.len()..).unwrap_or(&[]);
+    match isa.kind() {
+        IsaKind::Portable => decode_portable(tables, &walk, top, scratch, merge, ahead),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the isa proves AVX2, BMI2 and POPCNT; the walk is of `n` bytes, which `top` has
+        // room for, and `scratch` too, with the slack.
+        IsaKind::Avx2 => unsafe {
+            avx2_words::decode(tables, &walk, top, scratch, merge, ahead);
+        },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above, with AVX-512 VBMI2.
+        IsaKind::Avx512 => unsafe {
+            avx512_words::decode(tables, &walk, top, scratch, merge, ahead);
+        },
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => decode_portable(tables, &walk, top, scratch, merge, ahead),
     }
-    decode(isa, tables, input, top, scratch)?;
-    merge_top(isa, width, top, records, dst, hints.streaming);
     Ok(())
+}
+
+/// Decodes what `walk` found into `top`, and merges as it goes. `ahead` is where the next segment's
+/// digits are expected.
+fn decode_portable(
+    tables: &Tables,
+    walk: &Walk,
+    top: &mut [u8],
+    scratch: &mut Scratch,
+    merge: TopMerge,
+    ahead: &[u8],
+) {
+    let level = tables.levels[0];
+    let mut next = portable::decode_lower(tables, walk, scratch);
+    merge_in_steps(level, walk.streams[0], top, merge, ahead, |stream, top| {
+        next = &next[portable::decode_level(level, stream, next, top)..];
+    });
+}
+
+/// Top bytes that are found before their words are stored: little enough that the stores of one
+/// step drain during the next.
+const STEP: usize = 512;
+
+/// Finds all of `top` by calls of `decode_step`, which gets the digits of a step and where its top
+/// bytes go, and merges as it goes. `ahead` is where the next segment's digits are expected.
+pub(super) fn merge_in_steps(
+    level: Level,
+    stream: &[u8],
+    top: &mut [u8],
+    mut merge: TopMerge,
+    ahead: &[u8],
+    mut decode_step: impl FnMut(&[u8], &mut [u8]),
+) {
+    let step_len = level.stream_len(STEP);
+    for (i, at) in (0..top.len()).step_by(STEP).enumerate() {
+        let end = top.len().min(at + STEP);
+        decode_step(&stream[i * step_len..][..level.stream_len(end - at)], &mut top[at..end]);
+        let ahead = ahead.get(i * step_len..).unwrap_or(&[]);
+        prefetch_all(&ahead[..step_len.min(ahead.len())]);
+        merge.advance(&top[..end]);
+    }
+    merge.finish(top);
 }

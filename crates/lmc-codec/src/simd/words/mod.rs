@@ -9,10 +9,12 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
+mod staged;
+#[cfg(target_arch = "x86_64")]
 mod writer;
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use writer::VectorWriter;
+pub(super) use {avx2::split_group, staged::StagedWriter, writer::VectorWriter};
 
 use super::{Isa, IsaKind};
 use lmc_format::WordMap;
@@ -461,12 +463,16 @@ pub fn split_top(isa: Isa, width: usize, src: &[u8], top: &mut [u8], out: &mut V
     out.reserve(n * (width - 1));
     let done = match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        IsaKind::Avx2 if width == 4 => {
+        IsaKind::Avx2 => {
             // SAFETY: the isa proves AVX2; `out` has room for the records of all words, and the
             // kernel has written those of the first `done`.
             unsafe {
-                let done = avx2::split4(src, top, out.as_mut_ptr().add(start));
-                out.set_len(start + 3 * done);
+                let records = out.as_mut_ptr().add(start);
+                let done = match width {
+                    2 => avx2::split::<2>(src, top, records),
+                    _ => avx2::split::<4>(src, top, records),
+                };
+                out.set_len(start + (width - 1) * done);
                 done
             }
         }
