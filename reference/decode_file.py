@@ -17,7 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import xxhash
-from decode import MAX_RECIPE_LEN, Corrupt, Reader, decode_block, require
+from decode import MAX_RECIPE_LEN, Corrupt, Reader, decode_block, parse_shared_recipe, require
 
 MAGIC = bytes.fromhex("89 4c 4d 43 0d 0a 1a 0a")
 END_MAGIC = bytes.fromhex("0a 4c 4d 43 2d 45 4e 44")
@@ -254,6 +254,9 @@ def read_body(body: bytes, spans: tuple[Span, ...]) -> list[bytes]:
 def read_span_pieces(reader: Reader, span: Span) -> bytes:
     """Section 7.3: the original bytes of one span."""
     recipe = read_piece(reader, span.recipe, "the recipe") if span.recipe else None
+    if recipe is not None:
+        with inside("the recipe"):
+            parse_shared_recipe(recipe)
     lengths = block_raw_lens(span.raw_len, span.block_log2)
     original = bytearray()
     for number, (piece, raw_len) in enumerate(zip(span.blocks, lengths, strict=True)):
@@ -349,7 +352,7 @@ def main(arguments: list[str] | None = None) -> int:
         return fail(f"{options.file}: {error}", EXIT_OTHER)
     except OSError as error:
         return fail(str(error), EXIT_OTHER)
-    print(f"{len(original.data)} bytes, content hash {original.content_hash.hex()}")
+    print(f"{len(original.data)} bytes, content hash {original.content_hash[::-1].hex()}")
     return 0
 
 

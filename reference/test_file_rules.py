@@ -271,9 +271,10 @@ class RejectsBody(RejectTest):
             self.check(one_span_file(Span(b"abc", [block])), f"span 0: block 0: .*{message}")
 
     def test_recipe(self) -> None:
-        """A shared recipe that section 3 rejects is rejected with the block that needs it."""
-        span = Span(b"abc", [b"\3\3\3\0\0abc"], b"\xc0\x08\x0a\0")
-        self.check(one_span_file(span), "span 0: block 0: high bits of the layout")
+        """A shared recipe that section 3 rejects is rejected, needed or not."""
+        for block in [b"\3\3\3\0\0abc", b"\0\3abc"]:
+            span = Span(b"abc", [block], b"\xc0\x08\x0a\0")
+            self.check(one_span_file(span), "span 0: the recipe: high bits of the layout")
 
     def test_recipe_of_another_span(self) -> None:
         """A recipe is shared by the blocks of its own span alone."""
