@@ -63,12 +63,13 @@ fn plane_stats(isa: Isa, target: Target, ready: &ReadyRecipe, scope: Scope) -> S
                 };
                 if let Some(stats) = stats {
                     for (sum, count) in stats.histogram.iter_mut().zip(histogram(plane)) {
-                        *sum += count;
+                        // A symbol of more than 2^32 values is as cheap as can be anyway.
+                        *sum = sum.saturating_add(count);
                     }
                 }
             });
         }
-        first_value += (block.len() / width) as u64;
+        first_value = first_value.wrapping_add((block.len() / width) as u64);
     }
     ScopeStats { flags, planes }
 }
