@@ -16,6 +16,12 @@ pub enum ErrorKind {
     LimitExceeded,
     /// The call itself is wrong: a buffer of the wrong size, a range out of bounds.
     InvalidArgument,
+    /// What was asked for is not there.
+    NotFound,
+    /// What should be made is there already.
+    AlreadyExists,
+    /// The operating system refused to read or write.
+    Io,
 }
 
 /// An error with its kind and one line of text: what was read, what was expected.

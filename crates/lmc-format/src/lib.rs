@@ -1,4 +1,4 @@
-//! Bytes to structs and back for lmc blocks, as `docs/format.md` defines them.
+//! Bytes to structs and back for lmc blocks and files, as `docs/format.md` defines them.
 //!
 //! No I/O, no unsafe code, and no allocation that is larger than the bytes read pay for.
 #![forbid(unsafe_code)]
@@ -21,7 +21,11 @@
 
 pub mod block;
 pub mod coder;
+pub mod dtype;
 pub mod error;
+pub mod file;
+pub mod hash;
+pub mod index;
 pub mod limits;
 pub mod reader;
 pub mod recipe;
@@ -30,5 +34,8 @@ pub mod varint;
 pub use block::{BlockKind, BlockPrefix};
 pub use coder::{ChainTable, Coder, HuffmanTable, RansTable};
 pub use error::{Error, ErrorKind, Result};
+pub use file::{Footer, HEADER_LEN};
+pub use hash::{Hash, hash};
+pub use index::{Index, Item, Piece, SourceKind, Span};
 pub use reader::Reader;
 pub use recipe::{Columns, Recipe, WordMap};

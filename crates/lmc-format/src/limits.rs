@@ -1,4 +1,4 @@
-//! Every bound of the block format, in one place.
+//! Every bound of the format, in one place.
 
 /// Largest number of original bytes in one block.
 pub const BLOCK_LEN_MAX: u64 = 1 << 26;
@@ -24,6 +24,14 @@ pub const HUFFMAN_BITS_MAX: u8 = 12;
 pub const RANS_SCALE_BITS: u32 = 12;
 /// Interleaved rANS states.
 pub const RANS_LANES: usize = 32;
+/// Largest number of original bytes in a span.
+pub const SPAN_LEN_MAX: u64 = 1 << 24;
+/// Smallest and largest block of a span, as log2 of its original bytes.
+pub const BLOCK_LOG2_MIN: u8 = 10;
+/// See [`BLOCK_LOG2_MIN`].
+pub const BLOCK_LOG2_MAX: u8 = 24;
+/// Largest index of a file in bytes.
+pub const INDEX_LEN_MAX: u64 = 1 << 28;
 /// Longest varint in bytes.
 pub const VARINT_LEN_MAX: usize = 10;
 /// The largest block header (kind and `raw_len`): what a block that does not compress grows by.

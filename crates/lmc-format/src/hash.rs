@@ -1,0 +1,18 @@
+//! The checksum of everything in a file: XXH3 with 128 bits (`docs/format.md`, section 7.1).
+
+/// A checksum; on disk little-endian.
+pub type Hash = u128;
+
+/// Bytes of a checksum on disk.
+pub const HASH_LEN: usize = 16;
+
+/// The checksum of `bytes`.
+pub fn hash(bytes: &[u8]) -> Hash {
+    twox_hash::XxHash3_128::oneshot(bytes)
+}
+
+/// The checksum of several checksums, one behind the other.
+pub fn hash_of_hashes(hashes: &[Hash]) -> Hash {
+    let bytes: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect();
+    hash(&bytes)
+}

@@ -1,0 +1,120 @@
+//! Cuts a file into spans (`docs/format.md`, section 7.5).
+
+use crate::Source;
+use lmc_codec::Dtype;
+use std::ops::Range;
+
+/// Bytes of a span that is part of a long item.
+const SPAN_LEN: u64 = 1 << 23;
+/// Tensors up to this length share spans.
+const SMALL_LEN: u64 = 1 << 16;
+/// Bytes of a span of small tensors.
+const GROUP_LEN: u64 = 1 << 22;
+
+/// A span to be coded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Its bytes in the file.
+    pub range: Range<u64>,
+    /// Element type, if known.
+    pub dtype: Option<Dtype>,
+    /// Words in a row, 0 if there are none.
+    pub row_len: u64,
+    /// The items that it holds, or the one that it is part of.
+    pub items: Range<usize>,
+}
+
+/// The spans of `source`; they cover the file.
+pub fn cut(source: &Source) -> Vec<Cut> {
+    let mut cuts: Vec<Cut> = Vec::new();
+    let mut start = 0;
+    let mut last_is_group = false;
+    for (i, item) in source.items.iter().enumerate() {
+        let end = start + item.len;
+        let is_small = i > 0 && item.len <= SMALL_LEN;
+        match cuts.last_mut() {
+            Some(group)
+                if is_small
+                    && last_is_group
+                    && group.dtype == item.dtype
+                    && end - group.range.start <= GROUP_LEN =>
+            {
+                group.range.end = end;
+                group.items.end = i + 1;
+                if group.row_len != item.row_len {
+                    group.row_len = 0;
+                }
+            }
+            _ if item.len == 0 => continue,
+            _ => {
+                let width = item.dtype.map_or(1, Dtype::width) as u64;
+                let step = span_len(item.row_len.saturating_mul(width));
+                let mut from = start;
+                while from < end {
+                    let to = if is_small { end } else { end.min(from + step) };
+                    let (dtype, row_len) = (item.dtype, item.row_len);
+                    cuts.push(Cut { range: from..to, dtype, row_len, items: i..i + 1 });
+                    from = to;
+                }
+                last_is_group = is_small;
+            }
+        }
+        start = end;
+    }
+    cuts
+}
+
+/// Bytes of a span of an item with rows of `row_bytes`.
+fn span_len(row_bytes: u64) -> u64 {
+    match SPAN_LEN.checked_div(row_bytes) {
+        None | Some(0) => SPAN_LEN,
+        Some(rows) => rows * row_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SourceItem;
+    use lmc_format::SourceKind;
+
+    fn source(items: &[(u64, Dtype, u64)]) -> Source {
+        let items = items
+            .iter()
+            .map(|&(len, dtype, row_len)| SourceItem { len, dtype: Some(dtype), row_len })
+            .collect();
+        Source { kind: SourceKind::Safetensors, items, tensors: Vec::new() }
+    }
+
+    /// Spans cover the file; long items are cut between rows, small ones of one type share a span.
+    #[test]
+    fn spans_follow_the_rules() {
+        let cuts = cut(&source(&[
+            (100, Dtype::Bytes, 0),
+            (30_000_000, Dtype::F32, 750),
+            (0, Dtype::F32, 0),
+            (4000, Dtype::F32, 10),
+            (0, Dtype::F32, 10),
+            (8000, Dtype::F32, 10),
+            (8000, Dtype::Bf16, 10),
+        ]));
+        let lens: Vec<u64> = cuts.iter().map(|c| c.range.end - c.range.start).collect();
+        let most = (1 << 23) / 3000 * 3000;
+        assert_eq!(lens, [100, most, most, most, 30_000_000 - 3 * most, 12_000, 8000]);
+        assert_eq!(cuts[5].items, 3..6);
+        assert_eq!(cuts[5].row_len, 10);
+        let mut end = 0;
+        for cut in &cuts {
+            assert_eq!(cut.range.start, end);
+            end = cut.range.end;
+        }
+        assert_eq!(end, 30_020_100);
+    }
+
+    /// A file without items, or with an empty one, has no span.
+    #[test]
+    fn nothing_has_no_span() {
+        assert!(cut(&source(&[])).is_empty());
+        assert!(cut(&Source::bytes(0)).is_empty());
+    }
+}

@@ -1,0 +1,57 @@
+//! What a file holds: its tensors, their types and places, and how it is cut into spans.
+//!
+//! Nothing here decides whether a file can be compressed: what is not understood is bytes.
+#![forbid(unsafe_code)]
+
+mod cut;
+mod safetensors_header;
+
+pub use cut::{Cut, cut};
+pub use safetensors_header::{HEADER_LEN_MAX, header_len, parse};
+
+use lmc_codec::Dtype;
+use lmc_format::SourceKind;
+use std::ops::Range;
+
+/// A file as a sequence of items.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// What it is.
+    pub kind: SourceKind,
+    /// The items, back to back; they cover the file.
+    pub items: Vec<SourceItem>,
+    /// The tensors, in the order of their items, which are all but the first.
+    pub tensors: Vec<Tensor>,
+}
+
+/// A part of a file that is hashed as one: a tensor, or what is between tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceItem {
+    /// Bytes.
+    pub len: u64,
+    /// Element type; None where nothing is known, so that it may be guessed.
+    pub dtype: Option<Dtype>,
+    /// Words in a row, 0 if it is no matrix.
+    pub row_len: u64,
+}
+
+/// A tensor as its file describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// Its name.
+    pub name: String,
+    /// Its element type, by the file's name for it.
+    pub dtype: String,
+    /// Its dimensions.
+    pub shape: Vec<u64>,
+    /// Its bytes in the file.
+    pub range: Range<u64>,
+}
+
+impl Source {
+    /// A file of which nothing is known but its length.
+    pub fn bytes(len: u64) -> Self {
+        let item = SourceItem { len, dtype: None, row_len: 0 };
+        Self { kind: SourceKind::Bytes, items: vec![item], tensors: Vec::new() }
+    }
+}

@@ -1,0 +1,284 @@
+//! An open `.lmc` file: its index, and any part of what it holds.
+
+use crate::Progress;
+use crate::decompress::restore;
+use crate::io::{Input, Source, SourceFile, io_error};
+use crate::span::{self, blocks_of, check};
+use lmc_codec::{Decoder, SharedRecipe};
+use lmc_format::file::FOOTER_LEN;
+use lmc_format::{
+    BlockKind, BlockPrefix, Error, Footer, HEADER_LEN, Hash, Index, Reader, Recipe, Result,
+    SourceKind, Span, dtype,
+};
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+/// An open `.lmc` file. Its index has been read and checked; the rest is checked when it is read.
+#[derive(Debug)]
+pub struct Archive {
+    pub(crate) source: Source<'static>,
+    pub(crate) index: Index,
+    pub(crate) places: Vec<SpanPlace>,
+    original_len: u64,
+    file_len: u64,
+}
+
+/// Where a span is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpanPlace {
+    /// In the original.
+    pub raw: u64,
+    /// In the file.
+    pub file: u64,
+}
+
+/// A span, as `lmc inspect` shows it.
+#[derive(Clone, Debug)]
+pub struct SpanInfo {
+    /// Place in the original.
+    pub start: u64,
+    /// Bytes of the original.
+    pub raw_len: u64,
+    /// Bytes in the file.
+    pub coded_len: u64,
+    /// What the bytes were taken for.
+    pub dtype: String,
+    /// Bytes of the recipe that the blocks share.
+    pub recipe_len: u64,
+    /// The blocks, without kind and recipe.
+    pub blocks: Vec<BlockInfo>,
+}
+
+/// A block, as `lmc inspect` shows it.
+#[derive(Clone, Debug)]
+pub struct BlockInfo {
+    /// Place in the file.
+    pub offset: u64,
+    /// Bytes of the original.
+    pub raw_len: u64,
+    /// Bytes in the file.
+    pub coded_len: u64,
+    /// Checksum of the bytes in the file.
+    pub hash: u128,
+    /// Stored, constant, coded or shared; empty if the block has not been read.
+    pub kind: String,
+    /// What its planes are coded with; empty if the block has not been read.
+    pub recipe: String,
+}
+
+impl Archive {
+    /// Opens the file at `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::from_file(File::open(path).map_err(|e| io_error("cannot open it", &e))?)
+    }
+
+    /// Opens a file; one without a length, a pipe, is kept in a temporary file first.
+    pub fn from_file(file: File) -> Result<Self> {
+        match Source::new(Input::File(&file))? {
+            Source::File(SourceFile::Owned(spooled)) => Self::from_file(spooled),
+            _ => Self::new(Source::File(SourceFile::Owned(file))),
+        }
+    }
+
+    /// Opens a file that is in memory.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
+        Self::new(Source::Owned(bytes))
+    }
+
+    fn new(source: Source<'static>) -> Result<Self> {
+        let file_len = source.len()?;
+        let (mut start, mut end, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+        source.read(0, file_len.min(HEADER_LEN as u64), &mut start)?;
+        let end_len = file_len.min(FOOTER_LEN as u64);
+        source.read(file_len - end_len, end_len, &mut end)?;
+        let footer = Footer::read(&start, &end, file_len)?;
+        source.read(HEADER_LEN as u64 + footer.body_len, footer.index_len, &mut bytes)?;
+        check(&bytes, footer.index_hash, "the index")?;
+        let index =
+            Index::read(&bytes, footer.body_len, footer.original_len).map_err(|e| e.at("index"))?;
+        let (mut raw, mut file) = (0, HEADER_LEN as u64);
+        let place = |span: &Span| {
+            let place = SpanPlace { raw, file };
+            raw += span.raw_len;
+            file += span.coded_len();
+            place
+        };
+        let places = index.spans.iter().map(place).collect();
+        Ok(Self { source, index, places, original_len: footer.original_len, file_len })
+    }
+
+    /// Bytes of the original.
+    pub fn original_len(&self) -> u64 {
+        self.original_len
+    }
+
+    /// Bytes of the file.
+    pub fn file_len(&self) -> u64 {
+        self.file_len
+    }
+
+    /// The name of the original by its content (`docs/format.md`, section 7.4).
+    pub fn content_hash(&self) -> u128 {
+        self.index.content_hash()
+    }
+
+    /// Whether the original is a safetensors file.
+    pub fn is_safetensors(&self) -> bool {
+        self.index.kind == SourceKind::Safetensors
+    }
+
+    /// Reads and checks everything.
+    pub fn test(&self, threads: usize, progress: Progress) -> Result<()> {
+        restore(self, None, threads, progress)
+    }
+
+    /// The original bytes `range`, of which only the blocks that hold them are read and checked.
+    pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
+        if range.start > range.end || range.end > self.original_len {
+            return Err(Error::invalid(format!(
+                "bytes {} to {} of {}",
+                range.start, range.end, self.original_len
+            )));
+        }
+        let len = usize::try_from(range.end - range.start)
+            .map_err(|_| Error::invalid("more than memory can hold"))?;
+        let mut out = vec![0; len];
+        let mut rest = &mut out[..];
+        let mut decoder = Decoder::new();
+        let mut coded = Vec::new();
+        let first = self.places.partition_point(|place| place.raw <= range.start).saturating_sub(1);
+        for (i, place) in self.places.iter().enumerate().skip(first) {
+            let span = &self.index.spans[i];
+            let start = range.start.max(place.raw);
+            let end = range.end.min(place.raw + span.raw_len);
+            if start >= end {
+                break;
+            }
+            let (to, after) = rest.split_at_mut((end - start) as usize);
+            rest = after;
+            let wanted = start - place.raw..end - place.raw;
+            self.read_coded(i, &wanted, &mut coded)?;
+            span::decode(&mut decoder, span, &coded, wanted, to)
+                .map_err(|e| e.at(self.span_name(i)))?;
+        }
+        Ok(out)
+    }
+
+    /// The pieces that hold the original bytes `wanted` of span `i`, recipe first.
+    pub(crate) fn read_coded(
+        &self,
+        i: usize,
+        wanted: &Range<u64>,
+        coded: &mut Vec<u8>,
+    ) -> Result<()> {
+        let (span, at) = (&self.index.spans[i], self.places[i].file);
+        let blocks = blocks_of(span, wanted);
+        if blocks.len() == span.blocks.len() {
+            return self.source.read(at, span.coded_len(), coded);
+        }
+        let recipe_len = span.recipe.map_or(0, |recipe| recipe.len);
+        self.source.read(at, recipe_len, coded)?;
+        let len = |blocks: &[lmc_format::Piece]| blocks.iter().map(|block| block.len).sum::<u64>();
+        let before = len(&span.blocks[..blocks.start]);
+        let mut own = Vec::new();
+        self.source.read(at + recipe_len + before, len(&span.blocks[blocks]), &mut own)?;
+        coded.append(&mut own);
+        Ok(())
+    }
+
+    pub(crate) fn span_name(&self, i: usize) -> String {
+        let place = self.places[i];
+        format!("span {i}, at byte {} of the file", place.file)
+    }
+
+    /// The spans, as the index has them.
+    pub fn spans(&self) -> Vec<SpanInfo> {
+        (0..self.places.len()).map(|i| self.span_info(i)).collect()
+    }
+
+    fn span_info(&self, i: usize) -> SpanInfo {
+        let (span, place) = (&self.index.spans[i], self.places[i]);
+        let recipe_len = span.recipe.map_or(0, |recipe| recipe.len);
+        let mut offset = place.file + recipe_len;
+        let block = |(b, piece): (usize, &lmc_format::Piece)| {
+            let bounds = span::block_bounds(span, b);
+            let info = BlockInfo {
+                offset,
+                raw_len: bounds.end - bounds.start,
+                coded_len: piece.len,
+                hash: piece.hash,
+                kind: String::new(),
+                recipe: String::new(),
+            };
+            offset += piece.len;
+            info
+        };
+        SpanInfo {
+            start: place.raw,
+            raw_len: span.raw_len,
+            coded_len: span.coded_len(),
+            dtype: dtype::name(span.dtype).unwrap_or_default().to_string(),
+            recipe_len,
+            blocks: span.blocks.iter().enumerate().map(block).collect(),
+        }
+    }
+
+    /// The blocks of span `i` with their kinds and recipes, for which they are read and checked.
+    pub fn describe(&self, i: usize) -> Result<Vec<BlockInfo>> {
+        let mut blocks = self.span_info(i).blocks;
+        let shared = self.shared_recipe(i)?;
+        for (info, piece) in blocks.iter_mut().zip(&self.index.spans[i].blocks) {
+            (info.kind, info.recipe) = self.describe_block(info, piece.hash, shared.as_deref())?;
+        }
+        Ok(blocks)
+    }
+
+    /// What the first block of span `i` is coded with.
+    pub(crate) fn describe_first(&self, i: usize) -> Result<String> {
+        if let Some(shared) = self.shared_recipe(i)? {
+            return Ok(shared);
+        }
+        let info = &self.span_info(i).blocks[0];
+        let (kind, recipe) = self.describe_block(info, info.hash, None)?;
+        Ok(if recipe.is_empty() { kind } else { recipe })
+    }
+
+    fn shared_recipe(&self, i: usize) -> Result<Option<String>> {
+        let Some(piece) = &self.index.spans[i].recipe else { return Ok(None) };
+        let mut bytes = Vec::new();
+        self.source.read(self.places[i].file, piece.len, &mut bytes)?;
+        check(&bytes, piece.hash, "shared recipe").map_err(|e| e.at(self.span_name(i)))?;
+        Ok(Some(words(SharedRecipe::parse(&bytes)?.recipe())))
+    }
+
+    fn describe_block(
+        &self,
+        info: &BlockInfo,
+        hash: Hash,
+        shared: Option<&str>,
+    ) -> Result<(String, String)> {
+        let mut bytes = Vec::new();
+        self.source.read(info.offset, info.coded_len, &mut bytes)?;
+        check(&bytes, hash, "block").map_err(|e| e.at(format!("byte {}", info.offset)))?;
+        let mut input = Reader::new(&bytes);
+        let (kind, recipe) = match BlockPrefix::read(&mut input)?.kind {
+            BlockKind::Stored => ("stored", String::new()),
+            BlockKind::Constant => ("constant", String::new()),
+            BlockKind::Coded => ("coded", words(&Recipe::read(&mut input)?)),
+            BlockKind::Shared => ("shared", shared.unwrap_or_default().to_string()),
+        };
+        Ok((kind.to_string(), recipe))
+    }
+}
+
+/// A recipe in a few words: the coders of its planes, and what comes before them.
+fn words(recipe: &Recipe) -> String {
+    let mut words: Vec<String> = Vec::new();
+    words.extend(recipe.flags.as_ref().map(|_| "sparse".to_string()));
+    words.extend(recipe.columns.as_ref().map(|_| "offsets".to_string()));
+    let symbol = recipe.planes.first().map(|coder| coder.name()).unwrap_or_default();
+    words.push(format!("{symbol}{}", recipe.symbol_bits));
+    words.extend(recipe.planes.iter().skip(1).map(|coder| coder.name().to_string()));
+    words.join("+")
+}

@@ -1,0 +1,180 @@
+//! `.lmc` back to the file it came from.
+
+use crate::archive::Archive;
+use crate::io::{Output, Sink};
+use crate::pipeline::{self, Pool, Stages, Threads, thread_count};
+use crate::span::{self, check_hash};
+use crate::{Progress, Summary};
+use lmc_codec::Decoder;
+use lmc_format::hash::hash_of_hashes;
+use lmc_format::{Error, Hash, Index, Result, hash};
+use std::ops::Range;
+
+/// Restores all of the original; every checksum is tried before its bytes count as restored.
+///
+/// On an error the output is incomplete: a stream has some bytes of it, and a [`crate::Publish`]
+/// that is not committed leaves nothing.
+pub fn decompress(
+    archive: &Archive,
+    output: Output,
+    threads: usize,
+    progress: Progress,
+) -> Result<Summary> {
+    let sink = Sink::new(output);
+    restore(archive, Some(&sink), threads, progress)?;
+    sink.flush()?;
+    Ok(Summary { bytes_in: archive.file_len(), bytes_out: archive.original_len() })
+}
+
+/// Restores all of the original into memory.
+pub fn decompress_to_vec(archive: &Archive, threads: usize) -> Result<Vec<u8>> {
+    let len = usize::try_from(archive.original_len())
+        .map_err(|_| Error::invalid("more than memory can hold"))?;
+    let mut out = Vec::with_capacity(len);
+    decompress(archive, Output::Stream(&mut out), threads, &|_| ())?;
+    Ok(out)
+}
+
+/// Decodes and checks everything; what is restored goes to `sink`, if there is one.
+pub(crate) fn restore(
+    archive: &Archive,
+    sink: Option<&Sink>,
+    threads: usize,
+    progress: Progress,
+) -> Result<()> {
+    let parts = parts(&archive.index);
+    let stages = Restore { archive, sink, parts: &parts, pool: Pool::default() };
+    let work = thread_count(threads);
+    let threads = Threads { work, write: sink.map_or(1, |sink| sink.writers(work)) };
+    let mut open: Vec<Hash> = Vec::new();
+    pipeline::run(&stages, parts.len(), threads, |i, done| {
+        let part = &parts[i];
+        open.extend(done.hashes);
+        if part.ends_items {
+            check_items(&archive.index, part, &mut open)?;
+        }
+        progress(done.raw.len() as u64);
+        Ok((archive.places[i].raw, done.raw))
+    })?;
+    let empty = archive.index.items.iter().enumerate().filter(|(_, item)| item.len == 0);
+    for (i, item) in empty {
+        check_hash(hash(&[]), item.hash, &format!("item {i}"))?;
+    }
+    Ok(())
+}
+
+/// Fails unless the items that end with `part` have their checksums; `open` has those of its bytes.
+fn check_items(index: &Index, part: &Part, open: &mut Vec<Hash>) -> Result<()> {
+    let items = part.items.clone().filter(|&i| index.items[i].len > 0);
+    let found = match (part.is_whole, &open[..]) {
+        (true, _) | (false, [_]) => std::mem::take(open),
+        _ => vec![hash_of_hashes(&std::mem::take(open))],
+    };
+    for (item, found) in items.zip(found) {
+        check_hash(found, index.items[item].hash, &format!("item {item} of the original"))?;
+    }
+    Ok(())
+}
+
+/// How a span and the items meet.
+struct Part {
+    /// The items that it holds, or the one that it is part of.
+    items: Range<usize>,
+    /// Whether it holds them whole.
+    is_whole: bool,
+    /// Whether no later span is part of them.
+    ends_items: bool,
+    /// Lengths of the items that it holds, those of 0 bytes left out.
+    lens: Vec<u64>,
+}
+
+/// The parts of an index, which has been checked: an item lies in one span or is whole spans.
+fn parts(index: &Index) -> Vec<Part> {
+    let mut parts = Vec::with_capacity(index.spans.len());
+    let (mut item, mut item_start, mut start) = (0, 0_u64, 0_u64);
+    for span in &index.spans {
+        let end = start + span.raw_len;
+        let first = item;
+        let mut lens = Vec::new();
+        while let Some(len) = index.items.get(item).map(|item| item.len) {
+            if item_start + len > end {
+                break;
+            }
+            if len > 0 {
+                lens.push(len);
+            }
+            item_start += len;
+            item += 1;
+            if item_start == end {
+                break;
+            }
+        }
+        let ends_items = item_start == end;
+        let is_whole = ends_items && lens.iter().sum::<u64>() == span.raw_len;
+        let items = first..if ends_items { item } else { first + 1 };
+        parts.push(Part { items, is_whole, ends_items, lens });
+        start = end;
+    }
+    parts
+}
+
+struct Restore<'a, 'sink> {
+    archive: &'a Archive,
+    sink: Option<&'a Sink<'sink>>,
+    parts: &'a [Part],
+    pool: Pool,
+}
+
+/// A restored span and the checksums of its items, or of its part of one.
+struct Done {
+    raw: Vec<u8>,
+    hashes: Vec<Hash>,
+}
+
+impl Stages for Restore<'_, '_> {
+    type Read = Vec<u8>;
+    type Worker = Decoder;
+    type Done = Done;
+    type Write = (u64, Vec<u8>);
+
+    fn read(&self, i: usize) -> Result<Vec<u8>> {
+        let mut coded = self.pool.take();
+        let whole = 0..self.archive.index.spans[i].raw_len;
+        self.archive.read_coded(i, &whole, &mut coded)?;
+        Ok(coded)
+    }
+
+    fn worker(&self) -> Decoder {
+        Decoder::new()
+    }
+
+    fn work(&self, decoder: &mut Decoder, i: usize, coded: Vec<u8>) -> Result<Done> {
+        let span = &self.archive.index.spans[i];
+        let mut raw = self.pool.take();
+        raw.resize(span.raw_len as usize, 0);
+        let done = span::decode(decoder, span, &coded, 0..span.raw_len, &mut raw);
+        done.map_err(|e| e.at(self.archive.span_name(i)))?;
+        self.pool.give(coded);
+        let part = &self.parts[i];
+        let mut rest = &raw[..];
+        let hashes = if part.is_whole {
+            let take = |len: &u64| {
+                let (bytes, after) = rest.split_at(*len as usize);
+                rest = after;
+                hash(bytes)
+            };
+            part.lens.iter().map(take).collect()
+        } else {
+            vec![hash(rest)]
+        };
+        Ok(Done { raw, hashes })
+    }
+
+    fn write(&self, (at, raw): (u64, Vec<u8>)) -> Result<()> {
+        if let Some(sink) = self.sink {
+            sink.write(at, &raw)?;
+        }
+        self.pool.give(raw);
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Where bytes come from and go to.
+
+use crate::Publish;
+use lmc_format::{Error, ErrorKind, Result};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+
+/// What is compressed.
+pub enum Input<'a> {
+    /// A file, of the length that it has when it is opened.
+    File(&'a File),
+    /// Bytes in memory.
+    Bytes(&'a [u8]),
+    /// A stream; it is kept in a temporary file first.
+    Stream(&'a mut (dyn Read + Send)),
+}
+
+/// Where a result goes.
+pub enum Output<'a> {
+    /// A file that is not there yet.
+    File(&'a mut Publish),
+    /// A stream.
+    Stream(&'a mut (dyn Write + Send)),
+}
+
+/// An error of the operating system.
+pub(crate) fn io_error(what: &str, error: &io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => ErrorKind::NotFound,
+        io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+        _ => ErrorKind::Io,
+    };
+    Error::new(kind, format!("{what}: {error}"))
+}
+
+/// Bytes that any thread may read at any place.
+#[derive(Debug)]
+pub(crate) enum Source<'a> {
+    File(SourceFile<'a>),
+    Bytes(&'a [u8]),
+    Owned(Vec<u8>),
+}
+
+#[derive(Debug)]
+pub(crate) enum SourceFile<'a> {
+    Borrowed(&'a File),
+    Owned(File),
+}
+
+impl SourceFile<'_> {
+    fn get(&self) -> &File {
+        match self {
+            Self::Borrowed(file) => file,
+            Self::Owned(file) => file,
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(input: Input<'a>) -> Result<Self> {
+        match input {
+            Input::File(file) => {
+                let kind = file.metadata().map_err(|e| io_error("cannot look at it", &e))?;
+                if kind.is_file() {
+                    return Ok(Self::File(SourceFile::Borrowed(file)));
+                }
+                // A pipe or a device has no length.
+                let mut stream = file;
+                Ok(Self::File(SourceFile::Owned(spool(&mut stream)?)))
+            }
+            Input::Bytes(bytes) => Ok(Self::Bytes(bytes)),
+            Input::Stream(stream) => Ok(Self::File(SourceFile::Owned(spool(stream)?))),
+        }
+    }
+
+    pub(crate) fn len(&self) -> Result<u64> {
+        match self {
+            Self::File(file) => {
+                let metadata = file.get().metadata();
+                Ok(metadata.map_err(|e| io_error("cannot look at it", &e))?.len())
+            }
+            Self::Bytes(bytes) => Ok(bytes.len() as u64),
+            Self::Owned(bytes) => Ok(bytes.len() as u64),
+        }
+    }
+
+    /// Reads `len` bytes from `at` on into `buffer`, whose contents are replaced.
+    pub(crate) fn read(&self, at: u64, len: u64, buffer: &mut Vec<u8>) -> Result<()> {
+        let len = usize::try_from(len).map_err(|_| Error::invalid("more than memory can hold"))?;
+        match self {
+            Self::File(file) => {
+                buffer.resize(len, 0);
+                file.get().read_exact_at(buffer, at).map_err(|e| read_error(at, len, &e))
+            }
+            Self::Bytes(bytes) => copy(bytes, at, len, buffer),
+            Self::Owned(bytes) => copy(bytes, at, len, buffer),
+        }
+    }
+}
+
+fn copy(bytes: &[u8], at: u64, len: usize, buffer: &mut Vec<u8>) -> Result<()> {
+    let start = usize::try_from(at).ok();
+    let part = start.and_then(|start| bytes.get(start..)?.get(..len));
+    buffer.clear();
+    buffer.extend_from_slice(part.ok_or_else(|| ends_early(at, len))?);
+    Ok(())
+}
+
+fn ends_early(at: u64, len: usize) -> Error {
+    Error::truncated(format!("the file ends before byte {}", at.saturating_add(len as u64)))
+}
+
+fn read_error(at: u64, len: usize, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => ends_early(at, len),
+        _ => io_error(&format!("cannot read {len} bytes at {at}"), error),
+    }
+}
+
+/// Copies a stream to a file that has no name.
+pub(crate) fn spool(stream: &mut (impl Read + ?Sized)) -> Result<File> {
+    let mut file =
+        tempfile::tempfile().map_err(|e| io_error("cannot make a temporary file", &e))?;
+    io::copy(stream, &mut file).map_err(|e| io_error("cannot keep the input", &e))?;
+    file.rewind().map_err(|e| io_error("cannot go back in a temporary file", &e))?;
+    Ok(file)
+}
+
+/// Bytes that go to their place: in a file in any order, to a stream one behind the other.
+pub(crate) enum Sink<'a> {
+    File(&'a File),
+    Stream(Mutex<&'a mut (dyn Write + Send)>),
+}
+
+impl<'a> Sink<'a> {
+    pub(crate) fn new(output: Output<'a>) -> Self {
+        match output {
+            Output::File(publish) => Self::File(publish.file()),
+            Output::Stream(stream) => Self::Stream(Mutex::new(stream)),
+        }
+    }
+
+    /// Threads that may write at once.
+    pub(crate) fn writers(&self, threads: usize) -> usize {
+        match self {
+            Self::File(_) => threads.div_ceil(2).max(1),
+            Self::Stream(_) => 1,
+        }
+    }
+
+    /// Writes `bytes` at `at`, which for a stream is behind all that was written before.
+    pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let written = match self {
+            Self::File(file) => file.write_all_at(bytes, at),
+            Self::Stream(stream) => match stream.lock() {
+                Ok(mut stream) => stream.write_all(bytes),
+                Err(_) => Err(io::Error::other("another thread failed")),
+            },
+        };
+        written.map_err(|e| io_error("cannot write", &e))
+    }
+
+    pub(crate) fn flush(&self) -> Result<()> {
+        let Self::Stream(stream) = self else { return Ok(()) };
+        let flushed = stream.lock().map_or_else(|_| Ok(()), |mut stream| stream.flush());
+        flushed.map_err(|e| io_error("cannot write", &e))
+    }
+}

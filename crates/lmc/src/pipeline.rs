@@ -1,0 +1,194 @@
+//! Parts of a file through three stages at once: read, work, write.
+//!
+//! ```text
+//! readers -> [few] -> workers -> [few] -> collector, in order -> [few] -> writers
+//! ```
+//!
+//! At most as many parts are under way as there are permits, so that memory is bounded whatever a
+//! file holds: a part takes a permit before it is read and gives it back when it is written.
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use lmc_format::{Error, ErrorKind, Result};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Parts that wait between two stages.
+const WAITING: usize = 2;
+/// Parts under way beside those that are worked on.
+const PERMITS_EXTRA: usize = 4;
+
+/// Threads of a pipeline.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threads {
+    pub work: usize,
+    pub write: usize,
+}
+
+/// What is done with each part.
+pub(crate) trait Stages: Sync {
+    /// A part as it was read.
+    type Read: Send;
+    /// What workers keep between parts.
+    type Worker;
+    /// A part as it was worked on.
+    type Done: Send;
+    /// A part to be written.
+    type Write: Send;
+
+    /// Reads part `i`.
+    fn read(&self, i: usize) -> Result<Self::Read>;
+    /// What a worker starts with.
+    fn worker(&self) -> Self::Worker;
+    /// Works on part `i`.
+    fn work(&self, worker: &mut Self::Worker, i: usize, read: Self::Read) -> Result<Self::Done>;
+    /// Writes a part.
+    fn write(&self, part: Self::Write) -> Result<()>;
+}
+
+/// The number of threads that is meant by `threads`: 0 is one on each core.
+pub(crate) fn thread_count(threads: usize) -> usize {
+    match threads {
+        0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        n => n.min(1024),
+    }
+}
+
+/// Takes parts 0 to `count` through all stages; `collect` sees them in order. Returns the first
+/// error of any stage.
+///
+/// Errors go the way of the parts, so that the collector always hears of them and lets go of its
+/// ends of the channels, on which all other threads then stop.
+pub(crate) fn run<S: Stages>(
+    stages: &S,
+    count: usize,
+    threads: Threads,
+    collect: impl FnMut(usize, S::Done) -> Result<S::Write>,
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let write_failure = Mutex::new(None);
+    let collected = std::thread::scope(|scope| {
+        let (permit, permits) = bounded(threads.work + PERMITS_EXTRA);
+        (0..threads.work + PERMITS_EXTRA).for_each(|_| permit.send(()).unwrap_or_default());
+        let (to_work, from_read) = bounded(WAITING);
+        let (to_collect, from_work) = bounded(threads.work + WAITING);
+        let (to_write, from_collect) = bounded::<S::Write>(WAITING);
+        for _ in 0..threads.work.div_ceil(4) {
+            let (to_work, permits, next) = (to_work.clone(), permits.clone(), &next);
+            scope.spawn(move || read_all(stages, next, count, &permits, &to_work));
+        }
+        for _ in 0..threads.work {
+            let (from_read, to_collect) = (from_read.clone(), to_collect.clone());
+            scope.spawn(move || work_all(stages, &from_read, &to_collect));
+        }
+        for _ in 0..threads.write {
+            let (from_collect, permit) = (from_collect.clone(), permit.clone());
+            let failure = &write_failure;
+            scope.spawn(move || write_all(stages, &from_collect, &permit, failure));
+        }
+        drop((to_work, from_read, to_collect, from_collect, permits, permit));
+        collect_all(from_work, &to_write, &write_failure, collect)
+    });
+    collected?;
+    match write_failure.into_inner() {
+        Ok(None) => Ok(()),
+        Ok(Some(error)) => Err(error),
+        Err(_) => Err(broken()),
+    }
+}
+
+fn read_all<S: Stages>(
+    stages: &S,
+    next: &AtomicUsize,
+    count: usize,
+    permits: &Receiver<()>,
+    to_work: &Sender<(usize, Result<S::Read>)>,
+) {
+    // The permit comes first, so that the part that all others wait for always has one.
+    while permits.recv().is_ok() {
+        let i = next.fetch_add(1, Ordering::Relaxed);
+        if i >= count || to_work.send((i, guarded(|| stages.read(i)))).is_err() {
+            return;
+        }
+    }
+}
+
+fn work_all<S: Stages>(
+    stages: &S,
+    from_read: &Receiver<(usize, Result<S::Read>)>,
+    to_collect: &Sender<(usize, Result<S::Done>)>,
+) {
+    let mut worker = stages.worker();
+    for (i, read) in from_read {
+        let done = read.and_then(|read| guarded(|| stages.work(&mut worker, i, read)));
+        if to_collect.send((i, done)).is_err() {
+            return;
+        }
+    }
+}
+
+fn write_all<S: Stages>(
+    stages: &S,
+    from_collect: &Receiver<S::Write>,
+    permit: &Sender<()>,
+    failure: &Mutex<Option<Error>>,
+) {
+    for part in from_collect {
+        if let (Err(error), Ok(mut first)) = (guarded(|| stages.write(part)), failure.lock()) {
+            first.get_or_insert(error);
+        }
+        // Nobody reads any more when all parts have been read.
+        permit.send(()).unwrap_or_default();
+    }
+}
+
+fn collect_all<D, W>(
+    from_work: Receiver<(usize, Result<D>)>,
+    to_write: &Sender<W>,
+    write_failure: &Mutex<Option<Error>>,
+    mut collect: impl FnMut(usize, D) -> Result<W>,
+) -> Result<()> {
+    let mut waiting = BTreeMap::new();
+    let mut turn = 0;
+    for (i, done) in from_work {
+        waiting.insert(i, done?);
+        while let Some(done) = waiting.remove(&turn) {
+            let part = collect(turn, done)?;
+            if to_write.send(part).is_err() {
+                return Err(broken());
+            }
+            turn += 1;
+        }
+        if write_failure.lock().map_or(true, |first| first.is_some()) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Runs a stage; a panic in it becomes an error, so that no other thread waits for its part.
+fn guarded<T>(stage: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(stage)).unwrap_or_else(|_| Err(broken()))
+}
+
+fn broken() -> Error {
+    Error::new(ErrorKind::Io, "a thread of lmc failed; please report it")
+}
+
+/// Buffers that are used again: new ones cost a page fault for every 4 KiB.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(Mutex<Vec<Vec<u8>>>);
+
+impl Pool {
+    /// A buffer; its contents mean nothing.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        self.0.lock().ok().and_then(|mut pool| pool.pop()).unwrap_or_default()
+    }
+
+    pub(crate) fn give(&self, buffer: Vec<u8>) {
+        if let Ok(mut pool) = self.0.lock() {
+            pool.push(buffer);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The tensors of an archive, by name.
+
+use crate::archive::Archive;
+use crate::span::check_hash;
+use lmc_format::hash::hash_of_hashes;
+use lmc_format::{Error, Hash, Result, hash};
+use lmc_input::HEADER_LEN_MAX;
+use std::ops::Range;
+
+/// A tensor in an archive.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    /// Its name.
+    pub name: String,
+    /// Its element type, by the original's name for it.
+    pub dtype: String,
+    /// Its dimensions.
+    pub shape: Vec<u64>,
+    /// Its bytes in the original.
+    pub range: Range<u64>,
+    /// Its checksum.
+    pub hash: u128,
+    /// Its share of the coded bytes.
+    pub coded_len: u64,
+    /// What it is coded with.
+    pub recipe: String,
+}
+
+impl Archive {
+    /// The tensors in the order of their bytes; none if the original is no safetensors file.
+    pub fn tensors(&self) -> Result<Vec<Tensor>> {
+        if !self.is_safetensors() {
+            return Ok(Vec::new());
+        }
+        let head = self.index.items.first().ok_or_else(no_match)?;
+        if head.len > HEADER_LEN_MAX {
+            return Err(no_match());
+        }
+        let header = self.read(0..head.len)?;
+        check_hash(hash(&header), head.hash, "the safetensors header")?;
+        let source = lmc_input::parse(&header, self.original_len()).ok_or_else(no_match)?;
+        let same = |(a, b): (&lmc_input::SourceItem, &lmc_format::Item)| a.len == b.len;
+        if source.items.len() != self.index.items.len()
+            || !source.items.iter().zip(&self.index.items).all(same)
+        {
+            return Err(no_match());
+        }
+        let mut described: Option<(usize, String)> = None;
+        let tensors = source.tensors.into_iter().zip(self.index.items.iter().skip(1));
+        tensors.map(|(tensor, item)| self.tensor(tensor, item.hash, &mut described)).collect()
+    }
+
+    fn tensor(
+        &self,
+        tensor: lmc_input::Tensor,
+        hash: Hash,
+        described: &mut Option<(usize, String)>,
+    ) -> Result<Tensor> {
+        let spans = self.spans_of(&tensor.range);
+        // Small tensors share a span, which is looked at once.
+        let recipe = match described {
+            _ if spans.is_empty() => String::new(),
+            Some((span, recipe)) if *span == spans.start => recipe.clone(),
+            _ => {
+                let recipe = self.describe_first(spans.start)?;
+                *described = Some((spans.start, recipe.clone()));
+                recipe
+            }
+        };
+        let coded_len = spans.map(|i| self.share(i, &tensor.range)).sum();
+        let lmc_input::Tensor { name, dtype, shape, range } = tensor;
+        Ok(Tensor { name, dtype, shape, range, hash, coded_len, recipe })
+    }
+
+    /// The spans that hold the original bytes `range`.
+    fn spans_of(&self, range: &Range<u64>) -> Range<usize> {
+        if range.is_empty() {
+            return 0..0;
+        }
+        let first = self.places.partition_point(|place| place.raw <= range.start).saturating_sub(1);
+        first..self.places.partition_point(|place| place.raw < range.end)
+    }
+
+    /// Coded bytes of span `i` that fall to the original bytes `range`.
+    fn share(&self, i: usize, range: &Range<u64>) -> u64 {
+        let (span, place) = (&self.index.spans[i], self.places[i]);
+        let start = range.start.max(place.raw);
+        let end = range.end.min(place.raw + span.raw_len);
+        let share = u128::from(span.coded_len()) * u128::from(end - start);
+        (share / u128::from(span.raw_len)) as u64
+    }
+
+    /// The bytes of a tensor, checked against its checksum.
+    pub fn read_tensor(&self, tensor: &Tensor) -> Result<Vec<u8>> {
+        let bytes = self.read(tensor.range.clone())?;
+        let spans = self.spans_of(&tensor.range);
+        let found = if spans.len() > 1 {
+            let mut rest = &bytes[..];
+            let take = |i: usize| {
+                let (own, after) = rest.split_at(self.index.spans[i].raw_len as usize);
+                rest = after;
+                hash(own)
+            };
+            hash_of_hashes(&spans.map(take).collect::<Vec<_>>())
+        } else {
+            hash(&bytes)
+        };
+        check_hash(found, tensor.hash, &format!("tensor {}", tensor.name))?;
+        Ok(bytes)
+    }
+}
+
+fn no_match() -> Error {
+    Error::corrupt("the index does not fit the safetensors header that the file holds")
+}

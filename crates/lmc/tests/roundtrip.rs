@@ -1,0 +1,160 @@
+//! Every file comes back byte for byte: safetensors of every type and shape, anything else, on any
+//! number of threads, as a whole and in parts.
+
+mod common;
+
+use common::{compress, compress_with, safetensors};
+use lmc::{Archive, Level, Options, decompress_to_vec};
+use lmc_testkit::data::{self, Kind, Random};
+use proptest::prelude::*;
+
+/// Compresses `original` at every level and compares what comes back, whole and in parts.
+fn check(original: &[u8]) {
+    for level in [Level::Fast, Level::Default, Level::Max, Level::Paper] {
+        let archive = Archive::from_bytes(compress(original, level, 2)).expect("a valid file");
+        assert_eq!(archive.original_len(), original.len() as u64);
+        assert!(decompress_to_vec(&archive, 2).expect("restored") == original, "{level:?}");
+        let (third, end) = (original.len() as u64 / 3, original.len() as u64);
+        for range in [0..third, third..2 * third, 2 * third..end, end..end] {
+            let part = archive.read(range.clone()).expect("a part");
+            assert!(part == original[range.start as usize..range.end as usize]);
+        }
+        check_tensors(&archive, original);
+    }
+}
+
+fn check_tensors(archive: &Archive, original: &[u8]) {
+    for tensor in archive.tensors().expect("tensors") {
+        let range = tensor.range.start as usize..tensor.range.end as usize;
+        let bytes = archive.read_tensor(&tensor).expect("a tensor");
+        assert!(bytes == original[range], "{}", tensor.name);
+    }
+}
+
+/// Tensors of every type that safetensors has, with odd shapes, scalars and nothing in them.
+#[test]
+fn every_safetensors_type() {
+    let types = [
+        ("BOOL", 8),
+        ("F4", 4),
+        ("F6_E2M3", 6),
+        ("F6_E3M2", 6),
+        ("U8", 8),
+        ("I8", 8),
+        ("F8_E5M2", 8),
+        ("F8_E4M3", 8),
+        ("F8_E8M0", 8),
+        ("F8_E4M3FNUZ", 8),
+        ("F8_E5M2FNUZ", 8),
+        ("I16", 16),
+        ("U16", 16),
+        ("F16", 16),
+        ("BF16", 16),
+        ("I32", 32),
+        ("U32", 32),
+        ("F32", 32),
+        ("C64", 64),
+        ("F64", 64),
+        ("I64", 64),
+        ("U64", 64),
+    ];
+    let mut tensors = Vec::new();
+    for (name, bits) in types {
+        for shape in [vec![], vec![8], vec![0, 3], vec![3, 40], vec![24, 1, 77], vec![100_000]] {
+            let count: u64 = shape.iter().product();
+            if count * bits % 8 != 0 {
+                continue;
+            }
+            let width = (bits / 8).max(1) as usize;
+            let n = (count * bits / 8) as usize / width;
+            let bytes = data::words(Kind::Weights, width, true, n, count);
+            tensors.push((format!("{name} {shape:?}"), name, shape, bytes));
+        }
+    }
+    let original = safetensors(&tensors, r#""__metadata__":{"format":"pt"},"#);
+    check(&original);
+    let archive = Archive::from_bytes(compress(&original, Level::Default, 1)).expect("valid");
+    assert_eq!(archive.tensors().expect("tensors").len(), tensors.len());
+}
+
+/// Lengths around the bounds of blocks and spans, of bytes that nothing is known of.
+#[test]
+fn any_file_of_any_length() {
+    let mut random = Random::new(3);
+    let bytes = random.bytes(70_000);
+    for len in (0..300).chain(65_500..65_600).chain([70_000]) {
+        let archive =
+            Archive::from_bytes(compress(&bytes[..len], Level::Default, 1)).expect("valid");
+        assert!(decompress_to_vec(&archive, 1).expect("restored") == bytes[..len], "{len}");
+    }
+    for len in [(1 << 18) - 1, 1 << 18, (1 << 23) - 1, 1 << 23, (1 << 23) + 1] {
+        let floats = data::words(Kind::Weights, 2, true, len / 2 + 1, 5);
+        check(&floats[..len]);
+    }
+}
+
+/// A file costs at most 64 KiB and a thousandth more than its original.
+#[test]
+fn noise_hardly_grows() {
+    let noise = Random::new(4).bytes(3_000_000);
+    for level in [Level::Fast, Level::Default, Level::Max, Level::Paper] {
+        let len = compress(&noise, level, 2).len();
+        assert!(len <= noise.len() + (64 << 10) + noise.len() / 1000, "{level:?}: {len}");
+    }
+}
+
+/// Many tensors, tiny ones too: names that look alike, and items that share spans.
+#[test]
+fn a_hundred_thousand_tensors() {
+    let tensors: Vec<_> = (0..100_000_u32)
+        .map(|i| (format!("layer.{}.{i}", i % 7), "F32", vec![1], i.to_le_bytes().to_vec()))
+        .collect();
+    let original = safetensors(&tensors, "");
+    let coded = compress(&original, Level::Default, 2);
+    assert!(coded.len() < original.len());
+    let archive = Archive::from_bytes(coded).expect("valid");
+    assert!(decompress_to_vec(&archive, 2).expect("restored") == original);
+    let listed = archive.tensors().expect("tensors");
+    assert_eq!(listed.len(), tensors.len());
+    assert_eq!(archive.read_tensor(&listed[77_777]).expect("a tensor"), 77_777_u32.to_le_bytes());
+}
+
+/// A long tensor is cut between its rows into several spans, and has one checksum all the same.
+#[test]
+fn long_tensors_have_several_spans() {
+    let bytes = data::words(Kind::Weights, 4, true, 3 * 1000 * 1000, 9);
+    let original = safetensors(&[("w".into(), "F32", vec![3000, 1000], bytes)], "");
+    check(&original);
+    let archive = Archive::from_bytes(compress(&original, Level::Fast, 2)).expect("valid");
+    assert_eq!(archive.spans().len(), 3);
+}
+
+/// The same bytes come out for every number of threads, verified or not, from memory or a stream.
+#[test]
+fn output_does_not_depend_on_threads() {
+    let bytes = data::words(Kind::Weights, 2, true, 12_000_000, 2);
+    let original = safetensors(&[("w".into(), "BF16", vec![12_000, 1000], bytes)], "");
+    let one = compress(&original, Level::Default, 1);
+    for threads in [2, 5, 16] {
+        assert!(compress(&original, Level::Default, threads) == one, "{threads} threads");
+    }
+    let options = Options { level: Level::Default, threads: 3, verify: false };
+    assert!(compress_with(lmc::Input::Stream(&mut &original[..]), &options) == one);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    /// Any bytes, and any bytes behind something like a safetensors header.
+    #[test]
+    fn any_bytes(tail in prop::collection::vec(any::<u8>(), 0..600), shape in 0_u64..40, n in 0_u64..90) {
+        let header = format!(r#"{{"t":{{"dtype":"U8","shape":[{shape}],"data_offsets":[0,{n}]}}}}"#);
+        let mut original = (header.len() as u64).to_le_bytes().to_vec();
+        original.extend_from_slice(header.as_bytes());
+        original.extend_from_slice(&tail);
+        for bytes in [&tail[..], &original[..]] {
+            let archive = Archive::from_bytes(compress(bytes, Level::Default, 1)).expect("valid");
+            prop_assert!(decompress_to_vec(&archive, 1).expect("restored") == bytes);
+        }
+    }
+}
