@@ -90,6 +90,11 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// stdout as text.
+pub fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("text")
+}
+
 /// Bytes without a pattern.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
