@@ -111,8 +111,32 @@ fn hand_made() -> io::Result<()> {
     Ok(())
 }
 
+/// The golden files, as their index and body.
+fn files() -> io::Result<()> {
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata"))? {
+        let path = entry?.path();
+        let file = fs::read(&path)?;
+        let (Some(end), true) =
+            (file.len().checked_sub(64), path.extension() == Some("lmc".as_ref()))
+        else {
+            continue;
+        };
+        let footer = lmc_format::Footer::read(&file[..16], &file[end..], file.len() as u64);
+        let footer = footer.expect("a golden file");
+        let (body, index) = file[16..end].split_at(footer.body_len as usize);
+        let lengths =
+            [&(index.len() as u16).to_le_bytes()[..], &footer.original_len.to_le_bytes()[..4]];
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        put("file_read", &name, &[&lengths.concat(), index, body])?;
+        put("file_read", &format!("{name}-whole"), &[&file])?;
+    }
+    let header = r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+    put("safetensors_parse", "one", &[header.as_bytes()])
+}
+
 fn main() -> io::Result<()> {
     planes()?;
     blocks()?;
+    files()?;
     hand_made()
 }

@@ -2,11 +2,14 @@
 
 use crate::dtype::Level;
 use crate::entropy::{PlaneEncoder, Scratch};
-use crate::plan::{Plan, ReadyRecipe, Scope, block_rows, choose, choose_bytes, paper};
+use crate::plan::{Plan, ReadyRecipe, Scope, Target, block_rows, choose, choose_bytes, paper};
 use crate::segment::{Buffers, Source};
 use crate::simd::{Isa, fence};
 use lmc_format::limits::{BLOCK_LEN_MAX, SEGMENT_LEN_MAX};
 use lmc_format::{BlockKind, BlockPrefix, varint};
+
+/// Bytes of a block that cheaper levels are tried on too.
+const SMALL_LEN: usize = 1 << 16;
 
 /// Encodes blocks; holds working memory, so keep one for each thread.
 #[derive(Debug)]
@@ -81,16 +84,13 @@ impl Encoder {
         if ready.is_dear(bytes.len() / ready.recipe.width(), end - start)
             && self.write_own(plan, first_value, bytes, out)
         {
-            if out.len() - end < end - start {
-                out.drain(start..end);
-            } else {
-                out.truncate(end);
-            }
+            keep_shorter(out, start, end, true);
         }
         true
     }
 
-    /// Appends the block with a recipe of its own. False, with `out` as it was, if none gains.
+    /// Appends the block with the best recipe of its own. False, with `out` as it was, if none
+    /// gains.
     fn write_own(
         &mut self,
         plan: &Plan,
@@ -99,12 +99,40 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) -> bool {
         let start = out.len();
+        let mut done = self.write_own_at(plan.target, first_value, bytes, out);
+        // What a table takes is not part of its cost, and may be more than it gains in a small
+        // block.
+        let cheaper: &[Level] = match plan.target.level {
+            Level::Max if bytes.len() <= SMALL_LEN => &[Level::Default, Level::Fast],
+            Level::Default if bytes.len() <= SMALL_LEN => &[Level::Fast],
+            _ => &[],
+        };
+        for &level in cheaper {
+            let end = out.len();
+            let target = Target { level, ..plan.target };
+            if self.write_own_at(target, first_value, bytes, out) {
+                keep_shorter(out, start, end, done);
+                done = true;
+            }
+        }
+        done
+    }
+
+    /// The same at one level.
+    fn write_own_at(
+        &mut self,
+        target: Target,
+        first_value: u64,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let start = out.len();
         // A recipe from a sample may fail on a value it has not seen; the next one has seen them
         // all.
         for exact in [false, true] {
-            let own = match plan.level {
-                Level::Paper => paper(self.isa, plan, bytes),
-                _ => choose(self.isa, plan, Scope::block(bytes, first_value, exact)),
+            let own = match target.level {
+                Level::Paper => paper(self.isa, target, bytes),
+                _ => choose(self.isa, target, Scope::block(bytes, first_value, exact)),
             };
             let Some(ready) = own else { return false };
             if self.write_coded(&ready, BlockKind::Coded, first_value, bytes, out) {
@@ -161,6 +189,16 @@ impl Encoder {
     }
 }
 
+/// Of two codings in `out`, from `start` and from `end` on, keeps the shorter one; the second if
+/// there is no first.
+fn keep_shorter(out: &mut Vec<u8>, start: usize, end: usize, has_first: bool) {
+    if !has_first || out.len() - end < end - start {
+        out.drain(start..end);
+    } else {
+        out.truncate(end);
+    }
+}
+
 /// Bytes of a stored block of `len` bytes.
 fn stored_len(len: usize) -> usize {
     1 + varint::len(len as u64) + len
@@ -175,7 +213,7 @@ fn write_rows(isa: Isa, rows: &[u8], out: &mut Vec<u8>) {
 
 /// Appends a constant block if all values of `bytes` are the same.
 fn write_constant(plan: &Plan, bytes: &[u8], out: &mut Vec<u8>) -> bool {
-    let width = 1 << plan.layout.width_log2;
+    let width = 1 << plan.target.layout.width_log2;
     let Some(value) = bytes.get(..width) else { return false };
     // The last and middle values tell most blocks apart at once.
     let middle = bytes.len() / 2 / width * width;

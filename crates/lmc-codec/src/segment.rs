@@ -114,10 +114,14 @@ pub struct Buffers {
     coders: Scratch,
 }
 
-/// `buffer` with at least `len` entries, cut to `len`.
-fn sized<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
+/// The first `len` entries of a working buffer, whose contents mean nothing.
+///
+/// A longer one takes its place, just long enough, and after the old one has been given back: what
+/// decoding holds is promised, and a vector that grows by itself holds up to three times as much.
+pub(crate) fn sized<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
     if buffer.len() < len {
-        buffer.resize(len, T::default());
+        *buffer = Vec::new();
+        *buffer = vec![T::default(); len];
     }
     &mut buffer[..len]
 }
@@ -399,12 +403,12 @@ impl SegmentDecoder {
         let n = dst.len() / width;
         let (mut flags, mut dense) =
             (std::mem::take(&mut buffers.flags), std::mem::take(&mut buffers.dense));
-        flags.resize(n.div_ceil(8), 0);
-        flags_coder.decode(isa, &mut input, &mut flags, &mut buffers.coders)?;
-        dense.resize(sparse::count(&flags, n)? * width, 0);
+        let own_flags = sized(&mut flags, n.div_ceil(8));
+        flags_coder.decode(isa, &mut input, own_flags, &mut buffers.coders)?;
+        let values = sized(&mut dense, sparse::count(own_flags, n)? * width);
         let dense_place = Place { hints: Hints::default(), ..place };
-        self.decode_values(isa, &mut input, dense_place, buffers, &mut dense)?;
-        sparse::inverse(width, &flags, &dense, dst);
+        self.decode_values(isa, &mut input, dense_place, buffers, values)?;
+        sparse::inverse(width, own_flags, values, dst);
         (buffers.flags, buffers.dense) = (flags, dense);
         input.finish("the segment")
     }

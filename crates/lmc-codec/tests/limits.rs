@@ -227,6 +227,24 @@ fn rows_block(raw_len: usize, count: u32, segment_log2: u8) -> Vec<u8> {
     block(2, raw_len as u64, &body)
 }
 
+/// A decoder that is used again for blocks that are a little longer each time needs no more than a
+/// new one for the longest.
+#[test]
+fn growing_blocks_are_bounded() {
+    let lengths: Vec<usize> = (0..4).map(|i| 8 * ((1 << 20) - 3 + i)).collect();
+    let blocks: Vec<Vec<u8>> = lengths.iter().map(|&len| hungry_block(len, 3, 1, true)).collect();
+    let mut out = vec![0; lengths[3]];
+    let (done, held, _) = measured(|| {
+        let mut decoder = Decoder::new();
+        let mut decode = |(block, len): (&Vec<u8>, &usize)| {
+            decoder.decode_block(block, None, &mut out[..*len]).is_ok()
+        };
+        blocks.iter().zip(&lengths).all(&mut decode)
+    });
+    assert!(done, "a valid block is refused");
+    assert!(held <= decode_bound(lengths[3]) - lengths[3], "{held} bytes are held");
+}
+
 /// Rows and columns without a coded byte: the most columns there can be, a row for each value,
 /// and the most segments. All are legal, so they decode, within the bound.
 #[test]

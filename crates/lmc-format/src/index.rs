@@ -125,6 +125,13 @@ impl Index {
         total(self.spans.iter().map(Span::coded_len), body_len, "coded bytes of spans")?;
         total(self.spans.iter().map(|span| span.raw_len), original_len, "spans")?;
         total(self.items.iter().map(|item| item.len), original_len, "items")?;
+        let count_fits = match self.kind {
+            SourceKind::Bytes => self.items.len() == 1,
+            SourceKind::Safetensors => !self.items.is_empty(),
+        };
+        if !count_fits {
+            return Err(Error::corrupt(format!("{} items", self.items.len())));
+        }
         let mut ends = Vec::with_capacity(self.spans.len());
         let mut end = 0_u64;
         for span in &self.spans {
@@ -196,12 +203,13 @@ fn in_range(value: u64, least: u64, most: u64, what: &str) -> Result<u64> {
 }
 
 fn total(lengths: impl Iterator<Item = u64>, expected: u64, what: &str) -> Result<()> {
-    let mut sum = 0_u64;
+    let mut sum = Some(0_u64);
     for len in lengths {
-        sum = sum.saturating_add(len);
+        sum = sum.and_then(|sum| sum.checked_add(len));
     }
-    if sum == expected {
+    if sum == Some(expected) {
         return Ok(());
     }
+    let sum = sum.map_or("too many".to_string(), |sum| sum.to_string());
     Err(Error::corrupt(format!("{what} are {sum} bytes, {expected} expected")))
 }

@@ -62,7 +62,7 @@ fn every_safetensors_type() {
     for (name, bits) in types {
         for shape in [vec![], vec![8], vec![0, 3], vec![3, 40], vec![24, 1, 77], vec![100_000]] {
             let count: u64 = shape.iter().product();
-            if count * bits % 8 != 0 {
+            if !(count * bits).is_multiple_of(8) {
                 continue;
             }
             let width = (bits / 8).max(1) as usize;

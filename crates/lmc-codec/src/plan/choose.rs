@@ -5,7 +5,7 @@ use super::cost::entropy_bits;
 use super::exact::exact_tables;
 use super::offsets;
 use super::sample::sample;
-use super::{Plan, ReadyRecipe};
+use super::{ReadyRecipe, Target};
 use crate::dtype::{Layout, Level};
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
@@ -56,10 +56,10 @@ pub(super) struct Candidate {
 }
 
 /// Chooses the recipe for `scope`; None if nothing is gained by coding.
-pub(crate) fn choose(isa: Isa, plan: &Plan, scope: Scope) -> Option<ReadyRecipe> {
-    let width = 1 << plan.layout.width_log2;
+pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<ReadyRecipe> {
+    let width = 1 << target.layout.width_log2;
     let n = scope.bytes.len() / width;
-    let wanted = match (scope.exact, plan.level) {
+    let wanted = match (scope.exact, target.level) {
         (true, _) => n,
         (false, Level::Max) => SAMPLE_VALUES_MAX,
         (false, Level::Fast) => SAMPLE_VALUES_MIN,
@@ -69,9 +69,12 @@ pub(crate) fn choose(isa: Isa, plan: &Plan, scope: Scope) -> Option<ReadyRecipe>
     if sample.is_empty() {
         return None;
     }
-    let planner = Planner { isa, layout: plan.layout, level: plan.level };
-    let best_layout =
-        if has_sign(&sample, plan.layout) { plan.layout } else { plan.layout.with_sign_on_top() };
+    let planner = Planner { isa, layout: target.layout, level: target.level };
+    let best_layout = if has_sign(&sample, target.layout) {
+        target.layout
+    } else {
+        target.layout.with_sign_on_top()
+    };
     let planner_of_sample = Planner { layout: best_layout, ..planner };
     let mut best = planner_of_sample.dense(&sample);
     if let Some(candidate) = planner_of_sample.sparse(&sample) {
@@ -79,7 +82,8 @@ pub(crate) fn choose(isa: Isa, plan: &Plan, scope: Scope) -> Option<ReadyRecipe>
     }
     if best.recipe.flags.is_none() && scope.first_value == 0 && !scope.exact {
         let n = sample.len() / width;
-        if let Some(candidate) = offsets::choose(planner, plan.row_len, scope.bytes, best.bits, n) {
+        if let Some(candidate) = offsets::choose(planner, target.row_len, scope.bytes, best.bits, n)
+        {
             best = candidate;
         }
     }
@@ -89,7 +93,7 @@ pub(crate) fn choose(isa: Isa, plan: &Plan, scope: Scope) -> Option<ReadyRecipe>
     best.recipe.segment_log2 = segment_log2(&best.recipe);
     let expected_bits = best.bits * 1024 / (sample.len() / width) as u64;
     let ready = ReadyRecipe::new(best.recipe, best.columns, expected_bits);
-    Some(exact_tables(isa, plan, ready, scope))
+    Some(exact_tables(isa, target, ready, scope))
 }
 
 /// Whether a value of the sample has its top bit set.

@@ -4,7 +4,7 @@ use super::block::block_rows;
 use super::choose::Scope;
 use super::coder::{self, PlaneStats};
 use super::cost::histogram;
-use super::{Plan, ReadyRecipe};
+use super::{ReadyRecipe, Target};
 use crate::segment::{Buffers, Source};
 use crate::simd::Isa;
 use lmc_format::Coder;
@@ -15,16 +15,21 @@ fn needs_all(coder: &Coder) -> bool {
 }
 
 /// The recipe with the sampled tables of such coders replaced by tables of all values in scope.
-pub(crate) fn exact_tables(isa: Isa, plan: &Plan, ready: ReadyRecipe, scope: Scope) -> ReadyRecipe {
+pub(crate) fn exact_tables(
+    isa: Isa,
+    target: Target,
+    ready: ReadyRecipe,
+    scope: Scope,
+) -> ReadyRecipe {
     if !ready.recipe.planes.iter().chain(&ready.recipe.flags).any(needs_all) {
         return ready;
     }
-    let stats = plane_stats(isa, plan, &ready, scope);
+    let stats = plane_stats(isa, target, &ready, scope);
     let mut recipe = ready.recipe;
     let planes = recipe.planes.iter_mut().zip(&stats.planes);
     for (coder, own) in planes.chain(recipe.flags.iter_mut().zip(&stats.flags)) {
         if needs_all(coder) {
-            *coder = coder::exact(coder, own, plan.level);
+            *coder = coder::exact(coder, own, target.level);
         }
     }
     ReadyRecipe::new(recipe, ready.columns, ready.expected_bits)
@@ -36,14 +41,14 @@ struct ScopeStats {
     planes: Vec<PlaneStats>,
 }
 
-fn plane_stats(isa: Isa, plan: &Plan, ready: &ReadyRecipe, scope: Scope) -> ScopeStats {
+fn plane_stats(isa: Isa, target: Target, ready: &ReadyRecipe, scope: Scope) -> ScopeStats {
     let none = || PlaneStats { histogram: [0; 256], changes: 0 };
     let mut planes = vec![none(); ready.recipe.planes.len()];
     let mut flags = ready.recipe.flags.as_ref().map(|_| none());
     let mut buffers = Buffers::default();
     let width = ready.recipe.width();
     let mut first_value = scope.first_value;
-    for block in scope.bytes.chunks(plan.block_len()) {
+    for block in scope.bytes.chunks(target.block_len) {
         let segment_bytes = width << ready.recipe.segment_log2;
         let values = &block[..block.len() / width * width];
         let mut rows = block_rows(ready, first_value, values);
@@ -58,12 +63,13 @@ fn plane_stats(isa: Isa, plan: &Plan, ready: &ReadyRecipe, scope: Scope) -> Scop
                 };
                 if let Some(stats) = stats {
                     for (sum, count) in stats.histogram.iter_mut().zip(histogram(plane)) {
-                        *sum += count;
+                        // A symbol of more than 2^32 values is as cheap as can be anyway.
+                        *sum = sum.saturating_add(count);
                     }
                 }
             });
         }
-        first_value += (block.len() / width) as u64;
+        first_value = first_value.wrapping_add((block.len() / width) as u64);
     }
     ScopeStats { flags, planes }
 }

@@ -62,13 +62,19 @@ impl ReadyRecipe {
     }
 }
 
+/// What recipes are chosen for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub layout: Layout,
+    pub level: Level,
+    pub row_len: u64,
+    pub block_len: usize,
+}
+
 /// How a tensor's blocks are to be coded.
 #[derive(Debug)]
 pub struct Plan {
-    pub(crate) layout: Layout,
-    pub(crate) level: Level,
-    pub(crate) row_len: u64,
-    block_len: usize,
+    pub(crate) target: Target,
     pub(crate) shared: Option<ReadyRecipe>,
 }
 
@@ -90,13 +96,14 @@ impl Plan {
             (_, 0) => 2 * BLOCK_VALUES,
             (_, width_log2) => BLOCK_VALUES << width_log2.min(2),
         };
-        let mut plan = Self { layout, level, row_len: spec.row_len, block_len, shared: None };
+        let target = Target { layout, level, row_len: spec.row_len, block_len };
+        let mut shared = None;
         if level != Level::Paper && tensor.len() > block_len {
-            plan.shared = choose(isa, &plan, Scope::tensor(tensor)).filter(|ready| {
+            shared = choose(isa, target, Scope::tensor(tensor)).filter(|ready| {
                 level == Level::Fast || !block::blocks_differ(isa, ready, tensor, block_len)
             });
         }
-        plan
+        Self { target, shared }
     }
 
     /// The recipe that the tensor's blocks share, to be stored once for all of them; empty if there
@@ -107,6 +114,6 @@ impl Plan {
 
     /// Bytes that the tensor should be cut into for its blocks; a multiple of the type's width.
     pub fn block_len(&self) -> usize {
-        self.block_len
+        self.target.block_len
     }
 }

@@ -1,14 +1,14 @@
 //! The published algorithm: byte groups, each Huffman coded.
 
 use super::coder::{self, PlaneStats};
-use super::{Plan, ReadyRecipe};
+use super::{ReadyRecipe, Target};
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
 use lmc_format::{Recipe, WordMap};
 
 /// The recipe for one block; None if it holds no value.
-pub(crate) fn paper(isa: Isa, plan: &Plan, block: &[u8]) -> Option<ReadyRecipe> {
-    let words = Words { width_log2: plan.layout.width_log2, map: WordMap::None };
+pub(crate) fn paper(isa: Isa, target: Target, block: &[u8]) -> Option<ReadyRecipe> {
+    let words = Words { width_log2: target.layout.width_log2, map: WordMap::None };
     let width = 1 << words.width_log2;
     let values = &block[..block.len() / width * width];
     if values.is_empty() {

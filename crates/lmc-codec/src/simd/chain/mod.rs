@@ -72,9 +72,7 @@ struct Target {
 impl Scratch {
     fn grow(&mut self, len: usize) {
         for buffer in [&mut self.near, &mut self.far] {
-            if buffer.len() < len + SLACK {
-                buffer.resize(len + SLACK, 0);
-            }
+            crate::segment::sized(buffer, len + SLACK);
         }
     }
 }

@@ -1,0 +1,125 @@
+//! Damage is found: every single-bit flip and every truncation of the golden files, and files that
+//! lie about their lengths, are refused, quickly and in little memory.
+
+mod common;
+
+use common::golden;
+use lmc::{Archive, ErrorKind, Result};
+use lmc_format::{Footer, Index, Item, Piece, SourceKind, Span, hash};
+use std::time::{Duration, Instant};
+
+/// Opens and tests a file.
+fn test(file: Vec<u8>) -> Result<()> {
+    Archive::from_bytes(file)?.test(1, &|_| ())
+}
+
+/// Every bit of every golden file counts.
+#[test]
+fn bit_flips_are_found() {
+    for (name, file) in golden() {
+        for bit in 0..8 * file.len() {
+            let mut damaged = file.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let error = test(damaged).expect_err("damage");
+            let kinds = [ErrorKind::Corrupt, ErrorKind::Truncated];
+            assert!(kinds.contains(&error.kind), "{name}, bit {bit}: {error}");
+        }
+    }
+}
+
+/// Every proper prefix of every golden file is refused, and so is a longer file.
+#[test]
+fn truncations_are_found() {
+    for (name, file) in golden() {
+        for len in 0..file.len() {
+            let error = test(file[..len].to_vec()).expect_err("a cut file");
+            let kinds = [ErrorKind::Corrupt, ErrorKind::Truncated];
+            assert!(kinds.contains(&error.kind), "{name}, {len} bytes: {error}");
+        }
+        let longer = [&file[..], &[0]].concat();
+        assert!(test(longer).is_err(), "{name} with a byte more");
+    }
+}
+
+/// A later version is refused by its name, damage in the version is damage.
+#[test]
+fn later_versions_are_named() {
+    let (_, mut file) = golden().remove(0);
+    file[8] = 2;
+    let error = test(file.clone()).expect_err("a wrong checksum");
+    assert_eq!(error.kind, ErrorKind::Corrupt);
+    let end = file.len();
+    let own = hash(&[&file[..16], &file[end - 64..end - 24]].concat());
+    file[end - 24..end - 8].copy_from_slice(&own.to_le_bytes());
+    let error = test(file).expect_err("a later version");
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+    assert!(error.to_string().contains("version 2"), "{error}");
+}
+
+/// A file of these parts with right checksums of its own.
+fn file(body: &[u8], index: &[u8], original_len: u64) -> Vec<u8> {
+    let footer = Footer {
+        body_len: body.len() as u64,
+        index_len: index.len() as u64,
+        index_hash: hash(index),
+        original_len,
+    };
+    [&lmc_format::file::header()[..], body, index, &footer.write()].concat()
+}
+
+/// Lengths that are not there, in the footer and in the index.
+#[test]
+fn lying_lengths_are_refused() {
+    let piece = |len| Piece { len, hash: 0 };
+    let span = |raw_len, block_log2, blocks: Vec<Piece>| Span {
+        raw_len,
+        dtype: 0,
+        block_log2,
+        recipe: None,
+        blocks,
+    };
+    let item = |len| Item { len, hash: 0 };
+    let index = |spans, items| Index { kind: SourceKind::Bytes, spans, items }.write();
+    for (index, original_len) in [
+        (index(vec![], vec![item(1 << 63)]), 1 << 63),
+        (index(vec![], vec![item(u64::MAX), item(1)]), 0),
+        (index(vec![span(1 << 31, 24, vec![piece(1)])], vec![item(1 << 31)]), 1 << 31),
+        (index(vec![span(1 << 24, 10, vec![piece(1)])], vec![item(1 << 24)]), 1 << 24),
+        (index(vec![span(9, 24, vec![piece(1 << 40)])], vec![item(9)]), 9),
+        (index(vec![span(9, 24, vec![piece(u64::MAX)]); 3], vec![item(27)]), 27),
+        (vec![0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], 0),
+        (vec![0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f], 0),
+    ] {
+        let start = Instant::now();
+        test(file(b"", &index, original_len)).expect_err("a lie");
+        assert!(start.elapsed() < Duration::from_secs(1));
+    }
+    for (body_len, index_len) in [(1 << 31, 0), (u64::MAX, u64::MAX), (0, 1 << 63)] {
+        let footer = Footer { body_len, index_len, index_hash: 0, original_len: 0 };
+        let bytes = [&lmc_format::file::header()[..], &footer.write()].concat();
+        assert_eq!(test(bytes).expect_err("a lie").kind, ErrorKind::Corrupt);
+    }
+}
+
+/// Blocks of one file in another of the same lengths do not pass.
+#[test]
+fn swapped_blocks_are_found() {
+    let make = |seed| {
+        let noise = lmc_testkit::data::Random::new(seed).bytes(600_000);
+        common::compress(&noise, lmc::Level::Default, 1)
+    };
+    let (one, other) = (make(1), make(2));
+    assert_eq!(one.len(), other.len());
+    let mut mixed = one.clone();
+    mixed[16..1000].copy_from_slice(&other[16..1000]);
+    assert!(test(mixed).is_err());
+    let blocks = Archive::from_bytes(one.clone()).expect("valid").spans()[0].blocks.clone();
+    let (a, b) = (&blocks[0], &blocks[1]);
+    assert_eq!(a.coded_len, b.coded_len);
+    let mut swapped = one.clone();
+    let range =
+        |block: &lmc::BlockInfo| block.offset as usize..(block.offset + block.coded_len) as usize;
+    swapped[range(a)].copy_from_slice(&one[range(b)]);
+    swapped[range(b)].copy_from_slice(&one[range(a)]);
+    assert!(test(swapped).is_err());
+}

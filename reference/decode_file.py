@@ -1,0 +1,366 @@
+"""The decoder of whole lmc files, written from docs/format.md, sections 6 and 7, alone.
+
+The functions follow the sections of that document and are named in its words. The entry points
+are `read_file` and `decode_file`. A file that is rejected raises `Corrupt`, a file of a later
+version `Unsupported`; nothing that was decoded is given back then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import xxhash
+from decode import MAX_RECIPE_LEN, Corrupt, Reader, decode_block, parse_shared_recipe, require
+
+MAGIC = bytes.fromhex("89 4c 4d 43 0d 0a 1a 0a")
+END_MAGIC = bytes.fromhex("0a 4c 4d 43 2d 45 4e 44")
+VERSION = 1
+HEADER_LEN = 16
+FOOTER_LEN = 64
+HASH_LEN = 16
+MAX_INDEX_LEN = 1 << 28
+MAX_SPAN_LEN = 1 << 24
+MIN_BLOCK_LOG2, MAX_BLOCK_LOG2 = 10, 24
+MAX_BLOCK_GROWTH = 5
+ANY_FILE, SAFETENSORS = range(2)
+LAST_DTYPE = 21
+EXIT_CORRUPT = 4
+EXIT_OTHER = 1
+
+
+class Unsupported(Exception):
+    """The file is whole, but of a later version; the message is one lower-case line."""
+
+
+@contextmanager
+def inside(place: str) -> Iterator[None]:
+    """Name the place in the message of a rejection."""
+    try:
+        yield
+    except Corrupt as error:
+        raise Corrupt(f"{place}: {error}") from None
+
+
+# Section 6: the file
+
+
+@dataclass(frozen=True)
+class Original:
+    """What a file holds."""
+
+    data: bytes
+    content_hash: bytes
+
+
+def decode_file(source: Path | bytes) -> bytes:
+    """The original of a file, given by its path or its bytes."""
+    return read_file(source.read_bytes() if isinstance(source, Path) else source).data
+
+
+def read_file(file: bytes) -> Original:
+    """Section 6: the parts of a file, each checked before it is used."""
+    footer = read_footer(file)
+    body_end = HEADER_LEN + footer.body_len
+    index_bytes = file[body_end : body_end + footer.index_len]
+    check_hash(index_bytes, footer.index_hash, "the index")
+    with inside("index"):
+        index = read_index(index_bytes)
+        check_sums(index, footer)
+        check_items_meet_spans(index)
+    spans = read_body(file[HEADER_LEN:body_end], index.spans)
+    data = b"".join(spans)
+    check_item_hashes(index, spans, data)
+    return Original(data, content_hash(index.items))
+
+
+@dataclass(frozen=True)
+class Footer:
+    """Section 6.2: the fields that the rest of the file is found with."""
+
+    body_len: int
+    index_len: int
+    index_hash: bytes
+    original_len: int
+
+
+def read_footer(file: bytes) -> Footer:
+    """Sections 6.1 and 6.2: damage first, then age, then what only this version says."""
+    require(len(file) >= HEADER_LEN + FOOTER_LEN, "file is shorter than a header and a footer")
+    header, footer = file[:HEADER_LEN], file[-FOOTER_LEN:]
+    require(header.startswith(MAGIC), "file does not start as an lmc file")
+    require(footer.endswith(END_MAGIC), "file does not end as an lmc file")
+    reader = Reader(footer)
+    fields = Footer(reader.uint(8), reader.uint(8), reader.take(HASH_LEN), reader.uint(8))
+    covered = header + footer[: reader.pos]
+    check_hash(covered, reader.take(HASH_LEN), "the header and the footer")
+    check_version(header)
+    require(fields.index_len <= MAX_INDEX_LEN, f"index_len is {fields.index_len}")
+    total = HEADER_LEN + fields.body_len + fields.index_len + FOOTER_LEN
+    require(total == len(file), f"parts have {total} bytes, the file has {len(file)}")
+    return fields
+
+
+def check_version(header: bytes) -> None:
+    """Section 6.1: refuse what a later version wrote."""
+    reader = Reader(header)
+    reader.take(len(MAGIC))
+    version = reader.uint(2)
+    if version != VERSION:
+        raise Unsupported(f"file has version {version}, this decoder reads version {VERSION}")
+    if any(reader.take(reader.left())):
+        raise Unsupported("last 6 bytes of the header are not 0: a later version wrote the file")
+
+
+# Section 7: the index
+
+
+def hash_of(data: bytes) -> bytes:
+    """Section 7.1: a hash, as it is written."""
+    return xxhash.xxh3_128_intdigest(data).to_bytes(HASH_LEN, "little")
+
+
+def check_hash(data: bytes, expected: bytes, what: str) -> None:
+    """Reject a file in which the hash of a part is wrong."""
+    require(hash_of(data) == expected, f"hash of {what} is wrong")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Section 7.3: a recipe or a block, as the index lists it."""
+
+    length: int
+    hash: bytes
+
+
+@dataclass(frozen=True)
+class Span:
+    """Section 7.3: a stretch of the original. What people read of it is not kept."""
+
+    raw_len: int
+    block_log2: int
+    recipe: Piece | None
+    blocks: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Item:
+    """Section 7.4: a part of the original with a hash of its own."""
+
+    length: int
+    hash: bytes
+
+
+@dataclass(frozen=True)
+class Index:
+    """Section 7.2: the fields of the index."""
+
+    kind: int
+    spans: tuple[Span, ...]
+    items: tuple[Item, ...]
+
+
+def read_index(index: bytes) -> Index:
+    """Section 7.2: the index."""
+    reader = Reader(index)
+    kind = reader.uint(1)
+    require(kind <= SAFETENSORS, f"unknown kind {kind}")
+    spans = tuple(read_span(reader, number) for number in range(reader.varint()))
+    items = tuple(read_item(reader, number) for number in range(reader.varint()))
+    reader.finish("index")
+    if kind == ANY_FILE:
+        require(len(items) == 1, f"kind 0 has one item, not {len(items)}")
+    require(len(items) > 0, "kind 1 has no item for the safetensors header")
+    return Index(kind, spans, items)
+
+
+def read_span(reader: Reader, number: int) -> Span:
+    """Section 7.3: a span."""
+    with inside(f"span {number}"):
+        raw_len = reader.varint()
+        require(1 <= raw_len <= MAX_SPAN_LEN, f"raw_len is {raw_len}")
+        dtype = reader.uint(1)
+        require(dtype <= LAST_DTYPE, f"unknown dtype {dtype}")
+        block_log2 = reader.uint(1)
+        require(MIN_BLOCK_LOG2 <= block_log2 <= MAX_BLOCK_LOG2, f"block_log2 is {block_log2}")
+        recipe = read_recipe_piece(reader)
+        lengths = block_raw_lens(raw_len, block_log2)
+        blocks = tuple(read_block_piece(reader, length) for length in lengths)
+        return Span(raw_len, block_log2, recipe, blocks)
+
+
+def block_raw_lens(raw_len: int, block_log2: int) -> list[int]:
+    """Section 7.3: the original bytes of each block of a span."""
+    size = 1 << block_log2
+    return [min(size, raw_len - start) for start in range(0, raw_len, size)]
+
+
+def read_recipe_piece(reader: Reader) -> Piece | None:
+    """Section 7.3: the field `recipe`."""
+    length = reader.varint()
+    require(length <= MAX_RECIPE_LEN, f"recipe has {length} bytes")
+    return Piece(length, reader.take(HASH_LEN)) if length else None
+
+
+def read_block_piece(reader: Reader, raw_len: int) -> Piece:
+    """Section 7.3: one of the field `blocks`, for a block of `raw_len` original bytes."""
+    length = reader.varint()
+    fits = 1 <= length <= raw_len + MAX_BLOCK_GROWTH
+    require(fits, f"block of {raw_len} original bytes has {length}")
+    return Piece(length, reader.take(HASH_LEN))
+
+
+def read_item(reader: Reader, number: int) -> Item:
+    """Section 7.4: an item."""
+    with inside(f"item {number}"):
+        return Item(reader.varint(), reader.take(HASH_LEN))
+
+
+def pieces_of(span: Span) -> list[Piece]:
+    """Section 7.3: a span's pieces, in their order in the body."""
+    return [*([span.recipe] if span.recipe else []), *span.blocks]
+
+
+def check_sums(index: Index, footer: Footer) -> None:
+    """Sections 7.3 and 7.4: the lengths that add up to those of the footer."""
+    pieces = sum(piece.length for span in index.spans for piece in pieces_of(span))
+    spans = sum(span.raw_len for span in index.spans)
+    items = sum(item.length for item in index.items)
+    body_len, original_len = footer.body_len, footer.original_len
+    require(pieces == body_len, f"pieces have {pieces} bytes, the body {body_len}")
+    require(spans == original_len, f"spans have {spans} bytes, the original {original_len}")
+    require(items == original_len, f"items have {items} bytes, the original {original_len}")
+
+
+# Section 7.3: the body
+
+
+def read_body(body: bytes, spans: tuple[Span, ...]) -> list[bytes]:
+    """Section 7.3: the original bytes of each span."""
+    reader = Reader(body)
+    originals = []
+    for number, span in enumerate(spans):
+        with inside(f"span {number}"):
+            originals.append(read_span_pieces(reader, span))
+    return originals
+
+
+def read_span_pieces(reader: Reader, span: Span) -> bytes:
+    """Section 7.3: the original bytes of one span."""
+    recipe = read_piece(reader, span.recipe, "the recipe") if span.recipe else None
+    if recipe is not None:
+        with inside("the recipe"):
+            parse_shared_recipe(recipe)
+    lengths = block_raw_lens(span.raw_len, span.block_log2)
+    original = bytearray()
+    for number, (piece, raw_len) in enumerate(zip(span.blocks, lengths, strict=True)):
+        block = read_piece(reader, piece, f"block {number}")
+        with inside(f"block {number}"):
+            check_block_raw_len(block, raw_len)
+            original += decode_block(block, recipe)
+    return bytes(original)
+
+
+def read_piece(reader: Reader, piece: Piece, what: str) -> bytes:
+    """Section 7.3: the bytes of a recipe or a block."""
+    data = reader.take(piece.length)
+    check_hash(data, piece.hash, what)
+    return data
+
+
+def check_block_raw_len(block: bytes, expected: int) -> None:
+    """Section 7.3: what the block says of its length. Before it is decoded, which may be long."""
+    reader = Reader(block)
+    reader.uint(1)
+    raw_len = reader.varint()
+    require(raw_len == expected, f"raw_len is {raw_len}, the index says {expected}")
+
+
+# Section 7.4: items
+
+
+def bounds(lengths: list[int]) -> list[int]:
+    """Where parts that stand back to back start, and where the last one ends."""
+    return list(accumulate(lengths, initial=0))
+
+
+def spans_of_item(span_bounds: list[int], start: int, end: int) -> range:
+    """Section 7.4: the spans that an item meets. One of no bytes meets at most one."""
+    first = bisect_right(span_bounds, start) - 1
+    last = first
+    while last < len(span_bounds) - 1 and span_bounds[last] < end:
+        last += 1
+    return range(first, last)
+
+
+def check_items_meet_spans(index: Index) -> None:
+    """Section 7.4: an item lies in one span or is made of whole spans."""
+    span_bounds = bounds([span.raw_len for span in index.spans])
+    item_bounds = bounds([item.length for item in index.items])
+    for number in range(len(index.items)):
+        start, end = item_bounds[number], item_bounds[number + 1]
+        met = spans_of_item(span_bounds, start, end)
+        whole = len(met) < 2 or (span_bounds[met.start], span_bounds[met.stop]) == (start, end)
+        require(whole, f"item {number} cuts a span and goes on in another")
+
+
+def check_item_hashes(index: Index, spans: list[bytes], data: bytes) -> None:
+    """Section 7.4: the hash of each item."""
+    span_bounds = bounds([span.raw_len for span in index.spans])
+    item_bounds = bounds([item.length for item in index.items])
+    for number, item in enumerate(index.items):
+        start, end = item_bounds[number], item_bounds[number + 1]
+        met = spans_of_item(span_bounds, start, end)
+        hashed = data[start:end]
+        if len(met) > 1:
+            hashed = b"".join(hash_of(spans[place]) for place in met)
+        check_hash(hashed, item.hash, f"item {number}")
+
+
+def content_hash(items: tuple[Item, ...]) -> bytes:
+    """Section 7.4: the content hash."""
+    return hash_of(b"".join(item.hash for item in items))
+
+
+# The command line
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line's arguments."""
+    parser = argparse.ArgumentParser(description="Check an lmc file, and give its original back.")
+    parser.add_argument("file", type=Path, metavar="FILE.lmc", help="file to decode")
+    parser.add_argument("-o", "--output", type=Path, help="where the original goes")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; the exit status."""
+    options = parse_arguments(arguments)
+    try:
+        original = read_file(options.file.read_bytes())
+        if options.output:
+            options.output.write_bytes(original.data)
+    except Corrupt as error:
+        return fail(f"{options.file}: {error}", EXIT_CORRUPT)
+    except Unsupported as error:
+        return fail(f"{options.file}: {error}", EXIT_OTHER)
+    except OSError as error:
+        return fail(str(error), EXIT_OTHER)
+    print(f"{len(original.data)} bytes, content hash {original.content_hash[::-1].hex()}")
+    return 0
+
+
+def fail(message: str, status: int) -> int:
+    """Print an error; the exit status."""
+    print(f"decode_file.py: {message}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
