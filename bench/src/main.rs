@@ -5,7 +5,6 @@ mod buffers;
 mod commands;
 mod corpus_bits;
 mod engines;
-mod grouping;
 mod report;
 mod run;
 
@@ -15,9 +14,7 @@ use std::process::ExitCode;
 use buffers::Set;
 use clap::{Args, Parser, Subcommand};
 use engines::LevelName;
-
-/// Everything an engine or a file can fail with ends up as one line of text.
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+use lmc_peers::Result;
 
 #[derive(Parser)]
 #[command(about, args_conflicts_with_subcommands = true)]

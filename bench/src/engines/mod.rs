@@ -1,12 +1,10 @@
 //! The compressors, behind one trait. One thread each, slices in, slices out.
 
-mod bzip2;
 mod lmc;
-mod lz4;
 mod memcpy;
 mod peer;
-mod xz;
-mod zstd;
+
+use lmc_peers::{Bzip2, Lz4, Xz, Zstd};
 
 use crate::Result;
 use crate::buffers::{Buffer, Part};
@@ -77,17 +75,17 @@ pub fn select(names: &[String], width: usize) -> Result<Vec<Box<dyn Engine>>> {
     let groupings: &[bool] = if width > 1 { &[false, true] } else { &[false] };
     for &grouped in groupings {
         if wants("peers", "zstd") {
-            engines.push(peer::boxed(zstd::Zstd::new(1)?, grouped));
-            engines.push(peer::boxed(zstd::Zstd::new(3)?, grouped));
+            engines.push(peer::boxed(Zstd::new(1)?, grouped));
+            engines.push(peer::boxed(Zstd::new(3)?, grouped));
         }
         if wants("peers", "lz4") {
-            engines.push(peer::boxed(lz4::Lz4, grouped));
+            engines.push(peer::boxed(Lz4, grouped));
         }
         if wants("peers", "bzip2") {
-            engines.push(peer::boxed(bzip2::Bzip2, grouped));
+            engines.push(peer::boxed(Bzip2, grouped));
         }
         if wants("peers", "xz") {
-            engines.push(peer::boxed(xz::Xz, grouped));
+            engines.push(peer::boxed(Xz, grouped));
         }
     }
     Ok(engines)

@@ -1,20 +1,9 @@
 //! What the general-purpose compressors share: raw or grouped, one call or one per block.
 
-use super::{Engine, Label, Pace, Sample};
-use crate::{Result, grouping};
+use lmc_peers::{Codec, grouping};
 
-/// A general-purpose compressor: one call is one frame.
-pub trait Codec {
-    fn name(&self) -> &'static str;
-    fn level(&self) -> String;
-    fn pace(&self) -> Pace;
-    /// Bytes that are grouped and then coded in one call.
-    fn grouped_block_len(&self) -> usize;
-    /// Returns the coded length.
-    fn compress(&mut self, data: &[u8], coded: &mut [u8]) -> Result<usize>;
-    /// `out` has the length of the data.
-    fn decompress(&mut self, coded: &[u8], out: &mut [u8]) -> Result<()>;
-}
+use super::{Engine, Label, Pace, Sample};
+use crate::Result;
 
 /// A codec as an engine. Grouped data goes through `scratch`, a block at a time.
 struct Peer<C> {
@@ -45,7 +34,7 @@ impl<C: Codec> Engine for Peer<C> {
     }
 
     fn pace(&self) -> Pace {
-        self.codec.pace()
+        if self.codec.is_slow() { Pace::Slow } else { Pace::Part }
     }
 
     /// The scratch buffer grows in the first call only; that round is not the fastest.

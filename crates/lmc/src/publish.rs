@@ -4,6 +4,7 @@ use crate::io::io_error;
 use lmc_format::{Error, ErrorKind, Result};
 use rustix::fs::{RenameFlags, Timespec, Timestamps};
 use std::fs::{File, Metadata};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
@@ -32,6 +33,11 @@ impl Publish {
             .map_err(|e| io_error("cannot make a temporary file beside it", &e))?;
         let (file, temporary) = NamedTempFile::into_parts(named);
         Ok(Self { file, temporary, path: path.to_path_buf(), overwrite })
+    }
+
+    /// The temporary name, for a process that is told to end and wants to leave nothing.
+    pub fn temporary(&self) -> &Path {
+        &self.temporary
     }
 
     pub(crate) fn file(&mut self) -> &File {
@@ -71,6 +77,17 @@ impl Publish {
             Err(e) => Err(io_error("cannot give it its name", &e)),
         }
         // The temporary path is gone or is removed when it is dropped.
+    }
+}
+
+/// Adds to what was written before.
+impl Write for Publish {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

@@ -2,9 +2,7 @@
 
 use bzip2::{Action, Compress, Compression, Decompress, Status};
 
-use super::Pace;
-use super::peer::Codec;
-use crate::Result;
+use crate::{Codec, Result};
 
 /// bzip2 at level 9.
 pub struct Bzip2;
@@ -18,8 +16,8 @@ impl Codec for Bzip2 {
         "9".into()
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Slow
+    fn is_slow(&self) -> bool {
+        true
     }
 
     fn grouped_block_len(&self) -> usize {

@@ -6,9 +6,7 @@
 
 use lz4::block;
 
-use super::Pace;
-use super::peer::Codec;
-use crate::Result;
+use crate::{Codec, Result};
 
 /// LZ4, fast mode with acceleration 1.
 pub struct Lz4;
@@ -22,8 +20,8 @@ impl Codec for Lz4 {
         "1".into()
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Part
+    fn is_slow(&self) -> bool {
+        false
     }
 
     fn grouped_block_len(&self) -> usize {

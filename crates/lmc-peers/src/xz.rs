@@ -2,9 +2,7 @@
 
 use liblzma::stream::{Action, Check, Status, Stream};
 
-use super::Pace;
-use super::peer::Codec;
-use crate::Result;
+use crate::{Codec, Result};
 
 /// xz at preset 1 with its usual checksum.
 pub struct Xz;
@@ -18,8 +16,8 @@ impl Codec for Xz {
         "1".into()
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Slow
+    fn is_slow(&self) -> bool {
+        true
     }
 
     fn grouped_block_len(&self) -> usize {

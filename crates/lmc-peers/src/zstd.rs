@@ -2,9 +2,7 @@
 
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::Pace;
-use super::peer::Codec;
-use crate::Result;
+use crate::{Codec, Result};
 
 /// zstd at one level.
 pub struct Zstd {
@@ -30,8 +28,8 @@ impl Codec for Zstd {
         self.level.to_string()
     }
 
-    fn pace(&self) -> Pace {
-        Pace::Part
+    fn is_slow(&self) -> bool {
+        false
     }
 
     fn grouped_block_len(&self) -> usize {

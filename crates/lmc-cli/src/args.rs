@@ -1,0 +1,308 @@
+//! The command line, as clap reads it and as the man page shows it.
+
+use std::ffi::OsString;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 error, 2 wrong use, 3 some files done and some not, 4 damaged data found.";
+
+/// Lossless compression of checkpoints and other files of tensors.
+///
+/// `lmc -d FILE...` is short for `lmc decompress FILE...`.
+#[derive(Debug, Parser)]
+#[command(name = "lmc", version, after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write FILE.lmc for each file, or a directory DIR.lmc for each directory
+    Compress(CompressArgs),
+    /// Restore what `lmc compress` was given
+    Decompress(DecompressArgs),
+    /// Show the tensors in .lmc files
+    List(ListArgs),
+    /// Read .lmc files and check every byte; writes nothing
+    Test(TestArgs),
+    /// Write one tensor of an .lmc file to stdout
+    Cat(CatArgs),
+    /// Show how an .lmc file is built: spans, blocks, recipes, hashes
+    Inspect(InspectArgs),
+    /// Make a small checkpoint, compress and restore it at every level, and compare
+    Demo(DemoArgs),
+    /// Time lmc and other compressors on your own files, in memory
+    #[cfg(feature = "bench")]
+    Bench(BenchArgs),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Print the man page of lmc or of one of its commands
+    Man(ManArgs),
+}
+
+/// What compress and decompress share.
+#[derive(Args, Debug)]
+pub struct FileArgs {
+    /// Files and directories; `-` is stdin. Symbolic links in directories are left out
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Write to this file or directory; `-` is stdout
+    #[arg(short, long, value_name = "PATH", conflicts_with = "stdout")]
+    pub output: Option<PathBuf>,
+    /// Write to stdout
+    #[arg(short = 'c', long)]
+    pub stdout: bool,
+    /// Keep the input (the default)
+    #[arg(short, long, overrides_with = "rm")]
+    pub keep: bool,
+    /// Remove the input once its output is safe on disk
+    #[arg(long, overrides_with = "keep", conflicts_with = "stdout")]
+    pub rm: bool,
+    /// Overwrite files, write into directories that exist, write bytes to a terminal
+    #[arg(short, long)]
+    pub force: bool,
+    /// Print errors only
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Print time and speed of each file too
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+}
+
+#[derive(Args, Debug)]
+pub struct CompressArgs {
+    #[command(flatten)]
+    pub files: FileArgs,
+    /// Fastest, a little larger
+    #[arg(long, group = "level")]
+    pub fast: bool,
+    /// Smallest, several times slower
+    #[arg(long, group = "level")]
+    pub max: bool,
+    /// How to code
+    #[arg(long, group = "level", value_name = "NAME", default_value = "lmc")]
+    pub codec: CodecName,
+    /// Do not decode each block after coding it to compare it with the input
+    #[arg(long)]
+    pub no_verify: bool,
+}
+
+/// Names for `--codec`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CodecName {
+    /// This project's own coding
+    Lmc,
+    /// The published byte grouping with Huffman coding, for comparison
+    Paper,
+}
+
+#[derive(Args, Debug)]
+pub struct DecompressArgs {
+    #[command(flatten)]
+    pub files: FileArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// .lmc files, and directories of them
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TestArgs {
+    /// .lmc files, and directories of them
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+}
+
+#[derive(Args, Debug)]
+pub struct CatArgs {
+    /// The .lmc file
+    pub file: PathBuf,
+    /// The tensor's name, as `lmc list` shows it
+    pub tensor: String,
+    /// Write a .npy file instead of plain little-endian bytes
+    #[arg(long)]
+    pub npy: bool,
+    /// Only these rows of the first dimension: A..B, A.. or ..B
+    #[arg(long, value_name = "A..B", value_parser = parse_rows)]
+    pub rows: Option<Rows>,
+    /// Write to this file
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// Overwrite the file, or write bytes to a terminal
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+/// Rows of a tensor; without an end, all that follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    start: u64,
+    end: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub struct InspectArgs {
+    /// The .lmc file
+    pub file: PathBuf,
+    /// Show every block; reads the whole file
+    #[arg(long)]
+    pub blocks: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// Size of the checkpoint
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=16384))]
+    pub size_mib: u16,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+}
+
+/// Each file is read into memory; a run needs about three times its size.
+#[cfg(feature = "bench")]
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    /// Files to compress
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Threads of every engine; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Rounds; the fastest counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub repeats: u16,
+    /// Print JSON, one row an engine
+    #[arg(long)]
+    pub json: bool,
+    /// Speed of the storage in GB/s (10^9 bytes), for the time of a save and a load
+    #[arg(long, value_name = "X", value_parser = parse_speed, conflicts_with = "storage_dir")]
+    pub storage_gbps: Option<f64>,
+    /// Measure the speed of the storage by writing a temporary file into this directory
+    #[arg(long, value_name = "DIR")]
+    pub storage_dir: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: Shell,
+}
+
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// The command, or lmc itself if left out
+    pub command: Option<String>,
+}
+
+impl Rows {
+    /// The rows in a tensor of `count`; nothing if it has not got them.
+    pub fn within(self, count: u64) -> Option<Range<u64>> {
+        let end = self.end.unwrap_or(count);
+        (self.start <= end && end <= count).then_some(self.start..end)
+    }
+}
+
+fn parse_rows(text: &str) -> Result<Rows, String> {
+    let number = |text: &str| match text {
+        "" => Ok(None),
+        _ => text.parse().map(Some).map_err(|_| format!("`{text}` is not a number of a row")),
+    };
+    let (start, end) = text.split_once("..").ok_or("rows are given as A..B, A.. or ..B")?;
+    Ok(Rows { start: number(start)?.unwrap_or(0), end: number(end)? })
+}
+
+#[cfg(feature = "bench")]
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed: &f64| speed.is_finite() && *speed > 0.0);
+    speed.ok_or_else(|| "a speed is a number above 0".into())
+}
+
+/// `lmc -d` becomes `lmc decompress`, as in zstd; other letters may stand beside it (`-dc`).
+pub fn expand_short_form(mut args: Vec<OsString>) -> Vec<OsString> {
+    let Some(first) = args.get(1).and_then(|arg| arg.to_str()) else { return args };
+    if first == "--decompress" {
+        args[1] = "decompress".into();
+        return args;
+    }
+    let Some(letters) = first.strip_prefix('-') else { return args };
+    if !letters.contains('d') || !letters.chars().all(|c| "dcfkqv".contains(c)) {
+        return args;
+    }
+    let others: String = letters.chars().filter(|&c| c != 'd').collect();
+    args[1] = "decompress".into();
+    if !others.is_empty() {
+        args.insert(2, format!("-{others}").into());
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(args: &[&str]) -> Vec<OsString> {
+        expand_short_form(args.iter().map(OsString::from).collect())
+    }
+
+    /// `-d` works alone and in a bunch of letters, and nothing else is touched.
+    #[test]
+    fn short_form() {
+        assert_eq!(expanded(&["lmc", "-d", "x"]), ["lmc", "decompress", "x"]);
+        assert_eq!(expanded(&["lmc", "-dcf", "x"]), ["lmc", "decompress", "-cf", "x"]);
+        assert_eq!(expanded(&["lmc", "--decompress", "x"]), ["lmc", "decompress", "x"]);
+        assert_eq!(expanded(&["lmc", "-dx"]), ["lmc", "-dx"]);
+        assert_eq!(expanded(&["lmc", "list", "-d"]), ["lmc", "list", "-d"]);
+        assert_eq!(expanded(&["lmc"]), ["lmc"]);
+    }
+
+    /// Row ranges may leave out either end, and must lie within the tensor.
+    #[test]
+    fn rows() {
+        let within = |text: &str| parse_rows(text).ok().and_then(|rows| rows.within(10));
+        assert_eq!(within("2..5"), Some(2..5));
+        assert_eq!(within(".."), Some(0..10));
+        assert_eq!(within("7.."), Some(7..10));
+        assert_eq!(within("..3"), Some(0..3));
+        assert_eq!(within("5..2"), None);
+        assert_eq!(within("5..11"), None);
+        assert_eq!(within("5"), None);
+        assert_eq!(within("a..b"), None);
+    }
+
+    /// clap finds no contradiction in the definitions.
+    #[test]
+    fn definitions_are_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

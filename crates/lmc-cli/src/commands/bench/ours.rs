@@ -1,0 +1,106 @@
+//! Our levels: the whole file format with its checksums, from memory to memory.
+//!
+//! What was coded is not decoded for comparison while compressing, as no other engine does that.
+
+use std::collections::BTreeMap;
+
+use lmc::{Archive, Input, Level, Options, Output};
+
+use super::engine::{Engine, Label, Sizes};
+use crate::exit::Failure;
+
+/// One of our levels.
+pub struct Ours<'a> {
+    data: &'a [u8],
+    options: Options,
+    coded: Vec<u8>,
+    archive: Option<Archive>,
+    restored: Vec<u8>,
+}
+
+impl<'a> Ours<'a> {
+    /// An engine for `data`.
+    pub fn new(data: &'a [u8], level: Level, threads: usize) -> Self {
+        let options = Options { level, threads, verify: false };
+        // Not 0: a zeroed allocation is mapped only when it is first written.
+        let (coded, restored) = (vec![1; data.len()], vec![1; data.len()]);
+        Self { data, options, coded, archive: None, restored }
+    }
+}
+
+impl Engine for Ours<'_> {
+    fn label(&self) -> Label {
+        let level = format!("{:?}", self.options.level).to_lowercase();
+        Label { engine: "lmc", level, grouped: false }
+    }
+
+    fn is_slow(&self) -> bool {
+        false
+    }
+
+    fn compress(&mut self) -> Result<Sizes, Failure> {
+        self.coded.clear();
+        let output = Output::Stream(&mut self.coded);
+        let done = lmc::compress(Input::Bytes(self.data), output, &self.options, &|_| ())?;
+        Ok(Sizes { bytes_in: done.bytes_in, bytes_out: done.bytes_out })
+    }
+
+    /// Opening an archive takes its bytes, and the next round needs the room again.
+    fn prepare(&mut self) -> Result<(), Failure> {
+        self.archive = Some(Archive::from_bytes(self.coded.clone())?);
+        Ok(())
+    }
+
+    fn decompress(&mut self) -> Result<(), Failure> {
+        self.restored.clear();
+        let archive = self.archive.as_ref();
+        let archive = archive.ok_or_else(|| Failure::new("nothing has been compressed"))?;
+        let output = Output::Stream(&mut self.restored);
+        lmc::decompress(archive, output, self.options.threads, &|_| ())?;
+        Ok(())
+    }
+
+    fn came_back(&self) -> bool {
+        self.restored == self.data
+    }
+}
+
+/// Bytes of the element type that most of `data` is taken for.
+pub fn main_width(data: &[u8], threads: usize) -> Result<usize, Failure> {
+    let mut coded = Vec::new();
+    let options = Options { level: Level::Fast, threads, verify: false };
+    lmc::compress(Input::Bytes(data), Output::Stream(&mut coded), &options, &|_| ())?;
+    let mut bytes_of: BTreeMap<usize, u64> = BTreeMap::new();
+    for span in Archive::from_bytes(coded)?.spans() {
+        *bytes_of.entry(width(&span.dtype)).or_default() += span.raw_len;
+    }
+    let most = bytes_of.into_iter().max_by_key(|(_, bytes)| *bytes);
+    Ok(most.map_or(1, |(width, _)| width))
+}
+
+/// Bytes of an element, from the number of bits in the name of its type.
+fn width(dtype: &str) -> usize {
+    let digits = dtype.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    match digits[..end].parse() {
+        Ok(16) => 2,
+        Ok(32) => 4,
+        Ok(64 | 128) => 8,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Widths follow from the names; what has no number is bytes.
+    #[test]
+    fn widths() {
+        for (name, expected) in
+            [("bf16", 2), ("f32", 4), ("i64", 8), ("f8_e4m3", 1), ("bool", 1), ("bytes", 1)]
+        {
+            assert_eq!(width(name), expected, "{name}");
+        }
+    }
+}

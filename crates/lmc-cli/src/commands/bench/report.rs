@@ -1,0 +1,94 @@
+//! The rows of a file, as a table or as JSON.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::engine::Measured;
+use super::storage::Storage;
+use crate::table::{Align, Table};
+
+/// A table, and whether compression pays if the speed of storage is known.
+pub fn text(path: &Path, data: &[u8], measured: &[Measured], storage: Option<&Storage>) -> String {
+    let mut heading = vec![
+        ("engine", Align::Left),
+        ("MiB", Align::Right),
+        ("ratio", Align::Right),
+        ("compress GiB/s", Align::Right),
+        ("decompress GiB/s", Align::Right),
+    ];
+    if storage.is_some() {
+        heading.extend([("save s", Align::Right), ("load s", Align::Right)]);
+    }
+    let mut table = Table::new(&heading);
+    for row in measured {
+        let mut cells = vec![
+            row.label.to_string(),
+            format!("{:.1}", row.sizes.bytes_in as f64 / f64::from(1 << 20)),
+            format!("{:.3}", 1.0 / row.share()),
+            format!("{:.3}", row.compress_gib_s()),
+            format!("{:.3}", row.decompress_gib_s()),
+        ];
+        if let Some(storage) = storage {
+            cells.push(format!("{:.3}", storage.save_s(data.len(), row)));
+            cells.push(format!("{:.3}", storage.load_s(data.len(), row)));
+        }
+        table.push(cells);
+    }
+    let threads = measured.first().map_or(1, |row| row.threads);
+    let head = format!("{}: {} bytes, threads: {threads}", path.display(), data.len());
+    let verdict = storage.map(|storage| verdict(data.len(), measured, storage));
+    format!("{head}\n{table}{}", verdict.unwrap_or_default())
+}
+
+/// Two lines: the fastest save and load beside those of plain bytes.
+fn verdict(len: usize, measured: &[Measured], storage: &Storage) -> String {
+    let how = if storage.is_measured { "measured by writing" } else { "as given" };
+    let mut text = format!("storage at {:.2} GB/s, {how}:\n", storage.speed / 1e9);
+    type Seconds = fn(&Storage, usize, &Measured) -> f64;
+    let moves: [(&str, Seconds); 2] = [("save", Storage::save_s), ("load", Storage::load_s)];
+    for (name, seconds) in moves {
+        let plain = len as f64 / storage.speed;
+        let time = |row: &&Measured| seconds(storage, len, row);
+        let best = measured.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
+        let Some(best) = best else { continue };
+        let best_s = time(&best);
+        text += &match best_s < plain {
+            true => format!(
+                "  {name}: {plain:.3} s as it is, {best_s:.3} s with {}: compression pays\n",
+                best.label
+            ),
+            false => format!("  {name}: {plain:.3} s as it is, and no engine is faster\n"),
+        };
+    }
+    text
+}
+
+/// One row an engine.
+pub fn json(
+    path: &Path,
+    data: &[u8],
+    measured: &[Measured],
+    storage: Option<&Storage>,
+) -> Vec<Value> {
+    let row = |row: &Measured| {
+        let mut value = json!({
+            "file": path.to_string_lossy(),
+            "engine": row.label.engine,
+            "level": row.label.level,
+            "grouped": row.label.grouped,
+            "threads": row.threads,
+            "bytes_in": row.sizes.bytes_in,
+            "bytes_out": row.sizes.bytes_out,
+            "compress_gib_s": row.compress_gib_s(),
+            "decompress_gib_s": row.decompress_gib_s(),
+        });
+        if let Some(storage) = storage {
+            value["storage_gbps"] = json!(storage.speed / 1e9);
+            value["save_s"] = json!(storage.save_s(data.len(), row));
+            value["load_s"] = json!(storage.load_s(data.len(), row));
+        }
+        value
+    };
+    measured.iter().map(row).collect()
+}

@@ -1,0 +1,63 @@
+//! The speed of storage, and what a save and a load take with it.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use super::engine::Measured;
+use crate::args::BenchArgs;
+use crate::exit::Failure;
+
+/// Bytes that are written to measure a directory.
+const PROBE_LEN: usize = 1 << 30;
+
+/// How fast bytes go to storage and come back.
+#[derive(Clone, Copy, Debug)]
+pub struct Storage {
+    /// Bytes a second.
+    pub speed: f64,
+    /// Whether it was measured, by writing alone.
+    pub is_measured: bool,
+}
+
+impl Storage {
+    /// As the options say; nothing if they say nothing.
+    pub fn from_args(args: &BenchArgs, data: &[u8]) -> Result<Option<Self>, Failure> {
+        if let Some(gbps) = args.storage_gbps {
+            return Ok(Some(Self { speed: gbps * 1e9, is_measured: false }));
+        }
+        args.storage_dir.as_deref().map(|dir| Self::measure(dir, data)).transpose()
+    }
+
+    /// Writes some of `data` to a file without a name in `dir`, down to the disk.
+    fn measure(dir: &Path, data: &[u8]) -> Result<Self, Failure> {
+        let data = &data[..data.len().min(PROBE_LEN)];
+        let write = || {
+            let mut file = tempfile::tempfile_in(dir)?;
+            let start = Instant::now();
+            file.write_all(data)?;
+            file.sync_all()?;
+            Ok(data.len() as f64 / start.elapsed().as_secs_f64())
+        };
+        let speed = write();
+        let what = format!("write a file into {}", dir.display());
+        let speed = speed.map_err(|error| Failure::io(&what, &error))?;
+        Ok(Self { speed, is_measured: true })
+    }
+
+    /// Seconds until a file of `len` bytes is saved: coding and writing overlap, the slower counts.
+    pub fn save_s(&self, len: usize, measured: &Measured) -> f64 {
+        self.seconds(len, measured, measured.compress_s)
+    }
+
+    /// Seconds until it is loaded, at the same speed.
+    pub fn load_s(&self, len: usize, measured: &Measured) -> f64 {
+        self.seconds(len, measured, measured.decompress_s)
+    }
+
+    fn seconds(&self, len: usize, measured: &Measured, coding_s: f64) -> f64 {
+        let coding = coding_s * len as f64 / measured.sizes.bytes_in as f64;
+        let moving = measured.share() * len as f64 / self.speed;
+        coding.max(moving)
+    }
+}

@@ -1,0 +1,80 @@
+//! `lmc cat`: one tensor, or some of its rows, as bytes or as .npy.
+
+mod npy;
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use lmc::{Archive, Publish, Tensor};
+
+use crate::args::{CatArgs, Rows};
+use crate::exit::Failure;
+use crate::names;
+use crate::stdio::BytesOut;
+
+/// Writes the tensor that `args` names.
+pub fn run(args: &CatArgs) -> Result<(), Failure> {
+    let archive = Archive::open(&args.file)?;
+    let tensor = find(&archive, &args.tensor)?;
+    let mut shape = tensor.shape.clone();
+    let bytes = match args.rows {
+        None => archive.read_tensor(&tensor)?,
+        Some(rows) => {
+            let rows = select(&tensor, rows)?;
+            shape[0] = rows.end - rows.start;
+            archive.read(row_bytes(&tensor, &rows)?)?
+        }
+    };
+    let header = if args.npy { npy::header(&tensor.dtype, &shape)? } else { Vec::new() };
+    write(args, &[&header, &bytes])
+}
+
+fn find(archive: &Archive, name: &str) -> Result<Tensor, Failure> {
+    if !archive.is_safetensors() {
+        return Err(Failure::new("holds no tensors that are known by name"));
+    }
+    let tensor = archive.tensors()?.into_iter().find(|tensor| tensor.name == name);
+    tensor.ok_or_else(|| Failure::new(format!("no tensor `{name}`; `lmc list` shows the names")))
+}
+
+/// The rows asked for, if the tensor has them.
+fn select(tensor: &Tensor, rows: Rows) -> Result<Range<u64>, Failure> {
+    let Some(&count) = tensor.shape.first() else {
+        return Err(Failure::new("a tensor without dimensions has no rows"));
+    };
+    let fitting = rows.within(count);
+    fitting.ok_or_else(|| Failure::new(format!("no such rows: the tensor has {count}")))
+}
+
+/// Where rows lie in the original; fails where a row does not end at a byte.
+fn row_bytes(tensor: &Tensor, rows: &Range<u64>) -> Result<Range<u64>, Failure> {
+    let (count, start) = (tensor.shape[0].max(1), tensor.range.start);
+    let len = tensor.range.end - start;
+    if !len.is_multiple_of(count) {
+        return Err(Failure::new(format!("rows of {} do not end at bytes", tensor.dtype)));
+    }
+    let row_len = len / count;
+    Ok(start + rows.start * row_len..start + rows.end * row_len)
+}
+
+fn write(args: &CatArgs, parts: &[&[u8]]) -> Result<(), Failure> {
+    match &args.output {
+        Some(path) if !names::is_dash(path) => {
+            let mut publish = Publish::create(path, args.force)?;
+            write_parts(&mut publish, parts)
+                .map_err(|error| Failure::io(&format!("write {}", path.display()), &error))?;
+            Ok(publish.commit(None)?)
+        }
+        _ => {
+            let mut stdout = BytesOut::new(args.force)?;
+            write_parts(&mut stdout, parts).map_err(|error| Failure::io("write to stdout", &error))
+        }
+    }
+}
+
+fn write_parts(to: &mut dyn Write, parts: &[&[u8]]) -> io::Result<()> {
+    for part in parts {
+        to.write_all(part)?;
+    }
+    to.flush()
+}

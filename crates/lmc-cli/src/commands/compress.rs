@@ -1,0 +1,66 @@
+//! `lmc compress`.
+
+use std::fs::File;
+use std::io::stdin;
+use std::path::{Path, PathBuf};
+
+use lmc::{Input, Level, Options, Output, Summary};
+
+use super::transfer::{self, Direction, Opened};
+use crate::args::{CodecName, CompressArgs};
+use crate::exit::{Exit, Failure};
+use crate::names;
+use crate::progress::Progress;
+use crate::table::ratio;
+
+/// Compresses every file that `args` names.
+pub fn run(args: &CompressArgs) -> Exit {
+    let threads = usize::from(args.files.threads);
+    let options = Options { level: level(args), threads, verify: !args.no_verify };
+    transfer::run(&args.files, &Compress { options })
+}
+
+fn level(args: &CompressArgs) -> Level {
+    match args {
+        CompressArgs { fast: true, .. } => Level::Fast,
+        CompressArgs { max: true, .. } => Level::Max,
+        CompressArgs { codec: CodecName::Paper, .. } => Level::Paper,
+        _ => Level::Default,
+    }
+}
+
+struct Compress {
+    options: Options,
+}
+
+impl Direction for Compress {
+    fn target(&self, source: &Path) -> Result<PathBuf, Failure> {
+        names::compressed(source)
+    }
+
+    fn refuses(&self, source: &Path) -> Option<&'static str> {
+        names::is_compressed(source).then_some("ends in .lmc already; -f compresses it once more")
+    }
+
+    fn total(&self, file: &File) -> Option<u64> {
+        Some(file.metadata().ok()?.len())
+    }
+
+    fn convert(&self, source: Opened, output: Output, progress: &Progress) -> lmc::Result<Summary> {
+        let add = |bytes| progress.add(bytes);
+        match source {
+            Opened::File(file) => lmc::compress(Input::File(&file), output, &self.options, &add),
+            Opened::Stdin => {
+                lmc::compress(Input::Stream(&mut stdin()), output, &self.options, &add)
+            }
+        }
+    }
+
+    fn joins(&self) -> bool {
+        false
+    }
+
+    fn factor(&self, done: Summary) -> String {
+        ratio(done.bytes_in, done.bytes_out)
+    }
+}

@@ -1,0 +1,55 @@
+//! `lmc decompress`.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use lmc::{Archive, Output, Summary};
+
+use super::transfer::{self, Direction, Opened};
+use crate::args::DecompressArgs;
+use crate::exit::{Exit, Failure};
+use crate::names;
+use crate::progress::Progress;
+use crate::stdio;
+use crate::table::ratio;
+
+/// Restores every file that `args` names.
+pub fn run(args: &DecompressArgs) -> Exit {
+    transfer::run(&args.files, &Decompress { threads: usize::from(args.files.threads) })
+}
+
+struct Decompress {
+    threads: usize,
+}
+
+impl Direction for Decompress {
+    fn target(&self, source: &Path) -> Result<PathBuf, Failure> {
+        names::restored(source)
+    }
+
+    fn refuses(&self, _source: &Path) -> Option<&'static str> {
+        None
+    }
+
+    fn total(&self, _file: &File) -> Option<u64> {
+        None
+    }
+
+    fn convert(&self, source: Opened, output: Output, progress: &Progress) -> lmc::Result<Summary> {
+        let file = match source {
+            Opened::File(file) => file,
+            Opened::Stdin => stdio::spool_stdin()?,
+        };
+        let archive = Archive::from_file(file)?;
+        progress.set_total(archive.original_len());
+        lmc::decompress(&archive, output, self.threads, &|bytes| progress.add(bytes))
+    }
+
+    fn joins(&self) -> bool {
+        true
+    }
+
+    fn factor(&self, done: Summary) -> String {
+        ratio(done.bytes_out, done.bytes_in)
+    }
+}

@@ -1,0 +1,103 @@
+//! `lmc list`: the tensors in .lmc files, as a table or as JSON.
+
+use std::path::Path;
+
+use lmc::{Archive, Tensor};
+use serde_json::{Value, json};
+
+use crate::args::ListArgs;
+use crate::exit::{self, Exit, Failure};
+use crate::names;
+use crate::stdio::print;
+use crate::table::{Align, Table, ratio};
+
+/// Lists every file; JSON is one array, printed when all files have been read.
+pub fn run(args: &ListArgs) -> Exit {
+    let files = names::archives(&args.files);
+    let mut listed: Vec<Value> = Vec::new();
+    let exit = exit::for_each(&files, |path| {
+        let archive = Archive::open(path)?;
+        let tensors = archive.tensors()?;
+        if args.json {
+            listed.push(file_json(path, &archive, &tensors));
+            return Ok(());
+        }
+        print_file(path, &archive, &tensors)
+    });
+    if !args.json {
+        return exit;
+    }
+    match print(format!("{:#}\n", Value::from(listed))) {
+        Ok(()) => exit,
+        Err(failure) => exit::report("stdout".as_ref(), Err(failure)),
+    }
+}
+
+fn print_file(path: &Path, archive: &Archive, tensors: &[Tensor]) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("tensor", Align::Left),
+        ("dtype", Align::Left),
+        ("shape", Align::Left),
+        ("bytes", Align::Right),
+        ("ratio", Align::Right),
+        ("recipe", Align::Left),
+    ]);
+    for tensor in tensors {
+        let len = tensor.range.end - tensor.range.start;
+        table.push(vec![
+            printable(&tensor.name),
+            tensor.dtype.clone(),
+            shape(&tensor.shape),
+            len.to_string(),
+            ratio(len, tensor.coded_len),
+            tensor.recipe.clone(),
+        ]);
+    }
+    let kind = if archive.is_safetensors() { "safetensors" } else { "bytes" };
+    let (original, coded) = (archive.original_len(), archive.file_len());
+    let total = format!(
+        "{}: {kind}, {} tensors, {original} bytes in {coded}, {}x\n",
+        path.display(),
+        tensors.len(),
+        ratio(original, coded),
+    );
+    if tensors.is_empty() { print(total) } else { print(format!("{table}{total}")) }
+}
+
+/// A name that cannot steer the terminal: control characters are escaped.
+fn printable(name: &str) -> String {
+    let escape = |c: char| -> String {
+        if c.is_control() { c.escape_default().collect() } else { c.to_string() }
+    };
+    name.chars().map(escape).collect()
+}
+
+fn shape(dimensions: &[u64]) -> String {
+    let dimensions: Vec<String> = dimensions.iter().map(u64::to_string).collect();
+    format!("[{}]", dimensions.join(", "))
+}
+
+fn file_json(path: &Path, archive: &Archive, tensors: &[Tensor]) -> Value {
+    let tensors: Vec<Value> = tensors.iter().map(tensor_json).collect();
+    json!({
+        "file": path.to_string_lossy(),
+        "safetensors": archive.is_safetensors(),
+        "original_bytes": archive.original_len(),
+        "file_bytes": archive.file_len(),
+        "content_hash": format!("{:032x}", archive.content_hash()),
+        "tensors": tensors,
+    })
+}
+
+fn tensor_json(tensor: &Tensor) -> Value {
+    json!({
+        "name": tensor.name,
+        "dtype": tensor.dtype,
+        "shape": tensor.shape,
+        "offset": tensor.range.start,
+        "bytes": tensor.range.end - tensor.range.start,
+        "coded_bytes": tensor.coded_len,
+        "recipe": tensor.recipe,
+        "hash": format!("{:032x}", tensor.hash),
+    })
+}

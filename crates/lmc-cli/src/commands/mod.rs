@@ -1,0 +1,14 @@
+//! One file a command: arguments in, exit code out.
+
+#[cfg(feature = "bench")]
+pub mod bench;
+pub mod cat;
+pub mod completions;
+pub mod compress;
+pub mod decompress;
+pub mod demo;
+pub mod inspect;
+pub mod list;
+pub mod man;
+pub mod test;
+mod transfer;

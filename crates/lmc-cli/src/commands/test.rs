@@ -1,0 +1,23 @@
+//! `lmc test`: reads .lmc files and checks every byte.
+
+use lmc::Archive;
+
+use crate::args::TestArgs;
+use crate::exit::{self, Exit};
+use crate::names;
+use crate::progress::{Progress, Volume};
+
+/// Tests every file.
+pub fn run(args: &TestArgs) -> Exit {
+    let files = names::archives(&args.files);
+    let mut progress = Progress::new(Volume::new(args.quiet, false));
+    exit::for_each(&files, |path| {
+        let archive = Archive::open(path)?;
+        progress.start(path.display(), Some(archive.original_len()));
+        let tested = archive.test(usize::from(args.threads), &|bytes| progress.add(bytes));
+        progress.finish();
+        tested?;
+        progress.note(format!("{}: ok, {} bytes", path.display(), archive.original_len()));
+        Ok(())
+    })
+}

@@ -1,0 +1,291 @@
+//! What compress and decompress share: from the names on the command line to files on disk.
+//!
+//! Each argument becomes a batch: one file, or all files of a directory. A file that fails is
+//! reported and the next one is worked on. Nothing appears under a final name before it is whole.
+
+use std::fs::{self, File, FileTimes, Metadata};
+use std::path::{Path, PathBuf};
+
+use lmc::{Output, Publish, Summary};
+
+use crate::args::FileArgs;
+use crate::exit::{self, Exit, Failure, Tally};
+use crate::names::{self, Tree};
+use crate::progress::{Progress, Volume};
+use crate::{interrupt, stdio};
+
+/// Compressing or restoring.
+pub trait Direction {
+    /// The usual name of the result.
+    fn target(&self, source: &Path) -> Result<PathBuf, Failure>;
+    /// Why a file named on the command line is not worked on without `-f`.
+    fn refuses(&self, source: &Path) -> Option<&'static str>;
+    /// Original bytes, if they are known before the work starts.
+    fn total(&self, file: &File) -> Option<u64>;
+    /// Does the work.
+    fn convert(&self, source: Opened, output: Output, progress: &Progress) -> lmc::Result<Summary>;
+    /// Whether several results, one behind the other, can be read again.
+    fn joins(&self) -> bool;
+    /// How many times smaller the file is compressed.
+    fn factor(&self, done: Summary) -> String;
+}
+
+/// An open input.
+pub enum Opened {
+    /// A file, or stdin where that is one.
+    File(File),
+    /// stdin that is a pipe.
+    Stdin,
+}
+
+/// Where a result goes; nothing is stdout.
+type Target = Option<PathBuf>;
+
+/// One file and its result; no source is stdin.
+struct Job {
+    source: Option<PathBuf>,
+    target: Target,
+}
+
+/// The work of one argument.
+struct Batch {
+    jobs: Vec<Job>,
+    /// The directory that was given, and the one to make of it.
+    tree: Option<(PathBuf, PathBuf, Tree)>,
+}
+
+/// Works on all files.
+pub fn run(args: &FileArgs, direction: &dyn Direction) -> Exit {
+    if let Err(failure) = check(args, direction) {
+        return exit::report("options".as_ref(), Err(failure));
+    }
+    let progress = Progress::new(Volume::new(args.quiet, args.verbose));
+    let mut transfer = Transfer { args, direction, progress, tally: Tally::default() };
+    for file in &args.files {
+        match transfer.batch(file).and_then(|batch| transfer.run_batch(file, &batch)) {
+            Ok(()) => {}
+            Err(failure) => transfer.failed(file, &failure),
+        }
+        if transfer.tally.exit() == Exit::PipeClosed {
+            break;
+        }
+    }
+    transfer.tally.exit()
+}
+
+/// Options that clap cannot judge.
+fn check(args: &FileArgs, direction: &dyn Direction) -> Result<(), Failure> {
+    let several = args.files.len() > 1;
+    if several && args.output.is_some() {
+        return Err(Failure::usage("-o takes one input; several would overwrite each other"));
+    }
+    if several && args.stdout && !direction.joins() {
+        return Err(Failure::usage("-c takes one input; joined .lmc files cannot be read"));
+    }
+    if args.rm && args.output.as_deref().is_some_and(names::is_dash) {
+        return Err(Failure::usage("--rm and stdout do not go together"));
+    }
+    Ok(())
+}
+
+struct Transfer<'a> {
+    args: &'a FileArgs,
+    direction: &'a dyn Direction,
+    progress: Progress,
+    tally: Tally,
+}
+
+impl Transfer<'_> {
+    fn failed(&mut self, name: &Path, failure: &Failure) {
+        self.progress.failure(name.display(), failure);
+        self.tally.failed(failure);
+    }
+
+    /// What an argument asks for.
+    fn batch(&self, source: &Path) -> Result<Batch, Failure> {
+        if names::is_dash(source) {
+            let target = self.args.output.clone().filter(|path| !names::is_dash(path));
+            return Ok(Batch { jobs: vec![Job { source: None, target }], tree: None });
+        }
+        let metadata = fs::metadata(source).map_err(|error| Failure::io("open it", &error))?;
+        if metadata.is_dir() {
+            return self.directory(source);
+        }
+        let target = self.target(source)?;
+        let refused = self.direction.refuses(source).filter(|_| !self.args.force);
+        match (refused, &target, &self.args.output) {
+            (Some(why), Some(_), None) => Err(Failure::new(why)),
+            _ => {
+                let source = Some(source.to_path_buf());
+                Ok(Batch { jobs: vec![Job { source, target }], tree: None })
+            }
+        }
+    }
+
+    fn target(&self, source: &Path) -> Result<Target, Failure> {
+        match &self.args.output {
+            _ if self.args.stdout => Ok(None),
+            Some(path) if names::is_dash(path) => Ok(None),
+            Some(path) => Ok(Some(path.clone())),
+            None => self.direction.target(source).map(Some),
+        }
+    }
+
+    /// A job for each file of a directory; files that have no target are none of ours.
+    fn directory(&self, source: &Path) -> Result<Batch, Failure> {
+        let target = self.target(source)?;
+        let target = target.ok_or_else(|| Failure::new("a directory does not fit into stdout"))?;
+        if !self.args.force && target.symlink_metadata().is_ok() {
+            let target = target.display();
+            return Err(Failure::new(format!("{target} is there already; -f writes into it")));
+        }
+        let mut tree = Tree::read(source)?;
+        let mut jobs = Vec::new();
+        for file in std::mem::take(&mut tree.files) {
+            match self.direction.target(&file) {
+                Ok(to) => jobs
+                    .push(Job { source: Some(source.join(file)), target: Some(target.join(to)) }),
+                Err(_) => tree.others.push(file),
+            }
+        }
+        Ok(Batch { jobs, tree: Some((source.to_path_buf(), target, tree)) })
+    }
+
+    fn run_batch(&mut self, name: &Path, batch: &Batch) -> Result<(), Failure> {
+        if let Some((_, target, tree)) = &batch.tree {
+            make_dirs(target, &tree.dirs)?;
+        }
+        let mut total = Summary { bytes_in: 0, bytes_out: 0 };
+        let mut tally = Tally::default();
+        for job in &batch.jobs {
+            let source = job.source.as_deref().unwrap_or(name);
+            match self.run_job(source, job) {
+                Ok(done) => {
+                    total.bytes_in += done.bytes_in;
+                    total.bytes_out += done.bytes_out;
+                    tally.done();
+                    self.tally.done();
+                }
+                Err(failure) => {
+                    tally.failed(&failure);
+                    self.failed(source, &failure);
+                }
+            }
+            if tally.exit() == Exit::PipeClosed {
+                break;
+            }
+        }
+        if let Some((source, target, tree)) = &batch.tree {
+            self.finish_tree(source, target, tree, &tally, total)?;
+        }
+        Ok(())
+    }
+
+    /// One file: the result is whole under its name, or there is none.
+    fn run_job(&mut self, name: &Path, job: &Job) -> Result<Summary, Failure> {
+        let (opened, like) = open(job.source.as_deref())?;
+        let total = match &opened {
+            Opened::File(file) => self.direction.total(file),
+            Opened::Stdin => None,
+        };
+        self.progress.start(name.display(), total);
+        let done = match &job.target {
+            Some(target) => self.to_file(opened, like.as_ref(), name, target),
+            None => self.to_stdout(opened),
+        };
+        self.progress.finish();
+        let done = done?;
+        let shown = job.target.as_deref().map(Path::display);
+        let shown = shown.map_or_else(|| "stdout".into(), |target| target.to_string());
+        self.progress.summary(name.display(), shown, done, &self.direction.factor(done));
+        if let (true, Some(source)) = (self.args.rm, &job.source) {
+            fs::remove_file(source).map_err(|error| Failure::io("remove it", &error))?;
+        }
+        Ok(done)
+    }
+
+    fn to_file(
+        &self,
+        opened: Opened,
+        like: Option<&Metadata>,
+        name: &Path,
+        target: &Path,
+    ) -> Result<Summary, Failure> {
+        if names::is_same_file(name, target) {
+            return Err(Failure::new("input and output are the same file; give another -o"));
+        }
+        let mut publish = Publish::create(target, self.args.force)?;
+        let _guard = interrupt::guard(publish.temporary());
+        let output = Output::File(&mut publish);
+        let done = self.direction.convert(opened, output, &self.progress)?;
+        publish.commit(like)?;
+        Ok(done)
+    }
+
+    fn to_stdout(&self, opened: Opened) -> Result<Summary, Failure> {
+        let mut stdout = stdio::BytesOut::new(self.args.force)?;
+        let output = Output::Stream(&mut stdout);
+        let done = self.direction.convert(opened, output, &self.progress);
+        stdout.check(done)
+    }
+
+    /// Tells what was left out, gives the directories their modes and times, and clears up.
+    fn finish_tree(
+        &mut self,
+        source: &Path,
+        target: &Path,
+        tree: &Tree,
+        tally: &Tally,
+        total: Summary,
+    ) -> Result<(), Failure> {
+        for other in &tree.others {
+            let path = source.join(other);
+            self.progress.note(format!("lmc: {}: left out: not a file of ours", path.display()));
+            self.tally.left_out();
+        }
+        // The deepest first: a change inside a directory changes its time.
+        for dir in tree.dirs.iter().rev().chain([&PathBuf::new()]) {
+            copy_dir_metadata(&source.join(dir), &target.join(dir))
+                .map_err(|error| Failure::io("copy the modes of directories", &error))?;
+            if self.args.rm {
+                // What was left out or failed stays, and so does the directory it is in.
+                let _ = fs::remove_dir(source.join(dir));
+            }
+        }
+        if tally.is_clean() {
+            let factor = self.direction.factor(total);
+            self.progress.summary(source.display(), target.display(), total, &factor);
+        }
+        Ok(())
+    }
+}
+
+fn open(source: Option<&Path>) -> Result<(Opened, Option<Metadata>), Failure> {
+    let Some(path) = source else {
+        return Ok((stdio::stdin_file().map_or(Opened::Stdin, Opened::File), None));
+    };
+    let open = || {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        Ok((file, metadata))
+    };
+    let (file, metadata) = open().map_err(|error| Failure::io("open it", &error))?;
+    Ok((Opened::File(file), Some(metadata)))
+}
+
+fn make_dirs(target: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
+    for dir in [&PathBuf::new()].into_iter().chain(dirs) {
+        let path = target.join(dir);
+        fs::create_dir_all(&path).map_err(|error| {
+            Failure::io(&format!("make the directory {}", path.display()), &error)
+        })?;
+    }
+    Ok(())
+}
+
+fn copy_dir_metadata(from: &Path, to: &Path) -> std::io::Result<()> {
+    let metadata = fs::metadata(from)?;
+    let dir = File::open(to)?;
+    dir.set_times(FileTimes::new().set_modified(metadata.modified()?))?;
+    dir.set_permissions(metadata.permissions())
+}

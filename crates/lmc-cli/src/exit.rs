@@ -1,0 +1,198 @@
+//! How a run ends: exit codes, failures in one line, and the code of several files together.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use lmc::ErrorKind;
+
+/// How a run ended; each has its own exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything was done.
+    Done,
+    /// Nothing was done.
+    Error,
+    /// The command line makes no sense.
+    Usage,
+    /// Some files were done, others were not.
+    Partial,
+    /// Damaged or cut off data was found.
+    Corrupt,
+    /// What read our output went away; the code is that of a program ended by SIGPIPE.
+    PipeClosed,
+}
+
+/// One thing that did not work, in one line.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    exit: Exit,
+    message: String,
+}
+
+/// Counts files, for the exit code of all of them.
+#[derive(Debug, Default)]
+pub struct Tally {
+    done: usize,
+    failed: usize,
+    corrupt: bool,
+    pipe_closed: bool,
+}
+
+impl Exit {
+    /// The number that a shell sees.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Error => 1,
+            Self::Usage => 2,
+            Self::Partial => 3,
+            Self::Corrupt => 4,
+            Self::PipeClosed => 128 + 13,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit.code())
+    }
+}
+
+impl Failure {
+    /// A failure without a better name; `message` is lower case and says what to do.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Error, message: message.into() }
+    }
+
+    /// Options that do not go together.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, message: message.into() }
+    }
+
+    /// The reader of our stdout went away: nothing is printed.
+    pub fn pipe_closed() -> Self {
+        Self { exit: Exit::PipeClosed, message: String::new() }
+    }
+
+    /// An error of the system while doing `what`.
+    pub fn io(what: &str, error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::pipe_closed();
+        }
+        Self::new(format!("cannot {what}: {error}"))
+    }
+
+    /// Whether nothing more can be written to stdout.
+    pub fn is_pipe_closed(&self) -> bool {
+        self.exit == Exit::PipeClosed
+    }
+
+    /// The line for stderr.
+    pub fn line(&self, name: impl Display) -> String {
+        format!("lmc: {name}: {}", self.message)
+    }
+}
+
+impl From<lmc::Error> for Failure {
+    fn from(error: lmc::Error) -> Self {
+        let exit = match error.kind {
+            ErrorKind::Corrupt | ErrorKind::Truncated => Exit::Corrupt,
+            _ => Exit::Error,
+        };
+        Self { exit, message: error.to_string() }
+    }
+}
+
+impl Tally {
+    /// Counts a file that was done.
+    pub fn done(&mut self) {
+        self.done += 1;
+    }
+
+    /// Counts a file that was not.
+    pub fn failed(&mut self, failure: &Failure) {
+        self.failed += 1;
+        self.corrupt |= failure.exit == Exit::Corrupt;
+        self.pipe_closed |= failure.is_pipe_closed();
+    }
+
+    /// Counts a file that was left out.
+    pub fn left_out(&mut self) {
+        self.failed += 1;
+    }
+
+    /// Whether everything counted was done.
+    pub fn is_clean(&self) -> bool {
+        self.failed == 0
+    }
+
+    /// The exit code of all files: corruption wins, then a mix is partial.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self { corrupt: true, .. } => Exit::Corrupt,
+            Self { pipe_closed: true, .. } => Exit::PipeClosed,
+            Self { failed: 0, .. } => Exit::Done,
+            Self { done: 0, .. } => Exit::Error,
+            _ => Exit::Partial,
+        }
+    }
+}
+
+/// Prints the failure of a command that has one file, and gives its exit code.
+pub fn report(name: &Path, result: Result<(), Failure>) -> Exit {
+    match result {
+        Ok(()) => Exit::Done,
+        Err(failure) => {
+            if !failure.is_pipe_closed() {
+                eprintln!("{}", failure.line(name.display()));
+            }
+            failure.exit
+        }
+    }
+}
+
+/// Runs `work` on each name, goes on after a failure, and gives the exit code of all.
+pub fn for_each<P: AsRef<Path>>(
+    names: &[P],
+    mut work: impl FnMut(&Path) -> Result<(), Failure>,
+) -> Exit {
+    let mut tally = Tally::default();
+    for name in names {
+        match work(name.as_ref()) {
+            Ok(()) => tally.done(),
+            Err(failure) => {
+                report(name.as_ref(), Err(failure.clone()));
+                tally.failed(&failure);
+                if failure.is_pipe_closed() {
+                    break;
+                }
+            }
+        }
+    }
+    tally.exit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The code of several files is the worst one, and a mix is partial.
+    #[test]
+    fn codes_of_several_files() {
+        let plain = Failure::new("no");
+        let corrupt = Failure::from(lmc::Error::corrupt("bad"));
+        let code = |done: usize, failures: &[&Failure]| {
+            let mut tally = Tally::default();
+            (0..done).for_each(|_| tally.done());
+            failures.iter().for_each(|failure| tally.failed(failure));
+            tally.exit().code()
+        };
+        assert_eq!(code(2, &[]), 0);
+        assert_eq!(code(0, &[&plain]), 1);
+        assert_eq!(code(2, &[&plain]), 3);
+        assert_eq!(code(2, &[&plain, &corrupt]), 4);
+        assert_eq!(code(0, &[]), 0);
+    }
+}

@@ -1,0 +1,52 @@
+//! The command `lmc`: arguments in, calls of the library `lmc`, lines and an exit code out.
+//!
+//! stdout carries data, tables or JSON; progress, summaries and errors go to stderr. No decision
+//! about bytes is taken here.
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod exit;
+mod interrupt;
+mod names;
+mod progress;
+mod stdio;
+mod table;
+
+use std::ffi::OsString;
+
+use args::{Cli, Command};
+use clap::Parser;
+
+pub use exit::Exit;
+
+/// Runs the command line `args`, whose first item is the name of the program.
+///
+/// Errors are printed to stderr before it returns.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
+    interrupt::install();
+    match Cli::try_parse_from(args::expand_short_form(args.into_iter().collect())) {
+        Ok(cli) => dispatch(&cli.command),
+        Err(error) => {
+            // Nothing can be done about a closed stdout while the help text is printed.
+            let _ = error.print();
+            if error.use_stderr() { Exit::Usage } else { Exit::Done }
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> Exit {
+    match command {
+        Command::Compress(args) => commands::compress::run(args),
+        Command::Decompress(args) => commands::decompress::run(args),
+        Command::List(args) => commands::list::run(args),
+        Command::Test(args) => commands::test::run(args),
+        Command::Cat(args) => exit::report(&args.file, commands::cat::run(args)),
+        Command::Inspect(args) => exit::report(&args.file, commands::inspect::run(args)),
+        Command::Demo(args) => exit::report("demo".as_ref(), commands::demo::run(args)),
+        #[cfg(feature = "bench")]
+        Command::Bench(args) => commands::bench::run(args),
+        Command::Completions(args) => commands::completions::run(args),
+        Command::Man(args) => commands::man::run(args),
+    }
+}

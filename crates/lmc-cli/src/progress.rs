@@ -1,0 +1,144 @@
+//! What stderr shows: a bar while a terminal watches, lines about files, and errors.
+
+use std::fmt::Display;
+use std::io::{IsTerminal, stderr};
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lmc::Summary;
+
+use crate::exit::Failure;
+use crate::table::gib_s;
+
+const STYLE: &str = "{prefix} {bar:24} {percent:>3}% of {total_bytes} {bytes_per_sec} {eta} left";
+const STYLE_UNKNOWN: &str = "{prefix} {bytes} {bytes_per_sec}";
+const NAME_LEN_MAX: usize = 32;
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Volume {
+    /// Errors only.
+    Quiet,
+    /// A line a file.
+    Normal,
+    /// With time and speed.
+    Verbose,
+}
+
+/// The one writer to stderr while files are worked on.
+pub struct Progress {
+    volume: Volume,
+    bar: ProgressBar,
+    started: Instant,
+}
+
+impl Volume {
+    /// From the two options, which exclude each other.
+    pub fn new(quiet: bool, verbose: bool) -> Self {
+        match (quiet, verbose) {
+            (true, _) => Self::Quiet,
+            (_, true) => Self::Verbose,
+            _ => Self::Normal,
+        }
+    }
+}
+
+impl Progress {
+    /// Nothing is shown yet.
+    pub fn new(volume: Volume) -> Self {
+        Self { volume, bar: ProgressBar::hidden(), started: Instant::now() }
+    }
+
+    /// Starts the bar of a file of `total` original bytes, if that is known.
+    pub fn start(&mut self, name: impl Display, total: Option<u64>) {
+        self.started = Instant::now();
+        if self.volume == Volume::Quiet || !stderr().is_terminal() {
+            return;
+        }
+        self.bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+        self.bar.set_prefix(shortened(&name.to_string()));
+        self.set_style(if total.is_some() { STYLE } else { STYLE_UNKNOWN });
+    }
+
+    /// Says how long the file is, once that is known.
+    pub fn set_total(&self, total: u64) {
+        self.bar.set_length(total);
+        self.set_style(STYLE);
+    }
+
+    fn set_style(&self, template: &str) {
+        // Both templates are constants that are known to be right; a wrong one would show no bar.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.bar.set_style(style);
+        }
+    }
+
+    /// Adds finished bytes.
+    pub fn add(&self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+
+    /// Ends the bar.
+    pub fn finish(&mut self) {
+        self.bar.finish_and_clear();
+        self.bar = ProgressBar::hidden();
+    }
+
+    /// The line of a file that was done; `factor` is how many times smaller it is compressed.
+    pub fn summary(&self, from: impl Display, to: impl Display, done: Summary, factor: &str) {
+        let Summary { bytes_in, bytes_out } = done;
+        let line = format!("{from}: {factor}x ({bytes_in} -> {bytes_out} bytes, {to})");
+        if self.volume != Volume::Verbose {
+            return self.note(line);
+        }
+        let seconds = self.started.elapsed().as_secs_f64();
+        let speed = gib_s(bytes_in.max(bytes_out), seconds);
+        self.note(format!("{line} in {seconds:.2} s, {speed:.2} GiB/s"));
+    }
+
+    /// A line, unless quiet.
+    pub fn note(&self, line: impl Display) {
+        if self.volume != Volume::Quiet {
+            self.bar.suspend(|| eprintln!("{line}"));
+        }
+    }
+
+    /// The line of a failure, always.
+    pub fn failure(&self, name: impl Display, failure: &Failure) {
+        if !failure.is_pipe_closed() {
+            self.bar.suspend(|| eprintln!("{}", failure.line(name)));
+        }
+    }
+}
+
+/// The end of a long name, which tells more than its start.
+fn shortened(name: &str) -> String {
+    let count = name.chars().count();
+    if count <= NAME_LEN_MAX {
+        return name.to_owned();
+    }
+    let tail: String = name.chars().skip(count - NAME_LEN_MAX + 3).collect();
+    format!("...{tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both styles are valid; an invalid one would silently show nothing.
+    #[test]
+    fn styles_are_valid() {
+        for style in [STYLE, STYLE_UNKNOWN] {
+            assert!(ProgressStyle::with_template(style).is_ok());
+        }
+    }
+
+    /// Long names keep their end and fit.
+    #[test]
+    fn long_names() {
+        assert_eq!(shortened("short"), "short");
+        let long = format!("{}end", "x".repeat(100));
+        assert_eq!(shortened(&long).len(), NAME_LEN_MAX);
+        assert!(shortened(&long).ends_with("end"));
+    }
+}

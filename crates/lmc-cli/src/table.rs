@@ -1,0 +1,77 @@
+//! Text tables and the numbers in them.
+
+use std::fmt;
+
+/// How a column is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    Left,
+    Right,
+}
+
+/// Rows of text, set in columns when printed.
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<Align>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with a heading and how each column is set.
+    pub fn new(heading: &[(&str, Align)]) -> Self {
+        let names = heading.iter().map(|(name, _)| (*name).to_owned()).collect();
+        Self { columns: heading.iter().map(|(_, align)| *align).collect(), rows: vec![names] }
+    }
+
+    /// Adds a row of as many cells as there are columns.
+    pub fn push(&mut self, row: Vec<String>) {
+        debug_assert_eq!(row.len(), self.columns.len());
+        self.rows.push(row);
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |i: usize| self.rows.iter().map(|row| row[i].chars().count()).max();
+        (0..self.columns.len()).map(|i| width(i).unwrap_or(0)).collect()
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let widths = self.widths();
+        for row in &self.rows {
+            let mut line = String::new();
+            for ((cell, &width), align) in row.iter().zip(&widths).zip(&self.columns) {
+                line += &match align {
+                    Align::Left => format!("{cell:<width$}  "),
+                    Align::Right => format!("{cell:>width$}  "),
+                };
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// `original / coded` with two digits; a dash where nothing was coded.
+pub fn ratio(original: u64, coded: u64) -> String {
+    if coded == 0 { "-".into() } else { format!("{:.2}", original as f64 / coded as f64) }
+}
+
+/// `bytes` in `seconds` as GiB/s.
+pub fn gib_s(bytes: u64, seconds: f64) -> f64 {
+    bytes as f64 / f64::from(1 << 30) / seconds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Columns line up by their widest cell, and lines have no blanks at their end.
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
+        table.push(vec!["a".into(), "100".into()]);
+        table.push(vec!["longer".into(), String::new()]);
+        assert_eq!(table.to_string(), "name      n\na       100\nlonger\n");
+    }
+}

@@ -1,0 +1,89 @@
+//! A directory becomes a directory of .lmc files, and comes back byte for byte.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use common::{Folder, checkpoint, code, noise, stderr};
+
+fn shards(folder: &Folder) {
+    folder.write("ckpt/model-00001-of-00002.safetensors", &checkpoint());
+    folder.write("ckpt/model-00002-of-00002.safetensors", &checkpoint());
+    folder.write("ckpt/model.safetensors.index.json", b"{\"weight_map\": {}}");
+    folder.write("ckpt/nested/deep/tokenizer.bin", &noise(10_000, 1));
+    folder.write("ckpt/nested/already.lmc", b"not really");
+    fs::create_dir(folder.path("ckpt/empty")).expect("a directory");
+}
+
+/// Nested and empty directories, files of all kinds and names that end in .lmc come back.
+#[test]
+fn there_and_back() {
+    let folder = Folder::new();
+    shards(&folder);
+    let mode = fs::Permissions::from_mode(0o750);
+    fs::set_permissions(folder.path("ckpt/nested"), mode).expect("ours");
+    folder.ok(&["compress", "ckpt/"]);
+    assert!(folder.exists("ckpt.lmc/model-00001-of-00002.safetensors.lmc"));
+    assert!(folder.exists("ckpt.lmc/nested/already.lmc.lmc"));
+    fs::rename(folder.path("ckpt"), folder.path("original")).expect("ours");
+    folder.ok(&["test", "ckpt.lmc"]);
+    folder.ok(&["decompress", "ckpt.lmc"]);
+    for name in [
+        "model-00001-of-00002.safetensors",
+        "model.safetensors.index.json",
+        "nested/deep/tokenizer.bin",
+        "nested/already.lmc",
+    ] {
+        let (old, new) = (format!("original/{name}"), format!("ckpt/{name}"));
+        assert_eq!(folder.read(&new), folder.read(&old), "{name}");
+    }
+    assert!(folder.path("ckpt/empty").is_dir());
+    let (old, new) = (fs::metadata(folder.path("original/nested")), folder.path("ckpt/nested"));
+    let (old, new) = (old.expect("there"), fs::metadata(new).expect("there"));
+    assert_eq!(new.permissions(), old.permissions());
+    assert_eq!(new.modified().expect("a time"), old.modified().expect("a time"));
+}
+
+/// --rm leaves no trace of the old directory, and -o names the new one.
+#[test]
+fn rm_and_output() {
+    let folder = Folder::new();
+    shards(&folder);
+    folder.ok(&["compress", "--rm", "ckpt", "-o", "packed"]);
+    assert_eq!(folder.names(), ["packed"]);
+    folder.ok(&["decompress", "--rm", "packed", "-o", "ckpt"]);
+    assert_eq!(folder.names(), ["ckpt"]);
+}
+
+/// A directory that exists is written into with -f only.
+#[test]
+fn existing_directory() {
+    let folder = Folder::new();
+    shards(&folder);
+    fs::create_dir(folder.path("ckpt.lmc")).expect("a directory");
+    let output = folder.lmc(&["compress", "ckpt"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("-f"));
+    folder.ok(&["compress", "-f", "ckpt"]);
+}
+
+/// Symbolic links are left out with a word about each, and the code says partial.
+#[test]
+fn links_are_left_out() {
+    let folder = Folder::new();
+    shards(&folder);
+    symlink("model.safetensors.index.json", folder.path("ckpt/link")).expect("a link");
+    let output = folder.lmc(&["compress", "ckpt"]);
+    assert_eq!(code(&output), 3);
+    assert!(stderr(&output).contains("lmc: ckpt/link: "), "{}", stderr(&output));
+    assert!(!folder.exists("ckpt.lmc/link.lmc"));
+}
+
+/// A directory cannot go to stdout.
+#[test]
+fn stdout_is_refused() {
+    let folder = Folder::new();
+    shards(&folder);
+    assert_eq!(code(&folder.lmc(&["compress", "-c", "ckpt"])), 1);
+}

@@ -1,0 +1,93 @@
+//! Exit codes: 0 done, 1 error, 2 wrong use, 3 partial, 4 damaged data; errors are one line.
+
+mod common;
+
+use common::{Folder, checkpoint, code, stderr};
+
+/// A file that is not there is an error of one line that names it.
+#[test]
+fn missing_file() {
+    let folder = Folder::new();
+    for command in ["compress", "decompress", "list", "test", "inspect"] {
+        let output = folder.lmc(&[command, "no-such.lmc"]);
+        assert_eq!(code(&output), 1, "{command}");
+        let line = stderr(&output);
+        assert!(line.starts_with("lmc: no-such.lmc: ") && line.lines().count() == 1, "{line}");
+    }
+}
+
+/// Wrong options are exit code 2, whether clap or lmc itself finds them.
+#[test]
+fn wrong_use() {
+    let folder = Folder::new();
+    folder.write("a", b"a");
+    folder.write("b", b"b");
+    let wrong: [&[&str]; 9] = [
+        &[],
+        &["compress"],
+        &["no-such-command"],
+        &["compress", "a", "--fast", "--max"],
+        &["compress", "a", "-c", "-o", "x"],
+        &["compress", "a", "b", "-o", "x"],
+        &["compress", "a", "b", "-c"],
+        &["compress", "a", "-T", "100000"],
+        &["compress", "a", "-c", "--rm"],
+    ];
+    for args in wrong {
+        assert_eq!(code(&folder.lmc(args)), 2, "{args:?}");
+    }
+    assert_eq!(folder.names(), ["a", "b"]);
+}
+
+/// After a failure the other files are done, and the code says partial.
+#[test]
+fn partial() {
+    let folder = Folder::new();
+    folder.write("a", b"a");
+    folder.write("c", b"c");
+    assert_eq!(code(&folder.lmc(&["compress", "a", "b", "c"])), 3);
+    assert_eq!(folder.names(), ["a", "a.lmc", "c", "c.lmc"]);
+    assert_eq!(code(&folder.lmc(&["compress", "a", "c"])), 1, "both exist");
+}
+
+/// A flipped bit in any byte and a cut at any place are found, with code 4, which wins over partial.
+#[test]
+fn corruption() {
+    let folder = Folder::new();
+    folder.write("x", &[3; 300]);
+    folder.write("good", b"good");
+    folder.ok(&["compress", "x", "good"]);
+    let whole = folder.read("x.lmc");
+    for place in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[place] ^= 1 << (place % 8);
+        folder.write("bad.lmc", &bytes);
+        let output = folder.lmc(&["test", "bad.lmc"]);
+        assert_eq!(code(&output), 4, "byte {place}: {}", stderr(&output));
+        folder.write("bad.lmc", &whole[..place]);
+        assert_eq!(code(&folder.lmc(&["test", "bad.lmc"])), 4, "cut at {place}");
+    }
+    assert_eq!(code(&folder.lmc(&["decompress", "-f", "bad.lmc", "good.lmc"])), 4);
+    assert!(!folder.exists("bad"));
+    assert_eq!(code(&folder.lmc(&["test", "good.lmc", "bad.lmc"])), 4);
+    folder.ok(&["test", "good.lmc", "x.lmc"]);
+}
+
+/// A reader that goes away ends lmc quietly.
+#[test]
+fn closed_pipe() {
+    let folder = Folder::new();
+    folder.write("x", &common::noise(4 << 20, 1));
+    folder.write("t.safetensors", &checkpoint());
+    folder.ok(&["compress", "x", "t.safetensors"]);
+    for args in [&["decompress", "-c", "x.lmc"][..], &["cat", "t.safetensors.lmc", "w"]] {
+        let mut child = common::command(&folder.path(""), args)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("lmc starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("lmc ends");
+        assert_eq!((code(&output), stderr(&output).as_str()), (141, ""), "{args:?}");
+    }
+}
