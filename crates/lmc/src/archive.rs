@@ -2,7 +2,7 @@
 
 use crate::Progress;
 use crate::decompress::restore;
-use crate::io::{Input, Source, SourceFile, io_error};
+use crate::io::{Input, Source, SourceFile, io_error, zeroed};
 use crate::span::{self, blocks_of, check};
 use lmc_codec::{Decoder, SharedRecipe};
 use lmc_format::file::FOOTER_LEN;
@@ -10,6 +10,7 @@ use lmc_format::{
     BlockKind, BlockPrefix, Error, Footer, HEADER_LEN, Hash, Index, Piece, Reader, Recipe, Result,
     SourceKind, Span, dtype,
 };
+use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -140,9 +141,7 @@ impl Archive {
                 range.start, range.end, self.original_len
             )));
         }
-        let len = usize::try_from(range.end - range.start)
-            .map_err(|_| Error::invalid("more than memory can hold"))?;
-        let mut out = vec![0; len];
+        let mut out = zeroed(range.end - range.start)?;
         let mut rest = &mut out[..];
         let mut decoder = Decoder::new();
         let first = self.places.partition_point(|place| place.raw <= range.start).saturating_sub(1);
@@ -174,6 +173,11 @@ impl Archive {
         let own = self.source.read_vec(at + recipe_len + before, len(&span.blocks[blocks]))?;
         coded.extend_from_slice(&own);
         Ok(coded)
+    }
+
+    /// All pieces of span `i`.
+    pub(crate) fn span_bytes(&self, i: usize) -> Result<Cow<'_, [u8]>> {
+        self.source.bytes(self.places[i].file, self.index.spans[i].coded_len())
     }
 
     pub(crate) fn span_name(&self, i: usize) -> String {

@@ -8,7 +8,7 @@ use crate::{Options, Progress, Summary};
 use lmc_codec::{Encoder, TensorSpec};
 use lmc_format::file::header;
 use lmc_format::hash::hash_of_hashes;
-use lmc_format::{Footer, HEADER_LEN, Hash, Index, Item, Result, hash};
+use lmc_format::{Footer, HEADER_LEN, Hash, Index, Item, Result, Span, hash};
 use lmc_input::{Cut, SourceItem};
 
 /// Compresses all of `input`.
@@ -38,34 +38,66 @@ pub fn compress(
     let work = thread_count(options.threads);
     let threads = Threads { work, write: sink.writers(work) };
     sink.write(0, &header())?;
-    let mut end = HEADER_LEN as u64;
-    let mut spans = Vec::with_capacity(cuts.len());
-    let mut hashes = ItemHashes::new(layout.items.len());
+    let mut assembly = Assembly::new(layout.items.len());
     pipeline::run(&stages, cuts.len(), threads, |i, done| {
-        hashes.add(&cuts[i].items, done.hashes);
         progress(done.coded.span.raw_len);
-        let at = end;
-        end += done.coded.bytes.len() as u64;
-        spans.push(done.coded.span);
-        Ok((at, done.coded.bytes))
+        Ok(assembly.add(&cuts[i], done))
     })?;
-    let items = layout.items.iter().zip(hashes.finish());
-    let items = items.map(|(item, hash)| Item { len: item.len, hash }).collect();
-    let index = Index { kind: layout.kind, spans, items }.write();
-    let footer = Footer {
-        body_len: end - HEADER_LEN as u64,
-        index_len: index.len() as u64,
-        index_hash: hash(&index),
-        original_len,
-    };
-    let tail = [index, footer.write()].concat();
+    let end = assembly.end;
+    let tail = assembly.finish(&layout, original_len);
     sink.write(end, &tail)?;
     sink.flush()?;
     Ok(Summary { bytes_in: original_len, bytes_out: end + tail.len() as u64 })
 }
 
+/// A file as its spans come in, in order.
+pub(crate) struct Assembly {
+    end: u64,
+    spans: Vec<Span>,
+    /// Of each item, or of its spans.
+    hashes: Vec<Vec<Hash>>,
+}
+
+impl Assembly {
+    pub(crate) fn new(items: usize) -> Self {
+        Self { end: HEADER_LEN as u64, spans: Vec::new(), hashes: vec![Vec::new(); items] }
+    }
+
+    /// Adds a span; returns its bytes and where they go.
+    pub(crate) fn add(&mut self, cut: &Cut, done: Done) -> (u64, Vec<u8>) {
+        for (item, hash) in self.hashes[cut.items.clone()].iter_mut().zip(done.hashes) {
+            item.push(hash);
+        }
+        let at = self.end;
+        self.end += done.coded.bytes.len() as u64;
+        self.spans.push(done.coded.span);
+        (at, done.coded.bytes)
+    }
+
+    /// What comes behind the last span.
+    pub(crate) fn finish(self, layout: &lmc_input::Source, original_len: u64) -> Vec<u8> {
+        let item = |(item, hashes): (&SourceItem, Vec<Hash>)| {
+            let hash = match hashes[..] {
+                [] => hash(&[]),
+                [one] => one,
+                _ => hash_of_hashes(&hashes),
+            };
+            Item { len: item.len, hash }
+        };
+        let items = layout.items.iter().zip(self.hashes).map(item).collect();
+        let index = Index { kind: layout.kind, spans: self.spans, items }.write();
+        let footer = Footer {
+            body_len: self.end - HEADER_LEN as u64,
+            index_len: index.len() as u64,
+            index_hash: hash(&index),
+            original_len,
+        };
+        [index, footer.write()].concat()
+    }
+}
+
 /// What the input is.
-fn look(source: &Source, len: u64) -> Result<lmc_input::Source> {
+pub(crate) fn look(source: &Source, len: u64) -> Result<lmc_input::Source> {
     if len >= 8 {
         let mut start = [0; 8];
         source.read(0, &mut start)?;
@@ -90,15 +122,42 @@ struct Compress<'a, 'sink> {
 }
 
 /// A coded span and the checksums of its items, or of its part of one.
-struct Done {
+pub(crate) struct Done {
     coded: CodedSpan,
     hashes: Vec<Hash>,
 }
 
 /// What a worker keeps.
-struct Worker {
+pub(crate) struct Worker {
     spans: SpanEncoder,
     guesses: Encoder,
+}
+
+impl Worker {
+    pub(crate) fn new(options: &Options) -> Self {
+        let spans = SpanEncoder::new(options.level, options.verify);
+        Self { spans, guesses: Encoder::new() }
+    }
+
+    /// Codes the bytes of `cut` into `out`, whose contents are replaced.
+    pub(crate) fn encode(
+        &mut self,
+        cut: &Cut,
+        items: &[SourceItem],
+        raw: &[u8],
+        out: Vec<u8>,
+    ) -> Result<Done> {
+        let guess = |encoder: &mut Encoder, level| guess::dtype(encoder, level, raw);
+        let dtype = cut.dtype.unwrap_or_else(|| guess(&mut self.guesses, self.spans.level()));
+        let spec = TensorSpec { dtype, row_len: cut.row_len };
+        let coded = self.spans.encode(&spec, raw, out);
+        let coded = coded.map_err(|e| e.at(format_args!("bytes from {}", cut.range.start)))?;
+        let hashes = match &items[cut.items.clone()] {
+            items @ [_, _, ..] => item_hashes(raw, items.iter().map(|item| item.len)),
+            _ => vec![coded.raw_hash],
+        };
+        Ok(Done { coded, hashes })
+    }
 }
 
 impl Stages for Compress<'_, '_> {
@@ -115,25 +174,14 @@ impl Stages for Compress<'_, '_> {
     }
 
     fn worker(&self) -> Worker {
-        let spans = SpanEncoder::new(self.options.level, self.options.verify);
-        Worker { spans, guesses: Encoder::new() }
+        Worker::new(&self.options)
     }
 
     fn work(&self, worker: &mut Worker, i: usize, buffer: Buffer) -> Result<Done> {
-        let cut = &self.cuts[i];
-        let raw = buffer.bytes();
-        let dtype = cut
-            .dtype
-            .unwrap_or_else(|| guess::dtype(&mut worker.guesses, worker.spans.level(), raw));
-        let spec = TensorSpec { dtype, row_len: cut.row_len };
-        let coded = worker.spans.encode(&spec, raw, self.coded_pool.take());
-        let coded = coded.map_err(|e| e.at(format_args!("bytes from {}", cut.range.start)))?;
-        let hashes = match &self.items[cut.items.clone()] {
-            items @ [_, _, ..] => item_hashes(raw, items.iter().map(|item| item.len)),
-            _ => vec![coded.raw_hash],
-        };
+        let out = self.coded_pool.take();
+        let done = worker.encode(&self.cuts[i], self.items, buffer.bytes(), out)?;
         self.raw_pool.give(buffer);
-        Ok(Done { coded, hashes })
+        Ok(done)
     }
 
     fn write(&self, (at, bytes): (u64, Vec<u8>)) -> Result<()> {
@@ -152,27 +200,4 @@ pub(crate) fn item_hashes(raw: &[u8], lens: impl Iterator<Item = u64>) -> Vec<Ha
         hash(bytes)
     };
     lens.map(take).collect()
-}
-
-/// The checksums of items as their spans come in.
-struct ItemHashes(Vec<Vec<Hash>>);
-
-impl ItemHashes {
-    fn new(count: usize) -> Self {
-        Self(vec![Vec::new(); count])
-    }
-
-    fn add(&mut self, items: &std::ops::Range<usize>, hashes: Vec<Hash>) {
-        for (item, hash) in self.0[items.clone()].iter_mut().zip(hashes) {
-            item.push(hash);
-        }
-    }
-
-    fn finish(self) -> impl Iterator<Item = Hash> {
-        self.0.into_iter().map(|hashes| match hashes[..] {
-            [] => hash(&[]),
-            [one] => one,
-            _ => hash_of_hashes(&hashes),
-        })
-    }
 }

@@ -8,7 +8,7 @@ use crate::span::{self, check_hash};
 use crate::{Progress, Summary};
 use lmc_codec::Decoder;
 use lmc_format::hash::hash_of_hashes;
-use lmc_format::{Error, Hash, Index, Result, hash};
+use lmc_format::{Hash, Index, Result, hash};
 use std::ops::Range;
 
 /// Restores all of the original; every checksum is tried before its bytes count as restored.
@@ -27,15 +27,6 @@ pub fn decompress(
     Ok(Summary { bytes_in: archive.file_len(), bytes_out: archive.original_len() })
 }
 
-/// Restores all of the original into memory.
-pub fn decompress_to_vec(archive: &Archive, threads: usize) -> Result<Vec<u8>> {
-    let len = usize::try_from(archive.original_len())
-        .map_err(|_| Error::invalid("more than memory can hold"))?;
-    let mut out = Vec::with_capacity(len);
-    decompress(archive, Output::Stream(&mut out), threads, &|_| ())?;
-    Ok(out)
-}
-
 /// Decodes and checks everything; what is restored goes to `sink`, if there is one.
 pub(crate) fn restore(
     archive: &Archive,
@@ -50,23 +41,34 @@ pub(crate) fn restore(
     let threads = Threads { work, write: sink.map_or(1, |sink| sink.writers(work)) };
     let mut open: Vec<Hash> = Vec::new();
     pipeline::run(&stages, parts.len(), threads, |i, done| {
-        let part = &parts[i];
-        open.extend(done.hashes);
-        if part.ends_items {
-            check_items(&archive.index, part, &mut open)?;
-        }
+        check_part(&archive.index, &parts[i], done.hashes, &mut open)?;
         progress(archive.index.spans[i].raw_len);
         Ok((archive.places[i].raw, done.raw))
     })?;
-    let empty = archive.index.items.iter().enumerate().filter(|(_, item)| item.len == 0);
+    check_empty_items(&archive.index)
+}
+
+/// Fails unless items of no bytes have the checksum of no bytes.
+pub(crate) fn check_empty_items(index: &Index) -> Result<()> {
+    let empty = index.items.iter().enumerate().filter(|(_, item)| item.len == 0);
     for (i, item) in empty {
         check_hash(hash(&[]), item.hash, &format!("item {i}"))?;
     }
     Ok(())
 }
 
-/// Fails unless the items that end with `part` have their checksums; `open` has those of its bytes.
-fn check_items(index: &Index, part: &Part, open: &mut Vec<Hash>) -> Result<()> {
+/// Takes the checksums of the next span; fails unless the items that end with it have theirs.
+/// `open` keeps those of an item that goes on.
+pub(crate) fn check_part(
+    index: &Index,
+    part: &Part,
+    hashes: Vec<Hash>,
+    open: &mut Vec<Hash>,
+) -> Result<()> {
+    open.extend(hashes);
+    if !part.ends_items {
+        return Ok(());
+    }
     let items = part.items.clone().filter(|&i| index.items[i].len > 0);
     let found = match (part.is_whole, &open[..]) {
         (true, _) | (false, [_]) => std::mem::take(open),
@@ -79,7 +81,7 @@ fn check_items(index: &Index, part: &Part, open: &mut Vec<Hash>) -> Result<()> {
 }
 
 /// How a span and the items meet.
-struct Part {
+pub(crate) struct Part {
     /// The items that it holds, or the one that it is part of.
     items: Range<usize>,
     /// Whether it holds them whole.
@@ -91,7 +93,7 @@ struct Part {
 }
 
 /// The parts of an index, which has been checked: an item lies in one span or is whole spans.
-fn parts(index: &Index) -> Vec<Part> {
+pub(crate) fn parts(index: &Index) -> Vec<Part> {
     let mut parts = Vec::with_capacity(index.spans.len());
     let (mut item, mut item_start, mut start) = (0, 0_u64, 0_u64);
     for span in &index.spans {
@@ -118,6 +120,24 @@ fn parts(index: &Index) -> Vec<Part> {
         start = end;
     }
     parts
+}
+
+/// Decodes all of span `i` into `out`; returns the checksums of its items, or of its part of one.
+pub(crate) fn decode_part(
+    archive: &Archive,
+    i: usize,
+    part: &Part,
+    decoder: &mut Decoder,
+    coded: &[u8],
+    out: &mut [u8],
+) -> Result<Vec<Hash>> {
+    let span = &archive.index.spans[i];
+    let raw_hash = span::decode(decoder, span, coded, 0..span.raw_len, out)
+        .map_err(|e| e.at(archive.span_name(i)))?;
+    Ok(match part.lens[..] {
+        [_, _, ..] => item_hashes(out, part.lens.iter().copied()),
+        _ => vec![raw_hash],
+    })
 }
 
 struct Restore<'a, 'sink> {
@@ -152,17 +172,10 @@ impl Stages for Restore<'_, '_> {
     }
 
     fn work(&self, decoder: &mut Decoder, i: usize, coded: Buffer) -> Result<Done> {
-        let span = &self.archive.index.spans[i];
         let mut raw = self.raw_pool.take();
-        let out = raw.sized(span.raw_len)?;
-        let raw_hash = span::decode(decoder, span, coded.bytes(), 0..span.raw_len, out)
-            .map_err(|e| e.at(self.archive.span_name(i)))?;
+        let out = raw.sized(self.archive.index.spans[i].raw_len)?;
+        let hashes = decode_part(self.archive, i, &self.parts[i], decoder, coded.bytes(), out)?;
         self.coded_pool.give(coded);
-        let lens = &self.parts[i].lens;
-        let hashes = match lens[..] {
-            [_, _, ..] => item_hashes(raw.bytes(), lens.iter().copied()),
-            _ => vec![raw_hash],
-        };
         Ok(Done { raw, hashes })
     }
 

@@ -2,8 +2,10 @@
 
 use crate::Publish;
 use lmc_format::{Error, ErrorKind, Result};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
@@ -98,13 +100,40 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The `len` bytes from `at` on, copied only if they are not in memory.
+    pub(crate) fn bytes(&self, at: u64, len: u64) -> Result<Cow<'_, [u8]>> {
+        let part = |bytes: &'_ [u8]| -> Option<Range<usize>> {
+            let start = usize::try_from(at).ok()?;
+            let end = start.checked_add(usize::try_from(len).ok()?)?;
+            (end <= bytes.len()).then_some(start..end)
+        };
+        let bytes = match self {
+            Self::File(_) => return Ok(Cow::Owned(self.read_vec(at, len)?)),
+            Self::Bytes(bytes) => bytes,
+            Self::Owned(bytes) => &bytes[..],
+        };
+        let range = part(bytes).ok_or_else(|| ends_early(at, len as usize))?;
+        Ok(Cow::Borrowed(&bytes[range]))
+    }
+
     /// The `len` bytes from `at` on.
     pub(crate) fn read_vec(&self, at: u64, len: u64) -> Result<Vec<u8>> {
-        let len = usize::try_from(len).map_err(|_| Error::invalid("more than memory holds"))?;
-        let mut bytes = vec![0; len];
+        let mut bytes = zeroed(len)?;
         self.read(at, &mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// `len` bytes of memory, or an error if there are not as many: a file can claim any length.
+pub(crate) fn zeroed(len: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let reserved = usize::try_from(len).ok().filter(|&len| bytes.try_reserve_exact(len).is_ok());
+    let Some(len) = reserved else {
+        let message = format!("{len} bytes are more than memory holds");
+        return Err(Error::new(ErrorKind::LimitExceeded, message));
+    };
+    bytes.resize(len, 0);
+    Ok(bytes)
 }
 
 fn copy(bytes: &[u8], at: u64, buffer: &mut [u8]) -> Result<()> {

@@ -11,6 +11,7 @@ mod compress;
 mod decompress;
 mod guess;
 mod io;
+mod memory;
 mod pipeline;
 mod publish;
 mod span;
@@ -18,10 +19,11 @@ mod tensors;
 
 pub use archive::{Archive, BlockInfo, SpanInfo};
 pub use compress::compress;
-pub use decompress::{decompress, decompress_to_vec};
+pub use decompress::decompress;
 pub use io::{Input, Output};
 pub use lmc_codec::Level;
 pub use lmc_format::{Error, ErrorKind, Result};
+pub use memory::{compress_parts, decompress_into, decompress_to_vec};
 pub use publish::Publish;
 pub use tensors::Tensor;
 

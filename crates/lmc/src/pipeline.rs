@@ -98,6 +98,36 @@ pub(crate) fn run<S: Stages>(
     }
 }
 
+/// Works on parts 0 to `count` on several threads; the results come in order, or the error of the
+/// first part that has one.
+pub(crate) fn each<W, R: Send>(
+    count: usize,
+    threads: usize,
+    worker: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, usize) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut worker = worker();
+        let mut done = Vec::new();
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            if i >= count {
+                return done;
+            }
+            done.push((i, guarded(|| work(&mut worker, i))));
+        }
+    };
+    let mut all = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(count)).map(|_| scope.spawn(run)).collect();
+        let mut all = run();
+        others.into_iter().for_each(|thread| all.extend(thread.join().unwrap_or_default()));
+        all
+    });
+    all.sort_by_key(|(i, _)| *i);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
 fn read_all<S: Stages>(
     stages: &S,
     next: &AtomicUsize,
@@ -204,6 +234,10 @@ impl Buffer {
 pub(crate) struct Pool<T>(Mutex<Vec<T>>);
 
 impl<T: Default> Pool<T> {
+    pub(crate) fn new(used: Vec<T>) -> Self {
+        Self(Mutex::new(used))
+    }
+
     /// One that was given back, or a new one.
     pub(crate) fn take(&self) -> T {
         self.0.lock().ok().and_then(|mut pool| pool.pop()).unwrap_or_default()

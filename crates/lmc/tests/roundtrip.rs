@@ -140,6 +140,8 @@ fn output_does_not_depend_on_threads() {
     }
     let options = Options { level: Level::Default, threads: 3, verify: false };
     assert!(compress_with(lmc::Input::Stream(&mut &original[..]), &options) == one);
+    let parts = lmc::compress_parts(&original, &options, Vec::new()).expect("compressed");
+    assert!(parts.concat() == one);
 }
 
 proptest! {

@@ -1,0 +1,82 @@
+//! Both directions from memory to memory, without a copy in between.
+
+use crate::Options;
+use crate::archive::Archive;
+use crate::compress::{Assembly, Worker, look};
+use crate::decompress::{check_empty_items, check_part, decode_part, parts};
+use crate::io::{Input, Source, zeroed};
+use crate::pipeline::{Pool, each, thread_count};
+use lmc_codec::Decoder;
+use lmc_format::file::header;
+use lmc_format::{Error, Result};
+use std::sync::Mutex;
+
+/// Compresses `original` to parts that make the file when they stand one behind the other.
+///
+/// `reuse` is memory for them, such as the parts of an earlier call: new memory costs more than
+/// coding on many cores.
+pub fn compress_parts(
+    original: &[u8],
+    options: &Options,
+    reuse: Vec<Vec<u8>>,
+) -> Result<Vec<Vec<u8>>> {
+    let len = original.len() as u64;
+    let layout = look(&Source::new(Input::Bytes(original))?, len)?;
+    let cuts = lmc_input::cut(&layout);
+    let pool = Pool::new(reuse);
+    let threads = thread_count(options.threads);
+    let coded = each(
+        cuts.len(),
+        threads,
+        || Worker::new(options),
+        |worker, i| {
+            let range = cuts[i].range.start as usize..cuts[i].range.end as usize;
+            worker.encode(&cuts[i], &layout.items, &original[range], pool.take())
+        },
+    )?;
+    let mut assembly = Assembly::new(layout.items.len());
+    let mut file = vec![header().to_vec()];
+    for (cut, done) in cuts.iter().zip(coded) {
+        file.push(assembly.add(cut, done).1);
+    }
+    file.push(assembly.finish(&layout, len));
+    Ok(file)
+}
+
+/// Restores all of the original into `out`, which must be as long as it is.
+pub fn decompress_into(archive: &Archive, out: &mut [u8], threads: usize) -> Result<()> {
+    if out.len() as u64 != archive.original_len() {
+        return Err(Error::invalid(format!(
+            "the original has {} bytes, the buffer {}",
+            archive.original_len(),
+            out.len()
+        )));
+    }
+    let index = &archive.index;
+    let parts = parts(index);
+    let mut rest = out;
+    let mut places = Vec::with_capacity(parts.len());
+    for span in &index.spans {
+        let (own, after) = rest.split_at_mut(span.raw_len as usize);
+        // Each is locked once, by the thread that decodes into it.
+        places.push(Mutex::new(own));
+        rest = after;
+    }
+    let hashes = each(parts.len(), thread_count(threads), Decoder::new, |decoder, i| {
+        let mut out = places[i].lock().map_err(|_| Error::invalid("another thread failed"))?;
+        let coded = archive.span_bytes(i)?;
+        decode_part(archive, i, &parts[i], decoder, &coded, &mut out)
+    })?;
+    let mut open = Vec::new();
+    for (part, hashes) in parts.iter().zip(hashes) {
+        check_part(index, part, hashes, &mut open)?;
+    }
+    check_empty_items(index)
+}
+
+/// Restores all of the original into new memory.
+pub fn decompress_to_vec(archive: &Archive, threads: usize) -> Result<Vec<u8>> {
+    let mut out = zeroed(archive.original_len())?;
+    decompress_into(archive, &mut out, threads)?;
+    Ok(out)
+}
