@@ -16,3 +16,19 @@ pub fn hash_of_hashes(hashes: &[Hash]) -> Hash {
     let bytes: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect();
     hash(&bytes)
 }
+
+/// The checksum of bytes that come one after the other.
+#[derive(Clone, Default)]
+pub struct Hasher(twox_hash::XxHash3_128);
+
+impl Hasher {
+    /// Adds `bytes`.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    /// The checksum of all bytes added.
+    pub fn finish(&self) -> Hash {
+        self.0.finish_128()
+    }
+}

@@ -35,7 +35,7 @@ pub use block::{BlockKind, BlockPrefix};
 pub use coder::{ChainTable, Coder, HuffmanTable, RansTable};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Footer, HEADER_LEN};
-pub use hash::{Hash, hash};
+pub use hash::{Hash, Hasher, hash};
 pub use index::{Index, Item, Piece, SourceKind, Span};
 pub use reader::Reader;
 pub use recipe::{Columns, Recipe, WordMap};

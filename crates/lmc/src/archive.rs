@@ -7,7 +7,7 @@ use crate::span::{self, blocks_of, check};
 use lmc_codec::{Decoder, SharedRecipe};
 use lmc_format::file::FOOTER_LEN;
 use lmc_format::{
-    BlockKind, BlockPrefix, Error, Footer, HEADER_LEN, Hash, Index, Reader, Recipe, Result,
+    BlockKind, BlockPrefix, Error, Footer, HEADER_LEN, Hash, Index, Piece, Reader, Recipe, Result,
     SourceKind, Span, dtype,
 };
 use std::fs::File;
@@ -88,12 +88,11 @@ impl Archive {
 
     fn new(source: Source<'static>) -> Result<Self> {
         let file_len = source.len()?;
-        let (mut start, mut end, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-        source.read(0, file_len.min(HEADER_LEN as u64), &mut start)?;
+        let start = source.read_vec(0, file_len.min(HEADER_LEN as u64))?;
         let end_len = file_len.min(FOOTER_LEN as u64);
-        source.read(file_len - end_len, end_len, &mut end)?;
+        let end = source.read_vec(file_len - end_len, end_len)?;
         let footer = Footer::read(&start, &end, file_len)?;
-        source.read(HEADER_LEN as u64 + footer.body_len, footer.index_len, &mut bytes)?;
+        let bytes = source.read_vec(HEADER_LEN as u64 + footer.body_len, footer.index_len)?;
         check(&bytes, footer.index_hash, "the index")?;
         let index =
             Index::read(&bytes, footer.body_len, footer.original_len).map_err(|e| e.at("index"))?;
@@ -146,7 +145,6 @@ impl Archive {
         let mut out = vec![0; len];
         let mut rest = &mut out[..];
         let mut decoder = Decoder::new();
-        let mut coded = Vec::new();
         let first = self.places.partition_point(|place| place.raw <= range.start).saturating_sub(1);
         for (i, place) in self.places.iter().enumerate().skip(first) {
             let span = &self.index.spans[i];
@@ -158,7 +156,7 @@ impl Archive {
             let (to, after) = rest.split_at_mut((end - start) as usize);
             rest = after;
             let wanted = start - place.raw..end - place.raw;
-            self.read_coded(i, &wanted, &mut coded)?;
+            let coded = self.read_coded(i, &wanted)?;
             span::decode(&mut decoder, span, &coded, wanted, to)
                 .map_err(|e| e.at(self.span_name(i)))?;
         }
@@ -166,25 +164,16 @@ impl Archive {
     }
 
     /// The pieces that hold the original bytes `wanted` of span `i`, recipe first.
-    pub(crate) fn read_coded(
-        &self,
-        i: usize,
-        wanted: &Range<u64>,
-        coded: &mut Vec<u8>,
-    ) -> Result<()> {
+    fn read_coded(&self, i: usize, wanted: &Range<u64>) -> Result<Vec<u8>> {
         let (span, at) = (&self.index.spans[i], self.places[i].file);
         let blocks = blocks_of(span, wanted);
-        if blocks.len() == span.blocks.len() {
-            return self.source.read(at, span.coded_len(), coded);
-        }
         let recipe_len = span.recipe.map_or(0, |recipe| recipe.len);
-        self.source.read(at, recipe_len, coded)?;
-        let len = |blocks: &[lmc_format::Piece]| blocks.iter().map(|block| block.len).sum::<u64>();
+        let mut coded = self.source.read_vec(at, recipe_len)?;
+        let len = |blocks: &[Piece]| blocks.iter().map(|block| block.len).sum::<u64>();
         let before = len(&span.blocks[..blocks.start]);
-        let mut own = Vec::new();
-        self.source.read(at + recipe_len + before, len(&span.blocks[blocks]), &mut own)?;
-        coded.append(&mut own);
-        Ok(())
+        let own = self.source.read_vec(at + recipe_len + before, len(&span.blocks[blocks]))?;
+        coded.extend_from_slice(&own);
+        Ok(coded)
     }
 
     pub(crate) fn span_name(&self, i: usize) -> String {
@@ -201,7 +190,7 @@ impl Archive {
         let (span, place) = (&self.index.spans[i], self.places[i]);
         let recipe_len = span.recipe.map_or(0, |recipe| recipe.len);
         let mut offset = place.file + recipe_len;
-        let block = |(b, piece): (usize, &lmc_format::Piece)| {
+        let block = |(b, piece): (usize, &Piece)| {
             let bounds = span::block_bounds(span, b);
             let info = BlockInfo {
                 offset,
@@ -246,8 +235,7 @@ impl Archive {
 
     fn shared_recipe(&self, i: usize) -> Result<Option<String>> {
         let Some(piece) = &self.index.spans[i].recipe else { return Ok(None) };
-        let mut bytes = Vec::new();
-        self.source.read(self.places[i].file, piece.len, &mut bytes)?;
+        let bytes = self.source.read_vec(self.places[i].file, piece.len)?;
         check(&bytes, piece.hash, "shared recipe").map_err(|e| e.at(self.span_name(i)))?;
         Ok(Some(words(SharedRecipe::parse(&bytes)?.recipe())))
     }
@@ -258,8 +246,7 @@ impl Archive {
         hash: Hash,
         shared: Option<&str>,
     ) -> Result<(String, String)> {
-        let mut bytes = Vec::new();
-        self.source.read(info.offset, info.coded_len, &mut bytes)?;
+        let bytes = self.source.read_vec(info.offset, info.coded_len)?;
         check(&bytes, hash, "block").map_err(|e| e.at(format!("byte {}", info.offset)))?;
         let mut input = Reader::new(&bytes);
         let (kind, recipe) = match BlockPrefix::read(&mut input)?.kind {

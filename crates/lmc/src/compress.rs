@@ -2,7 +2,7 @@
 
 use crate::guess;
 use crate::io::{Input, Output, Sink, Source};
-use crate::pipeline::{self, Pool, Stages, Threads, thread_count};
+use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::span::{CodedSpan, SpanEncoder};
 use crate::{Options, Progress, Summary};
 use lmc_codec::{Encoder, TensorSpec};
@@ -32,7 +32,8 @@ pub fn compress(
         cuts: &cuts,
         items: &layout.items,
         options: *options,
-        pool: Pool::default(),
+        raw_pool: Pool::default(),
+        coded_pool: Pool::default(),
     };
     let work = thread_count(options.threads);
     let threads = Threads { work, write: sink.writers(work) };
@@ -65,12 +66,11 @@ pub fn compress(
 
 /// What the input is.
 fn look(source: &Source, len: u64) -> Result<lmc_input::Source> {
-    let mut header = Vec::new();
     if len >= 8 {
-        source.read(0, 8, &mut header)?;
-        let start = header.first_chunk().copied().unwrap_or_default();
+        let mut start = [0; 8];
+        source.read(0, &mut start)?;
         if let Some(header_len) = lmc_input::header_len(start, len) {
-            source.read(0, header_len, &mut header)?;
+            let header = source.read_vec(0, header_len)?;
             if let Some(layout) = lmc_input::parse(&header, len) {
                 return Ok(layout);
             }
@@ -85,7 +85,8 @@ struct Compress<'a, 'sink> {
     cuts: &'a [Cut],
     items: &'a [SourceItem],
     options: Options,
-    pool: Pool,
+    raw_pool: Pool<Buffer>,
+    coded_pool: Pool<Vec<u8>>,
 }
 
 /// A coded span and the checksums of its items, or of its part of one.
@@ -101,15 +102,15 @@ struct Worker {
 }
 
 impl Stages for Compress<'_, '_> {
-    type Read = Vec<u8>;
+    type Read = Buffer;
     type Worker = Worker;
     type Done = Done;
     type Write = (u64, Vec<u8>);
 
-    fn read(&self, i: usize) -> Result<Vec<u8>> {
+    fn read(&self, i: usize) -> Result<Buffer> {
         let range = &self.cuts[i].range;
-        let mut buffer = self.pool.take();
-        self.source.read(range.start, range.end - range.start, &mut buffer)?;
+        let mut buffer = self.raw_pool.take();
+        self.source.read(range.start, buffer.sized(range.end - range.start)?)?;
         Ok(buffer)
     }
 
@@ -118,36 +119,39 @@ impl Stages for Compress<'_, '_> {
         Worker { spans, guesses: Encoder::new() }
     }
 
-    fn work(&self, worker: &mut Worker, i: usize, raw: Vec<u8>) -> Result<Done> {
+    fn work(&self, worker: &mut Worker, i: usize, buffer: Buffer) -> Result<Done> {
         let cut = &self.cuts[i];
+        let raw = buffer.bytes();
         let dtype = cut
             .dtype
-            .unwrap_or_else(|| guess::dtype(&mut worker.guesses, worker.spans.level(), &raw));
+            .unwrap_or_else(|| guess::dtype(&mut worker.guesses, worker.spans.level(), raw));
         let spec = TensorSpec { dtype, row_len: cut.row_len };
-        let coded = worker.spans.encode(&spec, &raw, self.pool.take());
-        let hashes = item_hashes(&raw, &self.items[cut.items.clone()]);
-        self.pool.give(raw);
+        let coded = worker.spans.encode(&spec, raw, self.coded_pool.take());
         let coded = coded.map_err(|e| e.at(format_args!("bytes from {}", cut.range.start)))?;
+        let hashes = match &self.items[cut.items.clone()] {
+            items @ [_, _, ..] => item_hashes(raw, items.iter().map(|item| item.len)),
+            _ => vec![coded.raw_hash],
+        };
+        self.raw_pool.give(buffer);
         Ok(Done { coded, hashes })
     }
 
     fn write(&self, (at, bytes): (u64, Vec<u8>)) -> Result<()> {
         self.sink.write(at, &bytes)?;
-        self.pool.give(bytes);
+        self.coded_pool.give(bytes);
         Ok(())
     }
 }
 
-/// The checksum of each item in a span, or of the span if it is part of one.
-pub(crate) fn item_hashes(raw: &[u8], items: &[SourceItem]) -> Vec<Hash> {
-    let [_, _, ..] = items else { return vec![hash(raw)] };
+/// The checksums of items of these lengths, of which `raw` is made.
+pub(crate) fn item_hashes(raw: &[u8], lens: impl Iterator<Item = u64>) -> Vec<Hash> {
     let mut rest = raw;
-    let take = |item: &SourceItem| {
-        let (bytes, after) = rest.split_at(item.len as usize);
+    let take = |len: u64| {
+        let (bytes, after) = rest.split_at(len as usize);
         rest = after;
         hash(bytes)
     };
-    items.iter().map(take).collect()
+    lens.map(take).collect()
 }
 
 /// The checksums of items as their spans come in.

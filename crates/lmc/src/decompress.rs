@@ -1,8 +1,9 @@
 //! `.lmc` back to the file it came from.
 
 use crate::archive::Archive;
+use crate::compress::item_hashes;
 use crate::io::{Output, Sink};
-use crate::pipeline::{self, Pool, Stages, Threads, thread_count};
+use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::span::{self, check_hash};
 use crate::{Progress, Summary};
 use lmc_codec::Decoder;
@@ -43,7 +44,8 @@ pub(crate) fn restore(
     progress: Progress,
 ) -> Result<()> {
     let parts = parts(&archive.index);
-    let stages = Restore { archive, sink, parts: &parts, pool: Pool::default() };
+    let (coded_pool, raw_pool) = (Pool::default(), Pool::default());
+    let stages = Restore { archive, sink, parts: &parts, coded_pool, raw_pool };
     let work = thread_count(threads);
     let threads = Threads { work, write: sink.map_or(1, |sink| sink.writers(work)) };
     let mut open: Vec<Hash> = Vec::new();
@@ -53,7 +55,7 @@ pub(crate) fn restore(
         if part.ends_items {
             check_items(&archive.index, part, &mut open)?;
         }
-        progress(done.raw.len() as u64);
+        progress(archive.index.spans[i].raw_len);
         Ok((archive.places[i].raw, done.raw))
     })?;
     let empty = archive.index.items.iter().enumerate().filter(|(_, item)| item.len == 0);
@@ -122,25 +124,26 @@ struct Restore<'a, 'sink> {
     archive: &'a Archive,
     sink: Option<&'a Sink<'sink>>,
     parts: &'a [Part],
-    pool: Pool,
+    coded_pool: Pool<Buffer>,
+    raw_pool: Pool<Buffer>,
 }
 
 /// A restored span and the checksums of its items, or of its part of one.
 struct Done {
-    raw: Vec<u8>,
+    raw: Buffer,
     hashes: Vec<Hash>,
 }
 
 impl Stages for Restore<'_, '_> {
-    type Read = Vec<u8>;
+    type Read = Buffer;
     type Worker = Decoder;
     type Done = Done;
-    type Write = (u64, Vec<u8>);
+    type Write = (u64, Buffer);
 
-    fn read(&self, i: usize) -> Result<Vec<u8>> {
-        let mut coded = self.pool.take();
-        let whole = 0..self.archive.index.spans[i].raw_len;
-        self.archive.read_coded(i, &whole, &mut coded)?;
+    fn read(&self, i: usize) -> Result<Buffer> {
+        let mut coded = self.coded_pool.take();
+        let len = self.archive.index.spans[i].coded_len();
+        self.archive.source.read(self.archive.places[i].file, coded.sized(len)?)?;
         Ok(coded)
     }
 
@@ -148,33 +151,26 @@ impl Stages for Restore<'_, '_> {
         Decoder::new()
     }
 
-    fn work(&self, decoder: &mut Decoder, i: usize, coded: Vec<u8>) -> Result<Done> {
+    fn work(&self, decoder: &mut Decoder, i: usize, coded: Buffer) -> Result<Done> {
         let span = &self.archive.index.spans[i];
-        let mut raw = self.pool.take();
-        raw.resize(span.raw_len as usize, 0);
-        let done = span::decode(decoder, span, &coded, 0..span.raw_len, &mut raw);
-        done.map_err(|e| e.at(self.archive.span_name(i)))?;
-        self.pool.give(coded);
-        let part = &self.parts[i];
-        let mut rest = &raw[..];
-        let hashes = if part.is_whole {
-            let take = |len: &u64| {
-                let (bytes, after) = rest.split_at(*len as usize);
-                rest = after;
-                hash(bytes)
-            };
-            part.lens.iter().map(take).collect()
-        } else {
-            vec![hash(rest)]
+        let mut raw = self.raw_pool.take();
+        let out = raw.sized(span.raw_len)?;
+        let raw_hash = span::decode(decoder, span, coded.bytes(), 0..span.raw_len, out)
+            .map_err(|e| e.at(self.archive.span_name(i)))?;
+        self.coded_pool.give(coded);
+        let lens = &self.parts[i].lens;
+        let hashes = match lens[..] {
+            [_, _, ..] => item_hashes(raw.bytes(), lens.iter().copied()),
+            _ => vec![raw_hash],
         };
         Ok(Done { raw, hashes })
     }
 
-    fn write(&self, (at, raw): (u64, Vec<u8>)) -> Result<()> {
+    fn write(&self, (at, raw): (u64, Buffer)) -> Result<()> {
         if let Some(sink) = self.sink {
-            sink.write(at, &raw)?;
+            sink.write(at, raw.bytes())?;
         }
-        self.pool.give(raw);
+        self.raw_pool.give(raw);
         Ok(())
     }
 }

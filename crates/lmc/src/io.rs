@@ -86,25 +86,31 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Reads `len` bytes from `at` on into `buffer`, whose contents are replaced.
-    pub(crate) fn read(&self, at: u64, len: u64, buffer: &mut Vec<u8>) -> Result<()> {
-        let len = usize::try_from(len).map_err(|_| Error::invalid("more than memory can hold"))?;
+    /// Fills `buffer` with the bytes from `at` on.
+    pub(crate) fn read(&self, at: u64, buffer: &mut [u8]) -> Result<()> {
         match self {
             Self::File(file) => {
-                buffer.resize(len, 0);
-                file.get().read_exact_at(buffer, at).map_err(|e| read_error(at, len, &e))
+                let read = file.get().read_exact_at(buffer, at);
+                read.map_err(|e| read_error(at, buffer.len(), &e))
             }
-            Self::Bytes(bytes) => copy(bytes, at, len, buffer),
-            Self::Owned(bytes) => copy(bytes, at, len, buffer),
+            Self::Bytes(bytes) => copy(bytes, at, buffer),
+            Self::Owned(bytes) => copy(bytes, at, buffer),
         }
+    }
+
+    /// The `len` bytes from `at` on.
+    pub(crate) fn read_vec(&self, at: u64, len: u64) -> Result<Vec<u8>> {
+        let len = usize::try_from(len).map_err(|_| Error::invalid("more than memory holds"))?;
+        let mut bytes = vec![0; len];
+        self.read(at, &mut bytes)?;
+        Ok(bytes)
     }
 }
 
-fn copy(bytes: &[u8], at: u64, len: usize, buffer: &mut Vec<u8>) -> Result<()> {
+fn copy(bytes: &[u8], at: u64, buffer: &mut [u8]) -> Result<()> {
     let start = usize::try_from(at).ok();
-    let part = start.and_then(|start| bytes.get(start..)?.get(..len));
-    buffer.clear();
-    buffer.extend_from_slice(part.ok_or_else(|| ends_early(at, len))?);
+    let part = start.and_then(|start| bytes.get(start..)?.get(..buffer.len()));
+    buffer.copy_from_slice(part.ok_or_else(|| ends_early(at, buffer.len()))?);
     Ok(())
 }
 

@@ -176,19 +176,42 @@ fn broken() -> Error {
     Error::new(ErrorKind::Io, "a thread of lmc failed; please report it")
 }
 
-/// Buffers that are used again: new ones cost a page fault for every 4 KiB.
+/// A buffer that is used again: it keeps its longest length, because new memory costs a page fault
+/// for every 4 KiB.
 #[derive(Debug, Default)]
-pub(crate) struct Pool(Mutex<Vec<Vec<u8>>>);
+pub(crate) struct Buffer {
+    memory: Vec<u8>,
+    len: usize,
+}
 
-impl Pool {
-    /// A buffer; its contents mean nothing.
-    pub(crate) fn take(&self) -> Vec<u8> {
+impl Buffer {
+    /// Makes it `len` bytes long; the bytes mean nothing.
+    pub(crate) fn sized(&mut self, len: u64) -> Result<&mut [u8]> {
+        self.len = usize::try_from(len).map_err(|_| Error::invalid("more than memory holds"))?;
+        if self.memory.len() < self.len {
+            self.memory.resize(self.len, 0);
+        }
+        Ok(&mut self.memory[..self.len])
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.memory[..self.len]
+    }
+}
+
+/// What is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Pool<T>(Mutex<Vec<T>>);
+
+impl<T: Default> Pool<T> {
+    /// One that was given back, or a new one.
+    pub(crate) fn take(&self) -> T {
         self.0.lock().ok().and_then(|mut pool| pool.pop()).unwrap_or_default()
     }
 
-    pub(crate) fn give(&self, buffer: Vec<u8>) {
+    pub(crate) fn give(&self, used: T) {
         if let Ok(mut pool) = self.0.lock() {
-            pool.push(buffer);
+            pool.push(used);
         }
     }
 }

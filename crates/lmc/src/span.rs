@@ -1,14 +1,16 @@
 //! One span each way: bytes to pieces with their checksums, and back.
 
 use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
-use lmc_format::{Error, ErrorKind, Hash, Piece, Result, Span, dtype, hash};
+use lmc_format::{Error, ErrorKind, Hash, Hasher, Piece, Result, Span, dtype, hash};
 use std::ops::Range;
 
-/// A span as it was coded: what goes to the body, and what the index says of it.
+/// A span as it was coded: what goes to the body, what the index says of it, and the checksum of
+/// its original bytes.
 #[derive(Debug)]
 pub(crate) struct CodedSpan {
     pub bytes: Vec<u8>,
     pub span: Span,
+    pub raw_hash: Hash,
 }
 
 /// Encodes spans; one for each thread.
@@ -56,8 +58,11 @@ impl SpanEncoder {
             blocks: Vec::with_capacity(raw.len().div_ceil(plan.block_len())),
         };
         let mut first_value = 0;
+        let mut raw_hash = Hasher::default();
         for block in raw.chunks(plan.block_len()) {
             let start = bytes.len();
+            // While the block is in the cache.
+            raw_hash.write(block);
             self.encoder.encode_block(&plan, first_value, block, &mut bytes);
             first_value += (block.len() / spec.dtype.width()) as u64;
             if self.verify {
@@ -65,7 +70,7 @@ impl SpanEncoder {
             }
             span.blocks.push(piece(&bytes[start..]));
         }
-        Ok(CodedSpan { bytes, span })
+        Ok(CodedSpan { bytes, span, raw_hash: raw_hash.finish() })
     }
 
     /// Fails unless `coded` decodes to `block`.
@@ -91,13 +96,15 @@ fn piece(bytes: &[u8]) -> Piece {
 ///
 /// `wanted` is a range of the span's original bytes, `out` as long as that. `coded` starts with the
 /// recipe, if there is one, and goes on with the blocks from the one that holds `wanted.start` on.
+/// Returns the checksum of what was decoded.
 pub(crate) fn decode(
     decoder: &mut Decoder,
     span: &Span,
     coded: &[u8],
     wanted: Range<u64>,
     out: &mut [u8],
-) -> Result<()> {
+) -> Result<Hash> {
+    let mut raw_hash = Hasher::default();
     let mut rest = coded;
     let recipe = match &span.recipe {
         Some(piece) => {
@@ -124,8 +131,9 @@ pub(crate) fn decode(
             decoder.decode_range(block, recipe.as_ref(), range, to)
         };
         done.map_err(|e| e.at(&place))?;
+        raw_hash.write(to);
     }
-    Ok(())
+    Ok(raw_hash.finish())
 }
 
 /// The original bytes of block `i`.
