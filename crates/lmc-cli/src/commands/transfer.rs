@@ -57,7 +57,8 @@ struct Batch {
 struct TreePlan {
     source: PathBuf,
     target: PathBuf,
-    dirs: Vec<PathBuf>,
+    /// Relative paths, each before what is below it, and what they were like before the work.
+    dirs: Vec<(PathBuf, Metadata)>,
     left_out: Vec<(PathBuf, Failure)>,
 }
 
@@ -158,13 +159,17 @@ impl Transfer<'_> {
                 Err(_) => left_out.push((from, Failure::new("does not end in .lmc; left out"))),
             }
         }
+        let dirs = [PathBuf::new()].into_iter().chain(tree.dirs);
+        let look = |dir: PathBuf| Ok((dir.clone(), fs::metadata(source.join(dir))?));
+        let dirs = dirs.map(look).collect::<std::io::Result<_>>();
+        let dirs = dirs.map_err(|error| Failure::io("look at its directories", &error))?;
         let source = source.to_path_buf();
-        Ok(Batch { jobs, tree: Some(TreePlan { source, target, dirs: tree.dirs, left_out }) })
+        Ok(Batch { jobs, tree: Some(TreePlan { source, target, dirs, left_out }) })
     }
 
     fn run_batch(&mut self, name: &Path, batch: &Batch) -> Result<(), Failure> {
         if let Some(tree) = &batch.tree {
-            make_dirs(&tree.target, &tree.dirs)?;
+            make_dirs(tree)?;
         }
         let mut total = Summary { bytes_in: 0, bytes_out: 0 };
         let mut tally = Tally::default();
@@ -251,13 +256,12 @@ impl Transfer<'_> {
             self.failed(path, failure);
         }
         // The deepest first: a change inside a directory changes its time.
-        for dir in tree.dirs.iter().rev().chain([&PathBuf::new()]) {
-            let source = tree.source.join(dir);
-            copy_dir_metadata(&source, &tree.target.join(dir))
+        for (dir, like) in tree.dirs.iter().rev() {
+            give_metadata(&tree.target.join(dir), like)
                 .map_err(|error| Failure::io("copy the modes of directories", &error))?;
             if self.args.rm {
                 // What was left out or failed stays, and so does the directory it is in.
-                let _ = fs::remove_dir(source);
+                let _ = fs::remove_dir(tree.source.join(dir));
             }
         }
         Ok(())
@@ -277,19 +281,25 @@ fn open(source: Option<&Path>) -> Result<(Opened, Option<Metadata>), Failure> {
     Ok((Opened::File(file), Some(metadata)))
 }
 
-fn make_dirs(target: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
-    for dir in [&PathBuf::new()].into_iter().chain(dirs) {
-        let path = target.join(dir);
-        fs::create_dir_all(&path).map_err(|error| {
+/// Makes the directories, down to the disk: files in them may replace inputs that are removed.
+fn make_dirs(tree: &TreePlan) -> Result<(), Failure> {
+    for (dir, _) in &tree.dirs {
+        let path = tree.target.join(dir);
+        let made = fs::create_dir_all(&path).and_then(|()| sync_parent(&path));
+        made.map_err(|error| {
             Failure::io(&format!("make the directory {}", path.display()), &error)
         })?;
     }
     Ok(())
 }
 
-fn copy_dir_metadata(from: &Path, to: &Path) -> std::io::Result<()> {
-    let metadata = fs::metadata(from)?;
-    let dir = File::open(to)?;
-    dir.set_times(FileTimes::new().set_modified(metadata.modified()?))?;
-    dir.set_permissions(metadata.permissions())
+fn sync_parent(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn give_metadata(dir: &Path, like: &Metadata) -> std::io::Result<()> {
+    let dir = File::open(dir)?;
+    dir.set_times(FileTimes::new().set_modified(like.modified()?))?;
+    dir.set_permissions(like.permissions())
 }
