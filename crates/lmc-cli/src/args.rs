@@ -197,7 +197,7 @@ pub struct BenchArgs {
     #[arg(short = 'T', long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
-    /// Rounds; the fastest counts
+    /// Rounds at least; the fastest counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
     pub repeats: u16,

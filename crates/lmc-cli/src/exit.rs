@@ -118,11 +118,6 @@ impl Tally {
         self.pipe_closed |= failure.is_pipe_closed();
     }
 
-    /// Counts a file that was left out.
-    pub fn left_out(&mut self) {
-        self.failed += 1;
-    }
-
     /// Whether everything counted was done.
     pub fn is_clean(&self) -> bool {
         self.failed == 0

@@ -55,9 +55,11 @@ impl Progress {
         if self.volume == Volume::Quiet || !stderr().is_terminal() {
             return;
         }
-        self.bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+        // Hidden until it has its style, or the default one would flash up.
+        self.bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         self.bar.set_prefix(shortened(&name.to_string()));
         self.set_style(if total.is_some() { STYLE } else { STYLE_UNKNOWN });
+        self.bar.set_draw_target(ProgressDrawTarget::stderr());
     }
 
     /// Says how long the file is, once that is known.

@@ -50,8 +50,11 @@ fn there_and_back() {
 fn rm_and_output() {
     let folder = Folder::new();
     shards(&folder);
+    let time = |name: &str| fs::metadata(folder.path(name)).and_then(|m| m.modified()).ok();
+    let old = time("ckpt/nested");
     folder.ok(&["compress", "--rm", "ckpt", "-o", "packed"]);
     assert_eq!(folder.names(), ["packed"]);
+    assert_eq!(time("packed/nested"), old, "the time before files were removed");
     folder.ok(&["decompress", "--rm", "packed", "-o", "ckpt"]);
     assert_eq!(folder.names(), ["ckpt"]);
 }

@@ -13,7 +13,7 @@ mod storage;
 use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::num::NonZero;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lmc::Level;
 use serde_json::Value;
@@ -27,6 +27,9 @@ use peers::Peer;
 use storage::Storage;
 
 const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
+
+/// An engine runs at least this long, so that small files are timed often.
+const TIME_MIN: Duration = Duration::from_millis(300);
 
 /// Measures every file; JSON is one array of rows, printed at the end.
 pub fn run(args: &BenchArgs) -> Exit {
@@ -73,23 +76,31 @@ fn measure_all(args: &BenchArgs, data: &[u8]) -> Result<Vec<Measured>, Failure> 
 
 fn measure(engine: &mut dyn Engine, rounds: usize, threads: usize) -> Result<Measured, Failure> {
     let label = engine.label();
-    let rounds = if engine.is_slow() { 1 } else { rounds };
     if stderr().is_terminal() {
         eprintln!("lmc: timing {label}");
     }
     let mut best = Measured::new(label, threads);
-    for round in 0..rounds {
-        let start = Instant::now();
-        let sizes = engine.compress()?;
-        best.compress_s = best.compress_s.min(start.elapsed().as_secs_f64());
-        engine.prepare()?;
-        let start = Instant::now();
-        engine.decompress()?;
-        best.decompress_s = best.decompress_s.min(start.elapsed().as_secs_f64());
-        best.sizes = sizes;
+    let (begin, is_slow) = (Instant::now(), engine.is_slow());
+    for round in 0.. {
+        let is_enough = round >= rounds && begin.elapsed() >= TIME_MIN;
+        if is_enough || (is_slow && round > 0) {
+            break;
+        }
+        measure_round(engine, &mut best)?;
         if round == 0 && !engine.came_back() {
             return Err(Failure::new(format!("{} does not restore the file", best.label)));
         }
     }
     Ok(best)
+}
+
+fn measure_round(engine: &mut dyn Engine, best: &mut Measured) -> Result<(), Failure> {
+    let start = Instant::now();
+    best.sizes = engine.compress()?;
+    best.compress_s = best.compress_s.min(start.elapsed().as_secs_f64());
+    engine.prepare()?;
+    let start = Instant::now();
+    engine.decompress()?;
+    best.decompress_s = best.decompress_s.min(start.elapsed().as_secs_f64());
+    Ok(())
 }

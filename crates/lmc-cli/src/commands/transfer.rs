@@ -50,8 +50,16 @@ struct Job {
 /// The work of one argument.
 struct Batch {
     jobs: Vec<Job>,
-    /// The directory that was given, and the one to make of it.
-    tree: Option<(PathBuf, PathBuf, Tree)>,
+    tree: Option<TreePlan>,
+}
+
+/// A directory that was given, and what becomes of it beside its files.
+struct TreePlan {
+    source: PathBuf,
+    target: PathBuf,
+    /// Relative paths, each before what is below it, and what they were like before the work.
+    dirs: Vec<(PathBuf, Metadata)>,
+    left_out: Vec<(PathBuf, Failure)>,
 }
 
 /// Works on all files.
@@ -131,7 +139,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// A job for each file of a directory; files that have no target are none of ours.
+    /// A job for each file of a directory.
     fn directory(&self, source: &Path) -> Result<Batch, Failure> {
         let target = self.target(source)?;
         let target = target.ok_or_else(|| Failure::new("a directory does not fit into stdout"))?;
@@ -139,21 +147,29 @@ impl Transfer<'_> {
             let target = target.display();
             return Err(Failure::new(format!("{target} is there already; -f writes into it")));
         }
-        let mut tree = Tree::read(source)?;
+        let tree = Tree::read(source)?;
+        let no_file = || Failure::new("a symbolic link or no regular file; left out");
+        let others = tree.others.iter().map(|other| (source.join(other), no_file()));
+        let mut left_out: Vec<(PathBuf, Failure)> = others.collect();
         let mut jobs = Vec::new();
-        for file in std::mem::take(&mut tree.files) {
+        for file in tree.files {
+            let from = source.join(&file);
             match self.direction.target(&file) {
-                Ok(to) => jobs
-                    .push(Job { source: Some(source.join(file)), target: Some(target.join(to)) }),
-                Err(_) => tree.others.push(file),
+                Ok(to) => jobs.push(Job { source: Some(from), target: Some(target.join(to)) }),
+                Err(_) => left_out.push((from, Failure::new("does not end in .lmc; left out"))),
             }
         }
-        Ok(Batch { jobs, tree: Some((source.to_path_buf(), target, tree)) })
+        let dirs = [PathBuf::new()].into_iter().chain(tree.dirs);
+        let look = |dir: PathBuf| Ok((dir.clone(), fs::metadata(source.join(dir))?));
+        let dirs = dirs.map(look).collect::<std::io::Result<_>>();
+        let dirs = dirs.map_err(|error| Failure::io("look at its directories", &error))?;
+        let source = source.to_path_buf();
+        Ok(Batch { jobs, tree: Some(TreePlan { source, target, dirs, left_out }) })
     }
 
     fn run_batch(&mut self, name: &Path, batch: &Batch) -> Result<(), Failure> {
-        if let Some((_, target, tree)) = &batch.tree {
-            make_dirs(target, &tree.dirs)?;
+        if let Some(tree) = &batch.tree {
+            make_dirs(tree)?;
         }
         let mut total = Summary { bytes_in: 0, bytes_out: 0 };
         let mut tally = Tally::default();
@@ -175,8 +191,13 @@ impl Transfer<'_> {
                 break;
             }
         }
-        if let Some((source, target, tree)) = &batch.tree {
-            self.finish_tree(source, target, tree, &tally, total)?;
+        if let Some(tree) = &batch.tree {
+            self.finish_tree(tree)?;
+            if tally.is_clean() {
+                let factor = self.direction.factor(total);
+                let (source, target) = (tree.source.display(), tree.target.display());
+                self.progress.summary(source, target, total, &factor);
+            }
         }
         Ok(())
     }
@@ -230,31 +251,18 @@ impl Transfer<'_> {
     }
 
     /// Tells what was left out, gives the directories their modes and times, and clears up.
-    fn finish_tree(
-        &mut self,
-        source: &Path,
-        target: &Path,
-        tree: &Tree,
-        tally: &Tally,
-        total: Summary,
-    ) -> Result<(), Failure> {
-        for other in &tree.others {
-            let path = source.join(other);
-            self.progress.note(format!("lmc: {}: left out: not a file of ours", path.display()));
-            self.tally.left_out();
+    fn finish_tree(&mut self, tree: &TreePlan) -> Result<(), Failure> {
+        for (path, failure) in &tree.left_out {
+            self.failed(path, failure);
         }
         // The deepest first: a change inside a directory changes its time.
-        for dir in tree.dirs.iter().rev().chain([&PathBuf::new()]) {
-            copy_dir_metadata(&source.join(dir), &target.join(dir))
+        for (dir, like) in tree.dirs.iter().rev() {
+            give_metadata(&tree.target.join(dir), like)
                 .map_err(|error| Failure::io("copy the modes of directories", &error))?;
             if self.args.rm {
                 // What was left out or failed stays, and so does the directory it is in.
-                let _ = fs::remove_dir(source.join(dir));
+                let _ = fs::remove_dir(tree.source.join(dir));
             }
-        }
-        if tally.is_clean() {
-            let factor = self.direction.factor(total);
-            self.progress.summary(source.display(), target.display(), total, &factor);
         }
         Ok(())
     }
@@ -273,19 +281,25 @@ fn open(source: Option<&Path>) -> Result<(Opened, Option<Metadata>), Failure> {
     Ok((Opened::File(file), Some(metadata)))
 }
 
-fn make_dirs(target: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
-    for dir in [&PathBuf::new()].into_iter().chain(dirs) {
-        let path = target.join(dir);
-        fs::create_dir_all(&path).map_err(|error| {
+/// Makes the directories, down to the disk: files in them may replace inputs that are removed.
+fn make_dirs(tree: &TreePlan) -> Result<(), Failure> {
+    for (dir, _) in &tree.dirs {
+        let path = tree.target.join(dir);
+        let made = fs::create_dir_all(&path).and_then(|()| sync_parent(&path));
+        made.map_err(|error| {
             Failure::io(&format!("make the directory {}", path.display()), &error)
         })?;
     }
     Ok(())
 }
 
-fn copy_dir_metadata(from: &Path, to: &Path) -> std::io::Result<()> {
-    let metadata = fs::metadata(from)?;
-    let dir = File::open(to)?;
-    dir.set_times(FileTimes::new().set_modified(metadata.modified()?))?;
-    dir.set_permissions(metadata.permissions())
+fn sync_parent(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn give_metadata(dir: &Path, like: &Metadata) -> std::io::Result<()> {
+    let dir = File::open(dir)?;
+    dir.set_times(FileTimes::new().set_modified(like.modified()?))?;
+    dir.set_permissions(like.permissions())
 }

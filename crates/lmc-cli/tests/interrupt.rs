@@ -1,0 +1,49 @@
+//! A run that is ended leaves nothing under the final name, and if it was asked, nothing at all.
+//!
+//! The input is a pipe that stays open, so that the run is surely in its middle.
+
+mod common;
+
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::Folder;
+
+/// A compression that waits for its input and has its temporary file already.
+fn waiting(folder: &Folder) -> Child {
+    let child = common::command(&folder.path(""), &["compress", "-", "-o", "x.lmc"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("lmc starts");
+    while folder.names().is_empty() {
+        sleep(Duration::from_millis(1));
+    }
+    child
+}
+
+/// SIGINT, SIGTERM and SIGHUP remove the temporary file.
+#[test]
+fn signals_leave_nothing() {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let folder = Folder::new();
+        let mut child = waiting(&folder);
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+        assert_eq!(child.wait().expect("lmc ends").code(), Some(130), "{signal}");
+        assert!(folder.names().is_empty(), "{signal}: {:?}", folder.names());
+    }
+}
+
+/// A kill that cannot be caught leaves a temporary name, which is in nobody's way.
+#[test]
+fn kill_leaves_no_final_name() {
+    let folder = Folder::new();
+    let mut child = waiting(&folder);
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+    assert!(!folder.exists("x.lmc"));
+    assert!(folder.names().iter().all(|name| name.ends_with(".part")), "{:?}", folder.names());
+    assert_eq!(common::code(&folder.lmc_with_stdin(&["compress", "-", "-o", "x.lmc"], b"x")), 0);
+    assert!(folder.exists("x.lmc"));
+}
