@@ -9,7 +9,7 @@ use crate::buffers::{self, Buffer, Part};
 use crate::engines::{self, Engine, Lmc, Memcpy};
 use crate::report::{self, Report};
 use crate::run::{self, Limits};
-use crate::{CorpusBitsArgs, DumpArgs, Result, RunArgs, TimeArgs, corpus_bits};
+use crate::{CorpusBitsArgs, DumpArgs, Result, RunArgs, ScaleArgs, TimeArgs, corpus_bits, scale};
 
 const MIB: usize = 1 << 20;
 
@@ -70,6 +70,12 @@ pub fn corpus_bits(args: &CorpusBitsArgs) -> Result<()> {
         report::print_corpus_bits(&report.corpus_bits);
     }
     args.json.as_deref().map_or(Ok(()), |path| report.write_json(path))
+}
+
+/// Whole files on more and more threads.
+pub fn scale(args: &ScaleArgs) -> Result<()> {
+    let Some(corpus) = load_corpus()? else { return Ok(()) };
+    scale::run(args, &corpus)
 }
 
 /// Whether the JSON takes the place of the table.

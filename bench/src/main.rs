@@ -7,6 +7,7 @@ mod corpus_bits;
 mod engines;
 mod report;
 mod run;
+mod scale;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,6 +34,8 @@ enum Command {
     Time(TimeArgs),
     /// Only the sizes of our levels on the corpus files.
     CorpusBits(CorpusBitsArgs),
+    /// Time whole files in memory on more and more threads.
+    Scale(ScaleArgs),
 }
 
 /// What the whole benchmark takes.
@@ -101,6 +104,20 @@ struct CorpusBitsArgs {
     json: Option<PathBuf>,
 }
 
+#[derive(Args)]
+struct ScaleArgs {
+    #[arg(long, default_value = "bf16")]
+    set: Set,
+    #[arg(long, default_value = "default")]
+    level: LevelName,
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16])]
+    threads: Vec<usize>,
+    #[arg(long, default_value_t = 1024)]
+    size_mib: usize,
+    #[arg(long, default_value_t = 5)]
+    repeats: usize,
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
@@ -108,6 +125,7 @@ fn main() -> ExitCode {
         Some(Command::Dump(args)) => commands::dump(&args),
         Some(Command::Time(args)) => commands::time(&args),
         Some(Command::CorpusBits(args)) => commands::corpus_bits(&args),
+        Some(Command::Scale(args)) => commands::scale(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -48,7 +48,8 @@ impl LevelName {
     pub const ALL: [LevelName; 4] =
         [LevelName::Fast, LevelName::Default, LevelName::Max, LevelName::Paper];
 
-    fn level(self) -> Level {
+    /// The codec's level of this name.
+    pub fn level(self) -> Level {
         match self {
             LevelName::Fast => Level::Fast,
             LevelName::Default => Level::Default,

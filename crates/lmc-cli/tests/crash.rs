@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Kills of each command; `LMC_KILLS` asks for more.
 fn kills() -> u32 {
@@ -103,23 +103,4 @@ fn a_full_disk_leaves_nothing() {
     let output = run(9000, "decompress -q a.lmc");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 1);
-}
-
-/// Runs that end by a signal from the keyboard remove their temporary file.
-#[test]
-fn interrupted_runs_clean_up() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let original: Vec<u8> = checkpoint();
-    fs::write(folder.path().join("a"), &original).expect("the input");
-    for delay in [5, 20, 40] {
-        let child = lmc(folder.path(), &["compress", "-q", "-f", "--max", "a"]).spawn();
-        let mut child = child.expect("it runs");
-        std::thread::sleep(Duration::from_millis(delay));
-        let pid = child.id().to_string();
-        Command::new("kill").args(["-INT", &pid]).status().expect("a signal");
-        child.wait().expect("an end");
-        let left: Vec<_> = fs::read_dir(folder.path()).expect("the folder").flatten().collect();
-        let part = left.iter().find(|e| e.file_name().to_string_lossy().ends_with(".part"));
-        assert!(part.is_none(), "after {delay} ms {part:?} is left");
-    }
 }

@@ -13,7 +13,7 @@ use crate::exit::Failure;
 pub struct Ours<'a> {
     data: &'a [u8],
     options: Options,
-    coded: Vec<u8>,
+    parts: Vec<Vec<u8>>,
     archive: Option<Archive>,
     restored: Vec<u8>,
 }
@@ -23,8 +23,8 @@ impl<'a> Ours<'a> {
     pub fn new(data: &'a [u8], level: Level, threads: usize) -> Self {
         let options = Options { level, threads, verify: false };
         // Not 0: a zeroed allocation is mapped only when it is first written.
-        let (coded, restored) = (vec![1; data.len()], vec![1; data.len()]);
-        Self { data, options, coded, archive: None, restored }
+        let restored = vec![1; data.len()];
+        Self { data, options, parts: Vec::new(), archive: None, restored }
     }
 }
 
@@ -39,25 +39,22 @@ impl Engine for Ours<'_> {
     }
 
     fn compress(&mut self) -> Result<Sizes, Failure> {
-        self.coded.clear();
-        let output = Output::Stream(&mut self.coded);
-        let done = lmc::compress(Input::Bytes(self.data), output, &self.options, &|_| ())?;
-        Ok(Sizes { bytes_in: done.bytes_in, bytes_out: done.bytes_out })
+        let reuse = std::mem::take(&mut self.parts);
+        self.parts = lmc::compress_parts(self.data, &self.options, reuse)?;
+        let bytes_out = self.parts.iter().map(|part| part.len() as u64).sum();
+        Ok(Sizes { bytes_in: self.data.len() as u64, bytes_out })
     }
 
     /// Opening an archive takes its bytes, and the next round needs the room again.
     fn prepare(&mut self) -> Result<(), Failure> {
-        self.archive = Some(Archive::from_bytes(self.coded.clone())?);
+        self.archive = Some(Archive::from_bytes(self.parts.concat())?);
         Ok(())
     }
 
     fn decompress(&mut self) -> Result<(), Failure> {
-        self.restored.clear();
         let archive = self.archive.as_ref();
         let archive = archive.ok_or_else(|| Failure::new("nothing has been compressed"))?;
-        let output = Output::Stream(&mut self.restored);
-        lmc::decompress(archive, output, self.options.threads, &|_| ())?;
-        Ok(())
+        Ok(lmc::decompress_into(archive, &mut self.restored, self.options.threads)?)
     }
 
     fn came_back(&self) -> bool {

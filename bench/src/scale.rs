@@ -1,0 +1,123 @@
+//! The whole file format on more and more threads, from memory to memory: planning, coding and
+//! every checksum, without and with the decoding that verifies each block.
+
+use std::time::Instant;
+
+use lmc::{Archive, Level, Options, compress_parts, decompress_into};
+use lmc_peers::Result;
+
+use crate::ScaleArgs;
+use crate::buffers::Buffer;
+
+const MIB: usize = 1 << 20;
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// What one number of threads gave, in seconds.
+struct Row {
+    threads: usize,
+    copy: f64,
+    compress: f64,
+    verified: f64,
+    decompress: f64,
+}
+
+/// Measures and prints every number of threads.
+pub fn run(args: &ScaleArgs, corpus: &[lmc_testkit::CorpusFile]) -> Result<()> {
+    let buffer = Buffer::build(&args.set.files(corpus), args.size_mib * MIB, true)?;
+    let file = safetensors(&buffer, args.set.name())?;
+    println!("{} at level {}, {} bytes", args.set, args.level, file.len());
+    println!("threads  memcpy  compress  with verify  decompress  GiB/s; compress of one thread");
+    let mut one = None;
+    for &threads in &args.threads {
+        let row = measure(&file, args.level.level(), threads, args.repeats)?;
+        let speed = |seconds: f64| file.len() as f64 / GIB / seconds;
+        let base = *one.get_or_insert(row.compress * row.threads as f64);
+        println!(
+            "{:7} {:7.2} {:9.2} {:12.2} {:11.2}  {:.2}",
+            row.threads,
+            speed(row.copy),
+            speed(row.compress),
+            speed(row.verified),
+            speed(row.decompress),
+            base / row.compress,
+        );
+    }
+    Ok(())
+}
+
+fn measure(file: &[u8], level: Level, threads: usize, repeats: usize) -> Result<Row> {
+    let mut row = Row {
+        threads,
+        copy: f64::MAX,
+        compress: f64::MAX,
+        verified: f64::MAX,
+        decompress: f64::MAX,
+    };
+    let mut parts = Vec::new();
+    let mut back = vec![1; file.len()];
+    // The first round brings the memory of the parts, which later rounds use again.
+    for round in 0..=repeats.max(1) {
+        let least = |best: &mut f64, start: Instant| {
+            if round > 0 {
+                *best = best.min(start.elapsed().as_secs_f64());
+            }
+        };
+        let start = Instant::now();
+        copy(file, &mut back, threads);
+        least(&mut row.copy, start);
+        for (verify, best) in [(false, &mut row.compress), (true, &mut row.verified)] {
+            let options = Options { level, threads, verify };
+            let start = Instant::now();
+            parts = compress_parts(file, &options, parts)?;
+            least(best, start);
+        }
+        let archive = Archive::from_bytes(parts.concat())?;
+        let start = Instant::now();
+        decompress_into(&archive, &mut back, threads)?;
+        least(&mut row.decompress, start);
+        if back != file {
+            return Err("the restored bytes differ from the input".into());
+        }
+    }
+    Ok(row)
+}
+
+/// A copy on all threads: what memory allows.
+fn copy(from: &[u8], to: &mut [u8], threads: usize) {
+    let len = from.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        for (from, to) in from.chunks(len).zip(to.chunks_mut(len)) {
+            scope.spawn(move || to.copy_from_slice(from));
+        }
+    });
+}
+
+/// The buffer as a safetensors file.
+fn safetensors(buffer: &Buffer, set: &str) -> Result<Vec<u8>> {
+    let dtype = match set {
+        "bf16" => "BF16",
+        "f16" => "F16",
+        "fp8" => "F8_E4M3",
+        _ => "F32",
+    };
+    let mut header = serde_json::Map::new();
+    let mut end = 0;
+    for (i, part) in buffer.parts.iter().enumerate() {
+        let values = part.len as u64 / buffer.width() as u64;
+        let shape = match part.row_len {
+            0 => vec![values],
+            row_len => vec![values / row_len, row_len],
+        };
+        let entry = serde_json::json!({
+            "dtype": dtype, "shape": shape, "data_offsets": [end, end + part.len],
+        });
+        header.insert(format!("tensor.{i:06}"), entry);
+        end += part.len;
+    }
+    let header = serde_json::to_vec(&header)?;
+    let mut file = Vec::with_capacity(8 + header.len() + buffer.bytes.len());
+    file.extend_from_slice(&(header.len() as u64).to_le_bytes());
+    file.extend_from_slice(&header);
+    file.extend_from_slice(&buffer.bytes);
+    Ok(file)
+}
