@@ -6,9 +6,9 @@ FUZZ_SECONDS ?= 60
 
 .PHONY: demo test test-scalar test-python lint bench fuzz ci
 
-## demo: made-up tensors at every level, there and back, in a table
+## demo: a made-up checkpoint at every level, there and back, in a table
 demo:
-	$(CARGO) run --release --locked --quiet -p lmc-codec --example demo
+	$(CARGO) run --release --locked -p lmc-cli -- demo
 
 ## test: everything that must hold, in Rust and in Python
 test: test-python

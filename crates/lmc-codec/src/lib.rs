@@ -3,6 +3,48 @@
 //! A [`Plan`] is made once for a tensor; an [`Encoder`] turns its blocks into bytes by that plan,
 //! and a [`Decoder`] turns them back. `docs/format.md` defines the bytes, `ARCHITECTURE.md` shows
 //! the way through the code.
+//!
+//! A caller stores, for each tensor, the shared recipe and its blocks with their lengths:
+//!
+//! ```
+//! # fn main() -> lmc_codec::Result<()> {
+//! use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
+//!
+//! // A tensor of 300 rows of 1,000 bf16 weights.
+//! let tensor: Vec<u8> = (0..300_000_u32)
+//!     .flat_map(|i| ((i.wrapping_mul(2_654_435_761) as f32 / 4e9 - 0.5).to_bits() >> 16).to_le_bytes()[..2].to_vec())
+//!     .collect();
+//! let spec = TensorSpec { dtype: Dtype::Bf16, row_len: 1000 };
+//!
+//! // Plan once for a tensor, then encode its blocks, in any order and on any thread.
+//! let plan = Plan::new(&spec, Level::Default, &tensor);
+//! let values_per_block = (plan.block_len() / spec.dtype.width()) as u64;
+//! let mut encoder = Encoder::new();
+//! let blocks: Vec<Vec<u8>> = (0..)
+//!     .zip(tensor.chunks(plan.block_len()))
+//!     .map(|(i, bytes)| {
+//!         let mut block = Vec::new();
+//!         encoder.encode_block(&plan, i * values_per_block, bytes, &mut block);
+//!         block
+//!     })
+//!     .collect();
+//!
+//! // A tensor is its shared recipe (possibly empty) and its blocks.
+//! let shared = plan.shared_recipe().to_vec();
+//!
+//! let recipe = if shared.is_empty() { None } else { Some(SharedRecipe::parse(&shared)?) };
+//! let mut decoder = Decoder::new();
+//! let mut restored = vec![0; tensor.len()];
+//! for (block, out) in blocks.iter().zip(restored.chunks_mut(plan.block_len())) {
+//!     decoder.decode_block(block, recipe.as_ref(), out)?;
+//! }
+//! assert_eq!(restored, tensor);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Decoder::decode_range`] restores some bytes of a block, and reads only the segments that hold
+//! them.
 #![deny(unsafe_code)]
 
 pub mod decode;
@@ -17,10 +59,6 @@ pub mod transform;
 pub use decode::{Decoder, SharedRecipe};
 pub use dtype::{Dtype, Level, TensorSpec};
 pub use encode::Encoder;
+pub use lmc_format::{Error, ErrorKind, Result};
 pub use plan::Plan;
 pub use simd::Isa;
-
-/// The README's example, which the documentation tests run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;

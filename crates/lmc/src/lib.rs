@@ -55,3 +55,8 @@ pub struct Summary {
 
 /// Called with the number of original bytes just finished.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
+
+/// The README's example, which the documentation tests run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
