@@ -145,7 +145,7 @@ fn output_does_not_depend_on_threads() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 5_000, ..ProptestConfig::default() })]
 
     /// Any bytes, and any bytes behind something like a safetensors header.
     #[test]

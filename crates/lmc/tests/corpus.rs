@@ -1,0 +1,32 @@
+//! Real training state comes back byte for byte, at every level. Skipped where the corpus is absent.
+
+mod common;
+
+use common::compress;
+use lmc::{Archive, Level, decompress_to_vec};
+use lmc_testkit::corpus;
+use std::path::{Path, PathBuf};
+
+/// All files below `folder`.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// Every file of the corpus, the texts beside the tensors too.
+#[test]
+fn corpus_files_come_back() {
+    let Some(folder) = corpus::find() else {
+        println!("no corpus: set LMC_CORPUS to its folder; nothing was tested");
+        return;
+    };
+    for path in files(&folder) {
+        let original = std::fs::read(&path).expect("a corpus file");
+        for level in [Level::Fast, Level::Default, Level::Max, Level::Paper] {
+            let coded = compress(&original, level, 2);
+            let archive = Archive::from_bytes(coded).expect("a valid file");
+            let restored = decompress_to_vec(&archive, 2).expect("restored");
+            assert!(restored == original, "{} at {level:?}", path.display());
+        }
+    }
+}
