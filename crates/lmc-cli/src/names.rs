@@ -94,12 +94,12 @@ impl Tree {
 }
 
 /// The `.lmc` files that `paths` name: files as they are, directories by what is in them.
-/// A directory that cannot be read stays in the list, to fail where its turn comes.
+/// A directory that cannot be read or holds none stays in the list, to fail where its turn comes.
 pub fn archives(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in paths {
         match Tree::read(path) {
-            Ok(tree) if path.is_dir() => {
+            Ok(tree) if path.is_dir() && tree.files.iter().any(|file| is_compressed(file)) => {
                 let files = tree.files.iter().filter(|file| is_compressed(file));
                 found.extend(files.map(|file| path.join(file)));
             }

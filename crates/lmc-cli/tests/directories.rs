@@ -90,3 +90,23 @@ fn stdout_is_refused() {
     shards(&folder);
     assert_eq!(code(&folder.lmc(&["compress", "-c", "ckpt"])), 1);
 }
+
+/// A directory without .lmc files is not said to be fine, and --rm removes nothing while links would
+/// be left out.
+#[test]
+fn nothing_is_passed_over_in_silence() {
+    let folder = Folder::new();
+    shards(&folder);
+    fs::remove_file(folder.path("ckpt/nested/already.lmc")).expect("it goes");
+    for command in ["test", "list"] {
+        let output = folder.lmc(&[command, "ckpt"]);
+        assert_eq!(code(&output), 1, "{command}");
+        assert!(stderr(&output).contains("directory"), "{}", stderr(&output));
+    }
+    symlink("model.safetensors.index.json", folder.path("ckpt/link")).expect("a link");
+    let output = folder.lmc(&["compress", "--rm", "ckpt"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("--rm is refused"), "{}", stderr(&output));
+    assert!(folder.exists("ckpt/model-00001-of-00002.safetensors"));
+    assert!(!folder.exists("ckpt.lmc"));
+}

@@ -59,3 +59,20 @@ fn compressed_files_are_not_compressed_by_accident() {
     folder.ok(&["compress", "-f", "x.lmc"]);
     assert_eq!(folder.names(), ["x.lmc", "x.lmc.lmc", "y"]);
 }
+
+/// A pipe or a device is neither replaced by a result nor taken for an input with a name.
+#[test]
+fn only_regular_files_are_replaced() {
+    let folder = Folder::new();
+    folder.write("x", b"new");
+    let pipe = folder.path("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
+    assert!(made.success());
+    let output = folder.lmc(&["compress", "-f", "x", "-o", "pipe"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("no regular file"), "{}", stderr(&output));
+    assert!(!pipe.symlink_metadata().expect("the pipe").is_file());
+    let output = folder.lmc(&["compress", "/dev/null"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("-o"), "{}", stderr(&output));
+}

@@ -58,16 +58,17 @@ impl Footer {
     /// each as long as it should be or as the file is.
     pub fn read(start: &[u8], end: &[u8], file_len: u64) -> Result<Self> {
         if !MAGIC.starts_with(start) && !start.starts_with(&MAGIC) {
-            return Err(Error::corrupt("this is no lmc file: it starts with other bytes"));
+            return Err(Error::corrupt("this is no .lmc file: it starts with other bytes"));
+        }
+        if start.len() != HEADER_LEN || end.len() != FOOTER_LEN || !end.ends_with(&END_MAGIC) {
+            return Err(Error::truncated(
+                "the file does not end as it should: it was cut off, never finished or added to; \
+                 get a whole copy of it",
+            ));
         }
         let mut input = Reader::new(end);
         let fields = input.take(FIELDS_LEN, "footer")?;
         let footer_hash = input.array("footer checksum")?;
-        if input.rest() != END_MAGIC || start.len() != HEADER_LEN {
-            return Err(Error::truncated(
-                "the file has no end: it was cut off or never finished; get a whole copy of it",
-            ));
-        }
         if u128::from_le_bytes(footer_hash) != own_hash(start, fields) {
             return Err(Error::corrupt("checksum of header and footer is wrong"));
         }

@@ -65,6 +65,9 @@ impl<'a> Source<'a> {
         match input {
             Input::File(file) => {
                 let kind = file.metadata().map_err(|e| io_error("cannot look at it", &e))?;
+                if kind.is_dir() {
+                    return Err(Error::invalid("is a directory; name a file in it"));
+                }
                 if kind.is_file() {
                     return Ok(Self::File(SourceFile::Borrowed(file)));
                 }

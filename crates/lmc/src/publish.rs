@@ -23,8 +23,14 @@ impl Publish {
     /// Starts a file that will become `path`. Fails if that is there already, unless it may be
     /// overwritten.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self> {
-        if !overwrite && path.symlink_metadata().is_ok() {
-            return Err(exists(path));
+        match path.symlink_metadata() {
+            Ok(_) if !overwrite => return Err(exists(path)),
+            // A device or a pipe would be replaced, and a directory cannot be.
+            Ok(metadata) if !metadata.is_file() && !metadata.is_symlink() => {
+                let path = path.display();
+                return Err(Error::invalid(format!("{path} is no regular file; give another -o")));
+            }
+            _ => {}
         }
         let named = tempfile::Builder::new()
             .prefix(&prefix(path))

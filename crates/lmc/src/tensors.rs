@@ -37,7 +37,8 @@ impl Archive {
             return Err(no_match());
         }
         let header = self.read(0..head.len)?;
-        check_hash(hash(&header), head.hash, "the safetensors header")?;
+        let found = self.item_hash(&(0..head.len), &header);
+        check_hash(found, head.hash, "the safetensors header")?;
         let source = lmc_input::parse(&header, self.original_len()).ok_or_else(no_match)?;
         let same = |(a, b): (&lmc_input::SourceItem, &lmc_format::Item)| a.len == b.len;
         if source.items.len() != self.index.items.len()
@@ -93,20 +94,24 @@ impl Archive {
     /// The bytes of a tensor, checked against its checksum.
     pub fn read_tensor(&self, tensor: &Tensor) -> Result<Vec<u8>> {
         let bytes = self.read(tensor.range.clone())?;
-        let spans = self.spans_of(&tensor.range);
-        let found = if spans.len() > 1 {
-            let mut rest = &bytes[..];
-            let take = |i: usize| {
-                let (own, after) = rest.split_at(self.index.spans[i].raw_len as usize);
-                rest = after;
-                hash(own)
-            };
-            hash_of_hashes(&spans.map(take).collect::<Vec<_>>())
-        } else {
-            hash(&bytes)
-        };
+        let found = self.item_hash(&tensor.range, &bytes);
         check_hash(found, tensor.hash, &format!("tensor {}", tensor.name))?;
         Ok(bytes)
+    }
+
+    /// The checksum of the item at `range` of the original, which has these bytes.
+    fn item_hash(&self, range: &Range<u64>, bytes: &[u8]) -> Hash {
+        let spans = self.spans_of(range);
+        if spans.len() < 2 {
+            return hash(bytes);
+        }
+        let mut rest = bytes;
+        let take = |i: usize| {
+            let (own, after) = rest.split_at(self.index.spans[i].raw_len as usize);
+            rest = after;
+            hash(own)
+        };
+        hash_of_hashes(&spans.map(take).collect::<Vec<_>>())
     }
 }
 

@@ -119,6 +119,10 @@ impl Transfer<'_> {
         if metadata.is_dir() {
             return self.directory(source);
         }
+        let is_named = self.args.output.is_some() || self.args.stdout;
+        if !metadata.is_file() && !is_named {
+            return Err(Failure::new("is no regular file; name the result with -o, or use -c"));
+        }
         let target = self.target(source)?;
         let refused = self.direction.refuses(source).filter(|_| !self.args.force);
         match (refused, &target, &self.args.output) {
@@ -142,7 +146,8 @@ impl Transfer<'_> {
     /// A job for each file of a directory.
     fn directory(&self, source: &Path) -> Result<Batch, Failure> {
         let target = self.target(source)?;
-        let target = target.ok_or_else(|| Failure::new("a directory does not fit into stdout"))?;
+        let target =
+            target.ok_or_else(|| Failure::new("a directory does not fit into stdout; use -o"))?;
         if !self.args.force && target.symlink_metadata().is_ok() {
             let target = target.display();
             return Err(Failure::new(format!("{target} is there already; -f writes into it")));
@@ -158,6 +163,10 @@ impl Transfer<'_> {
                 Ok(to) => jobs.push(Job { source: Some(from), target: Some(target.join(to)) }),
                 Err(_) => left_out.push((from, Failure::new("does not end in .lmc; left out"))),
             }
+        }
+        if self.args.rm && !left_out.is_empty() {
+            let name = left_out[0].0.display();
+            return Err(Failure::new(format!("{name} would be left out, so --rm is refused")));
         }
         let dirs = [PathBuf::new()].into_iter().chain(tree.dirs);
         let look = |dir: PathBuf| Ok((dir.clone(), fs::metadata(source.join(dir))?));
