@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     if let Ok(shared) = &shared {
-        assert!(*shared.recipe() == recipe, "the recipe made ready is another one");
+        assert!(shared.recipe() == recipe, "the recipe made ready is another one");
     }
     let mut bytes = Vec::new();
     recipe.write(&mut bytes);

@@ -1,30 +1,68 @@
 //! One block back to bytes. The input is hostile: every length is checked before it is used.
 
+use crate::classes::{ClassBuffers, ClassDecoder};
 use crate::entropy::{PlaneDecoder, Scratch};
 use crate::segment::{Buffers, Place, SegmentDecoder, segment_error};
 use crate::simd::chain::Hints;
 use crate::simd::{Isa, fence};
+use crate::transform::against;
 use crate::transform::offsets::{BlockOffsets, ColumnOffsets};
 use lmc_format::limits::RECIPE_LEN_MAX;
-use lmc_format::{BlockKind, BlockPrefix, Coder, Error, ErrorKind, Reader, Recipe, Result};
+use lmc_format::{
+    AnyRecipe, BaseUse, BlockKind, BlockPrefix, ClassRecipe, Coder, Error, ErrorKind, Reader,
+    Recipe, Result,
+};
 use std::ops::Range;
 
 /// A recipe that stands outside of the blocks that use it, made ready for decoding.
 #[derive(Debug)]
-pub struct SharedRecipe(ReadyRecipe);
+pub struct SharedRecipe(Ready);
 
 impl SharedRecipe {
     /// Reads what [`crate::Plan::shared_recipe`] gave. Fails on anything else.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let mut input = Reader::new(bytes);
-        let ready = ReadyRecipe::read(Isa::best(), &mut input)?;
+        let ready = Ready::read(Isa::best(), &mut input)?;
         input.finish("the recipe")?;
         Ok(Self(ready))
     }
 
     /// The recipe.
-    pub fn recipe(&self) -> &Recipe {
-        &self.0.recipe
+    pub fn recipe(&self) -> AnyRecipe {
+        match &self.0 {
+            Ready::Planes(ready) => AnyRecipe::Planes(ready.recipe.clone()),
+            Ready::Classes(recipe, _) => AnyRecipe::Classes(recipe.clone()),
+        }
+    }
+}
+
+/// A recipe of either kind, ready.
+#[derive(Debug)]
+enum Ready {
+    Planes(ReadyRecipe),
+    Classes(ClassRecipe, ClassDecoder),
+}
+
+impl Ready {
+    fn read(isa: Isa, input: &mut Reader) -> Result<Self> {
+        let available = input.rest().len();
+        let ready = match AnyRecipe::read(input)? {
+            AnyRecipe::Planes(recipe) => {
+                Self::Planes(ReadyRecipe::with_columns(isa, recipe, input)?)
+            }
+            AnyRecipe::Classes(recipe) => {
+                let decoder = ClassDecoder::new(&recipe);
+                Self::Classes(recipe, decoder)
+            }
+        };
+        let len = available - input.rest().len();
+        if len > RECIPE_LEN_MAX {
+            return Err(Error::new(
+                ErrorKind::LimitExceeded,
+                format!("recipe of {len} bytes, {RECIPE_LEN_MAX} is the most"),
+            ));
+        }
+        Ok(ready)
     }
 }
 
@@ -36,9 +74,7 @@ struct ReadyRecipe {
 }
 
 impl ReadyRecipe {
-    fn read(isa: Isa, input: &mut Reader) -> Result<Self> {
-        let available = input.rest().len();
-        let recipe = Recipe::read(input)?;
+    fn with_columns(isa: Isa, recipe: Recipe, input: &mut Reader) -> Result<Self> {
         let columns = match &recipe.columns {
             None => None,
             Some(columns) => {
@@ -50,13 +86,6 @@ impl ReadyRecipe {
                 Some(ColumnOffsets::from_recipe(columns.base, cols))
             }
         };
-        let len = available - input.rest().len();
-        if len > RECIPE_LEN_MAX {
-            return Err(Error::new(
-                ErrorKind::LimitExceeded,
-                format!("recipe of {len} bytes, {RECIPE_LEN_MAX} is the most"),
-            ));
-        }
         Ok(Self { segments: SegmentDecoder::new(&recipe), recipe, columns })
     }
 }
@@ -64,6 +93,7 @@ impl ReadyRecipe {
 /// The parts of a coded block's body.
 struct Body<'a> {
     tail: &'a [u8],
+    /// Of the rows.
     first: usize,
     rows: Vec<u8>,
     index: &'a [[u8; 3]],
@@ -111,6 +141,7 @@ pub struct Decoder {
     isa: Isa,
     streaming: bool,
     buffers: Buffers,
+    class_buffers: ClassBuffers,
 }
 
 impl Default for Decoder {
@@ -127,7 +158,8 @@ impl Decoder {
 
     /// A decoder with the given instruction set.
     pub fn with_isa(isa: Isa) -> Self {
-        Self { isa, streaming: false, buffers: Buffers::default() }
+        let (buffers, class_buffers) = (Buffers::default(), ClassBuffers::default());
+        Self { isa, streaming: false, buffers, class_buffers }
     }
 
     /// Whether output that is not read again soon may go past the caches; off at first. What is
@@ -153,16 +185,19 @@ impl Decoder {
         shared: Option<&SharedRecipe>,
         out: &mut [u8],
     ) -> Result<()> {
-        let mut input = Reader::new(block);
-        let prefix = BlockPrefix::read(&mut input)?;
-        if out.len() != prefix.raw_len {
-            return Err(Error::invalid(format!(
-                "block holds {} bytes, the buffer has {}",
-                prefix.raw_len,
-                out.len()
-            )));
-        }
-        self.decode_body(prefix, input, shared, 0..prefix.raw_len, out)
+        self.decode_block_on(block, shared, None, out)
+    }
+
+    /// The same for a block that may be on a base: the bytes that it was encoded on, if there are
+    /// any.
+    pub fn decode_block_on(
+        &mut self,
+        block: &[u8],
+        shared: Option<&SharedRecipe>,
+        base: Option<&[u8]>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        self.decode(block, shared, base, 0..out.len(), true, out)
     }
 
     /// Decodes the original bytes `range` of `block` into all of `out`, reading only the segments
@@ -176,47 +211,137 @@ impl Decoder {
         range: Range<usize>,
         out: &mut [u8],
     ) -> Result<()> {
-        let mut input = Reader::new(block);
-        let prefix = BlockPrefix::read(&mut input)?;
-        if range.start > range.end || range.end > prefix.raw_len || out.len() != range.len() {
-            return Err(Error::invalid(format!(
-                "bytes {} to {} of a block of {} into a buffer of {}",
-                range.start,
-                range.end,
-                prefix.raw_len,
-                out.len()
-            )));
-        }
-        self.decode_body(prefix, input, shared, range, out)
+        self.decode_range_on(block, shared, None, range, out)
     }
 
-    fn decode_body(
+    /// The same for a block that may be on a base, of which all is given.
+    pub fn decode_range_on(
         &mut self,
-        prefix: BlockPrefix,
-        mut input: Reader,
+        block: &[u8],
         shared: Option<&SharedRecipe>,
+        base: Option<&[u8]>,
         range: Range<usize>,
         out: &mut [u8],
     ) -> Result<()> {
+        self.decode(block, shared, base, range, false, out)
+    }
+
+    fn decode(
+        &mut self,
+        block: &[u8],
+        shared: Option<&SharedRecipe>,
+        base: Option<&[u8]>,
+        range: Range<usize>,
+        is_whole: bool,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let mut input = Reader::new(block);
+        let prefix = BlockPrefix::read(&mut input)?;
+        let raw_len = prefix.raw_len;
+        let in_block = range.start <= range.end && range.end <= raw_len;
+        if !in_block || out.len() != range.len() || is_whole && out.len() != raw_len {
+            return Err(Error::invalid(format!(
+                "bytes {} to {} of a block of {raw_len} into a buffer of {}",
+                range.start,
+                range.end,
+                out.len()
+            )));
+        }
+        if base.is_some_and(|base| base.len() != raw_len) {
+            return Err(Error::invalid(format!("the base of a block of {raw_len} bytes is not")));
+        }
         match prefix.kind {
             BlockKind::Stored => {
-                let bytes = input.take(prefix.raw_len, "stored bytes")?;
+                let bytes = input.take(raw_len, "stored bytes")?;
                 input.finish("the stored block")?;
                 out.copy_from_slice(&bytes[range]);
                 Ok(())
             }
+            BlockKind::Same => {
+                input.finish("the block")?;
+                out.copy_from_slice(&base.ok_or_else(no_base)?[range]);
+                Ok(())
+            }
             BlockKind::Constant => decode_constant(input, range, out),
             BlockKind::Coded => {
-                let ready = ReadyRecipe::read(self.isa, &mut input)?;
-                self.decode_segments(&ready, prefix.raw_len, input, range, out)
+                let ready = Ready::read(self.isa, &mut input)?;
+                self.decode_coded(&ready, raw_len, input, base, range, out)
             }
             BlockKind::Shared => {
                 let shared = shared.ok_or_else(|| {
                     Error::corrupt("block has a shared recipe, and none was given")
                 })?;
-                self.decode_segments(&shared.0, prefix.raw_len, input, range, out)
+                self.decode_coded(&shared.0, raw_len, input, base, range, out)
             }
         }
+    }
+
+    fn decode_coded(
+        &mut self,
+        ready: &Ready,
+        raw_len: usize,
+        input: Reader,
+        base: Option<&[u8]>,
+        range: Range<usize>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        match ready {
+            Ready::Planes(ready) if ready.recipe.base == BaseUse::None => {
+                self.decode_segments(ready, raw_len, input, range, out)
+            }
+            Ready::Planes(ready) => {
+                let base = base.ok_or_else(no_base)?;
+                let width = ready.recipe.width();
+                // Whole words, as only these can be set against those of the base.
+                let whole =
+                    range.start / width * width..raw_len.min(range.end.next_multiple_of(width));
+                let mut words = vec![0; whole.len()];
+                self.decode_segments(ready, raw_len, input, whole.clone(), &mut words)?;
+                let coded = (raw_len / width * width).saturating_sub(whole.start).min(words.len());
+                let base = &base[whole.start..whole.start + coded];
+                against::inverse(&ready.recipe, base, &mut words[..coded]);
+                out.copy_from_slice(&words[range.start - whole.start..range.end - whole.start]);
+                Ok(())
+            }
+            Ready::Classes(recipe, segments) => {
+                let base = base.ok_or_else(no_base)?;
+                self.decode_classes(recipe, segments, raw_len, input, base, range, out)
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn decode_classes(
+        &mut self,
+        recipe: &ClassRecipe,
+        decoder: &ClassDecoder,
+        raw_len: usize,
+        mut input: Reader,
+        base: &[u8],
+        range: Range<usize>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let tail = input.take(raw_len % recipe.width(), "tail")?;
+        let coded_len = raw_len - tail.len();
+        let segment_bytes = recipe.width() << recipe.segment_log2;
+        let count = coded_len.div_ceil(segment_bytes);
+        let (index, _) = input.take(3 * count, "segment index")?.as_chunks();
+        let total: usize = index.iter().map(segment_len).sum();
+        let mut segments = input.take(total, "segments")?;
+        input.finish("the block")?;
+        for (i, entry) in index.iter().enumerate() {
+            let (coded, rest) = segments.split_at(segment_len(entry));
+            segments = rest;
+            let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
+            let own_base = &base[bytes.clone()];
+            let (isa, buffers) = (self.isa, &mut self.class_buffers);
+            decode_part(bytes, &range, out, |dst, _| {
+                decoder.decode(isa, coded, own_base, buffers, dst)
+            })
+            .map_err(|e| segment_error(i, e))?;
+        }
+        copy_tail(tail, coded_len, range, out);
+        Ok(())
     }
 
     fn decode_segments(
@@ -230,39 +355,6 @@ impl Decoder {
         let body = Body::read(self.isa, ready, raw_len, input)?;
         let segment_bytes = ready.recipe.width() << ready.recipe.segment_log2;
         let coded_len = raw_len - body.tail.len();
-        let mut segments = body.segments;
-        for (i, entry) in body.index.iter().enumerate() {
-            let (coded, rest) = segments.split_at(segment_len(entry));
-            segments = rest;
-            let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
-            if bytes.end > range.start && bytes.start < range.end {
-                self.decode_segment(ready, &body, i, (coded, rest), bytes, &range, out)
-                    .map_err(|e| segment_error(i, e))?;
-            }
-        }
-        if self.streaming {
-            fence();
-        }
-        if range.end > coded_len {
-            let from = range.start.max(coded_len);
-            out[from - range.start..]
-                .copy_from_slice(&body.tail[from - coded_len..range.end - coded_len]);
-        }
-        Ok(())
-    }
-
-    /// Decodes the segment with the original bytes `bytes`, as far as they are in `range`.
-    #[allow(clippy::too_many_arguments)]
-    fn decode_segment(
-        &mut self,
-        ready: &ReadyRecipe,
-        body: &Body,
-        index: usize,
-        (coded, ahead): (&[u8], &[u8]),
-        bytes: Range<usize>,
-        range: &Range<usize>,
-        out: &mut [u8],
-    ) -> Result<()> {
         let offsets = ready.columns.as_ref().map(|columns| BlockOffsets {
             base: columns.base,
             cols: &columns.cols,
@@ -270,21 +362,60 @@ impl Decoder {
             first: body.first,
             bits: ready.recipe.symbol_bits,
         });
-        let start = index << ready.recipe.segment_log2;
-        let hints = Hints { streaming: self.streaming, ahead };
-        let mut place = Place { start, offsets, hints };
-        if bytes.start >= range.start && bytes.end <= range.end {
-            let dst = &mut out[bytes.start - range.start..bytes.end - range.start];
-            return ready.segments.decode(self.isa, coded, place, &mut self.buffers, dst);
+        let mut segments = body.segments;
+        for (i, entry) in body.index.iter().enumerate() {
+            let (coded, rest) = segments.split_at(segment_len(entry));
+            segments = rest;
+            let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
+            let hints = Hints { streaming: self.streaming, ahead: rest };
+            let place = Place { start: i << ready.recipe.segment_log2, offsets, hints };
+            let (isa, buffers) = (self.isa, &mut self.buffers);
+            decode_part(bytes, &range, out, |dst, is_direct| {
+                let hints = if is_direct { place.hints } else { Hints::default() };
+                ready.segments.decode(isa, coded, Place { hints, ..place }, buffers, dst)
+            })
+            .map_err(|e| segment_error(i, e))?;
         }
-        let mut whole = vec![0; bytes.len()];
-        place.hints = Hints::default();
-        ready.segments.decode(self.isa, coded, place, &mut self.buffers, &mut whole)?;
-        let wanted = bytes.start.max(range.start)..bytes.end.min(range.end);
-        out[wanted.start - range.start..wanted.end - range.start]
-            .copy_from_slice(&whole[wanted.start - bytes.start..wanted.end - bytes.start]);
+        if self.streaming {
+            fence();
+        }
+        copy_tail(body.tail, coded_len, range, out);
         Ok(())
     }
+}
+
+/// Decodes a segment with the original bytes `bytes`, as far as they are in `range`: straight to
+/// its place if all are, by way of a buffer otherwise.
+fn decode_part(
+    bytes: Range<usize>,
+    range: &Range<usize>,
+    out: &mut [u8],
+    decode: impl FnOnce(&mut [u8], bool) -> Result<()>,
+) -> Result<()> {
+    if bytes.end <= range.start || bytes.start >= range.end {
+        return Ok(());
+    }
+    if bytes.start >= range.start && bytes.end <= range.end {
+        return decode(&mut out[bytes.start - range.start..bytes.end - range.start], true);
+    }
+    let mut whole = vec![0; bytes.len()];
+    decode(&mut whole, false)?;
+    let wanted = bytes.start.max(range.start)..bytes.end.min(range.end);
+    out[wanted.start - range.start..wanted.end - range.start]
+        .copy_from_slice(&whole[wanted.start - bytes.start..wanted.end - bytes.start]);
+    Ok(())
+}
+
+/// Copies what of the tail, which stands behind `coded_len` original bytes, is in `range`.
+fn copy_tail(tail: &[u8], coded_len: usize, range: Range<usize>, out: &mut [u8]) {
+    if range.end > coded_len {
+        let from = range.start.max(coded_len);
+        out[from - range.start..].copy_from_slice(&tail[from - coded_len..range.end - coded_len]);
+    }
+}
+
+fn no_base() -> Error {
+    Error::invalid("the block is coded against a base, and none was given")
 }
 
 fn decode_constant(mut input: Reader, range: Range<usize>, out: &mut [u8]) -> Result<()> {

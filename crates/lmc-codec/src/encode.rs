@@ -1,12 +1,16 @@
 //! One block to coded bytes, by a plan.
 
+use crate::classes::ClassBuffers;
 use crate::dtype::Level;
 use crate::entropy::{PlaneEncoder, Scratch};
-use crate::plan::{Plan, ReadyRecipe, Scope, Target, block_rows, choose, choose_bytes, paper};
+use crate::plan::{
+    Plan, Ready, ReadyClasses, ReadyRecipe, Scope, Target, Values, block_rows, choose, choose_bytes,
+};
 use crate::segment::{Buffers, Source};
 use crate::simd::{Isa, fence};
+use crate::transform::against;
 use lmc_format::limits::{BLOCK_LEN_MAX, SEGMENT_LEN_MAX};
-use lmc_format::{BlockKind, BlockPrefix, varint};
+use lmc_format::{BaseUse, BlockKind, BlockPrefix, varint};
 
 /// Bytes of a block that cheaper levels are tried on too.
 const SMALL_LEN: usize = 1 << 16;
@@ -17,6 +21,9 @@ pub struct Encoder {
     isa: Isa,
     streaming: bool,
     buffers: Buffers,
+    class_buffers: ClassBuffers,
+    /// Words that have been set against their base.
+    apart: Vec<u8>,
 }
 
 impl Default for Encoder {
@@ -33,7 +40,8 @@ impl Encoder {
 
     /// An encoder with the given instruction set; what it writes does not depend on it.
     pub fn with_isa(isa: Isa) -> Self {
-        Self { isa, streaming: false, buffers: Buffers::default() }
+        let (buffers, class_buffers) = (Buffers::default(), ClassBuffers::default());
+        Self { isa, streaming: false, buffers, class_buffers, apart: Vec::new() }
     }
 
     /// Whether output that is not read again soon may go past the caches; off at first. What is
@@ -47,15 +55,38 @@ impl Encoder {
     /// Appends the block of `bytes`, which are the tensor's from value `first_value` on, to `out`.
     ///
     /// At most the bytes themselves and a prefix of five bytes are appended. Panics if `bytes` is
-    /// longer than 2^26.
+    /// longer than 2^26, or if the plan is one on a base.
     pub fn encode_block(&mut self, plan: &Plan, first_value: u64, bytes: &[u8], out: &mut Vec<u8>) {
+        self.encode(plan, first_value, Values { bytes, base: None }, out);
+    }
+
+    /// The same on a base: the bytes that stand in its place in the tensor that `plan` was made on,
+    /// as many as `bytes`. Panics if they are not as many.
+    pub fn encode_block_on(
+        &mut self,
+        plan: &Plan,
+        first_value: u64,
+        bytes: &[u8],
+        base: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        assert_eq!(bytes.len(), base.len(), "a base has as many bytes as the block");
+        self.encode(plan, first_value, Values { bytes, base: Some(base) }, out);
+    }
+
+    fn encode(&mut self, plan: &Plan, first_value: u64, values: Values, out: &mut Vec<u8>) {
+        let Values { bytes, base } = values;
         assert!(bytes.len() as u64 <= BLOCK_LEN_MAX, "a block holds 2^26 bytes at most");
         let start = out.len();
+        if base == Some(bytes) {
+            BlockPrefix { kind: BlockKind::Same, raw_len: bytes.len() }.write(out);
+            return;
+        }
         if write_constant(plan, bytes, out) {
             return;
         }
-        let coded = self.write_shared(plan, first_value, bytes, out)
-            || self.write_own(plan, first_value, bytes, out);
+        let coded = self.write_shared(plan, first_value, values, out)
+            || self.write_own(plan, first_value, values, out);
         if !coded || out.len() >= start + stored_len(bytes.len()) {
             out.truncate(start);
             BlockPrefix { kind: BlockKind::Stored, raw_len: bytes.len() }.write(out);
@@ -70,19 +101,19 @@ impl Encoder {
         &mut self,
         plan: &Plan,
         first_value: u64,
-        bytes: &[u8],
+        values: Values,
         out: &mut Vec<u8>,
     ) -> bool {
         let Some(ready) = &plan.shared else { return false };
         let start = out.len();
-        if !self.write_coded(ready, BlockKind::Shared, first_value, bytes, out) {
+        if !self.write_coded(ready, BlockKind::Shared, first_value, values, out) {
             out.truncate(start);
             return false;
         }
         let end = out.len();
         // A block that takes more than the plan expected is unlike the rest of the tensor.
-        if ready.is_dear(bytes.len() / ready.recipe.width(), end - start)
-            && self.write_own(plan, first_value, bytes, out)
+        if ready.is_dear(values.bytes.len() / ready.width(), end - start)
+            && self.write_own(plan, first_value, values, out)
         {
             keep_shorter(out, start, end, true);
         }
@@ -95,22 +126,27 @@ impl Encoder {
         &mut self,
         plan: &Plan,
         first_value: u64,
-        bytes: &[u8],
+        values: Values,
         out: &mut Vec<u8>,
     ) -> bool {
         let start = out.len();
-        let mut done = self.write_own_at(plan.target, first_value, bytes, out);
+        let mut done = self.write_own_at(plan.target, first_value, values, out);
+        let is_small = values.bytes.len() <= SMALL_LEN;
         // What a table takes is not part of its cost, and may be more than it gains in a small
         // block.
         let cheaper: &[Level] = match plan.target.level {
-            Level::Max if bytes.len() <= SMALL_LEN => &[Level::Default, Level::Fast],
-            Level::Default if bytes.len() <= SMALL_LEN => &[Level::Fast],
+            Level::Max if is_small => &[Level::Default, Level::Fast],
+            Level::Default if is_small => &[Level::Fast],
             _ => &[],
         };
-        for &level in cheaper {
+        let levels = cheaper.iter().map(|&level| (level, values.base));
+        // For the same reason a base may lose where it seemed to gain.
+        let alone = (is_small && values.base.is_some() && plan.target.level != Level::Paper)
+            .then_some((plan.target.level, None));
+        for (level, base) in levels.chain(alone) {
             let end = out.len();
             let target = Target { level, ..plan.target };
-            if self.write_own_at(target, first_value, bytes, out) {
+            if self.write_own_at(target, first_value, Values { base, ..values }, out) {
                 keep_shorter(out, start, end, done);
                 done = true;
             }
@@ -123,19 +159,16 @@ impl Encoder {
         &mut self,
         target: Target,
         first_value: u64,
-        bytes: &[u8],
+        values: Values,
         out: &mut Vec<u8>,
     ) -> bool {
         let start = out.len();
         // A recipe from a sample may fail on a value it has not seen; the next one has seen them
         // all.
         for exact in [false, true] {
-            let own = match target.level {
-                Level::Paper => paper(self.isa, target, bytes),
-                _ => choose(self.isa, target, Scope::block(bytes, first_value, exact)),
-            };
-            let Some(ready) = own else { return false };
-            if self.write_coded(&ready, BlockKind::Coded, first_value, bytes, out) {
+            let scope = Scope::block(values, first_value, exact);
+            let Some(ready) = choose(self.isa, target, scope) else { return false };
+            if self.write_coded(&ready, BlockKind::Coded, first_value, values, out) {
                 return true;
             }
             out.truncate(start);
@@ -147,37 +180,78 @@ impl Encoder {
     /// that must be cut off.
     fn write_coded(
         &mut self,
-        ready: &ReadyRecipe,
+        ready: &Ready,
         kind: BlockKind,
         first_value: u64,
-        bytes: &[u8],
+        values: Values,
         out: &mut Vec<u8>,
     ) -> bool {
-        BlockPrefix { kind, raw_len: bytes.len() }.write(out);
+        BlockPrefix { kind, raw_len: values.bytes.len() }.write(out);
         if kind == BlockKind::Coded {
-            out.extend_from_slice(&ready.bytes);
+            out.extend_from_slice(ready.bytes());
         }
-        let width = ready.recipe.width();
-        let (values, tail) = bytes.split_at(bytes.len() / width * width);
+        let width = ready.width();
+        let (whole, tail) = values.bytes.split_at(values.bytes.len() / width * width);
         out.extend_from_slice(tail);
+        let base = values.base.map(|base| &base[..whole.len()]);
+        match (ready, base) {
+            (Ready::Classes(ready), Some(base)) => self.write_classes(ready, whole, base, out),
+            (Ready::Classes(_), None) => false,
+            (Ready::Planes(ready), _) if ready.recipe.base == BaseUse::None => {
+                self.write_planes(ready, first_value, whole, out)
+            }
+            (Ready::Planes(ready), Some(base)) => {
+                let mut apart = std::mem::take(&mut self.apart);
+                against::forward(&ready.recipe, whole, base, &mut apart);
+                let done = self.write_planes(ready, first_value, &apart, out);
+                self.apart = apart;
+                done
+            }
+            (Ready::Planes(_), None) => false,
+        }
+    }
+
+    fn write_classes(
+        &mut self,
+        ready: &ReadyClasses,
+        values: &[u8],
+        base: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let segment_bytes = ready.recipe.width() << ready.recipe.segment_log2;
+        let mut index = SegmentIndex::start(values.len().div_ceil(segment_bytes), out);
+        for (values, base) in values.chunks(segment_bytes).zip(base.chunks(segment_bytes)) {
+            if !ready.segments.encode(self.isa, values, base, &mut self.class_buffers, out)
+                || !index.end_segment(out)
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn write_planes(
+        &mut self,
+        ready: &ReadyRecipe,
+        first_value: u64,
+        values: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
         let mut rows = block_rows(ready, first_value, values);
         if let Some(rows) = &rows {
             varint::write(out, rows.first() as u64);
         }
-        let segment_bytes = width << ready.recipe.segment_log2;
-        let index = out.len();
-        out.resize(index + 3 * values.len().div_ceil(segment_bytes), 0);
+        let segment_bytes = ready.recipe.width() << ready.recipe.segment_log2;
+        let mut index = SegmentIndex::start(values.len().div_ceil(segment_bytes), out);
         for (i, segment) in values.chunks(segment_bytes).enumerate() {
-            let from = out.len();
             let start = i << ready.recipe.segment_log2;
             let streaming = self.streaming;
             let source = Source { values: segment, start, rows: rows.as_mut(), streaming };
-            let done = ready.segments.encode(self.isa, source, &mut self.buffers, out);
-            let len = out.len() - from;
-            if !done || len > SEGMENT_LEN_MAX {
+            if !ready.segments.encode(self.isa, source, &mut self.buffers, out)
+                || !index.end_segment(out)
+            {
                 return false;
             }
-            out[index + 3 * i..][..3].copy_from_slice(&(len as u32).to_le_bytes()[..3]);
         }
         if self.streaming {
             fence();
@@ -186,6 +260,30 @@ impl Encoder {
             write_rows(self.isa, rows.rows(), out);
         }
         true
+    }
+}
+
+/// The index of a block's segments, filled in as they are written behind it.
+struct SegmentIndex {
+    entry: usize,
+    segment: usize,
+}
+
+impl SegmentIndex {
+    /// Appends an index of `count` entries.
+    fn start(count: usize, out: &mut Vec<u8>) -> Self {
+        let entry = out.len();
+        out.resize(entry + 3 * count, 0);
+        Self { entry, segment: out.len() }
+    }
+
+    /// Notes that the next segment ends where `out` does; false if it is too long.
+    fn end_segment(&mut self, out: &mut [u8]) -> bool {
+        let len = out.len() - self.segment;
+        out[self.entry..][..3].copy_from_slice(&(len as u32).to_le_bytes()[..3]);
+        self.entry += 3;
+        self.segment = out.len();
+        len <= SEGMENT_LEN_MAX
     }
 }
 

@@ -47,6 +47,7 @@
 //! them.
 #![deny(unsafe_code)]
 
+pub mod classes;
 pub mod decode;
 pub mod dtype;
 pub mod encode;

@@ -9,7 +9,7 @@ mod recipes;
 
 use lmc_codec::{Decoder, Isa, SharedRecipe};
 use lmc_format::limits::{BLOCK_LEN_MAX, COLUMNS_MAX, RECIPE_LEN_MAX};
-use lmc_format::{ChainTable, Coder, Columns, Recipe, WordMap, varint};
+use lmc_format::{BaseUse, ChainTable, Coder, Columns, Recipe, WordMap, varint};
 use lmc_testkit::data::Random;
 use recipes::random_case;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -108,6 +108,7 @@ fn block(kind: u8, raw_len: u64, body: &[u8]) -> Vec<u8> {
 fn recipe(width_log2: u8, symbol_bits: u8, segment_log2: u8, coder: Coder) -> Recipe {
     let mut recipe = Recipe {
         width_log2,
+        base: BaseUse::None,
         map: WordMap::None,
         symbol_bits,
         segment_log2,

@@ -16,6 +16,8 @@ pub enum BlockKind {
     Coded,
     /// What a recipe coded that stands elsewhere.
     Shared,
+    /// Nothing: the original bytes are those of the base.
+    Same,
 }
 
 /// Kind and original length: the first bytes of every block.
@@ -35,6 +37,7 @@ impl BlockPrefix {
             BlockKind::Constant => 1,
             BlockKind::Coded => 2,
             BlockKind::Shared => 3,
+            BlockKind::Same => 4,
         });
         varint::write(out, self.raw_len as u64);
     }
@@ -46,6 +49,7 @@ impl BlockPrefix {
             1 => BlockKind::Constant,
             2 => BlockKind::Coded,
             3 => BlockKind::Shared,
+            4 => BlockKind::Same,
             k => return Err(Error::corrupt(format!("block kind {k} is unknown"))),
         };
         let raw_len = input.varint("block length")?;

@@ -1,7 +1,10 @@
 //! Coders and their tables, as they stand in a recipe (`docs/format.md`, section 3.5).
 
 use crate::error::{Error, Result};
-use crate::limits::{CHAIN_LEVELS_MAX, CHAIN_SYMBOLS_MAX, HUFFMAN_BITS_MAX, RANS_SCALE_BITS};
+use crate::limits::{
+    APART_DEPTH_MAX, CHAIN_LEVELS_MAX, CHAIN_SYMBOLS_MAX, GAP_BITS_MAX, HUFFMAN_BITS_MAX,
+    RANS_SCALE_BITS,
+};
 use crate::reader::Reader;
 use crate::varint;
 
@@ -27,6 +30,21 @@ pub enum Coder {
     Rans(Box<RansTable>),
     /// Literals and repeats.
     Runs,
+    /// How far the set bits are apart, each number with this many low bits as they are.
+    Gaps(u8),
+    /// One byte apart from all others.
+    Apart(Box<ApartCoder>),
+}
+
+/// Flags say where a byte is not the common one; the others are coded behind them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApartCoder {
+    /// The common byte.
+    pub byte: u8,
+    /// Coder of the flags, eight a byte.
+    pub flags: Coder,
+    /// Coder of all other bytes.
+    pub others: Coder,
 }
 
 /// Digit widths and symbols of a chain code.
@@ -230,11 +248,22 @@ impl Coder {
                 table.write(out);
             }
             Self::Runs => out.push(6),
+            Self::Gaps(low_bits) => out.extend_from_slice(&[7, *low_bits]),
+            Self::Apart(apart) => {
+                out.extend_from_slice(&[8, apart.byte]);
+                apart.flags.write(out);
+                apart.others.write(out);
+            }
         }
     }
 
     /// Reads a coder; its table is valid when this returns `Ok`.
     pub fn read(input: &mut Reader) -> Result<Self> {
+        Self::read_nested(input, APART_DEPTH_MAX)
+    }
+
+    /// Reads a coder that has at most `depth` others one in the other.
+    fn read_nested(input: &mut Reader, depth: u8) -> Result<Self> {
         match input.u8("coder id")? {
             0 => Ok(Self::Raw),
             1 => Ok(Self::Constant(input.u8("constant")?)),
@@ -251,6 +280,19 @@ impl Coder {
             4 => Ok(Self::Huffman(Box::new(HuffmanTable::read(input)?))),
             5 => Ok(Self::Rans(Box::new(RansTable::read(input)?))),
             6 => Ok(Self::Runs),
+            7 => match input.u8("low bits of gaps")? {
+                bits if bits <= GAP_BITS_MAX => Ok(Self::Gaps(bits)),
+                bits => Err(Error::corrupt(format!("gaps with {bits} low bits, 24 is the most"))),
+            },
+            8 => {
+                let depth = depth
+                    .checked_sub(1)
+                    .ok_or_else(|| Error::corrupt("coders of single bytes are more than 3 deep"))?;
+                let byte = input.u8("common byte")?;
+                let flags = Self::read_nested(input, depth)?;
+                let others = Self::read_nested(input, depth)?;
+                Ok(Self::Apart(Box::new(ApartCoder { byte, flags, others })))
+            }
             id => Err(Error::corrupt(format!("coder id {id} is unknown"))),
         }
     }
@@ -265,6 +307,8 @@ impl Coder {
             Self::Huffman(_) => "huffman",
             Self::Rans(_) => "rans",
             Self::Runs => "runs",
+            Self::Gaps(_) => "gaps",
+            Self::Apart(_) => "apart",
         }
     }
 }

@@ -20,6 +20,7 @@
 )]
 
 pub mod block;
+pub mod classes;
 pub mod coder;
 pub mod dtype;
 pub mod error;
@@ -32,10 +33,11 @@ pub mod recipe;
 pub mod varint;
 
 pub use block::{BlockKind, BlockPrefix};
-pub use coder::{ChainTable, Coder, HuffmanTable, RansTable};
+pub use classes::ClassRecipe;
+pub use coder::{ApartCoder, ChainTable, Coder, HuffmanTable, RansTable};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Footer, HEADER_LEN};
 pub use hash::{Hash, Hasher, hash};
 pub use index::{Index, Item, Piece, SourceKind, Span};
 pub use reader::Reader;
-pub use recipe::{Columns, Recipe, WordMap};
+pub use recipe::{AnyRecipe, BaseUse, Columns, Recipe, WordMap};

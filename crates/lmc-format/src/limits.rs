@@ -18,6 +18,14 @@ pub const SYMBOL_BITS_MAX: u8 = 16;
 pub const CHAIN_LEVELS_MAX: usize = 12;
 /// Most symbols of a chain code.
 pub const CHAIN_SYMBOLS_MAX: usize = 31;
+/// Most contexts of a recipe that needs a base.
+pub const CONTEXTS_MAX: u8 = 16;
+/// Most bits of the base's exponent that contexts are chosen by.
+pub const EXPONENT_BITS_MAX: u8 = 11;
+/// Coders of single bytes that can stand one in the other.
+pub const APART_DEPTH_MAX: u8 = 3;
+/// Most low bits of a gap.
+pub const GAP_BITS_MAX: u8 = 24;
 /// Longest Huffman code in bits.
 pub const HUFFMAN_BITS_MAX: u8 = 12;
 /// Frequencies of a rANS table sum to two to this power.

@@ -1,6 +1,7 @@
 //! The recipe of a block: everything a decoder must know before the coded bytes (`docs/format.md`,
 //! section 3).
 
+use crate::classes::{CLASSES, ClassRecipe};
 use crate::coder::Coder;
 use crate::error::{Error, Result};
 use crate::limits::{COLUMNS_MAX, SEGMENT_LOG2_MAX, SEGMENT_LOG2_MIN, SYMBOL_BITS_MAX};
@@ -16,6 +17,17 @@ pub enum WordMap {
     Rotate,
     /// Two's complement to sign in bit 0, so that small numbers of either sign have zero top bits.
     Zigzag,
+}
+
+/// What is coded of a value that has a base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BaseUse {
+    /// The value; there need be no base.
+    None,
+    /// Its bits that differ.
+    Xor,
+    /// The difference, modulo two to the bits of the word.
+    Difference,
 }
 
 /// Row and column offsets: the recipe's part of them, without the coded column bytes.
@@ -38,6 +50,8 @@ pub struct Columns {
 pub struct Recipe {
     /// log2 of the value's width in bytes.
     pub width_log2: u8,
+    /// Done with each word and that of the base, before all else.
+    pub base: BaseUse,
     /// Applied to each word first.
     pub map: WordMap,
     /// Bits of the symbol, cut from the top of the mapped word.
@@ -93,9 +107,14 @@ impl Recipe {
             WordMap::Rotate => 1,
             WordMap::Zigzag => 2,
         };
+        let base = match self.base {
+            BaseUse::None => 0,
+            BaseUse::Xor => 1,
+            BaseUse::Difference => 2,
+        };
         let sparse = u8::from(self.flags.is_some());
         let offsets = u8::from(self.columns.is_some());
-        out.push(self.width_log2 | map << 2 | sparse << 4 | offsets << 5);
+        out.push(self.width_log2 | map << 2 | sparse << 4 | offsets << 5 | base << 6);
         out.extend_from_slice(&[self.symbol_bits, self.segment_log2]);
         if self.is_wide() {
             out.extend_from_slice(&self.bias.to_le_bytes());
@@ -121,7 +140,13 @@ impl Recipe {
             _ => return Err(Error::corrupt("recipe has an unknown word map")),
         };
         let (sparse, offsets) = (layout & 0x10 != 0, layout & 0x20 != 0);
-        if layout & 0xc0 != 0 || (sparse && offsets) {
+        let base = match layout >> 6 {
+            0 => BaseUse::None,
+            1 => BaseUse::Xor,
+            2 => BaseUse::Difference,
+            _ => return Err(Error::corrupt("recipe has an unknown use of its base")),
+        };
+        if sparse && offsets {
             return Err(Error::corrupt(format!("recipe layout {layout:#x} is not allowed")));
         }
         let width_log2 = layout & 3;
@@ -138,6 +163,7 @@ impl Recipe {
         let flags = if sparse { Some(Coder::read(input)?) } else { None };
         let mut recipe = Self {
             width_log2,
+            base,
             map,
             symbol_bits,
             segment_log2,
@@ -153,6 +179,42 @@ impl Recipe {
             recipe.columns = Some(Columns::read(input)?);
         }
         Ok(recipe)
+    }
+}
+
+/// A recipe of either kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnyRecipe {
+    /// Words cut into planes.
+    Planes(Recipe),
+    /// Floats by how far they are from those of a base.
+    Classes(ClassRecipe),
+}
+
+impl AnyRecipe {
+    /// Reads a recipe up to its column coder, as [`Recipe::read`] does.
+    pub fn read(input: &mut Reader) -> Result<Self> {
+        let is_classes = input.rest().first().is_some_and(|layout| layout & CLASSES == CLASSES);
+        if is_classes {
+            return Ok(Self::Classes(ClassRecipe::read(input)?));
+        }
+        Ok(Self::Planes(Recipe::read(input)?))
+    }
+
+    /// Whether blocks of this recipe need a base.
+    pub fn needs_base(&self) -> bool {
+        match self {
+            Self::Planes(recipe) => recipe.base != BaseUse::None,
+            Self::Classes(_) => true,
+        }
+    }
+
+    /// Width of a value in bytes.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Planes(recipe) => recipe.width(),
+            Self::Classes(recipe) => recipe.width(),
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use crate::span::{self, blocks_of, check};
 use lmc_codec::{Decoder, SharedRecipe};
 use lmc_format::file::FOOTER_LEN;
 use lmc_format::{
-    BlockKind, BlockPrefix, Error, Footer, HEADER_LEN, Hash, Index, Piece, Reader, Recipe, Result,
-    SourceKind, Span, dtype,
+    AnyRecipe, BaseUse, BlockKind, BlockPrefix, Error, Footer, HEADER_LEN, Hash, Index, Piece,
+    Reader, Result, SourceKind, Span, dtype,
 };
 use std::borrow::Cow;
 use std::fs::File;
@@ -241,7 +241,7 @@ impl Archive {
         let Some(piece) = &self.index.spans[i].recipe else { return Ok(None) };
         let bytes = self.source.read_vec(self.places[i].file, piece.len)?;
         check(&bytes, piece.hash, "shared recipe").map_err(|e| e.at(self.span_name(i)))?;
-        Ok(Some(words(SharedRecipe::parse(&bytes)?.recipe())))
+        Ok(Some(words(&SharedRecipe::parse(&bytes)?.recipe())))
     }
 
     fn describe_block(
@@ -256,20 +256,36 @@ impl Archive {
         let (kind, recipe) = match BlockPrefix::read(&mut input)?.kind {
             BlockKind::Stored => ("stored", String::new()),
             BlockKind::Constant => ("constant", String::new()),
-            BlockKind::Coded => ("coded", words(&Recipe::read(&mut input)?)),
+            BlockKind::Coded => ("coded", words(&AnyRecipe::read(&mut input)?)),
             BlockKind::Shared => ("shared", shared.unwrap_or_default().to_string()),
+            BlockKind::Same => ("same", String::new()),
         };
         Ok((kind.to_string(), recipe))
     }
 }
 
 /// A recipe in a few words: the coders of its planes, and what comes before them.
-fn words(recipe: &Recipe) -> String {
+fn words(recipe: &AnyRecipe) -> String {
     let mut words: Vec<String> = Vec::new();
-    words.extend(recipe.flags.as_ref().map(|_| "sparse".to_string()));
-    words.extend(recipe.columns.as_ref().map(|_| "offsets".to_string()));
-    let symbol = recipe.planes.first().map(|coder| coder.name()).unwrap_or_default();
-    words.push(format!("{symbol}{}", recipe.symbol_bits));
-    words.extend(recipe.planes.iter().skip(1).map(|coder| coder.name().to_string()));
+    match recipe {
+        AnyRecipe::Planes(recipe) => {
+            match recipe.base {
+                BaseUse::None => {}
+                BaseUse::Xor => words.push("xor".to_string()),
+                BaseUse::Difference => words.push("difference".to_string()),
+            }
+            words.extend(recipe.flags.as_ref().map(|_| "sparse".to_string()));
+            words.extend(recipe.columns.as_ref().map(|_| "offsets".to_string()));
+            let symbol = recipe.planes.first().map(|coder| coder.name()).unwrap_or_default();
+            words.push(format!("{symbol}{}", recipe.symbol_bits));
+            words.extend(recipe.planes.iter().skip(1).map(|coder| coder.name().to_string()));
+        }
+        AnyRecipe::Classes(recipe) => {
+            words.push(format!("classes{}", recipe.contexts.len()));
+            // The context of most values is in the middle.
+            words.push(recipe.contexts[recipe.contexts.len() / 2].name().to_string());
+            words.extend((recipe.raw_bytes > 0).then(|| format!("raw{}", recipe.raw_bytes)));
+        }
+    }
     words.join("+")
 }

@@ -1,6 +1,8 @@
 //! Entropy coders: one plane of bytes to a stream and back (`docs/format.md`, section 5).
 
+pub mod apart;
 pub mod chain;
+pub mod gaps;
 pub mod huffman;
 pub mod rans;
 pub mod runs;
@@ -32,6 +34,10 @@ pub enum PlaneEncoder {
     Rans(Box<rans::Encoder>),
     /// See [`Coder::Runs`].
     Runs,
+    /// See [`Coder::Gaps`].
+    Gaps(u8),
+    /// See [`Coder::Apart`].
+    Apart(Box<apart::Encoder>),
 }
 
 impl PlaneEncoder {
@@ -45,6 +51,8 @@ impl PlaneEncoder {
             Coder::Huffman(table) => Self::Huffman(Box::new(huffman::Encoder::new(table))),
             Coder::Rans(table) => Self::Rans(Box::new(rans::Encoder::new(table))),
             Coder::Runs => Self::Runs,
+            Coder::Gaps(low_bits) => Self::Gaps(*low_bits),
+            Coder::Apart(apart) => Self::Apart(Box::new(apart::Encoder::new(apart))),
         }
     }
 
@@ -61,6 +69,8 @@ impl PlaneEncoder {
             Self::Huffman(encoder) => return encoder.encode(plane, out),
             Self::Rans(encoder) => return encoder.encode(isa, plane, out),
             Self::Runs => runs::encode(plane, out),
+            Self::Gaps(low_bits) => gaps::encode(*low_bits, plane, out),
+            Self::Apart(encoder) => return encoder.encode(isa, plane, scratch, out),
         }
         true
     }
@@ -83,6 +93,10 @@ pub enum PlaneDecoder {
     Rans(Box<rans::Decoder>),
     /// See [`Coder::Runs`].
     Runs,
+    /// See [`Coder::Gaps`].
+    Gaps(u8),
+    /// See [`Coder::Apart`].
+    Apart(Box<apart::Decoder>),
 }
 
 impl PlaneDecoder {
@@ -96,6 +110,8 @@ impl PlaneDecoder {
             Coder::Huffman(table) => Self::Huffman(Box::new(huffman::Decoder::new(table))),
             Coder::Rans(table) => Self::Rans(Box::new(rans::Decoder::new(table))),
             Coder::Runs => Self::Runs,
+            Coder::Gaps(low_bits) => Self::Gaps(*low_bits),
+            Coder::Apart(apart) => Self::Apart(Box::new(apart::Decoder::new(apart))),
         }
     }
 
@@ -123,6 +139,8 @@ impl PlaneDecoder {
             Self::Huffman(decoder) => decoder.decode(input, plane)?,
             Self::Rans(decoder) => decoder.decode(isa, input, plane)?,
             Self::Runs => runs::decode(input, plane)?,
+            Self::Gaps(low_bits) => gaps::decode(*low_bits, input, plane)?,
+            Self::Apart(decoder) => decoder.decode(isa, input, plane, scratch)?,
         }
         Ok(())
     }

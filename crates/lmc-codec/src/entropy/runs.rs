@@ -166,7 +166,7 @@ mod tests {
     /// The bytes are those of the format: literals up to three equal bytes, repeats from four.
     #[test]
     fn tokens_are_as_the_format_says() {
-        assert_eq!(encoded(&[]), []);
+        assert!(encoded(&[]).is_empty());
         assert_eq!(encoded(&[9]), [0, 9]);
         assert_eq!(encoded(&[5, 5, 5]), [4, 5, 5, 5]);
         assert_eq!(encoded(&[5, 5, 5, 5]), [7, 5]);

@@ -8,7 +8,7 @@ use crate::segment::{Buffers, Source};
 use crate::simd::Isa;
 use crate::transform::offsets::RowFit;
 use lmc_format::limits::CHAIN_LEVELS_MAX;
-use lmc_format::{ChainTable, Coder};
+use lmc_format::{BaseUse, ChainTable, Coder};
 
 /// Values of half a block that are looked at to see whether blocks differ.
 const DIFFER_VALUES: usize = 1024;
@@ -59,7 +59,11 @@ pub(super) fn blocks_differ(
 /// The chain table of a recipe whose symbols are those of the values themselves.
 fn plain_chain(ready: &ReadyRecipe) -> Option<&ChainTable> {
     match ready.recipe.planes.first() {
-        Some(Coder::Chain(table)) if ready.columns.is_none() && ready.recipe.flags.is_none() => {
+        Some(Coder::Chain(table))
+            if ready.columns.is_none()
+                && ready.recipe.flags.is_none()
+                && ready.recipe.base == BaseUse::None =>
+        {
             Some(table)
         }
         _ => None,

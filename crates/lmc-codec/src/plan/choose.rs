@@ -5,13 +5,13 @@ use super::cost::entropy_bits;
 use super::exact::exact_tables;
 use super::offsets;
 use super::sample::sample;
-use super::{ReadyRecipe, Target};
+use super::{Ready, ReadyRecipe, Target, Values, classes, paper};
 use crate::dtype::{Layout, Level};
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
 use crate::transform::offsets::{ColumnOffsets, Field};
-use crate::transform::{sparse, window};
-use lmc_format::{Coder, Recipe};
+use crate::transform::{against, sparse, window};
+use lmc_format::{BaseUse, Coder, Recipe, WordMap};
 
 /// Values sampled to plan a tensor or a block, of those that have more.
 const SAMPLE_VALUES: usize = 1 << 14;
@@ -31,7 +31,7 @@ const EXCEPTION_BITS: u64 = 26;
 /// What a recipe is chosen for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
-    pub(super) bytes: &'a [u8],
+    pub(super) values: Values<'a>,
     /// Place in the tensor of the first value; 0 for a tensor.
     pub(super) first_value: u64,
     /// Look at every value instead of a sample.
@@ -39,12 +39,12 @@ pub(crate) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn tensor(bytes: &'a [u8]) -> Self {
-        Self { bytes, first_value: 0, exact: false }
+    pub(crate) fn tensor(values: Values<'a>) -> Self {
+        Self { values, first_value: 0, exact: false }
     }
 
-    pub(crate) fn block(bytes: &'a [u8], first_value: u64, exact: bool) -> Self {
-        Self { bytes, first_value, exact }
+    pub(crate) fn block(values: Values<'a>, first_value: u64, exact: bool) -> Self {
+        Self { values, first_value, exact }
     }
 }
 
@@ -56,44 +56,106 @@ pub(super) struct Candidate {
 }
 
 /// Chooses the recipe for `scope`; None if nothing is gained by coding.
-pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<ReadyRecipe> {
+pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
+    if target.level == Level::Paper {
+        return paper(isa, target, scope.values).map(Ready::Planes);
+    }
     let width = 1 << target.layout.width_log2;
-    let n = scope.bytes.len() / width;
+    let n = scope.values.bytes.len() / width;
     let wanted = match (scope.exact, target.level) {
         (true, _) => n,
         (false, Level::Max) => SAMPLE_VALUES_MAX,
         (false, Level::Fast) => SAMPLE_VALUES_MIN,
         (false, _) => (n / SAMPLE_SHARE).clamp(SAMPLE_VALUES_MIN, SAMPLE_VALUES),
     };
-    let sample = sample(scope.bytes, width, wanted);
-    if sample.is_empty() {
+    let sample_of = |bytes: &[u8]| sample(bytes, width, wanted);
+    let sampled = sample_of(scope.values.bytes);
+    if sampled.is_empty() {
         return None;
     }
+    let mut best = alone(isa, target, scope, &sampled);
+    let stored_bits = 8 * sampled.len() as u64;
+    let n = (sampled.len() / width) as u64;
+    if let Some(base) = scope.values.base {
+        // A base must gain a two hundredth, as the sample may flatter it.
+        let limit = best.bits.min(stored_bits);
+        let limit = limit - limit / 200;
+        let base = sample_of(base);
+        if target.layout.exponent_bits > 0 {
+            let values = Values { bytes: &sampled, base: Some(&base) };
+            let classes = classes::choose(isa, target, values);
+            if let Some(candidate) = classes.filter(|candidate| candidate.bits < limit) {
+                let expected_bits = candidate.bits * 1024 / n;
+                let values = scope.values;
+                let ready = classes::exact_tables(isa, target, candidate, values, expected_bits);
+                return Some(Ready::Classes(ready));
+            }
+        } else {
+            for base_use in [BaseUse::Difference, BaseUse::Xor] {
+                let candidate = against_base(isa, target, base_use, &sampled, &base);
+                if candidate.bits < limit {
+                    best = cheaper(best, candidate);
+                }
+            }
+        }
+    }
+    if best.bits >= stored_bits * 255 / 256 {
+        return None;
+    }
+    best.recipe.segment_log2 = segment_log2(&best.recipe);
+    let ready = ReadyRecipe::new(best.recipe, best.columns, best.bits * 1024 / n);
+    Some(Ready::Planes(exact_tables(isa, target, ready, scope)))
+}
+
+/// The best recipe without a base.
+fn alone(isa: Isa, target: Target, scope: Scope, sample: &[u8]) -> Candidate {
     let planner = Planner { isa, layout: target.layout, level: target.level };
-    let best_layout = if has_sign(&sample, target.layout) {
+    let best_layout = if has_sign(sample, target.layout) {
         target.layout
     } else {
         target.layout.with_sign_on_top()
     };
-    let planner_of_sample = Planner { layout: best_layout, ..planner };
-    let mut best = planner_of_sample.dense(&sample);
-    if let Some(candidate) = planner_of_sample.sparse(&sample) {
-        best = cheaper(best, candidate);
-    }
+    let mut best = Planner { layout: best_layout, ..planner }.without_offsets(sample);
     if best.recipe.flags.is_none() && scope.first_value == 0 && !scope.exact {
-        let n = sample.len() / width;
-        if let Some(candidate) = offsets::choose(planner, target.row_len, scope.bytes, best.bits, n)
-        {
+        let n = sample.len() >> target.layout.width_log2;
+        let bytes = scope.values.bytes;
+        if let Some(candidate) = offsets::choose(planner, target.row_len, bytes, best.bits, n) {
             best = candidate;
         }
     }
-    if best.bits >= 8 * sample.len() as u64 * 255 / 256 {
-        return None;
-    }
-    best.recipe.segment_log2 = segment_log2(&best.recipe);
-    let expected_bits = best.bits * 1024 / (sample.len() / width) as u64;
-    let ready = ReadyRecipe::new(best.recipe, best.columns, expected_bits);
-    Some(exact_tables(isa, target, ready, scope))
+    best
+}
+
+/// The best recipe for words set against their base.
+fn against_base(
+    isa: Isa,
+    target: Target,
+    base_use: BaseUse,
+    sample: &[u8],
+    base: &[u8],
+) -> Candidate {
+    // Differences have two signs, whatever the type has.
+    let map = match (base_use, target.layout.width_log2) {
+        (BaseUse::Difference, 1..) => WordMap::Zigzag,
+        _ => WordMap::None,
+    };
+    let layout = Layout { map, ..target.layout };
+    let mut recipe = Recipe {
+        width_log2: layout.width_log2,
+        base: base_use,
+        map,
+        symbol_bits: 8,
+        segment_log2: 14,
+        bias: 0,
+        flags: None,
+        planes: Vec::new(),
+        columns: None,
+    };
+    let mut apart = Vec::new();
+    against::forward(&recipe, sample, base, &mut apart);
+    let candidate = Planner { isa, layout, level: target.level }.without_offsets(&apart);
+    recipe = Recipe { base: base_use, ..candidate.recipe };
+    Candidate { recipe, ..candidate }
 }
 
 /// Whether a value of the sample has its top bit set.
@@ -154,6 +216,15 @@ impl Planner {
         }
     }
 
+    /// The best recipe that has no offsets.
+    fn without_offsets(self, sample: &[u8]) -> Candidate {
+        let dense = self.dense(sample);
+        match self.sparse(sample) {
+            Some(sparse) => cheaper(dense, sparse),
+            None => dense,
+        }
+    }
+
     /// The best recipe that codes every value and has no offsets.
     fn dense(self, sample: &[u8]) -> Candidate {
         // A sample has not seen all the rare symbols that a wider one brings, so each mantissa bit
@@ -195,6 +266,7 @@ impl Planner {
         bits += choice.bits;
         let mut recipe = Recipe {
             width_log2: self.layout.width_log2,
+            base: BaseUse::None,
             map: self.layout.map,
             symbol_bits,
             segment_log2: 14,

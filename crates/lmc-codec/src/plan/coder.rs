@@ -33,7 +33,16 @@ impl PlaneStats {
         Self { histogram: super::cost::histogram(plane), changes: changes(plane) }
     }
 
-    fn count(&self) -> u64 {
+    /// Adds the histogram of more bytes.
+    pub fn add(&mut self, plane: &[u8]) {
+        for (sum, count) in self.histogram.iter_mut().zip(super::cost::histogram(plane)) {
+            // A symbol of more than 2^32 values is as cheap as can be anyway.
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// Bytes that were counted.
+    pub fn count(&self) -> u64 {
         self.histogram.iter().map(|&c| u64::from(c)).sum()
     }
 

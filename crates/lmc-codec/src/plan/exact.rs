@@ -3,11 +3,11 @@
 use super::block::block_rows;
 use super::choose::Scope;
 use super::coder::{self, PlaneStats};
-use super::cost::histogram;
 use super::{ReadyRecipe, Target};
 use crate::segment::{Buffers, Source};
 use crate::simd::Isa;
-use lmc_format::Coder;
+use crate::transform::against;
+use lmc_format::{BaseUse, Coder};
 
 /// Whether a coder of this kind can only code bytes that its table has seen.
 fn needs_all(coder: &Coder) -> bool {
@@ -48,9 +48,15 @@ fn plane_stats(isa: Isa, target: Target, ready: &ReadyRecipe, scope: Scope) -> S
     let mut buffers = Buffers::default();
     let width = ready.recipe.width();
     let mut first_value = scope.first_value;
-    for block in scope.bytes.chunks(target.block_len) {
+    let mut apart = Vec::new();
+    for (i, block) in scope.values.bytes.chunks(target.block_len).enumerate() {
         let segment_bytes = width << ready.recipe.segment_log2;
-        let values = &block[..block.len() / width * width];
+        let mut values = &block[..block.len() / width * width];
+        if let (true, Some(base)) = (ready.recipe.base != BaseUse::None, scope.values.base) {
+            let base = &base[i * target.block_len..][..values.len()];
+            against::forward(&ready.recipe, values, base, &mut apart);
+            values = &apart;
+        }
         let mut rows = block_rows(ready, first_value, values);
         for (i, segment) in values.chunks(segment_bytes).enumerate() {
             let start = i << ready.recipe.segment_log2;
@@ -62,10 +68,7 @@ fn plane_stats(isa: Isa, target: Target, ready: &ReadyRecipe, scope: Scope) -> S
                     Some(i) => planes.get_mut(i),
                 };
                 if let Some(stats) = stats {
-                    for (sum, count) in stats.histogram.iter_mut().zip(histogram(plane)) {
-                        // A symbol of more than 2^32 values is as cheap as can be anyway.
-                        *sum = sum.saturating_add(count);
-                    }
+                    stats.add(plane);
                 }
             });
         }

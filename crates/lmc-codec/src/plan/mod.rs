@@ -6,13 +6,16 @@
 
 mod block;
 mod choose;
+mod classes;
 mod coder;
 mod cost;
 mod exact;
 mod offsets;
 mod paper;
 mod sample;
+mod stream;
 
+use crate::classes::ClassEncoder;
 use crate::dtype::{Layout, Level, TensorSpec};
 use crate::entropy::{PlaneEncoder, Scratch};
 use crate::segment::SegmentEncoder;
@@ -21,8 +24,8 @@ use crate::transform::offsets::ColumnOffsets;
 pub(crate) use block::block_rows;
 pub(crate) use choose::{Scope, choose};
 pub(crate) use coder::choose_bytes;
-use lmc_format::Recipe;
-pub(crate) use paper::paper;
+use lmc_format::{ClassRecipe, Recipe};
+use paper::paper;
 
 /// Values in a block of values of 2 bytes or more; blocks of bytes, and all at the highest level,
 /// have twice as many.
@@ -54,12 +57,66 @@ impl ReadyRecipe {
         }
         Self { segments: SegmentEncoder::new(&recipe), recipe, bytes, columns, expected_bits }
     }
+}
+
+/// A recipe of the other kind ready to encode with.
+#[derive(Debug)]
+pub(crate) struct ReadyClasses {
+    pub recipe: ClassRecipe,
+    pub bytes: Vec<u8>,
+    pub segments: ClassEncoder,
+    pub expected_bits: u64,
+}
+
+impl ReadyClasses {
+    fn new(recipe: ClassRecipe, expected_bits: u64) -> Self {
+        let mut bytes = Vec::new();
+        recipe.write(&mut bytes);
+        Self { segments: ClassEncoder::new(&recipe), recipe, bytes, expected_bits }
+    }
+}
+
+/// Either.
+#[derive(Debug)]
+pub(crate) enum Ready {
+    Planes(ReadyRecipe),
+    Classes(ReadyClasses),
+}
+
+impl Ready {
+    /// The recipe as bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Planes(ready) => &ready.bytes,
+            Self::Classes(ready) => &ready.bytes,
+        }
+    }
+
+    /// Width of a value in bytes.
+    pub(crate) fn width(&self) -> usize {
+        match self {
+            Self::Planes(ready) => ready.recipe.width(),
+            Self::Classes(ready) => ready.recipe.width(),
+        }
+    }
 
     /// Whether a block of `n` values that took `len` bytes took more than was planned, by a
     /// sixteenth of a bit a value or more.
     pub(crate) fn is_dear(&self, n: usize, len: usize) -> bool {
-        8 * len as u64 > (self.expected_bits + 64) * n as u64 / 1024 + 8 * 1024
+        let expected_bits = match self {
+            Self::Planes(ready) => ready.expected_bits,
+            Self::Classes(ready) => ready.expected_bits,
+        };
+        8 * len as u64 > (expected_bits + 64) * n as u64 / 1024 + 8 * 1024
     }
+}
+
+/// Bytes of a tensor or of part of it, and what they are coded against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Values<'a> {
+    pub bytes: &'a [u8],
+    /// As many bytes.
+    pub base: Option<&'a [u8]>,
 }
 
 /// What recipes are chosen for.
@@ -75,7 +132,7 @@ pub(crate) struct Target {
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) target: Target,
-    pub(crate) shared: Option<ReadyRecipe>,
+    pub(crate) shared: Option<Ready>,
 }
 
 impl Plan {
@@ -83,11 +140,28 @@ impl Plan {
     ///
     /// If `tensor` is more than one block, its blocks will refer to [`Plan::shared_recipe`].
     pub fn new(spec: &TensorSpec, level: Level, tensor: &[u8]) -> Self {
-        Self::with_isa(Isa::best(), spec, level, tensor)
+        Self::of(Isa::best(), spec, level, Values { bytes: tensor, base: None })
+    }
+
+    /// The same for a tensor that stands beside a base of as many bytes, on which its blocks are
+    /// encoded where that is smaller. Panics if they are not as many.
+    pub fn on_base(spec: &TensorSpec, level: Level, tensor: &[u8], base: &[u8]) -> Self {
+        assert_eq!(tensor.len(), base.len(), "a base has as many bytes as the tensor");
+        Self::of(Isa::best(), spec, level, Values { bytes: tensor, base: Some(base) })
     }
 
     /// The same with a given instruction set; the plan does not depend on it.
-    pub fn with_isa(isa: Isa, spec: &TensorSpec, level: Level, tensor: &[u8]) -> Self {
+    pub fn with_isa(
+        isa: Isa,
+        spec: &TensorSpec,
+        level: Level,
+        tensor: &[u8],
+        base: Option<&[u8]>,
+    ) -> Self {
+        Self::of(isa, spec, level, Values { bytes: tensor, base })
+    }
+
+    fn of(isa: Isa, spec: &TensorSpec, level: Level, values: Values) -> Self {
         let layout = spec.dtype.layout();
         let block_len = match (level, layout.width_log2) {
             (Level::Paper, _) => PAPER_BLOCK_LEN,
@@ -98,9 +172,12 @@ impl Plan {
         };
         let target = Target { layout, level, row_len: spec.row_len, block_len };
         let mut shared = None;
-        if level != Level::Paper && tensor.len() > block_len {
-            shared = choose(isa, target, Scope::tensor(tensor)).filter(|ready| {
-                level == Level::Fast || !block::blocks_differ(isa, ready, tensor, block_len)
+        if level != Level::Paper && values.bytes.len() > block_len {
+            shared = choose(isa, target, Scope::tensor(values)).filter(|ready| match ready {
+                Ready::Planes(ready) if level != Level::Fast => {
+                    !block::blocks_differ(isa, ready, values.bytes, block_len)
+                }
+                _ => true,
             });
         }
         Self { target, shared }
@@ -109,7 +186,7 @@ impl Plan {
     /// The recipe that the tensor's blocks share, to be stored once for all of them; empty if there
     /// is none.
     pub fn shared_recipe(&self) -> &[u8] {
-        self.shared.as_ref().map_or(&[], |ready| &ready.bytes)
+        self.shared.as_ref().map_or(&[], |ready| ready.bytes())
     }
 
     /// Bytes that the tensor should be cut into for its blocks; a multiple of the type's width.

@@ -1,34 +1,39 @@
 //! The published algorithm: byte groups, each Huffman coded.
 
 use super::coder::{self, PlaneStats};
-use super::{ReadyRecipe, Target};
+use super::{ReadyRecipe, Target, Values};
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
-use lmc_format::{Recipe, WordMap};
+use crate::transform::against;
+use lmc_format::{BaseUse, Recipe, WordMap};
 
-/// The recipe for one block; None if it holds no value.
-pub(crate) fn paper(isa: Isa, target: Target, block: &[u8]) -> Option<ReadyRecipe> {
+/// The recipe for one block, with a base for its difference by XOR; None if it holds no value.
+pub(crate) fn paper(isa: Isa, target: Target, block: Values) -> Option<ReadyRecipe> {
     let words = Words { width_log2: target.layout.width_log2, map: WordMap::None };
     let width = 1 << words.width_log2;
-    let values = &block[..block.len() / width * width];
+    let mut values = block.bytes[..block.bytes.len() / width * width].to_vec();
     if values.is_empty() {
         return None;
     }
-    let mut plane = vec![0; values.len() / width];
-    let mut planes = Vec::new();
-    for byte in (0..width).rev() {
-        extract8(isa, words, values, 8 * byte as u32, 0xff, &mut plane);
-        planes.push(coder::paper(&PlaneStats::of(&plane)));
-    }
-    let recipe = Recipe {
+    let mut recipe = Recipe {
         width_log2: words.width_log2,
+        base: if block.base.is_some() { BaseUse::Xor } else { BaseUse::None },
         map: WordMap::None,
         symbol_bits: 8,
         segment_log2: 16,
         bias: 0,
         flags: None,
-        planes,
+        planes: Vec::new(),
         columns: None,
     };
+    if let Some(base) = block.base {
+        let whole = values.clone();
+        against::forward(&recipe, &whole, &base[..whole.len()], &mut values);
+    }
+    let mut plane = vec![0; values.len() / width];
+    for byte in (0..width).rev() {
+        extract8(isa, words, &values, 8 * byte as u32, 0xff, &mut plane);
+        recipe.planes.push(coder::paper(&PlaneStats::of(&plane)));
+    }
     Some(ReadyRecipe::new(recipe, None, 0))
 }

@@ -7,6 +7,8 @@
 #![allow(unsafe_code)]
 
 pub mod chain;
+pub mod classes;
+pub mod flags;
 pub mod pack;
 pub mod rans;
 pub mod symbols;
@@ -21,7 +23,7 @@ pub enum IsaKind {
     Portable,
     /// AVX2, BMI2 with a fast `pdep`, POPCNT.
     Avx2,
-    /// AVX-512 F, BW, DQ, VL, VBMI and VBMI2, and all of [`IsaKind::Avx2`].
+    /// AVX-512 F, BW, DQ, VL, VBMI, VBMI2 and BITALG, and all of [`IsaKind::Avx2`].
     Avx512,
 }
 
@@ -117,6 +119,7 @@ mod x86 {
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512vbmi")
             && is_x86_feature_detected!("avx512vbmi2")
+            && is_x86_feature_detected!("avx512bitalg")
     }
 
     fn is_old_amd() -> bool {

@@ -25,7 +25,7 @@ pub fn encode(
     tensor: &[u8],
     block_len: Option<usize>,
 ) -> Coded {
-    let plan = Plan::with_isa(isa, spec, level, tensor);
+    let plan = Plan::with_isa(isa, spec, level, tensor, None);
     let mut encoder = Encoder::with_isa(isa);
     let block_len = block_len.unwrap_or(plan.block_len());
     let mut blocks = Vec::new();

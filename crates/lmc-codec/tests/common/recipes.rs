@@ -6,7 +6,7 @@
 use lmc_codec::Isa;
 use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch, huffman, rans};
 use lmc_format::{
-    BlockKind, BlockPrefix, ChainTable, Coder, Columns, Reader, Recipe, WordMap, varint,
+    BaseUse, BlockKind, BlockPrefix, ChainTable, Coder, Columns, Reader, Recipe, WordMap, varint,
 };
 use lmc_testkit::data::{self, Kind, Random};
 use std::collections::BTreeMap;
@@ -312,6 +312,7 @@ impl Shape {
         let flags: Vec<u8> = segments.iter().flat_map(|s| &s.flags).copied().collect();
         Recipe {
             width_log2: self.width_log2,
+            base: BaseUse::None,
             map: self.map,
             symbol_bits: self.symbol_bits,
             segment_log2: self.segment_log2,
@@ -445,7 +446,7 @@ pub fn features(case: &Case) -> Vec<String> {
     let mut seen = vec![format!("block {:?}", prefix.kind)];
     let mut shared = Reader::new(&case.shared);
     let recipe_input = match prefix.kind {
-        BlockKind::Stored | BlockKind::Constant => return seen,
+        BlockKind::Stored | BlockKind::Constant | BlockKind::Same => return seen,
         BlockKind::Coded => &mut input,
         BlockKind::Shared => &mut shared,
     };

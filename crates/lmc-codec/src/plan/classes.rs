@@ -1,0 +1,241 @@
+//! Recipes against a base: contexts by the base's exponent, and the cheapest coder for each.
+
+use super::cost::entropy_bits;
+use super::stream::{self, Scale, StreamPlanner, StreamStats};
+use super::{ReadyClasses, Target, Values};
+use crate::classes::{ClassBuffers, ClassEncoder, Sorted};
+use crate::dtype::Level;
+use crate::simd::Isa;
+use crate::simd::classes::{Layout, Symbols, exponents, measure};
+use lmc_format::limits::{APART_DEPTH_MAX, CONTEXTS_MAX};
+use lmc_format::{ClassRecipe, Coder};
+
+/// Contexts of recipes for values that nearly all change: each costs time for every value.
+const DENSE_CONTEXTS_MAX: usize = 8;
+/// What a context costs, in bits of a sample, beside its symbols: its share of tables and padding.
+const CONTEXT_BITS: u64 = 16;
+/// log2 of the values in a segment: streams of many contexts are padded in each.
+const SEGMENT_LOG2: u8 = 16;
+/// The same at the highest level, whose streams have states.
+const SEGMENT_LOG2_MAX_LEVEL: u8 = 18;
+
+/// A recipe with its cost on the sample.
+pub(super) struct ClassCandidate {
+    pub recipe: ClassRecipe,
+    pub bits: u64,
+}
+
+/// The cheapest recipe for a sample of values and their base; None if there are no values.
+pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ClassCandidate> {
+    let base = sample.base?;
+    let planner = ClassPlanner { isa, target, values: sample.bytes, base };
+    let (has_sign, has_top_bit) = (false, false);
+    let width_log2 = target.layout.width_log2;
+    // The more bytes are raw, the faster: less must gain a thousandth.
+    let mut best: Option<ClassCandidate> = None;
+    for raw_bytes in (0..(1_u8 << width_log2).min(7)).rev() {
+        if width_log2 == 1 && raw_bytes == 1 {
+            continue;
+        }
+        let layout = Layout { width_log2, raw_bytes, has_sign, has_top_bit };
+        let candidate = planner.with_layout(layout)?;
+        if best.as_ref().is_none_or(|best| candidate.bits < best.bits - best.bits / 1000) {
+            best = Some(candidate);
+        }
+    }
+    let mut best = best?;
+    if target.level == Level::Max {
+        let raw_bytes = best.recipe.raw_bytes;
+        let class_max = u32::from(best.recipe.class_max());
+        for (has_sign, has_top_bit) in [(true, false), (false, true), (true, true)] {
+            let low_bits = 1 + u32::from(has_sign) + u32::from(has_top_bit);
+            if (class_max + 1) << low_bits > 256 {
+                continue;
+            }
+            let layout = Layout { width_log2, raw_bytes, has_sign, has_top_bit };
+            let candidate = planner.with_layout(layout)?;
+            if candidate.bits < best.bits {
+                best = candidate;
+            }
+        }
+    }
+    Some(best)
+}
+
+struct ClassPlanner<'a> {
+    isa: Isa,
+    target: Target,
+    values: &'a [u8],
+    base: &'a [u8],
+}
+
+impl ClassPlanner<'_> {
+    fn with_layout(&self, layout: Layout) -> Option<ClassCandidate> {
+        let n = self.values.len() >> layout.width_log2;
+        let table = Symbols::new(layout);
+        let mut symbols = vec![0; n];
+        let mut payload = vec![0; n * layout.payload_bytes()];
+        let mut records = vec![0; n * usize::from(layout.raw_bytes)];
+        let (isa, values, base) = (self.isa, self.values, self.base);
+        measure(isa, &table, values, base, &mut symbols, &mut payload, &mut records);
+        let exponent_bits = self.target.layout.exponent_bits;
+        let exponent_first = first_exponent(layout.width_log2, exponent_bits, base);
+        let mut own = vec![0; n];
+        exponents(isa, layout.width_log2, exponent_bits, exponent_first, base, &mut own);
+        let zeros = symbols.iter().filter(|&&symbol| symbol == 0).count();
+        let contexts_max = match self.target.level {
+            Level::Max => usize::from(CONTEXTS_MAX),
+            // Little else is done for values that do not change.
+            _ if 2 * zeros > n => usize::from(CONTEXTS_MAX),
+            _ => DENSE_CONTEXTS_MAX,
+        };
+        let bounds = cluster(&own, &symbols, usize::from(table.max) + 1, contexts_max);
+        let segment_log2 = match self.target.level {
+            Level::Max => SEGMENT_LOG2_MAX_LEVEL,
+            _ => SEGMENT_LOG2,
+        };
+        let recipe = ClassRecipe {
+            width_log2: layout.width_log2,
+            has_sign: layout.has_sign,
+            has_top_bit: layout.has_top_bit,
+            raw_bytes: layout.raw_bytes,
+            segment_log2,
+            exponent_bits,
+            exponent_first,
+            contexts: vec![Coder::Raw; bounds.len() + 1],
+            bounds,
+        };
+        (n > 0).then(|| self.with_coders(recipe))
+    }
+
+    /// Chooses the coders of all contexts.
+    fn with_coders(&self, mut recipe: ClassRecipe) -> ClassCandidate {
+        let n = self.values.len() >> recipe.width_log2;
+        let mut buffers = ClassBuffers::default();
+        let mut records = vec![0; n * usize::from(recipe.raw_bytes)];
+        let encoder = ClassEncoder::new(&recipe);
+        let mut sorted = encoder.sort(self.isa, self.values, self.base, &mut buffers, &mut records);
+        let mut bits = 8 * (sorted.payload_len() + records.len()) as u64;
+        let scale = Scale { sampled: n as u64, segment_log2: recipe.segment_log2 };
+        for (k, coder) in recipe.contexts.iter_mut().enumerate() {
+            let planner = StreamPlanner { isa: self.isa, level: self.target.level, scale };
+            let chosen = planner.choose(sorted.symbols(k), APART_DEPTH_MAX);
+            bits += chosen.bits;
+            *coder = chosen.coder;
+        }
+        ClassCandidate { recipe, bits }
+    }
+}
+
+/// What is subtracted from exponents of more than eight bits, so that the largest fit a byte.
+fn first_exponent(width_log2: u8, bits: u8, base: &[u8]) -> u16 {
+    if bits <= 8 {
+        return 0;
+    }
+    let width = 1 << width_log2;
+    let largest = base.chunks_exact(width).map(|value| {
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(value);
+        let magnitude = u64::from_le_bytes(word) << (64 - 8 * width) << 1;
+        (magnitude >> (64 - u32::from(bits))) as u16
+    });
+    largest.max().unwrap_or(0).saturating_sub(255)
+}
+
+/// Bounds of at most `most` contexts: neighbouring exponents whose symbols are alike are joined.
+fn cluster(exponents: &[u8], symbols: &[u8], alphabet: usize, most: usize) -> Vec<u8> {
+    let mut counts = vec![0_u32; 256 * alphabet];
+    for (&exponent, &symbol) in exponents.iter().zip(symbols) {
+        counts[usize::from(exponent) * alphabet + usize::from(symbol)] += 1;
+    }
+    /// Neighbouring exponents, from `low` up to that of the cluster before.
+    struct Cluster {
+        low: u8,
+        counts: Vec<u32>,
+        bits: u64,
+        /// What joining the next cluster would cost.
+        join: u64,
+    }
+    let mut clusters: Vec<Cluster> = Vec::new();
+    for low in (0..=255_u8).rev() {
+        let own = &counts[usize::from(low) * alphabet..][..alphabet];
+        if own.iter().any(|&count| count > 0) {
+            clusters.push(Cluster { low, counts: own.to_vec(), bits: entropy_bits(own), join: 0 });
+        }
+    }
+    let joined = |a: &Cluster, b: &Cluster| -> Vec<u32> {
+        a.counts.iter().zip(&b.counts).map(|(a, b)| a + b).collect()
+    };
+    let join_cost = |clusters: &[Cluster], i: usize| match &clusters[i..] {
+        [a, b, ..] => entropy_bits(&joined(a, b)).saturating_sub(a.bits + b.bits),
+        _ => u64::MAX,
+    };
+    for i in 0..clusters.len() {
+        clusters[i].join = join_cost(&clusters, i);
+    }
+    while clusters.len() > 1 {
+        let cheapest = (0..clusters.len() - 1).min_by_key(|&i| clusters[i].join).unwrap_or(0);
+        if clusters.len() <= most && clusters[cheapest].join >= CONTEXT_BITS {
+            break;
+        }
+        let next = clusters.remove(cheapest + 1);
+        let own = &mut clusters[cheapest];
+        own.counts = joined(own, &next);
+        own.bits = entropy_bits(&own.counts);
+        own.low = next.low;
+        for i in [cheapest.saturating_sub(1), cheapest] {
+            clusters[i].join = join_cost(&clusters, i);
+        }
+    }
+    // The last cluster has no bound: it goes on below.
+    clusters.pop();
+    clusters.iter().map(|cluster| cluster.low).collect()
+}
+
+/// The recipe with tables of all `values`, for coders that cannot code what a sample has not shown.
+pub(super) fn exact_tables(
+    isa: Isa,
+    target: Target,
+    candidate: ClassCandidate,
+    values: Values,
+    expected_bits: u64,
+) -> ReadyClasses {
+    let ClassCandidate { mut recipe, .. } = candidate;
+    if recipe.contexts.iter().any(stream::needs_all) {
+        let mut stats: Vec<_> = recipe.contexts.iter().map(StreamStats::new).collect();
+        each_segment(isa, target, &recipe, values, |sorted| {
+            for (k, stats) in stats.iter_mut().enumerate() {
+                stats.add(isa, sorted.symbols(k));
+            }
+        });
+        for (coder, stats) in recipe.contexts.iter_mut().zip(&stats) {
+            *coder = stats.exact(coder, target.level);
+        }
+    }
+    ReadyClasses::new(recipe, expected_bits)
+}
+
+fn each_segment(
+    isa: Isa,
+    target: Target,
+    recipe: &ClassRecipe,
+    values: Values,
+    mut visit: impl FnMut(&Sorted),
+) {
+    let Some(base) = values.base else { return };
+    let encoder = ClassEncoder::new(recipe);
+    let mut buffers = ClassBuffers::default();
+    let mut records = vec![0; usize::from(recipe.raw_bytes) << recipe.segment_log2];
+    let blocks = values.bytes.chunks(target.block_len).zip(base.chunks(target.block_len));
+    for (block, base) in blocks {
+        let whole = block.len() / recipe.width() * recipe.width();
+        let segment_bytes = recipe.width() << recipe.segment_log2;
+        let segments = block[..whole].chunks(segment_bytes).zip(base.chunks(segment_bytes));
+        for (segment, base) in segments {
+            let len = segment.len() >> recipe.width_log2;
+            let base = &base[..segment.len()];
+            let records = &mut records[..len * usize::from(recipe.raw_bytes)];
+            visit(&encoder.sort(isa, segment, base, &mut buffers, records));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The coder of a stream of symbols, which may take a common one apart from the others.
+
+use super::coder::{self, Choice, PlaneStats};
+use crate::dtype::Level;
+use crate::entropy::{chain, gaps, huffman, rans};
+use crate::simd::{Isa, flags};
+use lmc_format::limits::CHAIN_LEVELS_MAX;
+use lmc_format::{ApartCoder, Coder};
+
+/// How a sample's bits stand to those that a segment takes once.
+#[derive(Clone, Copy)]
+pub(super) struct Scale {
+    /// Values of the sample.
+    pub sampled: u64,
+    /// log2 of the values of a segment.
+    pub segment_log2: u8,
+}
+
+impl Scale {
+    fn once(self, bits: u64) -> u64 {
+        (bits * self.sampled) >> self.segment_log2
+    }
+}
+
+/// Chooses coders of streams.
+#[derive(Clone, Copy)]
+pub(super) struct StreamPlanner {
+    pub isa: Isa,
+    pub level: Level,
+    pub scale: Scale,
+}
+
+impl StreamPlanner {
+    /// The cheapest coder for symbols like these, with at most `depth` others inside.
+    ///
+    /// All but those with tables, which are made from all symbols later, can code symbols that a
+    /// sample has not shown.
+    pub(super) fn choose(self, symbols: &[u8], depth: u8) -> Choice {
+        let stats = PlaneStats::of(symbols);
+        let mut best = self.plain(&stats, false);
+        let common = (0..=255_u8).max_by_key(|&b| (stats.histogram[usize::from(b)], 255 - b));
+        let common = common.unwrap_or(0);
+        let count = u64::from(stats.histogram[usize::from(common)]);
+        // Below this share a flag takes most of a bit, as the chain's first digit does.
+        if depth > 0 && 8 * count >= 5 * stats.count() {
+            let (mut own_flags, mut others) = (Vec::new(), Vec::new());
+            flags::take_out(self.isa, common, symbols, &mut own_flags, &mut others);
+            let flags = self.plain(&PlaneStats::of(&own_flags), true);
+            // Flags alone cost less than this, or nothing is gained.
+            if flags.bits < best.bits {
+                let others = self.choose(&others, depth - 1);
+                let bits = flags.bits + others.bits;
+                if bits < best.bits {
+                    let (flags, others) = (flags.coder, others.coder);
+                    let coder = ApartCoder { byte: common, flags, others };
+                    best = Choice { coder: Coder::Apart(Box::new(coder)), bits };
+                }
+            }
+        }
+        best
+    }
+
+    /// The cheapest coder without others inside.
+    fn plain(self, stats: &PlaneStats, is_flags: bool) -> Choice {
+        let (histogram, n) = (&stats.histogram, stats.count());
+        let mut best = Choice { coder: Coder::Raw, bits: 8 * n };
+        let mut consider = |coder: Coder, bits: u64| {
+            if bits < best.bits || n == 0 && matches!(best.coder, Coder::Raw) {
+                best = Choice { coder, bits };
+            }
+        };
+        if is_flags {
+            let set = (0..256).map(|b: usize| u64::from(histogram[b]) * u64::from(b.count_ones()));
+            let (low_bits, bits) = gaps::choose(set.sum(), 8 * n);
+            consider(Coder::Gaps(low_bits), bits + self.scale.once(16));
+        }
+        let levels_max = if self.level == Level::Fast { 8 } else { CHAIN_LEVELS_MAX };
+        let table = chain::build(histogram, levels_max);
+        let padding = 8 * table.widths().len() as u64;
+        let bits = chain::cost_bits(&table, histogram) + self.scale.once(padding);
+        consider(Coder::Chain(table), bits);
+        if self.level == Level::Max {
+            let table = rans::build(histogram);
+            let bits = table.as_ref().and_then(|table| rans::cost_bits(table, histogram));
+            if let (Some(table), Some(bits)) = (table, bits) {
+                consider(Coder::Rans(Box::new(table)), bits + self.scale.once(132 * 8));
+            }
+        }
+        // Flags are an eighth of the values, so a slower code of theirs costs little time.
+        if self.level == Level::Max || is_flags && self.level == Level::Default {
+            let table = huffman::build(histogram);
+            let bits = table.as_ref().and_then(|table| huffman::cost_bits(table, histogram));
+            if let (Some(table), Some(bits)) = (table, bits) {
+                consider(Coder::Huffman(Box::new(table)), bits + self.scale.once(8 * 8) + n / 64);
+            }
+        }
+        best
+    }
+}
+
+/// Whether a coder, or one inside of it, can only code bytes that its table has seen.
+pub(super) fn needs_all(coder: &Coder) -> bool {
+    match coder {
+        Coder::Huffman(_) | Coder::Rans(_) => true,
+        Coder::Apart(apart) => needs_all(&apart.flags) || needs_all(&apart.others),
+        _ => false,
+    }
+}
+
+/// Statistics of all symbols for a coder and those inside of it.
+pub(super) struct StreamStats {
+    own: PlaneStats,
+    inside: Option<Box<(u8, StreamStats, StreamStats)>>,
+}
+
+impl StreamStats {
+    pub(super) fn new(coder: &Coder) -> Self {
+        let inside = match coder {
+            Coder::Apart(apart) => {
+                let inside = (apart.byte, Self::new(&apart.flags), Self::new(&apart.others));
+                Some(Box::new(inside))
+            }
+            _ => None,
+        };
+        Self { own: PlaneStats { histogram: [0; 256], changes: 0 }, inside }
+    }
+
+    pub(super) fn add(&mut self, isa: Isa, symbols: &[u8]) {
+        let Some(inside) = &mut self.inside else {
+            self.own.add(symbols);
+            return;
+        };
+        let (common, flags, others) = &mut **inside;
+        let (mut own_flags, mut own_others) = (Vec::new(), Vec::new());
+        flags::take_out(isa, *common, symbols, &mut own_flags, &mut own_others);
+        flags.add(isa, &own_flags);
+        others.add(isa, &own_others);
+    }
+
+    /// The same kind of coder with tables that have seen all symbols.
+    pub(super) fn exact(&self, coder: &Coder, level: Level) -> Coder {
+        match (coder, &self.inside) {
+            (Coder::Apart(apart), Some(inside)) => {
+                let (_, flags, others) = &**inside;
+                Coder::Apart(Box::new(ApartCoder {
+                    byte: apart.byte,
+                    flags: flags.exact(&apart.flags, level),
+                    others: others.exact(&apart.others, level),
+                }))
+            }
+            _ if needs_all(coder) => coder::exact(coder, &self.own, level),
+            _ => coder.clone(),
+        }
+    }
+}

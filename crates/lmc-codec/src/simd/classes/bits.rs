@@ -1,0 +1,189 @@
+//! Payloads: as many bits of each byte as its symbol says, one behind the other.
+
+#[cfg(target_arch = "x86_64")]
+use super::GROUP;
+use super::PlaneWidths;
+use crate::simd::{Isa, IsaKind};
+
+/// Bits that are appended, the first one lowest.
+#[derive(Debug, Default)]
+pub struct BitString {
+    bytes: Vec<u8>,
+    /// Whole bytes that are filled; the buffer is longer.
+    len: usize,
+    word: u64,
+    /// Bits of `word`, below 64.
+    bits: u32,
+}
+
+impl BitString {
+    /// Makes it empty, with room for `bits` bits.
+    pub fn clear(&mut self, bits: usize) {
+        let len = bits.div_ceil(8) + 16;
+        if self.bytes.len() < len {
+            self.bytes = vec![0; len];
+        }
+        (self.len, self.word, self.bits) = (0, 0, 0);
+    }
+
+    /// Appends the lowest `count` bits of `bits`, whose others are 0.
+    #[inline(always)]
+    pub fn push(&mut self, bits: u64, count: u32) {
+        let word = self.word | bits << self.bits;
+        // Room has been made for all bits, and a word more.
+        self.bytes[self.len..self.len + 8].copy_from_slice(&word.to_le_bytes());
+        let total = self.bits + count;
+        let is_full = total >= 64;
+        // Shifted twice: there may be 64 bits that went into the word.
+        let over = (bits >> 1) >> (63 - self.bits);
+        self.word = if is_full { over } else { word };
+        self.len += 8 * usize::from(is_full);
+        self.bits = total & 63;
+    }
+
+    /// The bytes, the last one padded with zeros.
+    pub fn finish(&mut self) -> &[u8] {
+        let word = self.word.to_le_bytes();
+        self.bytes[self.len..self.len + 8].copy_from_slice(&word);
+        &self.bytes[..self.len + self.bits.div_ceil(8) as usize]
+    }
+}
+
+/// Masks of the lowest bits, by how many they are.
+const LOW: [u8; 9] = [0, 1, 3, 7, 15, 31, 63, 127, 255];
+
+/// Appends the lowest bits of each byte of `plane`, as many as `widths` says for its symbol; the
+/// byte has no others.
+pub fn pack(isa: Isa, widths: &PlaneWidths, symbols: &[u8], plane: &[u8], out: &mut BitString) {
+    assert_eq!(symbols.len(), plane.len());
+    let (mut symbols, mut plane) = (symbols, plane);
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 && usize::from(widths.symbol_max) < GROUP {
+        let (groups, planes) = (symbols.as_chunks().0, plane.as_chunks().0);
+        // SAFETY: the isa proves AVX-512 and BMI2.
+        unsafe { super::avx512::pack(widths, groups, planes, out) };
+        (symbols, plane) = (symbols.as_chunks::<GROUP>().1, plane.as_chunks::<GROUP>().1);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() >= IsaKind::Avx2 {
+        let (eights, planes) = (symbols.as_chunks().0, plane.as_chunks().0);
+        // SAFETY: the isa proves BMI2.
+        unsafe { x86::pack(widths, eights, planes, out) };
+        (symbols, plane) = (symbols.as_chunks::<8>().1, plane.as_chunks::<8>().1);
+    }
+    for (&symbol, &byte) in symbols.iter().zip(plane) {
+        out.push(u64::from(byte), u32::from(widths.by_symbol[usize::from(symbol)]));
+    }
+}
+
+/// Undoes [`pack`]: reads the bits of all `symbols` from bit `at` of `packed` on; returns the bit
+/// behind them.
+pub fn unpack(
+    isa: Isa,
+    widths: &PlaneWidths,
+    symbols: &[u8],
+    packed: &[u8],
+    at: usize,
+    plane: &mut [u8],
+) -> usize {
+    assert_eq!(symbols.len(), plane.len());
+    let (mut symbols, mut plane, mut at) = (symbols, plane, at);
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 && usize::from(widths.symbol_max) < GROUP {
+        let (groups, rest) = plane.as_chunks_mut();
+        // SAFETY: the isa proves AVX-512 and BMI2.
+        at = unsafe { super::avx512::unpack(widths, symbols.as_chunks().0, packed, at, groups) };
+        (symbols, plane) = (symbols.as_chunks::<GROUP>().1, rest);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() >= IsaKind::Avx2 {
+        let (eights, rest) = plane.as_chunks_mut();
+        // SAFETY: the isa proves BMI2.
+        at = unsafe { x86::unpack(widths, symbols.as_chunks().0, packed, at, eights) };
+        (symbols, plane) = (symbols.as_chunks::<8>().1, rest);
+    }
+    for (&symbol, byte) in symbols.iter().zip(plane) {
+        let width = widths.by_symbol[usize::from(symbol)];
+        let byte_at = |at: usize| packed.get(at).copied().unwrap_or(0);
+        let pair = u16::from_le_bytes([byte_at(at / 8), byte_at(at / 8 + 1)]);
+        *byte = (pair >> (at % 8)) as u8 & LOW[usize::from(width)];
+        at += usize::from(width);
+    }
+    at
+}
+
+/// Bits that the payloads of all `symbols` take.
+pub fn payload_bits(isa: Isa, widths: &PlaneWidths, symbols: &[u8]) -> usize {
+    let mut rest = symbols;
+    let mut bits = 0;
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 && usize::from(widths.symbol_max) < GROUP {
+        let (groups, others) = symbols.as_chunks();
+        // SAFETY: the isa proves AVX-512.
+        bits = unsafe { super::avx512::payload_bits(widths, groups) };
+        rest = others;
+    }
+    bits + rest
+        .iter()
+        .map(|&symbol| usize::from(widths.by_symbol[usize::from(symbol)]))
+        .sum::<usize>()
+}
+
+/// The 64 bits from bit `at` of `packed` on, with zeros behind its last one.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn word_at(packed: &[u8], at: usize) -> u64 {
+    let mut bytes = [0; 16];
+    match packed.get(at / 8..at / 8 + 16) {
+        Some(all) => bytes.copy_from_slice(all),
+        None => {
+            let rest = packed.get(at / 8..).unwrap_or(&[]);
+            bytes[..rest.len()].copy_from_slice(rest);
+        }
+    }
+    (u128::from_le_bytes(bytes) >> (at % 8)) as u64
+}
+
+/// The masks of eight symbols, as one word.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn mask_of(masks: &[u8; 256], symbols: &[u8; 8]) -> u64 {
+    u64::from_le_bytes(symbols.map(|symbol| masks[usize::from(symbol)]))
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{BitString, LOW, PlaneWidths, mask_of, word_at};
+    use std::arch::x86_64::{_pdep_u64, _pext_u64};
+
+    #[target_feature(enable = "bmi2,popcnt")]
+    pub(super) fn pack(
+        widths: &PlaneWidths,
+        symbols: &[[u8; 8]],
+        plane: &[[u8; 8]],
+        out: &mut BitString,
+    ) {
+        let masks = widths.by_symbol.map(|width| LOW[usize::from(width)]);
+        for (symbols, bytes) in symbols.iter().zip(plane) {
+            let mask = mask_of(&masks, symbols);
+            out.push(_pext_u64(u64::from_le_bytes(*bytes), mask), mask.count_ones());
+        }
+    }
+
+    #[target_feature(enable = "bmi2,popcnt")]
+    pub(super) fn unpack(
+        widths: &PlaneWidths,
+        symbols: &[[u8; 8]],
+        packed: &[u8],
+        mut at: usize,
+        plane: &mut [[u8; 8]],
+    ) -> usize {
+        let masks = widths.by_symbol.map(|width| LOW[usize::from(width)]);
+        for (symbols, bytes) in symbols.iter().zip(plane) {
+            let mask = mask_of(&masks, symbols);
+            *bytes = _pdep_u64(word_at(packed, at), mask).to_le_bytes();
+            at += mask.count_ones() as usize;
+        }
+        at
+    }
+}

@@ -1,0 +1,131 @@
+//! The contexts of values, and symbols sorted by them.
+
+use super::GROUP;
+use crate::simd::{Isa, IsaKind, words::per_isa};
+
+/// The byte of each base value that chooses its context: the `bits` bits below the sign, less
+/// `first`, and cut to a byte.
+pub fn exponents(isa: Isa, width_log2: u8, bits: u8, first: u16, base: &[u8], out: &mut [u8]) {
+    assert_eq!(base.len(), out.len() << width_log2);
+    let shift = (8 << width_log2) - 1 - u32::from(bits);
+    match width_log2 {
+        0 => exponents1(isa, shift, bits, first, base, out),
+        1 => exponents2(isa, shift, bits, first, base, out),
+        2 => exponents4(isa, shift, bits, first, base, out),
+        _ => exponents8(isa, shift, bits, first, base, out),
+    }
+}
+
+macro_rules! exponents {
+    ($name:ident, $word:ty, $len:literal) => {
+        per_isa! {
+            fn $name(shift: u32, bits: u8, first: u16, base: &[u8], out: &mut [u8]) {
+                let mask = u16::MAX >> (16 - bits);
+                if first == 0 && bits <= 8 {
+                    for (byte, base) in out.iter_mut().zip(base.as_chunks::<$len>().0) {
+                        *byte = (<$word>::from_le_bytes(*base) >> shift) as u8 & mask as u8;
+                    }
+                    return;
+                }
+                for (byte, base) in out.iter_mut().zip(base.as_chunks::<$len>().0) {
+                    let exponent = (<$word>::from_le_bytes(*base) >> shift) as u16 & mask;
+                    *byte = exponent.saturating_sub(first).min(255) as u8;
+                }
+            }
+        }
+    };
+}
+
+exponents!(exponents1, u8, 1);
+exponents!(exponents2, u16, 2);
+exponents!(exponents4, u32, 4);
+exponents!(exponents8, u64, 8);
+
+/// Appends the masks of each group of values with these exponents: one for each context, of which
+/// there is one more than `bounds`.
+pub fn context_masks(isa: Isa, exponents: &[u8], bounds: &[u8], masks: &mut Vec<u64>) {
+    let mut rest = exponents;
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 {
+        let (groups, others) = exponents.as_chunks::<GROUP>();
+        // SAFETY: the isa proves AVX-512.
+        unsafe { super::avx512::context_masks(groups, bounds, masks) };
+        rest = others;
+    }
+    for group in rest.chunks(GROUP) {
+        let below = |bound: u8| {
+            let bits = group.iter().enumerate();
+            bits.fold(0, |mask, (i, &exponent)| mask | u64::from(exponent < bound) << i)
+        };
+        let mut reached = u64::MAX >> (GROUP - group.len());
+        for &bound in bounds {
+            let next = below(bound) & reached;
+            masks.push(reached & !next);
+            reached = next;
+        }
+        masks.push(reached);
+    }
+}
+
+/// Appends `symbols` to the stream of their context, of which `lens` bytes are filled; each stream
+/// has room for [`GROUP`] bytes more than it will be given.
+pub fn partition(
+    isa: Isa,
+    masks: &[u64],
+    symbols: &[u8],
+    streams: &mut [Vec<u8>],
+    lens: &mut [usize],
+) {
+    let contexts = lens.len();
+    let mut done = 0;
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 {
+        let groups = symbols.as_chunks::<GROUP>().0;
+        assert!(masks.len() >= groups.len() * contexts && streams.len() >= contexts);
+        for (stream, &len) in streams.iter().zip(lens.iter()) {
+            assert!(stream.len() >= len + groups.len() * GROUP + GROUP, "streams have room");
+        }
+        // SAFETY: the isa proves AVX-512; masks, streams and their room have been checked.
+        unsafe { super::avx512::partition(masks, groups, streams, lens) };
+        done = groups.len();
+    }
+    let groups = symbols.chunks(GROUP).zip(masks.chunks_exact(contexts));
+    for (group, masks) in groups.skip(done) {
+        for (k, &mask) in masks.iter().enumerate() {
+            let mut left = mask;
+            while left != 0 {
+                streams[k][lens[k]] = group[left.trailing_zeros() as usize];
+                lens[k] += 1;
+                left &= left - 1;
+            }
+        }
+    }
+}
+
+/// Undoes [`partition`] for all of `symbols`: takes them from `bytes`, where `places` says that
+/// those of each context are next, and leaves the places behind them. Behind the last symbol of
+/// `bytes` there are [`GROUP`] bytes.
+pub fn spread(isa: Isa, masks: &[u64], bytes: &[u8], places: &mut [usize], symbols: &mut [u8]) {
+    let contexts = places.len();
+    let mut done = 0;
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 {
+        let groups = symbols.as_chunks_mut::<GROUP>().0;
+        assert!(masks.len() >= groups.len() * contexts);
+        done = groups.len();
+        // SAFETY: the isa proves AVX-512; there are masks for every group, and reads are checked
+        // as they go.
+        unsafe { super::avx512::spread(masks, bytes, places, groups) };
+    }
+    let groups = symbols.chunks_mut(GROUP).zip(masks.chunks_exact(contexts));
+    for (group, masks) in groups.skip(done) {
+        for (k, &mask) in masks.iter().enumerate() {
+            let mut left = mask;
+            while left != 0 {
+                group[left.trailing_zeros() as usize] = bytes[places[k]];
+                places[k] += 1;
+                left &= left - 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Floats to symbols by how far they are from their base, and back (`docs/format.md`, section 3.6).
+//!
+//! Values are worked on in groups of 64. The contexts of a group are masks, one bit a value, so that
+//! taking the symbols of a context out of a group is one compress, and putting them back one expand.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod bits;
+mod contexts;
+mod measure;
+#[cfg(test)]
+mod tests;
+
+pub use bits::{BitString, pack, payload_bits, unpack};
+pub use contexts::{context_masks, exponents, partition, spread};
+pub use measure::{measure, restore};
+
+/// Values of a group.
+pub const GROUP: usize = 64;
+
+/// What of a value is where.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// log2 of the bytes of a value.
+    pub width_log2: u8,
+    /// Low bytes of the difference that stand as they are.
+    pub raw_bytes: u8,
+    /// Whether the symbol holds the sign of the difference.
+    pub has_sign: bool,
+    /// Whether the symbol holds the bit below the leading one.
+    pub has_top_bit: bool,
+}
+
+impl Layout {
+    /// Bytes that a value's payload can take.
+    pub fn payload_bytes(self) -> usize {
+        (1 << self.width_log2) - usize::from(self.raw_bytes)
+    }
+
+    /// Whether the coded difference has 16 bits and the symbol is class and flip alone, which is
+    /// what the kernels made by hand are for.
+    #[cfg(target_arch = "x86_64")]
+    fn is_plain16(self) -> bool {
+        let widths_fit = matches!((self.width_log2, self.raw_bytes), (1, 0) | (2, 2));
+        widths_fit && !self.has_sign && !self.has_top_bit
+    }
+
+    /// Symbols of values that keep the sign of their base; those that change it are as many.
+    fn half(self) -> u32 {
+        let below = u32::from(self.has_sign) + u32::from(self.has_top_bit);
+        (8 * self.payload_bytes() as u32 + 1) << below
+    }
+}
+
+/// What a symbol says of its value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Head {
+    /// The bits of the difference that the symbol holds, in their place.
+    pub magnitude: u64,
+    /// Whether the symbol says that the difference is negative.
+    pub is_negative: bool,
+    /// Whether it says that the sign is not that of the base.
+    pub is_flipped: bool,
+}
+
+/// Tables by symbol.
+#[derive(Debug)]
+pub struct Symbols {
+    /// What is where.
+    pub layout: Layout,
+    /// The largest symbol that there can be.
+    pub max: u8,
+    /// Bits of the payload.
+    pub widths: [u8; 256],
+    /// The rest of the difference.
+    pub heads: [Head; 256],
+}
+
+impl Symbols {
+    /// The tables of a layout.
+    pub fn new(layout: Layout) -> Self {
+        let half = layout.half();
+        let max = (2 * half - 1) as u8;
+        let mut symbols = Self { layout, max, widths: [0; 256], heads: [Head::default(); 256] };
+        for symbol in 0..=max {
+            let is_flipped = u32::from(symbol) >= half;
+            let mut class = u32::from(symbol) % half;
+            let is_negative = layout.has_sign && class & 1 == 1;
+            class >>= u32::from(layout.has_sign);
+            let top = if layout.has_top_bit { u64::from(class & 1) } else { 0 };
+            class >>= u32::from(layout.has_top_bit);
+            let (mut magnitude, mut width) = (0, 0);
+            if class > 0 {
+                magnitude = 1 << (class - 1) | top << (class - 1) >> 1;
+                let rest = (class - 1).saturating_sub(u32::from(layout.has_top_bit));
+                width = rest + u32::from(!layout.has_sign);
+            }
+            symbols.widths[usize::from(symbol)] = width as u8;
+            symbols.heads[usize::from(symbol)] = Head { magnitude, is_negative, is_flipped };
+        }
+        symbols
+    }
+
+    /// Payload bits of each symbol that stand in plane `plane`.
+    pub fn plane_widths(&self, plane: usize) -> PlaneWidths {
+        let by_symbol = self.widths.map(|width| width.saturating_sub(8 * plane as u8).min(8));
+        PlaneWidths { by_symbol, symbol_max: self.max }
+    }
+}
+
+/// How many bits of a payload's byte are stored, by symbol.
+#[derive(Debug)]
+pub struct PlaneWidths {
+    /// Bits, 8 at most.
+    pub by_symbol: [u8; 256],
+    symbol_max: u8,
+}

@@ -1,0 +1,153 @@
+//! Bytes that are not the common one, taken out and put back.
+
+use super::{Isa, IsaKind};
+
+/// Appends a flag for each byte of `src`, eight a byte (1: it is not `common`), and the bytes that
+/// are not.
+pub fn take_out(isa: Isa, common: u8, src: &[u8], flags: &mut Vec<u8>, others: &mut Vec<u8>) {
+    flags.reserve(src.len().div_ceil(8));
+    let mut rest = src;
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 {
+        let (groups, after) = src.as_chunks();
+        // SAFETY: the isa proves AVX-512.
+        unsafe { x86::take_out(common, groups, flags, others) };
+        rest = after;
+    }
+    let start = others.len();
+    // Every byte is written, and the place moves on only behind those that stay: no branch depends
+    // on the data.
+    others.resize(start + rest.len(), 0);
+    let mut end = start;
+    for eight in rest.chunks(8) {
+        let mut byte = 0;
+        for (i, &value) in eight.iter().enumerate() {
+            others[end] = value;
+            end += usize::from(value != common);
+            byte |= u8::from(value != common) << i;
+        }
+        flags.push(byte);
+    }
+    others.truncate(end);
+}
+
+/// Undoes [`take_out`]: `flags` has a bit for each byte of `dst`, of which as many are set as there
+/// are `others`.
+pub fn put_back(isa: Isa, common: u8, flags: &[u8], others: &[u8], dst: &mut [u8]) {
+    let (mut flags, mut others, mut dst) = (flags, others, dst);
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 {
+        let (groups, after) = dst.as_chunks_mut();
+        let (own, rest) = flags.split_at(8 * groups.len());
+        // SAFETY: the isa proves AVX-512.
+        let used = unsafe { x86::put_back(common, own.as_chunks().0, others, groups) };
+        (flags, others, dst) = (rest, &others[used..], after);
+    }
+    dst.fill(common);
+    let mut others = others.iter();
+    for (eight, &byte) in dst.chunks_mut(8).zip(flags) {
+        let mut left = byte;
+        while left != 0 {
+            let place = left.trailing_zeros() as usize;
+            if let (Some(to), Some(&other)) = (eight.get_mut(place), others.next()) {
+                *to = other;
+            }
+            left &= left - 1;
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    /// # Safety
+    /// The CPU has these instructions.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+    pub(super) unsafe fn take_out(
+        common: u8,
+        groups: &[[u8; 64]],
+        flags: &mut Vec<u8>,
+        others: &mut Vec<u8>,
+    ) {
+        let common = _mm512_set1_epi8(common as i8);
+        for group in groups {
+            // SAFETY: the group has 64 bytes.
+            let bytes = unsafe { _mm512_loadu_si512(group.as_ptr().cast()) };
+            let kept = _mm512_cmpneq_epi8_mask(bytes, common);
+            flags.extend_from_slice(&kept.to_le_bytes());
+            if kept == 0 {
+                continue;
+            }
+            others.reserve(64);
+            let end = others.len() + kept.count_ones() as usize;
+            // SAFETY: there is room for 64 bytes, and those up to the new end have been written.
+            unsafe {
+                let to = others.as_mut_ptr().add(others.len());
+                _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi8(kept, bytes));
+                others.set_len(end);
+            }
+        }
+    }
+
+    /// Returns how many of the others were used.
+    ///
+    /// # Safety
+    /// The CPU has these instructions.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt,bmi2")]
+    pub(super) unsafe fn put_back(
+        common: u8,
+        flags: &[[u8; 8]],
+        others: &[u8],
+        groups: &mut [[u8; 64]],
+    ) -> usize {
+        let common = _mm512_set1_epi8(common as i8);
+        let mut used = 0;
+        for (group, flags) in groups.iter_mut().zip(flags) {
+            let kept = u64::from_le_bytes(*flags);
+            let count = kept.count_ones() as usize;
+            let mut bytes = common;
+            if kept != 0 {
+                let own = &others[used..used + count];
+                // SAFETY: as many bytes are read as there are.
+                let own = unsafe {
+                    _mm512_maskz_loadu_epi8(_bzhi_u64(u64::MAX, count as u32), own.as_ptr().cast())
+                };
+                bytes = _mm512_mask_expand_epi8(common, kept, own);
+                used += count;
+            }
+            // SAFETY: the group has 64 bytes.
+            unsafe { _mm512_storeu_si512(group.as_mut_ptr().cast(), bytes) };
+        }
+        used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lmc_testkit::data::Random;
+
+    /// All sets take out the same, at every length and share, and put it back.
+    #[test]
+    fn twins_agree() {
+        let mut random = Random::new(9);
+        for n in (0..140).chain([1000, 4099]) {
+            for one_in in [1, 2, 10, 500] {
+                let src: Vec<u8> = (0..n)
+                    .map(|_| if random.below(one_in) == 0 { random.below(4) } else { 2 } as u8)
+                    .collect();
+                let (mut wanted_flags, mut wanted) = (Vec::new(), Vec::new());
+                take_out(Isa::PORTABLE, 2, &src, &mut wanted_flags, &mut wanted);
+                for isa in Isa::available() {
+                    let (mut flags, mut others) = (Vec::new(), Vec::new());
+                    take_out(isa, 2, &src, &mut flags, &mut others);
+                    assert_eq!((&flags, &others), (&wanted_flags, &wanted));
+                    let mut back = vec![7; n];
+                    put_back(isa, 2, &flags, &others, &mut back);
+                    assert_eq!(back, src);
+                }
+            }
+        }
+    }
+}
