@@ -5,13 +5,18 @@ use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
 use crate::segment::sized;
 use crate::simd::Isa;
 use crate::simd::classes::{
-    BitString, GROUP, Layout, PlaneWidths, Symbols, context_masks, exponents, measure, pack,
-    partition, payload_bits, restore, spread, unpack,
+    BitString, ContextRule, GROUP, Layout, Streams, Symbols, Unread, context_masks, count_fast,
+    count_masks, exponents, largest, measure, pack, partition, payload_bits, restore, restore_fast,
+    sort_fast, spread, unpack,
 };
 use lmc_format::{ClassRecipe, Error, Reader, Result};
 
 /// Values worked on at once, so that all that is known of them stays in the first-level cache.
 const CHUNK: usize = 4096;
+
+/// Strings of payloads that are shorter are copied, with room for reads behind their end.
+const SHORT_STRING: usize = 1 << 12;
+const STRING_PADDING: usize = 80;
 
 /// Buffers that segments are worked on in; their contents mean nothing between calls.
 #[derive(Debug, Default)]
@@ -20,12 +25,11 @@ pub struct ClassBuffers {
     masks: Vec<u64>,
     symbols: Vec<u8>,
     payload: Vec<u8>,
-    /// Symbols of each context, with room behind them.
-    streams: Vec<Vec<u8>>,
-    lens: Vec<usize>,
-    strings: Vec<BitString>,
+    streams: Streams,
     /// Symbols of all contexts, to be decoded.
     sorted: Vec<u8>,
+    /// Short strings of payloads, to be decoded.
+    padded: Vec<Vec<u8>>,
     coders: Scratch,
 }
 
@@ -33,7 +37,6 @@ pub struct ClassBuffers {
 #[derive(Debug)]
 struct Shape {
     table: Symbols,
-    widths: Vec<PlaneWidths>,
     exponent_bits: u8,
     exponent_first: u16,
     bounds: Vec<u8>,
@@ -47,11 +50,8 @@ impl Shape {
             has_sign: recipe.has_sign,
             has_top_bit: recipe.has_top_bit,
         };
-        let table = Symbols::new(layout);
-        let widths = (0..layout.payload_bytes()).map(|plane| table.plane_widths(plane)).collect();
         Self {
-            table,
-            widths,
+            table: Symbols::new(layout),
             exponent_bits: recipe.exponent_bits,
             exponent_first: recipe.exponent_first,
             bounds: recipe.bounds.clone(),
@@ -62,6 +62,11 @@ impl Shape {
         self.table.layout
     }
 
+    fn rule(&self) -> ContextRule<'_> {
+        let (bits, first) = (self.exponent_bits, self.exponent_first);
+        ContextRule { bits, first, bounds: &self.bounds }
+    }
+
     fn chunk_bytes(&self) -> usize {
         CHUNK << self.layout().width_log2
     }
@@ -70,7 +75,7 @@ impl Shape {
     fn add_masks(&self, isa: Isa, base: &[u8], bytes: &mut Vec<u8>, masks: &mut Vec<u64>) {
         let width_log2 = self.layout().width_log2;
         let bytes = sized(bytes, base.len() >> width_log2);
-        exponents(isa, width_log2, self.exponent_bits, self.exponent_first, base, bytes);
+        exponents(isa, width_log2, self.rule(), base, bytes);
         context_masks(isa, bytes, &self.bounds, masks);
     }
 }
@@ -91,12 +96,12 @@ pub struct Sorted<'a> {
 impl Sorted<'_> {
     /// The symbols of context `k`.
     pub fn symbols(&self, k: usize) -> &[u8] {
-        &self.buffers.streams[k][..self.buffers.lens[k]]
+        &self.buffers.streams.symbols[k][..self.buffers.streams.lens[k]]
     }
 
     /// Bytes of all payloads.
     pub fn payload_len(&mut self) -> usize {
-        self.buffers.strings.iter_mut().map(|string| string.finish().len()).sum()
+        self.buffers.streams.strings.iter_mut().map(|string| string.finish().len()).sum()
     }
 }
 
@@ -116,24 +121,27 @@ impl ClassEncoder {
         buffers: &'a mut ClassBuffers,
         records: &mut [u8],
     ) -> Sorted<'a> {
-        let layout = self.shape.layout();
+        let (layout, raw_bytes) = (self.shape.layout(), usize::from(self.shape.layout().raw_bytes));
         let n = values.len() >> layout.width_log2;
-        buffers.start(self.contexts.len(), n, self.shape.widths.len());
+        buffers.start(self.contexts.len(), n, layout.payload_bytes());
+        let (table, streams) = (&self.shape.table, &mut buffers.streams);
+        let done = sort_fast(isa, table, self.shape.rule(), values, base, streams, records);
+        let from = done << layout.width_log2;
+        let mut records = &mut records[done * raw_bytes..];
         let chunk = self.shape.chunk_bytes();
-        let mut records = records;
-        for (values, base) in values.chunks(chunk).zip(base.chunks(chunk)) {
+        for (values, base) in values[from..].chunks(chunk).zip(base[from..].chunks(chunk)) {
             let n = values.len() >> layout.width_log2;
             let own;
-            (own, records) = records.split_at_mut(n * usize::from(layout.raw_bytes));
+            (own, records) = records.split_at_mut(n * raw_bytes);
             buffers.masks.clear();
             self.shape.add_masks(isa, base, &mut buffers.exponents, &mut buffers.masks);
             let symbols = sized(&mut buffers.symbols, n);
             let payload = sized(&mut buffers.payload, n * layout.payload_bytes());
-            measure(isa, &self.shape.table, values, base, symbols, payload, own);
-            let (streams, lens) = (&mut buffers.streams, &mut buffers.lens);
-            partition(isa, &buffers.masks, symbols, streams, lens);
-            let planes = payload.chunks_exact(n).zip(&self.shape.widths);
-            for ((plane, widths), string) in planes.zip(&mut buffers.strings) {
+            measure(isa, table, values, base, symbols, payload, own);
+            let Streams { symbols: sorted, lens, strings } = &mut buffers.streams;
+            partition(isa, &buffers.masks, symbols, sorted, lens);
+            let planes = payload.chunks_exact(n).zip(&table.planes);
+            for ((plane, widths), string) in planes.zip(strings) {
                 pack(isa, widths, symbols, plane, string);
             }
         }
@@ -155,13 +163,14 @@ impl ClassEncoder {
         let n = values.len() >> layout.width_log2;
         out.resize(start + n * usize::from(layout.raw_bytes), 0);
         self.sort(isa, values, base, buffers, &mut out[start..]);
-        let streams = buffers.streams.iter().zip(&buffers.lens);
+        let Streams { symbols, lens, strings } = &mut buffers.streams;
+        let streams = symbols.iter().zip(&*lens);
         for (coder, (stream, &len)) in self.contexts.iter().zip(streams) {
             if !coder.encode(isa, &stream[..len], &mut buffers.coders, out) {
                 return false;
             }
         }
-        for string in &mut buffers.strings {
+        for string in strings {
             out.extend_from_slice(string.finish());
         }
         true
@@ -171,14 +180,15 @@ impl ClassEncoder {
 impl ClassBuffers {
     /// Makes room for the `n` values of a segment and empties it.
     fn start(&mut self, contexts: usize, n: usize, payload_bytes: usize) {
-        self.streams.resize_with(contexts.max(self.streams.len()), Vec::new);
-        for stream in &mut self.streams[..contexts] {
+        let Streams { symbols, lens, strings } = &mut self.streams;
+        symbols.resize_with(contexts.max(symbols.len()), Vec::new);
+        for stream in &mut symbols[..contexts] {
             sized(stream, n + 2 * GROUP);
         }
-        self.lens.clear();
-        self.lens.resize(contexts, 0);
-        self.strings.resize_with(payload_bytes, BitString::default);
-        self.strings.iter_mut().for_each(|string| string.clear(8 * n));
+        lens.clear();
+        lens.resize(contexts, 0);
+        strings.resize_with(payload_bytes, BitString::default);
+        strings.iter_mut().for_each(|string| string.clear(8 * n));
     }
 }
 
@@ -211,38 +221,52 @@ impl ClassDecoder {
         let mut input = Reader::new(coded);
         let raw_bytes = usize::from(layout.raw_bytes);
         let records = input.take(n * raw_bytes, "records")?;
-        let chunk = self.shape.chunk_bytes();
+        let (table, rule) = (&self.shape.table, self.shape.rule());
+        let mut counts = vec![0; self.contexts.len()];
+        let done = count_fast(isa, layout, rule, base, &mut counts);
         buffers.masks.clear();
-        buffers.masks.reserve_exact(n.div_ceil(GROUP) * self.contexts.len());
-        for base in base.chunks(chunk) {
+        let chunk = self.shape.chunk_bytes();
+        for base in base[done << layout.width_log2..].chunks(chunk) {
             self.shape.add_masks(isa, base, &mut buffers.exponents, &mut buffers.masks);
         }
-        let mut places = self.read_streams(isa, &mut input, n, buffers)?;
-        let sorted = &buffers.sorted[..n];
-        let mut strings = Vec::with_capacity(self.shape.widths.len());
-        for widths in &self.shape.widths {
-            let bits = payload_bits(isa, widths, sorted);
+        count_masks(isa, &buffers.masks, &mut counts);
+        let places = self.read_streams(isa, &mut input, &counts, buffers)?;
+        let mut strings = Vec::with_capacity(table.planes.len());
+        buffers.padded.resize_with(table.planes.len(), Vec::new);
+        for (widths, padded) in table.planes.iter().zip(&mut buffers.padded) {
+            let bits = payload_bits(isa, widths, &buffers.sorted[..n]);
             let string = input.take(bits.div_ceil(8), "payloads")?;
             if bits % 8 != 0 && string.last().is_some_and(|&last| last >> (bits % 8) != 0) {
                 return Err(Error::corrupt("padding of payloads is not zero"));
             }
-            strings.push((string, 0));
+            // The end of a string is read with care and slowly, which would be all of a short one.
+            if string.len() < SHORT_STRING {
+                padded.clear();
+                padded.extend_from_slice(string);
+                padded.resize(string.len() + STRING_PADDING, 0);
+                strings.push((&padded[..], 0));
+            } else {
+                strings.push((string, 0));
+            }
         }
         input.finish("the segment")?;
+        let mut unread = Unread { symbols: &buffers.sorted, places, strings };
+        let done = restore_fast(isa, table, rule, &mut unread, records, base, dst);
+        let from = done << layout.width_log2;
         let mut masks = &buffers.masks[..];
-        let mut records = records;
-        for (base, dst) in base.chunks(chunk).zip(dst.chunks_mut(chunk)) {
+        let mut records = &records[done * raw_bytes..];
+        for (base, dst) in base[from..].chunks(chunk).zip(dst[from..].chunks_mut(chunk)) {
             let n = dst.len() >> layout.width_log2;
             let symbols = sized(&mut buffers.symbols, n);
-            spread(isa, masks, &buffers.sorted, &mut places, symbols);
+            spread(isa, masks, unread.symbols, &mut unread.places, symbols);
             masks = &masks[n.div_ceil(GROUP) * self.contexts.len()..];
             let payload = sized(&mut buffers.payload, n * layout.payload_bytes());
-            let planes = payload.chunks_exact_mut(n).zip(&self.shape.widths);
-            for ((plane, widths), (string, at)) in planes.zip(&mut strings) {
+            let planes = payload.chunks_exact_mut(n).zip(&table.planes);
+            for ((plane, widths), (string, at)) in planes.zip(&mut unread.strings) {
                 *at = unpack(isa, widths, symbols, string, *at, plane);
             }
             let (own, rest) = records.split_at(n * raw_bytes);
-            restore(isa, &self.shape.table, base, symbols, payload, own, dst);
+            restore(isa, table, base, symbols, payload, own, dst);
             records = rest;
         }
         Ok(())
@@ -253,21 +277,17 @@ impl ClassDecoder {
         &self,
         isa: Isa,
         input: &mut Reader,
-        n: usize,
+        counts: &[usize],
         buffers: &mut ClassBuffers,
     ) -> Result<Vec<usize>> {
-        let contexts = self.contexts.len();
-        let mut counts = vec![0; contexts];
-        for masks in buffers.masks.chunks_exact(contexts) {
-            counts.iter_mut().zip(masks).for_each(|(sum, mask)| *sum += mask.count_ones() as usize);
-        }
-        let sorted = sized(&mut buffers.sorted, n + GROUP);
-        let mut places = Vec::with_capacity(contexts);
+        let n: usize = counts.iter().sum();
+        let sorted = sized(&mut buffers.sorted, 2 * n + GROUP);
+        let mut places = Vec::with_capacity(counts.len());
         let mut end = 0;
-        for (coder, count) in self.contexts.iter().zip(counts) {
+        for (coder, &count) in self.contexts.iter().zip(counts) {
             let own = &mut sorted[end..end + count];
             coder.decode(isa, input, own, &mut buffers.coders)?;
-            if own.iter().fold(0, |most, &symbol| most.max(symbol)) > self.shape.table.max {
+            if largest(isa, own) > self.shape.table.max {
                 return Err(Error::corrupt("a symbol is of no class"));
             }
             places.push(end);

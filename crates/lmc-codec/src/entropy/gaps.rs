@@ -147,20 +147,19 @@ impl BitReader<'_> {
     }
 }
 
-/// The low bits that suit `set` bits of `total`, and about what the stream takes then.
+/// The low bits that suit bytes like those of a sample with `set` of `total` bits set, and about what
+/// the sample takes then.
 pub fn choose(set: u64, total: u64) -> (u8, u64) {
-    if set == 0 {
-        return (0, 8);
-    }
-    let cost = |low_bits: u8| {
+    let cost = |set: u64, low_bits: u8| {
         // Of the low bits, half are lost to rounding on average.
         let rounded = (set * ((1 << low_bits) - 1)) >> (low_bits + 1);
-        let high = ((total - set) >> low_bits).saturating_sub(rounded);
-        set * (u64::from(low_bits) + 1) + high + 16
+        let high = (total.saturating_sub(set) >> low_bits).saturating_sub(rounded);
+        set * (u64::from(low_bits) + 1) + high + 8
     };
-    let best = (0..=lmc_format::limits::GAP_BITS_MAX).min_by_key(|&low_bits| cost(low_bits));
+    // One more than were seen, as there may be some where a sample shows none.
+    let best = (0..=lmc_format::limits::GAP_BITS_MAX).min_by_key(|&bits| cost(set + 1, bits));
     let low_bits = best.unwrap_or(0);
-    (low_bits, cost(low_bits))
+    (low_bits, if set == 0 { 8 } else { cost(set, low_bits) })
 }
 
 #[cfg(test)]

@@ -25,6 +25,10 @@ const SAMPLE_VALUES_MAX: usize = 1 << 15;
 const NOISE_VALUES: usize = 1 << 10;
 /// Joint symbols take at most this many mantissa bits.
 pub(super) const JOINT_BITS_MAX: u8 = 3;
+/// A base is said to leave little if that is one bit in this many.
+const SPARSE_SHARE: u64 = 32;
+/// How many times larger a sample is then.
+const SPARSE_SCALE: usize = 4;
 /// Exceptions cost a u16 and the code of byte 255.
 const EXCEPTION_BITS: u64 = 26;
 
@@ -80,10 +84,22 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
         // A base must gain a two hundredth, as the sample may flatter it.
         let limit = best.bits.min(stored_bits);
         let limit = limit - limit / 200;
+        let full = base;
         let base = sample_of(base);
         if target.layout.exponent_bits > 0 {
             let values = Values { bytes: &sampled, base: Some(&base) };
-            let classes = classes::choose(isa, target, values);
+            let mut classes = classes::choose(isa, target, values);
+            // Where little changes, what does is seen in a large sample only.
+            let is_sparse =
+                classes.as_ref().is_some_and(|own| own.bits * SPARSE_SHARE < stored_bits);
+            if is_sparse && sampled.len() < scope.values.bytes.len() / 2 {
+                let large = |bytes: &[u8]| sample(bytes, width, SPARSE_SCALE * wanted);
+                let (bytes, base) = (large(scope.values.bytes), large(full));
+                classes = classes::choose(isa, target, Values { bytes: &bytes, base: Some(&base) });
+                if let Some(own) = &mut classes {
+                    own.bits = own.bits * sampled.len() as u64 / bytes.len() as u64;
+                }
+            }
             if let Some(candidate) = classes.filter(|candidate| candidate.bits < limit) {
                 let expected_bits = candidate.bits * 1024 / n;
                 let values = scope.values;

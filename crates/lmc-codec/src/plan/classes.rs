@@ -6,18 +6,22 @@ use super::{ReadyClasses, Target, Values};
 use crate::classes::{ClassBuffers, ClassEncoder, Sorted};
 use crate::dtype::Level;
 use crate::simd::Isa;
-use crate::simd::classes::{Layout, Symbols, exponents, measure};
+use crate::simd::classes::{ContextRule, Layout, Symbols, exponents, measure};
 use lmc_format::limits::{APART_DEPTH_MAX, CONTEXTS_MAX};
 use lmc_format::{ClassRecipe, Coder};
 
-/// Contexts of recipes for values that nearly all change: each costs time for every value.
-const DENSE_CONTEXTS_MAX: usize = 8;
+/// Contexts below the highest level: each costs time for every value.
+const FAST_CONTEXTS_MAX: usize = 6;
 /// What a context costs, in bits of a sample, beside its symbols: its share of tables and padding.
 const CONTEXT_BITS: u64 = 16;
 /// log2 of the values in a segment: streams of many contexts are padded in each.
 const SEGMENT_LOG2: u8 = 16;
 /// The same at the highest level, whose streams have states.
 const SEGMENT_LOG2_MAX_LEVEL: u8 = 18;
+
+/// One difference in this many may be shorter than the bytes that stand raw: small differences are
+/// about as likely as each other, so little is lost.
+const RAW_SHARE: usize = 8;
 
 /// A recipe with its cost on the sample.
 pub(super) struct ClassCandidate {
@@ -31,19 +35,9 @@ pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ClassCa
     let planner = ClassPlanner { isa, target, values: sample.bytes, base };
     let (has_sign, has_top_bit) = (false, false);
     let width_log2 = target.layout.width_log2;
-    // The more bytes are raw, the faster: less must gain a thousandth.
-    let mut best: Option<ClassCandidate> = None;
-    for raw_bytes in (0..(1_u8 << width_log2).min(7)).rev() {
-        if width_log2 == 1 && raw_bytes == 1 {
-            continue;
-        }
-        let layout = Layout { width_log2, raw_bytes, has_sign, has_top_bit };
-        let candidate = planner.with_layout(layout)?;
-        if best.as_ref().is_none_or(|best| candidate.bits < best.bits - best.bits / 1000) {
-            best = Some(candidate);
-        }
-    }
-    let mut best = best?;
+    let layout = Layout { width_log2, raw_bytes: 0, has_sign, has_top_bit };
+    let raw_bytes = planner.raw_bytes(layout);
+    let mut best = planner.with_layout(Layout { raw_bytes, ..layout })?;
     if target.level == Level::Max {
         let raw_bytes = best.recipe.raw_bytes;
         let class_max = u32::from(best.recipe.class_max());
@@ -70,6 +64,24 @@ struct ClassPlanner<'a> {
 }
 
 impl ClassPlanner<'_> {
+    /// Low bytes of differences that are noise: so many that few differences have no more.
+    fn raw_bytes(&self, layout: Layout) -> u8 {
+        if layout.width_log2 < 2 {
+            return 0;
+        }
+        let n = self.values.len() >> layout.width_log2;
+        let mut symbols = vec![0; n];
+        let mut payload = vec![0; n * layout.payload_bytes()];
+        let (isa, table) = (self.isa, Symbols::new(layout));
+        measure(isa, &table, self.values, self.base, &mut symbols, &mut payload, &mut []);
+        let half = table.max / 2 + 1;
+        let few = |raw_bytes: u8| {
+            let short = symbols.iter().filter(|&&symbol| symbol % half <= 8 * raw_bytes).count();
+            RAW_SHARE * short <= n
+        };
+        (1..1 << layout.width_log2).take_while(|&raw_bytes| few(raw_bytes)).last().unwrap_or(0)
+    }
+
     fn with_layout(&self, layout: Layout) -> Option<ClassCandidate> {
         let n = self.values.len() >> layout.width_log2;
         let table = Symbols::new(layout);
@@ -81,13 +93,11 @@ impl ClassPlanner<'_> {
         let exponent_bits = self.target.layout.exponent_bits;
         let exponent_first = first_exponent(layout.width_log2, exponent_bits, base);
         let mut own = vec![0; n];
-        exponents(isa, layout.width_log2, exponent_bits, exponent_first, base, &mut own);
-        let zeros = symbols.iter().filter(|&&symbol| symbol == 0).count();
+        let rule = ContextRule { bits: exponent_bits, first: exponent_first, bounds: &[] };
+        exponents(isa, layout.width_log2, rule, base, &mut own);
         let contexts_max = match self.target.level {
             Level::Max => usize::from(CONTEXTS_MAX),
-            // Little else is done for values that do not change.
-            _ if 2 * zeros > n => usize::from(CONTEXTS_MAX),
-            _ => DENSE_CONTEXTS_MAX,
+            _ => FAST_CONTEXTS_MAX,
         };
         let bounds = cluster(&own, &symbols, usize::from(table.max) + 1, contexts_max);
         let segment_log2 = match self.target.level {

@@ -7,6 +7,9 @@ use crate::simd::{Isa, flags};
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 use lmc_format::{ApartCoder, Coder};
 
+/// Gaps are for flags of which one in this many or fewer are set.
+const GAPS_SHARE: u64 = 12;
+
 /// How a sample's bits stand to those that a segment takes once.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
@@ -64,21 +67,27 @@ impl StreamPlanner {
     fn plain(self, stats: &PlaneStats, is_flags: bool) -> Choice {
         let (histogram, n) = (&stats.histogram, stats.count());
         let mut best = Choice { coder: Coder::Raw, bits: 8 * n };
+        if is_flags {
+            let set = set_bits(stats);
+            let (low_bits, bits) = gaps::choose(set, 8 * n);
+            // Gaps take time for every set bit, and hold their own only where these are few.
+            if set * GAPS_SHARE <= 8 * n || self.level == Level::Max {
+                best = Choice { coder: Coder::Gaps(low_bits), bits: bits + self.scale.once(16) };
+            }
+        }
         let mut consider = |coder: Coder, bits: u64| {
             if bits < best.bits || n == 0 && matches!(best.coder, Coder::Raw) {
                 best = Choice { coder, bits };
             }
         };
-        if is_flags {
-            let set = (0..256).map(|b: usize| u64::from(histogram[b]) * u64::from(b.count_ones()));
-            let (low_bits, bits) = gaps::choose(set.sum(), 8 * n);
-            consider(Coder::Gaps(low_bits), bits + self.scale.once(16));
+        // Bytes of flags are too many kinds for a sample to show which are common.
+        if !is_flags {
+            let levels_max = if self.level == Level::Fast { 8 } else { CHAIN_LEVELS_MAX };
+            let table = chain::build(histogram, levels_max);
+            let padding = 8 * table.widths().len() as u64;
+            let bits = chain::cost_bits(&table, histogram) + self.scale.once(padding);
+            consider(Coder::Chain(table), bits);
         }
-        let levels_max = if self.level == Level::Fast { 8 } else { CHAIN_LEVELS_MAX };
-        let table = chain::build(histogram, levels_max);
-        let padding = 8 * table.widths().len() as u64;
-        let bits = chain::cost_bits(&table, histogram) + self.scale.once(padding);
-        consider(Coder::Chain(table), bits);
         if self.level == Level::Max {
             let table = rans::build(histogram);
             let bits = table.as_ref().and_then(|table| rans::cost_bits(table, histogram));
@@ -88,7 +97,12 @@ impl StreamPlanner {
         }
         // Flags are an eighth of the values, so a slower code of theirs costs little time.
         if self.level == Level::Max || is_flags && self.level == Level::Default {
-            let table = huffman::build(histogram);
+            // A table for flags that are as likely everywhere has seen all bytes; looking at each
+            // value before it is coded would take as long as coding it.
+            let table = match self.level {
+                Level::Max => huffman::build(histogram),
+                _ => huffman::build(&even_flags(stats)),
+            };
             let bits = table.as_ref().and_then(|table| huffman::cost_bits(table, histogram));
             if let (Some(table), Some(bits)) = (table, bits) {
                 consider(Coder::Huffman(Box::new(table)), bits + self.scale.once(8 * 8) + n / 64);
@@ -98,10 +112,30 @@ impl StreamPlanner {
     }
 }
 
-/// Whether a coder, or one inside of it, can only code bytes that its table has seen.
+fn set_bits(stats: &PlaneStats) -> u64 {
+    let counts = stats.histogram.iter().enumerate();
+    counts.map(|(byte, &count)| u64::from(count) * u64::from(byte.count_ones())).sum()
+}
+
+/// How often each byte of eight flags comes if all flags are as likely to be set.
+fn even_flags(stats: &PlaneStats) -> [u32; 256] {
+    const ONE: u64 = 1 << 16;
+    let share = set_bits(stats) * ONE / (8 * stats.count()).max(1);
+    let by_count: [u32; 9] = std::array::from_fn(|ones| {
+        let weight = (0..8).fold(1 << 30, |weight: u64, i| {
+            weight * if i < ones { share } else { ONE - share } / ONE
+        });
+        weight.max(1) as u32
+    });
+    std::array::from_fn(|byte| by_count[byte.count_ones() as usize])
+}
+
+/// Whether a coder, or one inside of it, can only code bytes that its table has seen, and has not
+/// seen all.
 pub(super) fn needs_all(coder: &Coder) -> bool {
     match coder {
-        Coder::Huffman(_) | Coder::Rans(_) => true,
+        Coder::Huffman(table) => table.lengths().contains(&0),
+        Coder::Rans(_) => true,
         Coder::Apart(apart) => needs_all(&apart.flags) || needs_all(&apart.others),
         _ => false,
     }

@@ -41,6 +41,18 @@ impl BitString {
         self.bits = total & 63;
     }
 
+    /// Where the next bits go, what is in the word that is not full, and how many bits that is.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn place(&mut self) -> (&mut [u8], u64, u32) {
+        (&mut self.bytes[self.len..], self.word, self.bits)
+    }
+
+    /// Goes on behind `len` more bytes, with these bits in the word.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn go_on(&mut self, len: usize, word: u64, bits: u32) {
+        (self.len, self.word, self.bits) = (self.len + len, word, bits);
+    }
+
     /// The bytes, the last one padded with zeros.
     pub fn finish(&mut self) -> &[u8] {
         let word = self.word.to_le_bytes();
@@ -57,13 +69,6 @@ const LOW: [u8; 9] = [0, 1, 3, 7, 15, 31, 63, 127, 255];
 pub fn pack(isa: Isa, widths: &PlaneWidths, symbols: &[u8], plane: &[u8], out: &mut BitString) {
     assert_eq!(symbols.len(), plane.len());
     let (mut symbols, mut plane) = (symbols, plane);
-    #[cfg(target_arch = "x86_64")]
-    if isa.kind() == IsaKind::Avx512 && usize::from(widths.symbol_max) < GROUP {
-        let (groups, planes) = (symbols.as_chunks().0, plane.as_chunks().0);
-        // SAFETY: the isa proves AVX-512 and BMI2.
-        unsafe { super::avx512::pack(widths, groups, planes, out) };
-        (symbols, plane) = (symbols.as_chunks::<GROUP>().1, plane.as_chunks::<GROUP>().1);
-    }
     #[cfg(target_arch = "x86_64")]
     if isa.kind() >= IsaKind::Avx2 {
         let (eights, planes) = (symbols.as_chunks().0, plane.as_chunks().0);
@@ -89,13 +94,6 @@ pub fn unpack(
     assert_eq!(symbols.len(), plane.len());
     let (mut symbols, mut plane, mut at) = (symbols, plane, at);
     #[cfg(target_arch = "x86_64")]
-    if isa.kind() == IsaKind::Avx512 && usize::from(widths.symbol_max) < GROUP {
-        let (groups, rest) = plane.as_chunks_mut();
-        // SAFETY: the isa proves AVX-512 and BMI2.
-        at = unsafe { super::avx512::unpack(widths, symbols.as_chunks().0, packed, at, groups) };
-        (symbols, plane) = (symbols.as_chunks::<GROUP>().1, rest);
-    }
-    #[cfg(target_arch = "x86_64")]
     if isa.kind() >= IsaKind::Avx2 {
         let (eights, rest) = plane.as_chunks_mut();
         // SAFETY: the isa proves BMI2.
@@ -120,7 +118,7 @@ pub fn payload_bits(isa: Isa, widths: &PlaneWidths, symbols: &[u8]) -> usize {
     if isa.kind() == IsaKind::Avx512 && usize::from(widths.symbol_max) < GROUP {
         let (groups, others) = symbols.as_chunks();
         // SAFETY: the isa proves AVX-512.
-        bits = unsafe { super::avx512::payload_bits(widths, groups) };
+        bits = unsafe { super::fused::payload_bits(widths, groups) };
         rest = others;
     }
     bits + rest

@@ -1,12 +1,13 @@
 //! The contexts of values, and symbols sorted by them.
 
-use super::GROUP;
+use super::{ContextRule, GROUP};
 use crate::simd::{Isa, IsaKind, words::per_isa};
 
-/// The byte of each base value that chooses its context: the `bits` bits below the sign, less
-/// `first`, and cut to a byte.
-pub fn exponents(isa: Isa, width_log2: u8, bits: u8, first: u16, base: &[u8], out: &mut [u8]) {
+/// The byte of each base value that chooses its context: its exponent, less the first one, and cut
+/// to a byte.
+pub fn exponents(isa: Isa, width_log2: u8, rule: ContextRule, base: &[u8], out: &mut [u8]) {
     assert_eq!(base.len(), out.len() << width_log2);
+    let ContextRule { bits, first, .. } = rule;
     let shift = (8 << width_log2) - 1 - u32::from(bits);
     match width_log2 {
         0 => exponents1(isa, shift, bits, first, base, out),
@@ -64,6 +65,22 @@ pub fn context_masks(isa: Isa, exponents: &[u8], bounds: &[u8], masks: &mut Vec<
             reached = next;
         }
         masks.push(reached);
+    }
+}
+
+per_isa! {
+    /// Adds how many values each context has to `counts`.
+    pub fn count_masks(masks: &[u64], counts: &mut [usize]) {
+        for masks in masks.chunks_exact(counts.len()) {
+            counts.iter_mut().zip(masks).for_each(|(sum, mask)| *sum += mask.count_ones() as usize);
+        }
+    }
+}
+
+per_isa! {
+    /// The largest of these bytes; 0 if there are none.
+    pub fn largest(bytes: &[u8]) -> u8 {
+        bytes.iter().fold(0, |most, &byte| most.max(byte))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Differences of floats: symbols, payload and raw bytes, and back.
 
 use super::Symbols;
-use crate::simd::{Isa, IsaKind, words::per_isa};
+use crate::simd::{Isa, words::per_isa};
 
 /// Cuts `values` against `base`.
 ///
@@ -21,17 +21,11 @@ pub fn measure(
     assert_eq!(base.len(), values.len());
     assert_eq!(payload.len(), n * layout.payload_bytes());
     assert_eq!(records.len(), n * usize::from(layout.raw_bytes));
-    let mut from = 0;
-    #[cfg(target_arch = "x86_64")]
-    if isa.kind() == IsaKind::Avx512 && layout.is_plain16() {
-        // SAFETY: the isa proves AVX-512; the lengths have been checked.
-        from = unsafe { super::avx512::measure(layout, values, base, symbols, payload, records) };
-    }
     match layout.width_log2 {
-        0 => measure1(isa, table, values, base, symbols, payload, records, from),
-        1 => measure2(isa, table, values, base, symbols, payload, records, from),
-        2 => measure4(isa, table, values, base, symbols, payload, records, from),
-        _ => measure8(isa, table, values, base, symbols, payload, records, from),
+        0 => measure1(isa, table, values, base, symbols, payload, records),
+        1 => measure2(isa, table, values, base, symbols, payload, records),
+        2 => measure4(isa, table, values, base, symbols, payload, records),
+        _ => measure8(isa, table, values, base, symbols, payload, records),
     }
 }
 
@@ -50,24 +44,18 @@ pub fn restore(
     assert_eq!(base.len(), dst.len());
     assert_eq!(payload.len(), n * layout.payload_bytes());
     assert_eq!(records.len(), n * usize::from(layout.raw_bytes));
-    let mut from = 0;
-    #[cfg(target_arch = "x86_64")]
-    if isa.kind() == IsaKind::Avx512 && layout.is_plain16() {
-        // SAFETY: the isa proves AVX-512; the lengths have been checked.
-        from = unsafe { super::avx512::restore(table, base, symbols, payload, records, dst) };
-    }
     match layout.width_log2 {
-        0 => restore1(isa, table, base, symbols, payload, records, dst, from),
-        1 => restore2(isa, table, base, symbols, payload, records, dst, from),
-        2 => restore4(isa, table, base, symbols, payload, records, dst, from),
-        _ => restore8(isa, table, base, symbols, payload, records, dst, from),
+        0 => restore1(isa, table, base, symbols, payload, records, dst),
+        1 => restore2(isa, table, base, symbols, payload, records, dst),
+        2 => restore4(isa, table, base, symbols, payload, records, dst),
+        _ => restore8(isa, table, base, symbols, payload, records, dst),
     }
 }
 
 macro_rules! for_word {
     ($measure:ident, $restore:ident, $word:ty, $signed:ty, $len:literal) => {
         per_isa! {
-            /// [`measure`] from value `from` on.
+            /// [`measure`] of words of this width.
             #[allow(clippy::too_many_arguments)]
             fn $measure(
                 table: &Symbols,
@@ -76,7 +64,6 @@ macro_rules! for_word {
                 symbols: &mut [u8],
                 payload: &mut [u8],
                 records: &mut [u8],
-                from: usize,
             ) {
                 let layout = table.layout;
                 let (sign, top_bit) = (u32::from(layout.has_sign), u32::from(layout.has_top_bit));
@@ -86,7 +73,7 @@ macro_rules! for_word {
                 let half: $word = if raw_bytes > 0 { 1 << (8 * raw_bytes - 1) } else { 0 };
                 let values = values.as_chunks::<$len>().0;
                 let base = base.as_chunks::<$len>().0;
-                for i in from..n {
+                for i in 0..n {
                     let (value, base) = (<$word>::from_le_bytes(values[i]), <$word>::from_le_bytes(base[i]));
                     let apart = (value & magnitudes).wrapping_sub(base & magnitudes).wrapping_add(half);
                     let coded = (apart as $signed) >> (8 * raw_bytes);
@@ -112,7 +99,7 @@ macro_rules! for_word {
         }
 
         per_isa! {
-            /// [`restore`] from value `from` on.
+            /// [`restore`] of words of this width.
             #[allow(clippy::too_many_arguments)]
             fn $restore(
                 table: &Symbols,
@@ -121,7 +108,6 @@ macro_rules! for_word {
                 payload: &[u8],
                 records: &[u8],
                 dst: &mut [u8],
-                from: usize,
             ) {
                 let layout = table.layout;
                 let raw_bytes = usize::from(layout.raw_bytes);
@@ -129,7 +115,7 @@ macro_rules! for_word {
                 let half: $word = if raw_bytes > 0 { 1 << (8 * raw_bytes - 1) } else { 0 };
                 let base = base.as_chunks::<$len>().0;
                 let dst = dst.as_chunks_mut::<$len>().0;
-                for i in from..n {
+                for i in 0..n {
                     let symbol = symbols[i];
                     let head = table.heads[usize::from(symbol)];
                     let mut bits = [0; $len];

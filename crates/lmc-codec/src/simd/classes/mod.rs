@@ -7,13 +7,108 @@
 mod avx512;
 mod bits;
 mod contexts;
+#[cfg(target_arch = "x86_64")]
+mod fused;
 mod measure;
 #[cfg(test)]
 mod tests;
 
+use super::Isa;
+#[cfg(target_arch = "x86_64")]
+use super::IsaKind;
 pub use bits::{BitString, pack, payload_bits, unpack};
-pub use contexts::{context_masks, exponents, partition, spread};
+pub use contexts::{context_masks, count_masks, exponents, largest, partition, spread};
 pub use measure::{measure, restore};
+
+/// How the context of a value is told from its base.
+#[derive(Clone, Copy, Debug)]
+pub struct ContextRule<'a> {
+    /// Bits of the exponent, which is just below the sign.
+    pub bits: u8,
+    /// Subtracted from it.
+    pub first: u16,
+    /// As in the recipe.
+    pub bounds: &'a [u8],
+}
+
+/// What a segment is sorted into.
+#[derive(Debug, Default)]
+pub struct Streams {
+    /// Symbols of each context, with room for [`GROUP`] more than there are values.
+    pub symbols: Vec<Vec<u8>>,
+    /// How many symbols there are.
+    pub lens: Vec<usize>,
+    /// Payloads, one string for each byte they can have.
+    pub strings: Vec<BitString>,
+}
+
+/// What a segment is restored from, as far as it has not been used.
+#[derive(Debug)]
+pub struct Unread<'a> {
+    /// Symbols of all contexts, and as many bytes more as there are values, and [`GROUP`]: whatever
+    /// the places, no read goes beyond the end.
+    pub symbols: &'a [u8],
+    /// Where those of each context are next.
+    pub places: Vec<usize>,
+    /// Payloads, and the bit that is next.
+    pub strings: Vec<(&'a [u8], usize)>,
+}
+
+/// Sorts as many of the first `values` as one fast pass can; returns how many it did. Their raw
+/// bytes go to `records`.
+pub fn sort_fast(
+    isa: Isa,
+    table: &Symbols,
+    rule: ContextRule,
+    values: &[u8],
+    base: &[u8],
+    streams: &mut Streams,
+    records: &mut [u8],
+) -> usize {
+    assert_eq!(values.len(), base.len());
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 && fused::fits(table.layout, rule) {
+        // SAFETY: the isa proves AVX-512, and the layout fits.
+        return unsafe { fused::sort(table, rule, values, base, streams, records) };
+    }
+    0
+}
+
+/// Adds to `counts` how many of the first values with this base each context has, as many as one
+/// fast pass can; returns how many that were.
+pub fn count_fast(
+    isa: Isa,
+    layout: Layout,
+    rule: ContextRule,
+    base: &[u8],
+    counts: &mut [usize],
+) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 && fused::fits(layout, rule) {
+        // SAFETY: the isa proves AVX-512, and the layout fits.
+        return unsafe { fused::count(layout, rule, base, counts) };
+    }
+    0
+}
+
+/// Restores as many of the first values as one fast pass can; returns how many it did.
+pub fn restore_fast(
+    isa: Isa,
+    table: &Symbols,
+    rule: ContextRule,
+    unread: &mut Unread,
+    records: &[u8],
+    base: &[u8],
+    dst: &mut [u8],
+) -> usize {
+    assert_eq!(dst.len(), base.len());
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 && fused::fits(table.layout, rule) {
+        // SAFETY: the isa proves AVX-512, and the layout fits.
+        return unsafe { fused::restore(table, rule, unread, records, base, dst) };
+    }
+    0
+}
 
 /// Values of a group.
 pub const GROUP: usize = 64;
@@ -74,6 +169,8 @@ pub struct Symbols {
     pub widths: [u8; 256],
     /// The rest of the difference.
     pub heads: [Head; 256],
+    /// Bits of the payload that stand in each plane.
+    pub planes: Vec<PlaneWidths>,
 }
 
 impl Symbols {
@@ -81,7 +178,8 @@ impl Symbols {
     pub fn new(layout: Layout) -> Self {
         let half = layout.half();
         let max = (2 * half - 1) as u8;
-        let mut symbols = Self { layout, max, widths: [0; 256], heads: [Head::default(); 256] };
+        let heads = [Head::default(); 256];
+        let mut symbols = Self { layout, max, widths: [0; 256], heads, planes: Vec::new() };
         for symbol in 0..=max {
             let is_flipped = u32::from(symbol) >= half;
             let mut class = u32::from(symbol) % half;
@@ -98,12 +196,13 @@ impl Symbols {
             symbols.widths[usize::from(symbol)] = width as u8;
             symbols.heads[usize::from(symbol)] = Head { magnitude, is_negative, is_flipped };
         }
+        let planes = 0..layout.payload_bytes() as u8;
+        symbols.planes = planes.map(|plane| symbols.plane_widths(plane)).collect();
         symbols
     }
 
-    /// Payload bits of each symbol that stand in plane `plane`.
-    pub fn plane_widths(&self, plane: usize) -> PlaneWidths {
-        let by_symbol = self.widths.map(|width| width.saturating_sub(8 * plane as u8).min(8));
+    fn plane_widths(&self, plane: u8) -> PlaneWidths {
+        let by_symbol = self.widths.map(|width| width.saturating_sub(8 * plane).min(8));
         PlaneWidths { by_symbol, symbol_max: self.max }
     }
 }

@@ -1,0 +1,570 @@
+//! The whole way between values and sorted streams in one pass, for differences of 16 bits whose
+//! symbol is class and flip alone, with AVX-512: nothing but the streams is written and read again.
+
+use super::avx512::*;
+use super::bits::word_at;
+use super::{ContextRule, GROUP, Layout, PlaneWidths, Streams, Symbols, Unread};
+use std::arch::x86_64::*;
+
+/// Symbols that keep the sign of their base: classes 0 to 16.
+const KEEP_SIGN: u8 = 17;
+
+/// Whether this pass is for such values.
+pub(super) fn fits(layout: Layout, rule: ContextRule) -> bool {
+    layout.is_plain16() && rule.bits <= 8 && rule.first == 0
+}
+
+/// 64 words of 16 bits: the upper halves of words of 32 bits, or words as they are.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn upper_words(bytes: &[u8], is_wide: bool) -> [__m512i; 2] {
+    if !is_wide {
+        return [load_at(bytes, 0), load_at(bytes, 64)];
+    }
+    let order = load(&SECOND_WORDS);
+    let pair = |at| _mm512_permutex2var_epi16(load_at(bytes, at), order, load_at(bytes, at + 64));
+    [pair(0), pair(128)]
+}
+
+/// The bounds as vectors, and the masks of contexts made with them: `K` contexts or fewer, those
+/// that there are not have no values.
+struct Contexts<const K: usize> {
+    bounds: [__m512i; K],
+    shift: __m128i,
+    mask: __m512i,
+}
+
+impl<const K: usize> Contexts<K> {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn new(rule: ContextRule) -> Self {
+        assert!(rule.bounds.len() < K, "there is a vector for each context");
+        let mut bounds = [_mm512_setzero_si512(); K];
+        for (vector, &bound) in bounds.iter_mut().zip(rule.bounds) {
+            *vector = _mm512_set1_epi8(bound as i8);
+        }
+        let shift = _mm_cvtsi32_si128(15 - i32::from(rule.bits));
+        let mask = _mm512_set1_epi8((0xff_u8 >> (8 - rule.bits)) as i8);
+        Self { bounds, shift, mask }
+    }
+
+    /// The exponents of 64 upper words.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    fn exponents(&self, [a, b]: [__m512i; 2]) -> __m512i {
+        let (a, b) = (_mm512_srl_epi16(a, self.shift), _mm512_srl_epi16(b, self.shift));
+        _mm512_and_si512(_mm512_permutex2var_epi8(a, load(&FIRST_BYTES), b), self.mask)
+    }
+
+    /// The mask of each context's values.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn masks(&self, exponents: __m512i) -> [u64; K] {
+        let mut masks = [0; K];
+        let mut reached = u64::MAX;
+        for (mask, bound) in masks.iter_mut().zip(&self.bounds) {
+            // The vector behind the last bound is zero, which no exponent is below.
+            let below = _mm512_cmplt_epu8_mask(exponents, *bound);
+            *mask = reached & !below;
+            reached = below;
+        }
+        masks
+    }
+}
+
+/// Runs a function for at least as many contexts as a rule has, and for words of 32 bits or 16.
+macro_rules! for_contexts {
+    ($rule:expr, $width_log2:expr, $run:ident($($arg:expr),*)) => {
+        match ($rule.bounds.len(), $width_log2) {
+            (0..4, 1) => $run::<4, false>($($arg),*),
+            (4..6, 1) => $run::<6, false>($($arg),*),
+            (6..8, 1) => $run::<8, false>($($arg),*),
+            (_, 1) => $run::<16, false>($($arg),*),
+            (0..4, _) => $run::<4, true>($($arg),*),
+            (4..6, _) => $run::<6, true>($($arg),*),
+            (6..8, _) => $run::<8, true>($($arg),*),
+            _ => $run::<16, true>($($arg),*),
+        }
+    };
+}
+
+/// Bits that go to memory a word at a time.
+struct Writer {
+    to: *mut u8,
+    word: u64,
+    bits: u32,
+}
+
+impl Writer {
+    /// Appends the bits of eight bytes that are in `mask`.
+    ///
+    /// # Safety
+    /// There is room for a word.
+    #[inline]
+    #[target_feature(enable = "bmi2,popcnt")]
+    unsafe fn push(&mut self, bytes: u64, mask: u64) {
+        let bits = _pext_u64(bytes, mask);
+        let word = self.word | bits << self.bits;
+        // SAFETY: the caller's.
+        unsafe { self.to.cast::<u64>().write_unaligned(word) };
+        let total = self.bits + mask.count_ones();
+        let is_full = total >= 64;
+        // Shifted twice: all 64 bits may have gone into the word.
+        let over = (bits >> 1) >> (63 - self.bits);
+        self.word = if is_full { over } else { word };
+        // SAFETY: the word that was written is behind it.
+        self.to = unsafe { self.to.add(8 * usize::from(is_full)) };
+        self.bits = total & 63;
+    }
+}
+
+/// The eight words of a vector.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn eights(vector: __m512i) -> [u64; 8] {
+    let mut words = [0; 8];
+    // SAFETY: the array has 64 bytes.
+    unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
+    words
+}
+
+/// The masks of the bits that payloads have in one plane, by symbol.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn bit_masks(widths: &PlaneWidths) -> __m512i {
+    let masks: [u8; 64] = std::array::from_fn(|i| ((1_u16 << widths.by_symbol[i]) - 1) as u8);
+    load(&masks)
+}
+
+/// [`super::sort_fast`]: whole groups.
+///
+/// # Safety
+/// The CPU has these instructions, and [`fits`] is true of the layout.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
+pub(super) unsafe fn sort(
+    table: &Symbols,
+    rule: ContextRule,
+    values: &[u8],
+    base: &[u8],
+    streams: &mut Streams,
+    records: &mut [u8],
+) -> usize {
+    // SAFETY: the caller's.
+    unsafe {
+        for_contexts!(
+            rule,
+            table.layout.width_log2,
+            sort_for(table, rule, values, base, streams, records)
+        )
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
+unsafe fn sort_for<const K: usize, const WIDE: bool>(
+    table: &Symbols,
+    rule: ContextRule,
+    values: &[u8],
+    base: &[u8],
+    streams: &mut Streams,
+    records: &mut [u8],
+) -> usize {
+    let Streams { symbols: streams, lens, strings } = streams;
+    let group_bytes = if WIDE { 4 * GROUP } else { 2 * GROUP };
+    let groups = values.len() / group_bytes;
+    let contexts = Contexts::<K>::new(rule);
+    assert!(lens.len() == rule.bounds.len() + 1 && streams.len() >= lens.len());
+    // Contexts that there are not write here, and nothing that counts.
+    let mut nowhere = [0_u8; GROUP];
+    let mut ends = [nowhere.as_mut_ptr(); K];
+    for ((end, stream), &len) in ends.iter_mut().zip(streams.iter_mut()).zip(lens.iter()) {
+        assert!(stream.len() >= len + groups * GROUP + GROUP, "streams have room");
+        *end = stream[len..].as_mut_ptr();
+    }
+    let starts = ends;
+    let [low_masks, high_masks] = [bit_masks(&table.planes[0]), bit_masks(&table.planes[1])];
+    let [low_string, high_string] = &mut strings[..] else { panic!("16 bits are two planes") };
+    let (low_place, word, bits) = low_string.place();
+    assert!(low_place.len() >= groups * GROUP + 16, "strings have room");
+    let mut low_bits = Writer { to: low_place.as_mut_ptr(), word, bits };
+    let low_start = low_bits.to;
+    let (high_place, word, bits) = high_string.place();
+    assert!(high_place.len() >= groups * GROUP + 16, "strings have room");
+    let mut high_bits = Writer { to: high_place.as_mut_ptr(), word, bits };
+    let high_start = high_bits.to;
+    let (first_bytes, second_bytes) = (load(&FIRST_BYTES), load(&SECOND_BYTES));
+    let (one, flipped) = (_mm512_set1_epi16(1), _mm512_set1_epi16(KEEP_SIGN.into()));
+    for group in 0..groups {
+        let values = &values[group * group_bytes..][..group_bytes];
+        let base = &base[group * group_bytes..][..group_bytes];
+        let mut classes = [_mm512_setzero_si512(); 2];
+        let mut bits = classes;
+        let upper_base;
+        let mut apart;
+        let flips;
+        if !WIDE {
+            let upper = upper_words(values, false);
+            upper_base = upper_words(base, false);
+            apart = [apart16(upper[0], upper_base[0]), apart16(upper[1], upper_base[1])];
+            flips = [signs_differ(upper[0], upper_base[0]), signs_differ(upper[1], upper_base[1])];
+        } else {
+            let upper = upper_words(values, true);
+            upper_base = upper_words(base, true);
+            flips = [signs_differ(upper[0], upper_base[0]), signs_differ(upper[1], upper_base[1])];
+            apart = classes;
+            for half in 0..2 {
+                let at = 128 * half;
+                let own = [load_at(values, at), load_at(values, at + 64)];
+                let from = [load_at(base, at), load_at(base, at + 64)];
+                let (low, coded) = apart32(own, from);
+                store_at(records, group * 2 * GROUP + 64 * half, low);
+                apart[half] = coded;
+            }
+        }
+        for half in 0..2 {
+            let size = _mm512_abs_epi16(apart[half]);
+            let mut below = _mm512_or_si512(size, _mm512_srli_epi16::<1>(size));
+            below = _mm512_or_si512(below, _mm512_srli_epi16::<2>(below));
+            below = _mm512_or_si512(below, _mm512_srli_epi16::<4>(below));
+            below = _mm512_or_si512(below, _mm512_srli_epi16::<8>(below));
+            let class = _mm512_popcnt_epi16(below);
+            classes[half] = _mm512_mask_add_epi16(class, flips[half], class, flipped);
+            let rest = _mm512_and_si512(size, _mm512_srli_epi16::<1>(below));
+            let rest = _mm512_add_epi16(rest, rest);
+            let negative = _mm512_movepi16_mask(apart[half]);
+            bits[half] = _mm512_mask_add_epi16(rest, negative, rest, one);
+        }
+        let symbols = _mm512_permutex2var_epi8(classes[0], first_bytes, classes[1]);
+        let low = _mm512_permutex2var_epi8(bits[0], first_bytes, bits[1]);
+        let masks = contexts.masks(contexts.exponents(upper_base));
+        for (end, mask) in ends.iter_mut().zip(masks) {
+            let packed = _mm512_maskz_compress_epi8(mask, symbols);
+            // SAFETY: each group moves an end by 64 at most, and there is room for one more.
+            unsafe {
+                _mm512_storeu_si512(end.cast(), packed);
+                *end = end.add(mask.count_ones() as usize);
+            }
+        }
+        let masks = eights(_mm512_permutexvar_epi8(symbols, low_masks));
+        for (bytes, mask) in eights(low).into_iter().zip(masks) {
+            // SAFETY: a group has at most 64 bytes of bits, for which there is room.
+            unsafe { low_bits.push(bytes, mask) };
+        }
+        let masks = _mm512_permutexvar_epi8(symbols, high_masks);
+        let long = _mm512_test_epi8_mask(masks, masks);
+        if long != 0 {
+            let high = _mm512_permutex2var_epi8(bits[0], second_bytes, bits[1]);
+            // Few payloads are so long: these are closed up first.
+            let high = eights(_mm512_maskz_compress_epi8(long, high));
+            let masks = eights(_mm512_maskz_compress_epi8(long, masks));
+            let count = (long.count_ones() as usize).div_ceil(8);
+            for (&bytes, &mask) in high.iter().zip(&masks).take(count) {
+                // SAFETY: as above.
+                unsafe { high_bits.push(bytes, mask) };
+            }
+        }
+    }
+    for ((len, end), start) in lens.iter_mut().zip(ends).zip(starts) {
+        *len += end as usize - start as usize;
+    }
+    let done = low_bits.to as usize - low_start as usize;
+    low_string.go_on(done, low_bits.word, low_bits.bits);
+    let done = high_bits.to as usize - high_start as usize;
+    high_string.go_on(done, high_bits.word, high_bits.bits);
+    groups * GROUP
+}
+
+/// Differences of magnitudes of 16 bits.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn apart16(values: __m512i, base: __m512i) -> __m512i {
+    let magnitudes = _mm512_set1_epi16(0x7fff);
+    let of = |words| _mm512_and_si512(words, magnitudes);
+    _mm512_sub_epi16(of(values), of(base))
+}
+
+/// Which words have different top bits.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn signs_differ(values: __m512i, base: __m512i) -> u32 {
+    _mm512_movepi16_mask(_mm512_xor_si512(values, base))
+}
+
+/// Differences of magnitudes of 32 bits, as low and coded words of 16 bits.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn apart32(values: [__m512i; 2], base: [__m512i; 2]) -> (__m512i, __m512i) {
+    let magnitudes = _mm512_set1_epi32(0x7fff_ffff);
+    let half = _mm512_set1_epi32(0x8000);
+    let apart = |i: usize| {
+        let of = |words| _mm512_and_si512(words, magnitudes);
+        _mm512_add_epi32(_mm512_sub_epi32(of(values[i]), of(base[i])), half)
+    };
+    let (a, b) = (apart(0), apart(1));
+    let low = _mm512_permutex2var_epi16(a, load(&FIRST_WORDS), b);
+    (low, _mm512_permutex2var_epi16(a, load(&SECOND_WORDS), b))
+}
+
+/// [`super::count_fast`]: whole groups.
+///
+/// # Safety
+/// The CPU has these instructions.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,popcnt")]
+pub(super) unsafe fn count(
+    layout: Layout,
+    rule: ContextRule,
+    base: &[u8],
+    counts: &mut [usize],
+) -> usize {
+    // SAFETY: the caller's.
+    unsafe { for_contexts!(rule, layout.width_log2, count_for(rule, base, counts)) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,popcnt")]
+unsafe fn count_for<const K: usize, const WIDE: bool>(
+    rule: ContextRule,
+    base: &[u8],
+    counts: &mut [usize],
+) -> usize {
+    let group_bytes = if WIDE { 4 * GROUP } else { 2 * GROUP };
+    let contexts = Contexts::<K>::new(rule);
+    let mut below = [0; K];
+    for base in base.chunks_exact(group_bytes) {
+        let exponents = contexts.exponents(upper_words(base, WIDE));
+        for (count, bound) in below.iter_mut().zip(&contexts.bounds) {
+            *count += _mm512_cmplt_epu8_mask(exponents, *bound).count_ones() as usize;
+        }
+    }
+    let n = base.len() / group_bytes * GROUP;
+    let mut reached = n;
+    for (count, below) in counts.iter_mut().zip(below) {
+        *count += reached - below;
+        reached = below;
+    }
+    n
+}
+
+/// [`super::restore_fast`]: whole groups.
+///
+/// # Safety
+/// The CPU has these instructions, and [`fits`] is true of the layout.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
+pub(super) unsafe fn restore(
+    table: &Symbols,
+    rule: ContextRule,
+    unread: &mut Unread,
+    records: &[u8],
+    base: &[u8],
+    dst: &mut [u8],
+) -> usize {
+    // SAFETY: the caller's.
+    unsafe {
+        for_contexts!(
+            rule,
+            table.layout.width_log2,
+            restore_for(table, rule, unread, records, base, dst)
+        )
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
+unsafe fn restore_for<const K: usize, const WIDE: bool>(
+    table: &Symbols,
+    rule: ContextRule,
+    unread: &mut Unread,
+    records: &[u8],
+    base: &[u8],
+    dst: &mut [u8],
+) -> usize {
+    let Unread { symbols: sorted, places, strings } = unread;
+    let group_bytes = if WIDE { 4 * GROUP } else { 2 * GROUP };
+    let groups = base.len() / group_bytes;
+    let contexts = Contexts::<K>::new(rule);
+    // Contexts that there are not read the first symbols, of which they take none.
+    let mut next = [sorted.as_ptr(); K];
+    assert_eq!(places.len(), rule.bounds.len() + 1);
+    for (next, &place) in next.iter_mut().zip(places.iter()) {
+        assert!(sorted.len() >= place + groups * GROUP + GROUP, "no read goes beyond the end");
+        *next = sorted[place..].as_ptr();
+    }
+    let head = |shift: u32| {
+        let bytes: [u8; 64] = std::array::from_fn(|i| (table.heads[i].magnitude >> shift) as u8);
+        load(&bytes)
+    };
+    let (heads_low, heads_high) = (head(0), head(8));
+    let [low_masks, high_masks] = [bit_masks(&table.planes[0]), bit_masks(&table.planes[1])];
+    let [(low_bits, low_from), (high_bits, high_from)] = &mut strings[..] else {
+        panic!("16 bits are two planes")
+    };
+    let (mut low_at, mut high_at) = (*low_from, *high_from);
+    let low_widths: [u8; 64] = std::array::from_fn(|i| table.planes[0].by_symbol[i]);
+    let low_widths = load(&low_widths);
+    let orders = [load(&LOWER_PAIRS), load(&UPPER_PAIRS)];
+    let one = _mm512_set1_epi16(1);
+    let pairs = base.chunks_exact(group_bytes).zip(dst.chunks_exact_mut(group_bytes));
+    for (group, (base, dst)) in pairs.enumerate() {
+        let masks = contexts.masks(contexts.exponents(upper_words(base, WIDE)));
+        let mut symbols = _mm512_setzero_si512();
+        for (next, mask) in next.iter_mut().zip(masks) {
+            // SAFETY: a group moves each by 64 at most, for which there are symbols, and 64 more.
+            let own = unsafe { _mm512_loadu_si512(next.cast()) };
+            // Joined afterwards, so that no expand waits for the one before.
+            symbols = _mm512_or_si512(symbols, _mm512_maskz_expand_epi8(mask, own));
+            // SAFETY: as above.
+            *next = unsafe { next.add(mask.count_ones() as usize) };
+        }
+        let widths = _mm512_permutexvar_epi8(symbols, low_widths);
+        let masks = _mm512_permutexvar_epi8(symbols, low_masks);
+        let low = spread_low(low_bits, &mut low_at, widths, masks);
+        let masks = _mm512_permutexvar_epi8(symbols, high_masks);
+        let mut high = _mm512_setzero_si512();
+        let long = _mm512_test_epi8_mask(masks, masks);
+        if long != 0 {
+            let masks = eights(_mm512_maskz_compress_epi8(long, masks));
+            let mut bytes = [0; 8];
+            let count = (long.count_ones() as usize).div_ceil(8);
+            spread_bits(high_bits, &mut high_at, &masks[..count], &mut bytes[..count]);
+            high = _mm512_maskz_expand_epi8(long, load(&bytes));
+        }
+        let head_low = _mm512_permutexvar_epi8(symbols, heads_low);
+        let head_high = _mm512_permutexvar_epi8(symbols, heads_high);
+        let flips = _mm512_cmpge_epu8_mask(symbols, _mm512_set1_epi8(KEEP_SIGN as i8));
+        for half in 0..2 {
+            let bits = _mm512_permutex2var_epi8(low, orders[half], high);
+            let head = _mm512_permutex2var_epi8(head_low, orders[half], head_high);
+            let size = _mm512_or_si512(_mm512_srli_epi16::<1>(bits), head);
+            let negative = _mm512_test_epi16_mask(bits, one);
+            let coded = _mm512_mask_sub_epi16(size, negative, _mm512_setzero_si512(), size);
+            let flips = (flips >> (32 * half)) as u32;
+            if !WIDE {
+                let word = load_at(base, 64 * half);
+                store_at(dst, 64 * half, add16(word, coded, flips));
+            } else {
+                let raw = load_at(records, group * 2 * GROUP + 64 * half);
+                for (part, order) in [&LOWER_WORD_PAIRS, &UPPER_WORD_PAIRS].iter().enumerate() {
+                    let at = 128 * half + 64 * part;
+                    let apart = _mm512_permutex2var_epi16(raw, load(order), coded);
+                    let flips = (flips >> (16 * part)) as u16;
+                    store_at(dst, at, add32(load_at(base, at), apart, flips));
+                }
+            }
+        }
+    }
+    for (place, next) in places.iter_mut().zip(next) {
+        *place = next as usize - sorted.as_ptr() as usize;
+    }
+    (*low_from, *high_from) = (low_at, high_at);
+    groups * GROUP
+}
+
+/// Takes the bits of each mask from the string, from bit `at` on, which moves behind them.
+#[inline]
+#[target_feature(enable = "bmi2,popcnt")]
+fn spread_bits(string: &[u8], at: &mut usize, masks: &[u64], bytes: &mut [u64]) {
+    for (byte, &mask) in bytes.iter_mut().zip(masks) {
+        *byte = _pdep_u64(word_at(string, *at), mask);
+        *at += mask.count_ones() as usize;
+    }
+}
+
+/// The same for 64 payloads of these widths.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi,bmi2,popcnt")]
+fn spread_low(string: &[u8], at: &mut usize, widths: __m512i, masks: __m512i) -> __m512i {
+    // Each byte of the product is the sum of the widths up to its own.
+    let sums = _mm512_mullo_epi64(widths, _mm512_set1_epi64(0x0101_0101_0101_0101));
+    let totals = _mm512_srli_epi64::<56>(sums);
+    // A word that starts within a byte has no more than 57 bits of its own.
+    let are_short = _mm512_cmpgt_epu64_mask(totals, _mm512_set1_epi64(57)) == 0;
+    if !are_short || *at / 8 + 72 > string.len() {
+        let mut bytes = [0; 8];
+        spread_bits(string, at, &eights(masks), &mut bytes);
+        return load(&bytes);
+    }
+    let ends = running_sums(totals);
+    let starts = _mm512_sub_epi64(ends, totals);
+    let bits = _mm512_add_epi64(starts, _mm512_set1_epi64(*at as i64));
+    // SAFETY: of the 72 bytes from the first bit on, each word takes eight at most.
+    let words = unsafe { load_words(string.as_ptr(), eights(_mm512_srli_epi64::<3>(bits))) };
+    *at += eights(ends)[7] as usize;
+    let words = _mm512_srlv_epi64(words, _mm512_and_si512(bits, _mm512_set1_epi64(7)));
+    let places = _mm512_slli_epi64::<8>(sums);
+    _mm512_and_si512(_mm512_multishift_epi64_epi8(places, words), masks)
+}
+
+/// For each of eight numbers the sum up to it.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn running_sums(numbers: __m512i) -> __m512i {
+    let zero = _mm512_setzero_si512();
+    let sums = _mm512_add_epi64(numbers, _mm512_alignr_epi64::<7>(numbers, zero));
+    let sums = _mm512_add_epi64(sums, _mm512_alignr_epi64::<6>(sums, zero));
+    _mm512_add_epi64(sums, _mm512_alignr_epi64::<4>(sums, zero))
+}
+
+/// Eight words, each from its place behind `from`.
+///
+/// By hand, as the compiler would make a gather of them, which takes several times as long.
+///
+/// # Safety
+/// The words can be read.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn load_words(from: *const u8, places: [u64; 8]) -> __m512i {
+    let pair = |i: usize| {
+        let words: __m128i;
+        // SAFETY: the caller's.
+        unsafe {
+            std::arch::asm!(
+                "vmovq {words}, qword ptr [{from} + {first}]",
+                "vmovhps {words}, {words}, qword ptr [{from} + {second}]",
+                words = out(xmm_reg) words,
+                from = in(reg) from,
+                first = in(reg) places[2 * i],
+                second = in(reg) places[2 * i + 1],
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        words
+    };
+    let low = _mm256_set_m128i(pair(1), pair(0));
+    let high = _mm256_set_m128i(pair(3), pair(2));
+    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
+}
+
+/// The magnitude of `base` plus `apart`, with the sign of the base or the other one.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn add16(base: __m512i, apart: __m512i, flips: u32) -> __m512i {
+    let top = _mm512_set1_epi16(i16::MIN);
+    let sum = _mm512_add_epi16(_mm512_andnot_si512(top, base), apart);
+    // Adding the top bit turns it.
+    let signs = _mm512_mask_add_epi16(base, flips, base, top);
+    _mm512_ternarylogic_epi32::<0xca>(top, signs, sum)
+}
+
+/// The same for words of 32 bits and differences that are half a low word too large.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn add32(base: __m512i, apart: __m512i, flips: u16) -> __m512i {
+    let top = _mm512_set1_epi32(i32::MIN);
+    let apart = _mm512_sub_epi32(apart, _mm512_set1_epi32(0x8000));
+    let sum = _mm512_add_epi32(_mm512_andnot_si512(top, base), apart);
+    let signs = _mm512_mask_xor_epi32(base, flips, base, top);
+    _mm512_ternarylogic_epi32::<0xca>(top, signs, sum)
+}
+
+/// Bits that the payloads of whole groups of symbols below 64 take.
+///
+/// # Safety
+/// The CPU has these instructions.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) unsafe fn payload_bits(widths: &PlaneWidths, groups: &[[u8; GROUP]]) -> usize {
+    let own: [u8; GROUP] = std::array::from_fn(|i| widths.by_symbol[i]);
+    let table = load(&own);
+    let mut sums = _mm512_setzero_si512();
+    for group in groups {
+        let widths = _mm512_permutexvar_epi8(load(group), table);
+        sums = _mm512_add_epi64(sums, _mm512_sad_epu8(widths, _mm512_setzero_si512()));
+    }
+    _mm512_reduce_add_epi64(sums) as usize
+}
