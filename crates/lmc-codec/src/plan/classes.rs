@@ -33,24 +33,20 @@ pub(super) struct ClassCandidate {
 pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ClassCandidate> {
     let base = sample.base?;
     let planner = ClassPlanner { isa, target, values: sample.bytes, base };
-    let (has_sign, has_top_bit) = (false, false);
     let width_log2 = target.layout.width_log2;
-    let layout = Layout { width_log2, raw_bytes: 0, has_sign, has_top_bit };
+    let layout = Layout { width_log2, raw_bytes: 0, has_sign: false, has_top_bit: false };
     let raw_bytes = planner.raw_bytes(layout);
     let mut best = planner.with_layout(Layout { raw_bytes, ..layout })?;
-    if target.level == Level::Max {
-        let raw_bytes = best.recipe.raw_bytes;
-        let class_max = u32::from(best.recipe.class_max());
-        for (has_sign, has_top_bit) in [(true, false), (false, true), (true, true)] {
-            let low_bits = 1 + u32::from(has_sign) + u32::from(has_top_bit);
-            if (class_max + 1) << low_bits > 256 {
-                continue;
-            }
-            let layout = Layout { width_log2, raw_bytes, has_sign, has_top_bit };
-            let candidate = planner.with_layout(layout)?;
-            if candidate.bits < best.bits {
-                best = candidate;
-            }
+    // Sign and top bit joined to the class, where the symbols fit a byte.
+    if target.level == Level::Max && best.recipe.class_max() < 32 {
+        let candidate = planner.with_layout(Layout {
+            raw_bytes,
+            has_sign: true,
+            has_top_bit: true,
+            ..layout
+        })?;
+        if candidate.bits < best.bits {
+            best = candidate;
         }
     }
     Some(best)

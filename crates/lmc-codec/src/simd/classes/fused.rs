@@ -1,17 +1,24 @@
-//! The whole way between values and sorted streams in one pass, for differences of 16 bits whose
-//! symbol is class and flip alone, with AVX-512: nothing but the streams is written and read again.
+//! The whole way between values and sorted streams in one pass, for differences of 16 bits, with
+//! AVX-512: nothing but the streams is written and read again.
+//!
+//! A symbol is a class and a flip, or joint with them the sign and the top bit.
 
 use super::avx512::*;
 use super::bits::word_at;
 use super::{ContextRule, GROUP, Layout, PlaneWidths, Streams, Symbols, Unread};
 use std::arch::x86_64::*;
 
-/// Symbols that keep the sign of their base: classes 0 to 16.
-const KEEP_SIGN: u8 = 17;
+/// Classes of 16 bits: 0 to 16.
+const CLASSES: u8 = 17;
+
+/// Symbols that keep the sign of their base.
+const fn keep_sign(is_joint: bool) -> u8 {
+    if is_joint { 4 * CLASSES } else { CLASSES }
+}
 
 /// Whether this pass is for such values.
 pub(super) fn fits(layout: Layout, rule: ContextRule) -> bool {
-    layout.is_plain16() && rule.bits <= 8 && rule.first == 0
+    layout.is_16_bits() && rule.bits <= 8 && rule.first == 0
 }
 
 /// 64 words of 16 bits: the upper halves of words of 32 bits, or words as they are.
@@ -72,18 +79,19 @@ impl<const K: usize> Contexts<K> {
     }
 }
 
-/// Runs a function for at least as many contexts as a rule has, and for words of 32 bits or 16.
-macro_rules! for_contexts {
-    ($rule:expr, $width_log2:expr, $run:ident($($arg:expr),*)) => {
-        match ($rule.bounds.len(), $width_log2) {
-            (0..4, 1) => $run::<4, false>($($arg),*),
-            (4..6, 1) => $run::<6, false>($($arg),*),
-            (6..8, 1) => $run::<8, false>($($arg),*),
-            (_, 1) => $run::<16, false>($($arg),*),
-            (0..4, _) => $run::<4, true>($($arg),*),
-            (4..6, _) => $run::<6, true>($($arg),*),
-            (6..8, _) => $run::<8, true>($($arg),*),
-            _ => $run::<16, true>($($arg),*),
+/// Runs a function for at least as many contexts as a rule has, for words of 32 bits or 16, and for
+/// joint symbols or plain ones.
+macro_rules! for_layout {
+    ($rule:expr, $layout:expr, $run:ident($($arg:expr),*)) => {
+        match ($rule.bounds.len(), $layout.width_log2 == 2, $layout.has_sign) {
+            (0..4, false, false) => $run::<4, false, false>($($arg),*),
+            (4..6, false, false) => $run::<6, false, false>($($arg),*),
+            (6.., false, false) => $run::<16, false, false>($($arg),*),
+            (0..4, true, false) => $run::<4, true, false>($($arg),*),
+            (4..6, true, false) => $run::<6, true, false>($($arg),*),
+            (6.., true, false) => $run::<16, true, false>($($arg),*),
+            (_, false, true) => $run::<16, false, true>($($arg),*),
+            (_, true, true) => $run::<16, true, true>($($arg),*),
         }
     };
 }
@@ -118,22 +126,32 @@ impl Writer {
     }
 }
 
-/// The eight words of a vector.
+/// The eight words of a vector, by way of memory: taken out of it one by one, they would keep the
+/// port busy that permutes, compresses and expands.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn eights(vector: __m512i) -> [u64; 8] {
     let mut words = [0; 8];
     // SAFETY: the array has 64 bytes.
     unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
-    words
+    // SAFETY: these are references to words.
+    std::array::from_fn(|i| unsafe { std::ptr::read_volatile(&words[i]) })
 }
 
-/// The masks of the bits that payloads have in one plane, by symbol.
+/// A vector with what `entry` says for each symbol, or for the first symbol of each class if they
+/// are joint.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn bit_masks(widths: &PlaneWidths) -> __m512i {
-    let masks: [u8; 64] = std::array::from_fn(|i| ((1_u16 << widths.by_symbol[i]) - 1) as u8);
-    load(&masks)
+fn by_class<const JOINT: bool>(entry: impl Fn(usize) -> u8) -> __m512i {
+    let bytes: [u8; 64] = std::array::from_fn(|i| if JOINT { entry(4 * i) } else { entry(i) });
+    load(&bytes)
+}
+
+/// The masks of the bits that payloads have in one plane.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn bit_masks<const JOINT: bool>(widths: &PlaneWidths) -> __m512i {
+    by_class::<JOINT>(|symbol| ((1_u16 << widths.by_symbol[symbol]) - 1) as u8)
 }
 
 /// [`super::sort_fast`]: whole groups.
@@ -151,16 +169,12 @@ pub(super) unsafe fn sort(
 ) -> usize {
     // SAFETY: the caller's.
     unsafe {
-        for_contexts!(
-            rule,
-            table.layout.width_log2,
-            sort_for(table, rule, values, base, streams, records)
-        )
+        for_layout!(rule, table.layout, sort_for(table, rule, values, base, streams, records))
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
-unsafe fn sort_for<const K: usize, const WIDE: bool>(
+unsafe fn sort_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     table: &Symbols,
     rule: ContextRule,
     values: &[u8],
@@ -181,7 +195,8 @@ unsafe fn sort_for<const K: usize, const WIDE: bool>(
         *end = stream[len..].as_mut_ptr();
     }
     let starts = ends;
-    let [low_masks, high_masks] = [bit_masks(&table.planes[0]), bit_masks(&table.planes[1])];
+    let [low_masks, high_masks] =
+        [bit_masks::<JOINT>(&table.planes[0]), bit_masks::<JOINT>(&table.planes[1])];
     let [low_string, high_string] = &mut strings[..] else { panic!("16 bits are two planes") };
     let (low_place, word, bits) = low_string.place();
     assert!(low_place.len() >= groups * GROUP + 16, "strings have room");
@@ -192,12 +207,13 @@ unsafe fn sort_for<const K: usize, const WIDE: bool>(
     let mut high_bits = Writer { to: high_place.as_mut_ptr(), word, bits };
     let high_start = high_bits.to;
     let (first_bytes, second_bytes) = (load(&FIRST_BYTES), load(&SECOND_BYTES));
-    let (one, flipped) = (_mm512_set1_epi16(1), _mm512_set1_epi16(KEEP_SIGN.into()));
+    let flipped = _mm512_set1_epi16(keep_sign(JOINT).into());
+    let (one, two) = (_mm512_set1_epi16(1), _mm512_set1_epi16(2));
     for group in 0..groups {
         let values = &values[group * group_bytes..][..group_bytes];
         let base = &base[group * group_bytes..][..group_bytes];
         let mut classes = [_mm512_setzero_si512(); 2];
-        let mut bits = classes;
+        let (mut bits, mut symbols) = (classes, classes);
         let upper_base;
         let mut apart;
         let flips;
@@ -227,14 +243,29 @@ unsafe fn sort_for<const K: usize, const WIDE: bool>(
             below = _mm512_or_si512(below, _mm512_srli_epi16::<4>(below));
             below = _mm512_or_si512(below, _mm512_srli_epi16::<8>(below));
             let class = _mm512_popcnt_epi16(below);
-            classes[half] = _mm512_mask_add_epi16(class, flips[half], class, flipped);
-            let rest = _mm512_and_si512(size, _mm512_srli_epi16::<1>(below));
-            let rest = _mm512_add_epi16(rest, rest);
             let negative = _mm512_movepi16_mask(apart[half]);
-            bits[half] = _mm512_mask_add_epi16(rest, negative, rest, one);
+            let lower = _mm512_srli_epi16::<1>(below);
+            let rest = _mm512_and_si512(size, lower);
+            classes[half] = class;
+            let mut symbol = class;
+            if JOINT {
+                let lowest = _mm512_srli_epi16::<2>(below);
+                bits[half] = _mm512_and_si512(rest, lowest);
+                let top = _mm512_cmpneq_epi16_mask(bits[half], rest);
+                symbol = _mm512_slli_epi16::<2>(symbol);
+                symbol = _mm512_mask_add_epi16(symbol, top, symbol, two);
+                symbol = _mm512_mask_add_epi16(symbol, negative, symbol, one);
+            } else {
+                // The sign stands where the leading one was, and is one too if negative.
+                bits[half] = _mm512_mask_mov_epi16(rest, negative, size);
+            }
+            symbols[half] = _mm512_mask_add_epi16(symbol, flips[half], symbol, flipped);
         }
-        let symbols = _mm512_permutex2var_epi8(classes[0], first_bytes, classes[1]);
-        let low = _mm512_permutex2var_epi8(bits[0], first_bytes, bits[1]);
+        let pack = |order, [a, b]: [__m512i; 2]| _mm512_permutex2var_epi8(a, order, b);
+        let symbols = pack(first_bytes, symbols);
+        // What widths are told by: the class, or a plain symbol as it is.
+        let classes = if JOINT { pack(first_bytes, classes) } else { symbols };
+        let low = pack(first_bytes, bits);
         let masks = contexts.masks(contexts.exponents(upper_base));
         for (end, mask) in ends.iter_mut().zip(masks) {
             let packed = _mm512_maskz_compress_epi8(mask, symbols);
@@ -244,15 +275,15 @@ unsafe fn sort_for<const K: usize, const WIDE: bool>(
                 *end = end.add(mask.count_ones() as usize);
             }
         }
-        let masks = eights(_mm512_permutexvar_epi8(symbols, low_masks));
+        let masks = eights(_mm512_permutexvar_epi8(classes, low_masks));
         for (bytes, mask) in eights(low).into_iter().zip(masks) {
             // SAFETY: a group has at most 64 bytes of bits, for which there is room.
             unsafe { low_bits.push(bytes, mask) };
         }
-        let masks = _mm512_permutexvar_epi8(symbols, high_masks);
+        let masks = _mm512_permutexvar_epi8(classes, high_masks);
         let long = _mm512_test_epi8_mask(masks, masks);
         if long != 0 {
-            let high = _mm512_permutex2var_epi8(bits[0], second_bytes, bits[1]);
+            let high = pack(second_bytes, bits);
             // Few payloads are so long: these are closed up first.
             let high = eights(_mm512_maskz_compress_epi8(long, high));
             let masks = eights(_mm512_maskz_compress_epi8(long, masks));
@@ -316,11 +347,11 @@ pub(super) unsafe fn count(
     counts: &mut [usize],
 ) -> usize {
     // SAFETY: the caller's.
-    unsafe { for_contexts!(rule, layout.width_log2, count_for(rule, base, counts)) }
+    unsafe { for_layout!(rule, layout, count_for(rule, base, counts)) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,popcnt")]
-unsafe fn count_for<const K: usize, const WIDE: bool>(
+unsafe fn count_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     rule: ContextRule,
     base: &[u8],
     counts: &mut [usize],
@@ -357,17 +388,11 @@ pub(super) unsafe fn restore(
     dst: &mut [u8],
 ) -> usize {
     // SAFETY: the caller's.
-    unsafe {
-        for_contexts!(
-            rule,
-            table.layout.width_log2,
-            restore_for(table, rule, unread, records, base, dst)
-        )
-    }
+    unsafe { for_layout!(rule, table.layout, restore_for(table, rule, unread, records, base, dst)) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
-unsafe fn restore_for<const K: usize, const WIDE: bool>(
+unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     table: &Symbols,
     rule: ContextRule,
     unread: &mut Unread,
@@ -386,20 +411,22 @@ unsafe fn restore_for<const K: usize, const WIDE: bool>(
         assert!(sorted.len() >= place + groups * GROUP + GROUP, "no read goes beyond the end");
         *next = sorted[place..].as_ptr();
     }
-    let head = |shift: u32| {
-        let bytes: [u8; 64] = std::array::from_fn(|i| (table.heads[i].magnitude >> shift) as u8);
-        load(&bytes)
+    let heads =
+        |shift: u32| by_class::<JOINT>(|symbol| (table.heads[symbol].magnitude >> shift) as u8);
+    let (heads_low, heads_high) = (heads(0), heads(8));
+    // The bit below the leading one, of which a joint symbol says whether it is set.
+    let tops = |shift: u32| {
+        by_class::<JOINT>(|symbol| (table.heads[symbol].magnitude >> 1 >> shift) as u8)
     };
-    let (heads_low, heads_high) = (head(0), head(8));
-    let [low_masks, high_masks] = [bit_masks(&table.planes[0]), bit_masks(&table.planes[1])];
+    let (tops_low, tops_high) = (tops(0), tops(8));
+    let [low_masks, high_masks] =
+        [bit_masks::<JOINT>(&table.planes[0]), bit_masks::<JOINT>(&table.planes[1])];
     let [(low_bits, low_from), (high_bits, high_from)] = &mut strings[..] else {
         panic!("16 bits are two planes")
     };
     let (mut low_at, mut high_at) = (*low_from, *high_from);
-    let low_widths: [u8; 64] = std::array::from_fn(|i| table.planes[0].by_symbol[i]);
-    let low_widths = load(&low_widths);
+    let low_widths = by_class::<JOINT>(|symbol| table.planes[0].by_symbol[symbol]);
     let orders = [load(&LOWER_PAIRS), load(&UPPER_PAIRS)];
-    let one = _mm512_set1_epi16(1);
     let pairs = base.chunks_exact(group_bytes).zip(dst.chunks_exact_mut(group_bytes));
     for (group, (base, dst)) in pairs.enumerate() {
         let masks = contexts.masks(contexts.exponents(upper_words(base, WIDE)));
@@ -412,10 +439,18 @@ unsafe fn restore_for<const K: usize, const WIDE: bool>(
             // SAFETY: as above.
             *next = unsafe { next.add(mask.count_ones() as usize) };
         }
-        let widths = _mm512_permutexvar_epi8(symbols, low_widths);
-        let masks = _mm512_permutexvar_epi8(symbols, low_masks);
-        let low = spread_low(low_bits, &mut low_at, widths, masks);
-        let masks = _mm512_permutexvar_epi8(symbols, high_masks);
+        let flip = _mm512_set1_epi8(keep_sign(JOINT) as i8);
+        let flips = _mm512_cmpge_epu8_mask(symbols, flip);
+        let kept = _mm512_mask_sub_epi8(symbols, flips, symbols, flip);
+        let mut classes = symbols;
+        if JOINT {
+            let shifted = _mm512_srli_epi16::<2>(kept);
+            classes = _mm512_and_si512(shifted, _mm512_set1_epi8(63));
+        }
+        let widths = _mm512_permutexvar_epi8(classes, low_widths);
+        let masks = _mm512_permutexvar_epi8(classes, low_masks);
+        let mut low = spread_low(low_bits, &mut low_at, widths, masks);
+        let masks = _mm512_permutexvar_epi8(classes, high_masks);
         let mut high = _mm512_setzero_si512();
         let long = _mm512_test_epi8_mask(masks, masks);
         if long != 0 {
@@ -425,14 +460,23 @@ unsafe fn restore_for<const K: usize, const WIDE: bool>(
             spread_bits(high_bits, &mut high_at, &masks[..count], &mut bytes[..count]);
             high = _mm512_maskz_expand_epi8(long, load(&bytes));
         }
-        let head_low = _mm512_permutexvar_epi8(symbols, heads_low);
-        let head_high = _mm512_permutexvar_epi8(symbols, heads_high);
-        let flips = _mm512_cmpge_epu8_mask(symbols, _mm512_set1_epi8(KEEP_SIGN as i8));
+        let head_low = _mm512_permutexvar_epi8(classes, heads_low);
+        let head_high = _mm512_permutexvar_epi8(classes, heads_high);
+        let negative;
+        if JOINT {
+            negative = _mm512_test_epi8_mask(kept, _mm512_set1_epi8(1));
+            let top = _mm512_test_epi8_mask(kept, _mm512_set1_epi8(2));
+            low = _mm512_or_si512(low, _mm512_maskz_permutexvar_epi8(top, classes, tops_low));
+            high = _mm512_or_si512(high, _mm512_maskz_permutexvar_epi8(top, classes, tops_high));
+        } else {
+            // The sign stands where the leading one belongs.
+            negative =
+                _mm512_test_epi8_mask(low, head_low) | _mm512_test_epi8_mask(high, head_high);
+        }
+        let (low, high) = (_mm512_or_si512(low, head_low), _mm512_or_si512(high, head_high));
         for half in 0..2 {
-            let bits = _mm512_permutex2var_epi8(low, orders[half], high);
-            let head = _mm512_permutex2var_epi8(head_low, orders[half], head_high);
-            let size = _mm512_or_si512(_mm512_srli_epi16::<1>(bits), head);
-            let negative = _mm512_test_epi16_mask(bits, one);
+            let size = _mm512_permutex2var_epi8(low, orders[half], high);
+            let negative = (negative >> (32 * half)) as u32;
             let coded = _mm512_mask_sub_epi16(size, negative, _mm512_setzero_si512(), size);
             let flips = (flips >> (32 * half)) as u32;
             if !WIDE {

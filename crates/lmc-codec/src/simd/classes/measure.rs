@@ -86,8 +86,8 @@ macro_rules! for_word {
                     let flip = ((value ^ base) >> (<$word>::BITS - 1)) as u8;
                     symbols[i] = symbol as u8 + flip * half_symbols;
                     let mut bits = size & !(<$word>::MAX << rest);
-                    if sign == 0 {
-                        bits = bits << 1 | negative;
+                    if sign == 0 && class > 0 {
+                        bits |= negative << rest;
                     }
                     for (plane, &byte) in bits.to_le_bytes()[..$len - raw_bytes].iter().enumerate() {
                         payload[plane * n + i] = byte;
@@ -124,9 +124,9 @@ macro_rules! for_word {
                     }
                     let mut bits = <$word>::from_le_bytes(bits);
                     let mut is_negative = head.is_negative;
-                    if !layout.has_sign {
-                        is_negative = bits & 1 == 1;
-                        bits >>= 1;
+                    if let Some(place) = head.sign_bit {
+                        is_negative = bits >> place & 1 == 1;
+                        bits &= !(1 << place);
                     }
                     let size = head.magnitude as $word | bits;
                     let coded = if is_negative { size.wrapping_neg() } else { size };

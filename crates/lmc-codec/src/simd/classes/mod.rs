@@ -132,12 +132,12 @@ impl Layout {
         (1 << self.width_log2) - usize::from(self.raw_bytes)
     }
 
-    /// Whether the coded difference has 16 bits and the symbol is class and flip alone, which is
-    /// what the kernels made by hand are for.
+    /// Whether the coded difference has 16 bits and the symbol sign and top bit or neither, which is
+    /// what the fast passes are for.
     #[cfg(target_arch = "x86_64")]
-    fn is_plain16(self) -> bool {
+    fn is_16_bits(self) -> bool {
         let widths_fit = matches!((self.width_log2, self.raw_bytes), (1, 0) | (2, 2));
-        widths_fit && !self.has_sign && !self.has_top_bit
+        widths_fit && self.has_sign == self.has_top_bit
     }
 
     /// Symbols of values that keep the sign of their base; those that change it are as many.
@@ -154,6 +154,8 @@ pub struct Head {
     pub magnitude: u64,
     /// Whether the symbol says that the difference is negative.
     pub is_negative: bool,
+    /// The bit of the payload that says so, where the symbol does not.
+    pub sign_bit: Option<u8>,
     /// Whether it says that the sign is not that of the base.
     pub is_flipped: bool,
 }
@@ -187,14 +189,16 @@ impl Symbols {
             class >>= u32::from(layout.has_sign);
             let top = if layout.has_top_bit { u64::from(class & 1) } else { 0 };
             class >>= u32::from(layout.has_top_bit);
-            let (mut magnitude, mut width) = (0, 0);
+            let (mut magnitude, mut width, mut sign_bit) = (0, 0, None);
             if class > 0 {
                 magnitude = 1 << (class - 1) | top << (class - 1) >> 1;
                 let rest = (class - 1).saturating_sub(u32::from(layout.has_top_bit));
                 width = rest + u32::from(!layout.has_sign);
+                sign_bit = (!layout.has_sign).then_some(rest as u8);
             }
             symbols.widths[usize::from(symbol)] = width as u8;
-            symbols.heads[usize::from(symbol)] = Head { magnitude, is_negative, is_flipped };
+            symbols.heads[usize::from(symbol)] =
+                Head { magnitude, is_negative, sign_bit, is_flipped };
         }
         let planes = 0..layout.payload_bytes() as u8;
         symbols.planes = planes.map(|plane| symbols.plane_widths(plane)).collect();
