@@ -6,10 +6,10 @@ use crate::segment::sized;
 use crate::simd::Isa;
 use crate::simd::classes::{
     BitString, ContextRule, GROUP, Layout, Streams, Symbols, Unread, context_masks, count_fast,
-    count_masks, exponents, largest, measure, pack, partition, payload_bits, restore, restore_fast,
-    sort_fast, spread, unpack,
+    count_masks, exponents, largest, measure, pack, partition, restore, restore_fast, sort_fast,
+    spread, unpack,
 };
-use lmc_format::{ClassRecipe, Error, Reader, Result};
+use lmc_format::{ClassRecipe, Error, Reader, Result, varint};
 
 /// Values worked on at once, so that all that is known of them stays in the first-level cache.
 const CHUNK: usize = 4096;
@@ -170,8 +170,13 @@ impl ClassEncoder {
                 return false;
             }
         }
-        for string in strings {
-            out.extend_from_slice(string.finish());
+        let last = strings.len().saturating_sub(1);
+        for (i, string) in strings.iter_mut().enumerate() {
+            let bytes = string.finish();
+            if i < last {
+                varint::write(out, bytes.len() as u64);
+            }
+            out.extend_from_slice(bytes);
         }
         true
     }
@@ -232,13 +237,15 @@ impl ClassDecoder {
         count_masks(isa, &buffers.masks, &mut counts);
         let places = self.read_streams(isa, &mut input, &counts, buffers)?;
         let mut strings = Vec::with_capacity(table.planes.len());
+        let mut lens = Vec::with_capacity(table.planes.len());
         buffers.padded.resize_with(table.planes.len(), Vec::new);
-        for (widths, padded) in table.planes.iter().zip(&mut buffers.padded) {
-            let bits = payload_bits(isa, widths, &buffers.sorted[..n]);
-            let string = input.take(bits.div_ceil(8), "payloads")?;
-            if bits % 8 != 0 && string.last().is_some_and(|&last| last >> (bits % 8) != 0) {
-                return Err(Error::corrupt("padding of payloads is not zero"));
-            }
+        for (i, padded) in buffers.padded.iter_mut().enumerate() {
+            let len = match i + 1 < table.planes.len() {
+                true => usize::try_from(input.varint("length of payloads")?).unwrap_or(usize::MAX),
+                false => input.rest().len(),
+            };
+            let string = input.take(len, "payloads")?;
+            lens.push(len);
             // The end of a string is read with care and slowly, which would be all of a short one.
             if string.len() < SHORT_STRING {
                 padded.clear();
@@ -249,7 +256,6 @@ impl ClassDecoder {
                 strings.push((string, 0));
             }
         }
-        input.finish("the segment")?;
         let mut unread = Unread { symbols: &buffers.sorted, places, strings };
         let done = restore_fast(isa, table, rule, &mut unread, records, base, dst);
         let from = done << layout.width_log2;
@@ -268,6 +274,9 @@ impl ClassDecoder {
             let (own, rest) = records.split_at(n * raw_bytes);
             restore(isa, table, base, symbols, payload, own, dst);
             records = rest;
+        }
+        for ((string, bits), len) in unread.strings.into_iter().zip(lens) {
+            check_end(string, bits, len)?;
         }
         Ok(())
     }
@@ -295,4 +304,15 @@ impl ClassDecoder {
         }
         Ok(places)
     }
+}
+
+/// Fails unless the payloads, which end at bit `bits`, are all of the first `len` bytes of `string`.
+fn check_end(string: &[u8], bits: usize, len: usize) -> Result<()> {
+    if bits.div_ceil(8) != len {
+        return Err(Error::corrupt(format!("payloads of {bits} bits in {len} bytes")));
+    }
+    if bits % 8 != 0 && string.get(len - 1).is_some_and(|&last| last >> (bits % 8) != 0) {
+        return Err(Error::corrupt("padding of payloads is not zero"));
+    }
+    Ok(())
 }

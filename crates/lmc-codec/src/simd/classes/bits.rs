@@ -1,7 +1,5 @@
 //! Payloads: as many bits of each byte as its symbol says, one behind the other.
 
-#[cfg(target_arch = "x86_64")]
-use super::GROUP;
 use super::PlaneWidths;
 use crate::simd::{Isa, IsaKind};
 
@@ -108,23 +106,6 @@ pub fn unpack(
         at += usize::from(width);
     }
     at
-}
-
-/// Bits that the payloads of all `symbols` take.
-pub fn payload_bits(isa: Isa, widths: &PlaneWidths, symbols: &[u8]) -> usize {
-    let mut rest = symbols;
-    let mut bits = 0;
-    #[cfg(target_arch = "x86_64")]
-    if isa.kind() == IsaKind::Avx512 && usize::from(widths.symbol_max) < GROUP {
-        let (groups, others) = symbols.as_chunks();
-        // SAFETY: the isa proves AVX-512.
-        bits = unsafe { super::fused::payload_bits(widths, groups) };
-        rest = others;
-    }
-    bits + rest
-        .iter()
-        .map(|&symbol| usize::from(widths.by_symbol[usize::from(symbol)]))
-        .sum::<usize>()
 }
 
 /// The 64 bits from bit `at` of `packed` on, with zeros behind its last one.

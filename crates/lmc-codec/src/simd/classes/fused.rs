@@ -11,6 +11,9 @@ use std::arch::x86_64::*;
 /// Classes of 16 bits: 0 to 16.
 const CLASSES: u8 = 17;
 
+/// If no more than this many of 64 payloads have bits, they are closed up first.
+const FEW: u32 = 24;
+
 /// Symbols that keep the sign of their base.
 const fn keep_sign(is_joint: bool) -> u8 {
     if is_joint { 4 * CLASSES } else { CLASSES }
@@ -126,11 +129,42 @@ impl Writer {
     }
 }
 
-/// The eight words of a vector, by way of memory: taken out of it one by one, they would keep the
-/// port busy that permutes, compresses and expands.
+/// Appends the bits of 64 bytes that are in their mask. A macro, because as a function it is not
+/// inlined, and then the writer goes through memory for each word.
+macro_rules! push_all {
+    ($writer:expr, $bytes:expr, $masks:expr) => {
+        let (bytes, masks) = ($bytes, $masks);
+        let some = _mm512_test_epi8_mask(masks, masks);
+        if some.count_ones() > FEW {
+            for (bytes, mask) in eights(bytes).into_iter().zip(eights(masks)) {
+                $writer.push(bytes, mask);
+            }
+        } else if some != 0 {
+            let bytes = eights(_mm512_maskz_compress_epi8(some, bytes));
+            let masks = eights(_mm512_maskz_compress_epi8(some, masks));
+            let count = some.count_ones().div_ceil(8) as usize;
+            for (&bytes, &mask) in bytes.iter().zip(&masks).take(count) {
+                $writer.push(bytes, mask);
+            }
+        }
+    };
+}
+
+/// The eight words of a vector.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn eights(vector: __m512i) -> [u64; 8] {
+    let mut words = [0; 8];
+    // SAFETY: the array has 64 bytes.
+    unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
+    words
+}
+
+/// The same by way of memory: taken out of the vector one by one, they would keep the port busy
+/// that permutes, compresses and expands.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn eights_by_memory(vector: __m512i) -> [u64; 8] {
     let mut words = [0; 8];
     // SAFETY: the array has 64 bytes.
     unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
@@ -265,7 +299,6 @@ unsafe fn sort_for<const K: usize, const WIDE: bool, const JOINT: bool>(
         let symbols = pack(first_bytes, symbols);
         // What widths are told by: the class, or a plain symbol as it is.
         let classes = if JOINT { pack(first_bytes, classes) } else { symbols };
-        let low = pack(first_bytes, bits);
         let masks = contexts.masks(contexts.exponents(upper_base));
         for (end, mask) in ends.iter_mut().zip(masks) {
             let packed = _mm512_maskz_compress_epi8(mask, symbols);
@@ -275,23 +308,12 @@ unsafe fn sort_for<const K: usize, const WIDE: bool, const JOINT: bool>(
                 *end = end.add(mask.count_ones() as usize);
             }
         }
-        let masks = eights(_mm512_permutexvar_epi8(classes, low_masks));
-        for (bytes, mask) in eights(low).into_iter().zip(masks) {
-            // SAFETY: a group has at most 64 bytes of bits, for which there is room.
-            unsafe { low_bits.push(bytes, mask) };
-        }
-        let masks = _mm512_permutexvar_epi8(classes, high_masks);
-        let long = _mm512_test_epi8_mask(masks, masks);
-        if long != 0 {
-            let high = pack(second_bytes, bits);
-            // Few payloads are so long: these are closed up first.
-            let high = eights(_mm512_maskz_compress_epi8(long, high));
-            let masks = eights(_mm512_maskz_compress_epi8(long, masks));
-            let count = (long.count_ones() as usize).div_ceil(8);
-            for (&bytes, &mask) in high.iter().zip(&masks).take(count) {
-                // SAFETY: as above.
-                unsafe { high_bits.push(bytes, mask) };
-            }
+        let masks = _mm512_permutexvar_epi8(classes, low_masks);
+        let long = _mm512_permutexvar_epi8(classes, high_masks);
+        // SAFETY: a group has at most 64 bytes of bits in each, for which there is room.
+        unsafe {
+            push_all!(low_bits, pack(first_bytes, bits), masks);
+            push_all!(high_bits, pack(second_bytes, bits), long);
         }
     }
     for ((len, end), start) in lens.iter_mut().zip(ends).zip(starts) {
@@ -454,11 +476,7 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
         let mut high = _mm512_setzero_si512();
         let long = _mm512_test_epi8_mask(masks, masks);
         if long != 0 {
-            let masks = eights(_mm512_maskz_compress_epi8(long, masks));
-            let mut bytes = [0; 8];
-            let count = (long.count_ones() as usize).div_ceil(8);
-            spread_bits(high_bits, &mut high_at, &masks[..count], &mut bytes[..count]);
-            high = _mm512_maskz_expand_epi8(long, load(&bytes));
+            high = spread_few(high_bits, &mut high_at, long, masks);
         }
         let head_low = _mm512_permutexvar_epi8(classes, heads_low);
         let head_high = _mm512_permutexvar_epi8(classes, heads_high);
@@ -510,10 +528,25 @@ fn spread_bits(string: &[u8], at: &mut usize, masks: &[u64], bytes: &mut [u64]) 
     }
 }
 
+/// The same for the bytes `some` of 64, which are not many.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,bmi2,popcnt")]
+fn spread_few(string: &[u8], at: &mut usize, some: u64, masks: __m512i) -> __m512i {
+    let masks = eights(_mm512_maskz_compress_epi8(some, masks));
+    let mut bytes = [0; 8];
+    let count = some.count_ones().div_ceil(8) as usize;
+    spread_bits(string, at, &masks[..count], &mut bytes[..count]);
+    _mm512_maskz_expand_epi8(some, load(&bytes))
+}
+
 /// The same for 64 payloads of these widths.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi,bmi2,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
 fn spread_low(string: &[u8], at: &mut usize, widths: __m512i, masks: __m512i) -> __m512i {
+    let some = _mm512_test_epi8_mask(masks, masks);
+    if some.count_ones() <= FEW {
+        return if some == 0 { masks } else { spread_few(string, at, some, masks) };
+    }
     // Each byte of the product is the sum of the widths up to its own.
     let sums = _mm512_mullo_epi64(widths, _mm512_set1_epi64(0x0101_0101_0101_0101));
     let totals = _mm512_srli_epi64::<56>(sums);
@@ -528,7 +561,8 @@ fn spread_low(string: &[u8], at: &mut usize, widths: __m512i, masks: __m512i) ->
     let starts = _mm512_sub_epi64(ends, totals);
     let bits = _mm512_add_epi64(starts, _mm512_set1_epi64(*at as i64));
     // SAFETY: of the 72 bytes from the first bit on, each word takes eight at most.
-    let words = unsafe { load_words(string.as_ptr(), eights(_mm512_srli_epi64::<3>(bits))) };
+    let words =
+        unsafe { load_words(string.as_ptr(), eights_by_memory(_mm512_srli_epi64::<3>(bits))) };
     *at += eights(ends)[7] as usize;
     let words = _mm512_srlv_epi64(words, _mm512_and_si512(bits, _mm512_set1_epi64(7)));
     let places = _mm512_slli_epi64::<8>(sums);
@@ -595,20 +629,4 @@ fn add32(base: __m512i, apart: __m512i, flips: u16) -> __m512i {
     let sum = _mm512_add_epi32(_mm512_andnot_si512(top, base), apart);
     let signs = _mm512_mask_xor_epi32(base, flips, base, top);
     _mm512_ternarylogic_epi32::<0xca>(top, signs, sum)
-}
-
-/// Bits that the payloads of whole groups of symbols below 64 take.
-///
-/// # Safety
-/// The CPU has these instructions.
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) unsafe fn payload_bits(widths: &PlaneWidths, groups: &[[u8; GROUP]]) -> usize {
-    let own: [u8; GROUP] = std::array::from_fn(|i| widths.by_symbol[i]);
-    let table = load(&own);
-    let mut sums = _mm512_setzero_si512();
-    for group in groups {
-        let widths = _mm512_permutexvar_epi8(load(group), table);
-        sums = _mm512_add_epi64(sums, _mm512_sad_epu8(widths, _mm512_setzero_si512()));
-    }
-    _mm512_reduce_add_epi64(sums) as usize
 }

@@ -16,7 +16,7 @@ mod tests;
 use super::Isa;
 #[cfg(target_arch = "x86_64")]
 use super::IsaKind;
-pub use bits::{BitString, pack, payload_bits, unpack};
+pub use bits::{BitString, pack, unpack};
 pub use contexts::{context_masks, count_masks, exponents, largest, partition, spread};
 pub use measure::{measure, restore};
 
@@ -207,7 +207,7 @@ impl Symbols {
 
     fn plane_widths(&self, plane: u8) -> PlaneWidths {
         let by_symbol = self.widths.map(|width| width.saturating_sub(8 * plane).min(8));
-        PlaneWidths { by_symbol, symbol_max: self.max }
+        PlaneWidths { by_symbol }
     }
 }
 
@@ -216,5 +216,4 @@ impl Symbols {
 pub struct PlaneWidths {
     /// Bits, 8 at most.
     pub by_symbol: [u8; 256],
-    symbol_max: u8,
 }
