@@ -39,15 +39,14 @@ impl Archive {
         let header = self.read(0..head.len)?;
         let found = self.item_hash(&(0..head.len), &header);
         check_hash(found, head.hash, "the safetensors header")?;
-        let source = lmc_input::parse(&header, self.original_len()).ok_or_else(no_match)?;
-        let same = |(a, b): (&lmc_input::SourceItem, &lmc_format::Item)| a.len == b.len;
-        if source.items.len() != self.index.items.len()
-            || !source.items.iter().zip(&self.index.items).all(same)
-        {
+        let tensors = lmc_input::tensors(&header, self.original_len()).ok_or_else(no_match)?;
+        let items = &self.index.items[1..];
+        let len = |tensor: &lmc_input::Tensor| tensor.range.end - tensor.range.start;
+        if !tensors.iter().map(len).eq(items.iter().map(|item| item.len)) {
             return Err(no_match());
         }
         let mut described: Option<(usize, String)> = None;
-        let tensors = source.tensors.into_iter().zip(self.index.items.iter().skip(1));
+        let tensors = tensors.into_iter().zip(items);
         tensors.map(|(tensor, item)| self.tensor(tensor, item.hash, &mut described)).collect()
     }
 
@@ -70,6 +69,7 @@ impl Archive {
         };
         let coded_len = spans.map(|i| self.share(i, &tensor.range)).sum();
         let lmc_input::Tensor { name, dtype, shape, range } = tensor;
+        let dtype = dtype.to_string();
         Ok(Tensor { name, dtype, shape, range, hash, coded_len, recipe })
     }
 
