@@ -4,6 +4,7 @@ use crate::safetensors_json::{Entries, Entry};
 use crate::{Source, SourceItem, Tensor};
 use lmc_codec::Dtype;
 use lmc_format::SourceKind;
+use std::collections::HashSet;
 
 /// The longest header that is looked into, with its eight bytes of length. The format allows 100
 /// MB, which can take 400 MB to sort out; a file with a longer one than this is coded as bytes.
@@ -48,9 +49,7 @@ fn read(header: &[u8], file_len: u64, keep_dims: bool) -> Option<Entries<'_>> {
     let json = header.get(LENGTH_LEN as usize..)?;
     let mut entries = Entries::read(json, keep_dims)?;
     let list = &mut entries.list;
-    // Of entries with one name the last one counts, so it comes first.
-    list.sort_unstable_by(|a, b| (&a.name, b.order).cmp(&(&b.name, a.order)));
-    list.dedup_by(|next, kept| next.name == kept.name);
+    keep_last_of_name(list);
     // Empty tensors may share a place, so the name decides too.
     list.sort_unstable_by(|a, b| (a.start, a.end, &a.name).cmp(&(b.start, b.end, &b.name)));
     let mut end = 0;
@@ -61,6 +60,14 @@ fn read(header: &[u8], file_len: u64, keep_dims: bool) -> Option<Entries<'_>> {
         end = entry.end;
     }
     (end.checked_add(header.len() as u64)? == file_len).then_some(entries)
+}
+
+/// Of entries with one name only the last one counts.
+fn keep_last_of_name(list: &mut Vec<Entry>) {
+    let mut seen = HashSet::with_capacity(list.len());
+    let is_last: Vec<bool> = list.iter().rev().map(|entry| seen.insert(&*entry.name)).collect();
+    let mut is_last = is_last.into_iter().rev();
+    list.retain(|_| is_last.next().unwrap_or(true));
 }
 
 fn item(entry: &Entry) -> SourceItem {

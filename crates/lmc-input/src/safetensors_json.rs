@@ -15,8 +15,6 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(crate) struct Entry<'h> {
     pub name: Cow<'h, str>,
-    /// Its place in the header.
-    pub order: u32,
     pub dtype: &'static FileDtype,
     /// Its dimensions in [`Entries::dims`].
     pub dims: Range<u32>,
@@ -62,8 +60,7 @@ impl<'h> Visitor<'h> for &mut Entries<'h> {
                 continue;
             }
             let info = map.next_value_seed(InfoReader(&mut self.dims))?;
-            let order = u32::try_from(self.list.len()).map_err(A::Error::custom)?;
-            self.list.push(info.entry(name, order));
+            self.list.push(info.entry(name));
         }
         Ok(())
     }
@@ -84,11 +81,11 @@ struct Shape {
 }
 
 impl Info {
-    fn entry<'h>(self, name: Cow<'h, str>, order: u32) -> Entry<'h> {
+    fn entry(self, name: Cow<str>) -> Entry {
         let Self { dtype, shape: Shape { count, rows, dims }, offsets: (start, end) } = self;
         let len = end.checked_sub(start);
         let is_sound = len.is_some() && len == count.and_then(|count| dtype.byte_len(count));
-        Entry { name, order, dtype, dims, rows, start, end, is_sound }
+        Entry { name, dtype, dims, rows, start, end, is_sound }
     }
 }
 
