@@ -156,7 +156,7 @@ impl Archive {
             rest = after;
             let wanted = start - place.raw..end - place.raw;
             let coded = self.read_coded(i, &wanted)?;
-            span::decode(&mut decoder, span, &coded, wanted, to)
+            span::decode(&mut decoder, span, &coded, wanted, to, |_| ())
                 .map_err(|e| e.at(self.span_name(i)))?;
         }
         Ok(out)

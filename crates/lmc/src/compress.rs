@@ -2,6 +2,7 @@
 
 use crate::guess;
 use crate::io::{Input, Output, Sink, Source};
+use crate::item_hash::ItemHasher;
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::span::{CodedSpan, SpanEncoder};
 use crate::{Options, Progress, Summary};
@@ -54,20 +55,19 @@ pub fn compress(
 pub(crate) struct Assembly {
     end: u64,
     spans: Vec<Span>,
-    /// Of each item, or of its spans.
-    hashes: Vec<Vec<Hash>>,
+    /// Of items, or of the spans of one: its number and the checksum, in order.
+    hashes: Vec<(usize, Hash)>,
 }
 
 impl Assembly {
     pub(crate) fn new(items: usize) -> Self {
-        Self { end: HEADER_LEN as u64, spans: Vec::new(), hashes: vec![Vec::new(); items] }
+        let hashes = Vec::with_capacity(items);
+        Self { end: HEADER_LEN as u64, spans: Vec::new(), hashes }
     }
 
     /// Adds a span; returns its bytes and where they go.
     pub(crate) fn add(&mut self, cut: &Cut, done: Done) -> (u64, Vec<u8>) {
-        for (item, hash) in self.hashes[cut.items.clone()].iter_mut().zip(done.hashes) {
-            item.push(hash);
-        }
+        self.hashes.extend(cut.items.clone().zip(done.hashes));
         let at = self.end;
         self.end += done.coded.bytes.len() as u64;
         self.spans.push(done.coded.span);
@@ -76,15 +76,19 @@ impl Assembly {
 
     /// What comes behind the last span.
     pub(crate) fn finish(self, layout: &lmc_input::Source, original_len: u64) -> Vec<u8> {
-        let item = |(item, hashes): (&SourceItem, Vec<Hash>)| {
-            let hash = match hashes[..] {
+        let mut rest = &self.hashes[..];
+        let item = |(i, item): (usize, &SourceItem)| {
+            let own = rest.iter().take_while(|(of, _)| *of == i).count();
+            let (own, after) = rest.split_at(own);
+            rest = after;
+            let hash = match own {
                 [] => hash(&[]),
-                [one] => one,
-                _ => hash_of_hashes(&hashes),
+                [(_, one)] => *one,
+                _ => hash_of_hashes(&own.iter().map(|(_, hash)| *hash).collect::<Vec<_>>()),
             };
             Item { len: item.len, hash }
         };
-        let items = layout.items.iter().zip(self.hashes).map(item).collect();
+        let items = layout.items.iter().enumerate().map(item).collect();
         let index = Index { kind: layout.kind, spans: self.spans, items }.write();
         let footer = Footer {
             body_len: self.end - HEADER_LEN as u64,
@@ -150,13 +154,13 @@ impl Worker {
         let guess = |encoder: &mut Encoder, level| guess::dtype(encoder, level, raw);
         let dtype = cut.dtype.unwrap_or_else(|| guess(&mut self.guesses, self.spans.level()));
         let spec = TensorSpec { dtype, row_len: cut.row_len };
-        let coded = self.spans.encode(&spec, raw, out);
+        let mut hashes = ItemHasher::new(match &items[cut.items.clone()] {
+            items @ [_, _, ..] => items.iter().map(|item| item.len).collect(),
+            _ => vec![raw.len() as u64],
+        });
+        let coded = self.spans.encode(&spec, raw, out, |block| hashes.write(block));
         let coded = coded.map_err(|e| e.at(format_args!("bytes from {}", cut.range.start)))?;
-        let hashes = match &items[cut.items.clone()] {
-            items @ [_, _, ..] => item_hashes(raw, items.iter().map(|item| item.len)),
-            _ => vec![coded.raw_hash],
-        };
-        Ok(Done { coded, hashes })
+        Ok(Done { coded, hashes: hashes.finish() })
     }
 }
 
@@ -189,15 +193,4 @@ impl Stages for Compress<'_, '_> {
         self.coded_pool.give(bytes);
         Ok(())
     }
-}
-
-/// The checksums of items of these lengths, of which `raw` is made.
-pub(crate) fn item_hashes(raw: &[u8], lens: impl Iterator<Item = u64>) -> Vec<Hash> {
-    let mut rest = raw;
-    let take = |len: u64| {
-        let (bytes, after) = rest.split_at(len as usize);
-        rest = after;
-        hash(bytes)
-    };
-    lens.map(take).collect()
 }

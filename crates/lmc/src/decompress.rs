@@ -1,8 +1,8 @@
 //! `.lmc` back to the file it came from.
 
 use crate::archive::Archive;
-use crate::compress::item_hashes;
 use crate::io::{Output, Sink};
+use crate::item_hash::ItemHasher;
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::span::{self, check_hash};
 use crate::{Progress, Summary};
@@ -132,12 +132,13 @@ pub(crate) fn decode_part(
     out: &mut [u8],
 ) -> Result<Vec<Hash>> {
     let span = &archive.index.spans[i];
-    let raw_hash = span::decode(decoder, span, coded, 0..span.raw_len, out)
+    let mut hashes = ItemHasher::new(match &part.lens[..] {
+        lens @ [_, _, ..] => lens.to_vec(),
+        _ => vec![span.raw_len],
+    });
+    span::decode(decoder, span, coded, 0..span.raw_len, out, |block| hashes.write(block))
         .map_err(|e| e.at(archive.span_name(i)))?;
-    Ok(match part.lens[..] {
-        [_, _, ..] => item_hashes(out, part.lens.iter().copied()),
-        _ => vec![raw_hash],
-    })
+    Ok(hashes.finish())
 }
 
 struct Restore<'a, 'sink> {

@@ -11,6 +11,7 @@ mod compress;
 mod decompress;
 mod guess;
 mod io;
+mod item_hash;
 mod memory;
 mod pipeline;
 mod publish;

@@ -1,16 +1,14 @@
 //! One span each way: bytes to pieces with their checksums, and back.
 
 use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
-use lmc_format::{Error, ErrorKind, Hash, Hasher, Piece, Result, Span, dtype, hash};
+use lmc_format::{Error, ErrorKind, Hash, Piece, Result, Span, dtype, hash};
 use std::ops::Range;
 
-/// A span as it was coded: what goes to the body, what the index says of it, and the checksum of
-/// its original bytes.
+/// A span as it was coded: what goes to the body, and what the index says of it.
 #[derive(Debug)]
 pub(crate) struct CodedSpan {
     pub bytes: Vec<u8>,
     pub span: Span,
-    pub raw_hash: Hash,
 }
 
 /// Encodes spans; one for each thread.
@@ -34,12 +32,14 @@ impl SpanEncoder {
         self.level
     }
 
-    /// Codes `raw` into `bytes`, whose contents are replaced.
+    /// Codes `raw` into `bytes`, whose contents are replaced; `seen` gets each block of `raw` while
+    /// it is in the cache.
     pub(crate) fn encode(
         &mut self,
         spec: &TensorSpec,
         raw: &[u8],
         mut bytes: Vec<u8>,
+        mut seen: impl FnMut(&[u8]),
     ) -> Result<CodedSpan> {
         bytes.clear();
         let plan = Plan::new(spec, self.level, raw);
@@ -58,11 +58,9 @@ impl SpanEncoder {
             blocks: Vec::with_capacity(raw.len().div_ceil(plan.block_len())),
         };
         let mut first_value = 0;
-        let mut raw_hash = Hasher::default();
         for block in raw.chunks(plan.block_len()) {
             let start = bytes.len();
-            // While the block is in the cache.
-            raw_hash.write(block);
+            seen(block);
             self.encoder.encode_block(&plan, first_value, block, &mut bytes);
             first_value += (block.len() / spec.dtype.width()) as u64;
             if self.verify {
@@ -70,7 +68,7 @@ impl SpanEncoder {
             }
             span.blocks.push(piece(&bytes[start..]));
         }
-        Ok(CodedSpan { bytes, span, raw_hash: raw_hash.finish() })
+        Ok(CodedSpan { bytes, span })
     }
 
     /// Fails unless `coded` decodes to `block`.
@@ -96,15 +94,15 @@ fn piece(bytes: &[u8]) -> Piece {
 ///
 /// `wanted` is a range of the span's original bytes, `out` as long as that. `coded` starts with the
 /// recipe, if there is one, and goes on with the blocks from the one that holds `wanted.start` on.
-/// Returns the checksum of what was decoded.
+/// `seen` gets what was decoded, block by block, while it is in the cache.
 pub(crate) fn decode(
     decoder: &mut Decoder,
     span: &Span,
     coded: &[u8],
     wanted: Range<u64>,
     out: &mut [u8],
-) -> Result<Hash> {
-    let mut raw_hash = Hasher::default();
+    mut seen: impl FnMut(&[u8]),
+) -> Result<()> {
     let mut rest = coded;
     let recipe = match &span.recipe {
         Some(piece) => {
@@ -131,9 +129,9 @@ pub(crate) fn decode(
             decoder.decode_range(block, recipe.as_ref(), range, to)
         };
         done.map_err(|e| e.at(&place))?;
-        raw_hash.write(to);
+        seen(to);
     }
-    Ok(raw_hash.finish())
+    Ok(())
 }
 
 /// The original bytes of block `i`.
