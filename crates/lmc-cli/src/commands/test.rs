@@ -6,13 +6,17 @@ use crate::args::TestArgs;
 use crate::exit::{self, Exit};
 use crate::names;
 use crate::progress::{Progress, Volume};
+use crate::stdio;
 
 /// Tests every file.
 pub fn run(args: &TestArgs) -> Exit {
     let files = names::archives(&args.files);
     let mut progress = Progress::new(Volume::new(args.quiet, false));
     exit::for_each(&files, |path| {
-        let archive = Archive::open(path)?;
+        let archive = match names::is_dash(path) {
+            true => Archive::from_file(stdio::stdin_or_spooled()?)?,
+            false => Archive::open(path)?,
+        };
         progress.start(path.display(), Some(archive.original_len()));
         let tested = archive.test(usize::from(args.threads), &|bytes| progress.add(bytes));
         progress.finish();
