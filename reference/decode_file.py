@@ -17,7 +17,8 @@ from itertools import accumulate
 from pathlib import Path
 
 import xxhash
-from decode import MAX_RECIPE_LEN, Corrupt, Reader, decode_block, parse_shared_recipe, require
+from decode import MAX_RECIPE_LEN, decode_block, parse_shared_recipe
+from streams import Corrupt, Reader, require
 
 MAGIC = bytes.fromhex("89 4c 4d 43 0d 0a 1a 0a")
 END_MAGIC = bytes.fromhex("0a 4c 4d 43 2d 45 4e 44")

@@ -1,0 +1,342 @@
+"""Sections 1, 3.5 and 5 of docs/format.md: fields, coders and the streams they code.
+
+What goes in is a `Reader` at the start of a coder or a stream; what comes out are the bytes. A
+field or a stream that is rejected raises `Corrupt`, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint64]
+
+MAX_VARINT_BYTES = 10
+MAX_LEVELS = 12
+MAX_CHAIN_SYMBOLS = 31
+MAX_CODE_LENGTH = 12
+SLOTS = 4096
+LANES = 32
+STATE_LOW = 1 << 16
+
+
+class Corrupt(Exception):
+    """The block is rejected; the message is one lower-case line."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Reject the block unless the condition holds."""
+    if not condition:
+        raise Corrupt(message)
+
+
+# Section 1: conventions
+
+
+class Reader:
+    """Section 1: fields read in order from a string of bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.pos = 0
+
+    def left(self) -> int:
+        """Number of bytes not read yet."""
+        return len(self.data) - self.pos
+
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes."""
+        require(count <= self.left(), "ends before a field it needs")
+        self.pos += count
+        return self.data[self.pos - count : self.pos]
+
+    def array(self, count: int) -> Bytes:
+        """The next `count` bytes, as an array."""
+        return np.frombuffer(self.take(count), dtype=np.uint8)
+
+    def uint(self, size: int) -> int:
+        """A little-endian unsigned integer of `size` bytes."""
+        return int.from_bytes(self.take(size), "little")
+
+    def varint(self, max_bytes: int = MAX_VARINT_BYTES) -> int:
+        """An unsigned LEB128 number of at most 64 bits, in its shortest form."""
+        value = 0
+        for i in range(max_bytes):
+            byte = self.uint(1)
+            value |= (byte & 127) << (7 * i)
+            if byte < 128:
+                require(byte > 0 or i == 0, "varint is longer than needed")
+                require(value < 1 << 64, "varint does not fit 64 bits")
+                return value
+        raise Corrupt(f"varint is longer than {max_bytes} bytes")
+
+    def finish(self, what: str) -> None:
+        """Reject bytes left over after the last field."""
+        require(self.left() == 0, f"bytes left over in the {what}")
+
+
+# Section 3.5: coders
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Section 3.5, id 0."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Section 3.5, id 1."""
+
+    value: int
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Section 3.5, id 2."""
+
+    mask: int
+    rest: int
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Section 3.5, id 3: the symbols of each level; a level of d bits has 2^d - 1."""
+
+    levels: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Huffman:
+    """Section 3.5, id 4: (symbol, length) for each string of the next 12 bits."""
+
+    table: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Rans:
+    """Section 3.5, id 5: for each slot its symbol s, f(s) and slot - c(s)."""
+
+    symbol: Bytes
+    frequency: Words
+    rank: Words
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Section 3.5, id 6."""
+
+
+Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs
+
+
+def read_coder(reader: Reader) -> Coder:
+    """Section 3.5: a coder's id and parameters."""
+    coder_id = reader.uint(1)
+    if coder_id == 0:
+        return Raw()
+    if coder_id == 1:
+        return Constant(reader.uint(1))
+    if coder_id == 2:
+        return read_packed_parameters(reader)
+    if coder_id == 3:
+        return read_chain_parameters(reader)
+    if coder_id == 4:
+        return read_huffman_parameters(reader)
+    if coder_id == 5:
+        return read_rans_parameters(reader)
+    require(coder_id == 6, f"unknown coder {coder_id}")
+    return Runs()
+
+
+def read_packed_parameters(reader: Reader) -> Packed:
+    """Section 3.5: the mask and the rest."""
+    mask, rest = reader.uint(1), reader.uint(1)
+    require(mask != 0, "mask of a packed coder is 0")
+    require(mask & rest == 0, "rest of a packed coder meets its mask")
+    return Packed(mask, rest)
+
+
+# Section 5: streams
+
+
+def read_stream(coder: Coder, reader: Reader, n: int) -> Bytes:
+    """Section 5: the `n` bytes of a stream."""
+    if isinstance(coder, Raw):
+        return reader.array(n)
+    if isinstance(coder, Constant):
+        return np.full(n, coder.value, dtype=np.uint8)
+    if isinstance(coder, Packed):
+        return read_packed(coder, reader, n)
+    if isinstance(coder, Chain):
+        return read_chain(coder, reader, n)
+    if isinstance(coder, Huffman):
+        return read_huffman(coder, reader, n)
+    if isinstance(coder, Rans):
+        return read_rans(coder, reader, n)
+    return read_runs(reader, n)
+
+
+def read_packed(coder: Packed, reader: Reader, n: int) -> Bytes:
+    """Section 5.1, packed."""
+    places = [bit for bit in range(8) if coder.mask >> bit & 1]
+    total = n * len(places)
+    bits = np.unpackbits(reader.array((total + 7) // 8), bitorder="little")
+    require(not bits[total:].any(), "padding of a packed stream is not 0")
+    fields = bits[:total].reshape(n, len(places))
+    plane = np.full(n, coder.rest, dtype=np.uint8)
+    for field, place in enumerate(places):
+        plane |= fields[:, field] << np.uint8(place)
+    return plane
+
+
+def read_runs(reader: Reader, n: int) -> Bytes:
+    """Section 5.1, runs."""
+    plane = bytearray()
+    while len(plane) < n:
+        token = reader.varint()
+        length = (token >> 1) + 1
+        require(length <= n - len(plane), "run is longer than its stream")
+        plane += reader.take(1) * length if token & 1 else reader.take(length)
+    return np.frombuffer(bytes(plane), dtype=np.uint8)
+
+
+def read_chain_parameters(reader: Reader) -> Chain:
+    """Section 5.2: the levels, their shape and symbols."""
+    count = reader.uint(1)
+    require(1 <= count <= MAX_LEVELS, f"chain has {count} levels")
+    shape = reader.uint(2)
+    require(shape < 1 << count, "shape of a chain has bits beyond its levels")
+    sizes = [3 if shape >> level & 1 else 1 for level in range(count)]
+    require(sum(sizes) <= MAX_CHAIN_SYMBOLS, f"chain has {sum(sizes)} symbols")
+    return Chain(tuple(reader.take(size) for size in sizes))
+
+
+def read_digits(reader: Reader, bits: int, n: int) -> Bytes:
+    """Section 5.2: the digits, of `bits` bits, of the `n` bytes that reach a level."""
+    groups, partial = divmod(n, 64)
+    words = np.unpackbits(reader.array(groups * bits * 8), bitorder="little")
+    full = words.reshape(groups, bits, 64).transpose(1, 0, 2).reshape(bits, groups * 64)
+    size = (partial + 7) // 8
+    strings = np.unpackbits(reader.array(bits * size), bitorder="little")
+    rest = strings.reshape(bits, size * 8)
+    require(not rest[:, partial:].any(), "padding of a chain stream is not 0")
+    digits = np.zeros(n, dtype=np.uint8)
+    for bit in range(bits):
+        digits |= np.concatenate([full[bit], rest[bit, :partial]]) << np.uint8(bit)
+    return digits
+
+
+def read_chain(coder: Chain, reader: Reader, n: int) -> Bytes:
+    """Section 5.2: a chain's levels, then the escaped bytes."""
+    plane = np.zeros(n, dtype=np.uint8)
+    reaching = np.arange(n)
+    for symbols in coder.levels:
+        largest = len(symbols)
+        digits = read_digits(reader, largest.bit_length(), len(reaching))
+        named = digits < largest
+        plane[reaching[named]] = np.frombuffer(symbols, dtype=np.uint8)[digits[named]]
+        reaching = reaching[~named]
+    plane[reaching] = reader.array(len(reaching))
+    return plane
+
+
+def read_symbol_range(reader: Reader) -> range:
+    """Sections 5.3 and 5.4: the symbols `first` to `last`."""
+    first, last = reader.uint(1), reader.uint(1)
+    require(first < last, "first symbol is not below the last")
+    return range(first, last + 1)
+
+
+def read_huffman_parameters(reader: Reader) -> Huffman:
+    """Section 5.3: the code lengths."""
+    symbols = read_symbol_range(reader)
+    packed = reader.take((len(symbols) + 1) // 2)
+    nibbles = [nibble for byte in packed for nibble in (byte & 15, byte >> 4)]
+    require(not any(nibbles[len(symbols) :]), "unused code length is not 0")
+    require(max(nibbles) <= MAX_CODE_LENGTH, "code length is larger than 12")
+    present = sorted((n, s) for s, n in zip(symbols, nibbles, strict=False) if n)
+    total = sum(SLOTS >> length for length, _ in present)
+    require(total == SLOTS, "huffman code is not complete")
+    return Huffman(canonical_table(present))
+
+
+def canonical_table(present: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Section 5.3: the decoding table of a complete code given as sorted (length, symbol)."""
+    table = [(0, 0)] * SLOTS
+    code, previous = -1, present[0][0]
+    for length, symbol in present:
+        code = (code + 1) << (length - previous)
+        previous = length
+        start = int(f"{code:0{length}b}"[::-1], 2)
+        for slot in range(start, SLOTS, 1 << length):
+            table[slot] = (symbol, length)
+    return table
+
+
+def read_huffman(coder: Huffman, reader: Reader, n: int) -> Bytes:
+    """Section 5.3: the four parts of a stream."""
+    quarter = (n + 3) // 4
+    lengths = [reader.varint() for _ in range(4)]
+    plane = bytearray()
+    for length in lengths:
+        count = min(quarter, n - len(plane))
+        plane += decode_huffman_part(coder, reader.take(length), count)
+    return np.frombuffer(bytes(plane), dtype=np.uint8)
+
+
+def decode_huffman_part(coder: Huffman, part: bytes, count: int) -> bytes:
+    """Section 5.3: the `count` bytes of a part; bits beyond its end read as 0 at first."""
+    table = coder.table
+    plane = bytearray(count)
+    window = held = read = used = 0
+    for i in range(count):
+        if held < MAX_CODE_LENGTH:
+            window |= int.from_bytes(part[read : read + 6], "little") << held
+            read += 6
+            held += 48
+        plane[i], length = table[window & (SLOTS - 1)]
+        window >>= length
+        held -= length
+        used += length
+    require(len(part) == (used + 7) // 8, "huffman part has not the length of its bits")
+    require(used % 8 == 0 or part[-1] >> used % 8 == 0, "padding of a huffman part is not 0")
+    return bytes(plane)
+
+
+def read_rans_parameters(reader: Reader) -> Rans:
+    """Section 5.4: the frequencies."""
+    symbols = read_symbol_range(reader)
+    frequencies = [reader.varint(max_bytes=2) for _ in symbols]
+    require(max(frequencies) < SLOTS, "frequency is not below 4096")
+    require(sum(frequencies) == SLOTS, "frequencies do not sum to 4096")
+    frequency = np.array(frequencies, dtype=np.uint64)
+    below = np.cumsum(frequency, dtype=np.uint64) - frequency
+    which = np.repeat(np.arange(len(symbols)), frequencies)
+    rank = np.arange(SLOTS, dtype=np.uint64) - below[which]
+    return Rans((which + symbols.start).astype(np.uint8), frequency[which], rank)
+
+
+def read_rans(coder: Rans, reader: Reader, n: int) -> Bytes:
+    """Section 5.4: a stream, decoded a row of 32 lanes at a time."""
+    word_count = reader.varint()
+    states = np.frombuffer(reader.take(4 * LANES), dtype="<u4").astype(np.uint64)
+    require(bool((states >= STATE_LOW).all()), "rans state is below 2^16")
+    words = np.frombuffer(reader.take(2 * word_count), dtype="<u2").astype(np.uint64)
+    plane = np.zeros(n, dtype=np.uint8)
+    used = 0
+    for start in range(0, n, LANES):
+        row = plane[start : start + LANES]
+        lanes = states[: len(row)]
+        slots = lanes & np.uint64(SLOTS - 1)
+        row[:] = coder.symbol[slots]
+        lanes[:] = coder.frequency[slots] * (lanes >> np.uint64(12)) + coder.rank[slots]
+        low = np.flatnonzero(lanes < STATE_LOW)
+        require(used + len(low) <= word_count, "rans stream has too few words")
+        lanes[low] = (lanes[low] << np.uint64(16)) | words[used : used + len(low)]
+        used += len(low)
+    require(used == word_count, "rans stream has words left over")
+    require(bool((states == STATE_LOW).all()), "rans state does not end at 2^16")
+    return plane
