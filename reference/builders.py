@@ -7,6 +7,7 @@ import random
 import unittest
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import decode
@@ -183,7 +184,45 @@ class Runs:
         return varint((len(data) - 1) << 1) + data if data else b""
 
 
-Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs
+@dataclass
+class Gaps:
+    low_bits: int
+
+    @property
+    def parameters(self) -> bytes:
+        return bytes([7, self.low_bits])
+
+    def stream(self, data: bytes) -> bytes:
+        places = [i for i in range(8 * len(data)) if data[i // 8] >> i % 8 & 1]
+        gaps = [b - a - 1 for a, b in pairwise([-1, *places])]
+        return varint(len(gaps)) + self.codes(gaps)
+
+    def codes(self, gaps: Sequence[int]) -> bytes:
+        """The string of bits of some gaps."""
+        fields: list[tuple[int, int]] = []
+        for gap in gaps:
+            zeros, low = divmod(gap, 1 << self.low_bits)
+            fields += [(1 << zeros, zeros + 1), (low, self.low_bits)]
+        return bit_string(fields)
+
+
+@dataclass
+class Apart:
+    common: int
+    flags: Coder
+    others: Coder
+
+    @property
+    def parameters(self) -> bytes:
+        return bytes([8, self.common]) + self.flags.parameters + self.others.parameters
+
+    def stream(self, data: bytes) -> bytes:
+        flags = bit_string([(byte != self.common, 1) for byte in data])
+        others = bytes(byte for byte in data if byte != self.common)
+        return self.flags.stream(flags) + self.others.stream(others)
+
+
+Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs | Gaps | Apart
 
 
 @dataclass
@@ -303,6 +342,7 @@ HUFFMAN = Huffman({97: 1, 98: 2, 99: 4, 100: 4, 101: 4, 102: 5, 103: 5})
 RANS = Rans({97: 1500, 98: 1000, 99: 500, 100: 500, 101: 300, 102: 200, 103: 96})
 CHAIN = Chain([b"abc", b"d", b"e"])
 PACKED = Packed(0b00000111, 0b01100000)
+APART = Apart(97, Gaps(1), Apart(98, Raw(), HUFFMAN))
 RUNS_DATA = b"xyz" + b"a" * 900 + b"bc" + b"\0" * 600 + b"q"
 
 
@@ -345,6 +385,8 @@ def samples() -> dict[str, tuple[bytes, bytes | None, bytes]]:
         "chain": (Spec(planes=[CHAIN]).block(data), None, data),
         "huffman": (Spec(planes=[HUFFMAN]).block(data), None, data),
         "rans": (Spec(planes=[RANS]).block(data), None, data),
+        "gaps": (Spec(planes=[Gaps(1)]).block(data), None, data),
+        "apart": (Spec(planes=[APART]).block(data), None, data),
         "wide": (wide_spec().block(wide), None, wide),
         "offsets": (offsets.block(pairs), None, pairs),
         "sparse": (sparse.block(sparse_values(64)), None, sparse_values(64)),

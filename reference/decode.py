@@ -13,8 +13,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
-from streams import Bytes, Coder, Corrupt, Raw, Reader, Words, read_coder, read_stream, require
+from streams import (
+    Bytes,
+    Coder,
+    Corrupt,
+    Raw,
+    Reader,
+    Words,
+    read_coder,
+    read_flags,
+    read_stream,
+    require,
+)
 
 MAX_RAW_LEN = 1 << 26
 MAX_RECIPE_LEN = 1 << 21
@@ -214,20 +224,13 @@ def read_offsets(reader: Reader, columns: Columns, first: int, count: int) -> Of
     return Offsets(columns, first, read_stream(read_coder(reader), reader, row_count))
 
 
-def read_zero_flags(reader: Reader, coder: Coder, count: int) -> NDArray[np.bool_]:
-    """Section 4.1: for each value of a sparse segment, whether it is coded."""
-    bits = np.unpackbits(read_stream(coder, reader, (count + 7) // 8), bitorder="little")
-    require(not bits[count:].any(), "zero flags beyond the last value")
-    return bits[:count].astype(np.bool_)
-
-
 def read_segment(
     reader: Reader, recipe: Recipe, offsets: Offsets | None, start: int, count: int
 ) -> bytes:
     """Section 4.1: the `count` values from value `start` of the block, as original bytes."""
     coded = np.ones(count, dtype=np.bool_)
     if recipe.flags_coder:
-        coded = read_zero_flags(reader, recipe.flags_coder, count)
+        coded = read_flags(recipe.flags_coder, reader, count, "zero flags")
     shift = np.zeros(1, dtype=np.uint64)
     if offsets:
         shift = offsets.of_values(start, count)

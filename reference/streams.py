@@ -21,6 +21,8 @@ MAX_CODE_LENGTH = 12
 SLOTS = 4096
 LANES = 32
 STATE_LOW = 1 << 16
+MAX_LOW_BITS = 24
+MAX_APART_DEPTH = 3
 
 
 class Corrupt(Exception):
@@ -52,6 +54,10 @@ class Reader:
         require(count <= self.left(), "ends before a field it needs")
         self.pos += count
         return self.data[self.pos - count : self.pos]
+
+    def rest(self) -> bytes:
+        """All bytes not read yet, which are still to be taken."""
+        return self.data[self.pos :]
 
     def array(self, count: int) -> Bytes:
         """The next `count` bytes, as an array."""
@@ -129,11 +135,27 @@ class Runs:
     """Section 3.5, id 6."""
 
 
-Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs
+@dataclass(frozen=True)
+class Gaps:
+    """Section 3.5, id 7."""
+
+    low_bits: int
 
 
-def read_coder(reader: Reader) -> Coder:
-    """Section 3.5: a coder's id and parameters."""
+@dataclass(frozen=True)
+class Apart:
+    """Section 3.5, id 8."""
+
+    common: int
+    flags: Coder
+    others: Coder
+
+
+Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs | Gaps | Apart
+
+
+def read_coder(reader: Reader, apart_depth: int = 0) -> Coder:
+    """Section 3.5: a coder's id and parameters. It stands in `apart_depth` coders of id 8."""
     coder_id = reader.uint(1)
     if coder_id == 0:
         return Raw()
@@ -147,8 +169,12 @@ def read_coder(reader: Reader) -> Coder:
         return read_huffman_parameters(reader)
     if coder_id == 5:
         return read_rans_parameters(reader)
-    require(coder_id == 6, f"unknown coder {coder_id}")
-    return Runs()
+    if coder_id == 6:
+        return Runs()
+    if coder_id == 7:
+        return read_gaps_parameters(reader)
+    require(coder_id == 8, f"unknown coder {coder_id}")
+    return read_apart_parameters(reader, apart_depth + 1)
 
 
 def read_packed_parameters(reader: Reader) -> Packed:
@@ -157,6 +183,19 @@ def read_packed_parameters(reader: Reader) -> Packed:
     require(mask != 0, "mask of a packed coder is 0")
     require(mask & rest == 0, "rest of a packed coder meets its mask")
     return Packed(mask, rest)
+
+
+def read_gaps_parameters(reader: Reader) -> Gaps:
+    """Section 3.5: the bits of a gap that stand as they are."""
+    low_bits = reader.uint(1)
+    require(low_bits <= MAX_LOW_BITS, f"low_bits of a gaps coder is {low_bits}")
+    return Gaps(low_bits)
+
+
+def read_apart_parameters(reader: Reader, depth: int) -> Apart:
+    """Section 3.5: the common byte and the two coders, which may be of the same id again."""
+    require(depth <= MAX_APART_DEPTH, "more than 3 apart coders stand one in the other")
+    return Apart(reader.uint(1), read_coder(reader, depth), read_coder(reader, depth))
 
 
 # Section 5: streams
@@ -176,7 +215,11 @@ def read_stream(coder: Coder, reader: Reader, n: int) -> Bytes:
         return read_huffman(coder, reader, n)
     if isinstance(coder, Rans):
         return read_rans(coder, reader, n)
-    return read_runs(reader, n)
+    if isinstance(coder, Runs):
+        return read_runs(reader, n)
+    if isinstance(coder, Gaps):
+        return read_gaps(coder, reader, n)
+    return read_apart(coder, reader, n)
 
 
 def read_packed(coder: Packed, reader: Reader, n: int) -> Bytes:
@@ -201,6 +244,29 @@ def read_runs(reader: Reader, n: int) -> Bytes:
         require(length <= n - len(plane), "run is longer than its stream")
         plane += reader.take(1) * length if token & 1 else reader.take(length)
     return np.frombuffer(bytes(plane), dtype=np.uint8)
+
+
+def read_gaps(coder: Gaps, reader: Reader, n: int) -> Bytes:
+    """Section 5.1, gaps."""
+    count = reader.varint()
+    data = reader.rest()
+    string = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little").tobytes()
+    bits = np.zeros(8 * n, dtype=np.uint8)
+    at = place = 0
+    for _ in range(count):
+        one = string.find(1, at)
+        low_at = one + 1
+        require(one >= 0 and low_at + coder.low_bits <= len(string), "ends before a gap does")
+        # 24 bits at most, from any bit of a byte on, lie in 4 bytes
+        low = int.from_bytes(data[low_at // 8 : low_at // 8 + 4], "little") >> low_at % 8
+        place += (one - at << coder.low_bits) + low % (1 << coder.low_bits)
+        require(place < 8 * n, "set bit is beyond the last byte")
+        bits[place] = 1
+        place += 1
+        at = low_at + coder.low_bits
+    reader.take((at + 7) // 8)
+    require(not any(string[at : -(-at // 8) * 8]), "padding of a gaps stream is not 0")
+    return np.packbits(bits, bitorder="little")
 
 
 def read_chain_parameters(reader: Reader) -> Chain:
@@ -339,4 +405,19 @@ def read_rans(coder: Rans, reader: Reader, n: int) -> Bytes:
         used += len(low)
     require(used == word_count, "rans stream has words left over")
     require(bool((states == STATE_LOW).all()), "rans state does not end at 2^16")
+    return plane
+
+
+def read_flags(coder: Coder, reader: Reader, count: int, what: str) -> NDArray[np.bool_]:
+    """Sections 4.1 and 5.5: one flag for each of `count` values or bytes."""
+    bits = np.unpackbits(read_stream(coder, reader, (count + 7) // 8), bitorder="little")
+    require(not bits[count:].any(), f"{what} beyond the last value")
+    return bits[:count].astype(np.bool_)
+
+
+def read_apart(coder: Apart, reader: Reader, n: int) -> Bytes:
+    """Section 5.5: the flags, then the bytes other than the common one."""
+    flags = read_flags(coder.flags, reader, n, "apart flags")
+    plane = np.full(n, coder.common, dtype=np.uint8)
+    plane[flags] = read_stream(coder.others, reader, int(np.count_nonzero(flags)))
     return plane
