@@ -29,19 +29,25 @@ from streams import (
 MAX_RAW_LEN = 1 << 26
 MAX_RECIPE_LEN = 1 << 21
 MAX_COLUMNS = 1 << 20
-STORED, CONSTANT, CODED, CODED_SHARED = range(4)
+STORED, CONSTANT, CODED, CODED_SHARED, SAME = range(5)
 MAP_NONE, MAP_ROTATE, MAP_ZIGZAG = range(3)
+BASE_UNUSED, BASE_XOR, BASE_DIFFERENCE = range(3)
 WIDE_EXCEPTION = 255
 
 
 # Section 2: the block
 
 
-def decode_block(block: bytes, shared_recipe: bytes | None = None) -> bytes:
-    """Section 2: the original bytes of a block. The shared recipe is used by kind 3 only."""
+def decode_block(
+    block: bytes, shared_recipe: bytes | None = None, base: bytes | None = None
+) -> bytes:
+    """Section 2: the original bytes of a block.
+
+    The shared recipe is used by kind 3 only, the base by kind 4 and by recipes that say so.
+    """
     reader = Reader(bytes(block))
     kind = reader.uint(1)
-    require(kind <= CODED_SHARED, f"unknown block kind {kind}")
+    require(kind <= SAME, f"unknown block kind {kind}")
     raw_len = reader.varint()
     require(raw_len <= MAX_RAW_LEN, "raw_len is larger than 64 mib")
     if kind == STORED:
@@ -49,9 +55,11 @@ def decode_block(block: bytes, shared_recipe: bytes | None = None) -> bytes:
     elif kind == CONSTANT:
         raw = read_constant_block(reader, raw_len)
     elif kind == CODED:
-        raw = read_coded_body(reader, read_recipe(reader), raw_len)
+        raw = read_coded_body(reader, read_recipe(reader), raw_len, base)
+    elif kind == CODED_SHARED:
+        raw = read_coded_body(reader, parse_shared_recipe(shared_recipe), raw_len, base)
     else:
-        raw = read_coded_body(reader, parse_shared_recipe(shared_recipe), raw_len)
+        raw = needed_base(base, raw_len)
     reader.finish("block")
     return raw
 
@@ -62,6 +70,14 @@ def read_constant_block(reader: Reader, raw_len: int) -> bytes:
     require(width in (1, 2, 4, 8), f"width of a constant block is {width}")
     value = reader.take(width)
     return (value * (raw_len // width + 1))[:raw_len]
+
+
+def needed_base(base: bytes | None, raw_len: int) -> bytes:
+    """Sections 1 and 2: the base of a block that cannot do without it."""
+    if base is None:
+        raise Corrupt("the block needs a base and none is given")
+    require(len(base) == raw_len, f"base has {len(base)} bytes, the block {raw_len}")
+    return bytes(base)
 
 
 def parse_shared_recipe(shared_recipe: bytes | None) -> Recipe:
@@ -90,6 +106,7 @@ class Recipe:
     """Section 3: all that the coded body needs to be read."""
 
     width: int
+    base_use: int
     word_map: int
     symbol_bits: int
     segment_log2: int
@@ -104,10 +121,10 @@ def read_recipe(reader: Reader) -> Recipe:
     start = reader.pos
     layout = reader.uint(1)
     width = 1 << (layout & 3)
-    word_map = layout >> 2 & 3
+    base_use, word_map = layout >> 6, layout >> 2 & 3
+    require(base_use <= BASE_DIFFERENCE, "unknown use of the base 3")
     sparse, offsets = bool(layout & 16), bool(layout & 32)
     require(word_map <= MAP_ZIGZAG, "unknown word map 3")
-    require(layout < 64, "high bits of the layout are not 0")
     require(not (sparse and offsets), "sparse and offsets together")
     symbol_bits = reader.uint(1)
     require(1 <= symbol_bits <= min(16, 8 * width), f"symbol_bits is {symbol_bits}")
@@ -121,8 +138,15 @@ def read_recipe(reader: Reader) -> Recipe:
     columns = read_columns(reader) if offsets else None
     require(reader.pos - start <= MAX_RECIPE_LEN, "recipe is larger than 2 mib")
     return Recipe(
-        width, word_map, symbol_bits, segment_log2, bias, flags_coder, coders, columns
+        width, base_use, word_map, symbol_bits, segment_log2, bias, flags_coder, coders, columns
     )
+
+
+def undo_base_use(base_use: int, values: Words, base: Words) -> Words:
+    """Section 3: the tensor's values, of which only the low bits of a value's width count."""
+    if base_use == BASE_UNUSED:
+        return values
+    return values ^ base if base_use == BASE_XOR else values + base
 
 
 def invert_word_map(word_map: int, words: Words, width: int) -> Words:
@@ -194,9 +218,12 @@ class Offsets:
 # Section 4: the coded body
 
 
-def read_coded_body(reader: Reader, recipe: Recipe, raw_len: int) -> bytes:
+def read_coded_body(
+    reader: Reader, recipe: Recipe, raw_len: int, base: bytes | None
+) -> bytes:
     """Section 4: the coded body."""
     count, tail_len = divmod(raw_len, recipe.width)
+    base_words = read_base_words(recipe, raw_len, base)
     tail = reader.take(tail_len)
     first = read_first(reader, recipe.columns) if recipe.columns else 0
     size = 1 << recipe.segment_log2
@@ -206,8 +233,19 @@ def read_coded_body(reader: Reader, recipe: Recipe, raw_len: int) -> bytes:
     offsets = read_offsets(reader, recipe.columns, first, count) if recipe.columns else None
     values = bytearray()
     for start, segment in zip(starts, segments, strict=True):
-        values += read_segment(segment, recipe, offsets, start, min(size, count - start))
+        words = read_segment(segment, recipe, offsets, start, min(size, count - start))
+        words = undo_base_use(recipe.base_use, words, base_words[start : start + size])
+        segment.finish("segment")
+        values += words.astype(f"<u{recipe.width}").tobytes()
     return bytes(values) + tail
+
+
+def read_base_words(recipe: Recipe, raw_len: int, base: bytes | None) -> Words:
+    """Section 3: the words of the base; none if the recipe does not use them."""
+    if recipe.base_use == BASE_UNUSED:
+        return np.zeros(0, dtype=np.uint64)
+    data = needed_base(base, raw_len)[: raw_len - raw_len % recipe.width]
+    return np.frombuffer(data, dtype=f"<u{recipe.width}").astype(np.uint64)
 
 
 def read_first(reader: Reader, columns: Columns) -> int:
@@ -226,8 +264,8 @@ def read_offsets(reader: Reader, columns: Columns, first: int, count: int) -> Of
 
 def read_segment(
     reader: Reader, recipe: Recipe, offsets: Offsets | None, start: int, count: int
-) -> bytes:
-    """Section 4.1: the `count` values from value `start` of the block, as original bytes."""
+) -> Words:
+    """Section 4.1: the `count` values from value `start` of the block."""
     coded = np.ones(count, dtype=np.bool_)
     if recipe.flags_coder:
         coded = read_flags(recipe.flags_coder, reader, count, "zero flags")
@@ -236,8 +274,7 @@ def read_segment(
         shift = offsets.of_values(start, count)
     values = np.zeros(count, dtype=np.uint64)
     values[coded] = read_coded_values(reader, recipe, shift, int(np.count_nonzero(coded)))
-    reader.finish("segment")
-    return values.astype(f"<u{recipe.width}").tobytes()
+    return values
 
 
 def read_coded_values(reader: Reader, recipe: Recipe, offsets: Words, count: int) -> Words:
@@ -270,6 +307,7 @@ class Case:
     """One record of a batch file."""
 
     shared: bytes | None
+    base: bytes | None
     block: bytes
     expect_ok: bool
     raw: bytes
@@ -300,15 +338,16 @@ def read_case(file: BinaryIO) -> Case | None:
     if len(head) < 4:
         raise BatchError("batch file ends inside a case")
     shared = read_exactly(file, int.from_bytes(head, "little"))
+    base = read_counted(file) if read_exactly(file, 1) == b"\1" else None
     block = read_counted(file)
     expect_ok = read_exactly(file, 1) == b"\1"
-    return Case(shared or None, block, expect_ok, read_counted(file))
+    return Case(shared or None, base, block, expect_ok, read_counted(file))
 
 
 def check_case(case: Case) -> str | None:
     """Why the decoder does not do what the case expects, or None."""
     try:
-        raw = decode_block(case.block, case.shared)
+        raw = decode_block(case.block, case.shared, case.base)
     except Corrupt as error:
         return f"rejected: {error}" if case.expect_ok else None
     except Exception as error:  # a bug of this decoder: report it with its case and go on
@@ -338,13 +377,15 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Decode an lmc block.")
     parser.add_argument("block", nargs="?", type=Path, help="block file")
     parser.add_argument("--shared", type=Path, help="file of the shared recipe")
+    parser.add_argument("--base", type=Path, help="file of the base, as long as the original")
     parser.add_argument("-o", "--output", type=Path, help="where the original bytes go")
     parser.add_argument("--batch", type=Path, help="check all cases of this file instead")
     options = parser.parse_args(arguments)
     single = options.block is not None and options.output is not None
     if options.batch is None and not single:
         parser.error("give BLOCK and -o OUT, or --batch FILE")
-    if options.batch is not None and (options.block or options.shared or options.output):
+    others = (options.block, options.shared, options.base, options.output)
+    if options.batch is not None and any(others):
         parser.error("--batch stands alone")
     return options
 
@@ -357,7 +398,8 @@ def main(arguments: list[str] | None = None) -> int:
             with options.batch.open("rb") as file:
                 return 1 if run_batch(file) else 0
         shared = options.shared.read_bytes() if options.shared else None
-        options.output.write_bytes(decode_block(options.block.read_bytes(), shared))
+        base = options.base.read_bytes() if options.base else None
+        options.output.write_bytes(decode_block(options.block.read_bytes(), shared, base))
     except (Corrupt, BatchError, OSError) as error:
         print(f"decode.py: {error}", file=sys.stderr)
         return 1

@@ -273,8 +273,8 @@ class RejectsBody(RejectTest):
     def test_recipe(self) -> None:
         """A shared recipe that section 3 rejects is rejected, needed or not."""
         for block in [b"\3\3\3\0\0abc", b"\0\3abc"]:
-            span = Span(b"abc", [block], b"\xc0\x08\x0a\0")
-            self.check(one_span_file(span), "span 0: the recipe: high bits of the layout")
+            span = Span(b"abc", [block], b"\x0c\x08\x0a\0")
+            self.check(one_span_file(span), "span 0: the recipe: unknown word map")
 
     def test_recipe_of_another_span(self) -> None:
         """A recipe is shared by the blocks of its own span alone."""

@@ -130,16 +130,16 @@ fn mutants(cases: &[Case], random: &mut Random) -> Vec<(Case, Option<Vec<u8>>)> 
 
 /// Appends a case as the batch mode of the reference decoder reads it.
 fn append(case: &Case, verdict: Option<&[u8]>, out: &mut Vec<u8>) {
-    let mut counted = |bytes: &[u8]| {
-        out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-        out.extend_from_slice(bytes);
-    };
-    counted(&case.shared);
-    counted(&case.block);
+    append_counted(&case.shared, out);
+    out.push(0); // no base
+    append_counted(&case.block, out);
     out.push(u8::from(verdict.is_some()));
-    let raw = verdict.unwrap_or_default();
-    out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
-    out.extend_from_slice(raw);
+    append_counted(verdict.unwrap_or_default(), out);
+}
+
+fn append_counted(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
 }
 
 /// Runs the reference decoder on two halves of the cases at once; what it printed, if it differs.
