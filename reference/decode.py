@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from classes import ClassRecipe, read_class_recipe, read_class_segment
 from streams import (
     Bytes,
     Coder,
@@ -31,7 +32,7 @@ MAX_RECIPE_LEN = 1 << 21
 MAX_COLUMNS = 1 << 20
 STORED, CONSTANT, CODED, CODED_SHARED, SAME = range(5)
 MAP_NONE, MAP_ROTATE, MAP_ZIGZAG = range(3)
-BASE_UNUSED, BASE_XOR, BASE_DIFFERENCE = range(3)
+BASE_UNUSED, BASE_XOR, BASE_DIFFERENCE, BY_CLASSES = range(4)
 WIDE_EXCEPTION = 255
 
 
@@ -80,7 +81,7 @@ def needed_base(base: bytes | None, raw_len: int) -> bytes:
     return bytes(base)
 
 
-def parse_shared_recipe(shared_recipe: bytes | None) -> Recipe:
+def parse_shared_recipe(shared_recipe: bytes | None) -> Recipe | ClassRecipe:
     """Section 2, coded with a shared recipe: the recipe that stands outside the block."""
     if shared_recipe is None:
         raise Corrupt("the block needs a shared recipe and none is given")
@@ -103,7 +104,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Section 3: all that the coded body needs to be read."""
+    """Section 3: the fields of a recipe by planes."""
 
     width: int
     base_use: int
@@ -116,13 +117,20 @@ class Recipe:
     columns: Columns | None
 
 
-def read_recipe(reader: Reader) -> Recipe:
-    """Section 3: the recipe."""
+def read_recipe(reader: Reader) -> Recipe | ClassRecipe:
+    """Section 3: the recipe, of either kind."""
     start = reader.pos
     layout = reader.uint(1)
+    read = read_class_recipe if layout >> 6 == BY_CLASSES else read_plane_recipe
+    recipe = read(reader, layout)
+    require(reader.pos - start <= MAX_RECIPE_LEN, "recipe is larger than 2 mib")
+    return recipe
+
+
+def read_plane_recipe(reader: Reader, layout: int) -> Recipe:
+    """Section 3: a recipe by planes, after its layout."""
     width = 1 << (layout & 3)
     base_use, word_map = layout >> 6, layout >> 2 & 3
-    require(base_use <= BASE_DIFFERENCE, "unknown use of the base 3")
     sparse, offsets = bool(layout & 16), bool(layout & 32)
     require(word_map <= MAP_ZIGZAG, "unknown word map 3")
     require(not (sparse and offsets), "sparse and offsets together")
@@ -136,7 +144,6 @@ def read_recipe(reader: Reader) -> Recipe:
     planes = 1 + len(remainder_plane_bits(width, symbol_bits))
     coders = tuple(read_coder(reader) for _ in range(planes))
     columns = read_columns(reader) if offsets else None
-    require(reader.pos - start <= MAX_RECIPE_LEN, "recipe is larger than 2 mib")
     return Recipe(
         width, base_use, word_map, symbol_bits, segment_log2, bias, flags_coder, coders, columns
     )
@@ -219,30 +226,35 @@ class Offsets:
 
 
 def read_coded_body(
-    reader: Reader, recipe: Recipe, raw_len: int, base: bytes | None
+    reader: Reader, recipe: Recipe | ClassRecipe, raw_len: int, base: bytes | None
 ) -> bytes:
-    """Section 4: the coded body."""
+    """Sections 4 and 4.3: the coded body."""
     count, tail_len = divmod(raw_len, recipe.width)
     base_words = read_base_words(recipe, raw_len, base)
     tail = reader.take(tail_len)
-    first = read_first(reader, recipe.columns) if recipe.columns else 0
+    columns = recipe.columns if isinstance(recipe, Recipe) else None
+    first = read_first(reader, columns) if columns else 0
     size = 1 << recipe.segment_log2
     starts = range(0, count, size)
     index = [reader.uint(3) for _ in starts]
     segments = [Reader(reader.take(length)) for length in index]
-    offsets = read_offsets(reader, recipe.columns, first, count) if recipe.columns else None
+    offsets = read_offsets(reader, columns, first, count) if columns else None
     values = bytearray()
     for start, segment in zip(starts, segments, strict=True):
-        words = read_segment(segment, recipe, offsets, start, min(size, count - start))
-        words = undo_base_use(recipe.base_use, words, base_words[start : start + size])
+        here = base_words[start : start + size]
+        if isinstance(recipe, ClassRecipe):
+            words = read_class_segment(segment, recipe, here)
+        else:
+            words = read_segment(segment, recipe, offsets, start, min(size, count - start))
+            words = undo_base_use(recipe.base_use, words, here)
         segment.finish("segment")
         values += words.astype(f"<u{recipe.width}").tobytes()
     return bytes(values) + tail
 
 
-def read_base_words(recipe: Recipe, raw_len: int, base: bytes | None) -> Words:
-    """Section 3: the words of the base; none if the recipe does not use them."""
-    if recipe.base_use == BASE_UNUSED:
+def read_base_words(recipe: Recipe | ClassRecipe, raw_len: int, base: bytes | None) -> Words:
+    """Sections 3 and 3.6: the words of the base; none if the recipe does not use them."""
+    if isinstance(recipe, Recipe) and recipe.base_use == BASE_UNUSED:
         return np.zeros(0, dtype=np.uint64)
     data = needed_base(base, raw_len)[: raw_len - raw_len % recipe.width]
     return np.frombuffer(data, dtype=f"<u{recipe.width}").astype(np.uint64)
