@@ -6,6 +6,8 @@ field or a stream that is rejected raises `Corrupt`, and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +35,15 @@ def require(condition: bool, message: str) -> None:
     """Reject the block unless the condition holds."""
     if not condition:
         raise Corrupt(message)
+
+
+@contextmanager
+def inside(place: str) -> Iterator[None]:
+    """Name the place in the message of a rejection."""
+    try:
+        yield
+    except Corrupt as error:
+        raise Corrupt(f"{place}: {error}") from None
 
 
 # Section 1: conventions
