@@ -348,8 +348,7 @@ def canonical_table(present: list[tuple[int, int]]) -> list[tuple[int, int]]:
         code = (code + 1) << (length - previous)
         previous = length
         start = int(f"{code:0{length}b}"[::-1], 2)
-        for slot in range(start, SLOTS, 1 << length):
-            table[slot] = (symbol, length)
+        table[start :: 1 << length] = [(symbol, length)] * (SLOTS >> length)
     return table
 
 
