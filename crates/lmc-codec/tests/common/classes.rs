@@ -334,7 +334,7 @@ fn random_bounds(shape: &ClassShape, base: &[u8], random: &mut Random) -> Vec<u8
 /// Values a few units away from those of the base, some with another sign, some far away.
 pub fn values_near(base: &[u8], width: usize, random: &mut Random) -> Vec<u8> {
     let bits = 8 * width;
-    let reach = 1 + random.below(bits);
+    let reach = 1 + random.below(bits).min(random.below(bits));
     let far = [0, 1, 10, 100][random.below(4)];
     let mut values: Vec<u8> = base
         .chunks_exact(width)
