@@ -67,7 +67,7 @@ class ClassSpec:
         low = max(symbol - 1 - self.top, 0)
         payload, payload_bits = size % (1 << low), low
         if not self.sign and size:
-            payload, payload_bits = payload << 1 | (q < 0), low + 1
+            payload, payload_bits = payload | (q < 0) << low, low + 1
         if self.top:
             symbol = symbol << 1 | (symbol > 1 and size >> symbol - 2 & 1)
         if self.sign:
@@ -93,7 +93,9 @@ class ClassSpec:
         for i in range(self.width - self.raw_bytes):
             here = [min(max(part.payload_bits - 8 * i, 0), 8) for part in parts]
             bits = zip(parts, here, strict=True)
-            out += bit_string([(part.payload >> 8 * i & (1 << n) - 1, n) for part, n in bits])
+            string = bit_string([(part.payload >> 8 * i & (1 << n) - 1, n) for part, n in bits])
+            last = i == self.width - self.raw_bytes - 1
+            out += string if last else varint(len(string)) + string
         return out
 
     def body(self, raw: bytes, base: bytes) -> bytes:

@@ -127,9 +127,14 @@ def cut_symbols(recipe: ClassRecipe, symbols: Bytes) -> SymbolParts:
     return SymbolParts(rest, *(part.astype(np.uint64) for part in (top, negative, flipped)))
 
 
+def low_bits(recipe: ClassRecipe, parts: SymbolParts) -> Counts:
+    """Section 3.6: p, how many bits of |q| are in each payload."""
+    return np.maximum(parts.classes - 1 - recipe.top_in_symbol, 0)
+
+
 def payload_bits(recipe: ClassRecipe, parts: SymbolParts) -> Counts:
     """Section 3.6: how many bits each payload has."""
-    low = np.maximum(parts.classes - 1 - recipe.top_in_symbol, 0)
+    low = low_bits(recipe, parts)
     return low if recipe.sign_in_symbol else low + (parts.classes > 0)
 
 
@@ -139,7 +144,11 @@ def read_payloads(reader: Reader, lengths: Counts, strings: int) -> Words:
     for i in range(strings):
         here = np.clip(lengths - 8 * i, 0, 8)
         total = int(here.sum())
-        bits = np.unpackbits(reader.array((total + 7) // 8), bitorder="little")
+        length = (total + 7) // 8
+        if i < strings - 1:
+            stated = reader.varint()
+            require(stated == length, f"string of payloads of {stated} bytes, {length} expected")
+        bits = np.unpackbits(reader.array(length), bitorder="little")
         require(not bits[total:].any(), "padding of a string of payloads is not 0")
         starts = np.cumsum(here) - here
         for j in range(8):
@@ -153,9 +162,12 @@ def restore_values(
 ) -> Words:
     """Section 3.6: the values."""
     negative = parts.negative
-    if not recipe.sign_in_symbol:
-        negative, payloads = payloads & np.uint64(1), payloads >> np.uint64(1)
     q = payloads.copy()
+    if not recipe.sign_in_symbol:
+        # the sign of a payload without bits is 0, as all else of it
+        place = low_bits(recipe, parts).astype(np.uint64)
+        negative = q >> place & np.uint64(1)
+        q ^= negative << place
     for least, bit in ((1, np.ones_like(q)), (2, parts.top)):
         has = parts.classes >= least
         q[has] |= bit[has] << (parts.classes[has] - least).astype(np.uint64)

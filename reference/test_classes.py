@@ -82,8 +82,8 @@ class Accepts(unittest.TestCase):
                     self.check(spec, raw, base)
 
     def test_sign_and_top_bit_in_payload(self) -> None:
-        # |q| 3: class 2, payload 1 and the sign below it
-        self.hand(0xC0, b"\2\2" b"\x0e", b"\x13\x0d", b"\x10\x10")
+        # |q| 3: class 2, payload 1 and the sign above it
+        self.hand(0xC0, b"\2\2" b"\x0d", b"\x13\x0d", b"\x10\x10")
 
     def test_sign_in_symbol(self) -> None:
         # classes 2, 2 and 3, their payloads 1, 0 and 2
@@ -107,10 +107,10 @@ class Accepts(unittest.TestCase):
         self.hand(0xC1, b"\x81\x7f\0\xff" b"\0\0\1\1" b"\2", raw, base, raw_bytes=1)
 
     def test_payload_of_two_strings(self) -> None:
-        # 0x5a3 and -0x402 are class 11: 10 bits, doubled, with the sign lowest
+        # 0x5a3 and -0x402 are class 11: 10 bits, with the sign on top
         base, raw = words_of([0x1000, 0x1000], 2), words_of([0x15A3, 0x1000 - 0x402], 2)
-        first, second = 0x1A3 << 1, 2 << 1 | 1
-        low = bytes([first & 255, second & 255])
+        first, second = 0x1A3, 0x402
+        low = b"\2" + bytes([first & 255, second & 255])
         high = bytes([first >> 8 | second >> 8 << 3])
         self.hand(0xC1, b"\x0b\x0b" + low + high, raw, base)
 
@@ -291,18 +291,23 @@ class Rejects(RejectTest):
         message = "padding of a string of payloads"
         self.hand(0xC0, b"\1\1\4", message)
         self.hand(0xC0, b"\1\1\x80", message)
-        self.hand(0xC1, b"\1\x0a" + b"\0\2", message)
-        self.hand(0xC1, b"\x0b\1" + b"\0\0\x08", message)
+        self.hand(0xC1, b"\1\x0a" + b"\2\0\2", message)
+        self.hand(0xC1, b"\x0b\1" + b"\2\0\0\x08", message)
 
     def test_segment_too_short(self) -> None:
         self.hand(0xC0, b"\0", "ends before")
         self.hand(0xC0, b"\1\0", "ends before")
-        self.hand(0xC1, b"\x0b\0\0", "ends before")
+        self.hand(0xC1, b"\x0b\0", "ends before")
+        self.hand(0xC1, b"\x0b\0\1\0", "ends before")
         self.hand(0xC1, b"\0\0\0", "ends before", raw_bytes=1)
 
     def test_segment_too_long(self) -> None:
         self.hand(0xC0, b"\0\0\0", "left over in the segment")
-        self.hand(0xC1, b"\1\1\0\0", "left over in the segment")
+        self.hand(0xC1, b"\1\1\1\0\0", "left over in the segment")
+
+    def test_length_of_a_string(self) -> None:
+        for length in (b"\0", b"\2", b"\x81\1"):
+            self.hand(0xC1, b"\1\1" + length + b"\0\0", "string of payloads of")
 
     def test_truncation_at_every_length(self) -> None:
         base = random.Random(7).randbytes(301)

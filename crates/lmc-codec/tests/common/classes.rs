@@ -2,6 +2,7 @@
 //! and 4.3.
 
 use super::{Case, CoderKind, append_stream, random_values, word};
+use lmc_format::varint;
 use lmc_format::{BlockKind, BlockPrefix, ClassRecipe};
 use lmc_testkit::data::Random;
 
@@ -61,10 +62,14 @@ impl ClassShape {
         self.bounds.iter().filter(|&&bound| u64::from(bound) > size).count()
     }
 
+    /// Bits of the difference in the payload of a class.
+    fn low_bits(&self, class: u32) -> u32 {
+        class.saturating_sub(1 + u32::from(self.has_top_bit))
+    }
+
     /// Bits of the payload of a class.
     fn payload_bits(&self, class: u32) -> u32 {
-        let low = class.saturating_sub(1 + u32::from(self.has_top_bit));
-        low + u32::from(!self.has_sign && class > 0)
+        self.low_bits(class) + u32::from(!self.has_sign && class > 0)
     }
 
     /// The class of a symbol.
@@ -93,10 +98,10 @@ impl ClassShape {
         if self.has_sign {
             symbol = 2 * symbol + u32::from(is_less);
         }
-        let low = class.saturating_sub(1 + u32::from(self.has_top_bit));
+        let low = self.low_bits(class);
         let mut payload = size & ((1 << low) - 1);
         if !self.has_sign && class > 0 {
-            payload = 2 * payload + u64::from(is_less);
+            payload |= u64::from(is_less) << low;
         }
         let is_flipped = (x ^ b) >> (self.bits() - 1) == 1;
         symbol += if is_flipped { self.flip() } else { 0 };
@@ -120,8 +125,9 @@ impl ClassShape {
         let within = u32::from(coded.symbol) % self.flip();
         let mut is_less = self.has_sign && within % 2 == 1;
         if !self.has_sign {
-            is_less = payload % 2 == 1;
-            payload /= 2;
+            let low = self.low_bits(class);
+            is_less = payload >> low & 1 == 1;
+            payload &= (1 << low) - 1;
         }
         let top_bit = self.has_top_bit && within >> u32::from(self.has_sign) & 1 == 1;
         let size = match class {
@@ -253,6 +259,9 @@ impl ClassShape {
                 string.extend((0..here).map(|j| (value.payload >> (8 * i + j) & 1) as u8));
             }
             let byte = |bits: &[u8]| (0..).zip(bits).map(|(j, bit)| bit << j).sum::<u8>();
+            if i + 1 < self.rest() / 8 {
+                varint::write(&mut out, string.len().div_ceil(8) as u64);
+            }
             out.extend(string.chunks(8).map(byte));
         }
         out
