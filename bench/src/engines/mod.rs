@@ -72,20 +72,20 @@ pub fn select(names: &[String], width: usize) -> Result<Vec<Box<dyn Engine>>> {
         engines.extend(LevelName::ALL.map(|level| Box::new(Lmc::new(level)) as Box<dyn Engine>));
     }
     // Grouping values of one byte would change nothing.
-    let groupings: &[bool] = if width > 1 { &[false, true] } else { &[false] };
-    for &grouped in groupings {
+    let grouped = (width > 1).then_some(Some(width));
+    for width in [None].into_iter().chain(grouped) {
         if wants("peers", "zstd") {
-            engines.push(peer::boxed(Zstd::new(1)?, grouped));
-            engines.push(peer::boxed(Zstd::new(3)?, grouped));
+            engines.push(peer::boxed(Zstd::new(1)?, width));
+            engines.push(peer::boxed(Zstd::new(3)?, width));
         }
         if wants("peers", "lz4") {
-            engines.push(peer::boxed(Lz4, grouped));
+            engines.push(peer::boxed(Lz4, width));
         }
         if wants("peers", "bzip2") {
-            engines.push(peer::boxed(Bzip2, grouped));
+            engines.push(peer::boxed(Bzip2, width));
         }
         if wants("peers", "xz") {
-            engines.push(peer::boxed(Xz, grouped));
+            engines.push(peer::boxed(Xz, width));
         }
     }
     Ok(engines)

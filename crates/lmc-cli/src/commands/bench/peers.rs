@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::thread;
 
-use lmc_peers::{Bzip2, Codec, Lz4, Xz, Zstd, grouping};
+use lmc_peers::{Bzip2, Codec, Filter, Lz4, Xz, Zstd};
 
 use super::engine::{Engine, Label, Sizes};
 use crate::exit::Failure;
@@ -35,8 +35,7 @@ pub struct Peer<'a> {
 /// What a thread has to itself.
 struct Worker {
     codec: Box<dyn Codec>,
-    /// Room for a chunk of grouped bytes.
-    grouped: Vec<u8>,
+    filter: Filter,
 }
 
 /// A chunk with room for its results.
@@ -70,7 +69,7 @@ pub fn specs(width: usize) -> Vec<Spec> {
 impl<'a> Peer<'a> {
     /// The engine for `data`, or a sample of it.
     pub fn new(data: &'a [u8], spec: Spec, threads: usize) -> Result<Self, Failure> {
-        let worker = |_| Ok(Worker { codec: (spec.make)()?, grouped: vec![1; CHUNK_LEN] });
+        let worker = |_| Ok(Worker { codec: (spec.make)()?, filter: Filter::new(spec.width) });
         let workers: lmc_peers::Result<Vec<_>> = (0..threads).map(worker).collect();
         let workers = workers.map_err(|error| Failure::new(error.to_string()))?;
         let chunks: Vec<&[u8]> = data.chunks(CHUNK_LEN).collect();
@@ -130,15 +129,9 @@ impl Engine for Peer<'_> {
     }
 
     fn compress(&mut self) -> Result<Sizes, Failure> {
-        let width = self.width;
         self.for_each(|worker, piece| {
-            let mut data = piece.data;
-            if let Some(width) = width {
-                let grouped = &mut worker.grouped[..data.len()];
-                grouping::group(data, width, grouped);
-                data = grouped;
-            }
-            piece.coded_len = worker.codec.compress(data, &mut piece.coded)?;
+            let filtered = worker.filter.forward(piece.data, None);
+            piece.coded_len = worker.codec.compress(filtered, &mut piece.coded)?;
             Ok(())
         })?;
         let sum = |len: fn(&Piece) -> usize| self.pieces.iter().map(|p| len(p) as u64).sum();
@@ -150,14 +143,10 @@ impl Engine for Peer<'_> {
     }
 
     fn decompress(&mut self) -> Result<(), Failure> {
-        let width = self.width;
         self.for_each(|worker, piece| {
-            let (coded, out) = (&piece.coded[..piece.coded_len], &mut piece.restored);
-            let Some(width) = width else { return worker.codec.decompress(coded, out) };
-            let grouped = &mut worker.grouped[..out.len()];
-            worker.codec.decompress(coded, grouped)?;
-            grouping::ungroup(grouped, width, out);
-            Ok(())
+            let decode =
+                |out: &mut [u8]| worker.codec.decompress(&piece.coded[..piece.coded_len], out);
+            worker.filter.inverse(None, &mut piece.restored, decode)
         })
     }
 
