@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use lmc::SpanInfo;
 use lmc_codec::{Dtype, TensorSpec};
-use lmc_format::SourceKind;
 use lmc_input::{Cut, Source, SourceItem, Tensor};
 
 use crate::exit::Failure;
@@ -34,8 +33,18 @@ impl Pair {
     /// Fails where nothing of `data` has a base in `old`. `spans` says what the parts of `data` are
     /// taken for.
     pub fn new(data: &[u8], old: &[u8], spans: &[SpanInfo]) -> Result<Self, Failure> {
-        let source = source(data);
-        let places = places(&source, data.len(), old)?;
+        let len = data.len() as u64;
+        let header = header(data).and_then(|header| lmc_input::parse(header, len));
+        let source = header.unwrap_or_else(|| Source::bytes(len));
+        let places = match (tensors(data), tensors(old)) {
+            (Some(new), Some(old)) => tensor_places(&new, &old)?,
+            _ if data.len() == old.len() => whole(&source),
+            _ => {
+                let message = "and its base differ in length; only safetensors files may";
+                let lens = format!("{len} and {} bytes", old.len());
+                return Err(Failure::new(format!("{message}: {lens}")));
+            }
+        };
         let mut base = Vec::with_capacity(data.len());
         for (item, place) in source.items.iter().zip(&places) {
             match place {
@@ -57,26 +66,18 @@ impl Pair {
     }
 }
 
-/// For each item of a file of `len` bytes, where its base is in `old`.
-fn places(source: &Source, len: usize, old: &[u8]) -> Result<Vec<Option<Range<usize>>>, Failure> {
-    let old_source = self::source(old);
-    let is_safetensors = |source: &Source| source.kind == SourceKind::Safetensors;
-    if !is_safetensors(source) || !is_safetensors(&old_source) {
-        if len != old.len() {
-            let message = "and its base differ in length; only safetensors files may";
-            return Err(Failure::new(format!("{message}: {len} and {} bytes", old.len())));
-        }
-        return Ok(whole(source));
-    }
+/// For each item of a file with the tensors `new`, where its base is in that with the tensors
+/// `old`.
+fn tensor_places(new: &[Tensor], old: &[Tensor]) -> Result<Vec<Option<Range<usize>>>, Failure> {
     let olds: HashMap<&str, &Tensor> =
-        old_source.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
+        old.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
     let place = |tensor: &Tensor| {
         let old = olds.get(tensor.name.as_str())?;
         let is_same = old.dtype == tensor.dtype && old.shape == tensor.shape;
         is_same.then_some(old.range.start as usize..old.range.end as usize)
     };
     // The first item is the header.
-    let places: Vec<_> = std::iter::once(None).chain(source.tensors.iter().map(place)).collect();
+    let places: Vec<_> = std::iter::once(None).chain(new.iter().map(place)).collect();
     if places.iter().all(Option::is_none) {
         let message = "has no tensor of the same name, type and shape as one of its base";
         return Err(Failure::new(message));
@@ -94,11 +95,15 @@ fn whole(source: &Source) -> Vec<Option<Range<usize>>> {
     source.items.iter().scan(0, place).collect()
 }
 
-fn source(file: &[u8]) -> Source {
-    let len = file.len() as u64;
-    let header_len = file.first_chunk().and_then(|start| lmc_input::header_len(*start, len));
-    let header = header_len.and_then(|header_len| file.get(..header_len as usize));
-    header.and_then(|header| lmc_input::parse(header, len)).unwrap_or_else(|| Source::bytes(len))
+/// The tensors of a safetensors file.
+fn tensors(file: &[u8]) -> Option<Vec<Tensor>> {
+    lmc_input::tensors(header(file)?, file.len() as u64)
+}
+
+/// What may be the header of a safetensors file.
+fn header(file: &[u8]) -> Option<&[u8]> {
+    let len = lmc_input::header_len(*file.first_chunk()?, file.len() as u64)?;
+    file.get(..len as usize)
 }
 
 /// The type of a name that unknown bytes are taken for.
