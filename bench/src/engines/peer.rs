@@ -17,8 +17,8 @@ struct Peer<'a, C> {
     coded_lens: Vec<usize>,
 }
 
-/// The engine for `codec`, on raw bytes or on those of values of `width` bytes, grouped; with a base,
-/// on the XOR with it.
+/// The engine for `codec`, on raw bytes or on those of values of `width` bytes, grouped; with a
+/// base, on the XOR with it.
 pub fn boxed<'a, C: Codec + 'a>(
     codec: C,
     width: Option<usize>,
