@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bases;
 mod commands;
 mod exit;
 mod interrupt;

@@ -1,10 +1,13 @@
 //! An open `.lmc` file: its index, and any part of what it holds.
 
-use crate::Progress;
+use crate::base::{Bases, Links};
 use crate::decompress::restore;
 use crate::io::{Input, Source, SourceFile, io_error, zeroed};
-use crate::span::{self, blocks_of, check};
-use lmc_codec::{Decoder, SharedRecipe};
+use crate::pipeline::Pool;
+use crate::reference;
+use crate::span::{self, SpanDecoder, blocks_of, check};
+use crate::{Progress, Reference};
+use lmc_codec::SharedRecipe;
 use lmc_format::file::FOOTER_LEN;
 use lmc_format::{
     AnyRecipe, BaseUse, BlockKind, BlockPrefix, Error, Footer, HEADER_LEN, Hash, Index, Piece,
@@ -21,6 +24,8 @@ pub struct Archive {
     pub(crate) source: Source<'static>,
     pub(crate) index: Index,
     pub(crate) places: Vec<SpanPlace>,
+    links: Links,
+    decoders: Pool<SpanDecoder>,
     original_len: u64,
     file_len: u64,
 }
@@ -69,25 +74,42 @@ pub struct BlockInfo {
 }
 
 impl Archive {
-    /// Opens the file at `path`.
+    /// Opens the file at `path`. If it is on bases, they are looked for beside it when they are
+    /// needed.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::from_file(File::open(path).map_err(|e| io_error("cannot open it", &e))?)
+        Self::open_on(path, &Bases::default())
     }
 
-    /// Opens a file; one without a length, a pipe, is kept in a temporary file first.
-    pub fn from_file(file: File) -> Result<Self> {
+    /// The same with `bases` that it may be on, which are tried first.
+    pub fn open_on(path: &Path, bases: &Bases) -> Result<Self> {
+        let file = File::open(path).map_err(|e| io_error("cannot open it", &e))?;
+        Self::from_file(file, path.parent(), bases)
+    }
+
+    /// Opens a file; one without a length, a pipe, is kept in a temporary file first. Its bases may
+    /// be in `folder`.
+    pub fn from_file(file: File, folder: Option<&Path>, bases: &Bases) -> Result<Self> {
+        Self::of_file(file, Links::with(folder.map(Path::to_path_buf), bases))
+    }
+
+    fn of_file(file: File, links: Links) -> Result<Self> {
         match Source::new(Input::File(&file))? {
-            Source::File(SourceFile::Owned(spooled)) => Self::from_file(spooled),
-            _ => Self::new(Source::File(SourceFile::Owned(file))),
+            Source::File(SourceFile::Owned(spooled)) => Self::of_file(spooled, links),
+            _ => Self::new(Source::File(SourceFile::Owned(file)), links),
         }
     }
 
     /// Opens a file that is in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
-        Self::new(Source::Owned(bytes))
+        Self::from_bytes_on(bytes, &Bases::default())
     }
 
-    fn new(source: Source<'static>) -> Result<Self> {
+    /// The same with `bases` that it may be on.
+    pub fn from_bytes_on(bytes: Vec<u8>, bases: &Bases) -> Result<Self> {
+        Self::new(Source::Owned(bytes), Links::with(None, bases))
+    }
+
+    pub(crate) fn new(source: Source<'static>, links: Links) -> Result<Self> {
         let file_len = source.len()?;
         let start = source.read_vec(0, file_len.min(HEADER_LEN as u64))?;
         let end_len = file_len.min(FOOTER_LEN as u64);
@@ -105,7 +127,9 @@ impl Archive {
             place
         };
         let places = index.spans.iter().map(place).collect();
-        Ok(Self { source, index, places, original_len: footer.original_len, file_len })
+        let links = links.sized(index.bases.len());
+        let (decoders, original_len) = (Pool::default(), footer.original_len);
+        Ok(Self { source, index, places, links, decoders, original_len, file_len })
     }
 
     /// Bytes of the original.
@@ -142,8 +166,16 @@ impl Archive {
             )));
         }
         let mut out = zeroed(range.end - range.start)?;
-        let mut rest = &mut out[..];
-        let mut decoder = Decoder::new();
+        self.read_into(range.start, &mut out, 0)?;
+        Ok(out)
+    }
+
+    /// Fills `out` with the original bytes from `start` on, which must be there. `depth` is how many
+    /// files stand on this one here.
+    pub(crate) fn read_into(&self, start: u64, out: &mut [u8], depth: usize) -> Result<()> {
+        let range = start..start + out.len() as u64;
+        let mut rest = out;
+        let mut decoder = self.decoders.take();
         let first = self.places.partition_point(|place| place.raw <= range.start).saturating_sub(1);
         for (i, place) in self.places.iter().enumerate().skip(first) {
             let span = &self.index.spans[i];
@@ -156,10 +188,51 @@ impl Archive {
             rest = after;
             let wanted = start - place.raw..end - place.raw;
             let coded = self.read_coded(i, &wanted)?;
-            span::decode(&mut decoder, span, &coded, wanted, to)
-                .map_err(|e| e.at(self.span_name(i)))?;
+            self.decode_span(&mut decoder, i, &coded, wanted, to, depth)?;
         }
-        Ok(out)
+        self.decoders.give(decoder);
+        Ok(())
+    }
+
+    /// Decodes part of span `i`, as [`SpanDecoder::decode`] does.
+    pub(crate) fn decode_span(
+        &self,
+        decoder: &mut SpanDecoder,
+        i: usize,
+        coded: &[u8],
+        wanted: Range<u64>,
+        out: &mut [u8],
+        depth: usize,
+    ) -> Result<Hash> {
+        let span = &self.index.spans[i];
+        let read = |reference: &Reference, part, wide: &mut _, out: &mut [u8]| {
+            reference::read(reference, part, wide, out, |start, out| {
+                self.read_source(reference.source, start, out, depth)
+            })
+        };
+        decoder.decode(span, coded, wanted, out, read).map_err(|e| e.at(self.span_name(i)))
+    }
+
+    /// Fills `out` from what references name by a number.
+    fn read_source(&self, source: u64, start: u64, out: &mut [u8], depth: usize) -> Result<()> {
+        match (source as usize).checked_sub(1) {
+            None => self.read_into(start, out, depth),
+            Some(i) => self.links.get(i, &self.index.bases[i])?.read(start, out, depth + 1),
+        }
+    }
+
+    /// Fails unless every base that a span refers to is there, and all that those need.
+    pub(crate) fn check_bases(&self, depth: usize) -> Result<()> {
+        let mut is_used = vec![false; self.index.bases.len()];
+        for reference in self.index.spans.iter().filter_map(|span| span.reference) {
+            if let Some(i) = (reference.source as usize).checked_sub(1) {
+                is_used[i] = true;
+            }
+        }
+        for (i, base) in self.index.bases.iter().enumerate().filter(|(i, _)| is_used[*i]) {
+            self.links.check(i, base, depth)?;
+        }
+        Ok(())
     }
 
     /// The pieces that hold the original bytes `wanted` of span `i`, recipe first.

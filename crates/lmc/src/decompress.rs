@@ -1,12 +1,11 @@
 //! `.lmc` back to the file it came from.
 
 use crate::archive::Archive;
-use crate::compress::item_hashes;
 use crate::io::{Output, Sink};
+use crate::items::item_hashes;
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
-use crate::span::{self, check_hash};
+use crate::span::{SpanDecoder, check_hash};
 use crate::{Progress, Summary};
-use lmc_codec::Decoder;
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::{Hash, Index, Result, hash};
 use std::ops::Range;
@@ -34,6 +33,8 @@ pub(crate) fn restore(
     threads: usize,
     progress: Progress,
 ) -> Result<()> {
+    // Before anything is written.
+    archive.check_bases(0)?;
     let parts = parts(&archive.index);
     let (coded_pool, raw_pool) = (Pool::default(), Pool::default());
     let stages = Restore { archive, sink, parts: &parts, coded_pool, raw_pool };
@@ -127,13 +128,12 @@ pub(crate) fn decode_part(
     archive: &Archive,
     i: usize,
     part: &Part,
-    decoder: &mut Decoder,
+    decoder: &mut SpanDecoder,
     coded: &[u8],
     out: &mut [u8],
 ) -> Result<Vec<Hash>> {
-    let span = &archive.index.spans[i];
-    let raw_hash = span::decode(decoder, span, coded, 0..span.raw_len, out)
-        .map_err(|e| e.at(archive.span_name(i)))?;
+    let whole = 0..archive.index.spans[i].raw_len;
+    let raw_hash = archive.decode_span(decoder, i, coded, whole, out, 0)?;
     Ok(match part.lens[..] {
         [_, _, ..] => item_hashes(out, part.lens.iter().copied()),
         _ => vec![raw_hash],
@@ -156,7 +156,7 @@ struct Done {
 
 impl Stages for Restore<'_, '_> {
     type Read = Buffer;
-    type Worker = Decoder;
+    type Worker = SpanDecoder;
     type Done = Done;
     type Write = (u64, Buffer);
 
@@ -167,11 +167,11 @@ impl Stages for Restore<'_, '_> {
         Ok(coded)
     }
 
-    fn worker(&self) -> Decoder {
-        Decoder::new()
+    fn worker(&self) -> SpanDecoder {
+        SpanDecoder::default()
     }
 
-    fn work(&self, decoder: &mut Decoder, i: usize, coded: Buffer) -> Result<Done> {
+    fn work(&self, decoder: &mut SpanDecoder, i: usize, coded: Buffer) -> Result<Done> {
         let mut raw = self.raw_pool.take();
         let out = raw.sized(self.archive.index.spans[i].raw_len)?;
         let hashes = decode_part(self.archive, i, &self.parts[i], decoder, coded.bytes(), out)?;

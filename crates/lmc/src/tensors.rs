@@ -32,6 +32,16 @@ impl Archive {
         if !self.is_safetensors() {
             return Ok(Vec::new());
         }
+        let mut described: Option<(usize, String)> = None;
+        let tensors = self.layout()?.tensors.into_iter().zip(self.index.items.iter().skip(1));
+        tensors.map(|(tensor, item)| self.tensor(tensor, item.hash, &mut described)).collect()
+    }
+
+    /// What the original is.
+    pub(crate) fn layout(&self) -> Result<lmc_input::Source> {
+        if !self.is_safetensors() {
+            return Ok(lmc_input::Source::bytes(self.original_len()));
+        }
         let head = self.index.items.first().ok_or_else(no_match)?;
         if head.len > HEADER_LEN_MAX {
             return Err(no_match());
@@ -46,9 +56,7 @@ impl Archive {
         {
             return Err(no_match());
         }
-        let mut described: Option<(usize, String)> = None;
-        let tensors = source.tensors.into_iter().zip(self.index.items.iter().skip(1));
-        tensors.map(|(tensor, item)| self.tensor(tensor, item.hash, &mut described)).collect()
+        Ok(source)
     }
 
     fn tensor(

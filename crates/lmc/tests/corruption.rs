@@ -75,11 +75,13 @@ fn lying_lengths_are_refused() {
         raw_len,
         dtype: 0,
         block_log2,
+        reference: None,
         recipe: None,
         blocks,
     };
     let item = |len| Item { len, hash: 0 };
-    let index = |spans, items| Index { kind: SourceKind::Bytes, spans, items }.write();
+    let index =
+        |spans, items| Index { kind: SourceKind::Bytes, bases: vec![], spans, items }.write();
     for (index, original_len) in [
         (index(vec![], vec![item(1 << 63)]), 1 << 63),
         (index(vec![], vec![item(u64::MAX), item(1)]), 0),

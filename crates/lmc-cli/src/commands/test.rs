@@ -1,8 +1,9 @@
 //! `lmc test`: reads .lmc files and checks every byte.
 
-use lmc::Archive;
+use lmc::{Archive, Bases};
 
 use crate::args::TestArgs;
+use crate::bases;
 use crate::exit::{self, Exit};
 use crate::names;
 use crate::progress::{Progress, Volume};
@@ -12,7 +13,8 @@ pub fn run(args: &TestArgs) -> Exit {
     let files = names::archives(&args.files);
     let mut progress = Progress::new(Volume::new(args.quiet, false));
     exit::for_each(&files, |path| {
-        let archive = Archive::open(path)?;
+        let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
+        let archive = Archive::open_on(path, &Bases::open(&bases, usize::from(args.threads))?)?;
         progress.start(path.display(), Some(archive.original_len()));
         let tested = archive.test(usize::from(args.threads), &|bytes| progress.add(bytes));
         progress.finish();

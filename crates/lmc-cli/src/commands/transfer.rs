@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use lmc::{Output, Publish, Summary};
 
 use crate::args::FileArgs;
+use crate::bases;
 use crate::exit::{self, Exit, Failure, Tally};
 use crate::names::{self, Tree};
 use crate::progress::{Progress, Volume};
@@ -22,8 +23,16 @@ pub trait Direction {
     fn refuses(&self, source: &Path) -> Option<&'static str>;
     /// Original bytes, if they are known before the work starts.
     fn total(&self, file: &File) -> Option<u64>;
+    /// The bases of a file, of those that were given.
+    fn bases(&self, given: &[PathBuf], place: bases::Place) -> Result<Vec<PathBuf>, Failure>;
     /// Does the work.
-    fn convert(&self, source: Opened, output: Output, progress: &Progress) -> lmc::Result<Summary>;
+    fn convert(
+        &self,
+        job: &Job,
+        source: Opened,
+        output: Output,
+        progress: &Progress,
+    ) -> lmc::Result<Summary>;
     /// Whether several results, one behind the other, can be read again.
     fn joins(&self) -> bool;
     /// How many times smaller the file is compressed.
@@ -41,9 +50,12 @@ pub enum Opened {
 /// Where a result goes; nothing is stdout.
 type Target = Option<PathBuf>;
 
-/// One file and its result; no source is stdin.
-struct Job {
-    source: Option<PathBuf>,
+/// One file and its result.
+pub struct Job {
+    /// Nothing is stdin.
+    pub source: Option<PathBuf>,
+    /// What it is or may be coded against.
+    pub bases: Vec<PathBuf>,
     target: Target,
 }
 
@@ -113,7 +125,8 @@ impl Transfer<'_> {
     fn batch(&self, source: &Path) -> Result<Batch, Failure> {
         if names::is_dash(source) {
             let target = self.args.output.clone().filter(|path| !names::is_dash(path));
-            return Ok(Batch { jobs: vec![Job { source: None, target }], tree: None });
+            let bases = self.bases(bases::Place::Stdin)?;
+            return Ok(Batch { jobs: vec![Job { source: None, bases, target }], tree: None });
         }
         let metadata = fs::metadata(source).map_err(|error| Failure::io("open it", &error))?;
         if metadata.is_dir() {
@@ -128,10 +141,15 @@ impl Transfer<'_> {
         match (refused, &target, &self.args.output) {
             (Some(why), Some(_), None) => Err(Failure::new(why)),
             _ => {
+                let bases = self.bases(bases::Place::File(source))?;
                 let source = Some(source.to_path_buf());
-                Ok(Batch { jobs: vec![Job { source, target }], tree: None })
+                Ok(Batch { jobs: vec![Job { source, bases, target }], tree: None })
             }
         }
+    }
+
+    fn bases(&self, place: bases::Place) -> Result<Vec<PathBuf>, Failure> {
+        self.direction.bases(&self.args.bases.paths, place)
     }
 
     fn target(&self, source: &Path) -> Result<Target, Failure> {
@@ -160,7 +178,10 @@ impl Transfer<'_> {
         for file in tree.files {
             let from = source.join(&file);
             match self.direction.target(&file) {
-                Ok(to) => jobs.push(Job { source: Some(from), target: Some(target.join(to)) }),
+                Ok(to) => {
+                    let bases = self.bases(bases::Place::InTree(&file))?;
+                    jobs.push(Job { source: Some(from), bases, target: Some(target.join(to)) });
+                }
                 Err(_) => left_out.push((from, Failure::new("does not end in .lmc; left out"))),
             }
         }
@@ -220,8 +241,8 @@ impl Transfer<'_> {
         };
         self.progress.start(name.display(), total);
         let done = match &job.target {
-            Some(target) => self.to_file(opened, like.as_ref(), name, target),
-            None => self.to_stdout(opened),
+            Some(target) => self.to_file(job, opened, like.as_ref(), name, target),
+            None => self.to_stdout(job, opened),
         };
         self.progress.finish();
         let done = done?;
@@ -236,6 +257,7 @@ impl Transfer<'_> {
 
     fn to_file(
         &self,
+        job: &Job,
         opened: Opened,
         like: Option<&Metadata>,
         name: &Path,
@@ -247,15 +269,15 @@ impl Transfer<'_> {
         let mut publish = Publish::create(target, self.args.force)?;
         let _guard = interrupt::guard(publish.temporary());
         let output = Output::File(&mut publish);
-        let done = self.direction.convert(opened, output, &self.progress)?;
+        let done = self.direction.convert(job, opened, output, &self.progress)?;
         publish.commit(like)?;
         Ok(done)
     }
 
-    fn to_stdout(&self, opened: Opened) -> Result<Summary, Failure> {
+    fn to_stdout(&self, job: &Job, opened: Opened) -> Result<Summary, Failure> {
         let mut stdout = stdio::BytesOut::new(self.args.force)?;
         let output = Output::Stream(&mut stdout);
-        let done = self.direction.convert(opened, output, &self.progress);
+        let done = self.direction.convert(job, opened, output, &self.progress);
         stdout.check(done)
     }
 

@@ -28,7 +28,10 @@ pub fn safetensors(tensors: &[Part], extra: &str) -> Vec<u8> {
 
 /// The `.lmc` form of `original`.
 pub fn compress(original: &[u8], level: Level, threads: usize) -> Vec<u8> {
-    compress_with(Input::Bytes(original), &Options { level, threads, verify: true })
+    compress_with(
+        Input::Bytes(original),
+        &Options { level, threads, verify: true, ..Options::default() },
+    )
 }
 
 /// The same of any input.
