@@ -1,6 +1,6 @@
 //! Cuts a file into spans (`docs/format.md`, section 7.6).
 
-use crate::Source;
+use crate::{Source, SourceItem};
 use lmc_codec::Dtype;
 use std::ops::Range;
 
@@ -24,6 +24,11 @@ pub struct Cut {
     pub items: Range<usize>,
 }
 
+/// Whether an item, if it is a tensor, is so short that it may share a span.
+pub fn is_small(item: &SourceItem) -> bool {
+    item.len <= SMALL_LEN
+}
+
 /// The spans of `source`; they cover the file.
 pub fn cut(source: &Source) -> Vec<Cut> {
     cut_where(source, |_, _| true)
@@ -38,7 +43,7 @@ pub fn cut_where(source: &Source, may_share: impl Fn(usize, usize) -> bool) -> V
     let mut last_small = None;
     for (i, item) in source.items.iter().enumerate() {
         let end = start + item.len;
-        let is_small = i > 0 && item.len <= SMALL_LEN;
+        let is_small = i > 0 && is_small(item);
         match cuts.last_mut() {
             Some(group)
                 if is_small
@@ -85,7 +90,6 @@ fn span_len(row_bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SourceItem;
     use lmc_format::SourceKind;
 
     fn source(items: &[(u64, Dtype, u64)]) -> Source {

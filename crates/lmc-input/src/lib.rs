@@ -6,7 +6,7 @@
 mod cut;
 mod safetensors_header;
 
-pub use cut::{Cut, cut, cut_where};
+pub use cut::{Cut, cut, cut_where, is_small};
 pub use safetensors_header::{HEADER_LEN_MAX, header_len, parse};
 
 use lmc_codec::Dtype;

@@ -147,6 +147,11 @@ impl Archive {
         self.index.content_hash()
     }
 
+    /// The bases that it is on, as it names them.
+    pub fn bases(&self) -> &[lmc_format::Base] {
+        &self.index.bases
+    }
+
     /// Whether the original is a safetensors file.
     pub fn is_safetensors(&self) -> bool {
         self.index.kind == SourceKind::Safetensors

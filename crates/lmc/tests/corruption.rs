@@ -3,24 +3,41 @@
 
 mod common;
 
-use common::golden;
-use lmc::{Archive, ErrorKind, Result, decompress_to_vec};
+use common::{bases, golden, golden_deltas, golden_path};
+use lmc::{Archive, Bases, ErrorKind, Result, decompress_to_vec};
 use lmc_format::{Footer, Index, Item, Piece, SourceKind, Span, hash};
 use std::time::{Duration, Instant};
 
 /// Opens a file and reads and checks all of it, on this thread: the cases are many.
 fn test(file: Vec<u8>) -> Result<()> {
-    decompress_to_vec(&Archive::from_bytes(file)?, 1).map(drop)
+    test_on(file, &Bases::default())
+}
+
+/// The same for a file on bases.
+fn test_on(file: Vec<u8>, bases: &Bases) -> Result<()> {
+    decompress_to_vec(&Archive::from_bytes_on(file, bases)?, 1).map(drop)
+}
+
+/// All golden files, with the bases they need.
+fn all_golden() -> Vec<(String, Vec<u8>, Bases)> {
+    let plain = golden().into_iter().map(|(name, file)| (name, file, Bases::default()));
+    let deltas = golden_deltas().into_iter().map(|delta| {
+        let given: Vec<(&str, &[u8])> = delta.bases.iter().map(|(n, b)| (*n, &b[..])).collect();
+        let file = std::fs::read(golden_path(delta.name)).expect("a golden file");
+        (delta.name.to_string(), file, bases(&given))
+    });
+    plain.chain(deltas).collect()
 }
 
 /// Every bit of every golden file counts.
 #[test]
 fn bit_flips_are_found() {
-    for (name, file) in golden() {
+    for (name, file, bases) in all_golden() {
+        test_on(file.clone(), &bases).expect("a whole file");
         for bit in 0..8 * file.len() {
             let mut damaged = file.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let error = test(damaged).expect_err("damage");
+            let error = test_on(damaged, &bases).expect_err("damage");
             let kinds = [ErrorKind::Corrupt, ErrorKind::Truncated];
             assert!(kinds.contains(&error.kind), "{name}, bit {bit}: {error}");
         }
@@ -30,9 +47,9 @@ fn bit_flips_are_found() {
 /// Every proper prefix of every golden file is refused, and so is a longer file.
 #[test]
 fn truncations_are_found() {
-    for (name, file) in golden() {
+    for (name, file, bases) in all_golden() {
         for len in 0..file.len() {
-            let error = test(file[..len].to_vec()).expect_err("a cut file");
+            let error = test_on(file[..len].to_vec(), &bases).expect_err("a cut file");
             let kinds = [ErrorKind::Corrupt, ErrorKind::Truncated];
             assert!(kinds.contains(&error.kind), "{name}, {len} bytes: {error}");
         }
