@@ -34,6 +34,8 @@ pub enum Command {
     Cat(CatArgs),
     /// Show how an .lmc file is built: spans, blocks, recipes, hashes
     Inspect(InspectArgs),
+    /// Show how much changed between two checkpoints, raw or .lmc, tensor by tensor
+    Diff(DiffArgs),
     /// Make a small checkpoint, compress and restore it at every level, and compare
     Demo(DemoArgs),
     /// Time lmc and other compressors on your own files, in memory
@@ -189,6 +191,23 @@ pub struct InspectArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// The old checkpoint
+    pub old: PathBuf,
+    /// The new one
+    pub new: PathBuf,
+    #[command(flatten)]
+    pub bases: BaseArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
 }
 
 #[derive(Args, Debug)]

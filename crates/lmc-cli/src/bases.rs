@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use lmc::Archive;
+use serde_json::{Value, json};
+
 use crate::exit::Failure;
 use crate::names;
 
@@ -62,4 +65,13 @@ pub fn to_restore(given: &[PathBuf], place: Place) -> Vec<PathBuf> {
         _ => Some(path.clone()),
     };
     given.iter().filter_map(base).collect()
+}
+
+/// The bases that a file names.
+pub fn json(archive: &Archive) -> Value {
+    let base = |base: &lmc_format::Base| {
+        let hash = format!("{:032x}", base.hash);
+        json!({"name": base.name, "bytes": base.len, "content_hash": hash})
+    };
+    archive.bases().iter().map(base).collect()
 }

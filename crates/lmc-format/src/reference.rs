@@ -69,6 +69,17 @@ impl Conversion {
     pub const ALL: [Self; 5] =
         [Self::None, Self::Bf16Nearest, Self::Bf16Cut, Self::F16Nearest, Self::F16Cut];
 
+    /// What it does, in words; nothing for nothing.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Bf16Nearest => "f32 to bf16",
+            Self::Bf16Cut => "f32 to bf16, cut off",
+            Self::F16Nearest => "f32 to f16",
+            Self::F16Cut => "f32 to f16, cut off",
+        }
+    }
+
     /// Bytes of the source for `len` bytes of the base; as many as 64 bits hold if it is more.
     pub fn source_len(self, len: u64) -> u64 {
         match self {

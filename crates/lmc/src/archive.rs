@@ -1,6 +1,6 @@
 //! An open `.lmc` file: its index, and any part of what it holds.
 
-use crate::base::{Bases, Links};
+use crate::base::{Base, Bases, Links};
 use crate::decompress::restore;
 use crate::io::{Input, Source, SourceFile, io_error, zeroed};
 use crate::pipeline::Pool;
@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 /// An open `.lmc` file. Its index has been read and checked; the rest is checked when it is read.
 #[derive(Debug)]
@@ -50,6 +51,8 @@ pub struct SpanInfo {
     pub coded_len: u64,
     /// What the bytes were taken for.
     pub dtype: String,
+    /// What its blocks may be coded against.
+    pub reference: Option<Reference>,
     /// Bytes of the recipe that the blocks share.
     pub recipe_len: u64,
     /// The blocks, without kind and recipe.
@@ -150,6 +153,21 @@ impl Archive {
     /// The bases that it is on, as it names them.
     pub fn bases(&self) -> &[lmc_format::Base] {
         &self.index.bases
+    }
+
+    /// A reference in words: what it is to, and what is done with it.
+    pub fn describe_reference(&self, reference: &Reference) -> String {
+        let base = (reference.source as usize).checked_sub(1).and_then(|i| self.index.bases.get(i));
+        let source = base.map_or("this file", |base| &base.name);
+        match reference.conversion.name() {
+            "" => source.to_string(),
+            conversion => format!("{source} ({conversion})"),
+        }
+    }
+
+    /// Files that may be bases of this one, by their names and lengths.
+    pub(crate) fn likely_bases(&self) -> Vec<Arc<Base>> {
+        self.links.likely(&self.index.bases)
     }
 
     /// Whether the original is a safetensors file.
@@ -290,6 +308,7 @@ impl Archive {
             raw_len: span.raw_len,
             coded_len: span.coded_len(),
             dtype: dtype::name(span.dtype).unwrap_or_default().to_string(),
+            reference: span.reference,
             recipe_len,
             blocks: span.blocks.iter().enumerate().map(block).collect(),
         }

@@ -70,8 +70,8 @@ impl Bases {
         Ok(Self { shelf })
     }
 
-    /// Those that were given.
-    pub(crate) fn list(&self) -> &[Arc<Base>] {
+    /// Those that were given, in their order.
+    pub fn list(&self) -> &[Arc<Base>] {
         self.shelf.given.get().map_or(&[], |given| given)
     }
 }
@@ -80,6 +80,8 @@ impl Bases {
 #[derive(Debug)]
 pub struct Base {
     name: String,
+    /// Where it was found.
+    path: String,
     content: Content,
     threads: usize,
     hash: OnceLock<Result<Hash>>,
@@ -125,7 +127,8 @@ impl Base {
         };
         let threads = shelf.upgrade().map_or(0, |shelf| shelf.threads);
         let (hash, layout) = (OnceLock::new(), OnceLock::new());
-        Ok(Arc::new(Self { name: fit_name(&name), content, threads, hash, layout }))
+        let (name, path) = (fit_name(&name), path.display().to_string());
+        Ok(Arc::new(Self { name, path, content, threads, hash, layout }))
     }
 
     /// The name of its original.
@@ -148,7 +151,7 @@ impl Base {
             Content::Raw(source, len) => hash_content(source, *len, self.threads),
             Content::Archive(archive) => Ok(archive.content_hash()),
         };
-        self.hash.get_or_init(hash).clone().map_err(|e| e.at(&self.name))
+        self.hash.get_or_init(hash).clone().map_err(|e| e.at(&self.path))
     }
 
     /// What its original is.
@@ -157,7 +160,7 @@ impl Base {
             Content::Raw(source, len) => look(source, *len),
             Content::Archive(archive) => archive.layout(),
         };
-        self.layout.get_or_init(layout).as_ref().map_err(|e| e.clone().at(&self.name))
+        self.layout.get_or_init(layout).as_ref().map_err(|e| e.clone().at(&self.path))
     }
 
     /// Fills `out` with the bytes of its original from `start` on. `depth` is how many files stand
@@ -168,7 +171,15 @@ impl Base {
             Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
             Content::Archive(archive) => archive.read_into(start, out, depth),
         }
-        .map_err(|e| e.at(format_args!("base {}", self.name)))
+        .map_err(|e| e.at(format_args!("base {}", self.path)))
+    }
+
+    /// Whether it is a `.lmc` on a base with this content hash.
+    fn is_on(&self, hash: Hash) -> bool {
+        match &self.content {
+            Content::Raw(..) => false,
+            Content::Archive(archive) => archive.bases().iter().any(|base| base.hash == hash),
+        }
     }
 
     /// Fails unless all that it needs itself is there.
@@ -178,7 +189,7 @@ impl Base {
             Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
             Content::Archive(archive) => archive.check_bases(depth),
         }
-        .map_err(|e| e.at(format_args!("base {}", self.name)))
+        .map_err(|e| e.at(format_args!("base {}", self.path)))
     }
 }
 
@@ -270,6 +281,28 @@ impl Links {
         self.get(i, wanted)?.check_bases(depth + 1)
     }
 
+    /// Files that were given, and one that may be `wanted` by its name and length alone: good enough
+    /// to tell of them, not to read from them.
+    pub(crate) fn likely(&self, wanted: &[lmc_format::Base]) -> Vec<Arc<Base>> {
+        let weak = self.given.shelf();
+        let shelf = weak.upgrade();
+        let given = shelf.iter().flat_map(|shelf| shelf.given.get()).flatten().cloned();
+        let beside = wanted.iter().filter_map(|wanted| {
+            let mut opened = self.paths(wanted, shelf.as_deref()).into_iter();
+            opened.find_map(|path| {
+                Base::open(&path, &weak).ok().filter(|base| base.original_len() == wanted.len)
+            })
+        });
+        given.chain(beside).collect()
+    }
+
+    /// Where a base may be that was not given.
+    fn paths(&self, wanted: &lmc_format::Base, shelf: Option<&Shelf>) -> Vec<PathBuf> {
+        let names = [wanted.name.clone(), format!("{}.lmc", wanted.name)];
+        let folders = self.folder.iter().chain(shelf.into_iter().flat_map(|shelf| &shelf.folders));
+        folders.flat_map(|folder| names.iter().map(|name| folder.join(name))).collect()
+    }
+
     fn find(&self, wanted: &lmc_format::Base) -> Result<Arc<Base>> {
         let mut search = Search { wanted, others: Vec::new(), damage: None };
         let weak = self.given.shelf();
@@ -279,9 +312,7 @@ impl Links {
                 return Ok(base.clone());
             }
         }
-        let names = [wanted.name.clone(), format!("{}.lmc", wanted.name)];
-        let folders = self.folder.iter().chain(shelf.iter().flat_map(|shelf| &shelf.folders));
-        for path in folders.flat_map(|folder| names.iter().map(|name| folder.join(name))) {
+        for path in self.paths(wanted, shelf.as_deref()) {
             match Base::open(&path, &weak) {
                 Ok(base) if search.fits(&base) => return Ok(base),
                 Ok(_) => {}
@@ -304,13 +335,18 @@ impl Search<'_> {
     fn fits(&mut self, base: &Base) -> bool {
         // The length tells most files apart before anything is read.
         if base.original_len() != self.wanted.len {
-            self.others.push(format!("{} has {} bytes", base.name, base.original_len()));
+            self.others.push(format!("{} has {} bytes", base.path, base.original_len()));
+            return false;
+        }
+        // A file that is the same as its base, and may be the very one that looks for it here.
+        if base.is_on(self.wanted.hash) {
+            self.others.push(format!("{} needs it too", base.path));
             return false;
         }
         match base.content_hash() {
             Ok(hash) if hash == self.wanted.hash => return true,
-            Ok(hash) => self.others.push(format!("{} has {hash:032x}", base.name)),
-            Err(e) => self.failed(&base.name, e),
+            Ok(hash) => self.others.push(format!("{} has {hash:032x}", base.path)),
+            Err(e) => self.failed(&base.path, e),
         }
         false
     }

@@ -3,8 +3,9 @@
 use crate::archive::Archive;
 use crate::span::check_hash;
 use lmc_format::hash::hash_of_hashes;
-use lmc_format::{Error, Hash, Result, hash};
+use lmc_format::{Error, Hash, Reference, Result, hash};
 use lmc_input::HEADER_LEN_MAX;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// A tensor in an archive.
@@ -24,6 +25,8 @@ pub struct Tensor {
     pub coded_len: u64,
     /// What it is coded with.
     pub recipe: String,
+    /// What it or a part of it is coded against.
+    pub reference: Option<Reference>,
 }
 
 impl Archive {
@@ -76,9 +79,29 @@ impl Archive {
                 recipe
             }
         };
+        let reference = spans.clone().find_map(|i| self.index.spans[i].reference);
         let coded_len = spans.map(|i| self.share(i, &tensor.range)).sum();
         let lmc_input::Tensor { name, dtype, shape, range } = tensor;
-        Ok(Tensor { name, dtype, shape, range, hash, coded_len, recipe })
+        Ok(Tensor { name, dtype, shape, range, hash, coded_len, recipe, reference })
+    }
+
+    /// How each of `tensors` that is coded against nothing differs from the one of its name in a
+    /// base, in words; nothing where it does not, or where no base is at hand.
+    pub fn base_notes(&self, tensors: &[Tensor]) -> Vec<Option<String>> {
+        let mut known: HashMap<String, lmc_input::Tensor> = HashMap::new();
+        for base in self.likely_bases() {
+            for tensor in base.layout().iter().flat_map(|layout| &layout.tensors) {
+                known.entry(tensor.name.clone()).or_insert_with(|| tensor.clone());
+            }
+        }
+        let note = |tensor: &Tensor| {
+            let old = known.get(&tensor.name).filter(|_| tensor.reference.is_none())?;
+            if old.shape != tensor.shape {
+                return Some(format!("base differs: shape {:?}", old.shape));
+            }
+            (old.dtype != tensor.dtype).then(|| format!("base differs: dtype {}", old.dtype))
+        };
+        tensors.iter().map(note).collect()
     }
 
     /// The spans that hold the original bytes `range`.

@@ -52,6 +52,14 @@ impl Direction for Compress {
         bases::to_compress(given, place)
     }
 
+    fn siblings(&self, files: &[PathBuf]) -> Vec<Vec<usize>> {
+        lmc::masters(files)
+    }
+
+    fn needs(&self, job: &Job) -> Vec<PathBuf> {
+        job.bases.clone()
+    }
+
     fn convert(
         &self,
         job: &Job,

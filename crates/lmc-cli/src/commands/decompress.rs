@@ -40,6 +40,21 @@ impl Direction for Decompress {
         Ok(bases::to_restore(given, place))
     }
 
+    fn siblings(&self, files: &[PathBuf]) -> Vec<Vec<usize>> {
+        vec![Vec::new(); files.len()]
+    }
+
+    fn needs(&self, job: &Job) -> Vec<PathBuf> {
+        let Some(source) = &job.source else { return Vec::new() };
+        // One that cannot be opened fails when its turn comes.
+        let archive = Archive::open(source);
+        let names = archive.iter().flat_map(Archive::bases).map(|base| &base.name);
+        names
+            .flat_map(|name| [name.clone(), format!("{name}.lmc")])
+            .map(|name| source.with_file_name(name))
+            .collect()
+    }
+
     fn convert(
         &self,
         job: &Job,

@@ -3,6 +3,7 @@
 //! Each argument becomes a batch: one file, or all files of a directory. A file that fails is
 //! reported and the next one is worked on. Nothing appears under a final name before it is whole.
 
+use std::collections::HashSet;
 use std::fs::{self, File, FileTimes, Metadata};
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,10 @@ pub trait Direction {
     fn total(&self, file: &File) -> Option<u64>;
     /// The bases of a file, of those that were given.
     fn bases(&self, given: &[PathBuf], place: bases::Place) -> Result<Vec<PathBuf>, Failure>;
+    /// For each file of a directory, those among them that it may be on.
+    fn siblings(&self, files: &[PathBuf]) -> Vec<Vec<usize>>;
+    /// The files that cannot go before this one is done.
+    fn needs(&self, job: &Job) -> Vec<PathBuf>;
     /// Does the work.
     fn convert(
         &self,
@@ -185,6 +190,10 @@ impl Transfer<'_> {
                 Err(_) => left_out.push((from, Failure::new("does not end in .lmc; left out"))),
             }
         }
+        let sources: Vec<PathBuf> = jobs.iter().filter_map(|job| job.source.clone()).collect();
+        for (job, siblings) in jobs.iter_mut().zip(self.direction.siblings(&sources)) {
+            job.bases.extend(siblings.into_iter().map(|i| sources[i].clone()));
+        }
         if self.args.rm && !left_out.is_empty() {
             let name = left_out[0].0.display();
             return Err(Failure::new(format!("{name} would be left out, so --rm is refused")));
@@ -203,14 +212,20 @@ impl Transfer<'_> {
         }
         let mut total = Summary { bytes_in: 0, bytes_out: 0 };
         let mut tally = Tally::default();
+        // What others need stays until all are done.
+        let needs = |job: &Job| if self.args.rm { self.direction.needs(job) } else { Vec::new() };
+        let needed: HashSet<PathBuf> = batch.jobs.iter().flat_map(needs).collect();
+        let mut kept = Vec::new();
         for job in &batch.jobs {
             let source = job.source.as_deref().unwrap_or(name);
-            match self.run_job(source, job) {
+            let is_needed = needed.contains(source);
+            match self.run_job(source, job, !is_needed) {
                 Ok(done) => {
                     total.bytes_in += done.bytes_in;
                     total.bytes_out += done.bytes_out;
                     tally.done();
                     self.tally.done();
+                    kept.extend(is_needed.then_some(source));
                 }
                 Err(failure) => {
                     tally.failed(&failure);
@@ -220,6 +235,9 @@ impl Transfer<'_> {
             if tally.exit() == Exit::PipeClosed {
                 break;
             }
+        }
+        for source in kept {
+            remove(source)?;
         }
         if let Some(tree) = &batch.tree {
             self.finish_tree(tree)?;
@@ -233,7 +251,8 @@ impl Transfer<'_> {
     }
 
     /// One file: the result is whole under its name, or there is none.
-    fn run_job(&mut self, name: &Path, job: &Job) -> Result<Summary, Failure> {
+    fn run_job(&mut self, name: &Path, job: &Job, may_go: bool) -> Result<Summary, Failure> {
+        self.check_bases(name, job)?;
         let (opened, like) = open(job.source.as_deref())?;
         let total = match &opened {
             Opened::File(file) => self.direction.total(file),
@@ -249,10 +268,26 @@ impl Transfer<'_> {
         let shown = job.target.as_deref().map(Path::display);
         let shown = shown.map_or_else(|| "stdout".into(), |target| target.to_string());
         self.progress.summary(name.display(), shown, done, &self.direction.factor(done));
-        if let (true, Some(source)) = (self.args.rm, &job.source) {
-            fs::remove_file(source).map_err(|error| Failure::io("remove it", &error))?;
+        if let (true, Some(source)) = (self.args.rm && may_go, &job.source) {
+            remove(source)?;
         }
         Ok(done)
+    }
+
+    /// A file that is its own base, or takes the place of it, could never be restored.
+    fn check_bases(&self, name: &Path, job: &Job) -> Result<(), Failure> {
+        for base in &job.bases {
+            if names::is_same_file(name, base) {
+                return Err(Failure::new("is its own --base; give an older one"));
+            }
+            if job.target.as_deref().is_some_and(|target| names::is_same_file(target, base)) {
+                let base = base.display();
+                return Err(Failure::new(format!(
+                    "would replace its base {base}; give another -o"
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn to_file(
@@ -297,6 +332,10 @@ impl Transfer<'_> {
         }
         Ok(())
     }
+}
+
+fn remove(source: &Path) -> Result<(), Failure> {
+    fs::remove_file(source).map_err(|error| Failure::io("remove it", &error))
 }
 
 fn open(source: Option<&Path>) -> Result<(Opened, Option<Metadata>), Failure> {

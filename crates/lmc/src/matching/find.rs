@@ -13,8 +13,8 @@ use std::collections::{HashMap, HashSet};
 const TRIAL_LEN_MIN: u64 = 1 << 20;
 /// Candidates of other names that are tried for one tensor.
 const RELATED_MAX: usize = 4;
-/// A reference must save this share of a sample.
-const GAIN_SHARE: usize = 256;
+/// A reference must save this share of a sample: for less, no file should need another one.
+pub(super) const GAIN_SHARE: usize = 64;
 
 /// A tensor in a base, or in the file itself.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Place<'a> {
 impl Place<'_> {
     /// What can make it a base of `tensor`, which has its shape: nothing needs to be done, or it is
     /// rounded in one of two ways; none if nothing can.
-    pub(super) fn conversions(&self, tensor: &Tensor) -> &'static [Conversion] {
+    fn conversions(&self, tensor: &Tensor) -> &'static [Conversion] {
         if self.tensor.shape != tensor.shape {
             return &[];
         }
@@ -36,6 +36,11 @@ impl Place<'_> {
             ("F32", "F16") => &[Conversion::F16Nearest, Conversion::F16Cut],
             _ => &[],
         }
+    }
+
+    /// The references to it that `tensor` may have.
+    pub(super) fn references(&self, tensor: &Tensor) -> Vec<Reference> {
+        self.conversions(tensor).iter().map(|&conversion| self.reference(conversion)).collect()
     }
 
     fn reference(&self, conversion: Conversion) -> Reference {
@@ -169,11 +174,8 @@ impl Own<'_> {
         let dtype = self.layout.items[i + 1].dtype.unwrap_or(lmc_codec::Dtype::Bytes);
         let len = tensor.range.end - tensor.range.start;
         let mut candidates: Vec<Reference> = Vec::new();
-        let all = |place: &Place| -> Vec<Reference> {
-            place.conversions(tensor).iter().map(|&c| place.reference(c)).collect()
-        };
         for place in known.named(&tensor.name) {
-            candidates.extend(all(&place));
+            candidates.extend(place.references(tensor));
         }
         let is_named = !candidates.is_empty();
         let mut others: Vec<Reference> = Vec::new();
@@ -182,12 +184,15 @@ impl Own<'_> {
                 likely.base_same.get(&i).map(|&p| known.places[p].reference(Conversion::None)),
             );
             let found = likely.base_related.find(&tensor.name, known.places.len());
-            others.extend(found.iter().flat_map(|&p| all(&known.places[p])).take(RELATED_MAX));
+            others.extend(
+                found.iter().flat_map(|&p| known.places[p].references(tensor)).take(RELATED_MAX),
+            );
         }
         let first = likely.own_first.get(&i).filter(|&&first| first != i);
         candidates.extend(first.map(|&first| likely.own[first].reference(Conversion::None)));
         let found = likely.own_related.find(&tensor.name, i);
-        others.extend(found.iter().flat_map(|&p| all(&likely.own[p])).take(RELATED_MAX));
+        others
+            .extend(found.iter().flat_map(|&p| likely.own[p].references(tensor)).take(RELATED_MAX));
         for reference in others {
             if trial.looks_alike(&tensor.range, &reference, dtype)?
                 && !candidates.contains(&reference)

@@ -2,15 +2,17 @@
 //! stand one behind the other.
 
 use super::Own;
-use super::find::Known;
+use super::find::{GAIN_SHARE, Known};
 use super::trial::Trial;
 use crate::Reference;
 use lmc_format::Result;
 use lmc_input::is_small;
 use std::ops::Range;
 
-/// Bytes that a reference must save, where the tensors of a run are in spans of their own for it.
-const GAIN_MIN: u64 = 256;
+/// Bytes that a reference must save.
+const GAIN_MIN: u64 = 64;
+/// The same where the tensors of a run are in a span of their own for it.
+const GAIN_MIN_APART: u64 = 256;
 
 impl Own<'_> {
     /// Sets the references of small tensors; those of others are not touched.
@@ -37,24 +39,20 @@ impl Own<'_> {
         Ok(())
     }
 
-    /// The tensor of the same name, or of which this one is the rounding.
+    /// The tensor of the same name, as it is or rounded, that is most like this one.
     fn by_name(
         &self,
         known: &Known,
         trial: &mut Trial,
         tensor: &lmc_input::Tensor,
     ) -> Result<Option<Reference>> {
-        for place in known.named(&tensor.name) {
-            let conversions = place.conversions(tensor);
-            let Some(&first) = conversions.first() else { continue };
-            let start = place.tensor.range.start;
-            let conversion = match conversions {
-                [_] => first,
-                _ => trial.conversion(&tensor.range, place.source, start, conversions)?,
-            };
-            return Ok(Some(Reference { source: place.source, start, conversion }));
+        let candidates: Vec<Reference> =
+            known.named(&tensor.name).flat_map(|place| place.references(tensor)).collect();
+        match candidates[..] {
+            [] => Ok(None),
+            [one] => Ok(Some(one)),
+            _ => trial.closest(&tensor.range, &candidates),
         }
-        Ok(None)
     }
 
     /// The items from `first` on that would share a span by their references.
@@ -96,11 +94,14 @@ impl Own<'_> {
         let range = self.starts[first]..self.starts[last] + all[last].len;
         let shares =
             |i: usize| all.get(i).is_some_and(|item| is_small(item) && item.dtype == Some(dtype));
-        let is_cut_out = first > 1 && shares(first - 1) || shares(run.end);
+        let is_apart = first > 1 && shares(first - 1) || shares(run.end);
         let alone = trial.alone(&range, dtype)?;
         let on = trial.on(&reference, range.end - range.start, dtype)?;
-        let gain = alone.saturating_sub(on) as u64 * (range.end - range.start);
+        if on >= alone - alone / GAIN_SHARE {
+            return Ok(false);
+        }
+        let gain = (alone - on) as u64 * (range.end - range.start);
         let gain = gain / trial.sample_len().max(1) as u64;
-        Ok(gain >= if is_cut_out { GAIN_MIN } else { 16 })
+        Ok(gain >= if is_apart { GAIN_MIN_APART } else { GAIN_MIN })
     }
 }

@@ -3,7 +3,7 @@
 use crate::pipeline::Buffer;
 use crate::{Reference, reference};
 use lmc_codec::{Dtype, Encoder, Level, Plan, TensorSpec};
-use lmc_format::{Conversion, Hash, Result, hash};
+use lmc_format::{Hash, Result, hash};
 use std::ops::Range;
 
 /// Bytes of a sample, in pieces spread over the range: more than a block for which the encoder tries
@@ -100,34 +100,30 @@ impl<'a> Trial<'a> {
         Ok(2 * alike > raw.len())
     }
 
-    /// The conversion to which most words of `range` of the file itself fit, of those from f32 at
-    /// `start` of a source.
-    pub(super) fn conversion(
+    /// The reference that shares the most bytes with the start of `range` of the file itself; of
+    /// two that share as many the first.
+    pub(super) fn closest(
         &mut self,
         range: &Range<u64>,
-        source: u64,
-        start: u64,
-        conversions: &[Conversion],
-    ) -> Result<Conversion> {
+        references: &[Reference],
+    ) -> Result<Option<Reference>> {
         let len = (range.end - range.start).min(GLANCE_LEN);
         let mut raw = Vec::new();
         append(&mut raw, len, |out| (self.read)(0, range.start, out))?;
-        let mut best = (Conversion::None, 0);
-        for &conversion in conversions {
-            let reference = Reference { source, start, conversion };
+        let mut best = None;
+        for reference in references {
             let mut base = Vec::new();
             append(&mut base, len, |out| {
-                reference::read(&reference, 0..len, &mut self.wide, out, |start, out| {
-                    (self.read)(source, start, out)
+                reference::read(reference, 0..len, &mut self.wide, out, |start, out| {
+                    (self.read)(reference.source, start, out)
                 })
             })?;
-            let (raw, base) = (raw.as_chunks::<2>().0, base.as_chunks::<2>().0);
-            let equal = 1 + raw.iter().zip(base).filter(|(a, b)| a == b).count();
-            if equal > best.1 {
-                best = (conversion, equal);
+            let equal = raw.iter().zip(&base).filter(|(a, b)| a == b).count();
+            if best.is_none_or(|(_, most)| equal > most) {
+                best = Some((*reference, equal));
             }
         }
-        Ok(best.0)
+        Ok(best.map(|(reference, _)| reference))
     }
 }
 
