@@ -5,7 +5,7 @@ mod common;
 
 use common::{bases, golden, golden_deltas, golden_path};
 use lmc::{Archive, Bases, ErrorKind, Result, decompress_to_vec};
-use lmc_format::{Footer, Index, Item, Piece, SourceKind, Span, hash};
+use lmc_format::{Base, Conversion, Footer, Index, Item, Piece, Reference, SourceKind, Span, hash};
 use std::time::{Duration, Instant};
 
 /// Opens a file and reads and checks all of it, on this thread: the cases are many.
@@ -118,6 +118,53 @@ fn lying_lengths_are_refused() {
         let bytes = [&lmc_format::file::header()[..], &footer.write()].concat();
         assert_eq!(test(bytes).expect_err("a lie").kind, ErrorKind::Corrupt);
     }
+}
+
+/// Two files that are each on the other, or one that is on itself, are refused and not gone round.
+#[test]
+fn circles_are_refused() {
+    let make = |own: u128, other: u128| {
+        let block = [4, 9];
+        let span = Span {
+            raw_len: 9,
+            dtype: 0,
+            block_log2: 10,
+            reference: Some(Reference { source: 1, start: 0, conversion: Conversion::None }),
+            recipe: None,
+            blocks: vec![Piece { len: 2, hash: hash(&block) }],
+        };
+        let base = Base { hash: hash(&other.to_le_bytes()), len: 9, name: "other".to_string() };
+        let items = vec![Item { len: 9, hash: own }];
+        let index = Index { kind: SourceKind::Bytes, bases: vec![base], spans: vec![span], items };
+        file(&block, &index.write(), 9)
+    };
+    for (one, other) in [(make(1, 2), make(2, 1)), (make(1, 1), make(1, 1))] {
+        let given = bases(&[("one", &one), ("other", &other)]);
+        let archive = Archive::from_bytes_on(one, &given).expect("an index");
+        assert!(archive.read(0..9).is_err());
+        assert!(archive.test(1, &|_| ()).is_err());
+        let error = decompress_to_vec(&archive, 1).expect_err("a circle");
+        let kinds = [ErrorKind::LimitExceeded, ErrorKind::NotFound];
+        assert!(kinds.contains(&error.kind), "{error}");
+    }
+}
+
+/// A block that needs a base in a span without a reference is damage.
+#[test]
+fn blocks_without_their_base_are_refused() {
+    let block = [4, 9];
+    let span = Span {
+        raw_len: 9,
+        dtype: 0,
+        block_log2: 10,
+        reference: None,
+        recipe: None,
+        blocks: vec![Piece { len: 2, hash: hash(&block) }],
+    };
+    let items = vec![Item { len: 9, hash: hash(&[0; 9]) }];
+    let index = Index { kind: SourceKind::Bytes, bases: vec![], spans: vec![span], items };
+    let error = test(file(&block, &index.write(), 9)).expect_err("no base");
+    assert_eq!(error.kind, ErrorKind::Corrupt);
 }
 
 /// Blocks of one file in another of the same lengths do not pass.

@@ -7,6 +7,7 @@ use common::{Part, bases, compress, compress_on, nudged, safetensors};
 use lmc::{Archive, Bases, Level, decompress_to_vec};
 use lmc_testkit::casts;
 use lmc_testkit::data::{self, Kind, Random};
+use proptest::prelude::*;
 
 const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
 
@@ -305,5 +306,44 @@ fn output_does_not_depend_on_threads() {
         assert!(compress_on(&new, &raw.expect("bases"), Level::Default, threads) == one);
         let lmc = Bases::from_bytes(vec![("old.lmc".to_string(), packed.clone())], threads);
         assert!(compress_on(&new, &lmc.expect("bases"), Level::Default, threads) == one);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+    /// Pairs of any kind of content, of any type and length, the new one made from the old one here
+    /// and there.
+    #[test]
+    fn any_pair(
+        kinds in (0..Kind::ALL.len(), 0..Kind::ALL.len()),
+        dtype in 0..TYPES.len(),
+        rows in 1_u64..90,
+        columns in 1_u64..90,
+        every in 1_usize..40,
+        keeps in any::<[bool; 3]>(),
+        level in 0..3_usize,
+        seed in any::<u64>(),
+    ) {
+        let (name, width, float) = TYPES[dtype];
+        let n = (rows * columns) as usize * width / width.min(4);
+        let words = |kind: usize, seed| data::words(Kind::ALL[kind], width.min(4), float, n, seed);
+        let old = [words(kinds.0, seed % 1000), words(kinds.1, seed % 999), words(kinds.0, 5)];
+        let tensor = |i: usize, bytes: Vec<u8>| (format!("t{i}"), name, vec![rows, columns], bytes);
+        let parts = |old: &[Vec<u8>]| -> Vec<Part> {
+            old.iter().enumerate().map(|(i, bytes)| tensor(i, bytes.clone())).collect()
+        };
+        let on = bases(&[("old", &file(&parts(&old)))]);
+        let change = |(old, keep): (&Vec<u8>, bool)| {
+            if keep { nudged(old, width, every, seed) } else { words(kinds.1, seed % 77) }
+        };
+        let new: Vec<Vec<u8>> = old.iter().zip(keeps).map(change).collect();
+        let new = file(&parts(&new));
+        let coded = compress_on(&new, &on, LEVELS[level], 1);
+        let archive = Archive::from_bytes_on(coded, &on).expect("a valid file");
+        prop_assert!(decompress_to_vec(&archive, 1).expect("restored") == new);
+        let (start, end) = (new.len() / 3, new.len() * 2 / 3);
+        let part = archive.read(start as u64..end as u64).expect("a part");
+        prop_assert!(part == new[start..end]);
     }
 }
