@@ -353,7 +353,7 @@ mod tests {
             [None, Some((0, 0, plain)), None, Some((0, 1, plain))],
             [None, Some((0, 0, plain)), None, Some((0, 199, plain))],
         ] {
-            let error = read(&index(references)).expect_err("a wrong reference");
+            let error = read(&index(references)).unwrap_err();
             assert!(error.to_string().contains("refers to"), "{references:?}: {error}");
         }
         let mut odd = index([None, None, Some((0, 0, Conversion::Bf16Cut)), None]);

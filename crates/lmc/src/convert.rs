@@ -134,7 +134,8 @@ mod tests {
             }
         }
         check(bf16, INFINITY, 7, 127, 0x7f80);
-        for u in [0, 1, 0x7fff_ff, INFINITY - 1, INFINITY, 0x3300_0000, 0x3300_0001, 0x32ff_ffff] {
+        for u in [0, 1, 0x007f_ffff, INFINITY - 1, INFINITY, 0x3300_0000, 0x3300_0001, 0x32ff_ffff]
+        {
             check(f16, u, 10, 15, 0x7c00);
         }
     }

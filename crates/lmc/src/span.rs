@@ -10,6 +10,13 @@ use lmc_format::{
 };
 use std::ops::Range;
 
+/// How many usual blocks make one where hardly anything differs from the base: what a block costs in
+/// the index is then more than what it gains by being short.
+const SPARSE_BLOCKS: usize = 4;
+/// Of a sample of this many words of 8 bytes, less than one in so many differs there.
+const SPARSE_SAMPLE: usize = 1 << 12;
+const SPARSE_SHARE: usize = 8;
+
 /// A span as it was coded: what goes to the body, what the index says of it, and the checksum of
 /// its original bytes.
 #[derive(Debug)]
@@ -74,17 +81,23 @@ impl SpanEncoder {
             _ if self.verify || base.is_some() => Some(SharedRecipe::parse(recipe)?),
             _ => None,
         };
+        let block_len = match base {
+            Some((_, base)) if self.level != Level::Paper && hardly_differs(raw, base) => {
+                SPARSE_BLOCKS * plan.block_len()
+            }
+            _ => plan.block_len(),
+        };
         let mut span = Span {
             raw_len: raw.len() as u64,
             dtype: dtype_id(spec.dtype),
-            block_log2: plan.block_len().trailing_zeros() as u8,
+            block_log2: block_len.trailing_zeros() as u8,
             reference: None,
             recipe: (!recipe.is_empty()).then(|| piece(recipe)),
-            blocks: Vec::with_capacity(raw.len().div_ceil(plan.block_len())),
+            blocks: Vec::with_capacity(raw.len().div_ceil(block_len)),
         };
         let mut place = 0;
         let mut raw_hash = Hasher::default();
-        for block in raw.chunks(plan.block_len()) {
+        for block in raw.chunks(block_len) {
             let start = bytes.len();
             // While the block is in the cache.
             raw_hash.write(block);
@@ -129,6 +142,15 @@ impl SpanEncoder {
              memory or lmc is at fault; nothing was written",
         ))
     }
+}
+
+/// Whether a span is its base but for few words, by some of them.
+fn hardly_differs(raw: &[u8], base: &[u8]) -> bool {
+    let (raw, base) = (raw.as_chunks::<8>().0, base.as_chunks::<8>().0);
+    let step = (raw.len() / SPARSE_SAMPLE).max(1);
+    let pairs = || raw.iter().step_by(step).zip(base.iter().step_by(step));
+    let differing = pairs().filter(|(a, b)| a != b).count();
+    differing * SPARSE_SHARE < pairs().count()
 }
 
 /// A span that is its base: one block, however long it is.
@@ -283,7 +305,7 @@ fn read_block<'a>(
 fn read_hull(span: &Span, blocks: &[Block]) -> Range<u64> {
     let mut bases = blocks.iter().filter_map(|block| block.base.clone());
     let Some(first) = bases.next() else { return 0..0 };
-    let end = bases.last().map_or(first.end, |last| last.end);
+    let end = bases.next_back().map_or(first.end, |last| last.end);
     first.start & !1..end.next_multiple_of(2).min(span.raw_len)
 }
 
