@@ -7,6 +7,7 @@ import random
 import unittest
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import decode
@@ -183,7 +184,45 @@ class Runs:
         return varint((len(data) - 1) << 1) + data if data else b""
 
 
-Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs
+@dataclass
+class Gaps:
+    low_bits: int
+
+    @property
+    def parameters(self) -> bytes:
+        return bytes([7, self.low_bits])
+
+    def stream(self, data: bytes) -> bytes:
+        places = [i for i in range(8 * len(data)) if data[i // 8] >> i % 8 & 1]
+        gaps = [b - a - 1 for a, b in pairwise([-1, *places])]
+        return varint(len(gaps)) + self.codes(gaps)
+
+    def codes(self, gaps: Sequence[int]) -> bytes:
+        """The string of bits of some gaps."""
+        fields: list[tuple[int, int]] = []
+        for gap in gaps:
+            zeros, low = divmod(gap, 1 << self.low_bits)
+            fields += [(1 << zeros, zeros + 1), (low, self.low_bits)]
+        return bit_string(fields)
+
+
+@dataclass
+class Apart:
+    common: int
+    flags: Coder
+    others: Coder
+
+    @property
+    def parameters(self) -> bytes:
+        return bytes([8, self.common]) + self.flags.parameters + self.others.parameters
+
+    def stream(self, data: bytes) -> bytes:
+        flags = bit_string([(byte != self.common, 1) for byte in data])
+        others = bytes(byte for byte in data if byte != self.common)
+        return self.flags.stream(flags) + self.others.stream(others)
+
+
+Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs | Gaps | Apart
 
 
 @dataclass
@@ -202,9 +241,10 @@ class Spec:
     first: int = 0
     rows: bytes = b""
     rows_coder: Coder = field(default_factory=Raw)
+    base_use: int = 0
 
     def recipe(self) -> bytes:
-        layout = self.width.bit_length() - 1 | self.word_map << 2
+        layout = self.width.bit_length() - 1 | self.word_map << 2 | self.base_use << 6
         layout |= (16 if self.flags else 0) | (32 if self.col else 0)
         out = bytes([layout, self.symbol_bits, SEGMENT_LOG2])
         out += u16(self.bias) if self.symbol_bits > 8 else b""
@@ -262,10 +302,18 @@ class Spec:
                 out += b"".join(u16(v) for part in parts for v in part[1])
         return out
 
-    def body(self, raw: bytes) -> bytes:
-        count = len(raw) // self.width
-        ends = range(self.width, count * self.width + 1, self.width)
-        values = [int.from_bytes(raw[end - self.width : end], "little") for end in ends]
+    def against(self, value: int, base: int) -> int:
+        """What stands for a value with this use of the base."""
+        if self.base_use == 1:
+            return value ^ base
+        return (value - base) % (1 << 8 * self.width)
+
+    def body(self, raw: bytes, base: bytes = b"") -> bytes:
+        values = values_of(raw, self.width)
+        count = len(values)
+        if self.base_use:
+            pairs = zip(values, values_of(base, self.width), strict=True)
+            values = [self.against(value, other) for value, other in pairs]
         size = 1 << SEGMENT_LOG2
         starts = range(0, count, size)
         segments = [self.segment(values[start : start + size], start) for start in starts]
@@ -277,11 +325,11 @@ class Spec:
             out += self.rows_coder.parameters + self.rows_coder.stream(self.rows)
         return out
 
-    def block(self, raw: bytes) -> bytes:
-        return b"\2" + varint(len(raw)) + self.recipe() + self.body(raw)
+    def block(self, raw: bytes, base: bytes = b"") -> bytes:
+        return b"\2" + varint(len(raw)) + self.recipe() + self.body(raw, base)
 
-    def shared_block(self, raw: bytes) -> bytes:
-        return b"\3" + varint(len(raw)) + self.body(raw)
+    def shared_block(self, raw: bytes, base: bytes = b"") -> bytes:
+        return b"\3" + varint(len(raw)) + self.body(raw, base)
 
 
 def coded(recipe: bytes, raw_len: int, segment: bytes, head: bytes = b"") -> bytes:
@@ -294,6 +342,12 @@ def plain(parameters: bytes, raw_len: int, stream: bytes) -> bytes:
     return coded(bytes([0, 8, 10]) + parameters, raw_len, stream)
 
 
+def values_of(raw: bytes, width: int) -> list[int]:
+    """The whole values of original bytes."""
+    ends = range(width, len(raw) + 1, width)
+    return [int.from_bytes(raw[end - width : end], "little") for end in ends]
+
+
 def words_of(values: list[int], width: int) -> bytes:
     return b"".join(value.to_bytes(width, "little") for value in values)
 
@@ -303,6 +357,7 @@ HUFFMAN = Huffman({97: 1, 98: 2, 99: 4, 100: 4, 101: 4, 102: 5, 103: 5})
 RANS = Rans({97: 1500, 98: 1000, 99: 500, 100: 500, 101: 300, 102: 200, 103: 96})
 CHAIN = Chain([b"abc", b"d", b"e"])
 PACKED = Packed(0b00000111, 0b01100000)
+APART = Apart(97, Gaps(1), Apart(98, Raw(), HUFFMAN))
 RUNS_DATA = b"xyz" + b"a" * 900 + b"bc" + b"\0" * 600 + b"q"
 
 
@@ -330,25 +385,45 @@ def sparse_values(count: int) -> bytes:
     return words_of([rng.randrange(1, 65536) * (rng.random() < 0.3) for _ in range(count)], 2)
 
 
-def samples() -> dict[str, tuple[bytes, bytes | None, bytes]]:
-    """Blocks, shared recipes and original bytes, of every coder and feature; all small."""
+@dataclass
+class Sample:
+    """A block, what is given with it and its original bytes."""
+
+    block: bytes
+    raw: bytes
+    shared: bytes | None = None
+    base: bytes | None = None
+
+    def decode(self) -> bytes:
+        return decode.decode_block(self.block, self.shared, self.base)
+
+
+def samples() -> dict[str, Sample]:
+    """Blocks of every coder and feature; all small."""
     data, wide, pairs = TEXT[:150], wide_values(40), TEXT[:61]
     offsets = offsets_spec(rows=bytes(range(5)))
     spec = Spec(2, 8, [HUFFMAN, Raw()])
     mixed = words_of([97 << 8 | i for i in range(30)], 2)
     sparse = Spec(2, 8, [Raw(), Raw()], flags=RANS_FLAGS)
+    xor, difference = Spec(4, 8, [Raw()] * 4, base_use=1), Spec(2, 8, [Raw()] * 2, base_use=2)
+    old = TEXT[200:350]
     return {
-        "stored": (b"\0\3abc", None, b"abc"),
-        "constant": (b"\1\7\4wxyz", None, b"wxyzwxy"),
-        "packed": (Spec(planes=[PACKED]).block(data), None, data),
-        "runs": (Spec(planes=[Runs()]).block(RUNS_DATA), None, RUNS_DATA),
-        "chain": (Spec(planes=[CHAIN]).block(data), None, data),
-        "huffman": (Spec(planes=[HUFFMAN]).block(data), None, data),
-        "rans": (Spec(planes=[RANS]).block(data), None, data),
-        "wide": (wide_spec().block(wide), None, wide),
-        "offsets": (offsets.block(pairs), None, pairs),
-        "sparse": (sparse.block(sparse_values(64)), None, sparse_values(64)),
-        "shared": (spec.shared_block(mixed), spec.recipe(), mixed),
+        "stored": Sample(b"\0\3abc", b"abc"),
+        "constant": Sample(b"\1\7\4wxyz", b"wxyzwxy"),
+        "packed": Sample(Spec(planes=[PACKED]).block(data), data),
+        "runs": Sample(Spec(planes=[Runs()]).block(RUNS_DATA), RUNS_DATA),
+        "chain": Sample(Spec(planes=[CHAIN]).block(data), data),
+        "huffman": Sample(Spec(planes=[HUFFMAN]).block(data), data),
+        "rans": Sample(Spec(planes=[RANS]).block(data), data),
+        "gaps": Sample(Spec(planes=[Gaps(1)]).block(data), data),
+        "apart": Sample(Spec(planes=[APART]).block(data), data),
+        "wide": Sample(wide_spec().block(wide), wide),
+        "offsets": Sample(offsets.block(pairs), pairs),
+        "sparse": Sample(sparse.block(sparse_values(64)), sparse_values(64)),
+        "shared": Sample(spec.shared_block(mixed), mixed, spec.recipe()),
+        "same": Sample(b"\4\3", b"abc", base=b"abc"),
+        "xor": Sample(xor.block(data, old), data, base=old),
+        "difference": Sample(difference.shared_block(data, old), data, difference.recipe(), old),
     }
 
 
@@ -365,16 +440,22 @@ def recipe_with_runs_columns(more: int) -> bytes:
 class AcceptTest(unittest.TestCase):
     """Base of tests of blocks that decode."""
 
-    def check(self, spec: Spec, raw: bytes) -> None:
-        self.assertEqual(decode.decode_block(spec.block(raw)), raw)
+    def check(self, spec: Spec, raw: bytes, base: bytes = b"") -> None:
+        self.assertEqual(decode.decode_block(spec.block(raw, base), None, base), raw)
 
 
 class RejectTest(unittest.TestCase):
     """Base of tests of rules of rejection, each with the message of that rule."""
 
-    def check(self, block: bytes, message: str, shared: bytes | None = None) -> None:
+    def check(
+        self,
+        block: bytes,
+        message: str,
+        shared: bytes | None = None,
+        base: bytes | None = None,
+    ) -> None:
         with self.assertRaisesRegex(decode.Corrupt, message):
-            decode.decode_block(block, shared)
+            decode.decode_block(block, shared, base)
 
     def recipe(self, recipe: bytes, message: str) -> None:
         self.check(b"\2\0" + recipe, message)

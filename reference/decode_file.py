@@ -2,7 +2,8 @@
 
 The functions follow the sections of that document and are named in its words. The entry points
 are `read_file` and `decode_file`. A file that is rejected raises `Corrupt`, a file of a later
-version `Unsupported`; nothing that was decoded is given back then.
+version `Unsupported`, one whose base is not there `NoBase`; nothing that was decoded is given back
+then.
 """
 
 from __future__ import annotations
@@ -10,27 +11,29 @@ from __future__ import annotations
 import argparse
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-import xxhash
-from decode import MAX_RECIPE_LEN, Corrupt, Reader, decode_block, parse_shared_recipe, require
+from bases import THIS_FILE, Base, Reference, read_bases, read_reference
+from convert import convert
+from decode import MAX_RECIPE_LEN, decode_block, parse_shared_recipe
+from hashes import HASH_LEN, content_hash, content_hash_of, hash_of
+from streams import Corrupt, Reader, inside, require
 
 MAGIC = bytes.fromhex("89 4c 4d 43 0d 0a 1a 0a")
 END_MAGIC = bytes.fromhex("0a 4c 4d 43 2d 45 4e 44")
 VERSION = 1
 HEADER_LEN = 16
 FOOTER_LEN = 64
-HASH_LEN = 16
 MAX_INDEX_LEN = 1 << 28
 MAX_SPAN_LEN = 1 << 24
 MIN_BLOCK_LOG2, MAX_BLOCK_LOG2 = 10, 24
 MAX_BLOCK_GROWTH = 5
 ANY_FILE, SAFETENSORS = range(2)
 LAST_DTYPE = 21
+TOP_BIT = 128
 EXIT_CORRUPT = 4
 EXIT_OTHER = 1
 
@@ -39,13 +42,8 @@ class Unsupported(Exception):
     """The file is whole, but of a later version; the message is one lower-case line."""
 
 
-@contextmanager
-def inside(place: str) -> Iterator[None]:
-    """Name the place in the message of a rejection."""
-    try:
-        yield
-    except Corrupt as error:
-        raise Corrupt(f"{place}: {error}") from None
+class NoBase(Exception):
+    """The file is whole, but not the base that it needs; the message is one line."""
 
 
 # Section 6: the file
@@ -59,12 +57,19 @@ class Original:
     content_hash: bytes
 
 
-def decode_file(source: Path | bytes) -> bytes:
-    """The original of a file, given by its path or its bytes."""
-    return read_file(source.read_bytes() if isinstance(source, Path) else source).data
+def decode_file(source: Path | bytes, bases: Sequence[Path] = ()) -> bytes:
+    """The original of a file, given by its path or its bytes, and paths of bases."""
+    if isinstance(source, Path):
+        return read_path(source, Shelf(bases)).data
+    return read_file(source, Shelf(bases)).data
 
 
-def read_file(file: bytes) -> Original:
+def read_path(path: Path, shelf: Shelf) -> Original:
+    """The original of a file; bases are looked for beside it too."""
+    return read_file(path.read_bytes(), shelf.beside(path))
+
+
+def read_file(file: bytes, shelf: Shelf | None = None) -> Original:
     """Section 6: the parts of a file, each checked before it is used."""
     footer = read_footer(file)
     body_end = HEADER_LEN + footer.body_len
@@ -74,10 +79,11 @@ def read_file(file: bytes) -> Original:
         index = read_index(index_bytes)
         check_sums(index, footer)
         check_items_meet_spans(index)
-    spans = read_body(file[HEADER_LEN:body_end], index.spans)
+        check_own_references(index.spans)
+    spans = read_body(file[HEADER_LEN:body_end], index, shelf or Shelf())
     data = b"".join(spans)
     check_item_hashes(index, spans, data)
-    return Original(data, content_hash(index.items))
+    return Original(data, content_hash([item.hash for item in index.items]))
 
 
 @dataclass(frozen=True)
@@ -121,11 +127,6 @@ def check_version(header: bytes) -> None:
 # Section 7: the index
 
 
-def hash_of(data: bytes) -> bytes:
-    """Section 7.1: a hash, as it is written."""
-    return xxhash.xxh3_128_intdigest(data).to_bytes(HASH_LEN, "little")
-
-
 def check_hash(data: bytes, expected: bytes, what: str) -> None:
     """Reject a file in which the hash of a part is wrong."""
     require(hash_of(data) == expected, f"hash of {what} is wrong")
@@ -145,6 +146,7 @@ class Span:
 
     raw_len: int
     block_log2: int
+    reference: Reference | None
     recipe: Piece | None
     blocks: tuple[Piece, ...]
 
@@ -162,6 +164,7 @@ class Index:
     """Section 7.2: the fields of the index."""
 
     kind: int
+    bases: tuple[Base, ...]
     spans: tuple[Span, ...]
     items: tuple[Item, ...]
 
@@ -169,30 +172,34 @@ class Index:
 def read_index(index: bytes) -> Index:
     """Section 7.2: the index."""
     reader = Reader(index)
-    kind = reader.uint(1)
+    has_bases, kind = divmod(reader.uint(1), TOP_BIT)
     require(kind <= SAFETENSORS, f"unknown kind {kind}")
-    spans = tuple(read_span(reader, number) for number in range(reader.varint()))
+    bases = read_bases(reader) if has_bases else None
+    spans = tuple(read_span(reader, number, bases) for number in range(reader.varint()))
     items = tuple(read_item(reader, number) for number in range(reader.varint()))
     reader.finish("index")
     if kind == ANY_FILE:
         require(len(items) == 1, f"kind 0 has one item, not {len(items)}")
     require(len(items) > 0, "kind 1 has no item for the safetensors header")
-    return Index(kind, spans, items)
+    return Index(kind, bases or (), spans, items)
 
 
-def read_span(reader: Reader, number: int) -> Span:
-    """Section 7.3: a span."""
+def read_span(reader: Reader, number: int, bases: tuple[Base, ...] | None) -> Span:
+    """Section 7.3: a span. With bases, of which there may be none, it may have a reference."""
     with inside(f"span {number}"):
         raw_len = reader.varint()
         require(1 <= raw_len <= MAX_SPAN_LEN, f"raw_len is {raw_len}")
-        dtype = reader.uint(1)
+        has_reference, dtype = divmod(reader.uint(1), TOP_BIT)
         require(dtype <= LAST_DTYPE, f"unknown dtype {dtype}")
         block_log2 = reader.uint(1)
         require(MIN_BLOCK_LOG2 <= block_log2 <= MAX_BLOCK_LOG2, f"block_log2 is {block_log2}")
+        reference = None
+        if has_reference:
+            reference = read_reference(reader, raw_len, bases)
         recipe = read_recipe_piece(reader)
         lengths = block_raw_lens(raw_len, block_log2)
         blocks = tuple(read_block_piece(reader, length) for length in lengths)
-        return Span(raw_len, block_log2, recipe, blocks)
+        return Span(raw_len, block_log2, reference, recipe, blocks)
 
 
 def block_raw_lens(raw_len: int, block_log2: int) -> list[int]:
@@ -241,18 +248,21 @@ def check_sums(index: Index, footer: Footer) -> None:
 # Section 7.3: the body
 
 
-def read_body(body: bytes, spans: tuple[Span, ...]) -> list[bytes]:
+def read_body(body: bytes, index: Index, shelf: Shelf) -> list[bytes]:
     """Section 7.3: the original bytes of each span."""
     reader = Reader(body)
-    originals = []
-    for number, span in enumerate(spans):
+    originals: list[bytes] = []
+    for number, span in enumerate(index.spans):
         with inside(f"span {number}"):
-            originals.append(read_span_pieces(reader, span))
+            base = None
+            if span.reference:
+                base = read_base_of_span(index, span, originals, shelf)
+            originals.append(read_span_pieces(reader, span, base))
     return originals
 
 
-def read_span_pieces(reader: Reader, span: Span) -> bytes:
-    """Section 7.3: the original bytes of one span."""
+def read_span_pieces(reader: Reader, span: Span, base: bytes | None) -> bytes:
+    """Section 7.3: the original bytes of one span, whose base is as long as it."""
     recipe = read_piece(reader, span.recipe, "the recipe") if span.recipe else None
     if recipe is not None:
         with inside("the recipe"):
@@ -261,9 +271,11 @@ def read_span_pieces(reader: Reader, span: Span) -> bytes:
     original = bytearray()
     for number, (piece, raw_len) in enumerate(zip(span.blocks, lengths, strict=True)):
         block = read_piece(reader, piece, f"block {number}")
+        start = len(original)
+        block_base = None if base is None else base[start : start + raw_len]
         with inside(f"block {number}"):
             check_block_raw_len(block, raw_len)
-            original += decode_block(block, recipe)
+            original += decode_block(block, recipe, block_base)
     return bytes(original)
 
 
@@ -323,9 +335,85 @@ def check_item_hashes(index: Index, spans: list[bytes], data: bytes) -> None:
         check_hash(hashed, item.hash, f"item {number}")
 
 
-def content_hash(items: tuple[Item, ...]) -> bytes:
-    """Section 7.4: the content hash."""
-    return hash_of(b"".join(item.hash for item in items))
+# Section 7.5: bases and references
+
+
+def check_own_references(spans: tuple[Span, ...]) -> None:
+    """Section 7.5: references to this file's own original, of which no chain can be made."""
+    span_bounds = bounds([span.raw_len for span in spans])
+    for number, span in enumerate(spans):
+        reference = span.reference
+        if reference is None or reference.source != THIS_FILE:
+            continue
+        with inside(f"span {number}"):
+            require(reference.end <= span_bounds[number], "reference ends beyond its span's start")
+            for met in spans_of_item(span_bounds, reference.start, reference.end):
+                other = spans[met].reference
+                chained = other is not None and other.source == THIS_FILE
+                require(not chained, f"reference to span {met}, which has one to this file")
+
+
+def read_base_of_span(index: Index, span: Span, originals: list[bytes], shelf: Shelf) -> bytes:
+    """Section 7.5: the base of a span, after the conversion; as long as the span."""
+    reference = span.reference
+    assert reference is not None
+    if reference.source == THIS_FILE:
+        source = b"".join(originals)
+    else:
+        source = shelf.original(index.bases[reference.source - 1])
+    return convert(reference.conversion, source[reference.start : reference.end])
+
+
+class Shelf:
+    """Where bases are looked for: in files that are given, and beside the file by their names."""
+
+    def __init__(
+        self, given: Sequence[Path] = (), folder: Path | None = None, users: Sequence[Path] = ()
+    ) -> None:
+        self.given = given
+        self.folder = folder
+        self.users = users
+        self.found: dict[Base, bytes] = {}
+
+    def beside(self, file: Path) -> Shelf:
+        """A shelf for the bases of this file, which itself, and its users, are none of."""
+        return Shelf(self.given, file.parent, [*self.users, file.resolve()])
+
+    def places(self, base: Base) -> list[Path]:
+        """The files in which a base may be, compressed or not."""
+        if self.folder is None:
+            return [*self.given]
+        return [*self.given, self.folder / base.name, self.folder / f"{base.name}.lmc"]
+
+    def original(self, base: Base) -> bytes:
+        """The original of a base."""
+        if base not in self.found:
+            self.found[base] = self.look_for(base)
+        return self.found[base]
+
+    def look_for(self, base: Base) -> bytes:
+        """The original of a base, from the first file that has it."""
+        reasons = []
+        for place in self.places(base):
+            try:
+                original = self.open(place)
+            except (Corrupt, Unsupported, NoBase, OSError) as error:
+                reasons.append(f"{place}: {error}")
+                continue
+            if (original.content_hash, len(original.data)) == (base.hash, base.length):
+                return original.data
+            reasons.append(f"{place}: content hash is {original.content_hash[::-1].hex()}")
+        told = "; ".join(reasons) or "no file is given"
+        raise NoBase(f"base {base.name} with content hash {base.hash[::-1].hex()}: {told}")
+
+    def open(self, place: Path) -> Original:
+        """What a file holds that may be a base: an lmc file, or any other as it is."""
+        if place.resolve() in self.users:
+            raise NoBase("it is the file that needs the base")
+        data = place.read_bytes()
+        if data.startswith(MAGIC):
+            return read_file(data, self.beside(place))
+        return Original(data, content_hash_of(data))
 
 
 # The command line
@@ -335,6 +423,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """The command line's arguments."""
     parser = argparse.ArgumentParser(description="Check an lmc file, and give its original back.")
     parser.add_argument("file", type=Path, metavar="FILE.lmc", help="file to decode")
+    parser.add_argument(
+        "--base", type=Path, action="append", default=[], help="file to look for bases in"
+    )
     parser.add_argument("-o", "--output", type=Path, help="where the original goes")
     return parser.parse_args(arguments)
 
@@ -343,12 +434,12 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; the exit status."""
     options = parse_arguments(arguments)
     try:
-        original = read_file(options.file.read_bytes())
+        original = read_path(options.file, Shelf(options.base))
         if options.output:
             options.output.write_bytes(original.data)
     except Corrupt as error:
         return fail(f"{options.file}: {error}", EXIT_CORRUPT)
-    except Unsupported as error:
+    except (Unsupported, NoBase) as error:
         return fail(f"{options.file}: {error}", EXIT_OTHER)
     except OSError as error:
         return fail(str(error), EXIT_OTHER)

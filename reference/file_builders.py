@@ -39,9 +39,11 @@ class Span:
     recipe: bytes = b""
     dtype: int = 0
     block_log2: int = 10
+    reference: bytes = b""
 
     def fields(self) -> bytes:
-        out = varint(len(self.raw)) + bytes([self.dtype, self.block_log2])
+        dtype = self.dtype | (128 if self.reference else 0)
+        out = varint(len(self.raw)) + bytes([dtype, self.block_log2]) + self.reference
         out += piece(self.recipe) if self.recipe else b"\0"
         return out + b"".join(map(piece, self.blocks))
 
@@ -70,10 +72,17 @@ def item(*spans: bytes) -> bytes:
     return varint(sum(map(len, spans))) + digest(hashed)
 
 
-def index_of(spans: Sequence[bytes], items: Sequence[bytes], kind: int = 1) -> bytes:
-    """Section 7.2, from the fields of spans and items."""
+def index_of(
+    spans: Sequence[bytes],
+    items: Sequence[bytes],
+    kind: int = 1,
+    bases: Sequence[bytes] | None = None,
+) -> bytes:
+    """Section 7.2, from the fields of spans, items and bases."""
     counted = varint(len(spans)) + b"".join(spans) + varint(len(items)) + b"".join(items)
-    return bytes([kind]) + counted
+    if bases is None:
+        return bytes([kind]) + counted
+    return bytes([kind | 128]) + varint(len(bases)) + b"".join(bases) + counted
 
 
 def seal(
@@ -92,15 +101,35 @@ def seal(
     return header + body + index + fields + digest(header + fields) + END_MAGIC
 
 
-def file_of(spans: Sequence[Span], items: Sequence[bytes], kind: int = 1) -> bytes:
+def file_of(
+    spans: Sequence[Span],
+    items: Sequence[bytes],
+    kind: int = 1,
+    bases: Sequence[bytes] | None = None,
+) -> bytes:
     """A file of spans and of items, all lengths right."""
-    index = index_of([span.fields() for span in spans], items, kind)
+    index = index_of([span.fields() for span in spans], items, kind, bases)
     return seal(b"".join(s.pieces() for s in spans), index, sum(len(s.raw) for s in spans))
 
 
-def one_span_file(span: Span) -> bytes:
+def one_span_file(span: Span, bases: Sequence[bytes] | None = None) -> bytes:
     """A file of any kind, in one span."""
-    return file_of([span], [item(span.raw)], kind=0)
+    return file_of([span], [item(span.raw)], kind=0, bases=bases)
+
+
+def same(count: int) -> bytes:
+    """A block that is as its base."""
+    return b"\4" + varint(count)
+
+
+def reference(source: int, start: int = 0, conversion: int = 0) -> bytes:
+    """Section 7.5: the reference of a span."""
+    return varint(source) + varint(start) + bytes([conversion])
+
+
+def base_of(raw: bytes, name: bytes = b"base") -> bytes:
+    """Section 7.5: a base that is any file of at most 2^23 bytes."""
+    return digest(digest(raw)) + varint(len(raw)) + varint(len(name)) + name
 
 
 def shared_span(count: int) -> Span:

@@ -24,9 +24,9 @@ class Accepts(AcceptTest):
     """What decodes."""
 
     def test_samples(self) -> None:
-        for name, (block, shared, raw) in samples().items():
+        for name, sample in samples().items():
             with self.subTest(name):
-                self.assertEqual(decode.decode_block(block, shared), raw)
+                self.assertEqual(sample.decode(), sample.raw)
 
     def test_stored(self) -> None:
         self.assertEqual(decode.decode_block(b"\0\0"), b"")
@@ -54,6 +54,18 @@ class Accepts(AcceptTest):
     def test_coded_block_ignores_shared_recipe(self) -> None:
         self.assertEqual(decode.decode_block(Spec().block(TEXT), b""), TEXT)
 
+    def test_same(self) -> None:
+        self.assertEqual(decode.decode_block(b"\4\0", None, b""), b"")
+        self.assertEqual(decode.decode_block(b"\4" + varint(2500), b"", TEXT), TEXT)
+
+    def test_base_ignored(self) -> None:
+        for name, sample in samples().items():
+            if sample.base is None:
+                for base in (b"", b"no base", sample.raw):
+                    with self.subTest(name, base=base):
+                        back = decode.decode_block(sample.block, sample.shared, base)
+                        self.assertEqual(back, sample.raw)
+
 
 class Rejects(RejectTest):
     """Every rule of rejection."""
@@ -75,20 +87,20 @@ class Rejects(RejectTest):
         self.check(b"", "ends before")
 
     def test_truncation_at_every_length(self) -> None:
-        for name, (block, shared, _) in samples().items():
-            for size in range(len(block)):
+        for name, sample in samples().items():
+            for size in range(len(sample.block)):
                 with self.subTest(name, size=size):
-                    self.check(block[:size], "", shared)
+                    self.check(sample.block[:size], "", sample.shared, sample.base)
 
     def test_bytes_left_over(self) -> None:
-        for name, (block, shared, _) in samples().items():
+        for name, sample in samples().items():
             with self.subTest(name):
-                self.check(block + b"\0", "left over in the block|do not fill", shared)
+                self.check(sample.block + b"\0", "left over in", sample.shared, sample.base)
 
     # Section 2
 
     def test_unknown_kind(self) -> None:
-        for kind in (4, 5, 128, 255):
+        for kind in (5, 6, 128, 255):
             self.check(bytes([kind, 0]), "unknown block kind")
 
     def test_raw_len_too_large(self) -> None:
@@ -99,19 +111,45 @@ class Rejects(RejectTest):
             self.check(b"\1\1" + bytes([width]) + bytes(width), "width of a constant")
 
     def test_shared_recipe_missing(self) -> None:
-        block, _, _ = samples()["shared"]
-        self.check(block, "none is given")
+        self.check(samples()["shared"].block, "needs a shared recipe and none is given")
 
     def test_shared_recipe_truncated(self) -> None:
-        block, shared, _ = samples()["shared"]
-        assert shared is not None
-        for size in range(len(shared)):
-            self.check(block, "ends before", shared[:size])
+        sample = samples()["shared"]
+        assert sample.shared is not None
+        for size in range(len(sample.shared)):
+            self.check(sample.block, "ends before", sample.shared[:size])
 
     def test_shared_recipe_left_over(self) -> None:
-        block, shared, _ = samples()["shared"]
-        assert shared is not None
-        self.check(block, "left over in the shared recipe", shared + b"\0")
+        sample = samples()["shared"]
+        assert sample.shared is not None
+        self.check(sample.block, "left over in the shared recipe", sample.shared + b"\0")
+
+    def test_base_missing(self) -> None:
+        message = "needs a base and none is given"
+        self.check(b"\4\0", message)
+        for name, sample in samples().items():
+            if sample.base is not None:
+                with self.subTest(name):
+                    self.check(sample.block, message, sample.shared)
+
+    def test_base_missing_without_values(self) -> None:
+        for use in (1, 2):
+            spec = Spec(2, 8, [Raw(), Raw()], base_use=use)
+            for raw in (b"", b"x"):
+                self.check(spec.block(raw, raw), "needs a base and none is given")
+
+    def test_base_of_another_length(self) -> None:
+        for name, sample in samples().items():
+            if sample.base is not None:
+                for base in (b"", sample.base[1:], sample.base + b"x"):
+                    with self.subTest(name):
+                        self.check(sample.block, "base has", sample.shared, base)
+
+    def test_same_with_a_body(self) -> None:
+        self.check(b"\4\3abc", "left over in the block", None, b"abc")
+
+    def test_same_too_large(self) -> None:
+        self.check(b"\4" + varint((1 << 26) + 1), "larger than 64 mib", None, b"")
 
 
 class Damage(unittest.TestCase):
@@ -119,20 +157,20 @@ class Damage(unittest.TestCase):
 
     def test_random_damage(self) -> None:
         rng = random.Random(11)
-        for block, shared, _ in samples().values():
+        for sample in samples().values():
             for _ in range(300):
-                damaged = bytearray(block)
+                damaged = bytearray(sample.block)
                 for _ in range(rng.randrange(1, 4)):
                     damaged[rng.randrange(len(damaged))] = rng.randrange(256)
                 with contextlib.suppress(decode.Corrupt):
-                    decode.decode_block(bytes(damaged), shared)
+                    decode.decode_block(bytes(damaged), sample.shared, sample.base)
 
     def test_messages_are_one_lower_case_line(self) -> None:
         rng = random.Random(12)
         for _ in range(2000):
-            block = bytes([rng.randrange(5)]) + rng.randbytes(rng.randrange(40))
+            block = bytes([rng.randrange(6)]) + rng.randbytes(rng.randrange(40))
             try:
-                decode.decode_block(block, block)
+                decode.decode_block(block, block, block)
             except decode.Corrupt as error:
                 self.assertRegex(str(error), r"\A[^A-Z\n]+\Z")
 

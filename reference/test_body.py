@@ -13,8 +13,10 @@ from builders import (
     RANS_FLAGS,
     TEXT,
     AcceptTest,
+    Apart,
     Coder,
     Constant,
+    Gaps,
     Packed,
     Raw,
     RejectTest,
@@ -63,7 +65,8 @@ class Accepts(AcceptTest):
 
     def test_sparse_all_zero(self) -> None:
         pairs: list[tuple[Coder, Coder]] = [
-            (HUFFMAN, RANS), (CHAIN, PACKED), (Runs(), Constant(3)), (Raw(), Raw())
+            (HUFFMAN, RANS), (CHAIN, PACKED), (Runs(), Constant(3)), (Raw(), Raw()),
+            (Gaps(1), Apart(0, Gaps(0), RANS)),
         ]
         for planes in pairs:
             self.check(Spec(2, 8, planes, flags=Constant(0)), bytes(3000))
@@ -84,7 +87,7 @@ class Rejects(RejectTest):
         self.check(offsets_spec(first=7).block(b""), "first column is outside")
 
     def test_unknown_rows_coder(self) -> None:
-        block = b"\2\0" + offsets_spec().recipe() + b"\5\7"
+        block = b"\2\0" + offsets_spec().recipe() + b"\5\x09"
         self.check(block, "unknown coder")
 
     def test_rows_stream(self) -> None:

@@ -158,8 +158,9 @@ class RejectsIndex(RejectTest):
 
     def test_kind(self) -> None:
         """Kinds other than 0 and 1 are rejected."""
-        for kind in (2, 3, 255):
-            self.index(index_of([ABC.fields()], [item(ABC.raw)], kind), f"unknown kind {kind}")
+        for kind in (2, 3, 127, 128 + 2, 255):
+            index = index_of([ABC.fields()], [item(ABC.raw)], kind)
+            self.index(index, f"unknown kind {kind % 128}")
 
     def test_counts(self) -> None:
         """Counts that no index can hold are rejected, without memory for them."""
@@ -187,8 +188,9 @@ class RejectsIndex(RejectTest):
 
     def test_dtype(self) -> None:
         """Dtypes above 21 are rejected."""
-        for dtype in (22, 128, 255):
-            self.span(Span(ABC.raw, ABC.blocks, b"", dtype).fields(), f"unknown dtype {dtype}")
+        for dtype in (22, 127, 128 + 22, 255):
+            fields = Span(ABC.raw, ABC.blocks, b"", dtype).fields()
+            self.span(fields, f"unknown dtype {dtype % 128}")
 
     def test_block_log2(self) -> None:
         """block_log2 is 10 to 24."""
@@ -273,8 +275,8 @@ class RejectsBody(RejectTest):
     def test_recipe(self) -> None:
         """A shared recipe that section 3 rejects is rejected, needed or not."""
         for block in [b"\3\3\3\0\0abc", b"\0\3abc"]:
-            span = Span(b"abc", [block], b"\xc0\x08\x0a\0")
-            self.check(one_span_file(span), "span 0: the recipe: high bits of the layout")
+            span = Span(b"abc", [block], b"\x0c\x08\x0a\0")
+            self.check(one_span_file(span), "span 0: the recipe: unknown word map")
 
     def test_recipe_of_another_span(self) -> None:
         """A recipe is shared by the blocks of its own span alone."""

@@ -14,6 +14,7 @@ from builders import (
     TEXT,
     AcceptTest,
     Constant,
+    Gaps,
     Packed,
     Raw,
     RejectTest,
@@ -22,6 +23,7 @@ from builders import (
     coded,
     offsets_spec,
     recipe_with_runs_columns,
+    sparse_values,
     u16,
     varint,
     wide_spec,
@@ -101,15 +103,42 @@ class Accepts(AcceptTest):
         self.check(spec, wide_values(1003))
 
 
+    def test_base_use_and_widths(self) -> None:
+        rng = random.Random(14)
+        for use in (1, 2):
+            for width in (1, 2, 4, 8):
+                for word_map in range(3):
+                    for tail in (0, width - 1):
+                        size = width * 1030 + tail
+                        spec = Spec(width, 8, [Raw()] * width, word_map, base_use=use)
+                        self.check(spec, rng.randbytes(size), rng.randbytes(size))
+
+    def test_base_use_hand_made(self) -> None:
+        base = u16(0x00FF) + u16(0xFFFF) + b"t"
+        for layout, raw in ((65, [0x0FF0, 0x0000]), (129, [0x100E, 0xFFFE])):
+            block = coded(bytes([layout, 8, 10]) + b"\0\0", 5, words_of([0x0F0F, 0xFFFF], 2), b"u")
+            back = decode.decode_block(block, None, base)
+            self.assertEqual(back, words_of(raw, 2) + b"u")
+
+    def test_base_use_sparse(self) -> None:
+        base = sparse_values(1500)
+        raw = bytes(byte ^ (i % 50 == 0) for i, byte in enumerate(base))
+        for use in (1, 2):
+            self.check(Spec(2, 8, [Raw(), Raw()], flags=Gaps(3), base_use=use), raw, base)
+
+    def test_base_use_wide_and_offsets(self) -> None:
+        rng = random.Random(15)
+        for use in (1, 2):
+            self.check(wide_spec(base_use=use), wide_values(1500), wide_values(1500, 3))
+            raw, base = rng.randbytes(3000), rng.randbytes(3000)
+            self.check(offsets_spec(base_use=use), raw, base)
+
+
 class Rejects(RejectTest):
     """Every rule of rejection."""
 
     def test_word_map(self) -> None:
         self.recipe(bytes([12, 8, 10, 0]), "unknown word map")
-
-    def test_layout_high_bits(self) -> None:
-        self.recipe(bytes([64, 8, 10, 0]), "high bits of the layout")
-        self.recipe(bytes([128, 8, 10, 0]), "high bits of the layout")
 
     def test_sparse_and_offsets(self) -> None:
         self.recipe(bytes([48, 8, 10, 0, 0, 1, 0, 0, 0, 0]), "sparse and offsets")
@@ -140,7 +169,7 @@ class Rejects(RejectTest):
         self.recipe(bytes([32, 8, 10, 0]) + columns, "padding of a packed")
 
     def test_unknown_coder(self) -> None:
-        self.coder(b"\7", "unknown coder 7")
+        self.coder(b"\x09", "unknown coder 9")
         self.coder(b"\377", "unknown coder 255")
 
     def test_packed_mask_zero(self) -> None:

@@ -7,14 +7,18 @@ import unittest
 
 import decode
 from builders import (
+    APART,
     CHAIN,
     HUFFMAN,
     PACKED,
     RANS,
     TEXT,
     AcceptTest,
+    Apart,
     Chain,
+    Coder,
     Constant,
+    Gaps,
     Huffman,
     Packed,
     Rans,
@@ -23,10 +27,12 @@ from builders import (
     Runs,
     Spec,
     coded,
+    offsets_spec,
     plain,
     rans_stream,
     u32,
     varint,
+    words_of,
 )
 
 
@@ -34,7 +40,7 @@ class Accepts(AcceptTest):
     """What decodes."""
 
     def test_coders(self) -> None:
-        for coder in (Raw(), HUFFMAN, RANS, CHAIN, PACKED, Runs()):
+        for coder in (Raw(), HUFFMAN, RANS, CHAIN, PACKED, Runs(), Gaps(2), APART):
             for size in (0, 1, 2, 3, 5, 6, 31, 33, 63, 64, 65, 127, 1023, 1024, 1025, 2500):
                 with self.subTest(coder=coder, size=size):
                     self.check(Spec(planes=[coder]), TEXT[:size])
@@ -79,6 +85,50 @@ class Accepts(AcceptTest):
         self.check(Spec(planes=[Rans({0: 4095, 255: 1})]), data)
         self.check(Spec(planes=[Rans({0: 1, 255: 4095})]), data)
 
+    def test_gaps_low_bits(self) -> None:
+        rng = random.Random(13)
+        few = bytearray(1500)
+        for _ in range(9):
+            few[rng.randrange(1500)] |= 1 << rng.randrange(8)
+        for low_bits in (0, 1, 7, 8, 9, 13, 24):
+            for data in (bytes(few), b"\377" * 20, bytes(1100), b"\x80", b"\0\1"):
+                with self.subTest(low_bits=low_bits, data=data):
+                    self.check(Spec(planes=[Gaps(low_bits)]), data)
+
+    def test_gaps_hand_made(self) -> None:
+        # bits 5 and 9 are set, so the gaps are 5 and 3: 00 1 1 and 0 1 1, from bit 0 up
+        self.assertEqual(decode.decode_block(plain(b"\7\1", 2, b"\2\x6c")), b"\x20\2")
+
+    def test_apart_coders(self) -> None:
+        inner: tuple[Coder, ...] = (Raw(), Runs(), CHAIN, Packed(255), Gaps(3), RANS, HUFFMAN)
+        for others in inner:
+            for flags in (Raw(), Runs(), CHAIN, Packed(255), Gaps(0)):
+                self.check(Spec(planes=[Apart(97, flags, others)]), TEXT[:1100])
+        self.check(Spec(planes=[Apart(97, Constant(255), RANS)]), b"b" * 1024)
+
+    def test_apart_hand_made(self) -> None:
+        block = plain(b"\x08a\0\0", 10, b"\x24\2xyz")
+        self.assertEqual(decode.decode_block(block), b"aaxaayaaaz")
+
+    def test_apart_common_byte_among_the_others(self) -> None:
+        block = plain(b"\x08a\0\0", 3, b"\6ab")
+        self.assertEqual(decode.decode_block(block), b"aab")
+
+    def test_apart_nested(self) -> None:
+        left = Apart(0, Apart(0, Apart(255, Gaps(1), Raw()), Runs()), Raw())
+        right = Apart(97, Raw(), Apart(98, Runs(), Apart(99, Raw(), HUFFMAN)))
+        both = Apart(97, left.flags, right.others)
+        for coder in (left, right, both):
+            for size in (0, 1, 7, 8, 9, 2500):
+                self.check(Spec(planes=[coder]), TEXT[:size])
+
+    def test_gaps_and_apart_elsewhere(self) -> None:
+        zeros = words_of([i % 7 == 0 for i in range(1500)], 2)
+        for coder in (Gaps(2), Apart(0, Gaps(2), Raw())):
+            self.check(Spec(2, 8, [coder, coder], flags=coder), zeros)
+            rows = b"\0\1\0" * 72
+            self.check(offsets_spec(col_coder=coder, rows_coder=coder, rows=rows), zeros)
+
 
 class Rejects(RejectTest):
     """Every rule of rejection."""
@@ -100,6 +150,38 @@ class Rejects(RejectTest):
 
     def test_runs_after_the_last_byte(self) -> None:
         self.check(plain(b"\6", 3, b"\4abc\0x"), "left over in the segment")
+
+    def test_gaps_low_bits(self) -> None:
+        for low_bits in (25, 64, 255):
+            self.coder(bytes([7, low_bits]), f"low_bits of a gaps coder is {low_bits}")
+
+    def test_gaps_padding(self) -> None:
+        self.check(plain(b"\7\0", 1, b"\1\3"), "padding of a gaps")
+        self.check(plain(b"\7\2", 1, b"\1\x81"), "padding of a gaps")
+
+    def test_gaps_bit_beyond_the_end(self) -> None:
+        for low_bits in (0, 1, 5, 24):
+            coder = Gaps(low_bits)
+            for gaps in ([16], [15, 0], [0] * 17, [7, 8]):
+                stream = varint(len(gaps)) + coder.codes(gaps)
+                self.check(plain(coder.parameters, 2, stream), "set bit is beyond")
+        self.check(plain(b"\7\x18", 1, b"\1\1\0\0\1"), "set bit is beyond")
+
+    def test_gaps_of_no_bytes(self) -> None:
+        self.empty(b"\7\0", b"\1\1", "set bit is beyond")
+
+    def test_gaps_ends_early(self) -> None:
+        self.check(plain(b"\7\0", 9, b"\1\0"), "ends before a gap does")
+        self.check(plain(b"\7\3", 9, b"\1\x40"), "ends before a gap does")
+        self.check(plain(b"\7\0", 9, b"\2\x80"), "ends before a gap does")
+        self.check(plain(b"\7\0", 9, varint((1 << 64) - 1)), "ends before a gap does")
+
+    def test_gaps_count_too_small(self) -> None:
+        self.check(plain(b"\7\0", 2, b"\0\1"), "left over in the segment")
+        self.check(plain(b"\7\0", 2, b"\1\x80\1"), "left over in the segment")
+
+    def test_gaps_count_not_shortest(self) -> None:
+        self.check(plain(b"\7\0", 2, b"\x81\0\1"), "longer than needed")
 
     # Section 5.2
 
@@ -202,6 +284,27 @@ class Rejects(RejectTest):
         states, words = RANS.encode(TEXT[:20])
         self.rans(states[:-1] + [65537], words, "does not end", n=20)
 
+    # Section 5.5
+
+    def test_apart_flags_beyond_the_end(self) -> None:
+        self.check(plain(b"\x08a\0\0", 3, b"\x0fxyz"), "apart flags beyond")
+        self.check(plain(b"\x08a\1\377\0", 3, b"xyz"), "apart flags beyond")
+
+    def test_apart_others(self) -> None:
+        self.check(plain(b"\x08a\0\0", 3, b"\7xy"), "ends before")
+        self.check(plain(b"\x08a\0\0", 3, b"\3xyz"), "left over in the segment")
+
+    def test_apart_inner_coders(self) -> None:
+        self.coder(b"\x08a\x09", "unknown coder 9")
+        self.coder(b"\x08a\0\x09", "unknown coder 9")
+        self.coder(b"\x08a\0\2\0\0", "mask of a packed coder is 0")
+
+    def test_apart_too_deep(self) -> None:
+        message = "more than 3 apart coders"
+        self.coder(b"\x08a" * 4 + b"\0" * 5, message)
+        self.coder(b"\x08a\0" * 4 + b"\0", message)
+        self.coder(b"\x08a\0\x08a\x08a\0\x08a\0\0\0", message)
+
     # Streams of no bytes
 
     def empty(self, parameters: bytes, stream: bytes, message: str) -> None:
@@ -219,8 +322,16 @@ class Rejects(RejectTest):
         self.empty(RANS.parameters, rans_stream(states[1:] + [65537], []), "does not end")
 
     def test_empty_others(self) -> None:
-        for coder in (Raw(), Constant(1), CHAIN, PACKED, Runs()):
+        for coder in (Raw(), Constant(1), CHAIN, PACKED, Runs(), Apart(0, Raw(), Runs())):
             self.empty(coder.parameters, b"\0", "left over in the segment")
+
+    def test_empty_gaps(self) -> None:
+        self.empty(b"\7\0", b"", "ends before")
+        self.empty(b"\7\0", b"\0\0", "left over in the segment")
+
+    def test_empty_apart(self) -> None:
+        self.empty(Apart(0, Gaps(0), HUFFMAN).parameters, b"\0" * 4, "ends before")
+        self.empty(Apart(0, Gaps(0), HUFFMAN).parameters, b"\0" * 6, "left over")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 //! The command line, as clap reads it and as the man page shows it.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 const EXIT_CODES: &str = "\
@@ -138,7 +139,7 @@ pub struct ListArgs {
 
 #[derive(Args, Debug)]
 pub struct TestArgs {
-    /// .lmc files, and directories of them
+    /// .lmc files, and directories of them; `-` is stdin
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
@@ -266,6 +267,18 @@ impl Rows {
         let end = self.end.unwrap_or(count);
         (self.start <= end && end <= count).then_some(self.start..end)
     }
+
+    /// Whether no tensor can have them.
+    pub fn are_reversed(self) -> bool {
+        self.end.is_some_and(|end| end < self.start)
+    }
+}
+
+impl fmt::Display for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let end = self.end.map_or_else(String::new, |end| end.to_string());
+        write!(f, "{}..{end}", self.start)
+    }
 }
 
 fn parse_rows(text: &str) -> Result<Rows, String> {
@@ -302,6 +315,20 @@ pub fn expand_short_form(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
+/// Options in front of the command go behind it: `lmc -T1 compress` becomes `lmc compress -T1`.
+pub fn command_first(mut args: Vec<OsString>) -> Vec<OsString> {
+    let own = ["-h", "--help", "-V", "--version"];
+    let Some(first) = args.get(1).and_then(|arg| arg.to_str()) else { return args };
+    if first.starts_with('-') && !own.contains(&first) {
+        let cli = Cli::command();
+        let is_command = |arg: &OsString| cli.get_subcommands().any(|c| arg == c.get_name());
+        if let Some(place) = args.iter().skip(1).position(is_command) {
+            args[1..place + 2].rotate_right(1);
+        }
+    }
+    args
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,6 +348,20 @@ mod tests {
         assert_eq!(expanded(&["lmc"]), ["lmc"]);
     }
 
+    /// Options may stand in front of the command, with a value too; what asks for all of lmc stays.
+    #[test]
+    fn options_in_front() {
+        let moved = |args: &[&str]| command_first(args.iter().map(OsString::from).collect());
+        assert_eq!(moved(&["lmc", "-T1", "compress", "x"]), ["lmc", "compress", "-T1", "x"]);
+        assert_eq!(
+            moved(&["lmc", "-T", "1", "-q", "test", "test"]),
+            ["lmc", "test", "-T", "1", "-q", "test"]
+        );
+        assert_eq!(moved(&["lmc", "-V", "list"]), ["lmc", "-V", "list"]);
+        assert_eq!(moved(&["lmc", "-T1", "x"]), ["lmc", "-T1", "x"]);
+        assert_eq!(moved(&["lmc", "list", "test"]), ["lmc", "list", "test"]);
+    }
+
     /// Row ranges may leave out either end, and must lie within the tensor.
     #[test]
     fn rows() {
@@ -338,7 +379,6 @@ mod tests {
     /// clap finds no contradiction in the definitions.
     #[test]
     fn definitions_are_consistent() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 }

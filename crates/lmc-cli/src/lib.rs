@@ -26,7 +26,8 @@ pub use exit::Exit;
 /// Errors are printed to stderr before it returns.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     interrupt::install();
-    match Cli::try_parse_from(args::expand_short_form(args.into_iter().collect())) {
+    let args = args::expand_short_form(args.into_iter().collect());
+    match Cli::try_parse_from(args::command_first(args)) {
         Ok(cli) => dispatch(&cli.command),
         Err(error) => {
             // Nothing can be done about a closed stdout while the help text is printed.

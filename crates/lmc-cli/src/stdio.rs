@@ -64,6 +64,11 @@ pub fn stdin_file() -> Option<File> {
     (is_file && file.stream_position().ok()? == 0).then_some(file)
 }
 
+/// stdin as a file that can be read at any place.
+pub fn stdin_or_spooled() -> lmc::Result<File> {
+    stdin_file().map_or_else(spool_stdin, Ok)
+}
+
 /// All of stdin in a temporary file that has no name.
 pub fn spool_stdin() -> lmc::Result<File> {
     let spooled = tempfile::tempfile().and_then(|mut file| {

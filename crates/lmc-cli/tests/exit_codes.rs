@@ -39,6 +39,48 @@ fn wrong_use() {
     assert_eq!(folder.names(), ["a", "b"]);
 }
 
+/// What is easily typed wrong is told in one line: what, where, what to do.
+#[test]
+fn clear_lines() {
+    let folder = Folder::new();
+    folder.write("x", &checkpoint());
+    folder.ok(&["compress", "x"]);
+    let no_folder = "no folder no-such; make it, or give another -o";
+    for (args, exit, line) in [
+        (
+            &["cat", "x.lmc", "w", "--rows", "5..2"][..],
+            2,
+            "x.lmc: --rows 5..2 ends before it starts; give the smaller number first".into(),
+        ),
+        (
+            &["cat", "x.lmc", "w", "--rows", "60..70"],
+            1,
+            "x.lmc: no rows 60..70 in `w`, which has 64; give fewer".into(),
+        ),
+        (&["compress", "x", "-o", "no-such/x.lmc"], 1, format!("x: {no_folder}")),
+        (&["decompress", "x.lmc", "-o", "no-such/x"], 1, format!("x.lmc: {no_folder}")),
+        (&["cat", "x.lmc", "w", "-o", "no-such/w"], 1, format!("x.lmc: {no_folder}")),
+        (
+            &["compress", "x", "-o", "x/x.lmc"],
+            1,
+            "x: no folder x; make it, or give another -o".into(),
+        ),
+    ] {
+        let output = folder.lmc(args);
+        assert_eq!((code(&output), stderr(&output)), (exit, format!("lmc: {line}\n")), "{args:?}");
+    }
+}
+
+/// Options may stand in front of the command.
+#[test]
+fn options_in_front() {
+    let folder = Folder::new();
+    folder.write("x", b"x");
+    folder.ok(&["-T1", "compress", "x"]);
+    folder.ok(&["-T", "1", "--quiet", "test", "x.lmc"]);
+    assert_eq!(code(&folder.lmc(&["--fast", "test", "x.lmc"])), 2);
+}
+
 /// After a failure the other files are done, and the code says partial.
 #[test]
 fn partial() {
@@ -77,8 +119,10 @@ fn corruption() {
 #[test]
 fn closed_pipe() {
     let folder = Folder::new();
-    folder.write("x", &common::noise(4 << 20, 1));
-    folder.write("t.safetensors", &checkpoint());
+    // More than a pipe holds: lmc must not be done before its reader is gone.
+    let noise = common::noise(4 << 20, 1);
+    folder.write("x", &noise);
+    folder.write("t.safetensors", &common::safetensors(&[("w", "U8", &[noise.len()], &noise)]));
     folder.ok(&["compress", "x", "t.safetensors"]);
     for args in [&["decompress", "-c", "x.lmc"][..], &["cat", "t.safetensors.lmc", "w"]] {
         let mut child = common::command(&folder.path(""), args)

@@ -31,6 +31,20 @@ fn list() {
     assert!(table.contains("BF16") && table.contains("[64, 512]"), "{table}");
 }
 
+/// A file that is not known is listed with the type that it was taken for.
+#[test]
+fn list_guesses() {
+    let folder = Folder::new();
+    folder.write("x", &common::weights(100_000, 1));
+    folder.write("empty", b"");
+    folder.ok(&["compress", "x", "empty"]);
+    let files = json(&folder.ok(&["list", "--json", "x.lmc"]));
+    assert_eq!(files[0]["coded_as"], serde_json::json!({ "bf16": 200_000 }));
+    let lines = common::text(folder.ok(&["list", "x.lmc", "empty.lmc"]));
+    assert!(lines.starts_with("x.lmc: bytes, coded as bf16, 200000 bytes in "), "{lines}");
+    assert!(lines.contains("\nempty.lmc: bytes, 0 bytes in "), "{lines}");
+}
+
 /// JSON is whole although one of the files is not there, and the code says partial.
 #[test]
 fn list_goes_on() {

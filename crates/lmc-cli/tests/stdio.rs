@@ -5,7 +5,7 @@ mod common;
 use std::fs::File;
 use std::process::Stdio;
 
-use common::{Folder, checkpoint, code};
+use common::{Folder, checkpoint, code, stderr};
 
 /// Through pipes there and back, and the bytes are those that files get.
 #[test]
@@ -49,9 +49,25 @@ fn joined() {
     assert_eq!(folder.ok(&["-dc", "a.lmc", "b.lmc"]), b"one,two");
 }
 
+/// A whole stream passes the test, from a pipe and from a redirected file.
+#[test]
+fn tested_stdin() {
+    let folder = Folder::new();
+    let path = folder.write("x", &checkpoint());
+    folder.ok(&["compress", "x"]);
+    let tested = folder.lmc_with_stdin(&["test", "-"], &folder.read("x.lmc"));
+    let line = format!("-: ok, {} bytes\n", checkpoint().len());
+    assert_eq!((code(&tested), stderr(&tested)), (0, line));
+    let file = File::open(path.with_extension("lmc")).expect("it is there");
+    let mut redirected = common::command(&folder.path(""), &["test", "-q", "-"]);
+    assert!(redirected.stdin(Stdio::from(file)).status().expect("lmc runs").success());
+}
+
 /// A damaged stream is exit code 4.
 #[test]
 fn damaged_stdin() {
     let folder = Folder::new();
-    assert_eq!(code(&folder.lmc_with_stdin(&["-d", "-"], b"not an lmc file at all")), 4);
+    for args in [["-d", "-"], ["test", "-"]] {
+        assert_eq!(code(&folder.lmc_with_stdin(&args, b"not an lmc file at all")), 4, "{args:?}");
+    }
 }

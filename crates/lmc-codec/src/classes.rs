@@ -311,7 +311,7 @@ fn check_end(string: &[u8], bits: usize, len: usize) -> Result<()> {
     if bits.div_ceil(8) != len {
         return Err(Error::corrupt(format!("payloads of {bits} bits in {len} bytes")));
     }
-    if bits % 8 != 0 && string.get(len - 1).is_some_and(|&last| last >> (bits % 8) != 0) {
+    if !bits.is_multiple_of(8) && string.get(len - 1).is_some_and(|&last| last >> (bits % 8) != 0) {
         return Err(Error::corrupt("padding of payloads is not zero"));
     }
     Ok(())

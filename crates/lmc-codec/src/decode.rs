@@ -40,7 +40,7 @@ impl SharedRecipe {
 #[derive(Debug)]
 enum Ready {
     Planes(ReadyRecipe),
-    Classes(ClassRecipe, ClassDecoder),
+    Classes(ClassRecipe, Box<ClassDecoder>),
 }
 
 impl Ready {
@@ -52,7 +52,7 @@ impl Ready {
             }
             AnyRecipe::Classes(recipe) => {
                 let decoder = ClassDecoder::new(&recipe);
-                Self::Classes(recipe, decoder)
+                Self::Classes(recipe, Box::new(decoder))
             }
         };
         let len = available - input.rest().len();

@@ -6,9 +6,11 @@
 mod recipes;
 
 use lmc_codec::{Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
-use lmc_format::WordMap;
+use lmc_format::{BaseUse, WordMap};
 use lmc_testkit::data::{self, Kind, Random};
-use recipes::{Case, CoderKind, Kinds, Offsets, Shape, all_features, count_features};
+use recipes::classes::{self, ClassShape};
+use recipes::{Case, CoderKind, Kinds, Offsets, Shape, all_features, count_features, features};
+use std::collections::BTreeSet;
 
 /// Decoders of every instruction set, and one that streams, kept for all blocks so that their
 /// buffers are never clean.
@@ -21,18 +23,24 @@ impl Judges {
         Self(all)
     }
 
-    /// What all decoders make of `block`: its bytes, or `None` if it is refused.
-    fn decode(&mut self, shared: &[u8], block: &[u8], what: &str) -> Option<Vec<u8>> {
+    /// What all decoders make of `block`, with the base of `case`, of which it gets as much as it
+    /// claims to hold: its bytes, or `None` if it is refused.
+    fn decode(&mut self, case: &Case, shared: &[u8], block: &[u8]) -> Option<Vec<u8>> {
         let shared = if shared.is_empty() { None } else { Some(SharedRecipe::parse(shared).ok()?) };
         // A block without a readable length must be refused into any buffer.
         let len = Decoder::raw_len(block).unwrap_or(64);
+        let base = case.base.as_ref().map(|base| {
+            let given = base.iter().copied().chain(std::iter::repeat(0x77));
+            given.take(len).collect::<Vec<u8>>()
+        });
         let mut answers = self.0.iter_mut().zip([0, 0x55, 0xff, 0xaa]).map(|(decoder, fill)| {
             let mut out = vec![fill; len];
-            let done = decoder.decode_block(block, shared.as_ref(), &mut out);
+            let base = base.as_deref();
+            let done = decoder.decode_block_on(block, shared.as_ref(), base, &mut out);
             done.is_ok().then_some(out)
         });
         let first = answers.next().flatten();
-        assert!(answers.all(|answer| answer == first), "{what}: decoders do not agree");
+        assert!(answers.all(|answer| answer == first), "{}: decoders do not agree", case.name);
         first
     }
 }
@@ -44,20 +52,48 @@ fn offsets(n: usize, vary: bool) -> Offsets {
     Offsets { base: 3000, cols, first: 4, rows: (0..n).map(|i| byte(7 * i)).collect() }
 }
 
-/// Three blocks of each kind of coder: plain words, sparse words, and wide symbols with offsets.
+/// Four blocks of each kind of coder: plain words, sparse words on a base, wide symbols with offsets
+/// and contexts of classes.
 fn coder_cases(kind: CoderKind, random: &mut Random) -> Vec<Case> {
     let vary = kind != CoderKind::Constant;
     let values =
         |data: Kind, n| data::words(if vary { data } else { Kind::Constant }, 2, true, n, 5);
     let kinds = Kinds::all(kind);
     let rotate = Shape { map: WordMap::Rotate, ..Shape::plain(1, 8) };
-    let sparse = Shape { map: WordMap::Zigzag, sparse: true, ..Shape::plain(1, 5) };
+    let base = BaseUse::Difference;
+    let sparse = Shape { base, map: WordMap::Zigzag, sparse: true, ..Shape::plain(1, 5) };
+    let old = values(Kind::Weights, 160);
+    let changes = values(Kind::Sparse, 160);
+    let new: Vec<u8> = (old.chunks(2).zip(changes.chunks(2)))
+        .flat_map(|(a, b)| {
+            let [a, b] = [a, b].map(|word| u16::from_le_bytes([word[0], word[1]]));
+            a.wrapping_add(b).to_le_bytes()
+        })
+        .collect();
+    let classes = ClassShape { raw_bytes: 0, ..class_shape(1) };
+    let near = if vary { classes::values_near(&old, 2, random) } else { old.clone() };
     let wide = Shape { bias: 900, offsets: Some(offsets(9, vary)), ..Shape::plain(1, 13) };
     vec![
         rotate.code(&kinds, &values(Kind::Weights, 100), false, random),
-        sparse.code(&kinds, &values(Kind::Sparse, 160), false, random),
+        sparse.code_on(&kinds, &new, &old, false, random),
         wide.code(&kinds, &values(Kind::Weights, 120), true, random),
+        classes.code(&[kind], &near, &old, false, random),
     ]
+}
+
+/// Classes of words of `1 << width_log2` bytes in a few contexts.
+fn class_shape(width_log2: u8) -> ClassShape {
+    ClassShape {
+        width_log2,
+        has_sign: width_log2.is_multiple_of(2),
+        has_top_bit: width_log2 == 1,
+        raw_bytes: (1 << width_log2) / 2,
+        segment_log2: 10,
+        exponent_bits: 7,
+        exponent_first: 10,
+        bounds: vec![52, 50, 49],
+        untidy: true,
+    }
 }
 
 /// Shapes that the coders alone do not lead to.
@@ -80,6 +116,41 @@ fn shape_cases(random: &mut Random) -> Vec<Case> {
     let segments = Shape { offsets: Some(offsets(2600, false)), ..Shape::plain(0, 8) };
     cases.push(segments.code(&Kinds::all(CoderKind::Runs), &long, true, random));
     cases.push(Shape::plain(1, 8).code(&chain, &[], true, random));
+    for width_log2 in 0..4 {
+        let base = data::words(Kind::Weights, 1 << width_log2, true, 70, 9);
+        let xor = Shape { base: BaseUse::Xor, ..Shape::plain(width_log2, 8) };
+        let raw = classes::values_near(&base, 1 << width_log2, random);
+        cases.push(xor.code_on(&Kinds::all(CoderKind::Raw), &raw, &base, false, random));
+        let shape = class_shape(width_log2);
+        cases.push(shape.code(&[CoderKind::Raw, CoderKind::Apart], &raw, &base, true, random));
+        cases.push(shape.code_wild(&[CoderKind::Chain, CoderKind::Rans], &base, false, random));
+    }
+    cases.extend(apart_cases(random));
+    cases.push(Case {
+        name: "same".to_string(),
+        shared: Vec::new(),
+        base: Some(b"old".to_vec()),
+        block: vec![4, 3],
+        raw: b"old".to_vec(),
+    });
+    cases
+}
+
+/// Coders of the kind apart with all that can stand in them: what chance finds, as long as it has
+/// something new.
+fn apart_cases(random: &mut Random) -> Vec<Case> {
+    let shape = ClassShape { bounds: Vec::new(), ..class_shape(0) };
+    let (mut cases, mut seen) = (Vec::new(), BTreeSet::new());
+    for _ in 0..300 {
+        let base = data::words(Kind::Noise, 1, true, 9, random.next_u64() >> 1);
+        let raw = classes::values_near(&base, 1, random);
+        let case = shape.code(&[CoderKind::Apart], &raw, &base, false, random);
+        let before = seen.len();
+        seen.extend(features(&case));
+        if seen.len() > before {
+            cases.push(case);
+        }
+    }
     cases
 }
 
@@ -95,7 +166,7 @@ fn planned_cases(random: &mut Random) -> Vec<Case> {
             let plan = Plan::new(&spec, level, &raw);
             Encoder::new().encode_block(&plan, 0, &raw, &mut block);
             let name = format!("{kind:?} at {level:?}");
-            cases.push(Case { name, shared: Vec::new(), block, raw });
+            cases.push(Case { name, shared: Vec::new(), base: None, block, raw });
         }
     }
     cases
@@ -123,7 +194,7 @@ fn for_each_case(mut check: impl FnMut(&Case, &mut Judges)) {
 #[test]
 fn cases_are_valid_and_cover_the_format() {
     for_each_case(|case, judges| {
-        let back = judges.decode(&case.shared, &case.block, &case.name);
+        let back = judges.decode(case, &case.shared, &case.block);
         assert!(back.as_ref() == Some(&case.raw), "{}: other bytes came back", case.name);
     });
     let counts = count_features(&cases());
@@ -137,7 +208,7 @@ fn cases_are_valid_and_cover_the_format() {
 fn truncations_are_errors() {
     for_each_case(|case, judges| {
         for cut in 0..case.block.len() {
-            let answer = judges.decode(&case.shared, &case.block[..cut], &case.name);
+            let answer = judges.decode(case, &case.shared, &case.block[..cut]);
             assert!(answer.is_none(), "{}: {cut} bytes of the block are taken", case.name);
         }
         for cut in 0..case.shared.len() {
@@ -154,7 +225,7 @@ fn appended_bytes_are_errors() {
         for junk in [[0; 4], [1, 0, 0, 0], [0xff; 4], [6, 7, 0x80, 0]] {
             for len in 1..=4 {
                 let block = [&case.block, &junk[..len]].concat();
-                let answer = judges.decode(&case.shared, &block, &case.name);
+                let answer = judges.decode(case, &case.shared, &block);
                 assert!(answer.is_none(), "{}: {len} bytes more are taken", case.name);
                 let shared = [&case.shared, &junk[..len]].concat();
                 let parsed = SharedRecipe::parse(&shared);
@@ -182,7 +253,7 @@ fn for_each_change(bytes: &[u8], mut check: impl FnMut(&[u8])) {
 fn changed_blocks_are_judged_alike() {
     for_each_case(|case, judges| {
         for_each_change(&case.block, |block| {
-            judges.decode(&case.shared, block, &case.name);
+            judges.decode(case, &case.shared, block);
         });
     });
 }
@@ -192,7 +263,7 @@ fn changed_blocks_are_judged_alike() {
 fn changed_recipes_are_judged_alike() {
     for_each_case(|case, judges| {
         for_each_change(&case.shared, |shared| {
-            judges.decode(shared, &case.block, &case.name);
+            judges.decode(case, shared, &case.block);
         });
     });
 }
@@ -206,7 +277,7 @@ fn random_bodies_are_judged_alike() {
             let kept = random.below(case.block.len() + 1);
             let len = random.below(2 * case.block.len() + 1);
             let block = [&case.block[..kept], &random.bytes(len)].concat();
-            judges.decode(&case.shared, &block, &case.name);
+            judges.decode(case, &case.shared, &block);
         }
     });
 }
@@ -222,8 +293,8 @@ fn spliced_blocks_are_judged_alike() {
             let kept = random.below(case.block.len() + 1);
             let from = random.below(other.block.len() + 1);
             let block = [&case.block[..kept], &other.block[from..]].concat();
-            judges.decode(&case.shared, &block, &case.name);
-            judges.decode(&other.shared, &case.block, &case.name);
+            judges.decode(case, &case.shared, &block);
+            judges.decode(case, &other.shared, &case.block);
         }
     });
 }

@@ -52,12 +52,14 @@ fn changed(base: &[u8], width: usize, change: Change, random: &mut Random) -> Ve
         match change {
             Change::None => {}
             Change::One if i == n / 2 => edit(i, &|word| word ^ 1),
-            Change::Few if noise % 100 == 0 => edit(i, &|word| word.wrapping_add(noise >> 60)),
+            Change::Few if noise.is_multiple_of(100) => {
+                edit(i, &|word| word.wrapping_add(noise >> 60))
+            }
             Change::Drift => edit(i, &|word| word.wrapping_add(noise >> 8 & !(u64::MAX << shift))),
-            Change::Step if noise % 3 == 0 => {
+            Change::Step if noise.is_multiple_of(3) => {
                 edit(i, &|word| word.wrapping_add(noise >> 62).wrapping_sub(1));
             }
-            Change::Signs if noise % 5 == 0 => edit(i, &|word| word ^ top ^ (noise >> 61)),
+            Change::Signs if noise.is_multiple_of(5) => edit(i, &|word| word ^ top ^ (noise >> 61)),
             Change::All => edit(i, &|_| noise),
             _ => {}
         }

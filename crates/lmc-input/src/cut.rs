@@ -97,7 +97,7 @@ mod tests {
             .iter()
             .map(|&(len, dtype, row_len)| SourceItem { len, dtype: Some(dtype), row_len })
             .collect();
-        Source { kind: SourceKind::Safetensors, items, tensors: Vec::new() }
+        Source { kind: SourceKind::Safetensors, items }
     }
 
     /// Spans cover the file; long items are cut between rows, small ones of one type share a span.

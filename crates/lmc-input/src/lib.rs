@@ -4,10 +4,12 @@
 #![forbid(unsafe_code)]
 
 mod cut;
+mod safetensors_dtype;
 mod safetensors_header;
+mod safetensors_json;
 
 pub use cut::{Cut, cut, cut_where, is_small};
-pub use safetensors_header::{HEADER_LEN_MAX, header_len, parse};
+pub use safetensors_header::{HEADER_LEN_MAX, header_len, parse, tensors};
 
 use lmc_codec::Dtype;
 use lmc_format::SourceKind;
@@ -20,8 +22,6 @@ pub struct Source {
     pub kind: SourceKind,
     /// The items, back to back; they cover the file.
     pub items: Vec<SourceItem>,
-    /// The tensors, in the order of their items, which are all but the first.
-    pub tensors: Vec<Tensor>,
 }
 
 /// A part of a file that is hashed as one: a tensor, or what is between tensors.
@@ -41,7 +41,7 @@ pub struct Tensor {
     /// Its name.
     pub name: String,
     /// Its element type, by the file's name for it.
-    pub dtype: String,
+    pub dtype: &'static str,
     /// Its dimensions.
     pub shape: Vec<u64>,
     /// Its bytes in the file.
@@ -52,6 +52,6 @@ impl Source {
     /// A file of which nothing is known but its length.
     pub fn bytes(len: u64) -> Self {
         let item = SourceItem { len, dtype: None, row_len: 0 };
-        Self { kind: SourceKind::Bytes, items: vec![item], tensors: Vec::new() }
+        Self { kind: SourceKind::Bytes, items: vec![item] }
     }
 }

@@ -1,12 +1,13 @@
 //! The header of a safetensors file, by the rules of its own library.
 
+use crate::safetensors_json::{Entries, Entry};
 use crate::{Source, SourceItem, Tensor};
 use lmc_codec::Dtype;
 use lmc_format::SourceKind;
-use safetensors::tensor::{Dtype as FileDtype, Metadata};
+use std::collections::HashSet;
 
 /// The longest header that is looked into, with its eight bytes of length. The format allows 100
-/// MB, which takes a gigabyte to parse; a file with a longer one than this is coded as bytes.
+/// MB, which can take 400 MB to sort out; a file with a longer one than this is coded as bytes.
 pub const HEADER_LEN_MAX: u64 = 1 << 24;
 
 /// Bytes of the length in front of the header.
@@ -22,75 +23,64 @@ pub fn header_len(start: [u8; 8], file_len: u64) -> Option<u64> {
 /// The items of a file of `file_len` bytes that starts with `header`, which is as long as
 /// [`header_len`] said; None if the header breaks a rule of the format.
 pub fn parse(header: &[u8], file_len: u64) -> Option<Source> {
-    let json = header.get(LENGTH_LEN as usize..)?;
-    // The library refuses overlaps, holes, and sizes that do not fit type and shape.
-    let metadata: Metadata = serde_json::from_slice(json).ok()?;
-    let header_len = header.len() as u64;
-    if header_len.checked_add(metadata.data_len() as u64)? != file_len {
-        return None;
-    }
-    let mut tensors: Vec<(FileDtype, Tensor)> = Vec::new();
-    for (name, info) in metadata.tensors() {
-        let (start, end) = info.data_offsets;
-        let range = header_len + start as u64..header_len + end as u64;
-        let shape = info.shape.iter().map(|&n| n as u64).collect();
-        let dtype = info.dtype.to_string();
-        tensors.push((info.dtype, Tensor { name, dtype, shape, range }));
-    }
-    // Empty tensors may share a place, so the name decides too.
-    tensors.sort_by(|(_, a), (_, b)| {
-        (a.range.start, a.range.end, &a.name).cmp(&(b.range.start, b.range.end, &b.name))
-    });
-    let head = SourceItem { len: header_len, dtype: Some(Dtype::Bytes), row_len: 0 };
-    let items = std::iter::once(head).chain(tensors.iter().map(|(dtype, t)| item(*dtype, t)));
-    Some(Source {
-        kind: SourceKind::Safetensors,
-        items: items.collect(),
-        tensors: tensors.into_iter().map(|(_, tensor)| tensor).collect(),
-    })
+    let entries = read(header, file_len, false)?;
+    let head = SourceItem { len: header.len() as u64, dtype: Some(Dtype::Bytes), row_len: 0 };
+    let items = std::iter::once(head).chain(entries.list.iter().map(item)).collect();
+    Some(Source { kind: SourceKind::Safetensors, items })
 }
 
-fn item(dtype: FileDtype, tensor: &Tensor) -> SourceItem {
-    let len = tensor.range.end - tensor.range.start;
-    let dtype = codec_dtype(dtype);
-    let rows: u64 = match tensor.shape.split_last() {
-        Some((&last, rest)) if last > 0 && !rest.is_empty() => rest.iter().product(),
-        _ => 0,
+/// The tensors of such a file, in the order of their bytes and so of their items, which are all
+/// but the first.
+pub fn tensors(header: &[u8], file_len: u64) -> Option<Vec<Tensor>> {
+    let Entries { list, dims } = read(header, file_len, true)?;
+    let dims = dims.unwrap_or_default();
+    let header_len = header.len() as u64;
+    let tensor = |entry: Entry| Tensor {
+        name: entry.name.into_owned(),
+        dtype: entry.dtype.name,
+        shape: dims[entry.dims.start as usize..entry.dims.end as usize].to_vec(),
+        range: header_len + entry.start..header_len + entry.end,
     };
+    Some(list.into_iter().map(tensor).collect())
+}
+
+/// The tensors of a header, in the order of their bytes; they cover the rest of the file.
+fn read(header: &[u8], file_len: u64, keep_dims: bool) -> Option<Entries<'_>> {
+    let json = header.get(LENGTH_LEN as usize..)?;
+    let mut entries = Entries::read(json, keep_dims)?;
+    let list = &mut entries.list;
+    keep_last_of_name(list);
+    // Empty tensors may share a place, so the name decides too.
+    list.sort_unstable_by(|a, b| (a.start, a.end, &a.name).cmp(&(b.start, b.end, &b.name)));
+    let mut end = 0;
+    for entry in list {
+        if !entry.is_sound || entry.start != end {
+            return None;
+        }
+        end = entry.end;
+    }
+    (end.checked_add(header.len() as u64)? == file_len).then_some(entries)
+}
+
+/// Of entries with one name only the last one counts.
+fn keep_last_of_name(list: &mut Vec<Entry>) {
+    let mut seen = HashSet::with_capacity(list.len());
+    let is_last: Vec<bool> = list.iter().rev().map(|entry| seen.insert(&*entry.name)).collect();
+    let mut is_last = is_last.into_iter().rev();
+    list.retain(|_| is_last.next().unwrap_or(true));
+}
+
+fn item(entry: &Entry) -> SourceItem {
+    let len = entry.end - entry.start;
+    let dtype = entry.dtype.codec;
     // Packed types may end a row within a byte; then there are no rows to speak of.
     let width = dtype.width() as u64;
-    let row_len = match rows {
+    let row_len = match entry.rows {
         0 => 0,
         rows if len.is_multiple_of(rows * width) => len / rows / width,
         _ => 0,
     };
     SourceItem { len, dtype: Some(dtype), row_len }
-}
-
-fn codec_dtype(dtype: FileDtype) -> Dtype {
-    match dtype {
-        FileDtype::BF16 => Dtype::Bf16,
-        FileDtype::F16 => Dtype::F16,
-        FileDtype::F32 => Dtype::F32,
-        FileDtype::F64 => Dtype::F64,
-        FileDtype::F8_E4M3 => Dtype::F8E4M3,
-        FileDtype::F8_E5M2 => Dtype::F8E5M2,
-        FileDtype::F8_E4M3FNUZ => Dtype::F8E4M3Fnuz,
-        FileDtype::F8_E5M2FNUZ => Dtype::F8E5M2Fnuz,
-        FileDtype::F8_E8M0 => Dtype::F8E8M0,
-        FileDtype::I8 => Dtype::I8,
-        FileDtype::I16 => Dtype::I16,
-        FileDtype::I32 => Dtype::I32,
-        FileDtype::I64 => Dtype::I64,
-        FileDtype::U8 => Dtype::U8,
-        FileDtype::U16 => Dtype::U16,
-        FileDtype::U32 => Dtype::U32,
-        FileDtype::U64 => Dtype::U64,
-        FileDtype::BOOL => Dtype::Bool,
-        FileDtype::C64 => Dtype::Complex64,
-        // Packed, or newer than this library.
-        _ => Dtype::Bytes,
-    }
 }
 
 #[cfg(test)]
@@ -114,9 +104,10 @@ mod tests {
                 "z":{"dtype":"U8","shape":[0,7],"data_offsets":[8,8]}}"#,
             24 + 8,
         );
-        let source = parse(&header, len).expect("a valid header");
-        let names: Vec<&str> = source.tensors.iter().map(|t| t.name.as_str()).collect();
+        let tensors = tensors(&header, len).expect("a valid header");
+        let names: Vec<&str> = tensors.iter().map(|t| t.name.as_str()).collect();
         assert_eq!(names, ["a", "z", "b"]);
+        let source = parse(&header, len).expect("a valid header");
         let items: Vec<(u64, u64)> = source.items.iter().map(|i| (i.len, i.row_len)).collect();
         assert_eq!(items, [(header.len() as u64, 0), (8, 0), (0, 0), (24, 3)]);
     }
@@ -130,6 +121,7 @@ mod tests {
             (r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#, 4),
             (r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}"#, 8),
             (r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#, 5),
+            (r#"{"a":["U8",[4],[0,4]],"b":["U8",[4],[3,7]]}"#, 7),
             (r#"{"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}}"#, 4),
             (r#"{"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}}"#, 0),
         ] {

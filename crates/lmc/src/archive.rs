@@ -40,6 +40,16 @@ pub(crate) struct SpanPlace {
     pub file: u64,
 }
 
+/// What of a span is decoded.
+pub(crate) struct SpanPart<'a> {
+    /// Its number.
+    pub i: usize,
+    /// The pieces that hold the part.
+    pub coded: &'a [u8],
+    /// The part, in the span.
+    pub wanted: Range<u64>,
+}
+
 /// A span, as `lmc inspect` shows it.
 #[derive(Clone, Debug)]
 pub struct SpanInfo {
@@ -211,29 +221,30 @@ impl Archive {
             rest = after;
             let wanted = start - place.raw..end - place.raw;
             let coded = self.read_coded(i, &wanted)?;
-            self.decode_span(&mut decoder, i, &coded, wanted, to, depth)?;
+            let part = SpanPart { i, coded: &coded, wanted };
+            self.decode_span(&mut decoder, part, to, depth, |_| ())?;
         }
         self.decoders.give(decoder);
         Ok(())
     }
 
-    /// Decodes part of span `i`, as [`SpanDecoder::decode`] does.
+    /// Decodes part of a span, as [`SpanDecoder::decode`] does.
     pub(crate) fn decode_span(
         &self,
         decoder: &mut SpanDecoder,
-        i: usize,
-        coded: &[u8],
-        wanted: Range<u64>,
+        part: SpanPart,
         out: &mut [u8],
         depth: usize,
-    ) -> Result<Hash> {
+        seen: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let SpanPart { i, coded, wanted } = part;
         let span = &self.index.spans[i];
         let read = |reference: &Reference, part, wide: &mut _, out: &mut [u8]| {
             reference::read(reference, part, wide, out, |start, out| {
                 self.read_source(reference.source, start, out, depth)
             })
         };
-        decoder.decode(span, coded, wanted, out, read).map_err(|e| e.at(self.span_name(i)))
+        decoder.decode(span, coded, wanted, out, read, seen).map_err(|e| e.at(self.span_name(i)))
     }
 
     /// Fills `out` from what references name by a number.

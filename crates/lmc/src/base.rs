@@ -6,12 +6,13 @@
 
 use crate::archive::Archive;
 use crate::io::{Source, SourceFile, io_error};
-use crate::items::{ItemHashes, item_hashes, look};
+use crate::items::{self, ItemHashes, hasher, look};
 use crate::pipeline::{Buffer, each, thread_count};
 use lmc_format::file::MAGIC;
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::limits::BASE_NAME_LEN_MAX;
-use lmc_format::{Error, ErrorKind, Hash, Result, hash};
+use lmc_format::{Error, ErrorKind, Hash, Result};
+use lmc_input::Tensor;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -85,7 +86,7 @@ pub struct Base {
     content: Content,
     threads: usize,
     hash: OnceLock<Result<Hash>>,
-    layout: OnceLock<Result<lmc_input::Source>>,
+    tensors: OnceLock<Result<Vec<Tensor>>>,
 }
 
 #[derive(Debug)]
@@ -126,9 +127,9 @@ impl Base {
             Content::Raw(source, len)
         };
         let threads = shelf.upgrade().map_or(0, |shelf| shelf.threads);
-        let (hash, layout) = (OnceLock::new(), OnceLock::new());
+        let (hash, tensors) = (OnceLock::new(), OnceLock::new());
         let (name, path) = (fit_name(&name), path.display().to_string());
-        Ok(Arc::new(Self { name, path, content, threads, hash, layout }))
+        Ok(Arc::new(Self { name, path, content, threads, hash, tensors }))
     }
 
     /// The name of its original.
@@ -154,13 +155,23 @@ impl Base {
         self.hash.get_or_init(hash).clone().map_err(|e| e.at(&self.path))
     }
 
+    /// The tensors of its original, in the order of their bytes.
+    pub(crate) fn tensors(&self) -> Result<&[Tensor]> {
+        let tensors = || match &self.content {
+            Content::Raw(source, len) => items::tensors(source, &look(source, *len)?),
+            Content::Archive(archive) => archive.original_tensors(),
+        };
+        let tensors = self.tensors.get_or_init(tensors);
+        tensors.as_deref().map_err(|e| e.clone().at(&self.path))
+    }
+
     /// What its original is.
-    pub(crate) fn layout(&self) -> Result<&lmc_input::Source> {
-        let layout = || match &self.content {
+    pub(crate) fn layout(&self) -> Result<lmc_input::Source> {
+        match &self.content {
             Content::Raw(source, len) => look(source, *len),
             Content::Archive(archive) => archive.layout(),
-        };
-        self.layout.get_or_init(layout).as_ref().map_err(|e| e.clone().at(&self.path))
+        }
+        .map_err(|e| e.at(&self.path))
     }
 
     /// Fills `out` with the bytes of its original from `start` on. `depth` is how many files stand
@@ -216,10 +227,9 @@ fn hash_content(source: &Source, len: u64, threads: usize) -> Result<Hash> {
         let cut = &cuts[i];
         let raw = buffer.sized(cut.range.end - cut.range.start)?;
         source.read(cut.range.start, raw)?;
-        Ok(match &layout.items[cut.items.clone()] {
-            items @ [_, _, ..] => item_hashes(raw, items.iter().map(|item| item.len)),
-            _ => vec![hash(raw)],
-        })
+        let mut hashes = hasher(cut, &layout.items);
+        hashes.write(raw);
+        Ok(hashes.finish())
     })?;
     let mut items = ItemHashes::new(layout.items.len());
     for (cut, hashes) in cuts.iter().zip(hashes) {

@@ -2,7 +2,7 @@
 
 use crate::guess;
 use crate::io::{Input, Output, Sink, Source};
-use crate::items::{ItemHashes, item_hashes, look};
+use crate::items::{ItemHashes, hasher, look};
 use crate::matching::{self, Spans};
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::reference;
@@ -161,13 +161,10 @@ impl Worker {
             (None, _) => guess::dtype(&mut self.guesses, self.spans.level(), raw),
         };
         let spec = TensorSpec { dtype, row_len: cut.row_len };
-        let coded = self.spans.encode(&spec, raw, base, out);
+        let mut hashes = hasher(cut, &job.layout.items);
+        let coded = self.spans.encode(&spec, raw, base, out, |block| hashes.write(block));
         let coded = coded.map_err(|e| e.at(format_args!("bytes from {}", cut.range.start)))?;
-        let hashes = match &job.layout.items[cut.items.clone()] {
-            items @ [_, _, ..] => item_hashes(raw, items.iter().map(|item| item.len)),
-            _ => vec![coded.raw_hash],
-        };
-        Ok(Done { coded, hashes })
+        Ok(Done { coded, hashes: hashes.finish() })
     }
 
     /// Reads the base of a span of `len` bytes.

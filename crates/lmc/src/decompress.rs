@@ -1,8 +1,8 @@
 //! `.lmc` back to the file it came from.
 
-use crate::archive::Archive;
+use crate::archive::{Archive, SpanPart};
 use crate::io::{Output, Sink};
-use crate::items::item_hashes;
+use crate::item_hash::ItemHasher;
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::span::{SpanDecoder, check_hash};
 use crate::{Progress, Summary};
@@ -132,12 +132,14 @@ pub(crate) fn decode_part(
     coded: &[u8],
     out: &mut [u8],
 ) -> Result<Vec<Hash>> {
-    let whole = 0..archive.index.spans[i].raw_len;
-    let raw_hash = archive.decode_span(decoder, i, coded, whole, out, 0)?;
-    Ok(match part.lens[..] {
-        [_, _, ..] => item_hashes(out, part.lens.iter().copied()),
-        _ => vec![raw_hash],
-    })
+    let raw_len = archive.index.spans[i].raw_len;
+    let mut hashes = ItemHasher::new(match &part.lens[..] {
+        lens @ [_, _, ..] => lens.to_vec(),
+        _ => vec![raw_len],
+    });
+    let seen = |block: &[u8]| hashes.write(block);
+    archive.decode_span(decoder, SpanPart { i, coded, wanted: 0..raw_len }, out, 0, seen)?;
+    Ok(hashes.finish())
 }
 
 struct Restore<'a, 'sink> {

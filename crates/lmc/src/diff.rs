@@ -70,13 +70,13 @@ impl Change {
 
 /// Compares two safetensors checkpoints; what takes how many bytes is measured at `level`.
 pub fn diff(old: &Base, new: &Base, level: Level, threads: usize) -> Result<Diff> {
-    let (old_layout, new_layout) = (old.layout()?, new.layout()?);
+    let (old_tensors, new_tensors) = (old.tensors()?, new.tensors()?);
     let before: HashMap<&str, &Tensor> =
-        old_layout.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
+        old_tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
     let mut diff = Diff::default();
     // What each item of the new one is compared with.
     let mut pairs: Vec<Option<&Tensor>> = vec![None];
-    for tensor in &new_layout.tensors {
+    for tensor in new_tensors {
         let pair = before.get(tensor.name.as_str()).copied();
         let is_alike = |old: &&Tensor| old.dtype == tensor.dtype && old.shape == tensor.shape;
         match pair {
@@ -89,16 +89,16 @@ pub fn diff(old: &Base, new: &Base, level: Level, threads: usize) -> Result<Diff
         pairs.push(pair.filter(is_alike));
     }
     let after: HashMap<&str, &Tensor> =
-        new_layout.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
-    let gone = old_layout.tensors.iter().filter(|old| !after.contains_key(old.name.as_str()));
+        new_tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
+    let gone = old_tensors.iter().filter(|old| !after.contains_key(old.name.as_str()));
     diff.only_old = gone.map(|old| old.name.clone()).collect();
-    let cuts = lmc_input::cut_where(new_layout, |_, _| false);
+    let cuts = lmc_input::cut_where(&new.layout()?, |_, _| false);
     let cuts: Vec<Cut> = cuts.into_iter().filter(|cut| pairs[cut.items.start].is_some()).collect();
     let worker = || Worker::new(level);
     let changes = each(cuts.len(), thread_count(threads), worker, |worker, i| {
         let cut = &cuts[i];
         let Some(pair) = pairs[cut.items.start] else { return Ok(Change::default()) };
-        let tensor = &new_layout.tensors[cut.items.start - 1];
+        let tensor = &new_tensors[cut.items.start - 1];
         let start = pair.range.start + cut.range.start - tensor.range.start;
         worker.compare(old, new, cut, start)
     })?;
@@ -106,9 +106,10 @@ pub fn diff(old: &Base, new: &Base, level: Level, threads: usize) -> Result<Diff
     for (cut, change) in cuts.iter().zip(changes) {
         sums[cut.items.start] = sums[cut.items.start].and(change);
     }
-    for (i, tensor) in new_layout.tensors.iter().enumerate() {
+    for (i, tensor) in new_tensors.iter().enumerate() {
         if pairs[i + 1].is_some() {
             let Tensor { name, dtype, shape, .. } = tensor.clone();
+            let dtype = dtype.to_string();
             diff.both.push(TensorDiff { name, dtype, shape, change: sums[i + 1] });
         }
     }
@@ -143,7 +144,7 @@ impl Worker {
         let reference = Reference { source: 1, start, conversion: Conversion::None };
         let spec = TensorSpec { dtype, row_len: cut.row_len };
         let out = std::mem::take(&mut self.out);
-        let coded = self.spans.encode(&spec, new, Some((reference, old)), out)?;
+        let coded = self.spans.encode(&spec, new, Some((reference, old)), out, |_| ())?;
         change.coded_len = coded.bytes.len() as u64;
         self.out = coded.bytes;
         Ok(change)

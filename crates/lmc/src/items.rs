@@ -2,9 +2,10 @@
 //! only looked at.
 
 use crate::io::Source;
+use crate::item_hash::ItemHasher;
 use lmc_format::hash::hash_of_hashes;
-use lmc_format::{Hash, Item, Result, hash};
-use lmc_input::Cut;
+use lmc_format::{Hash, Item, Result, SourceKind, hash};
+use lmc_input::{Cut, SourceItem, Tensor};
 
 /// What the input is.
 pub(crate) fn look(source: &Source, len: u64) -> Result<lmc_input::Source> {
@@ -21,42 +22,55 @@ pub(crate) fn look(source: &Source, len: u64) -> Result<lmc_input::Source> {
     Ok(lmc_input::Source::bytes(len))
 }
 
-/// The checksums of items as their spans come in, in order.
-pub(crate) struct ItemHashes(Vec<Vec<Hash>>);
-
-impl ItemHashes {
-    pub(crate) fn new(items: usize) -> Self {
-        Self(vec![Vec::new(); items])
-    }
-
-    /// Adds the next span, with the checksums of its items or of its part of one.
-    pub(crate) fn add(&mut self, cut: &Cut, hashes: Vec<Hash>) {
-        for (item, hash) in self.0[cut.items.clone()].iter_mut().zip(hashes) {
-            item.push(hash);
+/// The tensors of a file that was looked at; none if it is no safetensors file.
+pub(crate) fn tensors(source: &Source, layout: &lmc_input::Source) -> Result<Vec<Tensor>> {
+    match (layout.kind, layout.items.first()) {
+        (SourceKind::Safetensors, Some(head)) => {
+            let header = source.read_vec(0, head.len)?;
+            Ok(lmc_input::tensors(&header, source.len()?).unwrap_or_default())
         }
-    }
-
-    /// The items, when all spans have been added.
-    pub(crate) fn finish(self, layout: &lmc_input::Source) -> Vec<Item> {
-        let item = |(item, hashes): (&lmc_input::SourceItem, Vec<Hash>)| {
-            let hash = match hashes[..] {
-                [] => hash(&[]),
-                [one] => one,
-                _ => hash_of_hashes(&hashes),
-            };
-            Item { len: item.len, hash }
-        };
-        layout.items.iter().zip(self.0).map(item).collect()
+        _ => Ok(Vec::new()),
     }
 }
 
-/// The checksums of items of these lengths, of which `raw` is made.
-pub(crate) fn item_hashes(raw: &[u8], lens: impl Iterator<Item = u64>) -> Vec<Hash> {
-    let mut rest = raw;
-    let take = |len: u64| {
-        let (bytes, after) = rest.split_at(len as usize);
-        rest = after;
-        hash(bytes)
-    };
-    lens.map(take).collect()
+/// Takes the checksums of a span's items, or of its part of one.
+pub(crate) fn hasher(cut: &Cut, items: &[SourceItem]) -> ItemHasher {
+    ItemHasher::new(match &items[cut.items.clone()] {
+        items @ [_, _, ..] => items.iter().map(|item| item.len).collect(),
+        _ => vec![cut.range.end - cut.range.start],
+    })
+}
+
+/// The checksums of items as their spans come in, in order.
+pub(crate) struct ItemHashes {
+    /// Of items, or of the spans of one: its number and the checksum.
+    hashes: Vec<(usize, Hash)>,
+}
+
+impl ItemHashes {
+    pub(crate) fn new(items: usize) -> Self {
+        Self { hashes: Vec::with_capacity(items) }
+    }
+
+    /// Adds the next span, with what its hasher gave.
+    pub(crate) fn add(&mut self, cut: &Cut, hashes: Vec<Hash>) {
+        self.hashes.extend(cut.items.clone().zip(hashes));
+    }
+
+    /// The items, when all spans have been added.
+    pub(crate) fn finish(&self, layout: &lmc_input::Source) -> Vec<Item> {
+        let mut rest = &self.hashes[..];
+        let item = |(i, item): (usize, &SourceItem)| {
+            let own = rest.iter().take_while(|(of, _)| *of == i).count();
+            let (own, after) = rest.split_at(own);
+            rest = after;
+            let hash = match own {
+                [] => hash(&[]),
+                [(_, one)] => *one,
+                _ => hash_of_hashes(&own.iter().map(|(_, hash)| *hash).collect::<Vec<_>>()),
+            };
+            Item { len: item.len, hash }
+        };
+        layout.items.iter().enumerate().map(item).collect()
+    }
 }

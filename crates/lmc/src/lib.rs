@@ -14,6 +14,7 @@ mod decompress;
 mod diff;
 mod guess;
 mod io;
+mod item_hash;
 mod items;
 mod masters;
 mod matching;

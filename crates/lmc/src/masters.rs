@@ -1,7 +1,7 @@
 //! Files of one folder that hold the f32 weights of which others there are the rounding.
 
 use crate::io::{Input, Source};
-use crate::items::look;
+use crate::items::{self, look};
 use lmc_input::Tensor;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -23,8 +23,7 @@ pub fn masters(paths: &[PathBuf]) -> Vec<Vec<usize>> {
     }
     let masters = |(path, own): (&PathBuf, &Vec<Tensor>)| {
         let is_rounding = |tensor: &Tensor| {
-            matches!(tensor.dtype.as_str(), "BF16" | "F16")
-                && known.contains_key(&key(path, tensor))
+            matches!(tensor.dtype, "BF16" | "F16") && known.contains_key(&key(path, tensor))
         };
         let mut masters = BTreeSet::new();
         if share(own, is_rounding) {
@@ -55,7 +54,8 @@ fn tensors(path: &Path) -> Vec<Tensor> {
         let file =
             File::open(path).ok().filter(|file| file.metadata().is_ok_and(|m| m.is_file()))?;
         let source = Source::new(Input::File(&file)).ok()?;
-        Some(look(&source, source.len().ok()?).ok()?.tensors)
+        let layout = look(&source, source.len().ok()?).ok()?;
+        items::tensors(&source, &layout).ok()
     };
     look().unwrap_or_default()
 }

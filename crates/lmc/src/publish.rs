@@ -36,7 +36,7 @@ impl Publish {
             .prefix(&prefix(path))
             .suffix(".part")
             .tempfile_in(folder(path))
-            .map_err(|e| io_error("cannot make a temporary file beside it", &e))?;
+            .map_err(|e| create_error(folder(path), &e))?;
         let (file, temporary) = NamedTempFile::into_parts(named);
         Ok(Self { file, temporary, path: path.to_path_buf(), overwrite })
     }
@@ -100,6 +100,14 @@ impl Write for Publish {
 fn exists(path: &Path) -> Error {
     let path = path.display();
     Error::new(ErrorKind::AlreadyExists, format!("{path} is there already; -f overwrites it"))
+}
+
+fn create_error(folder: &Path, error: &io::Error) -> Error {
+    if folder.is_dir() {
+        return io_error("cannot make a temporary file beside it", error);
+    }
+    let folder = folder.display();
+    Error::new(ErrorKind::NotFound, format!("no folder {folder}; make it, or give another -o"))
 }
 
 /// The folder of `path`.

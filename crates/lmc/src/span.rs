@@ -5,8 +5,8 @@ use crate::pipeline::Buffer;
 use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_format::limits::BLOCK_LOG2_MIN;
 use lmc_format::{
-    AnyRecipe, BlockKind, BlockPrefix, Error, ErrorKind, Hash, Hasher, Piece, Reader, Result, Span,
-    dtype, hash, varint,
+    AnyRecipe, BlockKind, BlockPrefix, Error, ErrorKind, Hash, Piece, Reader, Result, Span, dtype,
+    hash, varint,
 };
 use std::ops::Range;
 
@@ -17,13 +17,11 @@ const SPARSE_BLOCKS: usize = 4;
 const SPARSE_SAMPLE: usize = 1 << 12;
 const SPARSE_SHARE: usize = 8;
 
-/// A span as it was coded: what goes to the body, what the index says of it, and the checksum of
-/// its original bytes.
+/// A span as it was coded: what goes to the body, and what the index says of it.
 #[derive(Debug)]
 pub(crate) struct CodedSpan {
     pub bytes: Vec<u8>,
     pub span: Span,
-    pub raw_hash: Hash,
 }
 
 /// Encodes spans; one for each thread.
@@ -48,17 +46,22 @@ impl SpanEncoder {
     }
 
     /// Codes `raw` into `bytes`, whose contents are replaced; on `base` where that is smaller, which
-    /// has as many bytes and is what `reference` names.
+    /// has as many bytes and is what `reference` names. `seen` gets each block of `raw` while it is in
+    /// the cache.
     pub(crate) fn encode(
         &mut self,
         spec: &TensorSpec,
         raw: &[u8],
         base: Option<(Reference, &[u8])>,
         bytes: Vec<u8>,
+        mut seen: impl FnMut(&[u8]),
     ) -> Result<CodedSpan> {
         match base {
-            Some((reference, base)) if base == raw => Ok(same(spec.dtype, raw, reference, bytes)),
-            _ => self.encode_blocks(spec, raw, base, bytes),
+            Some((reference, base)) if base == raw => {
+                seen(raw);
+                Ok(same(spec.dtype, raw, reference, bytes))
+            }
+            _ => self.encode_blocks(spec, raw, base, bytes, seen),
         }
     }
 
@@ -68,6 +71,7 @@ impl SpanEncoder {
         raw: &[u8],
         base: Option<(Reference, &[u8])>,
         mut bytes: Vec<u8>,
+        mut seen: impl FnMut(&[u8]),
     ) -> Result<CodedSpan> {
         bytes.clear();
         let plan = match base {
@@ -96,11 +100,9 @@ impl SpanEncoder {
             blocks: Vec::with_capacity(raw.len().div_ceil(block_len)),
         };
         let mut place = 0;
-        let mut raw_hash = Hasher::default();
         for block in raw.chunks(block_len) {
             let start = bytes.len();
-            // While the block is in the cache.
-            raw_hash.write(block);
+            seen(block);
             let first_value = (place / spec.dtype.width()) as u64;
             let own_base = base.map(|(_, base)| &base[place..][..block.len()]);
             match own_base {
@@ -120,7 +122,7 @@ impl SpanEncoder {
             }
             span.blocks.push(piece(&bytes[start..]));
         }
-        Ok(CodedSpan { bytes, span, raw_hash: raw_hash.finish() })
+        Ok(CodedSpan { bytes, span })
     }
 
     /// Fails unless `coded` decodes to `block`.
@@ -166,7 +168,7 @@ fn same(dtype: Dtype, raw: &[u8], reference: Reference, mut bytes: Vec<u8>) -> C
         recipe: None,
         blocks: vec![piece(&bytes)],
     };
-    CodedSpan { bytes, span, raw_hash: hash(raw) }
+    CodedSpan { bytes, span }
 }
 
 /// Whether a block cannot be decoded without its base.
@@ -210,7 +212,8 @@ impl SpanDecoder {
     /// `wanted` is a range of the span's original bytes, `out` as long as that. `coded` starts with
     /// the recipe, if there is one, and goes on with the blocks from the one that holds
     /// `wanted.start` on. `read_base` gets a part of the span's base; it is called at most once, for
-    /// no more than the blocks need. Returns the checksum of what was decoded.
+    /// no more than the blocks need. `seen` gets what was decoded, block by block, while it is in the
+    /// cache.
     pub(crate) fn decode(
         &mut self,
         span: &Span,
@@ -218,7 +221,8 @@ impl SpanDecoder {
         wanted: Range<u64>,
         out: &mut [u8],
         read_base: impl FnOnce(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
-    ) -> Result<Hash> {
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<()> {
         let mut rest = coded;
         let recipe = match &span.recipe {
             Some(piece) => {
@@ -236,16 +240,15 @@ impl SpanDecoder {
             let base = self.base.sized(based.end - based.start)?;
             read_base(reference, based.clone(), &mut self.wide, base)?;
         }
-        let mut raw_hash = Hasher::default();
         let mut out = out;
         for block in &blocks {
             let (to, after) = out.split_at_mut((block.part.end - block.part.start) as usize);
             out = after;
             self.decode_block(block, recipe.as_ref(), based.start, to)
                 .map_err(|e| e.at(format_args!("block {}", block.number)))?;
-            raw_hash.write(to);
+            seen(to);
         }
-        Ok(raw_hash.finish())
+        Ok(())
     }
 
     /// Decodes what is wanted of a block; the base is there from byte `based` of the span on.

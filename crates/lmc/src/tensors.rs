@@ -36,8 +36,23 @@ impl Archive {
             return Ok(Vec::new());
         }
         let mut described: Option<(usize, String)> = None;
-        let tensors = self.layout()?.tensors.into_iter().zip(self.index.items.iter().skip(1));
+        let tensors = self.original_tensors()?.into_iter().zip(self.index.items.iter().skip(1));
         tensors.map(|(tensor, item)| self.tensor(tensor, item.hash, &mut described)).collect()
+    }
+
+    /// The tensors as the header of the original describes them.
+    pub(crate) fn original_tensors(&self) -> Result<Vec<lmc_input::Tensor>> {
+        if !self.is_safetensors() {
+            return Ok(Vec::new());
+        }
+        let header = self.header()?;
+        let tensors = lmc_input::tensors(&header, self.original_len()).ok_or_else(no_match)?;
+        let items = &self.index.items[1..];
+        let len = |tensor: &lmc_input::Tensor| tensor.range.end - tensor.range.start;
+        if !tensors.iter().map(len).eq(items.iter().map(|item| item.len)) {
+            return Err(no_match());
+        }
+        Ok(tensors)
     }
 
     /// What the original is.
@@ -45,6 +60,11 @@ impl Archive {
         if !self.is_safetensors() {
             return Ok(lmc_input::Source::bytes(self.original_len()));
         }
+        lmc_input::parse(&self.header()?, self.original_len()).ok_or_else(no_match)
+    }
+
+    /// The safetensors header of the original.
+    fn header(&self) -> Result<Vec<u8>> {
         let head = self.index.items.first().ok_or_else(no_match)?;
         if head.len > HEADER_LEN_MAX {
             return Err(no_match());
@@ -52,14 +72,7 @@ impl Archive {
         let header = self.read(0..head.len)?;
         let found = self.item_hash(&(0..head.len), &header);
         check_hash(found, head.hash, "the safetensors header")?;
-        let source = lmc_input::parse(&header, self.original_len()).ok_or_else(no_match)?;
-        let same = |(a, b): (&lmc_input::SourceItem, &lmc_format::Item)| a.len == b.len;
-        if source.items.len() != self.index.items.len()
-            || !source.items.iter().zip(&self.index.items).all(same)
-        {
-            return Err(no_match());
-        }
-        Ok(source)
+        Ok(header)
     }
 
     fn tensor(
@@ -82,6 +95,7 @@ impl Archive {
         let reference = spans.clone().find_map(|i| self.index.spans[i].reference);
         let coded_len = spans.map(|i| self.share(i, &tensor.range)).sum();
         let lmc_input::Tensor { name, dtype, shape, range } = tensor;
+        let dtype = dtype.to_string();
         Ok(Tensor { name, dtype, shape, range, hash, coded_len, recipe, reference })
     }
 
@@ -90,7 +104,7 @@ impl Archive {
     pub fn base_notes(&self, tensors: &[Tensor]) -> Vec<Option<String>> {
         let mut known: HashMap<String, lmc_input::Tensor> = HashMap::new();
         for base in self.likely_bases() {
-            for tensor in base.layout().iter().flat_map(|layout| &layout.tensors) {
+            for tensor in base.tensors().into_iter().flatten() {
                 known.entry(tensor.name.clone()).or_insert_with(|| tensor.clone());
             }
         }

@@ -40,10 +40,16 @@ fn find(archive: &Archive, name: &str) -> Result<Tensor, Failure> {
 /// The rows asked for, if the tensor has them.
 fn select(tensor: &Tensor, rows: Rows) -> Result<Range<u64>, Failure> {
     let Some(&count) = tensor.shape.first() else {
-        return Err(Failure::new("a tensor without dimensions has no rows"));
+        return Err(Failure::new("a tensor without dimensions has no rows; leave out --rows"));
     };
-    let fitting = rows.within(count);
-    fitting.ok_or_else(|| Failure::new(format!("no such rows: the tensor has {count}")))
+    if rows.are_reversed() {
+        let message = format!("--rows {rows} ends before it starts; give the smaller number first");
+        return Err(Failure::usage(message));
+    }
+    rows.within(count).ok_or_else(|| {
+        let name = &tensor.name;
+        Failure::new(format!("no rows {rows} in `{name}`, which has {count}; give fewer"))
+    })
 }
 
 /// Where rows lie in the original; fails where a row does not end at a byte.

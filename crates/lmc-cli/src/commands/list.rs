@@ -1,5 +1,7 @@
 //! `lmc list`: the tensors in .lmc files, as a table or as JSON.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use lmc::{Archive, Bases, Tensor};
@@ -57,15 +59,34 @@ fn print_file(path: &Path, archive: &Archive, tensors: &[Tensor]) -> Result<(), 
             note.unwrap_or_else(|| on(archive, tensor).unwrap_or_else(|| "-".into())),
         ]);
     }
-    let kind = if archive.is_safetensors() { "safetensors" } else { "bytes" };
     let (original, coded) = (archive.original_len(), archive.file_len());
     let total = format!(
-        "{}: {kind}, {} tensors, {original} bytes in {coded}, {}x\n",
+        "{}: {}, {original} bytes in {coded}, {}x\n",
         path.display(),
-        tensors.len(),
+        kind(archive, tensors),
         ratio(original, coded),
     );
     if tensors.is_empty() { print(total) } else { print(format!("{table}{total}")) }
+}
+
+fn kind(archive: &Archive, tensors: &[Tensor]) -> String {
+    let dtypes: Vec<String> = coded_as(archive).into_iter().map(|(dtype, _)| dtype).collect();
+    match archive.is_safetensors() {
+        true => format!("safetensors, {} tensors", tensors.len()),
+        false if dtypes.is_empty() => "bytes".into(),
+        false => format!("bytes, coded as {}", dtypes.join(", ")),
+    }
+}
+
+/// Element types and the bytes that were coded as them, the one of most bytes first.
+fn coded_as(archive: &Archive) -> Vec<(String, u64)> {
+    let mut bytes = BTreeMap::new();
+    for span in archive.spans() {
+        *bytes.entry(span.dtype).or_insert(0) += span.raw_len;
+    }
+    let mut dtypes: Vec<(String, u64)> = bytes.into_iter().collect();
+    dtypes.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    dtypes
 }
 
 /// What a tensor is coded against.
@@ -83,6 +104,7 @@ fn file_json(path: &Path, archive: &Archive, tensors: &[Tensor]) -> Value {
         "safetensors": archive.is_safetensors(),
         "original_bytes": archive.original_len(),
         "file_bytes": archive.file_len(),
+        "coded_as": coded_as(archive).into_iter().collect::<BTreeMap<_, _>>(),
         "content_hash": format!("{:032x}", archive.content_hash()),
         "bases": bases::json(archive),
         "tensors": tensors,

@@ -7,6 +7,7 @@ use crate::bases;
 use crate::exit::{self, Exit};
 use crate::names;
 use crate::progress::{Progress, Volume};
+use crate::stdio;
 
 /// Tests every file.
 pub fn run(args: &TestArgs) -> Exit {
@@ -14,7 +15,11 @@ pub fn run(args: &TestArgs) -> Exit {
     let mut progress = Progress::new(Volume::new(args.quiet, false));
     exit::for_each(&files, |path| {
         let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
-        let archive = Archive::open_on(path, &Bases::open(&bases, usize::from(args.threads))?)?;
+        let bases = Bases::open(&bases, usize::from(args.threads))?;
+        let archive = match names::is_dash(path) {
+            true => Archive::from_file(stdio::stdin_or_spooled()?, None, &bases)?,
+            false => Archive::open_on(path, &bases)?,
+        };
         progress.start(path.display(), Some(archive.original_len()));
         let tested = archive.test(usize::from(args.threads), &|bytes| progress.add(bytes));
         progress.finish();

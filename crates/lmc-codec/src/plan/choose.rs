@@ -62,7 +62,8 @@ pub(super) struct Candidate {
 /// Chooses the recipe for `scope`; None if nothing is gained by coding.
 pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     if target.level == Level::Paper {
-        return paper(isa, target, scope.values).map(Ready::Planes);
+        let ready = paper(isa, target, scope.values)?;
+        return Some(Ready::Planes(Box::new(ready)));
     }
     let width = 1 << target.layout.width_log2;
     let n = scope.values.bytes.len() / width;
@@ -104,7 +105,7 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
                 let expected_bits = candidate.bits * 1024 / n;
                 let values = scope.values;
                 let ready = classes::exact_tables(isa, target, candidate, values, expected_bits);
-                return Some(Ready::Classes(ready));
+                return Some(Ready::Classes(Box::new(ready)));
             }
         } else {
             for base_use in [BaseUse::Difference, BaseUse::Xor] {
@@ -120,7 +121,7 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     }
     best.recipe.segment_log2 = segment_log2(&best.recipe);
     let ready = ReadyRecipe::new(best.recipe, best.columns, best.bits * 1024 / n);
-    Some(Ready::Planes(exact_tables(isa, target, ready, scope)))
+    Some(Ready::Planes(Box::new(exact_tables(isa, target, ready, scope))))
 }
 
 /// The best recipe without a base.

@@ -79,8 +79,8 @@ impl ReadyClasses {
 /// Either.
 #[derive(Debug)]
 pub(crate) enum Ready {
-    Planes(ReadyRecipe),
-    Classes(ReadyClasses),
+    Planes(Box<ReadyRecipe>),
+    Classes(Box<ReadyClasses>),
 }
 
 impl Ready {

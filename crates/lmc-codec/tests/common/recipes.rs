@@ -3,10 +3,14 @@
 //! Nothing of the crate's own encoder is used but the streams of single planes, so that a block
 //! can have any recipe that the format allows, also those that the planner would never choose.
 
+pub mod classes;
+mod coders;
+
+pub use coders::CoderKind;
 use lmc_codec::Isa;
-use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch, huffman, rans};
+use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
 use lmc_format::{
-    BaseUse, BlockKind, BlockPrefix, ChainTable, Coder, Columns, Reader, Recipe, WordMap, varint,
+    AnyRecipe, BaseUse, BlockKind, BlockPrefix, Coder, Columns, Reader, Recipe, WordMap, varint,
 };
 use lmc_testkit::data::{self, Kind, Random};
 use std::collections::BTreeMap;
@@ -14,104 +18,15 @@ use std::collections::BTreeMap;
 /// Plane bytes of a wide symbol that is listed as an exception.
 const EXCEPTION: u8 = 255;
 
-/// A block, the shared recipe that it needs (empty: none), and its original bytes.
+/// A block, the shared recipe that it needs (empty: none), the base that is given with it, and its
+/// original bytes.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: String,
     pub shared: Vec<u8>,
+    pub base: Option<Vec<u8>>,
     pub block: Vec<u8>,
     pub raw: Vec<u8>,
-}
-
-/// A coder without its parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CoderKind {
-    Raw,
-    Constant,
-    Packed,
-    Chain,
-    Huffman,
-    Rans,
-    Runs,
-}
-
-impl CoderKind {
-    pub const ALL: [Self; 7] = [
-        Self::Raw,
-        Self::Constant,
-        Self::Packed,
-        Self::Chain,
-        Self::Huffman,
-        Self::Rans,
-        Self::Runs,
-    ];
-
-    /// A coder of this kind for `bytes`; raw if there is none.
-    pub fn fit(self, bytes: &[u8], random: &mut Random) -> Coder {
-        match self {
-            Self::Raw => Coder::Raw,
-            Self::Runs => Coder::Runs,
-            Self::Constant => match bytes.first() {
-                Some(&first) if bytes.iter().any(|&b| b != first) => Coder::Raw,
-                first => Coder::Constant(first.copied().unwrap_or(random.next_u64() as u8)),
-            },
-            Self::Packed => fit_packed(bytes, random),
-            Self::Chain => Coder::Chain(fit_chain(&histogram(bytes), random)),
-            Self::Huffman => {
-                let table = huffman::build(&two_or_more(histogram(bytes)));
-                Coder::Huffman(Box::new(table.expect("two bytes or more occur")))
-            }
-            Self::Rans => {
-                let table = rans::build(&two_or_more(histogram(bytes)));
-                Coder::Rans(Box::new(table.expect("two bytes or more occur")))
-            }
-        }
-    }
-}
-
-fn histogram(bytes: &[u8]) -> [u32; 256] {
-    let mut histogram = [0; 256];
-    bytes.iter().for_each(|&b| histogram[usize::from(b)] += 1);
-    histogram
-}
-
-/// The histogram with the first two bytes present: tables need two symbols.
-fn two_or_more(mut histogram: [u32; 256]) -> [u32; 256] {
-    if histogram.iter().filter(|&&count| count > 0).count() < 2 {
-        histogram[0] += 1;
-        histogram[1] += 1;
-    }
-    histogram
-}
-
-/// Keeps the bits that vary, and now and then one more.
-fn fit_packed(bytes: &[u8], random: &mut Random) -> Coder {
-    let any = bytes.iter().fold(0, |bits, b| bits | b);
-    let all = bytes.iter().fold(0xff, |bits, b| bits & b);
-    let mut mask = any & !all;
-    if mask == 0 || random.below(4) == 0 {
-        mask |= 1 << random.below(8);
-    }
-    Coder::Packed { mask, rest: any & all & !mask }
-}
-
-/// Levels at random; the symbols are the most frequent bytes, or any bytes, also the same twice.
-fn fit_chain(histogram: &[u32; 256], random: &mut Random) -> ChainTable {
-    let mut ranked: Vec<u8> = (0..=255).collect();
-    ranked.sort_by_key(|&b| std::cmp::Reverse(histogram[usize::from(b)]));
-    let (mut widths, mut count) = (Vec::new(), 0);
-    for _ in 0..=random.below(12) {
-        let width = 1 + random.below(2) as u8;
-        if count + (1 << width) - 1 <= 31 {
-            widths.push(width);
-            count += (1 << width) - 1;
-        }
-    }
-    let mut symbols = ranked[..count].to_vec();
-    if random.below(4) == 0 {
-        symbols[random.below(count)] = random.next_u64() as u8;
-    }
-    ChainTable::new(widths, symbols).expect("levels and symbols are within their limits")
 }
 
 /// Row and column offsets of a block's values.
@@ -137,6 +52,7 @@ impl Offsets {
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub width_log2: u8,
+    pub base: BaseUse,
     pub map: WordMap,
     pub symbol_bits: u8,
     pub segment_log2: u8,
@@ -177,6 +93,7 @@ impl Shape {
     pub fn plain(width_log2: u8, symbol_bits: u8) -> Self {
         Self {
             width_log2,
+            base: BaseUse::None,
             map: WordMap::None,
             symbol_bits,
             segment_log2: 10,
@@ -199,6 +116,21 @@ impl Shape {
         std::iter::once(u32::from(self.symbol_bits)).chain(partial).chain(bytes).collect()
     }
 
+    /// What stands for values on a base, or with `back` the values that it stands for (section 3).
+    fn on_base(&self, values: &[u8], base: &[u8], back: bool) -> Vec<u8> {
+        let width = 1 << self.width_log2;
+        let words = values.chunks(width).zip(base.chunks(width)).map(|(x, b)| {
+            let (x, b) = (word(x), word(b));
+            match self.base {
+                BaseUse::None => x,
+                BaseUse::Xor => x ^ b,
+                BaseUse::Difference if back => x.wrapping_add(b),
+                BaseUse::Difference => x.wrapping_sub(b),
+            }
+        });
+        words.flat_map(|word| word.to_le_bytes().into_iter().take(width)).collect()
+    }
+
     /// The mapped word of a value (section 3.1).
     fn mapped(&self, x: u64) -> u64 {
         let bits = self.bits();
@@ -219,9 +151,7 @@ impl Shape {
             segment.flags.resize((src.len() / width).div_ceil(8), 0);
         }
         for (j, bytes) in src.chunks(width).enumerate() {
-            let mut word = [0; 8];
-            word[..width].copy_from_slice(bytes);
-            let x = u64::from_le_bytes(word);
+            let x = word(bytes);
             let is_flagged = x != 0 || self.untidy && random.below(8) == 0;
             if self.sparse && !is_flagged {
                 continue;
@@ -271,7 +201,37 @@ impl Shape {
     /// The block of `raw` with coders of these kinds.
     pub fn code(&self, kinds: &Kinds, raw: &[u8], shared: bool, random: &mut Random) -> Case {
         let width = 1 << self.width_log2;
+        let tail = &raw[raw.len() / width * width..];
+        self.code_values(kinds, &raw[..raw.len() - tail.len()], tail, shared, random)
+    }
+
+    /// The same on a base.
+    pub fn code_on(
+        &self,
+        kinds: &Kinds,
+        raw: &[u8],
+        base: &[u8],
+        shared: bool,
+        random: &mut Random,
+    ) -> Case {
+        let width = 1 << self.width_log2;
         let (values, tail) = raw.split_at(raw.len() / width * width);
+        let coded = self.on_base(values, base, false);
+        let case = self.code_values(kinds, &coded, tail, shared, random);
+        Case { base: Some(base.to_vec()), raw: raw.to_vec(), ..case }
+    }
+
+    /// The block of what stands for the values, and the tail, which are taken for its bytes.
+    fn code_values(
+        &self,
+        kinds: &Kinds,
+        values: &[u8],
+        tail: &[u8],
+        shared: bool,
+        random: &mut Random,
+    ) -> Case {
+        let width = 1 << self.width_log2;
+        let raw = [values, tail].concat();
         let segment_bytes = width << self.segment_log2;
         let segments: Vec<Segment> = (values.chunks(segment_bytes).enumerate())
             .map(|(i, src)| self.cut(src, i << self.segment_log2, random))
@@ -296,7 +256,7 @@ impl Shape {
         append_segments(&recipe, &segments, &mut block);
         self.append_rows(kinds.rows, values.len() / width, &mut block, random);
         let name = format!("{self:?} {kinds:?}");
-        Case { name, shared: recipe_bytes, block, raw: raw.to_vec() }
+        Case { name, shared: recipe_bytes, base: None, block, raw }
     }
 
     /// The recipe with coders that can express all of the segments.
@@ -304,15 +264,14 @@ impl Shape {
         let last = kinds.planes.last().copied().unwrap_or(CoderKind::Raw);
         let planes = (0..self.plane_bits().len())
             .map(|i| {
-                let bytes: Vec<u8> =
-                    segments.iter().flat_map(|segment| &segment.planes[i]).copied().collect();
-                kinds.planes.get(i).unwrap_or(&last).fit(&bytes, random)
+                let parts: Vec<&[u8]> = segments.iter().map(|s| &s.planes[i][..]).collect();
+                kinds.planes.get(i).unwrap_or(&last).fit(&parts, random)
             })
             .collect();
-        let flags: Vec<u8> = segments.iter().flat_map(|s| &s.flags).copied().collect();
+        let flags: Vec<&[u8]> = segments.iter().map(|s| &s.flags[..]).collect();
         Recipe {
             width_log2: self.width_log2,
-            base: BaseUse::None,
+            base: self.base,
             map: self.map,
             symbol_bits: self.symbol_bits,
             segment_log2: self.segment_log2,
@@ -322,7 +281,7 @@ impl Shape {
             columns: self.offsets.as_ref().map(|offsets| Columns {
                 count: offsets.cols.len() as u32,
                 base: offsets.base,
-                coder: kinds.cols.fit(&offsets.cols, random),
+                coder: kinds.cols.fit(&[&offsets.cols], random),
             }),
         }
     }
@@ -331,7 +290,7 @@ impl Shape {
     fn append_rows(&self, kind: CoderKind, n: usize, out: &mut Vec<u8>, random: &mut Random) {
         let Some(offsets) = &self.offsets else { return };
         let rows = &offsets.rows[..(offsets.first + n).div_ceil(offsets.cols.len())];
-        let coder = kind.fit(rows, random);
+        let coder = kind.fit(&[rows], random);
         coder.write(out);
         append_stream(&coder, rows, out);
     }
@@ -370,7 +329,23 @@ fn append_segments(recipe: &Recipe, segments: &[Segment], out: &mut Vec<u8>) {
     out.extend_from_slice(&coded);
 }
 
-/// A random recipe for `n` random values.
+/// The little-endian word of at most 8 bytes.
+fn word(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}
+
+/// A random recipe of either kind for `n` random values.
+pub fn any_case(n: usize, random: &mut Random) -> Case {
+    if random.below(4) == 0 {
+        classes::random_class_case(n, random)
+    } else {
+        random_case(n, random)
+    }
+}
+
+/// A random recipe by planes for `n` random values.
 pub fn random_case(n: usize, random: &mut Random) -> Case {
     let mut shape = Shape::plain(random.below(4) as u8, 0);
     let bits_max = 16.min(shape.bits() as usize);
@@ -381,18 +356,19 @@ pub fn random_case(n: usize, random: &mut Random) -> Case {
     shape.map = [WordMap::None, WordMap::Rotate, WordMap::Zigzag][random.below(3)];
     shape.segment_log2 = [10, 10, 10, 11, 12, 20][random.below(6)];
     shape.untidy = random.below(2) == 0;
-    let tail = random.below(1 << shape.width_log2);
-    let mut raw = random_values(&shape, n, random);
-    raw.extend(random.bytes(tail));
+    shape.base = [BaseUse::None, BaseUse::None, BaseUse::Xor, BaseUse::Difference][random.below(4)];
+    let tail_len = random.below(1 << shape.width_log2);
+    let values = random_values(shape.width_log2, n, random);
+    let tail = random.bytes(tail_len);
     if shape.symbol_bits > 8 {
-        shape.bias = random_bias(&shape, &raw, random);
+        shape.bias = random_bias(&shape, &values, random);
     }
     match random.below(3) {
         0 => shape.sparse = true,
         1 => shape.offsets = Some(random_offsets(n, random)),
         _ => {}
     }
-    let mut kind = || CoderKind::ALL[random.below(7)];
+    let mut kind = || CoderKind::any(random);
     let mut kinds = Kinds {
         planes: (0..9).map(|_| kind()).collect(),
         flags: kind(),
@@ -403,12 +379,20 @@ pub fn random_case(n: usize, random: &mut Random) -> Case {
     let coded = [9, 9, 9, 1, 2][random.below(5)];
     kinds.planes[coded..].fill(CoderKind::Raw);
     let shared = random.below(3) == 0;
-    shape.code(&kinds, &raw, shared, random)
+    if shape.base == BaseUse::None {
+        let case = shape.code_values(&kinds, &values, &tail, shared, random);
+        // A base that nothing asks for is ignored.
+        let base = (random.below(4) == 0).then(|| random.bytes(case.raw.len()));
+        return Case { base, ..case };
+    }
+    let base = [random_values(shape.width_log2, n, random), random.bytes(tail_len)].concat();
+    let raw = [shape.on_base(&values, &base, true), tail].concat();
+    shape.code_on(&kinds, &raw, &base, shared, random)
 }
 
 /// Values of some kind, often with bits cleared in all of them so that planes are constant.
-fn random_values(shape: &Shape, n: usize, random: &mut Random) -> Vec<u8> {
-    let width = 1 << shape.width_log2;
+fn random_values(width_log2: u8, n: usize, random: &mut Random) -> Vec<u8> {
+    let width = 1 << width_log2;
     let kind = Kind::ALL[random.below(Kind::ALL.len())];
     let float = random.below(2) == 0;
     let mut raw = data::words(kind, width, float, n, random.next_u64() >> 1);
@@ -420,12 +404,9 @@ fn random_values(shape: &Shape, n: usize, random: &mut Random) -> Vec<u8> {
 }
 
 /// A bias near the symbol of the first value, or any.
-fn random_bias(shape: &Shape, raw: &[u8], random: &mut Random) -> u16 {
-    let mut word = [0; 8];
-    let len = raw.len().min(1 << shape.width_log2);
-    word[..len].copy_from_slice(&raw[..len]);
-    let symbol =
-        shape.mapped(u64::from_le_bytes(word)) >> (shape.bits() - u32::from(shape.symbol_bits));
+fn random_bias(shape: &Shape, values: &[u8], random: &mut Random) -> u16 {
+    let first = word(&values[..values.len().min(1 << shape.width_log2)]);
+    let symbol = shape.mapped(first) >> (shape.bits() - u32::from(shape.symbol_bits));
     let bias = if random.below(4) == 0 { random.next_u64() } else { symbol.saturating_sub(100) };
     bias as u16 & (u16::MAX >> (16 - shape.symbol_bits))
 }
@@ -450,10 +431,20 @@ pub fn features(case: &Case) -> Vec<String> {
         BlockKind::Coded => &mut input,
         BlockKind::Shared => &mut shared,
     };
-    let recipe = Recipe::read(recipe_input).expect("a valid recipe");
+    let recipe = match AnyRecipe::read(recipe_input).expect("a valid recipe") {
+        AnyRecipe::Planes(recipe) => recipe,
+        AnyRecipe::Classes(recipe) => {
+            seen.extend(classes::features(&recipe));
+            seen.sort();
+            seen.dedup();
+            return seen;
+        }
+    };
+    seen.push(format!("base {:?}", recipe.base));
     seen.push(format!("map {:?}", recipe.map));
     seen.push(format!("width {}", recipe.width()));
     seen.extend(recipe.planes.iter().map(|coder| format!("plane {}", coder.name())));
+    recipe.planes.iter().for_each(|coder| coders::apart_features(coder, 1, &mut seen));
     seen.push(format!("symbol {}", recipe.planes[0].name()));
     seen.extend(recipe.flags.iter().map(|coder| format!("flags {}", coder.name())));
     let mut note = |is: bool, name: &str| seen.extend(is.then(|| name.to_string()));
@@ -491,15 +482,23 @@ pub fn count_features(cases: &[Case]) -> BTreeMap<String, usize> {
 
 /// The features that a set of cases must have to cover the format.
 pub fn all_features() -> Vec<String> {
-    let names = ["raw", "constant", "packed", "chain", "huffman", "rans", "runs"];
-    let mut all: Vec<String> = ["Stored", "Constant", "Coded", "Shared"]
+    let names = ["raw", "constant", "packed", "chain", "huffman", "rans", "runs", "gaps", "apart"];
+    let mut all: Vec<String> = ["Stored", "Constant", "Coded", "Shared", "Same"]
         .map(|kind| format!("block {kind}"))
         .into_iter()
         .chain(["None", "Rotate", "Zigzag"].map(|map| format!("map {map}")))
+        .chain(["None", "Xor", "Difference"].map(|base| format!("base {base}")))
         .chain([1, 2, 4, 8].map(|width| format!("width {width}")))
         .chain(["wide", "partial", "tail", "segments"].map(str::to_string))
+        .chain([1, 2, 3].map(|depth| format!("apart depth {depth}")))
+        .chain([1, 2, 4, 8].map(|width| format!("classes width {width}")))
+        .chain(
+            ["", " sign", " top bit", " raw bytes", " contexts"].map(|has| format!("classes{has}")),
+        )
         .collect();
-    for place in ["plane", "symbol", "flags", "cols", "rows"] {
+    let places =
+        ["plane", "symbol", "flags", "cols", "rows", "apart flags", "apart others", "context"];
+    for place in places {
         all.extend(names.map(|name| format!("{place} {name}")));
     }
     all

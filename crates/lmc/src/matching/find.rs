@@ -30,7 +30,7 @@ impl Place<'_> {
         if self.tensor.shape != tensor.shape {
             return &[];
         }
-        match (self.tensor.dtype.as_str(), tensor.dtype.as_str()) {
+        match (self.tensor.dtype, tensor.dtype) {
             (from, to) if from == to => &[Conversion::None],
             ("F32", "BF16") => &[Conversion::Bf16Nearest, Conversion::Bf16Cut],
             ("F32", "F16") => &[Conversion::F16Nearest, Conversion::F16Cut],
@@ -59,7 +59,7 @@ impl<'a> Known<'a> {
         let mut places = Vec::new();
         for (i, base) in own.options.bases.list().iter().enumerate() {
             let source = i as u64 + 1;
-            places.extend(base.layout()?.tensors.iter().map(|tensor| Place { source, tensor }));
+            places.extend(base.tensors()?.iter().map(|tensor| Place { source, tensor }));
         }
         let mut names: HashMap<&str, Vec<usize>> = HashMap::new();
         for (i, place) in places.iter().enumerate() {
@@ -101,7 +101,7 @@ impl Own<'_> {
             let item = &self.layout.items[i + 1];
             item.len > 0 && !is_small(item)
         };
-        let large: Vec<usize> = (0..self.layout.tensors.len()).filter(large).collect();
+        let large: Vec<usize> = (0..self.tensors.len()).filter(large).collect();
         let likely = self.likely(&known, &large, &read, threads)?;
         let tried = each(
             large.len(),
@@ -117,7 +117,7 @@ impl Own<'_> {
                 |reference: &Reference| !reference.is_own() || !is_own.contains(&reference.start);
             items[i + 1] = tried.best(can);
             if items[i + 1].is_some_and(|reference| reference.is_own()) {
-                is_own.insert(self.layout.tensors[i].range.start);
+                is_own.insert(self.tensors[i].range.start);
             }
         }
         let mut trial = Trial::new(&read, self.options.level);
@@ -134,7 +134,7 @@ impl Own<'_> {
         threads: usize,
     ) -> Result<Likely<'a>> {
         let own: Vec<Place> =
-            self.layout.tensors.iter().map(|tensor| Place { source: 0, tensor }).collect();
+            self.tensors.iter().map(|tensor| Place { source: 0, tensor }).collect();
         let mut own_related = Related::default();
         large.iter().for_each(|&i| own_related.add(i, &own[i].tensor.name));
         let own_groups = groups(large.iter().map(|&i| (i, &own[i])), |_| true);
@@ -170,7 +170,7 @@ impl Own<'_> {
         likely: &Likely,
         i: usize,
     ) -> Result<Tried> {
-        let tensor = &self.layout.tensors[i];
+        let tensor = &self.tensors[i];
         let dtype = self.layout.items[i + 1].dtype.unwrap_or(lmc_codec::Dtype::Bytes);
         let len = tensor.range.end - tensor.range.start;
         let mut candidates: Vec<Reference> = Vec::new();
@@ -226,7 +226,7 @@ impl Tried {
 type Kind<'a> = (&'a str, u64);
 
 fn kind<'a>(place: &Place<'a>) -> Kind<'a> {
-    (&place.tensor.dtype, place.tensor.range.end - place.tensor.range.start)
+    (place.tensor.dtype, place.tensor.range.end - place.tensor.range.start)
 }
 
 /// Tensors of the same kind, in order; only kinds that `is_wanted`.

@@ -13,9 +13,10 @@ mod small;
 mod trial;
 
 use crate::io::Source;
+use crate::items::tensors;
 use crate::{Options, Reference};
 use lmc_format::{Conversion, Result, SourceKind};
-use lmc_input::{Cut, SourceItem};
+use lmc_input::{Cut, SourceItem, Tensor, is_small};
 
 /// The spans of a file, and what each refers to.
 pub(crate) struct Spans {
@@ -29,10 +30,15 @@ pub(crate) fn spans(
     layout: &lmc_input::Source,
     options: &Options,
 ) -> Result<Spans> {
-    let own = Own { source, layout, options, starts: starts(&layout.items) };
+    let large = layout.items.iter().skip(1).filter(|item| !is_small(item)).count();
+    let has_candidates = !options.bases.list().is_empty() || large > 1;
+    // Names are read only where one may help: there can be many.
+    let tensors = if has_candidates { tensors(source, layout)? } else { Vec::new() };
+    let own = Own { source, layout, tensors, options, starts: starts(&layout.items) };
     let items = match layout.kind {
         SourceKind::Bytes => vec![own.whole_file()?],
-        SourceKind::Safetensors => own.tensors()?,
+        SourceKind::Safetensors if has_candidates => own.tensors()?,
+        SourceKind::Safetensors => vec![None; layout.items.len()],
     };
     let cuts = lmc_input::cut_where(layout, |a, b| own.may_share(&items, a, b));
     let references =
@@ -68,6 +74,7 @@ fn starts(items: &[SourceItem]) -> Vec<u64> {
 struct Own<'a> {
     source: &'a Source<'a>,
     layout: &'a lmc_input::Source,
+    tensors: Vec<Tensor>,
     options: &'a Options,
     /// Of the items.
     starts: Vec<u64>,

@@ -22,7 +22,7 @@ impl Own<'_> {
         trial: &mut Trial,
         items: &mut [Option<Reference>],
     ) -> Result<()> {
-        for (i, tensor) in self.layout.tensors.iter().enumerate() {
+        for (i, tensor) in self.tensors.iter().enumerate() {
             let len = tensor.range.end - tensor.range.start;
             if len > 0 && is_small(&self.layout.items[i + 1]) {
                 items[i + 1] = self.by_name(known, trial, tensor)?;

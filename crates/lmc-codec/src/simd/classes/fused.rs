@@ -261,13 +261,13 @@ unsafe fn sort_for<const K: usize, const WIDE: bool, const JOINT: bool>(
             upper_base = upper_words(base, true);
             flips = [signs_differ(upper[0], upper_base[0]), signs_differ(upper[1], upper_base[1])];
             apart = classes;
-            for half in 0..2 {
+            for (half, apart) in apart.iter_mut().enumerate() {
                 let at = 128 * half;
                 let own = [load_at(values, at), load_at(values, at + 64)];
                 let from = [load_at(base, at), load_at(base, at + 64)];
                 let (low, coded) = apart32(own, from);
                 store_at(records, group * 2 * GROUP + 64 * half, low);
-                apart[half] = coded;
+                *apart = coded;
             }
         }
         for half in 0..2 {
@@ -492,8 +492,8 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
                 _mm512_test_epi8_mask(low, head_low) | _mm512_test_epi8_mask(high, head_high);
         }
         let (low, high) = (_mm512_or_si512(low, head_low), _mm512_or_si512(high, head_high));
-        for half in 0..2 {
-            let size = _mm512_permutex2var_epi8(low, orders[half], high);
+        for (half, order) in orders.iter().enumerate() {
+            let size = _mm512_permutex2var_epi8(low, *order, high);
             let negative = (negative >> (32 * half)) as u32;
             let coded = _mm512_mask_sub_epi16(size, negative, _mm512_setzero_si512(), size);
             let flips = (flips >> (32 * half)) as u32;

@@ -10,8 +10,6 @@ mod contexts;
 #[cfg(target_arch = "x86_64")]
 mod fused;
 mod measure;
-#[cfg(test)]
-mod tests;
 
 use super::Isa;
 #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,144 @@
+"""Sections 7.1 and 7.6 of docs/format.md: hashes, and the content hash of a plain file.
+
+A base may lie on the disk as it is. Its content hash is then that of the items and spans into
+which an encoder would cut it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import xxhash
+
+HASH_LEN = 16
+MAX_HEADER_LEN = 1 << 24
+MAX_CUT = 1 << 23
+# bits of a value, by the names of safetensors
+DTYPE_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "U64": 64, "I64": 64,
+    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8,
+    "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
+}
+
+
+class NotSafetensors(Exception):
+    """The file does not follow the rules of safetensors."""
+
+
+def hash_of(data: bytes) -> bytes:
+    """Section 7.1: a hash, as it is written."""
+    return xxhash.xxh3_128_intdigest(data).to_bytes(HASH_LEN, "little")
+
+
+def content_hash(item_hashes: list[bytes]) -> bytes:
+    """Section 7.4: the content hash, of the hashes of all items."""
+    return hash_of(b"".join(item_hashes))
+
+
+def content_hash_of(original: bytes) -> bytes:
+    """Section 7.6: the content hash of a plain file."""
+    return content_hash([item_hash(original, item) for item in items_of(original)])
+
+
+@dataclass(frozen=True)
+class Part:
+    """An item of a plain file. Its rows have 0 bytes if they do not count."""
+
+    start: int
+    end: int
+    row_len: int = 0
+
+
+def item_hash(original: bytes, item: Part) -> bytes:
+    """Sections 7.4 and 7.6: the hash of an item, which is cut if it is large."""
+    data = original[item.start : item.end]
+    if len(data) <= MAX_CUT:
+        return hash_of(data)
+    rows = MAX_CUT // item.row_len if item.row_len else 0
+    size = rows * item.row_len or MAX_CUT
+    spans = [data[start : start + size] for start in range(0, len(data), size)]
+    return hash_of(b"".join(map(hash_of, spans)))
+
+
+def items_of(original: bytes) -> list[Part]:
+    """Sections 7.4 and 7.6: the items of a plain file."""
+    try:
+        return safetensors_items(original)
+    except NotSafetensors:
+        return [Part(0, len(original))]
+
+
+def follows(rule: bool) -> None:
+    """Leave unless a rule of safetensors holds."""
+    if not rule:
+        raise NotSafetensors
+
+
+def safetensors_items(original: bytes) -> list[Part]:
+    """Section 7.4, kind 1: the header, then the tensors by start, end and name."""
+    follows(len(original) >= 8)
+    data_start = 8 + int.from_bytes(original[:8], "little")
+    follows(data_start <= min(MAX_HEADER_LEN, len(original)))
+    header = parse_header(original[8:data_start])
+    items = [Part(0, data_start)]
+    tensors = []
+    for name, fields in header.items():
+        if name == b"__metadata__":
+            follows(is_metadata(fields))
+        else:
+            tensors.append((*tensor_range(fields), name, tensor_row_len(fields)))
+    end = 0
+    for start, stop, _, row_len in sorted(tensors, key=lambda tensor: tensor[:3]):
+        follows(start == end)
+        items.append(Part(data_start + start, data_start + stop, row_len))
+        end = stop
+    follows(data_start + end == len(original))
+    return items
+
+
+def parse_header(data: bytes) -> dict[bytes, Any]:
+    """The object of a header, by the bytes of its names, of which none comes twice."""
+    follows(data.startswith(b"{"))
+    try:
+        header = json.loads(data.decode(), object_pairs_hook=unique)
+        return {name.encode(): fields for name, fields in header.items()}
+    except (ValueError, RecursionError):
+        raise NotSafetensors from None
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object without names that come twice."""
+    made = dict(pairs)
+    follows(len(made) == len(pairs))
+    return made
+
+
+def is_metadata(fields: Any) -> bool:
+    """Whether these are strings by names."""
+    return isinstance(fields, dict) and all(isinstance(text, str) for text in fields.values())
+
+
+def is_counts(numbers: Any) -> bool:
+    """Whether this is a list of numbers that can be lengths."""
+    return isinstance(numbers, list) and all(type(n) is int and 0 <= n < 1 << 64 for n in numbers)
+
+
+def tensor_range(fields: Any) -> tuple[int, int]:
+    """Where a tensor starts and ends in the data, which must be right for its shape."""
+    follows(isinstance(fields, dict) and {"dtype", "shape", "data_offsets"} <= fields.keys())
+    dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
+    follows(isinstance(dtype, str) and dtype in DTYPE_BITS)
+    follows(is_counts(shape) and is_counts(offsets) and len(offsets) == 2)
+    start, end = offsets
+    follows(prod(shape) * DTYPE_BITS[dtype] == 8 * (end - start))
+    return start, end
+
+
+def tensor_row_len(fields: Any) -> int:
+    """Section 7.6: the bytes of a row of a tensor; 0 if its rows do not count."""
+    shape = fields["shape"]
+    bits = shape[-1] * DTYPE_BITS[fields["dtype"]] if len(shape) > 1 else 0
+    return bits // 8 if bits % 8 == 0 else 0

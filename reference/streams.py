@@ -1,0 +1,433 @@
+"""Sections 1, 3.5 and 5 of docs/format.md: fields, coders and the streams they code.
+
+What goes in is a `Reader` at the start of a coder or a stream; what comes out are the bytes. A
+field or a stream that is rejected raises `Corrupt`, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint64]
+
+MAX_VARINT_BYTES = 10
+MAX_LEVELS = 12
+MAX_CHAIN_SYMBOLS = 31
+MAX_CODE_LENGTH = 12
+SLOTS = 4096
+LANES = 32
+STATE_LOW = 1 << 16
+MAX_LOW_BITS = 24
+MAX_APART_DEPTH = 3
+
+
+class Corrupt(Exception):
+    """The block is rejected; the message is one lower-case line."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Reject the block unless the condition holds."""
+    if not condition:
+        raise Corrupt(message)
+
+
+@contextmanager
+def inside(place: str) -> Iterator[None]:
+    """Name the place in the message of a rejection."""
+    try:
+        yield
+    except Corrupt as error:
+        raise Corrupt(f"{place}: {error}") from None
+
+
+# Section 1: conventions
+
+
+class Reader:
+    """Section 1: fields read in order from a string of bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.pos = 0
+
+    def left(self) -> int:
+        """Number of bytes not read yet."""
+        return len(self.data) - self.pos
+
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes."""
+        require(count <= self.left(), "ends before a field it needs")
+        self.pos += count
+        return self.data[self.pos - count : self.pos]
+
+    def rest(self) -> bytes:
+        """All bytes not read yet, which are still to be taken."""
+        return self.data[self.pos :]
+
+    def array(self, count: int) -> Bytes:
+        """The next `count` bytes, as an array."""
+        return np.frombuffer(self.take(count), dtype=np.uint8)
+
+    def uint(self, size: int) -> int:
+        """A little-endian unsigned integer of `size` bytes."""
+        return int.from_bytes(self.take(size), "little")
+
+    def varint(self, max_bytes: int = MAX_VARINT_BYTES) -> int:
+        """An unsigned LEB128 number of at most 64 bits, in its shortest form."""
+        value = 0
+        for i in range(max_bytes):
+            byte = self.uint(1)
+            value |= (byte & 127) << (7 * i)
+            if byte < 128:
+                require(byte > 0 or i == 0, "varint is longer than needed")
+                require(value < 1 << 64, "varint does not fit 64 bits")
+                return value
+        raise Corrupt(f"varint is longer than {max_bytes} bytes")
+
+    def finish(self, what: str) -> None:
+        """Reject bytes left over after the last field."""
+        require(self.left() == 0, f"bytes left over in the {what}")
+
+
+# Section 3.5: coders
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Section 3.5, id 0."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Section 3.5, id 1."""
+
+    value: int
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Section 3.5, id 2."""
+
+    mask: int
+    rest: int
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Section 3.5, id 3: the symbols of each level; a level of d bits has 2^d - 1."""
+
+    levels: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Huffman:
+    """Section 3.5, id 4: (symbol, length) for each string of the next 12 bits."""
+
+    table: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Rans:
+    """Section 3.5, id 5: for each slot its symbol s, f(s) and slot - c(s)."""
+
+    symbol: Bytes
+    frequency: Words
+    rank: Words
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Section 3.5, id 6."""
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Section 3.5, id 7."""
+
+    low_bits: int
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Section 3.5, id 8."""
+
+    common: int
+    flags: Coder
+    others: Coder
+
+
+Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs | Gaps | Apart
+
+
+def read_coder(reader: Reader, apart_depth: int = 0) -> Coder:
+    """Section 3.5: a coder's id and parameters. It stands in `apart_depth` coders of id 8."""
+    coder_id = reader.uint(1)
+    if coder_id == 0:
+        return Raw()
+    if coder_id == 1:
+        return Constant(reader.uint(1))
+    if coder_id == 2:
+        return read_packed_parameters(reader)
+    if coder_id == 3:
+        return read_chain_parameters(reader)
+    if coder_id == 4:
+        return read_huffman_parameters(reader)
+    if coder_id == 5:
+        return read_rans_parameters(reader)
+    if coder_id == 6:
+        return Runs()
+    if coder_id == 7:
+        return read_gaps_parameters(reader)
+    require(coder_id == 8, f"unknown coder {coder_id}")
+    return read_apart_parameters(reader, apart_depth + 1)
+
+
+def read_packed_parameters(reader: Reader) -> Packed:
+    """Section 3.5: the mask and the rest."""
+    mask, rest = reader.uint(1), reader.uint(1)
+    require(mask != 0, "mask of a packed coder is 0")
+    require(mask & rest == 0, "rest of a packed coder meets its mask")
+    return Packed(mask, rest)
+
+
+def read_gaps_parameters(reader: Reader) -> Gaps:
+    """Section 3.5: the bits of a gap that stand as they are."""
+    low_bits = reader.uint(1)
+    require(low_bits <= MAX_LOW_BITS, f"low_bits of a gaps coder is {low_bits}")
+    return Gaps(low_bits)
+
+
+def read_apart_parameters(reader: Reader, depth: int) -> Apart:
+    """Section 3.5: the common byte and the two coders, which may be of the same id again."""
+    require(depth <= MAX_APART_DEPTH, "more than 3 apart coders stand one in the other")
+    return Apart(reader.uint(1), read_coder(reader, depth), read_coder(reader, depth))
+
+
+# Section 5: streams
+
+
+def read_stream(coder: Coder, reader: Reader, n: int) -> Bytes:
+    """Section 5: the `n` bytes of a stream."""
+    if isinstance(coder, Raw):
+        return reader.array(n)
+    if isinstance(coder, Constant):
+        return np.full(n, coder.value, dtype=np.uint8)
+    if isinstance(coder, Packed):
+        return read_packed(coder, reader, n)
+    if isinstance(coder, Chain):
+        return read_chain(coder, reader, n)
+    if isinstance(coder, Huffman):
+        return read_huffman(coder, reader, n)
+    if isinstance(coder, Rans):
+        return read_rans(coder, reader, n)
+    if isinstance(coder, Runs):
+        return read_runs(reader, n)
+    if isinstance(coder, Gaps):
+        return read_gaps(coder, reader, n)
+    return read_apart(coder, reader, n)
+
+
+def read_packed(coder: Packed, reader: Reader, n: int) -> Bytes:
+    """Section 5.1, packed."""
+    places = [bit for bit in range(8) if coder.mask >> bit & 1]
+    total = n * len(places)
+    bits = np.unpackbits(reader.array((total + 7) // 8), bitorder="little")
+    require(not bits[total:].any(), "padding of a packed stream is not 0")
+    fields = bits[:total].reshape(n, len(places))
+    plane = np.full(n, coder.rest, dtype=np.uint8)
+    for field, place in enumerate(places):
+        plane |= fields[:, field] << np.uint8(place)
+    return plane
+
+
+def read_runs(reader: Reader, n: int) -> Bytes:
+    """Section 5.1, runs."""
+    plane = bytearray()
+    while len(plane) < n:
+        token = reader.varint()
+        length = (token >> 1) + 1
+        require(length <= n - len(plane), "run is longer than its stream")
+        plane += reader.take(1) * length if token & 1 else reader.take(length)
+    return np.frombuffer(bytes(plane), dtype=np.uint8)
+
+
+def read_gaps(coder: Gaps, reader: Reader, n: int) -> Bytes:
+    """Section 5.1, gaps."""
+    count = reader.varint()
+    data = reader.rest()
+    string = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little").tobytes()
+    bits = np.zeros(8 * n, dtype=np.uint8)
+    at = place = 0
+    for _ in range(count):
+        one = string.find(1, at)
+        low_at = one + 1
+        require(one >= 0 and low_at + coder.low_bits <= len(string), "ends before a gap does")
+        # 24 bits at most, from any bit of a byte on, lie in 4 bytes
+        low = int.from_bytes(data[low_at // 8 : low_at // 8 + 4], "little") >> low_at % 8
+        place += (one - at << coder.low_bits) + low % (1 << coder.low_bits)
+        require(place < 8 * n, "set bit is beyond the last byte")
+        bits[place] = 1
+        place += 1
+        at = low_at + coder.low_bits
+    reader.take((at + 7) // 8)
+    require(not any(string[at : -(-at // 8) * 8]), "padding of a gaps stream is not 0")
+    return np.packbits(bits, bitorder="little")
+
+
+def read_chain_parameters(reader: Reader) -> Chain:
+    """Section 5.2: the levels, their shape and symbols."""
+    count = reader.uint(1)
+    require(1 <= count <= MAX_LEVELS, f"chain has {count} levels")
+    shape = reader.uint(2)
+    require(shape < 1 << count, "shape of a chain has bits beyond its levels")
+    sizes = [3 if shape >> level & 1 else 1 for level in range(count)]
+    require(sum(sizes) <= MAX_CHAIN_SYMBOLS, f"chain has {sum(sizes)} symbols")
+    return Chain(tuple(reader.take(size) for size in sizes))
+
+
+def read_digits(reader: Reader, bits: int, n: int) -> Bytes:
+    """Section 5.2: the digits, of `bits` bits, of the `n` bytes that reach a level."""
+    groups, partial = divmod(n, 64)
+    words = np.unpackbits(reader.array(groups * bits * 8), bitorder="little")
+    full = words.reshape(groups, bits, 64).transpose(1, 0, 2).reshape(bits, groups * 64)
+    size = (partial + 7) // 8
+    strings = np.unpackbits(reader.array(bits * size), bitorder="little")
+    rest = strings.reshape(bits, size * 8)
+    require(not rest[:, partial:].any(), "padding of a chain stream is not 0")
+    digits = np.zeros(n, dtype=np.uint8)
+    for bit in range(bits):
+        digits |= np.concatenate([full[bit], rest[bit, :partial]]) << np.uint8(bit)
+    return digits
+
+
+def read_chain(coder: Chain, reader: Reader, n: int) -> Bytes:
+    """Section 5.2: a chain's levels, then the escaped bytes."""
+    plane = np.zeros(n, dtype=np.uint8)
+    reaching = np.arange(n)
+    for symbols in coder.levels:
+        largest = len(symbols)
+        digits = read_digits(reader, largest.bit_length(), len(reaching))
+        named = digits < largest
+        plane[reaching[named]] = np.frombuffer(symbols, dtype=np.uint8)[digits[named]]
+        reaching = reaching[~named]
+    plane[reaching] = reader.array(len(reaching))
+    return plane
+
+
+def read_symbol_range(reader: Reader) -> range:
+    """Sections 5.3 and 5.4: the symbols `first` to `last`."""
+    first, last = reader.uint(1), reader.uint(1)
+    require(first < last, "first symbol is not below the last")
+    return range(first, last + 1)
+
+
+def read_huffman_parameters(reader: Reader) -> Huffman:
+    """Section 5.3: the code lengths."""
+    symbols = read_symbol_range(reader)
+    packed = reader.take((len(symbols) + 1) // 2)
+    nibbles = [nibble for byte in packed for nibble in (byte & 15, byte >> 4)]
+    require(not any(nibbles[len(symbols) :]), "unused code length is not 0")
+    require(max(nibbles) <= MAX_CODE_LENGTH, "code length is larger than 12")
+    present = sorted((n, s) for s, n in zip(symbols, nibbles, strict=False) if n)
+    total = sum(SLOTS >> length for length, _ in present)
+    require(total == SLOTS, "huffman code is not complete")
+    return Huffman(canonical_table(present))
+
+
+def canonical_table(present: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Section 5.3: the decoding table of a complete code given as sorted (length, symbol)."""
+    table = [(0, 0)] * SLOTS
+    code, previous = -1, present[0][0]
+    for length, symbol in present:
+        code = (code + 1) << (length - previous)
+        previous = length
+        start = int(f"{code:0{length}b}"[::-1], 2)
+        table[start :: 1 << length] = [(symbol, length)] * (SLOTS >> length)
+    return table
+
+
+def read_huffman(coder: Huffman, reader: Reader, n: int) -> Bytes:
+    """Section 5.3: the four parts of a stream."""
+    quarter = (n + 3) // 4
+    lengths = [reader.varint() for _ in range(4)]
+    plane = bytearray()
+    for length in lengths:
+        count = min(quarter, n - len(plane))
+        plane += decode_huffman_part(coder, reader.take(length), count)
+    return np.frombuffer(bytes(plane), dtype=np.uint8)
+
+
+def decode_huffman_part(coder: Huffman, part: bytes, count: int) -> bytes:
+    """Section 5.3: the `count` bytes of a part; bits beyond its end read as 0 at first."""
+    table = coder.table
+    plane = bytearray(count)
+    window = held = read = used = 0
+    for i in range(count):
+        if held < MAX_CODE_LENGTH:
+            window |= int.from_bytes(part[read : read + 6], "little") << held
+            read += 6
+            held += 48
+        plane[i], length = table[window & (SLOTS - 1)]
+        window >>= length
+        held -= length
+        used += length
+    require(len(part) == (used + 7) // 8, "huffman part has not the length of its bits")
+    require(used % 8 == 0 or part[-1] >> used % 8 == 0, "padding of a huffman part is not 0")
+    return bytes(plane)
+
+
+def read_rans_parameters(reader: Reader) -> Rans:
+    """Section 5.4: the frequencies."""
+    symbols = read_symbol_range(reader)
+    frequencies = [reader.varint(max_bytes=2) for _ in symbols]
+    require(max(frequencies) < SLOTS, "frequency is not below 4096")
+    require(sum(frequencies) == SLOTS, "frequencies do not sum to 4096")
+    frequency = np.array(frequencies, dtype=np.uint64)
+    below = np.cumsum(frequency, dtype=np.uint64) - frequency
+    which = np.repeat(np.arange(len(symbols)), frequencies)
+    rank = np.arange(SLOTS, dtype=np.uint64) - below[which]
+    return Rans((which + symbols.start).astype(np.uint8), frequency[which], rank)
+
+
+def read_rans(coder: Rans, reader: Reader, n: int) -> Bytes:
+    """Section 5.4: a stream, decoded a row of 32 lanes at a time."""
+    word_count = reader.varint()
+    states = np.frombuffer(reader.take(4 * LANES), dtype="<u4").astype(np.uint64)
+    require(bool((states >= STATE_LOW).all()), "rans state is below 2^16")
+    words = np.frombuffer(reader.take(2 * word_count), dtype="<u2").astype(np.uint64)
+    plane = np.zeros(n, dtype=np.uint8)
+    used = 0
+    for start in range(0, n, LANES):
+        row = plane[start : start + LANES]
+        lanes = states[: len(row)]
+        slots = lanes & np.uint64(SLOTS - 1)
+        row[:] = coder.symbol[slots]
+        lanes[:] = coder.frequency[slots] * (lanes >> np.uint64(12)) + coder.rank[slots]
+        low = np.flatnonzero(lanes < STATE_LOW)
+        require(used + len(low) <= word_count, "rans stream has too few words")
+        lanes[low] = (lanes[low] << np.uint64(16)) | words[used : used + len(low)]
+        used += len(low)
+    require(used == word_count, "rans stream has words left over")
+    require(bool((states == STATE_LOW).all()), "rans state does not end at 2^16")
+    return plane
+
+
+def read_flags(coder: Coder, reader: Reader, count: int, what: str) -> NDArray[np.bool_]:
+    """Sections 4.1 and 5.5: one flag for each of `count` values or bytes."""
+    bits = np.unpackbits(read_stream(coder, reader, (count + 7) // 8), bitorder="little")
+    require(not bits[count:].any(), f"{what} beyond the last value")
+    return bits[:count].astype(np.bool_)
+
+
+def read_apart(coder: Apart, reader: Reader, n: int) -> Bytes:
+    """Section 5.5: the flags, then the bytes other than the common one."""
+    flags = read_flags(coder.flags, reader, n, "apart flags")
+    plane = np.full(n, coder.common, dtype=np.uint8)
+    plane[flags] = read_stream(coder.others, reader, int(np.count_nonzero(flags)))
+    return plane
