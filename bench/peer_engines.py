@@ -69,8 +69,8 @@ class Zipnn(Engine):
     level = "auto"
     DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "fp8": "float8_e4m3fn"}
 
-    def __init__(self, dtype):
-        options = {"bytearray_dtype": self.DTYPES[dtype], "threads": 1}
+    def __init__(self, dtype, **more):
+        options = {"bytearray_dtype": self.DTYPES[dtype], "threads": 1, **more}
         self.zipnn = ZipNN(input_format="byte", **options)
 
     def prepare(self, pieces):
@@ -81,6 +81,24 @@ class Zipnn(Engine):
 
     def decompress(self, coded):
         return [self.zipnn.decompress(c) for c in coded]
+
+
+class ZipnnDelta(Zipnn):
+    """ZipNN's delta: XOR with the base, a list of pieces as the others, then the same as above."""
+
+    level = "delta"
+
+    def __init__(self, dtype, base):
+        super().__init__(dtype, delta_compressed_type="byte")
+        self.base = [p.tobytes() for p in base]
+
+    def compress(self, prepared):
+        pairs = zip(prepared, self.base, strict=True)
+        return [self.zipnn.compress(p, delta_second_data=b) for p, b in pairs]
+
+    def decompress(self, coded):
+        pairs = zip(coded, self.base, strict=True)
+        return [self.zipnn.decompress(c, delta_second_data=b) for c, b in pairs]
 
 
 class OpenZl(Engine):

@@ -112,6 +112,7 @@ def peer_row(set_name, engine, best, width, bound):
         "engine": engine.name,
         "level": engine.level,
         "grouped": False,
+        "base": False,
         "threads": 1,
         "bytes_in": best["bytes_in"],
         "bytes_out": best["bytes_out"],

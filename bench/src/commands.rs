@@ -1,4 +1,4 @@
-//! What `lmc-bench` does: the whole benchmark, dumping a buffer, timing a file, sizes only.
+//! What `lmc-bench` does: the whole benchmark, dumping a buffer, timing a file, sizes only, pairs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,12 @@ use lmc_testkit::{CorpusFile, corpus, entropy};
 
 use crate::buffers::{self, Buffer, Part};
 use crate::engines::{self, Engine, Lmc, Memcpy};
+use crate::pairs::{self, Pair};
 use crate::report::{self, Report};
 use crate::run::{self, Limits};
-use crate::{CorpusBitsArgs, DumpArgs, Result, RunArgs, ScaleArgs, TimeArgs, corpus_bits, scale};
+use crate::{
+    CorpusBitsArgs, DumpArgs, PairsArgs, Result, RunArgs, ScaleArgs, TimeArgs, corpus_bits, scale,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -22,16 +25,14 @@ pub fn bench(args: &RunArgs) -> Result<()> {
         report.corpus_bits = corpus_bits::measure(&corpus)?;
         report::print_corpus_bits(&report.corpus_bits);
     }
-    let limits = limits(args);
-    let size_mib = if args.quick { args.size_mib.min(64) } else { args.size_mib };
+    let limits = Limits::new(args.repeats, args.quick);
+    let len_min = len_min(args.size_mib, args.quick);
     report::print_speed_heading();
     for set in &args.sets {
-        let buffer = Buffer::build(&set.files(&corpus), size_mib * MIB, true)?;
+        let buffer = Buffer::build(&set.files(&corpus), len_min, true)?;
         let mut engines = engines::select(&args.engines, buffer.width())?;
         let measured = run::run(&buffer, &mut engines, &limits)?;
-        let first_new = report.rows.len();
-        report.add(set.name(), &buffer, &measured);
-        report.rows[first_new..].iter().for_each(report::print_row);
+        report.add(set.name(), &buffer, &measured).iter().for_each(report::print_row);
     }
     args.json.as_deref().map_or(Ok(()), |path| report.write_json(path))
 }
@@ -78,6 +79,38 @@ pub fn scale(args: &ScaleArgs) -> Result<()> {
     scale::run(args, &corpus)
 }
 
+/// Sizes and speed on checkpoints that have a base.
+pub fn pairs(args: &PairsArgs) -> Result<()> {
+    if args.list {
+        println!("{}", serde_json::to_string(&Pair::ALL)?);
+        return Ok(());
+    }
+    let Some(corpus) = load_corpus()? else { return Ok(()) };
+    let sizes: Result<_> = Pair::ALL.iter().map(|pair| pair.sizes(&corpus)).collect();
+    let mut report = Report { pair_bits: sizes?, ..Report::default() };
+    if let Some(path) = &args.others {
+        pairs::add_others(&mut report.pair_bits, path)?;
+    }
+    report::print_pair_bits(&report.pair_bits);
+    if !args.no_speed {
+        time_pairs(args, &corpus, &mut report)?;
+    }
+    pairs::verdicts(&report.pair_bits).iter().for_each(|line| println!("{line}"));
+    args.json.as_deref().map_or(Ok(()), |path| report.write_json(path))
+}
+
+fn time_pairs(args: &PairsArgs, corpus: &[CorpusFile], report: &mut Report) -> Result<()> {
+    let limits = Limits::new(args.repeats, args.quick);
+    let len_min = len_min(args.size_mib, args.quick);
+    report::print_speed_heading();
+    for pair in Pair::ALL {
+        let (buffer, measured) = pair.speeds(corpus, len_min, &limits)?;
+        report.add(pair.name, &buffer, &measured).iter().for_each(report::print_row);
+    }
+    println!();
+    Ok(())
+}
+
 /// Whether the JSON takes the place of the table.
 fn to_stdout(json: Option<&Path>) -> bool {
     json == Some(Path::new("-"))
@@ -93,12 +126,8 @@ fn load_corpus() -> Result<Option<Vec<CorpusFile>>> {
     Ok(Some(files))
 }
 
-fn limits(args: &RunArgs) -> Limits {
-    if args.quick {
-        return Limits { repeats: 1, part_len: 16 * MIB, slow_len: 2 * MIB, slow_repeats: 1 };
-    }
-    let repeats = args.repeats.max(1);
-    Limits { repeats, part_len: 128 * MIB, slow_len: 32 * MIB, slow_repeats: 1 }
+fn len_min(size_mib: usize, quick: bool) -> usize {
+    if quick { size_mib.min(64) * MIB } else { size_mib * MIB }
 }
 
 fn read_buffer(args: &TimeArgs) -> Result<Buffer> {

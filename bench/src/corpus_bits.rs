@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::Result;
 use crate::buffers::{Buffer, Set};
-use crate::engines::{Engine, LevelName, Lmc, Sample};
+use crate::engines::{Engine, LevelName, Lmc};
+use crate::run::{self, Limits};
 
 /// Sizes of one file.
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +27,35 @@ pub struct LevelBits {
     pub bits_per_value: f64,
 }
 
+impl FileBits {
+    /// What each of the engines makes of `buffer`, under the name given with it.
+    pub fn measure<'a>(
+        file: &str,
+        buffer: &Buffer,
+        engines: impl IntoIterator<Item = (String, Box<dyn Engine + 'a>)>,
+    ) -> Result<Self> {
+        let (names, mut engines): (Vec<String>, Vec<_>) = engines.into_iter().unzip();
+        let measured = run::run(buffer, &mut engines, &Limits::WHOLE);
+        let measured = measured.map_err(|e| format!("{file}: {e}"))?;
+        let mut bits = Self {
+            file: file.into(),
+            values: buffer.bytes.len() / buffer.width(),
+            bound_bits: buffer.bound_bits_per_value(buffer.bytes.len()),
+            levels: Vec::new(),
+        };
+        for (name, measured) in names.into_iter().zip(measured) {
+            bits.add(name, measured.bytes_out);
+        }
+        Ok(bits)
+    }
+
+    /// Adds what one engine made of the file.
+    pub fn add(&mut self, level: String, bytes_out: usize) {
+        let bits_per_value = bytes_out as f64 * 8.0 / self.values as f64;
+        self.levels.push(LevelBits { level, bytes_out, bits_per_value });
+    }
+}
+
 /// All corpus files, then the cast ones.
 pub fn measure(corpus: &[CorpusFile]) -> Result<Vec<FileBits>> {
     let casts = [Set::F16, Set::Fp8].into_iter().flat_map(|set| set.files(corpus));
@@ -34,32 +64,6 @@ pub fn measure(corpus: &[CorpusFile]) -> Result<Vec<FileBits>> {
 
 fn measure_file(file: &CorpusFile) -> Result<FileBits> {
     let buffer = Buffer::build(std::slice::from_ref(file), 0, false)?;
-    let level_bits = |level| {
-        let done = measure_level(&buffer, level);
-        done.map_err(|e| format!("{} at level {level}: {e}", file.name))
-    };
-    Ok(FileBits {
-        file: file.name.clone(),
-        values: buffer.bytes.len() / buffer.width(),
-        bound_bits: buffer.bound_bits_per_value(buffer.bytes.len()),
-        levels: LevelName::ALL
-            .into_iter()
-            .map(level_bits)
-            .collect::<std::result::Result<_, _>>()?,
-    })
-}
-
-fn measure_level(buffer: &Buffer, level: LevelName) -> Result<LevelBits> {
-    let mut engine = Lmc::new(level);
-    let mut coded = Vec::new();
-    let coded_len = engine.compress(Sample::first(buffer, usize::MAX), &mut coded)?;
-    let mut out = vec![0xa5; buffer.bytes.len()];
-    engine.decompress(&coded, &mut out)?;
-    if out != buffer.bytes {
-        return Err("the decompressed bytes differ from the input".into());
-    }
-    let bytes_out = coded_len + engine.extra_len();
-    let values = buffer.bytes.len() / buffer.width();
-    let bits_per_value = bytes_out as f64 * 8.0 / values as f64;
-    Ok(LevelBits { level: level.to_string(), bytes_out, bits_per_value })
+    let engine = |level: LevelName| (level.to_string(), Box::new(Lmc::new(level)) as Box<_>);
+    FileBits::measure(&file.name, &buffer, LevelName::ALL.map(engine))
 }

@@ -5,6 +5,7 @@ mod buffers;
 mod commands;
 mod corpus_bits;
 mod engines;
+mod pairs;
 mod report;
 mod run;
 mod scale;
@@ -34,6 +35,8 @@ enum Command {
     Time(TimeArgs),
     /// Only the sizes of our levels on the corpus files.
     CorpusBits(CorpusBitsArgs),
+    /// Sizes and speed of checkpoints coded against an earlier one.
+    Pairs(PairsArgs),
     /// Time whole files in memory on more and more threads.
     Scale(ScaleArgs),
 }
@@ -105,6 +108,31 @@ struct CorpusBitsArgs {
 }
 
 #[derive(Args)]
+struct PairsArgs {
+    /// Smallest buffer of new bytes that a pair is timed on.
+    #[arg(long, default_value_t = 512)]
+    size_mib: usize,
+    /// Rounds; the fastest of each engine counts.
+    #[arg(long, default_value_t = 3)]
+    repeats: usize,
+    /// Write sizes and rows to this file too; `-` is stdout.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// 64 MiB, one round, short parts for the slow engines: shows that all is well, no more.
+    #[arg(long)]
+    quick: bool,
+    /// Sizes alone.
+    #[arg(long)]
+    no_speed: bool,
+    /// Sizes of other programs for the table: what `pairs.py` wrote.
+    #[arg(long, value_name = "FILE")]
+    others: Option<PathBuf>,
+    /// Print names and files of all pairs as JSON, and do nothing else.
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Args)]
 struct ScaleArgs {
     #[arg(long, default_value = "bf16")]
     set: Set,
@@ -125,6 +153,7 @@ fn main() -> ExitCode {
         Some(Command::Dump(args)) => commands::dump(&args),
         Some(Command::Time(args)) => commands::time(&args),
         Some(Command::CorpusBits(args)) => commands::corpus_bits(&args),
+        Some(Command::Pairs(args)) => commands::pairs(&args),
         Some(Command::Scale(args)) => commands::scale(&args),
     };
     match done {

@@ -22,6 +22,8 @@ pub struct Row {
     pub engine: String,
     pub level: String,
     pub grouped: bool,
+    /// Whether it codes against a base.
+    pub base: bool,
     pub threads: usize,
     pub bytes_in: usize,
     pub bytes_out: usize,
@@ -41,11 +43,15 @@ pub struct Row {
 pub struct Report {
     pub rows: Vec<Row>,
     pub corpus_bits: Vec<FileBits>,
+    /// As `corpus_bits`, of files against a base.
+    pub pair_bits: Vec<FileBits>,
 }
 
 impl Report {
-    /// Adds the rows of one set; the copy there of memcpy is the yardstick of all of them.
-    pub fn add(&mut self, set: &str, buffer: &Buffer, measured: &[Measured]) {
+    /// Adds the rows of one set and gives them; the copy there of memcpy is the yardstick of all of
+    /// them.
+    pub fn add(&mut self, set: &str, buffer: &Buffer, measured: &[Measured]) -> &[Row] {
+        let first_new = self.rows.len();
         let is_memcpy = |m: &&Measured| m.label.engine == "memcpy";
         let memcpy_gib_s = measured.iter().find(is_memcpy).map_or(f64::NAN, compress_gib_s);
         let (machine, simd) = (machine(), simd());
@@ -54,6 +60,7 @@ impl Report {
             engine: m.label.engine.into(),
             level: m.label.level.clone(),
             grouped: m.label.grouped,
+            base: m.label.base,
             threads: 1,
             bytes_in: m.bytes_in,
             bytes_out: m.bytes_out,
@@ -66,6 +73,7 @@ impl Report {
             machine: machine.clone(),
             simd,
         }));
+        &self.rows[first_new..]
     }
 
     /// Writes the JSON to a file, or to stdout for `-`.
@@ -89,11 +97,12 @@ fn compress_gib_s(m: &Measured) -> f64 {
 pub fn print_speed_heading() {
     println!("machine: {}, {}; one thread, fastest round", machine(), simd());
     println!(
-        "{:7} {:7} {:8} {:7} {:>11} {:>11} {:>6} {:>7} {:>7} {:>8} {:>8} {:>7} {:>7}",
+        "{:16} {:7} {:8} {:7} {:4} {:>11} {:>11} {:>6} {:>7} {:>7} {:>8} {:>8} {:>7} {:>7}",
         "set",
         "engine",
         "level",
         "grouped",
+        "base",
         "bytes in",
         "bytes out",
         "ratio",
@@ -109,11 +118,12 @@ pub fn print_speed_heading() {
 /// Prints one line of the speed table.
 pub fn print_row(row: &Row) {
     println!(
-        "{:7} {:7} {:8} {:7} {:11} {:11} {:6.3} {:7.3} {:+7.2} {:8.3} {:8.3} {:7.3} {:7.3}",
+        "{:16} {:7} {:8} {:7} {:4} {:11} {:11} {:6.3} {:7.3} {:+7.2} {:8.3} {:8.3} {:7.3} {:7.3}",
         row.set,
         row.engine,
         row.level,
-        if row.grouped { "yes" } else { "no" },
+        yes_no(row.grouped),
+        yes_no(row.base),
         row.bytes_in,
         row.bytes_out,
         row.bytes_in as f64 / row.bytes_out as f64,
@@ -142,6 +152,25 @@ pub fn print_corpus_bits(files: &[FileBits]) {
         println!();
     }
     println!();
+}
+
+/// Prints the sizes of files against a base, in bits a value.
+pub fn print_pair_bits(pairs: &[FileBits]) {
+    let Some(first) = pairs.first() else { return };
+    println!("bits a value: new/base, tables and lengths included");
+    print!("{:16} {:>9}", "pair", "values");
+    first.levels.iter().for_each(|l| print!(" {:>11}", l.level));
+    println!();
+    for bits in pairs {
+        print!("{:16} {:9}", bits.file, bits.values);
+        bits.levels.iter().for_each(|l| print!(" {:11.4}", l.bits_per_value));
+        println!();
+    }
+    println!();
+}
+
+fn yes_no(is: bool) -> &'static str {
+    if is { "yes" } else { "no" }
 }
 
 fn above_percent(bits: f64, bound: f64) -> f64 {

@@ -39,6 +39,20 @@ struct Workspace {
 }
 
 impl Limits {
+    /// Everything once, for its size.
+    pub const WHOLE: Self =
+        Self { repeats: 1, part_len: usize::MAX, slow_len: usize::MAX, slow_repeats: 1 };
+
+    /// `repeats` rounds, with parts for the slower engines; `quick` is one round on short ones.
+    pub fn new(repeats: usize, quick: bool) -> Self {
+        const MIB: usize = 1 << 20;
+        if quick {
+            return Self { repeats: 1, part_len: 16 * MIB, slow_len: 2 * MIB, slow_repeats: 1 };
+        }
+        let (part_len, slow_len) = (128 * MIB, 32 * MIB);
+        Self { repeats: repeats.max(1), part_len, slow_len, slow_repeats: 1 }
+    }
+
     fn sample_len(&self, pace: Pace) -> usize {
         match pace {
             Pace::Full => usize::MAX,
@@ -63,7 +77,7 @@ impl Workspace {
 /// Runs all engines on `buffer`, interleaved.
 pub fn run(
     buffer: &Buffer,
-    engines: &mut [Box<dyn Engine>],
+    engines: &mut [Box<dyn Engine + '_>],
     limits: &Limits,
 ) -> Result<Vec<Measured>> {
     let mut workspace = Workspace::new(buffer.bytes.len());

@@ -7,7 +7,7 @@
 mod recipes;
 
 use lmc_codec::{Dtype, Encoder, Level, Plan, TensorSpec};
-use lmc_format::Coder;
+use lmc_format::{BlockPrefix, Coder, Reader};
 use lmc_fuzz::{ChainHead, HistogramHead, encode_plane};
 use lmc_testkit::data::{self, Kind, Random};
 use std::path::Path;
@@ -64,6 +64,35 @@ fn planes() -> io::Result<()> {
         }
         let stream = encode_plane(&Coder::Runs, &plane).expect("runs code every byte");
         put("runs_decode", &name, &[&size, &stream])?;
+        for low_bits in [0, 1, 4, 9, 24] {
+            let few: Vec<u8> = plane.iter().map(|b| b >> 4).collect();
+            let stream = encode_plane(&Coder::Gaps(low_bits), &few).expect("gaps code every byte");
+            put("gaps_decode", &format!("{name}-{low_bits}"), &[&size, &[low_bits], &stream])?;
+        }
+        for i in 0..40 {
+            let coder = recipes::CoderKind::Apart.fit(&[&plane], &mut random);
+            let stream = encode_plane(&coder, &plane).expect("the coder was made for the bytes");
+            let mut parameters = Vec::new();
+            coder.write(&mut parameters);
+            put("apart_decode", &format!("{name}-{i}"), &[&size, &parameters[1..], &stream])?;
+        }
+    }
+    Ok(())
+}
+
+/// Shared recipes by classes, with their bases and the bodies of their blocks.
+fn classes() -> io::Result<()> {
+    let mut random = Random::new(3);
+    for i in 0..600_u32 {
+        let case = recipes::classes::random_class_case(random.below(200), &mut random);
+        let Some(base) = &case.base else { continue };
+        let mut body = Reader::new(&case.block);
+        BlockPrefix::read(&mut body).expect("a valid block");
+        if !case.shared.is_empty() {
+            let lengths = [case.shared.len(), base.len()].map(|len| (len as u16).to_le_bytes());
+            let parts = [&lengths.concat()[..], &case.shared, base, body.rest()];
+            put("classes_decode", &format!("seed-{i}"), &parts)?;
+        }
     }
     Ok(())
 }
@@ -100,7 +129,7 @@ fn blocks() -> io::Result<()> {
 fn hand_made() -> io::Result<()> {
     let mut random = Random::new(2);
     for i in 0..400_u32 {
-        let case = recipes::random_case(random.below(200), &mut random);
+        let case = recipes::any_case(random.below(200), &mut random);
         let len = (case.shared.len() as u16).to_le_bytes();
         let name = format!("hand-{i}");
         let range = [i, 7 * i].map(u32::to_le_bytes).concat();
@@ -136,6 +165,7 @@ fn files() -> io::Result<()> {
 
 fn main() -> io::Result<()> {
     planes()?;
+    classes()?;
     blocks()?;
     files()?;
     hand_made()

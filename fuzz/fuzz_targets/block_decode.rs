@@ -1,13 +1,20 @@
-//! Any bytes as a shared recipe and a block: refused or decoded, by all instruction sets alike.
+//! Any bytes as a shared recipe and a block: refused or decoded, by all instruction sets alike; what
+//! is decoded without a base is the same with one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use lmc_codec::Decoder;
-use lmc_fuzz::{RAW_LEN_MAX, cut_case, decode_everywhere, shared_recipe};
+use lmc_fuzz::{RAW_LEN_MAX, cut_case, decode_everywhere, made_base, shared_recipe};
 
 fuzz_target!(|data: &[u8]| {
     let Some((recipe, block)) = cut_case(data) else { return };
-    if Decoder::raw_len(block).is_ok_and(|len| len <= RAW_LEN_MAX) {
-        decode_everywhere(block, shared_recipe(recipe).as_ref(), None);
+    let Ok(raw_len) = Decoder::raw_len(block) else { return };
+    if raw_len > RAW_LEN_MAX {
+        return;
     }
+    let shared = shared_recipe(recipe);
+    let base = made_base(block, raw_len);
+    let with_base = decode_everywhere(block, shared.as_ref(), Some(&base), None);
+    let without = decode_everywhere(block, shared.as_ref(), None, None);
+    assert!(without.is_none() || without == with_base, "a base that is not needed changes bytes");
 });

@@ -4,7 +4,7 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use lmc_codec::Decoder;
-use lmc_fuzz::{RAW_LEN_MAX, cut_case, cut_head, decode_everywhere, shared_recipe};
+use lmc_fuzz::{RAW_LEN_MAX, cut_case, cut_head, decode_everywhere, made_base, shared_recipe};
 
 #[derive(Arbitrary)]
 struct Head {
@@ -22,14 +22,16 @@ fuzz_target!(|data: &[u8]| {
     let start = head.start as usize % (raw_len + 1);
     let end = start + head.len as usize % (raw_len - start + 1);
     let shared = shared_recipe(recipe);
-    let whole = decode_everywhere(block, shared.as_ref(), None);
-    let part = decode_everywhere(block, shared.as_ref(), Some(start..end));
+    let base = made_base(block, raw_len);
+    let (shared, base) = (shared.as_ref(), Some(&base[..]));
+    let whole = decode_everywhere(block, shared, base, None);
+    let part = decode_everywhere(block, shared, base, Some(start..end));
     if let Some(whole) = &whole {
         assert!(part.as_deref() == Some(&whole[start..end]), "the range differs from the whole");
     }
     let mut all = vec![0x55; raw_len];
-    let done = Decoder::new().decode_range(block, shared.as_ref(), 0..raw_len, &mut all);
+    let done = Decoder::new().decode_range_on(block, shared, base, 0..raw_len, &mut all);
     assert!(done.is_ok().then_some(all) == whole, "the range of everything is not the whole");
-    let over = Decoder::new().decode_range(block, shared.as_ref(), start..raw_len + 1, &mut []);
+    let over = Decoder::new().decode_range_on(block, shared, base, start..raw_len + 1, &mut []);
     assert!(over.is_err(), "a range beyond the block is decoded");
 });

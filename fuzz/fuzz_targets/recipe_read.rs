@@ -3,11 +3,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use lmc_codec::SharedRecipe;
-use lmc_format::{Reader, Recipe};
+use lmc_format::{AnyRecipe, Reader};
 
 fuzz_target!(|data: &[u8]| {
     let shared = SharedRecipe::parse(data);
-    let Ok(recipe) = Recipe::read(&mut Reader::new(data)) else {
+    let Ok(recipe) = AnyRecipe::read(&mut Reader::new(data)) else {
         assert!(shared.is_err(), "a recipe is made ready that cannot be read");
         return;
     };
@@ -15,8 +15,12 @@ fuzz_target!(|data: &[u8]| {
         assert!(shared.recipe() == recipe, "the recipe made ready is another one");
     }
     let mut bytes = Vec::new();
-    recipe.write(&mut bytes);
+    match &recipe {
+        AnyRecipe::Planes(recipe) => recipe.write(&mut bytes),
+        AnyRecipe::Classes(recipe) => recipe.write(&mut bytes),
+    }
     let mut input = Reader::new(&bytes);
-    assert!(Recipe::read(&mut input).as_ref() == Ok(&recipe), "what was written reads otherwise");
+    let again = AnyRecipe::read(&mut input);
+    assert!(again.as_ref() == Ok(&recipe), "what was written reads otherwise");
     assert!(input.rest().is_empty(), "bytes are left over after the recipe");
 });

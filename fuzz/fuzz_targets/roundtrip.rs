@@ -60,7 +60,7 @@ fuzz_target!(|data: &[u8]| {
         let blocks: Vec<Vec<u8>> = blocks.collect();
         assert!(blocks.windows(2).all(|pair| pair[0] == pair[1]), "encoders do not agree");
         assert!(blocks[0].len() <= original.len() + 5, "the block grew");
-        let back = decode_everywhere(&blocks[0], shared.as_ref(), None);
+        let back = decode_everywhere(&blocks[0], shared.as_ref(), None, None);
         assert!(back.as_deref() == Some(original), "other bytes came back");
     }
 });

@@ -4,9 +4,10 @@
 //! one, whatever the buffers held before, and that nothing may panic or read out of bounds.
 
 use arbitrary::{Arbitrary, Unstructured};
+use lmc_codec::classes::{ClassBuffers, ClassDecoder, ClassEncoder};
 use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch, huffman, rans};
 use lmc_codec::{Decoder, Isa, SharedRecipe};
-use lmc_format::{ChainTable, Coder, Reader};
+use lmc_format::{ChainTable, ClassRecipe, Coder, Reader};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -42,10 +43,16 @@ thread_local! {
         RefCell::new(Isa::available().into_iter().map(Decoder::with_isa).collect());
 }
 
+/// A base of `len` bytes for a block, made of its own ones.
+pub fn made_base(block: &[u8], len: usize) -> Vec<u8> {
+    block.iter().copied().cycle().take(len).collect()
+}
+
 /// Decodes `range` of `block`, or all of it, in every way there is; `None` if it is refused.
 pub fn decode_everywhere(
     block: &[u8],
     shared: Option<&SharedRecipe>,
+    base: Option<&[u8]>,
     range: Option<Range<usize>>,
 ) -> Option<Vec<u8>> {
     let len = match &range {
@@ -59,8 +66,8 @@ pub fn decode_everywhere(
         let mut buffer = vec![fill; front + len];
         let out = &mut buffer[front..];
         let done = match range.clone() {
-            None => decoder.decode_block(block, shared, out),
-            Some(range) => decoder.decode_range(block, shared, range, out),
+            None => decoder.decode_block_on(block, shared, base, out),
+            Some(range) => decoder.decode_range_on(block, shared, base, range, out),
         };
         assert!(buffer[..front].iter().all(|&b| b == fill), "bytes before the output changed");
         answers.push(done.is_ok().then(|| buffer.split_off(front)));
@@ -113,6 +120,28 @@ pub fn check_roundtrip(coder: &Coder, plane: &[u8]) {
     if let Some(stream) = encode_plane(coder, plane) {
         let back = decode_plane(coder, &stream, plane.len());
         assert!(back == Some((plane.to_vec(), stream.len())), "other bytes came back");
+    }
+}
+
+/// Checks that values come back from the segment of a recipe by classes, the same by every
+/// instruction set, if they have one; what is left over after whole values is not looked at.
+pub fn check_class_roundtrip(recipe: &ClassRecipe, values: &[u8], base: &[u8]) {
+    let len = (values.len() - values.len() % recipe.width()).min(recipe.width() << 10);
+    let (values, base) = (&values[..len], &base[..len]);
+    let (encoder, decoder) = (ClassEncoder::new(recipe), ClassDecoder::new(recipe));
+    let mut buffers = ClassBuffers::default();
+    let mut first: Option<Option<Vec<u8>>> = None;
+    for (isa, fill) in Isa::available().into_iter().zip([0, 0x55, 0xff]) {
+        let mut segment = Vec::new();
+        let done = encoder.encode(isa, values, base, &mut buffers, &mut segment);
+        let segment = done.then_some(segment);
+        if let Some(segment) = &segment {
+            let mut back = vec![fill; len];
+            let done = decoder.decode(isa, segment, base, &mut buffers, &mut back);
+            assert!(done.is_ok() && back == values, "other values came back");
+        }
+        let expected = first.get_or_insert_with(|| segment.clone());
+        assert!(*expected == segment, "instruction sets write other segments");
     }
 }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_codec::{Decoder, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 
 use super::{Engine, Label, Pace, Sample};
 use crate::Result;
@@ -34,8 +34,10 @@ struct TensorIndex {
 }
 
 /// One of our levels.
-pub struct Lmc {
+pub struct Lmc<'a> {
     level: LevelName,
+    /// The bytes in the places of the buffer's, if it is coded against them.
+    base: Option<&'a [u8]>,
     encoder: Encoder,
     decoder: Decoder,
     tensors: Vec<TensorIndex>,
@@ -79,23 +81,40 @@ impl FromStr for LevelName {
     }
 }
 
-impl Lmc {
+impl<'a> Lmc<'a> {
     /// An engine with nothing coded yet.
     pub fn new(level: LevelName) -> Self {
         let (encoder, decoder) = (Encoder::new().streaming(true), Decoder::new().streaming(true));
-        Self { level, encoder, decoder, tensors: Vec::new(), block_lens: Vec::new() }
+        let (tensors, block_lens) = (Vec::new(), Vec::new());
+        Self { level, base: None, encoder, decoder, tensors, block_lens }
     }
 
-    fn encode_tensor(&mut self, dtype: Dtype, row_len: u64, tensor: &[u8], out: &mut Vec<u8>) {
-        let plan = Plan::new(&TensorSpec { dtype, row_len }, self.level.level(), tensor);
+    /// The same for a buffer that is coded against `base`, which is as long.
+    pub fn on_base(level: LevelName, base: &'a [u8]) -> Self {
+        Self { base: Some(base), ..Self::new(level) }
+    }
+
+    /// Appends one tensor, which stands at `start` in the buffer.
+    fn encode_tensor(&mut self, spec: &TensorSpec, start: usize, tensor: &[u8], out: &mut Vec<u8>) {
+        let base = self.base.map(|base| &base[start..][..tensor.len()]);
+        let plan = match base {
+            Some(base) => Plan::on_base(spec, self.level.level(), tensor, base),
+            None => Plan::new(spec, self.level.level(), tensor),
+        };
         let shared = plan.shared_recipe();
         out.extend_from_slice(shared);
         let block_len = plan.block_len();
-        let values_per_block = (block_len / dtype.width()) as u64;
+        let values_per_block = (block_len / spec.dtype.width()) as u64;
         for (i, block) in tensor.chunks(block_len).enumerate() {
-            let start = out.len();
-            self.encoder.encode_block(&plan, i as u64 * values_per_block, block, out);
-            self.block_lens.push(out.len() - start);
+            let end = out.len();
+            let first_value = i as u64 * values_per_block;
+            match base.map(|base| &base[i * block_len..][..block.len()]) {
+                Some(base) => {
+                    self.encoder.encode_block_on(&plan, first_value, block, base, out);
+                }
+                None => self.encoder.encode_block(&plan, first_value, block, out),
+            }
+            self.block_lens.push(out.len() - end);
         }
         self.tensors.push(TensorIndex {
             raw_len: tensor.len(),
@@ -106,9 +125,10 @@ impl Lmc {
     }
 }
 
-impl Engine for Lmc {
+impl Engine for Lmc<'_> {
     fn label(&self) -> Label {
-        Label { engine: "lmc", level: self.level.to_string(), grouped: false }
+        let (level, base) = (self.level.to_string(), self.base.is_some());
+        Label { engine: "lmc", level, grouped: false, base }
     }
 
     fn pace(&self) -> Pace {
@@ -119,17 +139,18 @@ impl Engine for Lmc {
         coded.clear();
         self.tensors.clear();
         self.block_lens.clear();
-        let mut rest = sample.bytes;
+        let mut start = 0;
         for part in sample.parts {
-            let (tensor, after) = rest.split_at(part.len.min(rest.len()));
-            self.encode_tensor(sample.dtype, part.row_len, tensor, coded);
-            rest = after;
+            let end = sample.bytes.len().min(start + part.len);
+            let spec = TensorSpec { dtype: sample.dtype, row_len: part.row_len };
+            self.encode_tensor(&spec, start, &sample.bytes[start..end], coded);
+            start = end;
         }
         Ok(coded.len())
     }
 
     fn decompress(&mut self, coded: &[u8], out: &mut [u8]) -> Result<()> {
-        let (mut coded, mut out) = (coded, out);
+        let (mut coded, mut out, mut base) = (coded, out, self.base);
         let mut block_lens = self.block_lens.iter();
         for tensor in &self.tensors {
             let shared = take(&mut coded, tensor.shared_len);
@@ -141,7 +162,8 @@ impl Engine for Lmc {
             let lens = block_lens.by_ref().take(tensor.block_count);
             for (block_out, &len) in raw.chunks_mut(tensor.block_len).zip(lens) {
                 let block = take(&mut coded, len);
-                let done = self.decoder.decode_block(block, shared.as_ref(), block_out);
+                let base = base.as_mut().map(|base| take(base, block_out.len()));
+                let done = self.decoder.decode_block_on(block, shared.as_ref(), base, block_out);
                 done.map_err(|e| e.to_string())?;
             }
             out = after;

@@ -8,7 +8,7 @@ pub struct Memcpy;
 
 impl Engine for Memcpy {
     fn label(&self) -> Label {
-        Label { engine: "memcpy", level: String::new(), grouped: false }
+        Label { engine: "memcpy", level: String::new(), grouped: false, base: false }
     }
 
     fn pace(&self) -> Pace {

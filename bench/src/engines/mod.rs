@@ -27,6 +27,8 @@ pub struct Label {
     pub engine: &'static str,
     pub level: String,
     pub grouped: bool,
+    /// Whether it codes against a base.
+    pub base: bool,
 }
 
 /// How much work an engine can be given.
@@ -72,23 +74,38 @@ pub fn select(names: &[String], width: usize) -> Result<Vec<Box<dyn Engine>>> {
         engines.extend(LevelName::ALL.map(|level| Box::new(Lmc::new(level)) as Box<dyn Engine>));
     }
     // Grouping values of one byte would change nothing.
-    let groupings: &[bool] = if width > 1 { &[false, true] } else { &[false] };
-    for &grouped in groupings {
+    let grouped = (width > 1).then_some(Some(width));
+    for width in [None].into_iter().chain(grouped) {
         if wants("peers", "zstd") {
-            engines.push(peer::boxed(Zstd::new(1)?, grouped));
-            engines.push(peer::boxed(Zstd::new(3)?, grouped));
+            engines.push(peer::boxed(Zstd::new(1)?, width, None));
+            engines.push(peer::boxed(Zstd::new(3)?, width, None));
         }
         if wants("peers", "lz4") {
-            engines.push(peer::boxed(Lz4, grouped));
+            engines.push(peer::boxed(Lz4, width, None));
         }
         if wants("peers", "bzip2") {
-            engines.push(peer::boxed(Bzip2, grouped));
+            engines.push(peer::boxed(Bzip2, width, None));
         }
         if wants("peers", "xz") {
-            engines.push(peer::boxed(Xz, grouped));
+            engines.push(peer::boxed(Xz, width, None));
         }
     }
     Ok(engines)
+}
+
+/// The engines for a pair of checkpoints, with their names in the table of sizes: our levels on the
+/// base and alone, then XOR with the base in front of what others do to values of `width` bytes.
+pub fn on_base(base: &[u8], width: usize) -> Result<Vec<(&'static str, Box<dyn Engine + '_>)>> {
+    let ours = |level| Box::new(Lmc::on_base(level, base)) as Box<dyn Engine + '_>;
+    Ok(vec![
+        ("fast", ours(LevelName::Fast)),
+        ("default", ours(LevelName::Default)),
+        ("max", ours(LevelName::Max)),
+        ("alone", Box::new(Lmc::new(LevelName::Default))),
+        ("xor+huffman", ours(LevelName::Paper)),
+        ("xor+zstd-3", peer::boxed(Zstd::new(3)?, Some(width), Some(base))),
+        ("xor+bzip2-9", peer::boxed(Bzip2, Some(width), Some(base))),
+    ])
 }
 
 /// Fails on a name that [`select`] does not know.

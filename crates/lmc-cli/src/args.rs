@@ -223,13 +223,17 @@ pub struct DemoArgs {
     pub threads: u16,
 }
 
-/// Each file is read into memory; a run needs about three times its size.
+/// Each file is read into memory; a run needs about three times its size, five with a base.
 #[cfg(feature = "bench")]
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// Files to compress
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// An older file to code against: tensors of the same name, type and shape, or all of a file of
+    /// the same length
+    #[arg(long, value_name = "OLD")]
+    pub base: Option<PathBuf>,
     /// Threads of every engine; 0 is one for each core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]

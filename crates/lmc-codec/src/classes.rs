@@ -211,8 +211,8 @@ impl ClassDecoder {
         Self { shape: Shape::new(recipe), contexts }
     }
 
-    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on an
-    /// error the contents of `dst` mean nothing.
+    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long, past
+    /// the caches if `streaming`; on an error the contents of `dst` mean nothing.
     pub fn decode(
         &self,
         isa: Isa,
@@ -220,6 +220,7 @@ impl ClassDecoder {
         base: &[u8],
         buffers: &mut ClassBuffers,
         dst: &mut [u8],
+        streaming: bool,
     ) -> Result<()> {
         let layout = self.shape.layout();
         let n = dst.len() >> layout.width_log2;
@@ -257,7 +258,7 @@ impl ClassDecoder {
             }
         }
         let mut unread = Unread { symbols: &buffers.sorted, places, strings };
-        let done = restore_fast(isa, table, rule, &mut unread, records, base, dst);
+        let done = restore_fast(isa, table, rule, &mut unread, records, base, dst, streaming);
         let from = done << layout.width_log2;
         let mut masks = &buffers.masks[..];
         let mut records = &records[done * raw_bytes..];

@@ -334,11 +334,14 @@ impl Decoder {
             segments = rest;
             let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
             let own_base = &base[bytes.clone()];
-            let (isa, buffers) = (self.isa, &mut self.class_buffers);
-            decode_part(bytes, &range, out, |dst, _| {
-                decoder.decode(isa, coded, own_base, buffers, dst)
+            let (isa, buffers, streaming) = (self.isa, &mut self.class_buffers, self.streaming);
+            decode_part(bytes, &range, out, |dst, is_direct| {
+                decoder.decode(isa, coded, own_base, buffers, dst, streaming && is_direct)
             })
             .map_err(|e| segment_error(i, e))?;
+        }
+        if self.streaming {
+            fence();
         }
         copy_tail(tail, coded_len, range, out);
         Ok(())

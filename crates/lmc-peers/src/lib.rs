@@ -5,12 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod bzip2;
-pub mod grouping;
+mod filter;
+mod grouping;
 mod lz4;
 mod xz;
 mod zstd;
 
 pub use bzip2::Bzip2;
+pub use filter::Filter;
 pub use lz4::Lz4;
 pub use xz::Xz;
 pub use zstd::Zstd;

@@ -3,26 +3,35 @@
 //! Our levels get the whole file. The others get it in chunks that their threads share; the slow
 //! ones a sample of chunks spread over the file. The fastest round counts, and what each engine
 //! restores is compared with the input.
+//!
+//! With a base, our levels are coded against it block by block, without the file around them, and
+//! the others after XOR with it.
 
+mod blocks;
 mod engine;
 mod ours;
+mod pair;
 mod peers;
 mod report;
+mod share;
 mod storage;
 
 use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::num::NonZero;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lmc::Level;
+use lmc::{Level, SpanInfo};
 use serde_json::Value;
 
 use crate::args::BenchArgs;
 use crate::exit::{self, Exit, Failure};
 use crate::stdio::print;
+use blocks::Blocks;
 use engine::{Engine, Measured};
 use ours::Ours;
+use pair::Pair;
 use peers::Peer;
 use storage::Storage;
 
@@ -39,13 +48,21 @@ pub fn run(args: &BenchArgs) -> Exit {
         if data.is_empty() {
             return Err(Failure::new("is empty; there is nothing to time"));
         }
+        let threads = threads(args);
+        let spans = ours::spans(&data, threads)?;
+        let base = args.base.as_deref().map(|base| read_pair(&data, base, &spans)).transpose()?;
         let storage = Storage::from_args(args, &data)?;
-        let measured = measure_all(args, &data)?;
+        let measured = match &base {
+            Some(pair) => measure_pair(args, &data, pair, &spans)?,
+            None => measure_all(args, &data, &spans)?,
+        };
         if args.json {
             rows.extend(report::json(path, &data, &measured, storage.as_ref()));
             return Ok(());
         }
-        print(report::text(path, &data, &measured, storage.as_ref()))
+        let matched = base.map(|pair| format!("with a base: {} bytes\n", pair.matched_len));
+        let text = report::text(path, &data, &measured, storage.as_ref());
+        print(text + &matched.unwrap_or_default())
     });
     if !args.json {
         return exit;
@@ -56,25 +73,59 @@ pub fn run(args: &BenchArgs) -> Exit {
     }
 }
 
-fn measure_all(args: &BenchArgs, data: &[u8]) -> Result<Vec<Measured>, Failure> {
-    let threads = match usize::from(args.threads) {
+fn threads(args: &BenchArgs) -> usize {
+    match usize::from(args.threads) {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),
         threads => threads,
-    };
-    let width = ours::main_width(data, threads)?;
-    let rounds = usize::from(args.repeats);
-    let mut measured = Vec::new();
-    // Each engine is dropped before the next is made: their buffers are as large as the file.
-    for level in LEVELS {
-        measured.push(measure(&mut Ours::new(data, level, threads), rounds, threads)?);
     }
-    for spec in peers::specs(width) {
-        measured.push(measure(&mut Peer::new(data, spec, threads)?, rounds, threads)?);
+}
+
+fn read_pair(data: &[u8], base: &Path, spans: &[SpanInfo]) -> Result<Pair, Failure> {
+    let what = format!("read its base {}", base.display());
+    let old = fs::read(base).map_err(|error| Failure::io(&what, &error))?;
+    Pair::new(data, &old, spans)
+}
+
+/// All engines on a file alone. Each is dropped before the next is made, here and below: their
+/// buffers are as large as the file.
+fn measure_all(
+    args: &BenchArgs,
+    data: &[u8],
+    spans: &[SpanInfo],
+) -> Result<Vec<Measured>, Failure> {
+    let threads = threads(args);
+    let mut measured = Vec::new();
+    for level in LEVELS {
+        measured.push(measure(args, &mut Ours::new(data, level, threads))?);
+    }
+    for spec in peers::specs(ours::main_width(spans)) {
+        measured.push(measure(args, &mut Peer::new(data, spec, threads)?)?);
     }
     Ok(measured)
 }
 
-fn measure(engine: &mut dyn Engine, rounds: usize, threads: usize) -> Result<Measured, Failure> {
+/// All engines on a file with its base, and our default level without.
+fn measure_pair(
+    args: &BenchArgs,
+    data: &[u8],
+    pair: &Pair,
+    spans: &[SpanInfo],
+) -> Result<Vec<Measured>, Failure> {
+    let threads = threads(args);
+    let ours = |level| Blocks::new(data, pair, level, threads);
+    let mut measured = Vec::new();
+    for level in LEVELS {
+        measured.push(measure(args, &mut ours(level))?);
+    }
+    measured.push(measure(args, &mut ours(Level::Default).alone())?);
+    for spec in peers::specs_on(&pair.base, ours::main_width(spans)) {
+        measured.push(measure(args, &mut Peer::new(data, spec, threads)?)?);
+    }
+    Ok(measured)
+}
+
+fn measure(args: &BenchArgs, engine: &mut dyn Engine) -> Result<Measured, Failure> {
+    let (rounds, threads) = (usize::from(args.repeats), threads(args));
     let label = engine.label();
     if stderr().is_terminal() {
         eprintln!("lmc: timing {label}");

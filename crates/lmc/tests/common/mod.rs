@@ -134,7 +134,7 @@ pub fn golden_deltas() -> Vec<GoldenDelta> {
     let new = |weights: Vec<u8>| {
         let mut tensors = short(weights);
         tensors.push(("long".into(), "I32", vec![100, 200], long.clone()));
-        tensors.push(("ema.long".into(), "I32", vec![100, 200], nudged(&long, 4, 5000, 15)));
+        tensors.push(("ema.long".into(), "I32", vec![100, 200], nudged(&long, 4, 500, 15)));
         tensors.push(("copy".into(), "I32", vec![20_000], long.clone()));
         safetensors(&tensors, "")
     };

@@ -28,6 +28,8 @@ pub struct Label {
     pub level: String,
     /// Whether the bytes of values are grouped first.
     pub grouped: bool,
+    /// Whether they are coded against a base.
+    pub base: bool,
 }
 
 /// Bytes of one round.
@@ -50,11 +52,12 @@ pub struct Measured {
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Label { engine, level, grouped } = self;
+        let Label { engine, level, grouped, base } = self;
         let dash = if level.starts_with(|c: char| c.is_ascii_digit()) { "-" } else { "" };
         let blank = if level.is_empty() { "" } else { " " };
         let grouped = if *grouped { ", byte groups" } else { "" };
-        write!(f, "{engine}{blank}{dash}{level}{grouped}")
+        let base = if *base { ", on base" } else { "" };
+        write!(f, "{engine}{blank}{dash}{level}{grouped}{base}")
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lmc::{Archive, Input, Level, Options, Output};
+use lmc::{Archive, Input, Level, Options, Output, SpanInfo};
 
 use super::engine::{Engine, Label, Sizes};
 use crate::exit::Failure;
@@ -31,7 +31,7 @@ impl<'a> Ours<'a> {
 impl Engine for Ours<'_> {
     fn label(&self) -> Label {
         let level = format!("{:?}", self.options.level).to_lowercase();
-        Label { engine: "lmc", level, grouped: false }
+        Label { engine: "lmc", level, grouped: false, base: false }
     }
 
     fn is_slow(&self) -> bool {
@@ -62,17 +62,22 @@ impl Engine for Ours<'_> {
     }
 }
 
-/// Bytes of the element type that most of `data` is taken for.
-pub fn main_width(data: &[u8], threads: usize) -> Result<usize, Failure> {
-    let mut coded = Vec::new();
-    let options = Options { level: Level::Fast, threads, verify: false, ..Options::default() };
-    lmc::compress(Input::Bytes(data), Output::Stream(&mut coded), &options, &|_| ())?;
+/// Bytes of the element type that most of a file is taken for.
+pub fn main_width(spans: &[SpanInfo]) -> usize {
     let mut bytes_of: BTreeMap<usize, u64> = BTreeMap::new();
-    for span in Archive::from_bytes(coded)?.spans() {
+    for span in spans {
         *bytes_of.entry(width(&span.dtype)).or_default() += span.raw_len;
     }
     let most = bytes_of.into_iter().max_by_key(|(_, bytes)| *bytes);
-    Ok(most.map_or(1, |(width, _)| width))
+    most.map_or(1, |(width, _)| width)
+}
+
+/// How `data` is cut, and what each part is taken for.
+pub fn spans(data: &[u8], threads: usize) -> Result<Vec<SpanInfo>, Failure> {
+    let mut coded = Vec::new();
+    let options = Options { level: Level::Fast, threads, verify: false, ..Options::default() };
+    lmc::compress(Input::Bytes(data), Output::Stream(&mut coded), &options, &|_| ())?;
+    Ok(Archive::from_bytes(coded)?.spans())
 }
 
 /// Bytes of an element, from the number of bits in the name of its type.

@@ -1,11 +1,9 @@
 //! The other compressors and memcpy, on chunks that threads share.
 
-use std::sync::Mutex;
-use std::thread;
-
-use lmc_peers::{Bzip2, Codec, Lz4, Xz, Zstd, grouping};
+use lmc_peers::{Bzip2, Codec, Filter, Lz4, Xz, Zstd};
 
 use super::engine::{Engine, Label, Sizes};
+use super::share::share;
 use crate::exit::Failure;
 
 /// Bytes that are coded in one call: several windows of every engine here, so that none of them
@@ -17,31 +15,37 @@ const SAMPLE_CHUNKS: usize = 16;
 /// Makes a codec; each thread has its own.
 type Make = fn() -> lmc_peers::Result<Box<dyn Codec>>;
 
+const ZSTD_3: Make = || Ok(Box::new(Zstd::new(3)?));
+const BZIP2_9: Make = || Ok(Box::new(Bzip2));
+const MEMCPY: Spec = Spec { make: || Ok(Box::new(Memcpy)), width: None, base: None };
+
 /// An engine that is not made yet, since its buffers are as large as the file.
 #[derive(Clone, Copy)]
-pub struct Spec {
+pub struct Spec<'a> {
     make: Make,
     /// Bytes of a value if they are grouped first.
     width: Option<usize>,
+    /// As many bytes as the file, if it is XORed with them first.
+    base: Option<&'a [u8]>,
 }
 
 /// One codec over all chunks.
 pub struct Peer<'a> {
     workers: Vec<Worker>,
-    width: Option<usize>,
+    spec: Spec<'a>,
     pieces: Vec<Piece<'a>>,
 }
 
 /// What a thread has to itself.
 struct Worker {
     codec: Box<dyn Codec>,
-    /// Room for a chunk of grouped bytes.
-    grouped: Vec<u8>,
+    filter: Filter,
 }
 
 /// A chunk with room for its results.
 struct Piece<'a> {
     data: &'a [u8],
+    base: Option<&'a [u8]>,
     coded: Vec<u8>,
     coded_len: usize,
     restored: Vec<u8>,
@@ -51,67 +55,54 @@ struct Piece<'a> {
 struct Memcpy;
 
 /// memcpy, then every compressor on raw bytes and on those of values of `width` bytes, grouped.
-pub fn specs(width: usize) -> Vec<Spec> {
+pub fn specs(width: usize) -> Vec<Spec<'static>> {
     let codecs: [Make; 5] = [
         || Ok(Box::new(Zstd::new(1)?)),
-        || Ok(Box::new(Zstd::new(3)?)),
+        ZSTD_3,
         || Ok(Box::new(Lz4)),
-        || Ok(Box::new(Bzip2)),
+        BZIP2_9,
         || Ok(Box::new(Xz)),
     ];
-    let memcpy = Spec { make: || Ok(Box::new(Memcpy)), width: None };
-    let raw = codecs.map(|make| Spec { make, width: None });
-    let grouped = codecs.map(|make| Spec { make, width: Some(width) });
-    // Grouping values of one byte would change nothing.
-    let grouped = grouped.into_iter().filter(|_| width > 1);
-    [memcpy].into_iter().chain(raw).chain(grouped).collect()
+    let raw = codecs.map(|make| Spec { make, width: None, base: None });
+    let grouped = codecs.map(|make| Spec { make, width: grouped(width), base: None });
+    let grouped = grouped.into_iter().filter(|spec| spec.width.is_some());
+    [MEMCPY].into_iter().chain(raw).chain(grouped).collect()
+}
+
+/// memcpy, then what is usual after XOR with a base, on grouped bytes.
+pub fn specs_on(base: &[u8], width: usize) -> Vec<Spec<'_>> {
+    let spec = |make| Spec { make, width: grouped(width), base: Some(base) };
+    vec![MEMCPY, spec(ZSTD_3), spec(BZIP2_9)]
+}
+
+/// Grouping values of one byte would change nothing.
+fn grouped(width: usize) -> Option<usize> {
+    (width > 1).then_some(width)
 }
 
 impl<'a> Peer<'a> {
     /// The engine for `data`, or a sample of it.
-    pub fn new(data: &'a [u8], spec: Spec, threads: usize) -> Result<Self, Failure> {
-        let worker = |_| Ok(Worker { codec: (spec.make)()?, grouped: vec![1; CHUNK_LEN] });
+    pub fn new(data: &'a [u8], spec: Spec<'a>, threads: usize) -> Result<Self, Failure> {
+        let worker = |_| Ok(Worker { codec: (spec.make)()?, filter: Filter::new(spec.width) });
         let workers: lmc_peers::Result<Vec<_>> = (0..threads).map(worker).collect();
         let workers = workers.map_err(|error| Failure::new(error.to_string()))?;
         let chunks: Vec<&[u8]> = data.chunks(CHUNK_LEN).collect();
         let is_slow = workers.first().is_some_and(|worker| worker.codec.is_slow());
         let count = if is_slow { chunks.len().min(SAMPLE_CHUNKS) } else { chunks.len() };
-        let pieces = (0..count).map(|i| Piece::new(chunks[i * chunks.len() / count])).collect();
-        Ok(Self { workers, width: spec.width, pieces })
-    }
-
-    /// Gives every piece to the next thread that is free.
-    fn for_each(
-        &mut self,
-        work: impl Fn(&mut Worker, &mut Piece<'a>) -> lmc_peers::Result<()> + Sync,
-    ) -> Result<(), Failure> {
-        let pieces = Mutex::new(self.pieces.iter_mut());
-        let next = || pieces.lock().ok()?.next();
-        let run = |worker: &mut Worker| -> lmc_peers::Result<()> {
-            while let Some(piece) = next() {
-                work(worker, piece)?;
-            }
-            Ok(())
+        let piece = |i: usize| {
+            let i = i * chunks.len() / count;
+            let base = spec.base.map(|base| &base[i * CHUNK_LEN..][..chunks[i].len()]);
+            Piece::new(chunks[i], base)
         };
-        let run = &run;
-        let results: Vec<lmc_peers::Result<()>> = thread::scope(|scope| {
-            let threads: Vec<_> =
-                self.workers.iter_mut().map(|worker| scope.spawn(move || run(worker))).collect();
-            let join = |thread: thread::ScopedJoinHandle<_>| {
-                thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))
-            };
-            threads.into_iter().map(join).collect()
-        });
-        let results: lmc_peers::Result<()> = results.into_iter().collect();
-        results.map_err(|error| Failure::new(error.to_string()))
+        Ok(Self { workers, spec, pieces: (0..count).map(piece).collect() })
     }
 }
 
 impl<'a> Piece<'a> {
-    fn new(data: &'a [u8]) -> Self {
+    fn new(data: &'a [u8], base: Option<&'a [u8]>) -> Self {
         // Not 0: a zeroed allocation is mapped only when it is first written.
         let coded = vec![1; data.len() + data.len() / 16 + (1 << 16)];
-        Self { data, coded, coded_len: 0, restored: vec![1; data.len()] }
+        Self { data, base, coded, coded_len: 0, restored: vec![1; data.len()] }
     }
 }
 
@@ -121,7 +112,8 @@ impl Engine for Peer<'_> {
         Label {
             engine: first.map_or("", |worker| worker.codec.name()),
             level: first.map_or_else(String::new, |worker| worker.codec.level()),
-            grouped: self.width.is_some(),
+            grouped: self.spec.width.is_some(),
+            base: self.spec.base.is_some(),
         }
     }
 
@@ -130,15 +122,9 @@ impl Engine for Peer<'_> {
     }
 
     fn compress(&mut self) -> Result<Sizes, Failure> {
-        let width = self.width;
-        self.for_each(|worker, piece| {
-            let mut data = piece.data;
-            if let Some(width) = width {
-                let grouped = &mut worker.grouped[..data.len()];
-                grouping::group(data, width, grouped);
-                data = grouped;
-            }
-            piece.coded_len = worker.codec.compress(data, &mut piece.coded)?;
+        share(&mut self.workers, &mut self.pieces, |worker, piece| {
+            let filtered = worker.filter.forward(piece.data, piece.base);
+            piece.coded_len = worker.codec.compress(filtered, &mut piece.coded)?;
             Ok(())
         })?;
         let sum = |len: fn(&Piece) -> usize| self.pieces.iter().map(|p| len(p) as u64).sum();
@@ -150,14 +136,10 @@ impl Engine for Peer<'_> {
     }
 
     fn decompress(&mut self) -> Result<(), Failure> {
-        let width = self.width;
-        self.for_each(|worker, piece| {
-            let (coded, out) = (&piece.coded[..piece.coded_len], &mut piece.restored);
-            let Some(width) = width else { return worker.codec.decompress(coded, out) };
-            let grouped = &mut worker.grouped[..out.len()];
-            worker.codec.decompress(coded, grouped)?;
-            grouping::ungroup(grouped, width, out);
-            Ok(())
+        share(&mut self.workers, &mut self.pieces, |worker, piece| {
+            let decode =
+                |out: &mut [u8]| worker.codec.decompress(&piece.coded[..piece.coded_len], out);
+            worker.filter.inverse(piece.base, &mut piece.restored, decode)
         })
     }
 

@@ -77,6 +77,7 @@ pub fn json(
             "engine": row.label.engine,
             "level": row.label.level,
             "grouped": row.label.grouped,
+            "base": row.label.base,
             "threads": row.threads,
             "bytes_in": row.sizes.bytes_in,
             "bytes_out": row.sizes.bytes_out,

@@ -24,6 +24,17 @@ pub(super) fn fits(layout: Layout, rule: ContextRule) -> bool {
     layout.is_16_bits() && rule.bits <= 8 && rule.first == 0
 }
 
+/// How far ahead memory is asked for: the hardware does not look beyond a page.
+const AHEAD: usize = 4096;
+
+/// Asks for the memory that comes [`AHEAD`] bytes behind that of a group.
+#[inline]
+fn prefetch_ahead(group: &[u8]) {
+    for line in group.chunks(64) {
+        crate::simd::prefetch(line.as_ptr().wrapping_add(AHEAD));
+    }
+}
+
 /// 64 words of 16 bits: the upper halves of words of 32 bits, or words as they are.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
@@ -246,6 +257,8 @@ unsafe fn sort_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     for group in 0..groups {
         let values = &values[group * group_bytes..][..group_bytes];
         let base = &base[group * group_bytes..][..group_bytes];
+        prefetch_ahead(values);
+        prefetch_ahead(base);
         let mut classes = [_mm512_setzero_si512(); 2];
         let (mut bits, mut symbols) = (classes, classes);
         let upper_base;
@@ -382,6 +395,7 @@ unsafe fn count_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     let contexts = Contexts::<K>::new(rule);
     let mut below = [0; K];
     for base in base.chunks_exact(group_bytes) {
+        prefetch_ahead(base);
         let exponents = contexts.exponents(upper_words(base, WIDE));
         for (count, bound) in below.iter_mut().zip(&contexts.bounds) {
             *count += _mm512_cmplt_epu8_mask(exponents, *bound).count_ones() as usize;
@@ -408,9 +422,17 @@ pub(super) unsafe fn restore(
     records: &[u8],
     base: &[u8],
     dst: &mut [u8],
+    streaming: bool,
 ) -> usize {
+    let streaming = streaming && dst.as_ptr().addr().is_multiple_of(64);
     // SAFETY: the caller's.
-    unsafe { for_layout!(rule, table.layout, restore_for(table, rule, unread, records, base, dst)) }
+    unsafe {
+        for_layout!(
+            rule,
+            table.layout,
+            restore_for(table, rule, unread, records, base, dst, streaming)
+        )
+    }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
@@ -421,6 +443,7 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     records: &[u8],
     base: &[u8],
     dst: &mut [u8],
+    streaming: bool,
 ) -> usize {
     let Unread { symbols: sorted, places, strings } = unread;
     let group_bytes = if WIDE { 4 * GROUP } else { 2 * GROUP };
@@ -499,14 +522,14 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
             let flips = (flips >> (32 * half)) as u32;
             if !WIDE {
                 let word = load_at(base, 64 * half);
-                store_at(dst, 64 * half, add16(word, coded, flips));
+                store_group(dst, 64 * half, add16(word, coded, flips), streaming);
             } else {
                 let raw = load_at(records, group * 2 * GROUP + 64 * half);
                 for (part, order) in [&LOWER_WORD_PAIRS, &UPPER_WORD_PAIRS].iter().enumerate() {
                     let at = 128 * half + 64 * part;
                     let apart = _mm512_permutex2var_epi16(raw, load(order), coded);
                     let flips = (flips >> (16 * part)) as u16;
-                    store_at(dst, at, add32(load_at(base, at), apart, flips));
+                    store_group(dst, at, add32(load_at(base, at), apart, flips), streaming);
                 }
             }
         }
@@ -516,6 +539,20 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     }
     (*low_from, *high_from) = (low_at, high_at);
     groups * GROUP
+}
+
+/// Stores part of a group, past the caches if `streaming`, and then at a multiple of 64 bytes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store_group(to: &mut [u8], at: usize, vector: __m512i, streaming: bool) {
+    let bytes: &mut [u8; 64] = to[at..].first_chunk_mut().expect("lengths have been checked");
+    if streaming {
+        assert!(bytes.as_ptr().addr().is_multiple_of(64), "streaming stores are aligned");
+        // SAFETY: the array has 64 bytes, and is where such a store may go.
+        unsafe { _mm512_stream_si512(bytes.as_mut_ptr().cast(), vector) };
+    } else {
+        store_at(bytes, 0, vector);
+    }
 }
 
 /// Takes the bits of each mask from the string, from bit `at` on, which moves behind them.

@@ -89,7 +89,9 @@ pub fn count_fast(
     0
 }
 
-/// Restores as many of the first values as one fast pass can; returns how many it did.
+/// Restores as many of the first values as one fast pass can; returns how many it did. With
+/// `streaming`, they may go past the caches.
+#[allow(clippy::too_many_arguments)]
 pub fn restore_fast(
     isa: Isa,
     table: &Symbols,
@@ -98,12 +100,13 @@ pub fn restore_fast(
     records: &[u8],
     base: &[u8],
     dst: &mut [u8],
+    streaming: bool,
 ) -> usize {
     assert_eq!(dst.len(), base.len());
     #[cfg(target_arch = "x86_64")]
     if isa.kind() == IsaKind::Avx512 && fused::fits(table.layout, rule) {
         // SAFETY: the isa proves AVX-512, and the layout fits.
-        return unsafe { fused::restore(table, rule, unread, records, base, dst) };
+        return unsafe { fused::restore(table, rule, unread, records, base, dst, streaming) };
     }
     0
 }

@@ -1,0 +1,140 @@
+//! Checkpoints coded against an earlier one: sizes on the original files, then speed on large
+//! buffers of the same tensors.
+//!
+//! Base and new are shuffled alike: the order of a tensor's rows depends on its place in its file
+//! alone, and both files have the same tensors.
+
+use std::fs;
+use std::path::Path;
+
+use lmc_testkit::CorpusFile;
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::buffers::Buffer;
+use crate::corpus_bits::FileBits;
+use crate::engines::{self, Engine, Memcpy};
+use crate::run::{self, Limits, Measured};
+
+/// A file of the corpus and an earlier one of the same run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Pair {
+    pub name: &'static str,
+    pub new: &'static str,
+    pub base: &'static str,
+}
+
+/// What another program made of a pair.
+#[derive(Debug, Deserialize)]
+struct OtherSize {
+    pair: String,
+    level: String,
+    bytes_out: usize,
+}
+
+impl Pair {
+    /// Every pair, in the order of the report.
+    pub const ALL: [Pair; 8] = [
+        pair("bf16 1010/1000", "pretrain/001010.weights-bf16", "pretrain/001000.weights-bf16"),
+        pair("bf16 1100/1000", "pretrain/001100.weights-bf16", "pretrain/001000.weights-bf16"),
+        pair("bf16 1100/1010", "pretrain/001100.weights-bf16", "pretrain/001010.weights-bf16"),
+        pair("f32 1100/1000", "pretrain/001100.weights-fp32", "pretrain/001000.weights-fp32"),
+        pair("adam-m 1100/1000", "pretrain/001100.adam-m", "pretrain/001000.adam-m"),
+        pair("adam-v 1100/1000", "pretrain/001100.adam-v", "pretrain/001000.adam-v"),
+        pair("finetune 30/20", "finetune/000030.weights-bf16", "finetune/000020.weights-bf16"),
+        pair("rl 21/20", "rl/000021.weights-bf16", "rl/000020.weights-bf16"),
+    ];
+
+    /// Every engine's size of the new file.
+    pub fn sizes(&self, corpus: &[CorpusFile]) -> Result<FileBits> {
+        let (new, base) = self.buffers(corpus, 0, false)?;
+        let engines = engines::on_base(&base.bytes, base.width())?;
+        let engines = engines.into_iter().map(|(name, engine)| (name.into(), engine));
+        FileBits::measure(self.name, &new, engines)
+    }
+
+    /// Every engine's speed on at least `len_min` new bytes.
+    pub fn speeds(
+        &self,
+        corpus: &[CorpusFile],
+        len_min: usize,
+        limits: &Limits,
+    ) -> Result<(Buffer, Vec<Measured>)> {
+        let (new, base) = self.buffers(corpus, len_min, true)?;
+        let mut engines: Vec<Box<dyn Engine + '_>> = vec![Box::new(Memcpy)];
+        let others = engines::on_base(&base.bytes, base.width())?;
+        engines.extend(others.into_iter().map(|(_, engine)| engine));
+        let measured = run::run(&new, &mut engines, limits)?;
+        drop(engines);
+        Ok((new, measured))
+    }
+
+    /// The new bytes and those of the base in their places.
+    fn buffers(
+        &self,
+        corpus: &[CorpusFile],
+        len_min: usize,
+        shuffled: bool,
+    ) -> Result<(Buffer, Buffer)> {
+        let (new, base) = (find(corpus, self.new)?, find(corpus, self.base)?);
+        let shape = |file: &CorpusFile| -> Vec<_> {
+            file.tensors.iter().map(|t| (t.name.clone(), t.dtype, t.shape.clone())).collect()
+        };
+        if shape(new) != shape(base) {
+            return Err(format!("{} and {} have other tensors", new.name, base.name).into());
+        }
+        let build = |file| Buffer::build(std::slice::from_ref(file), len_min, shuffled);
+        Ok((build(new)?, build(base)?))
+    }
+}
+
+const fn pair(name: &'static str, new: &'static str, base: &'static str) -> Pair {
+    Pair { name, new, base }
+}
+
+fn find<'a>(corpus: &'a [CorpusFile], name: &str) -> Result<&'a CorpusFile> {
+    let found = corpus.iter().find(|file| file.name == name);
+    found.ok_or_else(|| format!("the corpus has no file {name}").into())
+}
+
+/// Adds the sizes in the file at `path`, which `pairs.py` wrote.
+pub fn add_others(pairs: &mut [FileBits], path: &Path) -> Result<()> {
+    let text = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let others: Vec<OtherSize> = serde_json::from_slice(&text)?;
+    for other in others {
+        let found = pairs.iter_mut().find(|bits| bits.file == other.pair);
+        let bits = found.ok_or_else(|| format!("no pair `{}`", other.pair))?;
+        bits.add(other.level, other.bytes_out);
+    }
+    Ok(())
+}
+
+/// For each engine that is not ours on the base, whether our default is smaller on every pair.
+pub fn verdicts(pairs: &[FileBits]) -> Vec<String> {
+    const OURS: [&str; 3] = ["fast", "default", "max"];
+    let levels = pairs.first().map_or(&[][..], |bits| &bits.levels);
+    let others = levels.iter().filter(|level| !OURS.contains(&level.level.as_str()));
+    others.map(|other| verdict(pairs, &other.level)).collect()
+}
+
+fn verdict(pairs: &[FileBits], other: &str) -> String {
+    let size = |bits: &FileBits, name: &str| {
+        bits.levels.iter().find(|level| level.level == name).map(|level| level.bytes_out)
+    };
+    let mut exceptions = Vec::new();
+    for bits in pairs {
+        match (size(bits, "default"), size(bits, other)) {
+            (Some(ours), Some(theirs)) if ours < theirs => {}
+            (Some(ours), Some(theirs)) => {
+                exceptions.push(format!("{} ({ours} against {theirs} bytes)", bits.file));
+            }
+            _ => exceptions.push(format!("{} (not measured)", bits.file)),
+        }
+    }
+    match exceptions.as_slice() {
+        [] => format!("default on the base is smaller than {other} on every pair"),
+        _ => {
+            format!("default on the base is NOT smaller than {other} on {}", exceptions.join(", "))
+        }
+    }
+}

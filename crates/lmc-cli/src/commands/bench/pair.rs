@@ -1,0 +1,118 @@
+//! A file and its base: what stands in the place of each tensor.
+//!
+//! Tensors are matched by name, type and shape; files that are not both safetensors must be of one
+//! length, and are matched as a whole. The rest is coded alone.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use lmc::SpanInfo;
+use lmc_codec::{Dtype, TensorSpec};
+use lmc_input::{Cut, Source, SourceItem, Tensor};
+
+use crate::exit::Failure;
+
+/// The base of a file, laid out as the file is.
+pub struct Pair {
+    /// As long as the file, zero where there is no base: XOR changes nothing there.
+    pub base: Vec<u8>,
+    pub spans: Vec<Span>,
+    /// Bytes of the file that have a base.
+    pub matched_len: usize,
+}
+
+/// A part of the file that is planned as one.
+pub struct Span {
+    pub range: Range<usize>,
+    pub spec: TensorSpec,
+    /// Whether any of it has a base.
+    pub has_base: bool,
+}
+
+impl Pair {
+    /// Fails where nothing of `data` has a base in `old`. `spans` says what the parts of `data` are
+    /// taken for.
+    pub fn new(data: &[u8], old: &[u8], spans: &[SpanInfo]) -> Result<Self, Failure> {
+        let len = data.len() as u64;
+        let header = header(data).and_then(|header| lmc_input::parse(header, len));
+        let source = header.unwrap_or_else(|| Source::bytes(len));
+        let places = match (tensors(data), tensors(old)) {
+            (Some(new), Some(old)) => tensor_places(&new, &old)?,
+            _ if data.len() == old.len() => whole(&source),
+            _ => {
+                let message = "and its base differ in length; only safetensors files may";
+                let lens = format!("{len} and {} bytes", old.len());
+                return Err(Failure::new(format!("{message}: {lens}")));
+            }
+        };
+        let mut base = Vec::with_capacity(data.len());
+        for (item, place) in source.items.iter().zip(&places) {
+            match place {
+                Some(place) => base.extend_from_slice(&old[place.clone()]),
+                None => base.resize(base.len() + item.len as usize, 0),
+            }
+        }
+        let span = |(cut, taken): (Cut, &SpanInfo)| {
+            let dtype = cut.dtype.unwrap_or_else(|| named(&taken.dtype));
+            Span {
+                range: cut.range.start as usize..cut.range.end as usize,
+                spec: TensorSpec { dtype, row_len: cut.row_len },
+                has_base: places[cut.items].iter().any(Option::is_some),
+            }
+        };
+        let spans = lmc_input::cut(&source).into_iter().zip(spans).map(span).collect();
+        let matched_len = places.iter().flatten().map(Range::len).sum();
+        Ok(Self { base, spans, matched_len })
+    }
+}
+
+/// For each item of a file with the tensors `new`, where its base is in that with the tensors
+/// `old`.
+fn tensor_places(new: &[Tensor], old: &[Tensor]) -> Result<Vec<Option<Range<usize>>>, Failure> {
+    let olds: HashMap<&str, &Tensor> =
+        old.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
+    let place = |tensor: &Tensor| {
+        let old = olds.get(tensor.name.as_str())?;
+        let is_same = old.dtype == tensor.dtype && old.shape == tensor.shape;
+        is_same.then_some(old.range.start as usize..old.range.end as usize)
+    };
+    // The first item is the header.
+    let places: Vec<_> = std::iter::once(None).chain(new.iter().map(place)).collect();
+    if places.iter().all(Option::is_none) {
+        let message = "has no tensor of the same name, type and shape as one of its base";
+        return Err(Failure::new(message));
+    }
+    Ok(places)
+}
+
+/// Every item in its own place.
+fn whole(source: &Source) -> Vec<Option<Range<usize>>> {
+    let place = |end: &mut usize, item: &SourceItem| {
+        let start = *end;
+        *end += item.len as usize;
+        Some(Some(start..*end))
+    };
+    source.items.iter().scan(0, place).collect()
+}
+
+/// The tensors of a safetensors file.
+fn tensors(file: &[u8]) -> Option<Vec<Tensor>> {
+    lmc_input::tensors(header(file)?, file.len() as u64)
+}
+
+/// What may be the header of a safetensors file.
+fn header(file: &[u8]) -> Option<&[u8]> {
+    let len = lmc_input::header_len(*file.first_chunk()?, file.len() as u64)?;
+    file.get(..len as usize)
+}
+
+/// The type of a name that unknown bytes are taken for.
+fn named(dtype: &str) -> Dtype {
+    match dtype {
+        "bf16" => Dtype::Bf16,
+        "f16" => Dtype::F16,
+        "f32" => Dtype::F32,
+        "f64" => Dtype::F64,
+        _ => Dtype::Bytes,
+    }
+}

@@ -1,0 +1,33 @@
+//! Work that threads share.
+
+use std::sync::Mutex;
+use std::thread;
+
+use crate::exit::Failure;
+
+/// Gives each item to the next worker that is free; every worker has a thread of its own.
+pub fn share<W: Send, T: Send>(
+    workers: &mut [W],
+    items: &mut [T],
+    work: impl Fn(&mut W, &mut T) -> lmc_peers::Result<()> + Sync,
+) -> Result<(), Failure> {
+    let items = Mutex::new(items.iter_mut());
+    let next = || items.lock().ok()?.next();
+    let run = |worker: &mut W| -> lmc_peers::Result<()> {
+        while let Some(item) = next() {
+            work(worker, item)?;
+        }
+        Ok(())
+    };
+    let run = &run;
+    let results: Vec<lmc_peers::Result<()>> = thread::scope(|scope| {
+        let threads: Vec<_> =
+            workers.iter_mut().map(|worker| scope.spawn(move || run(worker))).collect();
+        let join = |thread: thread::ScopedJoinHandle<_>| {
+            thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let results: lmc_peers::Result<()> = results.into_iter().collect();
+    results.map_err(|error| Failure::new(error.to_string()))
+}
