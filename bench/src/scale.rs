@@ -66,7 +66,7 @@ fn measure(file: &[u8], level: Level, threads: usize, repeats: usize) -> Result<
         copy(file, &mut back, threads);
         least(&mut row.copy, start);
         for (verify, best) in [(false, &mut row.compress), (true, &mut row.verified)] {
-            let options = Options { level, threads, verify };
+            let options = Options { level, threads, verify, ..Options::default() };
             let start = Instant::now();
             parts = compress_parts(file, &options, parts)?;
             least(best, start);

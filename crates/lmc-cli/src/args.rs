@@ -35,6 +35,8 @@ pub enum Command {
     Cat(CatArgs),
     /// Show how an .lmc file is built: spans, blocks, recipes, hashes
     Inspect(InspectArgs),
+    /// Show how much changed between two checkpoints, raw or .lmc, tensor by tensor
+    Diff(DiffArgs),
     /// Make a small checkpoint, compress and restore it at every level, and compare
     Demo(DemoArgs),
     /// Time lmc and other compressors on your own files, in memory
@@ -52,6 +54,8 @@ pub struct FileArgs {
     /// Files and directories; `-` is stdin. Symbolic links in directories are left out
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub bases: BaseArgs,
     /// Write to this file or directory; `-` is stdout
     #[arg(short, long, value_name = "PATH", conflicts_with = "stdout")]
     pub output: Option<PathBuf>,
@@ -77,6 +81,15 @@ pub struct FileArgs {
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
+}
+
+/// What files are or may be coded against.
+#[derive(Args, Debug)]
+pub struct BaseArgs {
+    /// An older checkpoint, raw or .lmc, to code against; a directory has a file for each. What was
+    /// compressed on it can be restored with it only, given or standing beside
+    #[arg(long = "base", value_name = "OLD")]
+    pub paths: Vec<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -117,6 +130,8 @@ pub struct ListArgs {
     /// .lmc files, and directories of them
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub bases: BaseArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -127,6 +142,8 @@ pub struct TestArgs {
     /// .lmc files, and directories of them; `-` is stdin
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub bases: BaseArgs,
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
@@ -142,6 +159,8 @@ pub struct CatArgs {
     pub file: PathBuf,
     /// The tensor's name, as `lmc list` shows it
     pub tensor: String,
+    #[command(flatten)]
+    pub bases: BaseArgs,
     /// Write a .npy file instead of plain little-endian bytes
     #[arg(long)]
     pub npy: bool,
@@ -173,6 +192,23 @@ pub struct InspectArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// The old checkpoint
+    pub old: PathBuf,
+    /// The new one
+    pub new: PathBuf,
+    #[command(flatten)]
+    pub bases: BaseArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
 }
 
 #[derive(Args, Debug)]

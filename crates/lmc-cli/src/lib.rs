@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bases;
 mod commands;
 mod exit;
 mod interrupt;
@@ -44,6 +45,7 @@ fn dispatch(command: &Command) -> Exit {
         Command::Test(args) => commands::test::run(args),
         Command::Cat(args) => exit::report(&args.file, commands::cat::run(args)),
         Command::Inspect(args) => exit::report(&args.file, commands::inspect::run(args)),
+        Command::Diff(args) => exit::report(&args.new, commands::diff::run(args)),
         Command::Demo(args) => exit::report("demo".as_ref(), commands::demo::run(args)),
         #[cfg(feature = "bench")]
         Command::Bench(args) => commands::bench::run(args),

@@ -62,6 +62,20 @@ pub fn gib_s(bytes: u64, seconds: f64) -> f64 {
     bytes as f64 / f64::from(1 << 30) / seconds
 }
 
+/// A name that cannot steer the terminal: control characters are escaped.
+pub fn printable(name: &str) -> String {
+    let escape = |c: char| -> String {
+        if c.is_control() { c.escape_default().collect() } else { c.to_string() }
+    };
+    name.chars().map(escape).collect()
+}
+
+/// The dimensions of a tensor.
+pub fn shape(dimensions: &[u64]) -> String {
+    let dimensions: Vec<String> = dimensions.iter().map(u64::to_string).collect();
+    format!("[{}]", dimensions.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,6 +30,7 @@ pub mod index;
 pub mod limits;
 pub mod reader;
 pub mod recipe;
+pub mod reference;
 pub mod varint;
 
 pub use block::{BlockKind, BlockPrefix};
@@ -41,3 +42,4 @@ pub use hash::{Hash, Hasher, hash};
 pub use index::{Index, Item, Piece, SourceKind, Span};
 pub use reader::Reader;
 pub use recipe::{AnyRecipe, BaseUse, Columns, Recipe, WordMap};
+pub use reference::{Base, Conversion, Reference};

@@ -40,6 +40,10 @@ pub const BLOCK_LOG2_MIN: u8 = 10;
 pub const BLOCK_LOG2_MAX: u8 = 24;
 /// Largest index of a file in bytes.
 pub const INDEX_LEN_MAX: u64 = 1 << 28;
+/// Most bases of a file.
+pub const BASES_MAX: u64 = 1 << 10;
+/// Longest name of a base in bytes.
+pub const BASE_NAME_LEN_MAX: usize = 255;
 /// Longest varint in bytes.
 pub const VARINT_LEN_MAX: usize = 10;
 /// The largest block header (kind and `raw_len`): what a block that does not compress grows by.

@@ -1,6 +1,6 @@
-//! Cuts a file into spans (`docs/format.md`, section 7.5).
+//! Cuts a file into spans (`docs/format.md`, section 7.6).
 
-use crate::Source;
+use crate::{Source, SourceItem};
 use lmc_codec::Dtype;
 use std::ops::Range;
 
@@ -24,18 +24,30 @@ pub struct Cut {
     pub items: Range<usize>,
 }
 
+/// Whether an item, if it is a tensor, is so short that it may share a span.
+pub fn is_small(item: &SourceItem) -> bool {
+    item.len <= SMALL_LEN
+}
+
 /// The spans of `source`; they cover the file.
 pub fn cut(source: &Source) -> Vec<Cut> {
+    cut_where(source, |_, _| true)
+}
+
+/// The same, but two small tensors with nothing between them share a span only if `may_share` says
+/// so for their items. Large ones are cut as ever, so that no checksum of an item depends on it.
+pub fn cut_where(source: &Source, may_share: impl Fn(usize, usize) -> bool) -> Vec<Cut> {
     let mut cuts: Vec<Cut> = Vec::new();
     let mut start = 0;
-    let mut last_is_group = false;
+    // The last item with bytes, if it shares a span or may.
+    let mut last_small = None;
     for (i, item) in source.items.iter().enumerate() {
         let end = start + item.len;
-        let is_small = i > 0 && item.len <= SMALL_LEN;
+        let is_small = i > 0 && is_small(item);
         match cuts.last_mut() {
             Some(group)
                 if is_small
-                    && last_is_group
+                    && last_small.is_some_and(|last| item.len == 0 || may_share(last, i))
                     && group.dtype == item.dtype
                     && end - group.range.start <= GROUP_LEN =>
             {
@@ -43,6 +55,9 @@ pub fn cut(source: &Source) -> Vec<Cut> {
                 group.items.end = i + 1;
                 if group.row_len != item.row_len {
                     group.row_len = 0;
+                }
+                if item.len > 0 {
+                    last_small = Some(i);
                 }
             }
             _ if item.len == 0 => continue,
@@ -56,7 +71,7 @@ pub fn cut(source: &Source) -> Vec<Cut> {
                     cuts.push(Cut { range: from..to, dtype, row_len, items: i..i + 1 });
                     from = to;
                 }
-                last_is_group = is_small;
+                last_small = is_small.then_some(i);
             }
         }
         start = end;
@@ -75,7 +90,6 @@ fn span_len(row_bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SourceItem;
     use lmc_format::SourceKind;
 
     fn source(items: &[(u64, Dtype, u64)]) -> Source {
@@ -109,6 +123,16 @@ mod tests {
             end = cut.range.end;
         }
         assert_eq!(end, 30_020_100);
+    }
+
+    /// Small tensors that may not share a span do not, and empty ones between them change nothing.
+    #[test]
+    fn sharing_can_be_refused() {
+        let small = (4000, Dtype::F32, 10);
+        let items = [(9, Dtype::Bytes, 0), small, small, (0, Dtype::F32, 10), small, small];
+        let cuts = cut_where(&source(&items), |a, b| (a, b) != (2, 4));
+        let items: Vec<Range<usize>> = cuts.iter().map(|cut| cut.items.clone()).collect();
+        assert_eq!(items, [0..1, 1..4, 4..6]);
     }
 
     /// A file without items, or with an empty one, has no span.

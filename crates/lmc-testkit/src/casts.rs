@@ -13,6 +13,12 @@ const F16: Narrow = Narrow { exponent_bits: 5, mantissa_bits: 10 };
 const E5M2: Narrow = Narrow { exponent_bits: 5, mantissa_bits: 2 };
 const E4M3: Narrow = Narrow { exponent_bits: 4, mantissa_bits: 3 };
 
+/// bf16 bits of a value that is no NaN, to nearest, ties to even.
+pub fn bf16_bits(x: f32) -> u16 {
+    let bits = x.to_bits();
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+}
+
 /// Bits of the f16 nearest to `x`.
 pub fn f16_bits(x: f32) -> u16 {
     let code = ieee_magnitude(x, F16) as u16;

@@ -1,10 +1,13 @@
 //! An open `.lmc` file: its index, and any part of what it holds.
 
-use crate::Progress;
+use crate::base::{Base, Bases, Links};
 use crate::decompress::restore;
 use crate::io::{Input, Source, SourceFile, io_error, zeroed};
-use crate::span::{self, blocks_of, check};
-use lmc_codec::{Decoder, SharedRecipe};
+use crate::pipeline::Pool;
+use crate::reference;
+use crate::span::{self, SpanDecoder, blocks_of, check};
+use crate::{Progress, Reference};
+use lmc_codec::SharedRecipe;
 use lmc_format::file::FOOTER_LEN;
 use lmc_format::{
     AnyRecipe, BaseUse, BlockKind, BlockPrefix, Error, Footer, HEADER_LEN, Hash, Index, Piece,
@@ -14,6 +17,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 /// An open `.lmc` file. Its index has been read and checked; the rest is checked when it is read.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub struct Archive {
     pub(crate) source: Source<'static>,
     pub(crate) index: Index,
     pub(crate) places: Vec<SpanPlace>,
+    links: Links,
+    decoders: Pool<SpanDecoder>,
     original_len: u64,
     file_len: u64,
 }
@@ -34,6 +40,16 @@ pub(crate) struct SpanPlace {
     pub file: u64,
 }
 
+/// What of a span is decoded.
+pub(crate) struct SpanPart<'a> {
+    /// Its number.
+    pub i: usize,
+    /// The pieces that hold the part.
+    pub coded: &'a [u8],
+    /// The part, in the span.
+    pub wanted: Range<u64>,
+}
+
 /// A span, as `lmc inspect` shows it.
 #[derive(Clone, Debug)]
 pub struct SpanInfo {
@@ -45,6 +61,8 @@ pub struct SpanInfo {
     pub coded_len: u64,
     /// What the bytes were taken for.
     pub dtype: String,
+    /// What its blocks may be coded against.
+    pub reference: Option<Reference>,
     /// Bytes of the recipe that the blocks share.
     pub recipe_len: u64,
     /// The blocks, without kind and recipe.
@@ -69,25 +87,42 @@ pub struct BlockInfo {
 }
 
 impl Archive {
-    /// Opens the file at `path`.
+    /// Opens the file at `path`. If it is on bases, they are looked for beside it when they are
+    /// needed.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::from_file(File::open(path).map_err(|e| io_error("cannot open it", &e))?)
+        Self::open_on(path, &Bases::default())
     }
 
-    /// Opens a file; one without a length, a pipe, is kept in a temporary file first.
-    pub fn from_file(file: File) -> Result<Self> {
+    /// The same with `bases` that it may be on, which are tried first.
+    pub fn open_on(path: &Path, bases: &Bases) -> Result<Self> {
+        let file = File::open(path).map_err(|e| io_error("cannot open it", &e))?;
+        Self::from_file(file, path.parent(), bases)
+    }
+
+    /// Opens a file; one without a length, a pipe, is kept in a temporary file first. Its bases may
+    /// be in `folder`.
+    pub fn from_file(file: File, folder: Option<&Path>, bases: &Bases) -> Result<Self> {
+        Self::of_file(file, Links::with(folder.map(Path::to_path_buf), bases))
+    }
+
+    fn of_file(file: File, links: Links) -> Result<Self> {
         match Source::new(Input::File(&file))? {
-            Source::File(SourceFile::Owned(spooled)) => Self::from_file(spooled),
-            _ => Self::new(Source::File(SourceFile::Owned(file))),
+            Source::File(SourceFile::Owned(spooled)) => Self::of_file(spooled, links),
+            _ => Self::new(Source::File(SourceFile::Owned(file)), links),
         }
     }
 
     /// Opens a file that is in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
-        Self::new(Source::Owned(bytes))
+        Self::from_bytes_on(bytes, &Bases::default())
     }
 
-    fn new(source: Source<'static>) -> Result<Self> {
+    /// The same with `bases` that it may be on.
+    pub fn from_bytes_on(bytes: Vec<u8>, bases: &Bases) -> Result<Self> {
+        Self::new(Source::Owned(bytes), Links::with(None, bases))
+    }
+
+    pub(crate) fn new(source: Source<'static>, links: Links) -> Result<Self> {
         let file_len = source.len()?;
         let start = source.read_vec(0, file_len.min(HEADER_LEN as u64))?;
         let end_len = file_len.min(FOOTER_LEN as u64);
@@ -105,7 +140,9 @@ impl Archive {
             place
         };
         let places = index.spans.iter().map(place).collect();
-        Ok(Self { source, index, places, original_len: footer.original_len, file_len })
+        let links = links.sized(index.bases.len());
+        let (decoders, original_len) = (Pool::default(), footer.original_len);
+        Ok(Self { source, index, places, links, decoders, original_len, file_len })
     }
 
     /// Bytes of the original.
@@ -121,6 +158,26 @@ impl Archive {
     /// The name of the original by its content (`docs/format.md`, section 7.4).
     pub fn content_hash(&self) -> u128 {
         self.index.content_hash()
+    }
+
+    /// The bases that it is on, as it names them.
+    pub fn bases(&self) -> &[lmc_format::Base] {
+        &self.index.bases
+    }
+
+    /// A reference in words: what it is to, and what is done with it.
+    pub fn describe_reference(&self, reference: &Reference) -> String {
+        let base = (reference.source as usize).checked_sub(1).and_then(|i| self.index.bases.get(i));
+        let source = base.map_or("this file", |base| &base.name);
+        match reference.conversion.name() {
+            "" => source.to_string(),
+            conversion => format!("{source} ({conversion})"),
+        }
+    }
+
+    /// Files that may be bases of this one, by their names and lengths.
+    pub(crate) fn likely_bases(&self) -> Vec<Arc<Base>> {
+        self.links.likely(&self.index.bases)
     }
 
     /// Whether the original is a safetensors file.
@@ -142,8 +199,16 @@ impl Archive {
             )));
         }
         let mut out = zeroed(range.end - range.start)?;
-        let mut rest = &mut out[..];
-        let mut decoder = Decoder::new();
+        self.read_into(range.start, &mut out, 0)?;
+        Ok(out)
+    }
+
+    /// Fills `out` with the original bytes from `start` on, which must be there. `depth` is how many
+    /// files stand on this one here.
+    pub(crate) fn read_into(&self, start: u64, out: &mut [u8], depth: usize) -> Result<()> {
+        let range = start..start + out.len() as u64;
+        let mut rest = out;
+        let mut decoder = self.decoders.take();
         let first = self.places.partition_point(|place| place.raw <= range.start).saturating_sub(1);
         for (i, place) in self.places.iter().enumerate().skip(first) {
             let span = &self.index.spans[i];
@@ -156,10 +221,52 @@ impl Archive {
             rest = after;
             let wanted = start - place.raw..end - place.raw;
             let coded = self.read_coded(i, &wanted)?;
-            span::decode(&mut decoder, span, &coded, wanted, to, |_| ())
-                .map_err(|e| e.at(self.span_name(i)))?;
+            let part = SpanPart { i, coded: &coded, wanted };
+            self.decode_span(&mut decoder, part, to, depth, |_| ())?;
         }
-        Ok(out)
+        self.decoders.give(decoder);
+        Ok(())
+    }
+
+    /// Decodes part of a span, as [`SpanDecoder::decode`] does.
+    pub(crate) fn decode_span(
+        &self,
+        decoder: &mut SpanDecoder,
+        part: SpanPart,
+        out: &mut [u8],
+        depth: usize,
+        seen: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let SpanPart { i, coded, wanted } = part;
+        let span = &self.index.spans[i];
+        let read = |reference: &Reference, part, wide: &mut _, out: &mut [u8]| {
+            reference::read(reference, part, wide, out, |start, out| {
+                self.read_source(reference.source, start, out, depth)
+            })
+        };
+        decoder.decode(span, coded, wanted, out, read, seen).map_err(|e| e.at(self.span_name(i)))
+    }
+
+    /// Fills `out` from what references name by a number.
+    fn read_source(&self, source: u64, start: u64, out: &mut [u8], depth: usize) -> Result<()> {
+        match (source as usize).checked_sub(1) {
+            None => self.read_into(start, out, depth),
+            Some(i) => self.links.get(i, &self.index.bases[i])?.read(start, out, depth + 1),
+        }
+    }
+
+    /// Fails unless every base that a span refers to is there, and all that those need.
+    pub(crate) fn check_bases(&self, depth: usize) -> Result<()> {
+        let mut is_used = vec![false; self.index.bases.len()];
+        for reference in self.index.spans.iter().filter_map(|span| span.reference) {
+            if let Some(i) = (reference.source as usize).checked_sub(1) {
+                is_used[i] = true;
+            }
+        }
+        for (i, base) in self.index.bases.iter().enumerate().filter(|(i, _)| is_used[*i]) {
+            self.links.check(i, base, depth)?;
+        }
+        Ok(())
     }
 
     /// The pieces that hold the original bytes `wanted` of span `i`, recipe first.
@@ -212,6 +319,7 @@ impl Archive {
             raw_len: span.raw_len,
             coded_len: span.coded_len(),
             dtype: dtype::name(span.dtype).unwrap_or_default().to_string(),
+            reference: span.reference,
             recipe_len,
             blocks: span.blocks.iter().enumerate().map(block).collect(),
         }

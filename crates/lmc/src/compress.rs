@@ -2,15 +2,16 @@
 
 use crate::guess;
 use crate::io::{Input, Output, Sink, Source};
-use crate::item_hash::ItemHasher;
+use crate::items::{ItemHashes, hasher, look};
+use crate::matching::{self, Spans};
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
+use crate::reference;
 use crate::span::{CodedSpan, SpanEncoder};
-use crate::{Options, Progress, Summary};
-use lmc_codec::{Encoder, TensorSpec};
+use crate::{Options, Progress, Reference, Summary};
+use lmc_codec::{Dtype, Encoder, TensorSpec};
 use lmc_format::file::header;
-use lmc_format::hash::hash_of_hashes;
-use lmc_format::{Footer, HEADER_LEN, Hash, Index, Item, Result, Span, hash};
-use lmc_input::{Cut, SourceItem};
+use lmc_format::{Footer, HEADER_LEN, Hash, Index, Result, Span, hash};
+use lmc_input::Cut;
 
 /// Compresses all of `input`.
 ///
@@ -24,50 +25,59 @@ pub fn compress(
 ) -> Result<Summary> {
     let source = Source::new(input)?;
     let sink = Sink::new(output);
-    let original_len = source.len()?;
-    let layout = look(&source, original_len)?;
-    let cuts = lmc_input::cut(&layout);
-    let stages = Compress {
-        source: &source,
-        sink: &sink,
-        cuts: &cuts,
-        items: &layout.items,
-        options: *options,
-        raw_pool: Pool::default(),
-        coded_pool: Pool::default(),
-    };
+    let job = Job::new(&source, options)?;
+    let (raw_pool, coded_pool) = (Pool::default(), Pool::default());
+    let stages = Compress { job: &job, sink: &sink, raw_pool, coded_pool };
     let work = thread_count(options.threads);
     let threads = Threads { work, write: sink.writers(work) };
     sink.write(0, &header())?;
-    let mut assembly = Assembly::new(layout.items.len());
-    pipeline::run(&stages, cuts.len(), threads, |i, done| {
+    let mut assembly = Assembly::new(&job);
+    pipeline::run(&stages, job.spans.cuts.len(), threads, |i, done| {
         progress(done.coded.span.raw_len);
-        Ok(assembly.add(&cuts[i], done))
+        Ok(assembly.add(&job.spans.cuts[i], done))
     })?;
     let end = assembly.end;
-    let tail = assembly.finish(&layout, original_len);
+    let tail = assembly.finish()?;
     sink.write(end, &tail)?;
     sink.flush()?;
-    Ok(Summary { bytes_in: original_len, bytes_out: end + tail.len() as u64 })
+    Ok(Summary { bytes_in: job.len, bytes_out: end + tail.len() as u64 })
+}
+
+/// A file that is to be compressed.
+pub(crate) struct Job<'a> {
+    source: &'a Source<'a>,
+    options: &'a Options,
+    len: u64,
+    layout: lmc_input::Source,
+    pub spans: Spans,
+}
+
+impl<'a> Job<'a> {
+    pub(crate) fn new(source: &'a Source<'a>, options: &'a Options) -> Result<Self> {
+        let len = source.len()?;
+        let layout = look(source, len)?;
+        let spans = matching::spans(source, &layout, options)?;
+        Ok(Self { source, options, len, layout, spans })
+    }
 }
 
 /// A file as its spans come in, in order.
-pub(crate) struct Assembly {
+pub(crate) struct Assembly<'a> {
+    job: &'a Job<'a>,
     end: u64,
     spans: Vec<Span>,
-    /// Of items, or of the spans of one: its number and the checksum, in order.
-    hashes: Vec<(usize, Hash)>,
+    hashes: ItemHashes,
 }
 
-impl Assembly {
-    pub(crate) fn new(items: usize) -> Self {
-        let hashes = Vec::with_capacity(items);
-        Self { end: HEADER_LEN as u64, spans: Vec::new(), hashes }
+impl<'a> Assembly<'a> {
+    pub(crate) fn new(job: &'a Job<'a>) -> Self {
+        let hashes = ItemHashes::new(job.layout.items.len());
+        Self { job, end: HEADER_LEN as u64, spans: Vec::new(), hashes }
     }
 
     /// Adds a span; returns its bytes and where they go.
     pub(crate) fn add(&mut self, cut: &Cut, done: Done) -> (u64, Vec<u8>) {
-        self.hashes.extend(cut.items.clone().zip(done.hashes));
+        self.hashes.add(cut, done.hashes);
         let at = self.end;
         self.end += done.coded.bytes.len() as u64;
         self.spans.push(done.coded.span);
@@ -75,52 +85,43 @@ impl Assembly {
     }
 
     /// What comes behind the last span.
-    pub(crate) fn finish(self, layout: &lmc_input::Source, original_len: u64) -> Vec<u8> {
-        let mut rest = &self.hashes[..];
-        let item = |(i, item): (usize, &SourceItem)| {
-            let own = rest.iter().take_while(|(of, _)| *of == i).count();
-            let (own, after) = rest.split_at(own);
-            rest = after;
-            let hash = match own {
-                [] => hash(&[]),
-                [(_, one)] => *one,
-                _ => hash_of_hashes(&own.iter().map(|(_, hash)| *hash).collect::<Vec<_>>()),
-            };
-            Item { len: item.len, hash }
-        };
-        let items = layout.items.iter().enumerate().map(item).collect();
-        let index = Index { kind: layout.kind, spans: self.spans, items }.write();
+    pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
+        let bases = self.bases()?;
+        let (kind, items) = (self.job.layout.kind, self.hashes.finish(&self.job.layout));
+        let index = Index { kind, bases, spans: self.spans, items }.write();
         let footer = Footer {
             body_len: self.end - HEADER_LEN as u64,
             index_len: index.len() as u64,
             index_hash: hash(&index),
-            original_len,
+            original_len: self.job.len,
         };
-        [index, footer.write()].concat()
+        Ok([index, footer.write()].concat())
     }
-}
 
-/// What the input is.
-pub(crate) fn look(source: &Source, len: u64) -> Result<lmc_input::Source> {
-    if len >= 8 {
-        let mut start = [0; 8];
-        source.read(0, &mut start)?;
-        if let Some(header_len) = lmc_input::header_len(start, len) {
-            let header = source.read_vec(0, header_len)?;
-            if let Some(layout) = lmc_input::parse(&header, len) {
-                return Ok(layout);
+    /// The bases that spans refer to, which are numbered anew.
+    fn bases(&mut self) -> Result<Vec<lmc_format::Base>> {
+        let mut bases = Vec::new();
+        for (i, base) in self.job.options.bases.list().iter().enumerate() {
+            let number = bases.len() as u64 + 1;
+            let mut is_used = false;
+            for reference in self.spans.iter_mut().filter_map(|span| span.reference.as_mut()) {
+                if reference.source == i as u64 + 1 {
+                    reference.source = number;
+                    is_used = true;
+                }
+            }
+            if is_used {
+                let (hash, len) = (base.content_hash()?, base.original_len());
+                bases.push(lmc_format::Base { hash, len, name: base.name().to_string() });
             }
         }
+        Ok(bases)
     }
-    Ok(lmc_input::Source::bytes(len))
 }
 
 struct Compress<'a, 'sink> {
-    source: &'a Source<'a>,
+    job: &'a Job<'a>,
     sink: &'a Sink<'sink>,
-    cuts: &'a [Cut],
-    items: &'a [SourceItem],
-    options: Options,
     raw_pool: Pool<Buffer>,
     coded_pool: Pool<Vec<u8>>,
 }
@@ -135,32 +136,44 @@ pub(crate) struct Done {
 pub(crate) struct Worker {
     spans: SpanEncoder,
     guesses: Encoder,
+    base: Buffer,
+    wide: Buffer,
 }
 
 impl Worker {
     pub(crate) fn new(options: &Options) -> Self {
         let spans = SpanEncoder::new(options.level, options.verify);
-        Self { spans, guesses: Encoder::new() }
+        let (base, wide) = (Buffer::default(), Buffer::default());
+        Self { spans, guesses: Encoder::new(), base, wide }
     }
 
-    /// Codes the bytes of `cut` into `out`, whose contents are replaced.
-    pub(crate) fn encode(
-        &mut self,
-        cut: &Cut,
-        items: &[SourceItem],
-        raw: &[u8],
-        out: Vec<u8>,
-    ) -> Result<Done> {
-        let guess = |encoder: &mut Encoder, level| guess::dtype(encoder, level, raw);
-        let dtype = cut.dtype.unwrap_or_else(|| guess(&mut self.guesses, self.spans.level()));
+    /// Codes the bytes of span `i` into `out`, whose contents are replaced.
+    pub(crate) fn encode(&mut self, job: &Job, i: usize, raw: &[u8], out: Vec<u8>) -> Result<Done> {
+        let cut = &job.spans.cuts[i];
+        let reference = job.spans.references[i];
+        if let Some(reference) = &reference {
+            self.read_base(job, reference, raw.len())?;
+        }
+        let base = reference.map(|reference| (reference, self.base.bytes()));
+        let dtype = match (cut.dtype, base) {
+            (Some(dtype), _) => dtype,
+            (None, Some((_, base))) if base == raw => Dtype::Bytes,
+            (None, _) => guess::dtype(&mut self.guesses, self.spans.level(), raw),
+        };
         let spec = TensorSpec { dtype, row_len: cut.row_len };
-        let mut hashes = ItemHasher::new(match &items[cut.items.clone()] {
-            items @ [_, _, ..] => items.iter().map(|item| item.len).collect(),
-            _ => vec![raw.len() as u64],
-        });
-        let coded = self.spans.encode(&spec, raw, out, |block| hashes.write(block));
+        let mut hashes = hasher(cut, &job.layout.items);
+        let coded = self.spans.encode(&spec, raw, base, out, |block| hashes.write(block));
         let coded = coded.map_err(|e| e.at(format_args!("bytes from {}", cut.range.start)))?;
         Ok(Done { coded, hashes: hashes.finish() })
+    }
+
+    /// Reads the base of a span of `len` bytes.
+    fn read_base(&mut self, job: &Job, reference: &Reference, len: usize) -> Result<()> {
+        let part = 0..len as u64;
+        let base = self.base.sized(len as u64)?;
+        reference::read(reference, part, &mut self.wide, base, |start, out| {
+            matching::read(job.source, job.options, reference.source, start, out)
+        })
     }
 }
 
@@ -171,19 +184,19 @@ impl Stages for Compress<'_, '_> {
     type Write = (u64, Vec<u8>);
 
     fn read(&self, i: usize) -> Result<Buffer> {
-        let range = &self.cuts[i].range;
+        let range = &self.job.spans.cuts[i].range;
         let mut buffer = self.raw_pool.take();
-        self.source.read(range.start, buffer.sized(range.end - range.start)?)?;
+        self.job.source.read(range.start, buffer.sized(range.end - range.start)?)?;
         Ok(buffer)
     }
 
     fn worker(&self) -> Worker {
-        Worker::new(&self.options)
+        Worker::new(self.job.options)
     }
 
     fn work(&self, worker: &mut Worker, i: usize, buffer: Buffer) -> Result<Done> {
         let out = self.coded_pool.take();
-        let done = worker.encode(&self.cuts[i], self.items, buffer.bytes(), out)?;
+        let done = worker.encode(self.job, i, buffer.bytes(), out)?;
         self.raw_pool.give(buffer);
         Ok(done)
     }

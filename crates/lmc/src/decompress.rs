@@ -1,12 +1,11 @@
 //! `.lmc` back to the file it came from.
 
-use crate::archive::Archive;
+use crate::archive::{Archive, SpanPart};
 use crate::io::{Output, Sink};
 use crate::item_hash::ItemHasher;
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
-use crate::span::{self, check_hash};
+use crate::span::{SpanDecoder, check_hash};
 use crate::{Progress, Summary};
-use lmc_codec::Decoder;
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::{Hash, Index, Result, hash};
 use std::ops::Range;
@@ -34,6 +33,8 @@ pub(crate) fn restore(
     threads: usize,
     progress: Progress,
 ) -> Result<()> {
+    // Before anything is written.
+    archive.check_bases(0)?;
     let parts = parts(&archive.index);
     let (coded_pool, raw_pool) = (Pool::default(), Pool::default());
     let stages = Restore { archive, sink, parts: &parts, coded_pool, raw_pool };
@@ -127,17 +128,17 @@ pub(crate) fn decode_part(
     archive: &Archive,
     i: usize,
     part: &Part,
-    decoder: &mut Decoder,
+    decoder: &mut SpanDecoder,
     coded: &[u8],
     out: &mut [u8],
 ) -> Result<Vec<Hash>> {
-    let span = &archive.index.spans[i];
+    let raw_len = archive.index.spans[i].raw_len;
     let mut hashes = ItemHasher::new(match &part.lens[..] {
         lens @ [_, _, ..] => lens.to_vec(),
-        _ => vec![span.raw_len],
+        _ => vec![raw_len],
     });
-    span::decode(decoder, span, coded, 0..span.raw_len, out, |block| hashes.write(block))
-        .map_err(|e| e.at(archive.span_name(i)))?;
+    let seen = |block: &[u8]| hashes.write(block);
+    archive.decode_span(decoder, SpanPart { i, coded, wanted: 0..raw_len }, out, 0, seen)?;
     Ok(hashes.finish())
 }
 
@@ -157,7 +158,7 @@ struct Done {
 
 impl Stages for Restore<'_, '_> {
     type Read = Buffer;
-    type Worker = Decoder;
+    type Worker = SpanDecoder;
     type Done = Done;
     type Write = (u64, Buffer);
 
@@ -168,11 +169,11 @@ impl Stages for Restore<'_, '_> {
         Ok(coded)
     }
 
-    fn worker(&self) -> Decoder {
-        Decoder::new()
+    fn worker(&self) -> SpanDecoder {
+        SpanDecoder::default()
     }
 
-    fn work(&self, decoder: &mut Decoder, i: usize, coded: Buffer) -> Result<Done> {
+    fn work(&self, decoder: &mut SpanDecoder, i: usize, coded: Buffer) -> Result<Done> {
         let mut raw = self.raw_pool.take();
         let out = raw.sized(self.archive.index.spans[i].raw_len)?;
         let hashes = decode_part(self.archive, i, &self.parts[i], decoder, coded.bytes(), out)?;

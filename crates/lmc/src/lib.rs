@@ -7,29 +7,39 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod base;
 mod compress;
+mod convert;
 mod decompress;
+mod diff;
 mod guess;
 mod io;
 mod item_hash;
+mod items;
+mod masters;
+mod matching;
 mod memory;
 mod pipeline;
 mod publish;
+mod reference;
 mod span;
 mod tensors;
 
 pub use archive::{Archive, BlockInfo, SpanInfo};
+pub use base::{Base, Bases};
 pub use compress::compress;
 pub use decompress::decompress;
+pub use diff::{Change, Diff, TensorDiff, diff};
 pub use io::{Input, Output};
 pub use lmc_codec::Level;
-pub use lmc_format::{Error, ErrorKind, Result};
+pub use lmc_format::{Conversion, Error, ErrorKind, Reference, Result};
+pub use masters::masters;
 pub use memory::{compress_parts, decompress_into, decompress_to_vec};
 pub use publish::Publish;
 pub use tensors::Tensor;
 
 /// How to compress.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How hard to try.
     pub level: Level,
@@ -37,11 +47,13 @@ pub struct Options {
     pub threads: usize,
     /// Whether every block is decoded and compared before it is written.
     pub verify: bool,
+    /// Files to code against where that is smaller.
+    pub bases: Bases,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { level: Level::Default, threads: 0, verify: true }
+        Self { level: Level::Default, threads: 0, verify: true, bases: Bases::default() }
     }
 }
 

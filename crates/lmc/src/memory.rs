@@ -2,11 +2,11 @@
 
 use crate::Options;
 use crate::archive::Archive;
-use crate::compress::{Assembly, Worker, look};
+use crate::compress::{Assembly, Job, Worker};
 use crate::decompress::{check_empty_items, check_part, decode_part, parts};
 use crate::io::{Input, Source, zeroed};
 use crate::pipeline::{Pool, each, thread_count};
-use lmc_codec::Decoder;
+use crate::span::SpanDecoder;
 use lmc_format::file::header;
 use lmc_format::{Error, Result};
 use std::sync::Mutex;
@@ -20,9 +20,9 @@ pub fn compress_parts(
     options: &Options,
     reuse: Vec<Vec<u8>>,
 ) -> Result<Vec<Vec<u8>>> {
-    let len = original.len() as u64;
-    let layout = look(&Source::new(Input::Bytes(original))?, len)?;
-    let cuts = lmc_input::cut(&layout);
+    let source = Source::new(Input::Bytes(original))?;
+    let job = Job::new(&source, options)?;
+    let cuts = &job.spans.cuts;
     let pool = Pool::new(reuse);
     let threads = thread_count(options.threads);
     let coded = each(
@@ -31,15 +31,15 @@ pub fn compress_parts(
         || Worker::new(options),
         |worker, i| {
             let range = cuts[i].range.start as usize..cuts[i].range.end as usize;
-            worker.encode(&cuts[i], &layout.items, &original[range], pool.take())
+            worker.encode(&job, i, &original[range], pool.take())
         },
     )?;
-    let mut assembly = Assembly::new(layout.items.len());
+    let mut assembly = Assembly::new(&job);
     let mut file = vec![header().to_vec()];
     for (cut, done) in cuts.iter().zip(coded) {
         file.push(assembly.add(cut, done).1);
     }
-    file.push(assembly.finish(&layout, len));
+    file.push(assembly.finish()?);
     Ok(file)
 }
 
@@ -52,6 +52,7 @@ pub fn decompress_into(archive: &Archive, out: &mut [u8], threads: usize) -> Res
             out.len()
         )));
     }
+    archive.check_bases(0)?;
     let index = &archive.index;
     let parts = parts(index);
     let mut rest = out;
@@ -62,7 +63,7 @@ pub fn decompress_into(archive: &Archive, out: &mut [u8], threads: usize) -> Res
         places.push(Mutex::new(own));
         rest = after;
     }
-    let hashes = each(parts.len(), thread_count(threads), Decoder::new, |decoder, i| {
+    let hashes = each(parts.len(), thread_count(threads), SpanDecoder::default, |decoder, i| {
         let mut out = places[i].lock().map_err(|_| Error::invalid("another thread failed"))?;
         let coded = archive.span_bytes(i)?;
         decode_part(archive, i, &parts[i], decoder, &coded, &mut out)

@@ -1,8 +1,21 @@
 //! One span each way: bytes to pieces with their checksums, and back.
 
+use crate::Reference;
+use crate::pipeline::Buffer;
 use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
-use lmc_format::{Error, ErrorKind, Hash, Piece, Result, Span, dtype, hash};
+use lmc_format::limits::BLOCK_LOG2_MIN;
+use lmc_format::{
+    AnyRecipe, BlockKind, BlockPrefix, Error, ErrorKind, Hash, Piece, Reader, Result, Span, dtype,
+    hash, varint,
+};
 use std::ops::Range;
+
+/// How many usual blocks make one where hardly anything differs from the base: what a block costs in
+/// the index is then more than what it gains by being short.
+const SPARSE_BLOCKS: usize = 4;
+/// Of a sample of this many words of 8 bytes, less than one in so many differs there.
+const SPARSE_SAMPLE: usize = 1 << 12;
+const SPARSE_SHARE: usize = 8;
 
 /// A span as it was coded: what goes to the body, and what the index says of it.
 #[derive(Debug)]
@@ -32,39 +45,80 @@ impl SpanEncoder {
         self.level
     }
 
-    /// Codes `raw` into `bytes`, whose contents are replaced; `seen` gets each block of `raw` while
-    /// it is in the cache.
+    /// Codes `raw` into `bytes`, whose contents are replaced; on `base` where that is smaller, which
+    /// has as many bytes and is what `reference` names. `seen` gets each block of `raw` while it is in
+    /// the cache.
     pub(crate) fn encode(
         &mut self,
         spec: &TensorSpec,
         raw: &[u8],
+        base: Option<(Reference, &[u8])>,
+        bytes: Vec<u8>,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<CodedSpan> {
+        match base {
+            Some((reference, base)) if base == raw => {
+                seen(raw);
+                Ok(same(spec.dtype, raw, reference, bytes))
+            }
+            _ => self.encode_blocks(spec, raw, base, bytes, seen),
+        }
+    }
+
+    fn encode_blocks(
+        &mut self,
+        spec: &TensorSpec,
+        raw: &[u8],
+        base: Option<(Reference, &[u8])>,
         mut bytes: Vec<u8>,
         mut seen: impl FnMut(&[u8]),
     ) -> Result<CodedSpan> {
         bytes.clear();
-        let plan = Plan::new(spec, self.level, raw);
+        let plan = match base {
+            Some((_, base)) => Plan::on_base(spec, self.level, raw, base),
+            None => Plan::new(spec, self.level, raw),
+        };
         let recipe = plan.shared_recipe();
         bytes.extend_from_slice(recipe);
         let shared = match recipe {
             [] => None,
-            _ if self.verify => Some(SharedRecipe::parse(recipe)?),
+            _ if self.verify || base.is_some() => Some(SharedRecipe::parse(recipe)?),
             _ => None,
+        };
+        let block_len = match base {
+            Some((_, base)) if self.level != Level::Paper && hardly_differs(raw, base) => {
+                SPARSE_BLOCKS * plan.block_len()
+            }
+            _ => plan.block_len(),
         };
         let mut span = Span {
             raw_len: raw.len() as u64,
             dtype: dtype_id(spec.dtype),
-            block_log2: plan.block_len().trailing_zeros() as u8,
+            block_log2: block_len.trailing_zeros() as u8,
+            reference: None,
             recipe: (!recipe.is_empty()).then(|| piece(recipe)),
-            blocks: Vec::with_capacity(raw.len().div_ceil(plan.block_len())),
+            blocks: Vec::with_capacity(raw.len().div_ceil(block_len)),
         };
-        let mut first_value = 0;
-        for block in raw.chunks(plan.block_len()) {
+        let mut place = 0;
+        for block in raw.chunks(block_len) {
             let start = bytes.len();
             seen(block);
-            self.encoder.encode_block(&plan, first_value, block, &mut bytes);
-            first_value += (block.len() / spec.dtype.width()) as u64;
+            let first_value = (place / spec.dtype.width()) as u64;
+            let own_base = base.map(|(_, base)| &base[place..][..block.len()]);
+            match own_base {
+                None => self.encoder.encode_block(&plan, first_value, block, &mut bytes),
+                Some(base) => {
+                    self.encoder.encode_block_on(&plan, first_value, block, base, &mut bytes);
+                }
+            }
+            place += block.len();
             if self.verify {
-                self.check(&bytes[start..], shared.as_ref(), block)?;
+                self.check(&bytes[start..], shared.as_ref(), own_base, block)?;
+            }
+            if let (Some((reference, _)), None) = (base, span.reference)
+                && needs_base(&bytes[start..], shared.as_ref())?
+            {
+                span.reference = Some(reference);
             }
             span.blocks.push(piece(&bytes[start..]));
         }
@@ -72,9 +126,15 @@ impl SpanEncoder {
     }
 
     /// Fails unless `coded` decodes to `block`.
-    fn check(&mut self, coded: &[u8], shared: Option<&SharedRecipe>, block: &[u8]) -> Result<()> {
+    fn check(
+        &mut self,
+        coded: &[u8],
+        shared: Option<&SharedRecipe>,
+        base: Option<&[u8]>,
+        block: &[u8],
+    ) -> Result<()> {
         self.back.resize(block.len(), 0);
-        let decoded = self.decoder.decode_block(coded, shared, &mut self.back);
+        let decoded = self.decoder.decode_block_on(coded, shared, base, &mut self.back);
         if decoded.is_ok() && self.back == block {
             return Ok(());
         }
@@ -86,52 +146,174 @@ impl SpanEncoder {
     }
 }
 
+/// Whether a span is its base but for few words, by some of them.
+fn hardly_differs(raw: &[u8], base: &[u8]) -> bool {
+    let (raw, base) = (raw.as_chunks::<8>().0, base.as_chunks::<8>().0);
+    let step = (raw.len() / SPARSE_SAMPLE).max(1);
+    let pairs = || raw.iter().step_by(step).zip(base.iter().step_by(step));
+    let differing = pairs().filter(|(a, b)| a != b).count();
+    differing * SPARSE_SHARE < pairs().count()
+}
+
+/// A span that is its base: one block, however long it is.
+fn same(dtype: Dtype, raw: &[u8], reference: Reference, mut bytes: Vec<u8>) -> CodedSpan {
+    bytes.clear();
+    BlockPrefix { kind: BlockKind::Same, raw_len: raw.len() }.write(&mut bytes);
+    let block_log2 = raw.len().next_power_of_two().trailing_zeros() as u8;
+    let span = Span {
+        raw_len: raw.len() as u64,
+        dtype: dtype_id(dtype),
+        block_log2: block_log2.max(BLOCK_LOG2_MIN),
+        reference: Some(reference),
+        recipe: None,
+        blocks: vec![piece(&bytes)],
+    };
+    CodedSpan { bytes, span }
+}
+
+/// Whether a block cannot be decoded without its base.
+fn needs_base(block: &[u8], shared: Option<&SharedRecipe>) -> Result<bool> {
+    let mut input = Reader::new(block);
+    Ok(match BlockPrefix::read(&mut input)?.kind {
+        BlockKind::Stored | BlockKind::Constant => false,
+        BlockKind::Same => true,
+        BlockKind::Coded => AnyRecipe::read(&mut input)?.needs_base(),
+        BlockKind::Shared => shared.is_some_and(|shared| shared.recipe().needs_base()),
+    })
+}
+
 fn piece(bytes: &[u8]) -> Piece {
     Piece { len: bytes.len() as u64, hash: hash(bytes) }
 }
 
-/// Decodes part of a span whose pieces `coded` are in order; all that is read is checked.
-///
-/// `wanted` is a range of the span's original bytes, `out` as long as that. `coded` starts with the
-/// recipe, if there is one, and goes on with the blocks from the one that holds `wanted.start` on.
-/// `seen` gets what was decoded, block by block, while it is in the cache.
-pub(crate) fn decode(
-    decoder: &mut Decoder,
-    span: &Span,
-    coded: &[u8],
-    wanted: Range<u64>,
-    out: &mut [u8],
-    mut seen: impl FnMut(&[u8]),
-) -> Result<()> {
-    let mut rest = coded;
-    let recipe = match &span.recipe {
-        Some(piece) => {
-            let bytes = take(&mut rest, piece, "shared recipe")?;
-            Some(SharedRecipe::parse(bytes).map_err(|e| e.at("shared recipe"))?)
-        }
-        None => None,
-    };
-    let mut out = out;
-    for i in blocks_of(span, &wanted) {
-        let place = format_args!("block {i}").to_string();
-        let block = take(&mut rest, &span.blocks[i], &place)?;
-        let bounds = block_bounds(span, i);
-        if Decoder::raw_len(block).map_err(|e| e.at(&place))? as u64 != bounds.end - bounds.start {
-            return Err(Error::corrupt(format!("{place} has another length than the index says")));
-        }
-        let part = wanted.start.max(bounds.start)..wanted.end.min(bounds.end);
-        let (to, after) = out.split_at_mut((part.end - part.start) as usize);
-        out = after;
-        let done = if part == bounds {
-            decoder.decode_block(block, recipe.as_ref(), to)
-        } else {
-            let range = (part.start - bounds.start) as usize..(part.end - bounds.start) as usize;
-            decoder.decode_range(block, recipe.as_ref(), range, to)
+/// Decodes spans; one for each thread.
+#[derive(Debug, Default)]
+pub(crate) struct SpanDecoder {
+    decoder: Decoder,
+    base: Buffer,
+    wide: Buffer,
+}
+
+/// A block that is to be decoded.
+struct Block<'a> {
+    number: usize,
+    coded: &'a [u8],
+    /// In the span.
+    bounds: Range<u64>,
+    /// What of it is wanted, in the span.
+    part: Range<u64>,
+    /// What of the base it needs, in the span.
+    base: Option<Range<u64>>,
+}
+
+impl SpanDecoder {
+    /// Decodes part of a span whose pieces `coded` are in order; all that is read is checked.
+    ///
+    /// `wanted` is a range of the span's original bytes, `out` as long as that. `coded` starts with
+    /// the recipe, if there is one, and goes on with the blocks from the one that holds
+    /// `wanted.start` on. `read_base` gets a part of the span's base; it is called at most once, for
+    /// no more than the blocks need. `seen` gets what was decoded, block by block, while it is in the
+    /// cache.
+    pub(crate) fn decode(
+        &mut self,
+        span: &Span,
+        coded: &[u8],
+        wanted: Range<u64>,
+        out: &mut [u8],
+        read_base: impl FnOnce(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let mut rest = coded;
+        let recipe = match &span.recipe {
+            Some(piece) => {
+                let bytes = take(&mut rest, piece, "shared recipe")?;
+                Some(SharedRecipe::parse(bytes).map_err(|e| e.at("shared recipe"))?)
+            }
+            None => None,
         };
-        done.map_err(|e| e.at(&place))?;
-        seen(to);
+        let blocks = blocks_of(span, &wanted)
+            .map(|i| read_block(span, i, &wanted, &mut rest, recipe.as_ref()))
+            .collect::<Result<Vec<Block>>>()?;
+        let based = read_hull(span, &blocks);
+        if !based.is_empty() {
+            let reference = span.reference.as_ref().ok_or_else(no_reference)?;
+            let base = self.base.sized(based.end - based.start)?;
+            read_base(reference, based.clone(), &mut self.wide, base)?;
+        }
+        let mut out = out;
+        for block in &blocks {
+            let (to, after) = out.split_at_mut((block.part.end - block.part.start) as usize);
+            out = after;
+            self.decode_block(block, recipe.as_ref(), based.start, to)
+                .map_err(|e| e.at(format_args!("block {}", block.number)))?;
+            seen(to);
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Decodes what is wanted of a block; the base is there from byte `based` of the span on.
+    fn decode_block(
+        &mut self,
+        block: &Block,
+        recipe: Option<&SharedRecipe>,
+        based: u64,
+        to: &mut [u8],
+    ) -> Result<()> {
+        let base = block.base.as_ref().map(|base| {
+            &self.base.bytes()[(base.start - based) as usize..(base.end - based) as usize]
+        });
+        let Block { coded, bounds, part, .. } = block;
+        if part == bounds {
+            return self.decoder.decode_block_on(coded, recipe, base, to);
+        }
+        if let (Some(base), true) = (base, block.base.as_ref() == Some(part)) {
+            // The same as its base, of which only this part was read.
+            to.copy_from_slice(base);
+            return Ok(());
+        }
+        let range = (part.start - bounds.start) as usize..(part.end - bounds.start) as usize;
+        self.decoder.decode_range_on(coded, recipe, base, range, to)
+    }
+}
+
+/// Takes block `i` from `rest` and checks it.
+fn read_block<'a>(
+    span: &Span,
+    i: usize,
+    wanted: &Range<u64>,
+    rest: &mut &'a [u8],
+    recipe: Option<&SharedRecipe>,
+) -> Result<Block<'a>> {
+    let place = format!("block {i}");
+    let coded = take(rest, &span.blocks[i], &place)?;
+    let bounds = block_bounds(span, i);
+    let prefix = BlockPrefix::read(&mut Reader::new(coded)).map_err(|e| e.at(&place))?;
+    if prefix.raw_len as u64 != bounds.end - bounds.start {
+        return Err(Error::corrupt(format!("{place} has another length than the index says")));
+    }
+    let part = wanted.start.max(bounds.start)..wanted.end.min(bounds.end);
+    let base = match prefix.kind {
+        // With nothing behind its prefix it is what it says, and needs no decoder.
+        BlockKind::Same if coded.len() == 1 + varint::len(prefix.raw_len as u64) => {
+            Some(part.clone())
+        }
+        _ if needs_base(coded, recipe).map_err(|e| e.at(&place))? => Some(bounds.clone()),
+        _ => None,
+    };
+    Ok(Block { number: i, coded, bounds, part, base })
+}
+
+/// What of the span's base the blocks need, from the first to the last byte; whole words, if they
+/// are converted.
+fn read_hull(span: &Span, blocks: &[Block]) -> Range<u64> {
+    let mut bases = blocks.iter().filter_map(|block| block.base.clone());
+    let Some(first) = bases.next() else { return 0..0 };
+    let end = bases.next_back().map_or(first.end, |last| last.end);
+    first.start & !1..end.next_multiple_of(2).min(span.raw_len)
+}
+
+fn no_reference() -> Error {
+    Error::corrupt("a block needs a base, and its span refers to none")
 }
 
 /// The original bytes of block `i`.

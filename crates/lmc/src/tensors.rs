@@ -3,8 +3,9 @@
 use crate::archive::Archive;
 use crate::span::check_hash;
 use lmc_format::hash::hash_of_hashes;
-use lmc_format::{Error, Hash, Result, hash};
+use lmc_format::{Error, Hash, Reference, Result, hash};
 use lmc_input::HEADER_LEN_MAX;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// A tensor in an archive.
@@ -24,6 +25,8 @@ pub struct Tensor {
     pub coded_len: u64,
     /// What it is coded with.
     pub recipe: String,
+    /// What it or a part of it is coded against.
+    pub reference: Option<Reference>,
 }
 
 impl Archive {
@@ -32,6 +35,36 @@ impl Archive {
         if !self.is_safetensors() {
             return Ok(Vec::new());
         }
+        let mut described: Option<(usize, String)> = None;
+        let tensors = self.original_tensors()?.into_iter().zip(self.index.items.iter().skip(1));
+        tensors.map(|(tensor, item)| self.tensor(tensor, item.hash, &mut described)).collect()
+    }
+
+    /// The tensors as the header of the original describes them.
+    pub(crate) fn original_tensors(&self) -> Result<Vec<lmc_input::Tensor>> {
+        if !self.is_safetensors() {
+            return Ok(Vec::new());
+        }
+        let header = self.header()?;
+        let tensors = lmc_input::tensors(&header, self.original_len()).ok_or_else(no_match)?;
+        let items = &self.index.items[1..];
+        let len = |tensor: &lmc_input::Tensor| tensor.range.end - tensor.range.start;
+        if !tensors.iter().map(len).eq(items.iter().map(|item| item.len)) {
+            return Err(no_match());
+        }
+        Ok(tensors)
+    }
+
+    /// What the original is.
+    pub(crate) fn layout(&self) -> Result<lmc_input::Source> {
+        if !self.is_safetensors() {
+            return Ok(lmc_input::Source::bytes(self.original_len()));
+        }
+        lmc_input::parse(&self.header()?, self.original_len()).ok_or_else(no_match)
+    }
+
+    /// The safetensors header of the original.
+    fn header(&self) -> Result<Vec<u8>> {
         let head = self.index.items.first().ok_or_else(no_match)?;
         if head.len > HEADER_LEN_MAX {
             return Err(no_match());
@@ -39,15 +72,7 @@ impl Archive {
         let header = self.read(0..head.len)?;
         let found = self.item_hash(&(0..head.len), &header);
         check_hash(found, head.hash, "the safetensors header")?;
-        let tensors = lmc_input::tensors(&header, self.original_len()).ok_or_else(no_match)?;
-        let items = &self.index.items[1..];
-        let len = |tensor: &lmc_input::Tensor| tensor.range.end - tensor.range.start;
-        if !tensors.iter().map(len).eq(items.iter().map(|item| item.len)) {
-            return Err(no_match());
-        }
-        let mut described: Option<(usize, String)> = None;
-        let tensors = tensors.into_iter().zip(items);
-        tensors.map(|(tensor, item)| self.tensor(tensor, item.hash, &mut described)).collect()
+        Ok(header)
     }
 
     fn tensor(
@@ -67,10 +92,30 @@ impl Archive {
                 recipe
             }
         };
+        let reference = spans.clone().find_map(|i| self.index.spans[i].reference);
         let coded_len = spans.map(|i| self.share(i, &tensor.range)).sum();
         let lmc_input::Tensor { name, dtype, shape, range } = tensor;
         let dtype = dtype.to_string();
-        Ok(Tensor { name, dtype, shape, range, hash, coded_len, recipe })
+        Ok(Tensor { name, dtype, shape, range, hash, coded_len, recipe, reference })
+    }
+
+    /// How each of `tensors` that is coded against nothing differs from the one of its name in a
+    /// base, in words; nothing where it does not, or where no base is at hand.
+    pub fn base_notes(&self, tensors: &[Tensor]) -> Vec<Option<String>> {
+        let mut known: HashMap<String, lmc_input::Tensor> = HashMap::new();
+        for base in self.likely_bases() {
+            for tensor in base.tensors().into_iter().flatten() {
+                known.entry(tensor.name.clone()).or_insert_with(|| tensor.clone());
+            }
+        }
+        let note = |tensor: &Tensor| {
+            let old = known.get(&tensor.name).filter(|_| tensor.reference.is_none())?;
+            if old.shape != tensor.shape {
+                return Some(format!("base differs: shape {:?}", old.shape));
+            }
+            (old.dtype != tensor.dtype).then(|| format!("base differs: dtype {}", old.dtype))
+        };
+        tensors.iter().map(note).collect()
     }
 
     /// The spans that hold the original bytes `range`.

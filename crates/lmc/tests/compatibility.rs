@@ -5,8 +5,9 @@
 
 mod common;
 
-use common::{compress, golden, golden_inputs, golden_path};
+use common::{bases, compress, compress_on, golden, golden_deltas, golden_inputs, golden_path};
 use lmc::{Archive, decompress_to_vec};
+use std::path::Path;
 
 /// Golden files decode to what they were made from.
 #[test]
@@ -22,12 +23,34 @@ fn golden_files_are_read() {
 #[test]
 fn golden_files_are_written_again() {
     for (name, original, level) in golden_inputs() {
-        let file = compress(&original, level, 1);
-        let path = golden_path(&name);
-        if std::env::var_os("LMC_WRITE_GOLDEN").is_some() {
-            std::fs::write(&path, &file).expect("a golden file can be written");
-        }
-        let golden = std::fs::read(&path).expect("a golden file");
-        assert!(file == golden, "{name} is written otherwise than before");
+        check_written(&golden_path(&name), &compress(&original, level, 1));
+    }
+    for delta in golden_deltas() {
+        let bases: Vec<(&str, &[u8])> = delta.bases.iter().map(|(n, b)| (*n, &b[..])).collect();
+        let file = compress_on(&delta.original, &common::bases(&bases), delta.level, 1);
+        check_written(&golden_path(delta.name), &file);
+    }
+}
+
+fn check_written(path: &Path, file: &[u8]) {
+    if std::env::var_os("LMC_WRITE_GOLDEN").is_some() {
+        std::fs::write(path, file).expect("a golden file can be written");
+    }
+    let golden = std::fs::read(path).expect("a golden file");
+    assert!(file == golden, "{} is written otherwise than before", path.display());
+}
+
+/// Golden files on bases find them beside them, and are read with them given in any form.
+#[test]
+fn golden_deltas_are_read() {
+    for delta in golden_deltas() {
+        let archive = Archive::open(&golden_path(delta.name)).expect("a golden file");
+        let restored = decompress_to_vec(&archive, 1).expect("restored");
+        assert!(restored == delta.original, "{}", delta.name);
+        let given: Vec<(&str, &[u8])> = delta.bases.iter().map(|(n, b)| (*n, &b[..])).collect();
+        let file = std::fs::read(golden_path(delta.name)).expect("a golden file");
+        let archive = Archive::from_bytes_on(file, &bases(&given)).expect("a golden file");
+        let restored = decompress_to_vec(&archive, 1).expect("restored");
+        assert!(restored == delta.original, "{}", delta.name);
     }
 }

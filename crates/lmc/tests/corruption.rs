@@ -3,24 +3,41 @@
 
 mod common;
 
-use common::golden;
-use lmc::{Archive, ErrorKind, Result, decompress_to_vec};
-use lmc_format::{Footer, Index, Item, Piece, SourceKind, Span, hash};
+use common::{bases, golden, golden_deltas, golden_path};
+use lmc::{Archive, Bases, ErrorKind, Result, decompress_to_vec};
+use lmc_format::{Base, Conversion, Footer, Index, Item, Piece, Reference, SourceKind, Span, hash};
 use std::time::{Duration, Instant};
 
 /// Opens a file and reads and checks all of it, on this thread: the cases are many.
 fn test(file: Vec<u8>) -> Result<()> {
-    decompress_to_vec(&Archive::from_bytes(file)?, 1).map(drop)
+    test_on(file, &Bases::default())
+}
+
+/// The same for a file on bases.
+fn test_on(file: Vec<u8>, bases: &Bases) -> Result<()> {
+    decompress_to_vec(&Archive::from_bytes_on(file, bases)?, 1).map(drop)
+}
+
+/// All golden files, with the bases they need.
+fn all_golden() -> Vec<(String, Vec<u8>, Bases)> {
+    let plain = golden().into_iter().map(|(name, file)| (name, file, Bases::default()));
+    let deltas = golden_deltas().into_iter().map(|delta| {
+        let given: Vec<(&str, &[u8])> = delta.bases.iter().map(|(n, b)| (*n, &b[..])).collect();
+        let file = std::fs::read(golden_path(delta.name)).expect("a golden file");
+        (delta.name.to_string(), file, bases(&given))
+    });
+    plain.chain(deltas).collect()
 }
 
 /// Every bit of every golden file counts.
 #[test]
 fn bit_flips_are_found() {
-    for (name, file) in golden() {
+    for (name, file, bases) in all_golden() {
+        test_on(file.clone(), &bases).expect("a whole file");
         for bit in 0..8 * file.len() {
             let mut damaged = file.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let error = test(damaged).expect_err("damage");
+            let error = test_on(damaged, &bases).expect_err("damage");
             let kinds = [ErrorKind::Corrupt, ErrorKind::Truncated];
             assert!(kinds.contains(&error.kind), "{name}, bit {bit}: {error}");
         }
@@ -30,9 +47,9 @@ fn bit_flips_are_found() {
 /// Every proper prefix of every golden file is refused, and so is a longer file.
 #[test]
 fn truncations_are_found() {
-    for (name, file) in golden() {
+    for (name, file, bases) in all_golden() {
         for len in 0..file.len() {
-            let error = test(file[..len].to_vec()).expect_err("a cut file");
+            let error = test_on(file[..len].to_vec(), &bases).expect_err("a cut file");
             let kinds = [ErrorKind::Corrupt, ErrorKind::Truncated];
             assert!(kinds.contains(&error.kind), "{name}, {len} bytes: {error}");
         }
@@ -75,11 +92,13 @@ fn lying_lengths_are_refused() {
         raw_len,
         dtype: 0,
         block_log2,
+        reference: None,
         recipe: None,
         blocks,
     };
     let item = |len| Item { len, hash: 0 };
-    let index = |spans, items| Index { kind: SourceKind::Bytes, spans, items }.write();
+    let index =
+        |spans, items| Index { kind: SourceKind::Bytes, bases: vec![], spans, items }.write();
     for (index, original_len) in [
         (index(vec![], vec![item(1 << 63)]), 1 << 63),
         (index(vec![], vec![item(u64::MAX), item(1)]), 0),
@@ -99,6 +118,53 @@ fn lying_lengths_are_refused() {
         let bytes = [&lmc_format::file::header()[..], &footer.write()].concat();
         assert_eq!(test(bytes).expect_err("a lie").kind, ErrorKind::Corrupt);
     }
+}
+
+/// Two files that are each on the other, or one that is on itself, are refused and not gone round.
+#[test]
+fn circles_are_refused() {
+    let make = |own: u128, other: u128| {
+        let block = [4, 9];
+        let span = Span {
+            raw_len: 9,
+            dtype: 0,
+            block_log2: 10,
+            reference: Some(Reference { source: 1, start: 0, conversion: Conversion::None }),
+            recipe: None,
+            blocks: vec![Piece { len: 2, hash: hash(&block) }],
+        };
+        let base = Base { hash: hash(&other.to_le_bytes()), len: 9, name: "other".to_string() };
+        let items = vec![Item { len: 9, hash: own }];
+        let index = Index { kind: SourceKind::Bytes, bases: vec![base], spans: vec![span], items };
+        file(&block, &index.write(), 9)
+    };
+    for (one, other) in [(make(1, 2), make(2, 1)), (make(1, 1), make(1, 1))] {
+        let given = bases(&[("one", &one), ("other", &other)]);
+        let archive = Archive::from_bytes_on(one, &given).expect("an index");
+        assert!(archive.read(0..9).is_err());
+        assert!(archive.test(1, &|_| ()).is_err());
+        let error = decompress_to_vec(&archive, 1).expect_err("a circle");
+        let kinds = [ErrorKind::LimitExceeded, ErrorKind::NotFound];
+        assert!(kinds.contains(&error.kind), "{error}");
+    }
+}
+
+/// A block that needs a base in a span without a reference is damage.
+#[test]
+fn blocks_without_their_base_are_refused() {
+    let block = [4, 9];
+    let span = Span {
+        raw_len: 9,
+        dtype: 0,
+        block_log2: 10,
+        reference: None,
+        recipe: None,
+        blocks: vec![Piece { len: 2, hash: hash(&block) }],
+    };
+    let items = vec![Item { len: 9, hash: hash(&[0; 9]) }];
+    let index = Index { kind: SourceKind::Bytes, bases: vec![], spans: vec![span], items };
+    let error = test(file(&block, &index.write(), 9)).expect_err("no base");
+    assert_eq!(error.kind, ErrorKind::Corrupt);
 }
 
 /// Blocks of one file in another of the same lengths do not pass.

@@ -140,7 +140,8 @@ fn output_does_not_depend_on_threads() {
     for threads in [2, 5, 16] {
         assert!(compress(&original, Level::Default, threads) == one, "{threads} threads");
     }
-    let options = Options { level: Level::Default, threads: 3, verify: false };
+    let options =
+        Options { level: Level::Default, threads: 3, verify: false, ..Options::default() };
     assert!(compress_with(lmc::Input::Stream(&mut &original[..]), &options) == one);
     let parts = lmc::compress_parts(&original, &options, Vec::new()).expect("compressed");
     assert!(parts.concat() == one);

@@ -5,7 +5,7 @@ mod npy;
 use std::io::{self, Write};
 use std::ops::Range;
 
-use lmc::{Archive, Publish, Tensor};
+use lmc::{Archive, Bases, Publish, Tensor};
 
 use crate::args::{CatArgs, Rows};
 use crate::exit::Failure;
@@ -14,7 +14,7 @@ use crate::stdio::BytesOut;
 
 /// Writes the tensor that `args` names.
 pub fn run(args: &CatArgs) -> Result<(), Failure> {
-    let archive = Archive::open(&args.file)?;
+    let archive = Archive::open_on(&args.file, &Bases::open(&args.bases.paths, 0)?)?;
     let tensor = find(&archive, &args.tensor)?;
     let mut shape = tensor.shape.clone();
     let bytes = match args.rows {

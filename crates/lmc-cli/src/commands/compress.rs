@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::stdin;
 use std::path::{Path, PathBuf};
 
-use lmc::{Input, Level, Options, Output, Summary};
+use lmc::{Bases, Input, Level, Options, Output, Summary};
 
-use super::transfer::{self, Direction, Opened};
+use super::transfer::{self, Direction, Job, Opened};
 use crate::args::{CodecName, CompressArgs};
+use crate::bases::{self, Place};
 use crate::exit::{Exit, Failure};
 use crate::names;
 use crate::progress::Progress;
@@ -16,7 +17,8 @@ use crate::table::ratio;
 /// Compresses every file that `args` names.
 pub fn run(args: &CompressArgs) -> Exit {
     let threads = usize::from(args.files.threads);
-    let options = Options { level: level(args), threads, verify: !args.no_verify };
+    let options =
+        Options { level: level(args), threads, verify: !args.no_verify, ..Options::default() };
     transfer::run(&args.files, &Compress { options })
 }
 
@@ -46,13 +48,31 @@ impl Direction for Compress {
         Some(file.metadata().ok()?.len())
     }
 
-    fn convert(&self, source: Opened, output: Output, progress: &Progress) -> lmc::Result<Summary> {
+    fn bases(&self, given: &[PathBuf], place: Place) -> Result<Vec<PathBuf>, Failure> {
+        bases::to_compress(given, place)
+    }
+
+    fn siblings(&self, files: &[PathBuf]) -> Vec<Vec<usize>> {
+        lmc::masters(files)
+    }
+
+    fn needs(&self, job: &Job) -> Vec<PathBuf> {
+        job.bases.clone()
+    }
+
+    fn convert(
+        &self,
+        job: &Job,
+        source: Opened,
+        output: Output,
+        progress: &Progress,
+    ) -> lmc::Result<Summary> {
+        let bases = Bases::open(&job.bases, self.options.threads)?;
+        let options = Options { bases, ..self.options.clone() };
         let add = |bytes| progress.add(bytes);
         match source {
-            Opened::File(file) => lmc::compress(Input::File(&file), output, &self.options, &add),
-            Opened::Stdin => {
-                lmc::compress(Input::Stream(&mut stdin()), output, &self.options, &add)
-            }
+            Opened::File(file) => lmc::compress(Input::File(&file), output, &options, &add),
+            Opened::Stdin => lmc::compress(Input::Stream(&mut stdin()), output, &options, &add),
         }
     }
 

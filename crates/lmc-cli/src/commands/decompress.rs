@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use lmc::{Archive, Output, Summary};
+use lmc::{Archive, Bases, Output, Summary};
 
-use super::transfer::{self, Direction, Opened};
+use super::transfer::{self, Direction, Job, Opened};
 use crate::args::DecompressArgs;
+use crate::bases::{self, Place};
 use crate::exit::{Exit, Failure};
 use crate::names;
 use crate::progress::Progress;
@@ -35,12 +36,39 @@ impl Direction for Decompress {
         None
     }
 
-    fn convert(&self, source: Opened, output: Output, progress: &Progress) -> lmc::Result<Summary> {
+    fn bases(&self, given: &[PathBuf], place: Place) -> Result<Vec<PathBuf>, Failure> {
+        Ok(bases::to_restore(given, place))
+    }
+
+    fn siblings(&self, files: &[PathBuf]) -> Vec<Vec<usize>> {
+        vec![Vec::new(); files.len()]
+    }
+
+    fn needs(&self, job: &Job) -> Vec<PathBuf> {
+        let Some(source) = &job.source else { return Vec::new() };
+        // One that cannot be opened fails when its turn comes.
+        let archive = Archive::open(source);
+        let names = archive.iter().flat_map(Archive::bases).map(|base| &base.name);
+        names
+            .flat_map(|name| [name.clone(), format!("{name}.lmc")])
+            .map(|name| source.with_file_name(name))
+            .collect()
+    }
+
+    fn convert(
+        &self,
+        job: &Job,
+        source: Opened,
+        output: Output,
+        progress: &Progress,
+    ) -> lmc::Result<Summary> {
         let file = match source {
             Opened::File(file) => file,
             Opened::Stdin => stdio::spool_stdin()?,
         };
-        let archive = Archive::from_file(file)?;
+        let bases = Bases::open(&job.bases, self.threads)?;
+        let folder = job.source.as_deref().and_then(Path::parent);
+        let archive = Archive::from_file(file, folder, &bases)?;
         progress.set_total(archive.original_len());
         lmc::decompress(&archive, output, self.threads, &|bytes| progress.add(bytes))
     }

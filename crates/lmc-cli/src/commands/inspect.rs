@@ -7,6 +7,7 @@ use lmc_format::file::{FOOTER_LEN, HEADER_LEN, VERSION};
 use serde_json::{Value, json};
 
 use crate::args::InspectArgs;
+use crate::bases;
 use crate::exit::Failure;
 use crate::stdio::print;
 use crate::table::{Align, Table, ratio};
@@ -23,7 +24,7 @@ pub fn run(args: &InspectArgs) -> Result<(), Failure> {
     if args.json {
         return print(format!("{:#}\n", file_json(&archive, &spans, args.blocks)));
     }
-    print(format!("{}\n{}", summary(&archive, &spans), span_table(&spans)))?;
+    print(format!("{}\n{}", summary(&archive, &spans), span_table(&archive, &spans)))?;
     if args.blocks { print(format!("\n{}", block_table(&spans))) } else { Ok(()) }
 }
 
@@ -51,10 +52,13 @@ fn summary(archive: &Archive, spans: &[SpanInfo]) -> String {
     for (name, range) in parts(archive, spans) {
         text += &format!("{name:<14}{} bytes at {}\n", range.end - range.start, range.start);
     }
+    for base in archive.bases() {
+        text += &format!("base          {}, {} bytes, {:032x}\n", base.name, base.len, base.hash);
+    }
     text
 }
 
-fn span_table(spans: &[SpanInfo]) -> Table {
+fn span_table(archive: &Archive, spans: &[SpanInfo]) -> Table {
     let mut table = Table::new(&[
         ("span", Align::Right),
         ("original at", Align::Right),
@@ -64,8 +68,12 @@ fn span_table(spans: &[SpanInfo]) -> Table {
         ("dtype", Align::Left),
         ("shared recipe", Align::Right),
         ("blocks", Align::Right),
+        ("on", Align::Left),
     ]);
     for (i, span) in spans.iter().enumerate() {
+        let on = span.reference.as_ref().map_or("-".into(), |reference| {
+            format!("{} at {}", archive.describe_reference(reference), reference.start)
+        });
         table.push(vec![
             i.to_string(),
             span.start.to_string(),
@@ -75,6 +83,7 @@ fn span_table(spans: &[SpanInfo]) -> Table {
             span.dtype.clone(),
             span.recipe_len.to_string(),
             span.blocks.len().to_string(),
+            on,
         ]);
     }
     table
@@ -122,6 +131,7 @@ fn file_json(archive: &Archive, spans: &[SpanInfo], with_blocks: bool) -> Value 
         "original_bytes": archive.original_len(),
         "file_bytes": archive.file_len(),
         "content_hash": format!("{:032x}", archive.content_hash()),
+        "bases": bases::json(archive),
         "parts": parts,
         "spans": spans,
     })
@@ -136,6 +146,13 @@ fn span_json(span: &SpanInfo, with_blocks: bool) -> Value {
         "shared_recipe_bytes": span.recipe_len,
         "block_count": span.blocks.len(),
     });
+    if let Some(reference) = &span.reference {
+        value["reference"] = json!({
+            "source": reference.source,
+            "start": reference.start,
+            "conversion": reference.conversion.name(),
+        });
+    }
     if with_blocks {
         value["blocks"] = span.blocks.iter().map(block_json).collect();
     }

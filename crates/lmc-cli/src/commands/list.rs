@@ -4,21 +4,23 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lmc::{Archive, Tensor};
+use lmc::{Archive, Bases, Tensor};
 use serde_json::{Value, json};
 
 use crate::args::ListArgs;
+use crate::bases;
 use crate::exit::{self, Exit, Failure};
 use crate::names;
 use crate::stdio::print;
-use crate::table::{Align, Table, ratio};
+use crate::table::{Align, Table, printable, ratio, shape};
 
 /// Lists every file; JSON is one array, printed when all files have been read.
 pub fn run(args: &ListArgs) -> Exit {
     let files = names::archives(&args.files);
     let mut listed: Vec<Value> = Vec::new();
     let exit = exit::for_each(&files, |path| {
-        let archive = Archive::open(path)?;
+        let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
+        let archive = Archive::open_on(path, &Bases::open(&bases, 0)?)?;
         let tensors = archive.tensors()?;
         if args.json {
             listed.push(file_json(path, &archive, &tensors));
@@ -43,8 +45,9 @@ fn print_file(path: &Path, archive: &Archive, tensors: &[Tensor]) -> Result<(), 
         ("bytes", Align::Right),
         ("ratio", Align::Right),
         ("recipe", Align::Left),
+        ("on", Align::Left),
     ]);
-    for tensor in tensors {
+    for (tensor, note) in tensors.iter().zip(archive.base_notes(tensors)) {
         let len = tensor.range.end - tensor.range.start;
         table.push(vec![
             printable(&tensor.name),
@@ -53,6 +56,7 @@ fn print_file(path: &Path, archive: &Archive, tensors: &[Tensor]) -> Result<(), 
             len.to_string(),
             ratio(len, tensor.coded_len),
             tensor.recipe.clone(),
+            note.unwrap_or_else(|| on(archive, tensor).unwrap_or_else(|| "-".into())),
         ]);
     }
     let (original, coded) = (archive.original_len(), archive.file_len());
@@ -85,21 +89,16 @@ fn coded_as(archive: &Archive) -> Vec<(String, u64)> {
     dtypes
 }
 
-/// A name that cannot steer the terminal: control characters are escaped.
-fn printable(name: &str) -> String {
-    let escape = |c: char| -> String {
-        if c.is_control() { c.escape_default().collect() } else { c.to_string() }
-    };
-    name.chars().map(escape).collect()
-}
-
-fn shape(dimensions: &[u64]) -> String {
-    let dimensions: Vec<String> = dimensions.iter().map(u64::to_string).collect();
-    format!("[{}]", dimensions.join(", "))
+/// What a tensor is coded against.
+fn on(archive: &Archive, tensor: &Tensor) -> Option<String> {
+    tensor.reference.as_ref().map(|reference| archive.describe_reference(reference))
 }
 
 fn file_json(path: &Path, archive: &Archive, tensors: &[Tensor]) -> Value {
-    let tensors: Vec<Value> = tensors.iter().map(tensor_json).collect();
+    let notes = archive.base_notes(tensors);
+    let pairs = tensors.iter().zip(notes);
+    let tensors: Vec<Value> =
+        pairs.map(|(tensor, note)| tensor_json(archive, tensor, note)).collect();
     json!({
         "file": path.to_string_lossy(),
         "safetensors": archive.is_safetensors(),
@@ -107,11 +106,12 @@ fn file_json(path: &Path, archive: &Archive, tensors: &[Tensor]) -> Value {
         "file_bytes": archive.file_len(),
         "coded_as": coded_as(archive).into_iter().collect::<BTreeMap<_, _>>(),
         "content_hash": format!("{:032x}", archive.content_hash()),
+        "bases": bases::json(archive),
         "tensors": tensors,
     })
 }
 
-fn tensor_json(tensor: &Tensor) -> Value {
+fn tensor_json(archive: &Archive, tensor: &Tensor, note: Option<String>) -> Value {
     json!({
         "name": tensor.name,
         "dtype": tensor.dtype,
@@ -120,6 +120,8 @@ fn tensor_json(tensor: &Tensor) -> Value {
         "bytes": tensor.range.end - tensor.range.start,
         "coded_bytes": tensor.coded_len,
         "recipe": tensor.recipe,
+        "on": on(archive, tensor),
+        "note": note,
         "hash": format!("{:032x}", tensor.hash),
     })
 }

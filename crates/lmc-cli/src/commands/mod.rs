@@ -7,6 +7,7 @@ pub mod completions;
 pub mod compress;
 pub mod decompress;
 pub mod demo;
+pub mod diff;
 pub mod inspect;
 pub mod list;
 pub mod man;

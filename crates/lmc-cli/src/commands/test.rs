@@ -1,8 +1,9 @@
 //! `lmc test`: reads .lmc files and checks every byte.
 
-use lmc::Archive;
+use lmc::{Archive, Bases};
 
 use crate::args::TestArgs;
+use crate::bases;
 use crate::exit::{self, Exit};
 use crate::names;
 use crate::progress::{Progress, Volume};
@@ -13,9 +14,11 @@ pub fn run(args: &TestArgs) -> Exit {
     let files = names::archives(&args.files);
     let mut progress = Progress::new(Volume::new(args.quiet, false));
     exit::for_each(&files, |path| {
+        let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
+        let bases = Bases::open(&bases, usize::from(args.threads))?;
         let archive = match names::is_dash(path) {
-            true => Archive::from_file(stdio::stdin_or_spooled()?)?,
-            false => Archive::open(path)?,
+            true => Archive::from_file(stdio::stdin_or_spooled()?, None, &bases)?,
+            false => Archive::open_on(path, &bases)?,
         };
         progress.start(path.display(), Some(archive.original_len()));
         let tested = archive.test(usize::from(args.threads), &|bytes| progress.add(bytes));

@@ -3,12 +3,14 @@
 //! Each argument becomes a batch: one file, or all files of a directory. A file that fails is
 //! reported and the next one is worked on. Nothing appears under a final name before it is whole.
 
+use std::collections::HashSet;
 use std::fs::{self, File, FileTimes, Metadata};
 use std::path::{Path, PathBuf};
 
 use lmc::{Output, Publish, Summary};
 
 use crate::args::FileArgs;
+use crate::bases;
 use crate::exit::{self, Exit, Failure, Tally};
 use crate::names::{self, Tree};
 use crate::progress::{Progress, Volume};
@@ -22,8 +24,20 @@ pub trait Direction {
     fn refuses(&self, source: &Path) -> Option<&'static str>;
     /// Original bytes, if they are known before the work starts.
     fn total(&self, file: &File) -> Option<u64>;
+    /// The bases of a file, of those that were given.
+    fn bases(&self, given: &[PathBuf], place: bases::Place) -> Result<Vec<PathBuf>, Failure>;
+    /// For each file of a directory, those among them that it may be on.
+    fn siblings(&self, files: &[PathBuf]) -> Vec<Vec<usize>>;
+    /// The files that cannot go before this one is done.
+    fn needs(&self, job: &Job) -> Vec<PathBuf>;
     /// Does the work.
-    fn convert(&self, source: Opened, output: Output, progress: &Progress) -> lmc::Result<Summary>;
+    fn convert(
+        &self,
+        job: &Job,
+        source: Opened,
+        output: Output,
+        progress: &Progress,
+    ) -> lmc::Result<Summary>;
     /// Whether several results, one behind the other, can be read again.
     fn joins(&self) -> bool;
     /// How many times smaller the file is compressed.
@@ -41,9 +55,12 @@ pub enum Opened {
 /// Where a result goes; nothing is stdout.
 type Target = Option<PathBuf>;
 
-/// One file and its result; no source is stdin.
-struct Job {
-    source: Option<PathBuf>,
+/// One file and its result.
+pub struct Job {
+    /// Nothing is stdin.
+    pub source: Option<PathBuf>,
+    /// What it is or may be coded against.
+    pub bases: Vec<PathBuf>,
     target: Target,
 }
 
@@ -113,7 +130,8 @@ impl Transfer<'_> {
     fn batch(&self, source: &Path) -> Result<Batch, Failure> {
         if names::is_dash(source) {
             let target = self.args.output.clone().filter(|path| !names::is_dash(path));
-            return Ok(Batch { jobs: vec![Job { source: None, target }], tree: None });
+            let bases = self.bases(bases::Place::Stdin)?;
+            return Ok(Batch { jobs: vec![Job { source: None, bases, target }], tree: None });
         }
         let metadata = fs::metadata(source).map_err(|error| Failure::io("open it", &error))?;
         if metadata.is_dir() {
@@ -128,10 +146,15 @@ impl Transfer<'_> {
         match (refused, &target, &self.args.output) {
             (Some(why), Some(_), None) => Err(Failure::new(why)),
             _ => {
+                let bases = self.bases(bases::Place::File(source))?;
                 let source = Some(source.to_path_buf());
-                Ok(Batch { jobs: vec![Job { source, target }], tree: None })
+                Ok(Batch { jobs: vec![Job { source, bases, target }], tree: None })
             }
         }
+    }
+
+    fn bases(&self, place: bases::Place) -> Result<Vec<PathBuf>, Failure> {
+        self.direction.bases(&self.args.bases.paths, place)
     }
 
     fn target(&self, source: &Path) -> Result<Target, Failure> {
@@ -160,9 +183,16 @@ impl Transfer<'_> {
         for file in tree.files {
             let from = source.join(&file);
             match self.direction.target(&file) {
-                Ok(to) => jobs.push(Job { source: Some(from), target: Some(target.join(to)) }),
+                Ok(to) => {
+                    let bases = self.bases(bases::Place::InTree(&file))?;
+                    jobs.push(Job { source: Some(from), bases, target: Some(target.join(to)) });
+                }
                 Err(_) => left_out.push((from, Failure::new("does not end in .lmc; left out"))),
             }
+        }
+        let sources: Vec<PathBuf> = jobs.iter().filter_map(|job| job.source.clone()).collect();
+        for (job, siblings) in jobs.iter_mut().zip(self.direction.siblings(&sources)) {
+            job.bases.extend(siblings.into_iter().map(|i| sources[i].clone()));
         }
         if self.args.rm && !left_out.is_empty() {
             let name = left_out[0].0.display();
@@ -182,14 +212,20 @@ impl Transfer<'_> {
         }
         let mut total = Summary { bytes_in: 0, bytes_out: 0 };
         let mut tally = Tally::default();
+        // What others need stays until all are done.
+        let needs = |job: &Job| if self.args.rm { self.direction.needs(job) } else { Vec::new() };
+        let needed: HashSet<PathBuf> = batch.jobs.iter().flat_map(needs).collect();
+        let mut kept = Vec::new();
         for job in &batch.jobs {
             let source = job.source.as_deref().unwrap_or(name);
-            match self.run_job(source, job) {
+            let is_needed = needed.contains(source);
+            match self.run_job(source, job, !is_needed) {
                 Ok(done) => {
                     total.bytes_in += done.bytes_in;
                     total.bytes_out += done.bytes_out;
                     tally.done();
                     self.tally.done();
+                    kept.extend(is_needed.then_some(source));
                 }
                 Err(failure) => {
                     tally.failed(&failure);
@@ -199,6 +235,9 @@ impl Transfer<'_> {
             if tally.exit() == Exit::PipeClosed {
                 break;
             }
+        }
+        for source in kept {
+            remove(source)?;
         }
         if let Some(tree) = &batch.tree {
             self.finish_tree(tree)?;
@@ -212,7 +251,8 @@ impl Transfer<'_> {
     }
 
     /// One file: the result is whole under its name, or there is none.
-    fn run_job(&mut self, name: &Path, job: &Job) -> Result<Summary, Failure> {
+    fn run_job(&mut self, name: &Path, job: &Job, may_go: bool) -> Result<Summary, Failure> {
+        self.check_bases(name, job)?;
         let (opened, like) = open(job.source.as_deref())?;
         let total = match &opened {
             Opened::File(file) => self.direction.total(file),
@@ -220,22 +260,39 @@ impl Transfer<'_> {
         };
         self.progress.start(name.display(), total);
         let done = match &job.target {
-            Some(target) => self.to_file(opened, like.as_ref(), name, target),
-            None => self.to_stdout(opened),
+            Some(target) => self.to_file(job, opened, like.as_ref(), name, target),
+            None => self.to_stdout(job, opened),
         };
         self.progress.finish();
         let done = done?;
         let shown = job.target.as_deref().map(Path::display);
         let shown = shown.map_or_else(|| "stdout".into(), |target| target.to_string());
         self.progress.summary(name.display(), shown, done, &self.direction.factor(done));
-        if let (true, Some(source)) = (self.args.rm, &job.source) {
-            fs::remove_file(source).map_err(|error| Failure::io("remove it", &error))?;
+        if let (true, Some(source)) = (self.args.rm && may_go, &job.source) {
+            remove(source)?;
         }
         Ok(done)
     }
 
+    /// A file that is its own base, or takes the place of it, could never be restored.
+    fn check_bases(&self, name: &Path, job: &Job) -> Result<(), Failure> {
+        for base in &job.bases {
+            if names::is_same_file(name, base) {
+                return Err(Failure::new("is its own --base; give an older one"));
+            }
+            if job.target.as_deref().is_some_and(|target| names::is_same_file(target, base)) {
+                let base = base.display();
+                return Err(Failure::new(format!(
+                    "would replace its base {base}; give another -o"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn to_file(
         &self,
+        job: &Job,
         opened: Opened,
         like: Option<&Metadata>,
         name: &Path,
@@ -247,15 +304,15 @@ impl Transfer<'_> {
         let mut publish = Publish::create(target, self.args.force)?;
         let _guard = interrupt::guard(publish.temporary());
         let output = Output::File(&mut publish);
-        let done = self.direction.convert(opened, output, &self.progress)?;
+        let done = self.direction.convert(job, opened, output, &self.progress)?;
         publish.commit(like)?;
         Ok(done)
     }
 
-    fn to_stdout(&self, opened: Opened) -> Result<Summary, Failure> {
+    fn to_stdout(&self, job: &Job, opened: Opened) -> Result<Summary, Failure> {
         let mut stdout = stdio::BytesOut::new(self.args.force)?;
         let output = Output::Stream(&mut stdout);
-        let done = self.direction.convert(opened, output, &self.progress);
+        let done = self.direction.convert(job, opened, output, &self.progress);
         stdout.check(done)
     }
 
@@ -275,6 +332,10 @@ impl Transfer<'_> {
         }
         Ok(())
     }
+}
+
+fn remove(source: &Path) -> Result<(), Failure> {
+    fs::remove_file(source).map_err(|error| Failure::io("remove it", &error))
 }
 
 fn open(source: Option<&Path>) -> Result<(Opened, Option<Metadata>), Failure> {

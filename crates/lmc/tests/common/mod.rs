@@ -1,8 +1,9 @@
 //! Files for the tests: safetensors from their parts, and the compressed form of anything.
 #![allow(dead_code)]
 
-use lmc::{Input, Level, Options, Output};
-use lmc_testkit::data::{self, Kind};
+use lmc::{Bases, Input, Level, Options, Output};
+use lmc_testkit::casts;
+use lmc_testkit::data::{self, Kind, Random};
 use std::path::{Path, PathBuf};
 
 /// A tensor: name, type, shape and bytes.
@@ -28,7 +29,34 @@ pub fn safetensors(tensors: &[Part], extra: &str) -> Vec<u8> {
 
 /// The `.lmc` form of `original`.
 pub fn compress(original: &[u8], level: Level, threads: usize) -> Vec<u8> {
-    compress_with(Input::Bytes(original), &Options { level, threads, verify: true })
+    compress_with(
+        Input::Bytes(original),
+        &Options { level, threads, verify: true, ..Options::default() },
+    )
+}
+
+/// The same on these bases.
+pub fn compress_on(original: &[u8], bases: &Bases, level: Level, threads: usize) -> Vec<u8> {
+    let options = Options { level, threads, verify: true, bases: bases.clone() };
+    compress_with(Input::Bytes(original), &options)
+}
+
+/// Files in memory as bases.
+pub fn bases(files: &[(&str, &[u8])]) -> Bases {
+    let files = files.iter().map(|(name, bytes)| (name.to_string(), bytes.to_vec())).collect();
+    Bases::from_bytes(files, 1).expect("bases")
+}
+
+/// `words` of `width` bytes with one in `every` changed by a little, from a seed.
+pub fn nudged(words: &[u8], width: usize, every: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut words = words.to_vec();
+    for word in words.chunks_exact_mut(width) {
+        if random.below(every) == 0 {
+            word[0] = word[0].wrapping_add(1 + random.below(3) as u8);
+        }
+    }
+    words
 }
 
 /// The same of any input.
@@ -66,6 +94,71 @@ pub fn golden_inputs() -> Vec<(String, Vec<u8>, Level)> {
         inputs.push((format!("safetensors_{name}"), weights.clone(), level));
     }
     inputs
+}
+
+/// A golden file on bases.
+pub struct GoldenDelta {
+    pub name: &'static str,
+    pub original: Vec<u8>,
+    pub level: Level,
+    /// Their names and originals; each is a golden file itself.
+    pub bases: Vec<(&'static str, Vec<u8>)>,
+}
+
+/// What the golden files with deltas are made from. The first one is the base of the others and
+/// on none.
+pub fn golden_deltas() -> Vec<GoldenDelta> {
+    let floats = data::words(Kind::Weights, 4, true, 600, 11);
+    let cast = |cast: fn(u32) -> u16| -> Vec<u8> {
+        let (words, _) = floats.as_chunks();
+        words.iter().flat_map(|&word| cast(u32::from_le_bytes(word)).to_le_bytes()).collect()
+    };
+    let weights = data::words(Kind::Weights, 2, true, 1200, 12);
+    let long = data::words(Kind::Stretches, 4, false, 20_000, 13);
+    let old = safetensors(
+        &[
+            ("h".into(), "F32", vec![20, 30], floats.clone()),
+            ("k".into(), "F32", vec![600], floats.clone()),
+            ("w".into(), "BF16", vec![20, 60], weights.clone()),
+            ("ids".into(), "I64", vec![100], data::words(Kind::Weights, 8, false, 100, 14)),
+        ],
+        "",
+    );
+    let short = |weights: Vec<u8>| {
+        vec![
+            ("h".into(), "BF16", vec![20, 30], cast(|u| casts::bf16_bits(f32::from_bits(u)))),
+            ("k".into(), "F16", vec![600], cast(|u| casts::f16_bits(f32::from_bits(u)))),
+            ("w".into(), "BF16", vec![20, 60], weights),
+        ]
+    };
+    let new = |weights: Vec<u8>| {
+        let mut tensors = short(weights);
+        tensors.push(("long".into(), "I32", vec![100, 200], long.clone()));
+        tensors.push(("ema.long".into(), "I32", vec![100, 200], nudged(&long, 4, 500, 15)));
+        tensors.push(("copy".into(), "I32", vec![20_000], long.clone()));
+        safetensors(&tensors, "")
+    };
+    let first = new(nudged(&weights, 2, 4, 16));
+    let second = new(nudged(&weights, 2, 2, 17));
+    let third = safetensors(&short(nudged(&weights, 2, 3, 18)), "");
+    let delta = |name, original: &[u8], level, bases| GoldenDelta {
+        name,
+        original: original.to_vec(),
+        level,
+        bases,
+    };
+    vec![
+        delta("delta_base", &old, Level::Default, vec![]),
+        delta("delta", &first, Level::Default, vec![("v0_1_0_delta_base", old.clone())]),
+        delta("delta_of_delta", &second, Level::Max, vec![("v0_1_0_delta", first.clone())]),
+        delta(
+            "delta_two",
+            &second,
+            Level::Fast,
+            vec![("v0_1_0_delta_base", old.clone()), ("v0_1_0_delta", first)],
+        ),
+        delta("delta_paper", &third, Level::Paper, vec![("v0_1_0_delta_base", old)]),
+    ]
 }
 
 /// Where the golden file of this name is.

@@ -21,7 +21,7 @@ pub struct Ours<'a> {
 impl<'a> Ours<'a> {
     /// An engine for `data`.
     pub fn new(data: &'a [u8], level: Level, threads: usize) -> Self {
-        let options = Options { level, threads, verify: false };
+        let options = Options { level, threads, verify: false, ..Options::default() };
         // Not 0: a zeroed allocation is mapped only when it is first written.
         let restored = vec![1; data.len()];
         Self { data, options, parts: Vec::new(), archive: None, restored }
@@ -75,7 +75,7 @@ pub fn main_width(spans: &[SpanInfo]) -> usize {
 /// How `data` is cut, and what each part is taken for.
 pub fn spans(data: &[u8], threads: usize) -> Result<Vec<SpanInfo>, Failure> {
     let mut coded = Vec::new();
-    let options = Options { level: Level::Fast, threads, verify: false };
+    let options = Options { level: Level::Fast, threads, verify: false, ..Options::default() };
     lmc::compress(Input::Bytes(data), Output::Stream(&mut coded), &options, &|_| ())?;
     Ok(Archive::from_bytes(coded)?.spans())
 }

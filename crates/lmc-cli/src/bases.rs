@@ -1,0 +1,77 @@
+//! Which of the files and directories given with --base belong to a file.
+
+use std::path::{Path, PathBuf};
+
+use lmc::Archive;
+use serde_json::{Value, json};
+
+use crate::exit::Failure;
+use crate::names;
+
+/// Where a file is that bases are looked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// Nowhere.
+    Stdin,
+    /// A file that was named itself.
+    File(&'a Path),
+    /// A file in a directory that was named, as the path within it.
+    InTree(&'a Path),
+}
+
+/// The place of a file that `names`, files and directories, led to.
+pub fn place<'a>(path: &'a Path, names: &[PathBuf]) -> Place<'a> {
+    let within =
+        names.iter().filter(|name| name.is_dir()).find_map(|dir| path.strip_prefix(dir).ok());
+    within.map_or(Place::File(path), Place::InTree)
+}
+
+/// The files to compress a file against: of a directory the one of the same name, raw or .lmc. A
+/// file within a directory need not have one.
+pub fn to_compress(given: &[PathBuf], place: Place) -> Result<Vec<PathBuf>, Failure> {
+    let mut bases = Vec::new();
+    for path in given {
+        if !path.is_dir() {
+            bases.push(path.clone());
+            continue;
+        }
+        let relative = match place {
+            Place::Stdin => return Err(Failure::new("stdin has no name; --base must be a file")),
+            Place::File(file) => file.file_name().map(Path::new).unwrap_or(file),
+            Place::InTree(file) => file,
+        };
+        let raw = path.join(relative);
+        let found = [names::compressed(&raw)?, raw].into_iter().rev().find(|base| base.is_file());
+        match (found, place) {
+            (Some(base), _) => bases.push(base),
+            (None, Place::InTree(_)) => {}
+            (None, _) => {
+                let (dir, name) = (path.display(), relative.display());
+                return Err(Failure::new(format!("base {dir} has no file {name}; name a file")));
+            }
+        }
+    }
+    Ok(bases)
+}
+
+/// The files and directories in which the bases of a .lmc file are looked for.
+pub fn to_restore(given: &[PathBuf], place: Place) -> Vec<PathBuf> {
+    let below = match place {
+        Place::InTree(file) => file.parent().filter(|parent| !parent.as_os_str().is_empty()),
+        _ => None,
+    };
+    let base = |path: &PathBuf| match below {
+        Some(below) if path.is_dir() => Some(path.join(below)).filter(|dir| dir.is_dir()),
+        _ => Some(path.clone()),
+    };
+    given.iter().filter_map(base).collect()
+}
+
+/// The bases that a file names.
+pub fn json(archive: &Archive) -> Value {
+    let base = |base: &lmc_format::Base| {
+        let hash = format!("{:032x}", base.hash);
+        json!({"name": base.name, "bytes": base.len, "content_hash": hash})
+    };
+    archive.bases().iter().map(base).collect()
+}

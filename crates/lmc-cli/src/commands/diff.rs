@@ -1,0 +1,116 @@
+//! `lmc diff`: how much changed between two checkpoints.
+
+use lmc::{Bases, Change, Diff, Level, TensorDiff};
+use serde_json::{Value, json};
+
+use crate::args::DiffArgs;
+use crate::exit::Failure;
+use crate::stdio::print;
+use crate::table::{Align, Table, printable, shape};
+
+/// Compares the two files that `args` names.
+pub fn run(args: &DiffArgs) -> Result<(), Failure> {
+    let paths: Vec<_> = [&args.old, &args.new].into_iter().chain(&args.bases.paths).collect();
+    let threads = usize::from(args.threads);
+    if let Some(dir) = [&args.old, &args.new].into_iter().find(|path| path.is_dir()) {
+        return Err(Failure::new(format!("{} is a directory; name a file in it", dir.display())));
+    }
+    let files = Bases::open(&paths, threads)?;
+    let [old, new, ..] = files.list() else { return Err(Failure::new("two files are compared")) };
+    let diff = lmc::diff(old, new, Level::Default, threads)?;
+    if args.json {
+        return print(format!("{:#}\n", diff_json(&diff)));
+    }
+    print(text(&diff))
+}
+
+/// All tensors that both have, together.
+fn total(diff: &Diff) -> Change {
+    diff.both.iter().fold(Change::default(), |sum, tensor| sum.and(tensor.change))
+}
+
+fn text(diff: &Diff) -> String {
+    let mut table = Table::new(&[
+        ("tensor", Align::Left),
+        ("dtype", Align::Left),
+        ("shape", Align::Left),
+        ("unchanged", Align::Right),
+        ("exponents", Align::Right),
+        ("largest", Align::Right),
+        ("bits", Align::Right),
+    ]);
+    for tensor in &diff.both {
+        let TensorDiff { name, dtype, shape: dimensions, change } = tensor;
+        let name = [printable(name), dtype.clone(), shape(dimensions)];
+        table.push(name.into_iter().chain(cells(change)).collect());
+    }
+    let sum = total(diff);
+    let name = ["total".to_string(), String::new(), String::new()];
+    table.push(name.into_iter().chain(cells(&sum)).collect());
+    let mut text = if diff.both.is_empty() { String::new() } else { table.to_string() };
+    for (name, old, new) in &diff.reshaped {
+        text += &format!("{}: was {old}, is {new}\n", printable(name));
+    }
+    for (names, which) in [(&diff.only_old, "old"), (&diff.only_new, "new")] {
+        for name in names {
+            text += &format!("{}: only in the {which} one\n", printable(name));
+        }
+    }
+    let (both, other) = (diff.both.len(), diff.reshaped.len());
+    text + &format!(
+        "{both} tensors in both, {other} of another type or shape, {} only in the old one, {} only \
+         in the new one; {} values in {} bytes\n",
+        diff.only_old.len(),
+        diff.only_new.len(),
+        sum.values,
+        sum.coded_len,
+    )
+}
+
+fn cells(change: &Change) -> [String; 4] {
+    let percent = |count: u64| match change.values {
+        0 => "-".to_string(),
+        values => format!("{:.3} %", 100.0 * count as f64 / values as f64),
+    };
+    let exponents = change.exponents.map_or("-".to_string(), percent);
+    [percent(change.unchanged), exponents, format!("{:.3e}", change.largest), bits_text(change)]
+}
+
+fn bits_text(change: &Change) -> String {
+    bits(change).map_or("-".into(), |bits| format!("{bits:.3}"))
+}
+
+/// Bits a value.
+fn bits(change: &Change) -> Option<f64> {
+    (change.values > 0).then(|| 8.0 * change.coded_len as f64 / change.values as f64)
+}
+
+fn change_json(change: &Change) -> Value {
+    json!({
+        "values": change.values,
+        "unchanged": change.unchanged,
+        "exponents_changed": change.exponents,
+        "largest_relative_change": change.largest,
+        "coded_bytes": change.coded_len,
+        "bits_a_value": bits(change),
+    })
+}
+
+fn diff_json(diff: &Diff) -> Value {
+    let tensor = |tensor: &TensorDiff| {
+        let mut value = change_json(&tensor.change);
+        value["name"] = tensor.name.clone().into();
+        value["dtype"] = tensor.dtype.clone().into();
+        value["shape"] = tensor.shape.clone().into();
+        value
+    };
+    let reshaped =
+        |(name, old, new): &(String, String, String)| json!({"name": name, "old": old, "new": new});
+    json!({
+        "tensors": diff.both.iter().map(tensor).collect::<Vec<_>>(),
+        "reshaped": diff.reshaped.iter().map(reshaped).collect::<Vec<_>>(),
+        "only_old": diff.only_old,
+        "only_new": diff.only_new,
+        "total": change_json(&total(diff)),
+    })
+}

@@ -1,0 +1,129 @@
+//! Bases of a file, and what of them a span refers to (`docs/format.md`, section 7.5).
+
+use crate::error::{Error, Result};
+use crate::hash::Hash;
+use crate::limits::BASE_NAME_LEN_MAX;
+use crate::reader::Reader;
+use crate::varint;
+
+/// Another file whose original this one is coded against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// Content hash of its original.
+    pub hash: Hash,
+    /// Bytes of its original.
+    pub len: u64,
+    /// The name that it had; [`Base::is_name`] holds.
+    pub name: String,
+}
+
+impl Base {
+    /// Whether a file can have this name, wherever it is: one part of a path, fit to be printed.
+    pub fn is_name(name: &str) -> bool {
+        (1..=BASE_NAME_LEN_MAX).contains(&name.len())
+            && name != "."
+            && name != ".."
+            && !name.contains(|c: char| c == '/' || c.is_control())
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.hash.to_le_bytes());
+        varint::write(out, self.len);
+        varint::write(out, self.name.len() as u64);
+        out.extend_from_slice(self.name.as_bytes());
+    }
+
+    pub(crate) fn read(input: &mut Reader) -> Result<Self> {
+        let hash = Hash::from_le_bytes(input.array("content hash")?);
+        let len = input.varint("length")?;
+        let name_len = usize::try_from(input.varint("length of name")?).unwrap_or(usize::MAX);
+        if name_len > BASE_NAME_LEN_MAX {
+            let most = BASE_NAME_LEN_MAX;
+            return Err(Error::corrupt(format!("name of {name_len} bytes, {most} is the most")));
+        }
+        let name = str::from_utf8(input.take(name_len, "name")?).ok();
+        match name.filter(|name| Self::is_name(name)) {
+            Some(name) => Ok(Self { hash, len, name: name.to_string() }),
+            None => Err(Error::corrupt("a name that no file can have")),
+        }
+    }
+}
+
+/// What is done with the bytes of a source before they are a base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Conversion {
+    /// Nothing.
+    None = 0,
+    /// f32 to bf16, to nearest.
+    Bf16Nearest = 1,
+    /// f32 to bf16, cut off.
+    Bf16Cut = 2,
+    /// f32 to f16, to nearest.
+    F16Nearest = 3,
+    /// f32 to f16, cut off.
+    F16Cut = 4,
+}
+
+impl Conversion {
+    /// Every conversion, by its id.
+    pub const ALL: [Self; 5] =
+        [Self::None, Self::Bf16Nearest, Self::Bf16Cut, Self::F16Nearest, Self::F16Cut];
+
+    /// What it does, in words; nothing for nothing.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Bf16Nearest => "f32 to bf16",
+            Self::Bf16Cut => "f32 to bf16, cut off",
+            Self::F16Nearest => "f32 to f16",
+            Self::F16Cut => "f32 to f16, cut off",
+        }
+    }
+
+    /// Bytes of the source for `len` bytes of the base; as many as 64 bits hold if it is more.
+    pub fn source_len(self, len: u64) -> u64 {
+        match self {
+            Self::None => len,
+            _ => len.saturating_mul(2),
+        }
+    }
+}
+
+/// Where the base of a span is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// 0: this file's own original; `i`: base `i`, counted from 1.
+    pub source: u64,
+    /// First byte in the source.
+    pub start: u64,
+    /// What is done with the bytes.
+    pub conversion: Conversion,
+}
+
+impl Reference {
+    /// Whether it is to this file's own original.
+    pub fn is_own(&self) -> bool {
+        self.source == 0
+    }
+
+    /// The first byte in the source behind those that a span of `raw_len` bytes refers to.
+    pub fn end(&self, raw_len: u64) -> u64 {
+        self.start.saturating_add(self.conversion.source_len(raw_len))
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        varint::write(out, self.source);
+        varint::write(out, self.start);
+        out.push(self.conversion as u8);
+    }
+
+    pub(crate) fn read(input: &mut Reader) -> Result<Self> {
+        let source = input.varint("source")?;
+        let start = input.varint("start in the source")?;
+        let id = input.u8("conversion")?;
+        let conversion = Conversion::ALL.into_iter().find(|known| *known as u8 == id);
+        let conversion =
+            conversion.ok_or_else(|| Error::corrupt(format!("unknown conversion {id}")))?;
+        Ok(Self { source, start, conversion })
+    }
+}

@@ -1,0 +1,385 @@
+//! Checkpoints that others are coded against: opened, told by their content, read in parts.
+//!
+//! A base is any file, or a `.lmc` whose original is meant, which may be on bases of its own. What
+//! is asked for by its content hash is never taken for another: a base without the right one is
+//! refused.
+
+use crate::archive::Archive;
+use crate::io::{Source, SourceFile, io_error};
+use crate::items::{self, ItemHashes, hasher, look};
+use crate::pipeline::{Buffer, each, thread_count};
+use lmc_format::file::MAGIC;
+use lmc_format::hash::hash_of_hashes;
+use lmc_format::limits::BASE_NAME_LEN_MAX;
+use lmc_format::{Error, ErrorKind, Hash, Result};
+use lmc_input::Tensor;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// How many files may stand one on the other.
+const DEPTH_MAX: usize = 64;
+
+/// Files to code against, or to look for bases in.
+#[derive(Clone, Debug, Default)]
+pub struct Bases {
+    shelf: Arc<Shelf>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    given: OnceLock<Vec<Arc<Base>>>,
+    folders: Vec<PathBuf>,
+    threads: usize,
+}
+
+impl Bases {
+    /// Opens the files at `paths`; directories among them are looked into for bases by their
+    /// names. `threads` is for reading contents, 0 for one on each core.
+    pub fn open<P: AsRef<Path>>(paths: &[P], threads: usize) -> Result<Self> {
+        let paths = paths.iter().map(|path| path.as_ref().to_path_buf());
+        let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = paths.partition(|path| path.is_dir());
+        Self::fill(folders, threads, |shelf| {
+            let open = |path: &PathBuf| {
+                Base::open(path, shelf).map_err(|e| e.at(format_args!("base {}", path.display())))
+            };
+            files.iter().map(open).collect()
+        })
+    }
+
+    /// Files that are in memory, with their names.
+    pub fn from_bytes(files: Vec<(String, Vec<u8>)>, threads: usize) -> Result<Self> {
+        Self::fill(Vec::new(), threads, |shelf| {
+            let open = |(name, bytes)| {
+                let named = format!("base {name}");
+                Base::new(Source::Owned(bytes), Path::new(&name), None, shelf)
+                    .map_err(|e| e.at(named))
+            };
+            files.into_iter().map(open).collect()
+        })
+    }
+
+    /// The bases can find each other, without owning each other.
+    fn fill(
+        folders: Vec<PathBuf>,
+        threads: usize,
+        open: impl FnOnce(&Weak<Shelf>) -> Result<Vec<Arc<Base>>>,
+    ) -> Result<Self> {
+        let shelf = Arc::new(Shelf { given: OnceLock::new(), folders, threads });
+        let given = open(&Arc::downgrade(&shelf))?;
+        shelf.given.get_or_init(|| given);
+        Ok(Self { shelf })
+    }
+
+    /// Those that were given, in their order.
+    pub fn list(&self) -> &[Arc<Base>] {
+        self.shelf.given.get().map_or(&[], |given| given)
+    }
+}
+
+/// A checkpoint that others are coded against.
+#[derive(Debug)]
+pub struct Base {
+    name: String,
+    /// Where it was found.
+    path: String,
+    content: Content,
+    threads: usize,
+    hash: OnceLock<Result<Hash>>,
+    tensors: OnceLock<Result<Vec<Tensor>>>,
+}
+
+#[derive(Debug)]
+enum Content {
+    Raw(Source<'static>, u64),
+    Archive(Box<Archive>),
+}
+
+impl Base {
+    fn open(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
+        let file = File::open(path).map_err(|e| io_error("cannot open it", &e))?;
+        let kind = file.metadata().map_err(|e| io_error("cannot look at it", &e))?;
+        if !kind.is_file() {
+            return Err(Error::invalid("is no regular file"));
+        }
+        let folder = path.parent().map(Path::to_path_buf);
+        Self::new(Source::File(SourceFile::Owned(file)), path, folder, shelf)
+    }
+
+    fn new(
+        source: Source<'static>,
+        path: &Path,
+        folder: Option<PathBuf>,
+        shelf: &Weak<Shelf>,
+    ) -> Result<Arc<Self>> {
+        let len = source.len()?;
+        let start = source.read_vec(0, len.min(MAGIC.len() as u64))?;
+        let mut name = path.file_name().map_or("base".into(), |name| name.to_string_lossy());
+        let content = if start == MAGIC {
+            if let Some(stem) = name.strip_suffix(".lmc").filter(|stem| !stem.is_empty()) {
+                name = stem.to_string().into();
+            }
+            Content::Archive(Box::new(Archive::new(
+                source,
+                Links::new(folder, Given::Base(shelf.clone())),
+            )?))
+        } else {
+            Content::Raw(source, len)
+        };
+        let threads = shelf.upgrade().map_or(0, |shelf| shelf.threads);
+        let (hash, tensors) = (OnceLock::new(), OnceLock::new());
+        let (name, path) = (fit_name(&name), path.display().to_string());
+        Ok(Arc::new(Self { name, path, content, threads, hash, tensors }))
+    }
+
+    /// The name of its original.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of its original.
+    pub fn original_len(&self) -> u64 {
+        match &self.content {
+            Content::Raw(_, len) => *len,
+            Content::Archive(archive) => archive.original_len(),
+        }
+    }
+
+    /// The name of its original by its content; all of a file that is no `.lmc` is read for it, the
+    /// first time.
+    pub fn content_hash(&self) -> Result<u128> {
+        let hash = || match &self.content {
+            Content::Raw(source, len) => hash_content(source, *len, self.threads),
+            Content::Archive(archive) => Ok(archive.content_hash()),
+        };
+        self.hash.get_or_init(hash).clone().map_err(|e| e.at(&self.path))
+    }
+
+    /// The tensors of its original, in the order of their bytes.
+    pub(crate) fn tensors(&self) -> Result<&[Tensor]> {
+        let tensors = || match &self.content {
+            Content::Raw(source, len) => items::tensors(source, &look(source, *len)?),
+            Content::Archive(archive) => archive.original_tensors(),
+        };
+        let tensors = self.tensors.get_or_init(tensors);
+        tensors.as_deref().map_err(|e| e.clone().at(&self.path))
+    }
+
+    /// What its original is.
+    pub(crate) fn layout(&self) -> Result<lmc_input::Source> {
+        match &self.content {
+            Content::Raw(source, len) => look(source, *len),
+            Content::Archive(archive) => archive.layout(),
+        }
+        .map_err(|e| e.at(&self.path))
+    }
+
+    /// Fills `out` with the bytes of its original from `start` on. `depth` is how many files stand
+    /// on it here.
+    pub(crate) fn read(&self, start: u64, out: &mut [u8], depth: usize) -> Result<()> {
+        match &self.content {
+            Content::Raw(source, _) => source.read(start, out),
+            Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
+            Content::Archive(archive) => archive.read_into(start, out, depth),
+        }
+        .map_err(|e| e.at(format_args!("base {}", self.path)))
+    }
+
+    /// Whether it is a `.lmc` on a base with this content hash.
+    fn is_on(&self, hash: Hash) -> bool {
+        match &self.content {
+            Content::Raw(..) => false,
+            Content::Archive(archive) => archive.bases().iter().any(|base| base.hash == hash),
+        }
+    }
+
+    /// Fails unless all that it needs itself is there.
+    fn check_bases(&self, depth: usize) -> Result<()> {
+        match &self.content {
+            Content::Raw(..) => Ok(()),
+            Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
+            Content::Archive(archive) => archive.check_bases(depth),
+        }
+        .map_err(|e| e.at(format_args!("base {}", self.path)))
+    }
+}
+
+fn too_deep() -> Error {
+    let message = format!("more than {DEPTH_MAX} files stand one on the other, or in a circle");
+    Error::new(ErrorKind::LimitExceeded, message)
+}
+
+/// The name by which a base is recorded: what cannot stand in one is replaced.
+fn fit_name(name: &str) -> String {
+    let fit = |c: char| if c == '/' || c.is_control() { '_' } else { c };
+    let mut fitted: String = name.chars().map(fit).collect();
+    while fitted.len() > BASE_NAME_LEN_MAX {
+        fitted.pop();
+    }
+    if lmc_format::Base::is_name(&fitted) { fitted } else { "base".to_string() }
+}
+
+/// The content hash of a file that is no `.lmc`.
+fn hash_content(source: &Source, len: u64, threads: usize) -> Result<Hash> {
+    let layout = look(source, len)?;
+    let cuts = lmc_input::cut(&layout);
+    let hashes = each(cuts.len(), thread_count(threads), Buffer::default, |buffer, i| {
+        let cut = &cuts[i];
+        let raw = buffer.sized(cut.range.end - cut.range.start)?;
+        source.read(cut.range.start, raw)?;
+        let mut hashes = hasher(cut, &layout.items);
+        hashes.write(raw);
+        Ok(hashes.finish())
+    })?;
+    let mut items = ItemHashes::new(layout.items.len());
+    for (cut, hashes) in cuts.iter().zip(hashes) {
+        items.add(cut, hashes);
+    }
+    let items = items.finish(&layout);
+    Ok(hash_of_hashes(&items.iter().map(|item| item.hash).collect::<Vec<_>>()))
+}
+
+/// The bases of a file: looked for when they are first needed, among those that were given and
+/// beside the file.
+#[derive(Debug)]
+pub(crate) struct Links {
+    folder: Option<PathBuf>,
+    given: Given,
+    found: Vec<OnceLock<Result<Arc<Base>>>>,
+}
+
+/// What was given: a file keeps it alive, a base that may be part of it does not.
+#[derive(Debug)]
+enum Given {
+    File(Bases),
+    Base(Weak<Shelf>),
+}
+
+impl Given {
+    fn shelf(&self) -> Weak<Shelf> {
+        match self {
+            Self::File(bases) => Arc::downgrade(&bases.shelf),
+            Self::Base(shelf) => shelf.clone(),
+        }
+    }
+}
+
+impl Links {
+    fn new(folder: Option<PathBuf>, given: Given) -> Self {
+        Self { folder, given, found: Vec::new() }
+    }
+
+    /// For a file in `folder`, or nowhere, that `bases` were given with.
+    pub(crate) fn with(folder: Option<PathBuf>, bases: &Bases) -> Self {
+        Self::new(folder, Given::File(bases.clone()))
+    }
+
+    /// Makes room for as many bases as the file has.
+    pub(crate) fn sized(mut self, count: usize) -> Self {
+        self.found.resize_with(count, OnceLock::new);
+        self
+    }
+
+    /// Base `i`, which is to be `wanted`.
+    pub(crate) fn get(&self, i: usize, wanted: &lmc_format::Base) -> Result<&Base> {
+        let found = self.found[i].get_or_init(|| self.find(wanted));
+        found.as_deref().map_err(Clone::clone)
+    }
+
+    /// Fails unless base `i` is there, and all that it needs.
+    pub(crate) fn check(&self, i: usize, wanted: &lmc_format::Base, depth: usize) -> Result<()> {
+        self.get(i, wanted)?.check_bases(depth + 1)
+    }
+
+    /// Files that were given, and one that may be `wanted` by its name and length alone: good enough
+    /// to tell of them, not to read from them.
+    pub(crate) fn likely(&self, wanted: &[lmc_format::Base]) -> Vec<Arc<Base>> {
+        let weak = self.given.shelf();
+        let shelf = weak.upgrade();
+        let given = shelf.iter().flat_map(|shelf| shelf.given.get()).flatten().cloned();
+        let beside = wanted.iter().filter_map(|wanted| {
+            let mut opened = self.paths(wanted, shelf.as_deref()).into_iter();
+            opened.find_map(|path| {
+                Base::open(&path, &weak).ok().filter(|base| base.original_len() == wanted.len)
+            })
+        });
+        given.chain(beside).collect()
+    }
+
+    /// Where a base may be that was not given.
+    fn paths(&self, wanted: &lmc_format::Base, shelf: Option<&Shelf>) -> Vec<PathBuf> {
+        let names = [wanted.name.clone(), format!("{}.lmc", wanted.name)];
+        let folders = self.folder.iter().chain(shelf.into_iter().flat_map(|shelf| &shelf.folders));
+        folders.flat_map(|folder| names.iter().map(|name| folder.join(name))).collect()
+    }
+
+    fn find(&self, wanted: &lmc_format::Base) -> Result<Arc<Base>> {
+        let mut search = Search { wanted, others: Vec::new(), damage: None };
+        let weak = self.given.shelf();
+        let shelf = weak.upgrade();
+        for base in shelf.iter().flat_map(|shelf| shelf.given.get()).flatten() {
+            if search.fits(base) {
+                return Ok(base.clone());
+            }
+        }
+        for path in self.paths(wanted, shelf.as_deref()) {
+            match Base::open(&path, &weak) {
+                Ok(base) if search.fits(&base) => return Ok(base),
+                Ok(_) => {}
+                Err(e) if e.kind == ErrorKind::NotFound => {}
+                Err(e) => search.failed(&path.display().to_string(), e),
+            }
+        }
+        Err(search.failure())
+    }
+}
+
+/// A search for a base, and what was found instead.
+struct Search<'a> {
+    wanted: &'a lmc_format::Base,
+    others: Vec<String>,
+    damage: Option<Error>,
+}
+
+impl Search<'_> {
+    fn fits(&mut self, base: &Base) -> bool {
+        // The length tells most files apart before anything is read.
+        if base.original_len() != self.wanted.len {
+            self.others.push(format!("{} has {} bytes", base.path, base.original_len()));
+            return false;
+        }
+        // A file that is the same as its base, and may be the very one that looks for it here.
+        if base.is_on(self.wanted.hash) {
+            self.others.push(format!("{} needs it too", base.path));
+            return false;
+        }
+        match base.content_hash() {
+            Ok(hash) if hash == self.wanted.hash => return true,
+            Ok(hash) => self.others.push(format!("{} has {hash:032x}", base.path)),
+            Err(e) => self.failed(&base.path, e),
+        }
+        false
+    }
+
+    fn failed(&mut self, name: &str, error: Error) {
+        self.others.push(format!("{name} cannot be used: {error}"));
+        let is_damage = matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated);
+        self.damage = Some(error).filter(|_| is_damage).or(self.damage.take());
+    }
+
+    fn failure(self) -> Error {
+        let found = match &self.others[..] {
+            [] => "it is not beside the file".to_string(),
+            others => others.join(", "),
+        };
+        let lmc_format::Base { hash, len, name } = self.wanted;
+        let kind = self.damage.map_or(ErrorKind::NotFound, |error| error.kind);
+        Error::new(
+            kind,
+            format!(
+                "base {name} of {len} bytes with content hash {hash:032x} is needed: {found}; give \
+                 it with --base"
+            ),
+        )
+    }
+}

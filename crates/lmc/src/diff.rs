@@ -1,0 +1,261 @@
+//! How much of a checkpoint changed since another one, tensor by tensor.
+
+use crate::base::Base;
+use crate::pipeline::{Buffer, each, thread_count};
+use crate::span::SpanEncoder;
+use crate::{Level, Reference};
+use lmc_codec::{Dtype, TensorSpec};
+use lmc_format::{Conversion, Result};
+use lmc_input::{Cut, Tensor};
+use std::collections::HashMap;
+
+/// What changed between two checkpoints.
+#[derive(Clone, Debug, Default)]
+pub struct Diff {
+    /// Tensors that both have, with the same type and shape, in the order of the new one.
+    pub both: Vec<TensorDiff>,
+    /// Those that both have, but with another type or shape: their names and how they were and are.
+    pub reshaped: Vec<(String, String, String)>,
+    /// Names of tensors that only the old one has.
+    pub only_old: Vec<String>,
+    /// Names of tensors that only the new one has.
+    pub only_new: Vec<String>,
+}
+
+/// What changed in a tensor.
+#[derive(Clone, Debug)]
+pub struct TensorDiff {
+    /// Its name.
+    pub name: String,
+    /// Its element type.
+    pub dtype: String,
+    /// Its dimensions.
+    pub shape: Vec<u64>,
+    /// The changes.
+    pub change: Change,
+}
+
+/// What changed in some values; a complex number counts as two.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Change {
+    /// Values.
+    pub values: u64,
+    /// Values with the same bits.
+    pub unchanged: u64,
+    /// Floats with another exponent; none for other types.
+    pub exponents: Option<u64>,
+    /// The largest change as a share of the old value, of those that are finite and not 0.
+    pub largest: f64,
+    /// Bytes that the new values take on the old ones.
+    pub coded_len: u64,
+}
+
+impl Change {
+    /// Both changes together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let exponents = match (self.exponents, other.exponents) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        Self {
+            values: self.values + other.values,
+            unchanged: self.unchanged + other.unchanged,
+            exponents,
+            largest: self.largest.max(other.largest),
+            coded_len: self.coded_len + other.coded_len,
+        }
+    }
+}
+
+/// Compares two safetensors checkpoints; what takes how many bytes is measured at `level`.
+pub fn diff(old: &Base, new: &Base, level: Level, threads: usize) -> Result<Diff> {
+    let (old_tensors, new_tensors) = (old.tensors()?, new.tensors()?);
+    let before: HashMap<&str, &Tensor> =
+        old_tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
+    let mut diff = Diff::default();
+    // What each item of the new one is compared with.
+    let mut pairs: Vec<Option<&Tensor>> = vec![None];
+    for tensor in new_tensors {
+        let pair = before.get(tensor.name.as_str()).copied();
+        let is_alike = |old: &&Tensor| old.dtype == tensor.dtype && old.shape == tensor.shape;
+        match pair {
+            None => diff.only_new.push(tensor.name.clone()),
+            Some(old) if !is_alike(&old) => {
+                diff.reshaped.push((tensor.name.clone(), kind(old), kind(tensor)));
+            }
+            Some(_) => {}
+        }
+        pairs.push(pair.filter(is_alike));
+    }
+    let after: HashMap<&str, &Tensor> =
+        new_tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
+    let gone = old_tensors.iter().filter(|old| !after.contains_key(old.name.as_str()));
+    diff.only_old = gone.map(|old| old.name.clone()).collect();
+    let cuts = lmc_input::cut_where(&new.layout()?, |_, _| false);
+    let cuts: Vec<Cut> = cuts.into_iter().filter(|cut| pairs[cut.items.start].is_some()).collect();
+    let worker = || Worker::new(level);
+    let changes = each(cuts.len(), thread_count(threads), worker, |worker, i| {
+        let cut = &cuts[i];
+        let Some(pair) = pairs[cut.items.start] else { return Ok(Change::default()) };
+        let tensor = &new_tensors[cut.items.start - 1];
+        let start = pair.range.start + cut.range.start - tensor.range.start;
+        worker.compare(old, new, cut, start)
+    })?;
+    let mut sums = vec![Change::default(); pairs.len()];
+    for (cut, change) in cuts.iter().zip(changes) {
+        sums[cut.items.start] = sums[cut.items.start].and(change);
+    }
+    for (i, tensor) in new_tensors.iter().enumerate() {
+        if pairs[i + 1].is_some() {
+            let Tensor { name, dtype, shape, .. } = tensor.clone();
+            let dtype = dtype.to_string();
+            diff.both.push(TensorDiff { name, dtype, shape, change: sums[i + 1] });
+        }
+    }
+    Ok(diff)
+}
+
+fn kind(tensor: &Tensor) -> String {
+    format!("{} {:?}", tensor.dtype, tensor.shape)
+}
+
+struct Worker {
+    spans: SpanEncoder,
+    old: Buffer,
+    new: Buffer,
+    out: Vec<u8>,
+}
+
+impl Worker {
+    fn new(level: Level) -> Self {
+        let spans = SpanEncoder::new(level, false);
+        Self { spans, old: Buffer::default(), new: Buffer::default(), out: Vec::new() }
+    }
+
+    /// Compares a span of the new checkpoint with the old one from `start` on.
+    fn compare(&mut self, old: &Base, new: &Base, cut: &Cut, start: u64) -> Result<Change> {
+        let len = cut.range.end - cut.range.start;
+        old.read(start, self.old.sized(len)?, 0)?;
+        new.read(cut.range.start, self.new.sized(len)?, 0)?;
+        let (old, new) = (self.old.bytes(), self.new.bytes());
+        let dtype = cut.dtype.unwrap_or(Dtype::Bytes);
+        let mut change = change(dtype, old, new);
+        let reference = Reference { source: 1, start, conversion: Conversion::None };
+        let spec = TensorSpec { dtype, row_len: cut.row_len };
+        let out = std::mem::take(&mut self.out);
+        let coded = self.spans.encode(&spec, new, Some((reference, old)), out, |_| ())?;
+        change.coded_len = coded.bytes.len() as u64;
+        self.out = coded.bytes;
+        Ok(change)
+    }
+}
+
+/// Where a float has its exponent, and what is subtracted from it.
+#[derive(Clone, Copy)]
+struct Float {
+    exponent_bits: u32,
+    mantissa_bits: u32,
+    bias: i32,
+}
+
+fn float(dtype: Dtype) -> Option<Float> {
+    let (exponent_bits, mantissa_bits, bias) = match dtype {
+        Dtype::Bf16 => (8, 7, 127),
+        Dtype::F16 | Dtype::Complex32 => (5, 10, 15),
+        Dtype::F32 | Dtype::Complex64 => (8, 23, 127),
+        Dtype::F64 | Dtype::Complex128 => (11, 52, 1023),
+        Dtype::F8E4M3 => (4, 3, 7),
+        Dtype::F8E5M2 => (5, 2, 15),
+        Dtype::F8E4M3Fnuz => (4, 3, 8),
+        Dtype::F8E5M2Fnuz => (5, 2, 16),
+        _ => return None,
+    };
+    Some(Float { exponent_bits, mantissa_bits, bias })
+}
+
+impl Float {
+    fn exponent(self, word: u64) -> u64 {
+        word >> self.mantissa_bits & ((1 << self.exponent_bits) - 1)
+    }
+
+    /// The value of a word, as if the largest exponent were none of infinities and NaNs.
+    fn value(self, word: u64) -> f64 {
+        let mantissa = (word & ((1 << self.mantissa_bits) - 1)) as f64;
+        let one = (1_u64 << self.mantissa_bits) as f64;
+        let magnitude = match self.exponent(word) {
+            0 => mantissa / one * 2_f64.powi(1 - self.bias),
+            e => (one + mantissa) / one * 2_f64.powi(e as i32 - self.bias),
+        };
+        let is_negative = word >> (self.mantissa_bits + self.exponent_bits) & 1 == 1;
+        if is_negative { -magnitude } else { magnitude }
+    }
+}
+
+/// Compares values, without coding them.
+fn change(dtype: Dtype, old: &[u8], new: &[u8]) -> Change {
+    let width = dtype.width();
+    let mut change = Change { values: (new.len() / width) as u64, ..Change::default() };
+    let float = float(dtype);
+    let is_signed = matches!(dtype, Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64);
+    let mut exponents = 0;
+    for (a, b) in old.chunks_exact(width).zip(new.chunks_exact(width)) {
+        if a == b {
+            change.unchanged += 1;
+            continue;
+        }
+        let (a, b) = (word(a, is_signed), word(b, is_signed));
+        let (old, new) = match float {
+            Some(float) => {
+                let (before, after) = (float.exponent(a), float.exponent(b));
+                exponents += u64::from(before != after);
+                let last = (1 << float.exponent_bits) - 1;
+                if before == last || after == last {
+                    continue;
+                }
+                (float.value(a), float.value(b))
+            }
+            None if is_signed => (a as i64 as f64, b as i64 as f64),
+            None => (a as f64, b as f64),
+        };
+        if old != 0.0 {
+            change.largest = change.largest.max(((new - old) / old).abs());
+        }
+    }
+    change.exponents = float.map(|_| exponents);
+    change
+}
+
+/// A little-endian word, with its sign drawn out if it has one.
+fn word(bytes: &[u8], is_signed: bool) -> u64 {
+    let is_negative = is_signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+    let mut word = [if is_negative { 0xff } else { 0 }; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes<const N: usize>(values: &[f32], to: impl Fn(f32) -> [u8; N]) -> Vec<u8> {
+        values.iter().flat_map(|&value| to(value)).collect()
+    }
+
+    /// Counts of unchanged values and exponents, and the largest share, by hand.
+    #[test]
+    fn counts_by_hand() {
+        let old = [1.0_f32, 2.0, -4.0, 0.0, f32::NAN, 8.0];
+        let new = [1.0_f32, 3.0, -1.0, 5.0, 1.0, f32::INFINITY];
+        let f32s =
+            change(Dtype::F32, &bytes(&old, f32::to_le_bytes), &bytes(&new, f32::to_le_bytes));
+        let bf16 = |value: f32| -> [u8; 2] { [value.to_le_bytes()[2], value.to_le_bytes()[3]] };
+        let bf16s = change(Dtype::Bf16, &bytes(&old, bf16), &bytes(&new, bf16));
+        for found in [f32s, bf16s] {
+            assert_eq!((found.values, found.unchanged, found.exponents), (6, 1, Some(4)));
+            assert_eq!(found.largest, 0.75);
+        }
+        let found = change(Dtype::I16, &[0xff, 0xff, 2, 0], &[1, 0, 2, 0]);
+        assert_eq!((found.unchanged, found.exponents, found.largest), (1, None, 2.0));
+    }
+}

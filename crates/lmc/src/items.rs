@@ -1,0 +1,76 @@
+//! What a file is made of, and the checksums of its parts: the same whether it is compressed or
+//! only looked at.
+
+use crate::io::Source;
+use crate::item_hash::ItemHasher;
+use lmc_format::hash::hash_of_hashes;
+use lmc_format::{Hash, Item, Result, SourceKind, hash};
+use lmc_input::{Cut, SourceItem, Tensor};
+
+/// What the input is.
+pub(crate) fn look(source: &Source, len: u64) -> Result<lmc_input::Source> {
+    if len >= 8 {
+        let mut start = [0; 8];
+        source.read(0, &mut start)?;
+        if let Some(header_len) = lmc_input::header_len(start, len) {
+            let header = source.read_vec(0, header_len)?;
+            if let Some(layout) = lmc_input::parse(&header, len) {
+                return Ok(layout);
+            }
+        }
+    }
+    Ok(lmc_input::Source::bytes(len))
+}
+
+/// The tensors of a file that was looked at; none if it is no safetensors file.
+pub(crate) fn tensors(source: &Source, layout: &lmc_input::Source) -> Result<Vec<Tensor>> {
+    match (layout.kind, layout.items.first()) {
+        (SourceKind::Safetensors, Some(head)) => {
+            let header = source.read_vec(0, head.len)?;
+            Ok(lmc_input::tensors(&header, source.len()?).unwrap_or_default())
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Takes the checksums of a span's items, or of its part of one.
+pub(crate) fn hasher(cut: &Cut, items: &[SourceItem]) -> ItemHasher {
+    ItemHasher::new(match &items[cut.items.clone()] {
+        items @ [_, _, ..] => items.iter().map(|item| item.len).collect(),
+        _ => vec![cut.range.end - cut.range.start],
+    })
+}
+
+/// The checksums of items as their spans come in, in order.
+pub(crate) struct ItemHashes {
+    /// Of items, or of the spans of one: its number and the checksum.
+    hashes: Vec<(usize, Hash)>,
+}
+
+impl ItemHashes {
+    pub(crate) fn new(items: usize) -> Self {
+        Self { hashes: Vec::with_capacity(items) }
+    }
+
+    /// Adds the next span, with what its hasher gave.
+    pub(crate) fn add(&mut self, cut: &Cut, hashes: Vec<Hash>) {
+        self.hashes.extend(cut.items.clone().zip(hashes));
+    }
+
+    /// The items, when all spans have been added.
+    pub(crate) fn finish(&self, layout: &lmc_input::Source) -> Vec<Item> {
+        let mut rest = &self.hashes[..];
+        let item = |(i, item): (usize, &SourceItem)| {
+            let own = rest.iter().take_while(|(of, _)| *of == i).count();
+            let (own, after) = rest.split_at(own);
+            rest = after;
+            let hash = match own {
+                [] => hash(&[]),
+                [(_, one)] => *one,
+                _ => hash_of_hashes(&own.iter().map(|(_, hash)| *hash).collect::<Vec<_>>()),
+            };
+            Item { len: item.len, hash }
+        };
+        layout.items.iter().enumerate().map(item).collect()
+    }
+}

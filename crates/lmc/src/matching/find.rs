@@ -1,0 +1,298 @@
+//! Candidates for the tensors of a safetensors file, and the choice among them.
+
+use super::Own;
+use super::names::Related;
+use super::trial::{Read, Trial, mark};
+use crate::Reference;
+use crate::pipeline::{each, thread_count};
+use lmc_format::{Conversion, Hash, Result};
+use lmc_input::{Tensor, is_small};
+use std::collections::{HashMap, HashSet};
+
+/// A tensor of up to this many bytes with one candidate is not tried: reading its base is as fast.
+const TRIAL_LEN_MIN: u64 = 1 << 20;
+/// Candidates of other names that are tried for one tensor.
+const RELATED_MAX: usize = 4;
+/// A reference must save this share of a sample: for less, no file should need another one.
+pub(super) const GAIN_SHARE: usize = 64;
+
+/// A tensor in a base, or in the file itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub source: u64,
+    pub tensor: &'a Tensor,
+}
+
+impl Place<'_> {
+    /// What can make it a base of `tensor`, which has its shape: nothing needs to be done, or it is
+    /// rounded in one of two ways; none if nothing can.
+    fn conversions(&self, tensor: &Tensor) -> &'static [Conversion] {
+        if self.tensor.shape != tensor.shape {
+            return &[];
+        }
+        match (self.tensor.dtype, tensor.dtype) {
+            (from, to) if from == to => &[Conversion::None],
+            ("F32", "BF16") => &[Conversion::Bf16Nearest, Conversion::Bf16Cut],
+            ("F32", "F16") => &[Conversion::F16Nearest, Conversion::F16Cut],
+            _ => &[],
+        }
+    }
+
+    /// The references to it that `tensor` may have.
+    pub(super) fn references(&self, tensor: &Tensor) -> Vec<Reference> {
+        self.conversions(tensor).iter().map(|&conversion| self.reference(conversion)).collect()
+    }
+
+    fn reference(&self, conversion: Conversion) -> Reference {
+        Reference { source: self.source, start: self.tensor.range.start, conversion }
+    }
+}
+
+/// The tensors of all bases.
+pub(super) struct Known<'a> {
+    places: Vec<Place<'a>>,
+    names: HashMap<&'a str, Vec<usize>>,
+}
+
+impl<'a> Known<'a> {
+    fn new(own: &Own<'a>) -> Result<Self> {
+        let mut places = Vec::new();
+        for (i, base) in own.options.bases.list().iter().enumerate() {
+            let source = i as u64 + 1;
+            places.extend(base.tensors()?.iter().map(|tensor| Place { source, tensor }));
+        }
+        let mut names: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (i, place) in places.iter().enumerate() {
+            names.entry(&place.tensor.name).or_default().push(i);
+        }
+        Ok(Self { places, names })
+    }
+
+    /// Those of this name, in the order of their bases.
+    pub(super) fn named(&self, name: &str) -> impl Iterator<Item = Place<'a>> {
+        self.names.get(name).into_iter().flatten().map(|&i| self.places[i])
+    }
+}
+
+/// What the large tensors of the file may refer to, beside those of their names.
+struct Likely<'a> {
+    own: Vec<Place<'a>>,
+    own_related: Related,
+    /// The first tensor of the file like each, which may be itself.
+    own_first: HashMap<usize, usize>,
+    base_related: Related,
+    /// Of tensors without a name in a base: one with the same content.
+    base_same: HashMap<usize, usize>,
+}
+
+/// What a tensor takes on each candidate and alone, in bytes of a sample.
+struct Tried {
+    alone: usize,
+    on: Vec<(Reference, usize)>,
+}
+
+impl Own<'_> {
+    /// For each item of a safetensors file, what it refers to.
+    pub(super) fn tensors(&self) -> Result<Vec<Option<Reference>>> {
+        let known = Known::new(self)?;
+        let read = |source: u64, start: u64, out: &mut [u8]| self.read(source, start, out);
+        let threads = thread_count(self.options.threads);
+        let large = |i: &usize| {
+            let item = &self.layout.items[i + 1];
+            item.len > 0 && !is_small(item)
+        };
+        let large: Vec<usize> = (0..self.tensors.len()).filter(large).collect();
+        let likely = self.likely(&known, &large, &read, threads)?;
+        let tried = each(
+            large.len(),
+            threads,
+            || Trial::new(&read, self.options.level),
+            |trial, i| self.try_all(trial, &known, &likely, large[i]),
+        )?;
+        let mut items = vec![None; self.layout.items.len()];
+        let mut is_own = HashSet::new();
+        for (&i, tried) in large.iter().zip(tried) {
+            // In the order of the file, so that what an earlier tensor refers to is known.
+            let can =
+                |reference: &Reference| !reference.is_own() || !is_own.contains(&reference.start);
+            items[i + 1] = tried.best(can);
+            if items[i + 1].is_some_and(|reference| reference.is_own()) {
+                is_own.insert(self.tensors[i].range.start);
+            }
+        }
+        let mut trial = Trial::new(&read, self.options.level);
+        self.small_tensors(&known, &mut trial, &mut items)?;
+        Ok(items)
+    }
+
+    /// Finds what is like the large tensors by content or by similar names.
+    fn likely<'a>(
+        &'a self,
+        known: &Known<'a>,
+        large: &[usize],
+        read: Read,
+        threads: usize,
+    ) -> Result<Likely<'a>> {
+        let own: Vec<Place> =
+            self.tensors.iter().map(|tensor| Place { source: 0, tensor }).collect();
+        let mut own_related = Related::default();
+        large.iter().for_each(|&i| own_related.add(i, &own[i].tensor.name));
+        let own_groups = groups(large.iter().map(|&i| (i, &own[i])), |_| true);
+        let own_marks = marks(&own_groups, &own, read, threads)?;
+        let mut first: HashMap<(usize, Hash), usize> = HashMap::new();
+        let own_first = own_marks
+            .iter()
+            .map(|&(group, i, mark)| (i, *first.entry((group, mark)).or_insert(i)))
+            .collect();
+        let lost: Vec<usize> = large
+            .iter()
+            .copied()
+            .filter(|&i| {
+                known.named(&own[i].tensor.name).all(|p| p.conversions(own[i].tensor).is_empty())
+            })
+            .collect();
+        let mut base_related = Related::default();
+        let mut base_same = HashMap::new();
+        if !lost.is_empty() && !known.places.is_empty() {
+            for (i, place) in known.places.iter().enumerate() {
+                base_related.add(i, &place.tensor.name);
+            }
+            base_same = same_content(&lost, &own, &known.places, read, threads)?;
+        }
+        Ok(Likely { own, own_related, own_first, base_related, base_same })
+    }
+
+    /// Tries all candidates of tensor `i`.
+    fn try_all(
+        &self,
+        trial: &mut Trial,
+        known: &Known,
+        likely: &Likely,
+        i: usize,
+    ) -> Result<Tried> {
+        let tensor = &self.tensors[i];
+        let dtype = self.layout.items[i + 1].dtype.unwrap_or(lmc_codec::Dtype::Bytes);
+        let len = tensor.range.end - tensor.range.start;
+        let mut candidates: Vec<Reference> = Vec::new();
+        for place in known.named(&tensor.name) {
+            candidates.extend(place.references(tensor));
+        }
+        let is_named = !candidates.is_empty();
+        let mut others: Vec<Reference> = Vec::new();
+        if !is_named {
+            candidates.extend(
+                likely.base_same.get(&i).map(|&p| known.places[p].reference(Conversion::None)),
+            );
+            let found = likely.base_related.find(&tensor.name, known.places.len());
+            others.extend(
+                found.iter().flat_map(|&p| known.places[p].references(tensor)).take(RELATED_MAX),
+            );
+        }
+        let first = likely.own_first.get(&i).filter(|&&first| first != i);
+        candidates.extend(first.map(|&first| likely.own[first].reference(Conversion::None)));
+        let found = likely.own_related.find(&tensor.name, i);
+        others
+            .extend(found.iter().flat_map(|&p| likely.own[p].references(tensor)).take(RELATED_MAX));
+        for reference in others {
+            if trial.looks_alike(&tensor.range, &reference, dtype)?
+                && !candidates.contains(&reference)
+            {
+                candidates.push(reference);
+            }
+        }
+        match candidates[..] {
+            [] => return Ok(Tried { alone: 0, on: Vec::new() }),
+            [one] if is_named && len < TRIAL_LEN_MIN => {
+                return Ok(Tried { alone: usize::MAX, on: vec![(one, 0)] });
+            }
+            _ => {}
+        }
+        let alone = trial.alone(&tensor.range, dtype)?;
+        let on = |reference: Reference| Ok((reference, trial.on(&reference, len, dtype)?));
+        Ok(Tried { alone, on: candidates.into_iter().map(on).collect::<Result<_>>()? })
+    }
+}
+
+impl Tried {
+    /// The best candidate that may be used, if it gains; of two as good the first.
+    fn best(self, can: impl Fn(&Reference) -> bool) -> Option<Reference> {
+        let fitting = self.on.into_iter().filter(|(reference, _)| can(reference));
+        let (best, len) = fitting.min_by_key(|(_, len)| *len)?;
+        (len < self.alone - self.alone / GAIN_SHARE).then_some(best)
+    }
+}
+
+/// Type and length, which equal tensors share.
+type Kind<'a> = (&'a str, u64);
+
+fn kind<'a>(place: &Place<'a>) -> Kind<'a> {
+    (place.tensor.dtype, place.tensor.range.end - place.tensor.range.start)
+}
+
+/// Tensors of the same kind, in order; only kinds that `is_wanted`.
+fn groups<'a, 'p>(
+    places: impl Iterator<Item = (usize, &'p Place<'a>)>,
+    is_wanted: impl Fn(&Kind) -> bool,
+) -> Vec<Vec<usize>>
+where
+    'a: 'p,
+{
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut of_kind: HashMap<Kind, usize> = HashMap::new();
+    for (i, place) in places.filter(|(_, place)| is_wanted(&kind(place))) {
+        let group = *of_kind.entry(kind(place)).or_insert(groups.len());
+        if group == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[group].push(i);
+    }
+    groups
+}
+
+/// The marks of all tensors of groups that have more than one, with their groups.
+fn marks(
+    groups: &[Vec<usize>],
+    places: &[Place],
+    read: Read,
+    threads: usize,
+) -> Result<Vec<(usize, usize, Hash)>> {
+    let several = groups.iter().enumerate().filter(|(_, members)| members.len() > 1);
+    let wanted: Vec<(usize, usize)> =
+        several.flat_map(|(group, members)| members.iter().map(move |&i| (group, i))).collect();
+    each(
+        wanted.len(),
+        threads,
+        || (),
+        |(), k| {
+            let (group, i) = wanted[k];
+            Ok((group, i, mark(read, places[i].source, &places[i].tensor.range)?))
+        },
+    )
+}
+
+/// For tensors of the file, numbered by `lost`, the ones in bases that have the same content.
+fn same_content(
+    lost: &[usize],
+    own: &[Place],
+    known: &[Place],
+    read: Read,
+    threads: usize,
+) -> Result<HashMap<usize, usize>> {
+    let kinds: HashSet<Kind> = lost.iter().map(|&i| kind(&own[i])).collect();
+    // Both in one list, those of bases first.
+    let all: Vec<Place> = known.iter().chain(lost.iter().map(|&i| &own[i])).copied().collect();
+    let groups = groups(all.iter().enumerate(), |kind| kinds.contains(kind));
+    let mut first: HashMap<(usize, Hash), usize> = HashMap::new();
+    let mut same = HashMap::new();
+    for (group, i, mark) in marks(&groups, &all, read, threads)? {
+        match i.checked_sub(known.len()) {
+            None => {
+                first.entry((group, mark)).or_insert(i);
+            }
+            Some(k) => {
+                same.extend(first.get(&(group, mark)).map(|&place| (lost[k], place)));
+            }
+        }
+    }
+    Ok(same)
+}
