@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from decode_file import read_file
+from decode_file import Shelf, read_file
 from file_builders import digest, u64
 from hashes import content_hash_of
 
@@ -142,7 +142,7 @@ class Safetensors(unittest.TestCase):
         files = sorted((Path(__file__).parent.parent / "testdata").glob("v*.lmc"))
         self.assertGreater(len(files), 5)
         for file in files:
-            original = read_file(file.read_bytes())
+            original = read_file(file.read_bytes(), Shelf().beside(file))
             with self.subTest(file.name):
                 self.assertEqual(content_hash_of(original.data), original.content_hash)
 
