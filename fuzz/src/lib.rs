@@ -136,9 +136,11 @@ pub fn check_class_roundtrip(recipe: &ClassRecipe, values: &[u8], base: &[u8]) {
         let done = encoder.encode(isa, values, base, &mut buffers, &mut segment);
         let segment = done.then_some(segment);
         if let Some(segment) = &segment {
-            let mut back = vec![fill; len];
-            let done = decoder.decode(isa, segment, base, &mut buffers, &mut back);
-            assert!(done.is_ok() && back == values, "other values came back");
+            for streaming in [false, true] {
+                let mut back = vec![fill; len];
+                let done = decoder.decode(isa, segment, base, &mut buffers, &mut back, streaming);
+                assert!(done.is_ok() && back == values, "other values came back");
+            }
         }
         let expected = first.get_or_insert_with(|| segment.clone());
         assert!(*expected == segment, "instruction sets write other segments");
