@@ -20,10 +20,10 @@ use std::process::Command;
 use std::{env, fs};
 
 /// Blocks with each coder, word map, width and kind of recipe, at least.
-const KIND_MIN: usize = 700;
+const KIND_MIN: usize = 1000;
 /// Blocks with each coder in each place, stored ones and the like, at least.
-const PLACE_MIN: usize = 20;
-const HAND_MADE: usize = 8000;
+const PLACE_MIN: usize = 50;
+const HAND_MADE: usize = 14_000;
 const MUTANTS: usize = 10_000;
 /// Mutants that claim more are left out: they only take time.
 const MUTANT_RAW_LEN_MAX: usize = 1 << 14;
