@@ -247,8 +247,10 @@ impl Decoder {
                 out.len()
             )));
         }
-        if base.is_some_and(|base| base.len() != raw_len) {
-            return Err(Error::invalid(format!("the base of a block of {raw_len} bytes is not")));
+        if let Some(len) = base.map(<[u8]>::len).filter(|&len| len != raw_len) {
+            return Err(Error::invalid(format!(
+                "the base of a block of {raw_len} bytes has {len}, as many are wanted"
+            )));
         }
         match prefix.kind {
             BlockKind::Stored => {
