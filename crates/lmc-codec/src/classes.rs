@@ -4,12 +4,13 @@
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
 use crate::segment::sized;
 use crate::simd::Isa;
+use crate::simd::chain::Hints;
 use crate::simd::classes::{
-    BitString, ContextRule, GROUP, Layout, Streams, Symbols, Unread, context_masks, count_fast,
-    count_masks, exponents, largest, measure, pack, partition, restore, restore_fast, sort_fast,
-    spread, unpack,
+    BitString, ContextRule, Differing, GROUP, Layout, Streams, Symbols, Unread, context_masks,
+    count_masks, exponents, find_differing, largest, mask_fast, measure, pack, partition,
+    put_differing, restore, restore_fast, sort_fast, spread, take_differing, unpack,
 };
-use lmc_format::{ClassRecipe, Error, Reader, Result, varint};
+use lmc_format::{ClassRecipe, Coder, Error, Reader, Result, varint};
 
 /// Values worked on at once, so that all that is known of them stays in the first-level cache.
 const CHUNK: usize = 4096;
@@ -17,12 +18,16 @@ const CHUNK: usize = 4096;
 /// Strings of payloads that are shorter are copied, with room for reads behind their end.
 const SHORT_STRING: usize = 1 << 12;
 const STRING_PADDING: usize = 80;
+/// The same behind flags.
+const FLAGS_PADDING: usize = 16;
 
 /// Buffers that segments are worked on in; their contents mean nothing between calls.
 #[derive(Debug, Default)]
 pub struct ClassBuffers {
     exponents: Vec<u8>,
     masks: Vec<u64>,
+    /// Masks of what is restored in one fast pass.
+    fast_masks: Vec<u64>,
     symbols: Vec<u8>,
     payload: Vec<u8>,
     streams: Streams,
@@ -30,6 +35,10 @@ pub struct ClassBuffers {
     sorted: Vec<u8>,
     /// Short strings of payloads, to be decoded.
     padded: Vec<Vec<u8>>,
+    /// What is left of a segment that is sparse.
+    differing: Differing,
+    /// Flags of the contexts of such a segment, to be decoded.
+    flags: Vec<Vec<u8>>,
     coders: Scratch,
 }
 
@@ -40,6 +49,10 @@ struct Shape {
     exponent_bits: u8,
     exponent_first: u16,
     bounds: Vec<u8>,
+    /// Which contexts have flags for values that are as their base.
+    has_flags: Vec<bool>,
+    /// Whether the values that are not should be few.
+    is_sparse: bool,
 }
 
 impl Shape {
@@ -50,7 +63,13 @@ impl Shape {
             has_sign: recipe.has_sign,
             has_top_bit: recipe.has_top_bit,
         };
+        let flags = |coder: &Coder| match coder {
+            Coder::Apart(apart) if apart.byte == 0 => Some(matches!(apart.flags, Coder::Gaps(_))),
+            _ => None,
+        };
         Self {
+            has_flags: recipe.contexts.iter().map(|coder| flags(coder).is_some()).collect(),
+            is_sparse: recipe.contexts.iter().any(|coder| flags(coder) == Some(true)),
             table: Symbols::new(layout),
             exponent_bits: recipe.exponent_bits,
             exponent_first: recipe.exponent_first,
@@ -162,23 +181,37 @@ impl ClassEncoder {
         let start = out.len();
         let n = values.len() >> layout.width_log2;
         out.resize(start + n * usize::from(layout.raw_bytes), 0);
+        let mut differing = std::mem::take(&mut buffers.differing);
+        let (rule, has_flags) = (self.shape.rule(), &self.shape.has_flags);
+        let is_sparse = self.shape.is_sparse
+            && take_differing(isa, layout, rule, has_flags, values, base, &mut differing);
+        let (values, base) =
+            if is_sparse { (&differing.values[..], &differing.base[..]) } else { (values, base) };
         self.sort(isa, values, base, buffers, &mut out[start..]);
-        let Streams { symbols, lens, strings } = &mut buffers.streams;
+        let flags = is_sparse.then_some(&mut differing.flags[..]);
+        let done = self.write_symbols(isa, flags, buffers, out);
+        buffers.differing = differing;
+        done && buffers.write_payloads(out)
+    }
+
+    /// Appends the symbols of all contexts; of those for which there are flags, the flags first.
+    fn write_symbols(
+        &self,
+        isa: Isa,
+        mut flags: Option<&mut [BitString]>,
+        buffers: &mut ClassBuffers,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let ClassBuffers { streams: Streams { symbols, lens, .. }, coders, .. } = buffers;
         let streams = symbols.iter().zip(&*lens);
-        for (coder, (stream, &len)) in self.contexts.iter().zip(streams) {
-            if !coder.encode(isa, &stream[..len], &mut buffers.coders, out) {
-                return false;
+        self.contexts.iter().zip(streams).enumerate().all(|(k, (coder, (stream, &len)))| {
+            match (coder, &mut flags) {
+                (PlaneEncoder::Apart(apart), Some(flags)) if self.shape.has_flags[k] => {
+                    apart.encode_parts(isa, flags[k].finish(), &stream[..len], coders, out)
+                }
+                _ => coder.encode(isa, &stream[..len], coders, out),
             }
-        }
-        let last = strings.len().saturating_sub(1);
-        for (i, string) in strings.iter_mut().enumerate() {
-            let bytes = string.finish();
-            if i < last {
-                varint::write(out, bytes.len() as u64);
-            }
-            out.extend_from_slice(bytes);
-        }
-        true
+        })
     }
 }
 
@@ -194,6 +227,20 @@ impl ClassBuffers {
         lens.resize(contexts, 0);
         strings.resize_with(payload_bytes, BitString::default);
         strings.iter_mut().for_each(|string| string.clear(8 * n));
+    }
+
+    /// Appends the payloads; true, as that always works.
+    fn write_payloads(&mut self, out: &mut Vec<u8>) -> bool {
+        let strings = &mut self.streams.strings;
+        let last = strings.len().saturating_sub(1);
+        for (i, string) in strings.iter_mut().enumerate() {
+            let bytes = string.finish();
+            if i < last {
+                varint::write(out, bytes.len() as u64);
+            }
+            out.extend_from_slice(bytes);
+        }
+        true
     }
 }
 
@@ -211,8 +258,8 @@ impl ClassDecoder {
         Self { shape: Shape::new(recipe), contexts }
     }
 
-    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long, past
-    /// the caches if `streaming`; on an error the contents of `dst` mean nothing.
+    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on an
+    /// error the contents of `dst` mean nothing.
     pub fn decode(
         &self,
         isa: Isa,
@@ -220,23 +267,152 @@ impl ClassDecoder {
         base: &[u8],
         buffers: &mut ClassBuffers,
         dst: &mut [u8],
-        streaming: bool,
+        hints: Hints,
     ) -> Result<()> {
         let layout = self.shape.layout();
         let n = dst.len() >> layout.width_log2;
         let mut input = Reader::new(coded);
-        let raw_bytes = usize::from(layout.raw_bytes);
-        let records = input.take(n * raw_bytes, "records")?;
-        let (table, rule) = (&self.shape.table, self.shape.rule());
+        let records = input.take(n * usize::from(layout.raw_bytes), "records")?;
+        let counts = self.make_masks(isa, base, buffers);
+        if self.shape.is_sparse {
+            let mut differing = std::mem::take(&mut buffers.differing);
+            let input = input.clone();
+            let done =
+                self.decode_sparse(isa, input, &counts, base, &mut differing, buffers, dst, hints);
+            buffers.differing = differing;
+            if done? {
+                return Ok(());
+            }
+        }
+        let places = self.read_symbols(isa, &mut input, &counts, buffers)?;
+        self.restore(isa, input, places, records, base, buffers, dst, hints)
+    }
+
+    /// Makes the masks of all values with this base; how many values each context has.
+    fn make_masks(&self, isa: Isa, base: &[u8], buffers: &mut ClassBuffers) -> Vec<usize> {
+        let (layout, rule) = (self.shape.layout(), self.shape.rule());
         let mut counts = vec![0; self.contexts.len()];
-        let done = count_fast(isa, layout, rule, base, &mut counts);
+        let done = mask_fast(isa, layout, rule, base, &mut buffers.fast_masks, &mut counts);
         buffers.masks.clear();
-        let chunk = self.shape.chunk_bytes();
-        for base in base[done << layout.width_log2..].chunks(chunk) {
+        for base in base[done << layout.width_log2..].chunks(self.shape.chunk_bytes()) {
             self.shape.add_masks(isa, base, &mut buffers.exponents, &mut buffers.masks);
         }
         count_masks(isa, &buffers.masks, &mut counts);
-        let places = self.read_streams(isa, &mut input, &counts, buffers)?;
+        counts
+    }
+
+    /// Decodes the symbols of all contexts into their buffer; where those of each context start.
+    fn read_symbols(
+        &self,
+        isa: Isa,
+        input: &mut Reader,
+        counts: &[usize],
+        buffers: &mut ClassBuffers,
+    ) -> Result<Vec<usize>> {
+        let n: usize = counts.iter().sum();
+        let sorted = sized(&mut buffers.sorted, 2 * n + GROUP);
+        let mut places = Vec::with_capacity(counts.len());
+        let mut end = 0;
+        for (coder, &count) in self.contexts.iter().zip(counts) {
+            let own = &mut sorted[end..end + count];
+            coder.decode(isa, input, own, &mut buffers.coders)?;
+            self.check_symbols(isa, own)?;
+            places.push(end);
+            end += count;
+        }
+        Ok(places)
+    }
+
+    fn check_symbols(&self, isa: Isa, symbols: &[u8]) -> Result<()> {
+        if largest(isa, symbols) > self.shape.table.max {
+            return Err(Error::corrupt("a symbol is of no class"));
+        }
+        Ok(())
+    }
+
+    /// Decodes a segment of which few values differ from their base; false if there are many, or no
+    /// fast way.
+    #[allow(clippy::too_many_arguments)]
+    fn decode_sparse(
+        &self,
+        isa: Isa,
+        mut input: Reader,
+        counts: &[usize],
+        base: &[u8],
+        differing: &mut Differing,
+        buffers: &mut ClassBuffers,
+        dst: &mut [u8],
+        hints: Hints,
+    ) -> Result<bool> {
+        let (layout, rule) = (self.shape.layout(), self.shape.rule());
+        let places = self.read_flags(isa, &mut input, counts, buffers)?;
+        let count = buffers.sorted.len();
+        let flags = buffers.flags.iter().zip(&self.shape.has_flags);
+        let flags: Vec<_> = flags.map(|(flags, &has)| has.then_some(&flags[..])).collect();
+        let masks = &buffers.fast_masks;
+        if !find_differing(isa, layout, rule, masks, &flags, base, differing) {
+            return Ok(false);
+        }
+        let Differing { values, base: own_base, .. } = &mut *differing;
+        assert_eq!(own_base.len(), count << layout.width_log2, "flags say where each symbol is");
+        buffers.sorted.resize(2 * count + GROUP, 0);
+        self.make_masks(isa, own_base, buffers);
+        values.resize(own_base.len(), 0);
+        self.restore(isa, input, places, &[], own_base, buffers, values, Hints::default())?;
+        put_differing(isa, differing, base, dst, hints);
+        Ok(true)
+    }
+
+    /// Decodes flags, and the symbols of values that differ, or of all where there are no flags;
+    /// where those of each context start.
+    fn read_flags(
+        &self,
+        isa: Isa,
+        input: &mut Reader,
+        counts: &[usize],
+        buffers: &mut ClassBuffers,
+    ) -> Result<Vec<usize>> {
+        let ClassBuffers { flags, sorted, coders, .. } = buffers;
+        flags.resize_with(counts.len(), Vec::new);
+        sorted.clear();
+        let mut places = Vec::with_capacity(counts.len());
+        for (k, (coder, &count)) in self.contexts.iter().zip(counts).enumerate() {
+            let start = sorted.len();
+            match coder {
+                PlaneDecoder::Apart(apart) if self.shape.has_flags[k] => {
+                    apart.decode_parts(isa, input, count, &mut flags[k], sorted, coders)?;
+                    // For reads behind the end.
+                    let padded = flags[k].len() + FLAGS_PADDING;
+                    flags[k].resize(padded, 0);
+                }
+                _ => {
+                    sorted.resize(start + count, 0);
+                    coder.decode(isa, input, &mut sorted[start..], coders)?;
+                }
+            }
+            self.check_symbols(isa, &sorted[start..])?;
+            places.push(start);
+        }
+        Ok(places)
+    }
+
+    /// Restores the values of all of `dst`, whose symbols have been decoded and whose masks have been
+    /// made; payloads are next in `input`.
+    #[allow(clippy::too_many_arguments)]
+    fn restore(
+        &self,
+        isa: Isa,
+        mut input: Reader,
+        places: Vec<usize>,
+        records: &[u8],
+        base: &[u8],
+        buffers: &mut ClassBuffers,
+        dst: &mut [u8],
+        hints: Hints,
+    ) -> Result<()> {
+        let layout = self.shape.layout();
+        let raw_bytes = usize::from(layout.raw_bytes);
+        let (table, rule) = (&self.shape.table, self.shape.rule());
         let mut strings = Vec::with_capacity(table.planes.len());
         let mut lens = Vec::with_capacity(table.planes.len());
         buffers.padded.resize_with(table.planes.len(), Vec::new);
@@ -257,11 +433,13 @@ impl ClassDecoder {
                 strings.push((string, 0));
             }
         }
-        let mut unread = Unread { symbols: &buffers.sorted, places, strings };
-        let done = restore_fast(isa, table, rule, &mut unread, records, base, dst, streaming);
+        let (masks, symbols) = (&buffers.fast_masks, &buffers.sorted);
+        let mut unread = Unread { masks, symbols, places, strings };
+        let done = restore_fast(isa, table, rule, &mut unread, records, base, dst, hints);
         let from = done << layout.width_log2;
         let mut masks = &buffers.masks[..];
         let mut records = &records[done * raw_bytes..];
+        let chunk = self.shape.chunk_bytes();
         for (base, dst) in base[from..].chunks(chunk).zip(dst[from..].chunks_mut(chunk)) {
             let n = dst.len() >> layout.width_log2;
             let symbols = sized(&mut buffers.symbols, n);
@@ -280,30 +458,6 @@ impl ClassDecoder {
             check_end(string, bits, len)?;
         }
         Ok(())
-    }
-
-    /// Decodes the symbols of all contexts into their buffer; where those of each context start.
-    fn read_streams(
-        &self,
-        isa: Isa,
-        input: &mut Reader,
-        counts: &[usize],
-        buffers: &mut ClassBuffers,
-    ) -> Result<Vec<usize>> {
-        let n: usize = counts.iter().sum();
-        let sorted = sized(&mut buffers.sorted, 2 * n + GROUP);
-        let mut places = Vec::with_capacity(counts.len());
-        let mut end = 0;
-        for (coder, &count) in self.contexts.iter().zip(counts) {
-            let own = &mut sorted[end..end + count];
-            coder.decode(isa, input, own, &mut buffers.coders)?;
-            if largest(isa, own) > self.shape.table.max {
-                return Err(Error::corrupt("a symbol is of no class"));
-            }
-            places.push(end);
-            end += count;
-        }
-        Ok(places)
     }
 }
 

@@ -336,9 +336,13 @@ impl Decoder {
             segments = rest;
             let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
             let own_base = &base[bytes.clone()];
-            let (isa, buffers, streaming) = (self.isa, &mut self.class_buffers, self.streaming);
+            let (isa, buffers) = (self.isa, &mut self.class_buffers);
+            // The next segment is likely to be as long.
+            let ahead = &rest[..rest.len().min(coded.len())];
+            let hints = Hints { streaming: self.streaming, ahead };
             decode_part(bytes, &range, out, |dst, is_direct| {
-                decoder.decode(isa, coded, own_base, buffers, dst, streaming && is_direct)
+                let hints = if is_direct { hints } else { Hints::default() };
+                decoder.decode(isa, coded, own_base, buffers, dst, hints)
             })
             .map_err(|e| segment_error(i, e))?;
         }

@@ -405,7 +405,7 @@ impl SegmentDecoder {
             (std::mem::take(&mut buffers.flags), std::mem::take(&mut buffers.dense));
         let own_flags = sized(&mut flags, n.div_ceil(8));
         flags_coder.decode(isa, &mut input, own_flags, &mut buffers.coders)?;
-        let values = sized(&mut dense, sparse::count(own_flags, n)? * width);
+        let values = sized(&mut dense, sparse::count(isa, own_flags, n)? * width);
         let dense_place = Place { hints: Hints::default(), ..place };
         self.decode_values(isa, &mut input, dense_place, buffers, values)?;
         sparse::inverse(width, own_flags, values, dst);

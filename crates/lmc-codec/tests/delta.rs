@@ -157,6 +157,37 @@ fn tensors_of_several_blocks() {
     }
 }
 
+/// Few values that differ are taken out of a segment, many are not: every share of them, alone and
+/// beside others in one tensor, whose recipe was chosen for neither.
+#[test]
+fn every_share_of_values_that_differ() {
+    let mut random = Random::new(23);
+    let spec = TensorSpec { dtype: Dtype::Bf16, row_len: 512 };
+    let n = 1 << 17;
+    let base = tensor(Dtype::Bf16, Kind::Weights, n, 29);
+    let mut mixed = (Vec::new(), Vec::new());
+    for one_in in [2, 5, 7, 8, 9, 12, 30, 100, 1000, 30_000] {
+        let mut bytes = base.clone();
+        for value in bytes.as_chunks_mut::<2>().0 {
+            if random.below(one_in) == 0 {
+                let word = u16::from_le_bytes(*value).wrapping_add(1 + random.below(40) as u16);
+                *value = word.to_le_bytes();
+            }
+        }
+        // Whole groups of values, and some more.
+        for len in [bytes.len(), bytes.len() - 2, 130] {
+            let what = format!("one in {one_in}, {len} bytes");
+            check(&spec, Level::Default, &bytes[..len], &base[..len], &what);
+        }
+        check(&spec, Level::Max, &bytes, &base, "max");
+        mixed.0.extend(bytes);
+        mixed.1.extend_from_slice(&base);
+    }
+    for level in LEVELS {
+        check(&spec, level, &mixed.0, &mixed.1, "all of them");
+    }
+}
+
 /// Whatever the base is, a tensor on it takes no more than without it, but for a thousandth.
 #[test]
 fn a_bad_base_never_costs() {

@@ -22,11 +22,23 @@ impl Encoder {
 
     /// As [`PlaneEncoder::encode`].
     pub fn encode(&self, isa: Isa, plane: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) -> bool {
-        let start = out.len();
         let (mut own_flags, mut others) = (Vec::new(), Vec::new());
         flags::take_out(isa, self.byte, plane, &mut own_flags, &mut others);
-        let done = self.flags.encode(isa, &own_flags, scratch, out)
-            && self.others.encode(isa, &others, scratch, out);
+        self.encode_parts(isa, &own_flags, &others, scratch, out)
+    }
+
+    /// The same of a plane that is apart already.
+    pub fn encode_parts(
+        &self,
+        isa: Isa,
+        own_flags: &[u8],
+        others: &[u8],
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let start = out.len();
+        let done = self.flags.encode(isa, own_flags, scratch, out)
+            && self.others.encode(isa, others, scratch, out);
         if !done {
             out.truncate(start);
         }
@@ -57,11 +69,28 @@ impl Decoder {
         plane: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let mut own_flags = vec![0; plane.len().div_ceil(8)];
-        self.flags.decode(isa, input, &mut own_flags, scratch)?;
-        let mut others = vec![0; sparse::count(&own_flags, plane.len())?];
-        self.others.decode(isa, input, &mut others, scratch)?;
+        let (mut own_flags, mut others) = (Vec::new(), Vec::new());
+        self.decode_parts(isa, input, plane.len(), &mut own_flags, &mut others, scratch)?;
         flags::put_back(isa, self.byte, &own_flags, &others, plane);
         Ok(())
+    }
+
+    /// The same, as flags of `n` bytes in all of `own_flags`, and the other bytes, which are appended
+    /// to `others`.
+    pub fn decode_parts(
+        &self,
+        isa: Isa,
+        input: &mut Reader,
+        n: usize,
+        own_flags: &mut Vec<u8>,
+        others: &mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        own_flags.clear();
+        own_flags.resize(n.div_ceil(8), 0);
+        self.flags.decode(isa, input, own_flags, scratch)?;
+        let start = others.len();
+        others.resize(start + sparse::count(isa, own_flags, n)?, 0);
+        self.others.decode(isa, input, &mut others[start..], scratch)
     }
 }

@@ -4,13 +4,13 @@
 //! them. Out: the stream, or the bytes and the reader behind the stream. The work is that of the
 //! set bits; bytes that are zero cost next to nothing.
 
+use crate::simd::{Isa, flags};
 use lmc_format::{Error, Reader, Result, varint};
 
 /// Appends `src`; a gap's lowest `low_bits` bits stand as they are.
-pub fn encode(low_bits: u8, src: &[u8], out: &mut Vec<u8>) {
+pub fn encode(isa: Isa, low_bits: u8, src: &[u8], out: &mut Vec<u8>) {
     let low_bits = u32::from(low_bits);
-    let count: u64 = src.iter().map(|byte| u64::from(byte.count_ones())).sum();
-    varint::write(out, count);
+    varint::write(out, flags::count(isa, src) as u64);
     let mut bits = BitWriter { word: 0, len: 0, out };
     let mut next = 0;
     each_set_bit(src, |place| {
@@ -179,7 +179,7 @@ mod tests {
                         src[i / 8] |= u8::from(random.below(one_in) == 0) << (i % 8);
                     }
                     let mut stream = Vec::new();
-                    encode(low_bits, &src, &mut stream);
+                    encode(Isa::best(), low_bits, &src, &mut stream);
                     let mut dst = vec![0xff; n];
                     let mut input = Reader::new(&stream);
                     decode(low_bits, &mut input, &mut dst).expect("it was just written");

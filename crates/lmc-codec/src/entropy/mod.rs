@@ -69,7 +69,7 @@ impl PlaneEncoder {
             Self::Huffman(encoder) => return encoder.encode(plane, out),
             Self::Rans(encoder) => return encoder.encode(isa, plane, out),
             Self::Runs => runs::encode(plane, out),
-            Self::Gaps(low_bits) => gaps::encode(*low_bits, plane, out),
+            Self::Gaps(low_bits) => gaps::encode(isa, *low_bits, plane, out),
             Self::Apart(encoder) => return encoder.encode(isa, plane, scratch, out),
         }
         true

@@ -1,11 +1,12 @@
 //! Candidates for a recipe, and the cheapest of them.
 
+use super::classes::{self, ClassCandidate};
 use super::coder::{self, PlaneStats};
 use super::cost::entropy_bits;
 use super::exact::exact_tables;
 use super::offsets;
 use super::sample::sample;
-use super::{Ready, ReadyRecipe, Target, Values, classes, paper};
+use super::{Ready, ReadyRecipe, Target, Values, paper};
 use crate::dtype::{Layout, Level};
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
@@ -27,6 +28,8 @@ const NOISE_VALUES: usize = 1 << 10;
 pub(super) const JOINT_BITS_MAX: u8 = 3;
 /// A base is said to leave little if that is one bit in this many.
 const SPARSE_SHARE: u64 = 32;
+/// Few values differ from their base if that is one in this many.
+const DIFFERING_SHARE: usize = 16;
 /// How many times larger a sample is then.
 const SPARSE_SCALE: usize = 4;
 /// Exceptions cost a u16 and the code of byte 255.
@@ -78,41 +81,38 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     if sampled.is_empty() {
         return None;
     }
-    let mut best = alone(isa, target, scope, &sampled);
     let stored_bits = 8 * sampled.len() as u64;
     let n = (sampled.len() / width) as u64;
-    if let Some(base) = scope.values.base {
-        // A base must gain a two hundredth, as the sample may flatter it.
-        let limit = best.bits.min(stored_bits);
-        let limit = limit - limit / 200;
-        let full = base;
-        let base = sample_of(base);
-        if target.layout.exponent_bits > 0 {
-            let values = Values { bytes: &sampled, base: Some(&base) };
-            let mut classes = classes::choose(isa, target, values);
-            // Where little changes, what does is seen in a large sample only.
-            let is_sparse =
-                classes.as_ref().is_some_and(|own| own.bits * SPARSE_SHARE < stored_bits);
-            if is_sparse && sampled.len() < scope.values.bytes.len() / 2 {
-                let large = |bytes: &[u8]| sample(bytes, width, SPARSE_SCALE * wanted);
-                let (bytes, base) = (large(scope.values.bytes), large(full));
-                classes = classes::choose(isa, target, Values { bytes: &bytes, base: Some(&base) });
-                if let Some(own) = &mut classes {
-                    own.bits = own.bits * sampled.len() as u64 / bytes.len() as u64;
-                }
-            }
-            if let Some(candidate) = classes.filter(|candidate| candidate.bits < limit) {
-                let expected_bits = candidate.bits * 1024 / n;
-                let values = scope.values;
-                let ready = classes::exact_tables(isa, target, candidate, values, expected_bits);
-                return Some(Ready::Classes(Box::new(ready)));
-            }
-        } else {
-            for base_use in [BaseUse::Difference, BaseUse::Xor] {
-                let candidate = against_base(isa, target, base_use, &sampled, &base);
-                if candidate.bits < limit {
-                    best = cheaper(best, candidate);
-                }
+    let base = scope.values.base.map(sample_of);
+    let mut on_base = match &base {
+        Some(base) if target.layout.exponent_bits > 0 => {
+            on_classes(isa, target, scope, Values { bytes: &sampled, base: Some(base) })
+        }
+        _ => None,
+    };
+    let ready_classes = |candidate: ClassCandidate| {
+        let expected_bits = candidate.bits * 1024 / n;
+        let ready = classes::exact_tables(isa, target, candidate, scope.values, expected_bits);
+        Some(Ready::Classes(Box::new(ready)))
+    };
+    // Nothing else has to be looked at.
+    if let Some(candidate) = on_base.take_if(|on_base| {
+        on_base.bits * SPARSE_SHARE < stored_bits && is_noise_below(&sampled, width)
+    }) {
+        return ready_classes(candidate);
+    }
+    let mut best = alone(isa, target, scope, &sampled);
+    // A base must gain a two hundredth, as the sample may flatter it.
+    let limit = best.bits.min(stored_bits);
+    let limit = limit - limit / 200;
+    if let Some(candidate) = on_base.filter(|candidate| candidate.bits < limit) {
+        return ready_classes(candidate);
+    }
+    if let Some(base) = base.filter(|_| target.layout.exponent_bits == 0) {
+        for base_use in [BaseUse::Difference, BaseUse::Xor] {
+            let candidate = against_base(isa, target, base_use, &sampled, &base);
+            if candidate.bits < limit {
+                best = cheaper(best, candidate);
             }
         }
     }
@@ -122,6 +122,35 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     best.recipe.segment_log2 = segment_log2(&best.recipe);
     let ready = ReadyRecipe::new(best.recipe, best.columns, best.bits * 1024 / n);
     Some(Ready::Planes(Box::new(exact_tables(isa, target, ready, scope))))
+}
+
+/// The best recipe by classes, with its cost on `sample`.
+fn on_classes(isa: Isa, target: Target, scope: Scope, sample: Values) -> Option<ClassCandidate> {
+    let width = 1 << target.layout.width_log2;
+    let base = sample.base?;
+    let n = sample.bytes.len() / width;
+    let apart: Vec<u8> = sample.bytes.iter().zip(base).map(|(value, base)| value ^ base).collect();
+    let differing = n - sparse::zeros(width, &apart);
+    // Where little changes, what does is seen in a large sample only.
+    let all = scope.values.bytes.len();
+    if differing * DIFFERING_SHARE >= n || sample.bytes.len() >= all / 2 {
+        return classes::choose(isa, target, sample);
+    }
+    let large = |bytes: &[u8]| self::sample(bytes, width, SPARSE_SCALE * n);
+    let (bytes, base) = (large(scope.values.bytes), large(scope.values.base?));
+    let mut candidate = classes::choose(isa, target, Values { bytes: &bytes, base: Some(&base) })?;
+    candidate.bits = candidate.bits * sample.bytes.len() as u64 / bytes.len() as u64;
+    Some(candidate)
+}
+
+/// Whether the lowest bytes of values of `width` bytes are noise, which nothing makes smaller.
+fn is_noise_below(sample: &[u8], width: usize) -> bool {
+    let step = (sample.len() / width / NOISE_VALUES).max(1);
+    let bytes: Vec<_> = sample.iter().step_by(step * width).copied().collect();
+    let stats = PlaneStats::of(&bytes);
+    let n = bytes.len() as u64;
+    // Runs of one byte are no noise, however many bytes there are.
+    width > 1 && entropy_bits(&stats.histogram) > 6 * n && u64::from(stats.changes) > n * 7 / 8
 }
 
 /// The best recipe without a base.

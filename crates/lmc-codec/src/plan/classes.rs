@@ -9,6 +9,7 @@ use crate::simd::Isa;
 use crate::simd::classes::{ContextRule, Layout, Symbols, exponents, measure};
 use lmc_format::limits::{APART_DEPTH_MAX, CONTEXTS_MAX};
 use lmc_format::{ClassRecipe, Coder};
+use std::cell::RefCell;
 
 /// Contexts below the highest level: each costs time for every value.
 const FAST_CONTEXTS_MAX: usize = 6;
@@ -32,7 +33,8 @@ pub(super) struct ClassCandidate {
 /// The cheapest recipe for a sample of values and their base; None if there are no values.
 pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ClassCandidate> {
     let base = sample.base?;
-    let planner = ClassPlanner { isa, target, values: sample.bytes, base };
+    let buffers = RefCell::default();
+    let planner = ClassPlanner { isa, target, values: sample.bytes, base, buffers };
     let width_log2 = target.layout.width_log2;
     let layout = Layout { width_log2, raw_bytes: 0, has_sign: false, has_top_bit: false };
     let raw_bytes = planner.raw_bytes(layout);
@@ -57,6 +59,8 @@ struct ClassPlanner<'a> {
     target: Target,
     values: &'a [u8],
     base: &'a [u8],
+    /// Working memory, kept because clearing it takes as long as using it.
+    buffers: RefCell<ClassBuffers>,
 }
 
 impl ClassPlanner<'_> {
@@ -80,56 +84,64 @@ impl ClassPlanner<'_> {
 
     fn with_layout(&self, layout: Layout) -> Option<ClassCandidate> {
         let n = self.values.len() >> layout.width_log2;
-        let table = Symbols::new(layout);
-        let mut symbols = vec![0; n];
-        let mut payload = vec![0; n * layout.payload_bytes()];
-        let mut records = vec![0; n * usize::from(layout.raw_bytes)];
-        let (isa, values, base) = (self.isa, self.values, self.base);
-        measure(isa, &table, values, base, &mut symbols, &mut payload, &mut records);
         let exponent_bits = self.target.layout.exponent_bits;
-        let exponent_first = first_exponent(layout.width_log2, exponent_bits, base);
-        let mut own = vec![0; n];
-        let rule = ContextRule { bits: exponent_bits, first: exponent_first, bounds: &[] };
-        exponents(isa, layout.width_log2, rule, base, &mut own);
-        let contexts_max = match self.target.level {
-            Level::Max => usize::from(CONTEXTS_MAX),
-            _ => FAST_CONTEXTS_MAX,
-        };
-        let bounds = cluster(&own, &symbols, usize::from(table.max) + 1, contexts_max);
-        let segment_log2 = match self.target.level {
-            Level::Max => SEGMENT_LOG2_MAX_LEVEL,
-            _ => SEGMENT_LOG2,
-        };
-        let recipe = ClassRecipe {
+        let mut recipe = ClassRecipe {
             width_log2: layout.width_log2,
             has_sign: layout.has_sign,
             has_top_bit: layout.has_top_bit,
             raw_bytes: layout.raw_bytes,
-            segment_log2,
+            segment_log2: match self.target.level {
+                Level::Max => SEGMENT_LOG2_MAX_LEVEL,
+                _ => SEGMENT_LOG2,
+            },
             exponent_bits,
-            exponent_first,
-            contexts: vec![Coder::Raw; bounds.len() + 1],
-            bounds,
+            exponent_first: first_exponent(layout.width_log2, exponent_bits, self.base),
+            bounds: Vec::new(),
+            contexts: vec![Coder::Raw],
         };
+        recipe.bounds = self.bounds(&recipe);
+        recipe.contexts.resize(recipe.bounds.len() + 1, Coder::Raw);
         (n > 0).then(|| self.with_coders(recipe))
     }
 
-    /// Chooses the coders of all contexts.
-    fn with_coders(&self, mut recipe: ClassRecipe) -> ClassCandidate {
+    /// The bounds of contexts for a recipe that has one context yet.
+    fn bounds(&self, recipe: &ClassRecipe) -> Vec<u8> {
         let n = self.values.len() >> recipe.width_log2;
-        let mut buffers = ClassBuffers::default();
+        let mut own = vec![0; n];
+        let (bits, first) = (recipe.exponent_bits, recipe.exponent_first);
+        let rule = ContextRule { bits, first, bounds: &[] };
+        exponents(self.isa, recipe.width_log2, rule, self.base, &mut own);
+        let contexts_max = match self.target.level {
+            Level::Max => usize::from(CONTEXTS_MAX),
+            _ => FAST_CONTEXTS_MAX,
+        };
+        self.sort(recipe, |sorted| {
+            cluster(&own, sorted.symbols(0), 2 * usize::from(recipe.symbols()), contexts_max)
+        })
+    }
+
+    fn sort<T>(&self, recipe: &ClassRecipe, visit: impl FnOnce(&mut Sorted) -> T) -> T {
+        let n = self.values.len() >> recipe.width_log2;
+        let buffers = &mut self.buffers.borrow_mut();
         let mut records = vec![0; n * usize::from(recipe.raw_bytes)];
-        let encoder = ClassEncoder::new(&recipe);
-        let mut sorted = encoder.sort(self.isa, self.values, self.base, &mut buffers, &mut records);
-        let mut bits = 8 * (sorted.payload_len() + records.len()) as u64;
+        let encoder = ClassEncoder::new(recipe);
+        visit(&mut encoder.sort(self.isa, self.values, self.base, buffers, &mut records))
+    }
+
+    /// Chooses the coders of all contexts.
+    fn with_coders(&self, recipe: ClassRecipe) -> ClassCandidate {
+        let n = self.values.len() >> recipe.width_log2;
         let scale = Scale { sampled: n as u64, segment_log2: recipe.segment_log2 };
-        for (k, coder) in recipe.contexts.iter_mut().enumerate() {
-            let planner = StreamPlanner { isa: self.isa, level: self.target.level, scale };
-            let chosen = planner.choose(sorted.symbols(k), APART_DEPTH_MAX);
-            bits += chosen.bits;
-            *coder = chosen.coder;
-        }
-        ClassCandidate { recipe, bits }
+        let planner = StreamPlanner { isa: self.isa, level: self.target.level, scale };
+        let mut bits = 8 * (n * usize::from(recipe.raw_bytes)) as u64;
+        let contexts = self.sort(&recipe, |sorted| {
+            bits += 8 * sorted.payload_len() as u64;
+            let choose = |k| planner.choose(sorted.symbols(k), APART_DEPTH_MAX);
+            (0..recipe.contexts.len()).map(choose).collect::<Vec<_>>()
+        });
+        bits += contexts.iter().map(|choice| choice.bits).sum::<u64>();
+        let contexts = contexts.into_iter().map(|choice| choice.coder).collect();
+        ClassCandidate { recipe: ClassRecipe { contexts, ..recipe }, bits }
     }
 }
 

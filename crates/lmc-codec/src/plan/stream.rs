@@ -10,6 +10,9 @@ use lmc_format::{ApartCoder, Coder};
 /// Gaps are for flags of which one in this many or fewer are set.
 const GAPS_SHARE: u64 = 12;
 
+/// And where no more are set, nothing else comes near.
+const GAPS_ALONE_SHARE: u64 = 32;
+
 /// How a sample's bits stand to those that a segment takes once.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
@@ -73,6 +76,9 @@ impl StreamPlanner {
             // Gaps take time for every set bit, and hold their own only where these are few.
             if set * GAPS_SHARE <= 8 * n || self.level == Level::Max {
                 best = Choice { coder: Coder::Gaps(low_bits), bits: bits + self.scale.once(16) };
+            }
+            if set * GAPS_ALONE_SHARE <= 8 * n && self.level != Level::Max {
+                return best;
             }
         }
         let mut consider = |coder: Coder, bits: u64| {

@@ -1,6 +1,15 @@
 //! Bytes that are not the common one, taken out and put back.
 
-use super::{Isa, IsaKind};
+use super::{Isa, IsaKind, words::per_isa};
+
+per_isa! {
+    /// How many flags are set.
+    pub fn count(flags: &[u8]) -> usize {
+        let (words, rest) = flags.as_chunks::<8>();
+        let words = words.iter().map(|word| u64::from_le_bytes(*word).count_ones() as usize);
+        words.sum::<usize>() + rest.iter().map(|byte| byte.count_ones() as usize).sum::<usize>()
+    }
+}
 
 /// Appends a flag for each byte of `src`, eight a byte (1: it is not `common`), and the bytes that
 /// are not.

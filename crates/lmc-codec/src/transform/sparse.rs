@@ -1,5 +1,6 @@
 //! Zero flags (`docs/format.md`, section 4.1): values that are all zero bits are left out.
 
+use crate::simd::{Isa, flags};
 use lmc_format::{Error, Result};
 
 /// Runs a function that is generic over a value's width in bytes for the width at hand.
@@ -52,11 +53,11 @@ pub fn zeros(width: usize, src: &[u8]) -> usize {
 }
 
 /// Number of values flagged; fails if a flag is set beyond the `n` values.
-pub fn count(flags: &[u8], n: usize) -> Result<usize> {
+pub fn count(isa: Isa, flags: &[u8], n: usize) -> Result<usize> {
     if !n.is_multiple_of(8) && flags.last().is_some_and(|&last| last >> (n % 8) != 0) {
         return Err(Error::corrupt("zero flags are set beyond the last value"));
     }
-    Ok(flags.iter().map(|b| b.count_ones() as usize).sum())
+    Ok(flags::count(isa, flags))
 }
 
 /// Undoes [`forward`]: `dense` holds as many values as [`count`] gave.

@@ -5,7 +5,8 @@
 
 use super::avx512::*;
 use super::bits::word_at;
-use super::{ContextRule, GROUP, Layout, PlaneWidths, Streams, Symbols, Unread};
+use super::{BitString, ContextRule, GROUP, Layout, PlaneWidths, Streams, Symbols, Unread};
+use crate::simd::chain::Hints;
 use std::arch::x86_64::*;
 
 /// Classes of 16 bits: 0 to 16.
@@ -13,6 +14,10 @@ const CLASSES: u8 = 17;
 
 /// If no more than this many of 64 payloads have bits, they are closed up first.
 const FEW: u32 = 24;
+
+/// Groups that are worked on together, step by step: so that what one step waits for does not hold up
+/// the other one.
+const TOGETHER: usize = 16;
 
 /// Symbols that keep the sign of their base.
 const fn keep_sign(is_joint: bool) -> u8 {
@@ -29,16 +34,43 @@ const AHEAD: usize = 4096;
 
 /// Asks for the memory that comes [`AHEAD`] bytes behind that of a group.
 #[inline]
-fn prefetch_ahead(group: &[u8]) {
+pub(super) fn prefetch_ahead(group: &[u8]) {
     for line in group.chunks(64) {
         crate::simd::prefetch(line.as_ptr().wrapping_add(AHEAD));
+    }
+}
+
+/// Asks for what the next segment reads while this one is written, a part with each group.
+#[derive(Clone, Copy)]
+pub(super) struct NextSegment<'a> {
+    /// Bytes of the base of a segment.
+    len: usize,
+    coded: &'a [u8],
+    /// Coded bytes for each group.
+    step: usize,
+}
+
+impl<'a> NextSegment<'a> {
+    /// Behind a segment with this base and as many groups.
+    pub(super) fn new(base: &[u8], groups: usize, hints: Hints<'a>) -> Self {
+        let step = hints.ahead.len().div_ceil(groups.max(1));
+        Self { len: base.len(), coded: hints.ahead, step }
+    }
+
+    /// Asks for the part of a group with this base.
+    #[inline]
+    pub(super) fn prefetch(self, group: usize, base: &[u8]) {
+        for line in base.chunks(64) {
+            crate::simd::prefetch(line.as_ptr().wrapping_add(self.len));
+        }
+        crate::simd::prefetch(self.coded.as_ptr().wrapping_add(group * self.step));
     }
 }
 
 /// 64 words of 16 bits: the upper halves of words of 32 bits, or words as they are.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn upper_words(bytes: &[u8], is_wide: bool) -> [__m512i; 2] {
+pub(super) fn upper_words(bytes: &[u8], is_wide: bool) -> [__m512i; 2] {
     if !is_wide {
         return [load_at(bytes, 0), load_at(bytes, 64)];
     }
@@ -49,7 +81,7 @@ fn upper_words(bytes: &[u8], is_wide: bool) -> [__m512i; 2] {
 
 /// The bounds as vectors, and the masks of contexts made with them: `K` contexts or fewer, those
 /// that there are not have no values.
-struct Contexts<const K: usize> {
+pub(super) struct Contexts<const K: usize> {
     bounds: [__m512i; K],
     shift: __m128i,
     mask: __m512i,
@@ -58,7 +90,7 @@ struct Contexts<const K: usize> {
 impl<const K: usize> Contexts<K> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    fn new(rule: ContextRule) -> Self {
+    pub(super) fn new(rule: ContextRule) -> Self {
         assert!(rule.bounds.len() < K, "there is a vector for each context");
         let mut bounds = [_mm512_setzero_si512(); K];
         for (vector, &bound) in bounds.iter_mut().zip(rule.bounds) {
@@ -72,7 +104,7 @@ impl<const K: usize> Contexts<K> {
     /// The exponents of 64 upper words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn exponents(&self, [a, b]: [__m512i; 2]) -> __m512i {
+    pub(super) fn exponents(&self, [a, b]: [__m512i; 2]) -> __m512i {
         let (a, b) = (_mm512_srl_epi16(a, self.shift), _mm512_srl_epi16(b, self.shift));
         _mm512_and_si512(_mm512_permutex2var_epi8(a, load(&FIRST_BYTES), b), self.mask)
     }
@@ -80,7 +112,7 @@ impl<const K: usize> Contexts<K> {
     /// The mask of each context's values.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    fn masks(&self, exponents: __m512i) -> [u64; K] {
+    pub(super) fn masks(&self, exponents: __m512i) -> [u64; K] {
         let mut masks = [0; K];
         let mut reached = u64::MAX;
         for (mask, bound) in masks.iter_mut().zip(&self.bounds) {
@@ -111,20 +143,34 @@ macro_rules! for_layout {
 }
 
 /// Bits that go to memory a word at a time.
-struct Writer {
+pub(super) struct Writer {
+    start: *const u8,
     to: *mut u8,
     word: u64,
     bits: u32,
 }
 
 impl Writer {
+    /// Goes on where `string` ends, which has room for `room` more bytes and a word.
+    pub(super) fn new(string: &mut BitString, room: usize) -> Self {
+        let (place, word, bits) = string.place();
+        assert!(place.len() >= room + 16, "strings have room");
+        let to = place.as_mut_ptr();
+        Self { start: to, to, word, bits }
+    }
+
+    /// Tells the string what was done.
+    pub(super) fn finish(self, string: &mut BitString) {
+        string.go_on(self.to as usize - self.start as usize, self.word, self.bits);
+    }
+
     /// Appends the bits of eight bytes that are in `mask`.
     ///
     /// # Safety
     /// There is room for a word.
     #[inline]
     #[target_feature(enable = "bmi2,popcnt")]
-    unsafe fn push(&mut self, bytes: u64, mask: u64) {
+    pub(super) unsafe fn push(&mut self, bytes: u64, mask: u64) {
         let bits = _pext_u64(bytes, mask);
         let word = self.word | bits << self.bits;
         // SAFETY: the caller's.
@@ -161,6 +207,24 @@ macro_rules! push_all {
     };
 }
 
+/// The same for 64 bytes few of which have bits in their mask.
+macro_rules! push_few {
+    ($writer:expr, $bytes:expr, $masks:expr) => {
+        let (bytes, masks) = ($bytes, $masks);
+        let some = _mm512_test_epi8_mask(masks, masks);
+        let bytes = _mm512_maskz_compress_epi8(some, bytes);
+        let masks = _mm512_maskz_compress_epi8(some, masks);
+        // No branch on whether there are any: it would often be wrong.
+        let first = |vector| _mm_cvtsi128_si64(_mm512_castsi512_si128(vector)) as u64;
+        $writer.push(first(bytes), first(masks));
+        if some.count_ones() > 8 {
+            for (bytes, mask) in eights(bytes).into_iter().zip(eights(masks)).skip(1) {
+                $writer.push(bytes, mask);
+            }
+        }
+    };
+}
+
 /// The eight words of a vector.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -169,18 +233,6 @@ fn eights(vector: __m512i) -> [u64; 8] {
     // SAFETY: the array has 64 bytes.
     unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
     words
-}
-
-/// The same by way of memory: taken out of the vector one by one, they would keep the port busy
-/// that permutes, compresses and expands.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn eights_by_memory(vector: __m512i) -> [u64; 8] {
-    let mut words = [0; 8];
-    // SAFETY: the array has 64 bytes.
-    unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
-    // SAFETY: these are references to words.
-    std::array::from_fn(|i| unsafe { std::ptr::read_volatile(&words[i]) })
 }
 
 /// A vector with what `entry` says for each symbol, or for the first symbol of each class if they
@@ -243,17 +295,12 @@ unsafe fn sort_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     let [low_masks, high_masks] =
         [bit_masks::<JOINT>(&table.planes[0]), bit_masks::<JOINT>(&table.planes[1])];
     let [low_string, high_string] = &mut strings[..] else { panic!("16 bits are two planes") };
-    let (low_place, word, bits) = low_string.place();
-    assert!(low_place.len() >= groups * GROUP + 16, "strings have room");
-    let mut low_bits = Writer { to: low_place.as_mut_ptr(), word, bits };
-    let low_start = low_bits.to;
-    let (high_place, word, bits) = high_string.place();
-    assert!(high_place.len() >= groups * GROUP + 16, "strings have room");
-    let mut high_bits = Writer { to: high_place.as_mut_ptr(), word, bits };
-    let high_start = high_bits.to;
+    let mut low_bits = Writer::new(low_string, groups * GROUP);
+    let mut high_bits = Writer::new(high_string, groups * GROUP);
     let (first_bytes, second_bytes) = (load(&FIRST_BYTES), load(&SECOND_BYTES));
     let flipped = _mm512_set1_epi16(keep_sign(JOINT).into());
     let (one, two) = (_mm512_set1_epi16(1), _mm512_set1_epi16(2));
+    let mut together = [[_mm512_setzero_si512(); 3]; TOGETHER];
     for group in 0..groups {
         let values = &values[group * group_bytes..][..group_bytes];
         let base = &base[group * group_bytes..][..group_bytes];
@@ -321,21 +368,25 @@ unsafe fn sort_for<const K: usize, const WIDE: bool, const JOINT: bool>(
                 *end = end.add(mask.count_ones() as usize);
             }
         }
-        let masks = _mm512_permutexvar_epi8(classes, low_masks);
-        let long = _mm512_permutexvar_epi8(classes, high_masks);
-        // SAFETY: a group has at most 64 bytes of bits in each, for which there is room.
-        unsafe {
-            push_all!(low_bits, pack(first_bytes, bits), masks);
-            push_all!(high_bits, pack(second_bytes, bits), long);
+        together[group % TOGETHER] = [pack(first_bytes, bits), pack(second_bytes, bits), classes];
+        if group % TOGETHER < TOGETHER - 1 && group + 1 < groups {
+            continue;
+        }
+        for &[low, high, classes] in &together[..=group % TOGETHER] {
+            let masks = _mm512_permutexvar_epi8(classes, low_masks);
+            let long = _mm512_permutexvar_epi8(classes, high_masks);
+            // SAFETY: a group has at most 64 bytes of bits in each, for which there is room.
+            unsafe {
+                push_all!(low_bits, low, masks);
+                push_few!(high_bits, high, long);
+            }
         }
     }
     for ((len, end), start) in lens.iter_mut().zip(ends).zip(starts) {
         *len += end as usize - start as usize;
     }
-    let done = low_bits.to as usize - low_start as usize;
-    low_string.go_on(done, low_bits.word, low_bits.bits);
-    let done = high_bits.to as usize - high_start as usize;
-    high_string.go_on(done, high_bits.word, high_bits.bits);
+    low_bits.finish(low_string);
+    high_bits.finish(high_string);
     groups * GROUP
 }
 
@@ -370,44 +421,170 @@ fn apart32(values: [__m512i; 2], base: [__m512i; 2]) -> (__m512i, __m512i) {
     (low, _mm512_permutex2var_epi16(a, load(&SECOND_WORDS), b))
 }
 
-/// [`super::count_fast`]: whole groups.
+/// [`super::mask_fast`]: whole groups.
 ///
 /// # Safety
 /// The CPU has these instructions.
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,popcnt")]
-pub(super) unsafe fn count(
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vpopcntdq,popcnt")]
+pub(super) unsafe fn mask(
     layout: Layout,
     rule: ContextRule,
     base: &[u8],
+    masks: &mut Vec<u64>,
     counts: &mut [usize],
 ) -> usize {
     // SAFETY: the caller's.
-    unsafe { for_layout!(rule, layout, count_for(rule, base, counts)) }
+    unsafe { for_layout!(rule, layout, mask_for(rule, base, masks, counts)) }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,popcnt")]
-unsafe fn count_for<const K: usize, const WIDE: bool, const JOINT: bool>(
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vpopcntdq,popcnt")]
+unsafe fn mask_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     rule: ContextRule,
     base: &[u8],
+    masks: &mut Vec<u64>,
     counts: &mut [usize],
 ) -> usize {
     let group_bytes = if WIDE { 4 * GROUP } else { 2 * GROUP };
+    let groups = base.len() / group_bytes;
     let contexts = Contexts::<K>::new(rule);
-    let mut below = [0; K];
-    for base in base.chunks_exact(group_bytes) {
-        prefetch_ahead(base);
-        let exponents = contexts.exponents(upper_words(base, WIDE));
-        for (count, bound) in below.iter_mut().zip(&contexts.bounds) {
-            *count += _mm512_cmplt_epu8_mask(exponents, *bound).count_ones() as usize;
+    masks.resize(groups * K, 0);
+    let masks = masks.as_chunks_mut().0;
+    for (base, masks) in base.chunks_exact(group_bytes).zip(&mut *masks) {
+        *masks = contexts.masks(contexts.exponents(upper_words(base, WIDE)));
+    }
+    count_masks(masks, counts);
+    groups * GROUP
+}
+
+/// Takes the bits of each mask from the string, from bit `at` on, which moves behind them.
+#[inline]
+#[target_feature(enable = "bmi2,popcnt")]
+fn spread_bits(string: &[u8], at: &mut usize, masks: &[u64], bytes: &mut [u64]) {
+    for (byte, &mask) in bytes.iter_mut().zip(masks) {
+        *byte = _pdep_u64(word_at(string, *at), mask);
+        *at += mask.count_ones() as usize;
+    }
+}
+
+/// The same for 64 payloads.
+#[cold]
+#[target_feature(enable = "avx512f,bmi2,popcnt")]
+fn spread_all(string: &[u8], at: &mut usize, masks: __m512i) -> __m512i {
+    let mut bytes = [0; 8];
+    spread_bits(string, at, &eights(masks), &mut bytes);
+    load(&bytes)
+}
+
+/// The same for 64 payloads of these widths. A macro, because a function is not inlined, and then
+/// vectors go through memory.
+macro_rules! spread_low {
+    ($string:expr, $at:ident, $widths:expr, $masks:expr) => {{
+        let (string, masks) = ($string, $masks);
+        // Each byte of the product is the sum of the widths before its own.
+        let places = _mm512_mullo_epi64($widths, _mm512_set1_epi64(0x0101_0101_0101_0100));
+        let totals = _mm512_srli_epi64::<56>(_mm512_add_epi8(places, $widths));
+        // A word that starts within a byte has no more than 57 bits of its own.
+        let are_short = _mm512_cmpgt_epu64_mask(totals, _mm512_set1_epi64(57)) == 0;
+        if are_short && $at / 8 + 64 <= string.len() {
+            let ends = running_sums(totals);
+            let starts = _mm512_sub_epi64(ends, totals);
+            let bits = _mm512_add_epi64(starts, _mm512_set1_epi64(($at % 8) as i64));
+            // All words are within 64 bytes: each takes eight from the byte on that it starts in.
+            let near = load_at(string, $at / 8);
+            let bytes = _mm512_shuffle_epi8(_mm512_srli_epi64::<3>(bits), load(&FIRST_OF_EIGHT));
+            let bytes = _mm512_add_epi8(bytes, load(&BEFORE_IN_WORD));
+            let words = _mm512_permutexvar_epi8(bytes, near);
+            $at += last_of_eight(ends) as usize;
+            let words = _mm512_srlv_epi64(words, _mm512_and_si512(bits, _mm512_set1_epi64(7)));
+            _mm512_and_si512(_mm512_multishift_epi64_epi8(places, words), masks)
+        } else {
+            spread_all(string, &mut $at, masks)
+        }
+    }};
+}
+
+/// The same for payloads of which few have bits.
+macro_rules! spread_high {
+    ($string:expr, $at:ident, $masks:expr) => {{
+        let (string, masks) = ($string, $masks);
+        let some = _mm512_test_epi8_mask(masks, masks);
+        if some.count_ones() <= 8 {
+            // No branch on whether there are any: it would often be wrong.
+            let masks = _mm512_maskz_compress_epi8(some, masks);
+            let masks = _mm_cvtsi128_si64(_mm512_castsi512_si128(masks)) as u64;
+            let bytes = _pdep_u64(word_at(string, $at), masks);
+            $at += masks.count_ones() as usize;
+            let bytes = _mm512_zextsi128_si512(_mm_cvtsi64_si128(bytes as i64));
+            _mm512_maskz_expand_epi8(some, bytes)
+        } else {
+            spread_all(string, &mut $at, masks)
+        }
+    }};
+}
+
+/// For each of eight numbers the sum up to it.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn running_sums(numbers: __m512i) -> __m512i {
+    let zero = _mm512_setzero_si512();
+    let sums = _mm512_add_epi64(numbers, _mm512_alignr_epi64::<7>(numbers, zero));
+    let sums = _mm512_add_epi64(sums, _mm512_alignr_epi64::<6>(sums, zero));
+    _mm512_add_epi64(sums, _mm512_alignr_epi64::<4>(sums, zero))
+}
+
+/// For each byte the first one of its word.
+const FIRST_OF_EIGHT: [u8; 64] = {
+    let mut places = [0; 64];
+    let mut i = 0;
+    while i < 64 {
+        places[i] = (i / 8 * 8 % 16) as u8;
+        i += 1;
+    }
+    places
+};
+
+/// For each byte how many of its word are before it.
+const BEFORE_IN_WORD: [u8; 64] = {
+    let mut places = [0; 64];
+    let mut i = 0;
+    while i < 64 {
+        places[i] = (i % 8) as u8;
+        i += 1;
+    }
+    places
+};
+
+/// The last of eight words.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn last_of_eight(words: __m512i) -> u64 {
+    _mm_extract_epi64::<1>(_mm512_extracti64x2_epi64::<3>(words)) as u64
+}
+
+/// Adds how many bits are set in each context's masks to `counts`, which may leave out the last
+/// contexts.
+///
+/// In vectors of their own: next to where the masks are made, the compiler puts them together one by
+/// one.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vpopcntdq")]
+fn count_masks<const K: usize>(masks: &[[u64; K]], counts: &mut [usize]) {
+    let (blocks, rest) = masks.as_chunks::<8>();
+    let mut sums = [_mm512_setzero_si512(); K];
+    for masks in blocks {
+        let words = masks.as_flattened().as_chunks::<8>().0;
+        for (sum, words) in sums.iter_mut().zip(words) {
+            *sum = _mm512_add_epi64(*sum, _mm512_popcnt_epi64(load(words)));
         }
     }
-    let n = base.len() / group_bytes * GROUP;
-    let mut reached = n;
-    for (count, below) in counts.iter_mut().zip(below) {
-        *count += reached - below;
-        reached = below;
+    for (i, sum) in sums.iter().flat_map(|&sum| eights(sum)).enumerate() {
+        if let Some(count) = counts.get_mut(i % K) {
+            *count += sum as usize;
+        }
     }
-    n
+    for masks in rest {
+        counts.iter_mut().zip(masks).for_each(|(count, mask)| *count += mask.count_ones() as usize);
+    }
 }
 
 /// [`super::restore_fast`]: whole groups.
@@ -422,16 +599,11 @@ pub(super) unsafe fn restore(
     records: &[u8],
     base: &[u8],
     dst: &mut [u8],
-    streaming: bool,
+    hints: Hints,
 ) -> usize {
-    let streaming = streaming && dst.as_ptr().addr().is_multiple_of(64);
     // SAFETY: the caller's.
     unsafe {
-        for_layout!(
-            rule,
-            table.layout,
-            restore_for(table, rule, unread, records, base, dst, streaming)
-        )
+        for_layout!(rule, table.layout, restore_for(table, rule, unread, records, base, dst, hints))
     }
 }
 
@@ -443,12 +615,14 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     records: &[u8],
     base: &[u8],
     dst: &mut [u8],
-    streaming: bool,
+    hints: Hints,
 ) -> usize {
-    let Unread { symbols: sorted, places, strings } = unread;
+    let streaming = hints.streaming && dst.as_ptr().addr().is_multiple_of(64);
+    let Unread { masks, symbols: sorted, places, strings } = unread;
     let group_bytes = if WIDE { 4 * GROUP } else { 2 * GROUP };
     let groups = base.len() / group_bytes;
-    let contexts = Contexts::<K>::new(rule);
+    let masks = masks.as_chunks::<K>().0;
+    assert_eq!(masks.len(), groups, "there are masks for each group");
     // Contexts that there are not read the first symbols, of which they take none.
     let mut next = [sorted.as_ptr(); K];
     assert_eq!(places.len(), rule.bounds.len() + 1);
@@ -472,18 +646,26 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     let (mut low_at, mut high_at) = (*low_from, *high_from);
     let low_widths = by_class::<JOINT>(|symbol| table.planes[0].by_symbol[symbol]);
     let orders = [load(&LOWER_PAIRS), load(&UPPER_PAIRS)];
+    let mut together = [_mm512_setzero_si512(); TOGETHER];
     let pairs = base.chunks_exact(group_bytes).zip(dst.chunks_exact_mut(group_bytes));
+    let next_segment = NextSegment::new(base, groups, hints);
     for (group, (base, dst)) in pairs.enumerate() {
-        let masks = contexts.masks(contexts.exponents(upper_words(base, WIDE)));
-        let mut symbols = _mm512_setzero_si512();
-        for (next, mask) in next.iter_mut().zip(masks) {
-            // SAFETY: a group moves each by 64 at most, for which there are symbols, and 64 more.
-            let own = unsafe { _mm512_loadu_si512(next.cast()) };
-            // Joined afterwards, so that no expand waits for the one before.
-            symbols = _mm512_or_si512(symbols, _mm512_maskz_expand_epi8(mask, own));
-            // SAFETY: as above.
-            *next = unsafe { next.add(mask.count_ones() as usize) };
+        next_segment.prefetch(group, base);
+        if group % TOGETHER == 0 {
+            for (symbols, masks) in together.iter_mut().zip(&masks[group..]) {
+                *symbols = _mm512_setzero_si512();
+                for (next, &mask) in next.iter_mut().zip(masks) {
+                    // SAFETY: a group moves each by 64 at most, for which there are symbols, and as
+                    // many more.
+                    let own = unsafe { _mm512_loadu_si512(next.cast()) };
+                    // Joined afterwards, so that no expand waits for the one before.
+                    *symbols = _mm512_or_si512(*symbols, _mm512_maskz_expand_epi8(mask, own));
+                    // SAFETY: as above.
+                    *next = unsafe { next.add(mask.count_ones() as usize) };
+                }
+            }
         }
+        let symbols = together[group % TOGETHER];
         let flip = _mm512_set1_epi8(keep_sign(JOINT) as i8);
         let flips = _mm512_cmpge_epu8_mask(symbols, flip);
         let kept = _mm512_mask_sub_epi8(symbols, flips, symbols, flip);
@@ -494,13 +676,9 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
         }
         let widths = _mm512_permutexvar_epi8(classes, low_widths);
         let masks = _mm512_permutexvar_epi8(classes, low_masks);
-        let mut low = spread_low(low_bits, &mut low_at, widths, masks);
+        let mut low = spread_low!(&**low_bits, low_at, widths, masks);
         let masks = _mm512_permutexvar_epi8(classes, high_masks);
-        let mut high = _mm512_setzero_si512();
-        let long = _mm512_test_epi8_mask(masks, masks);
-        if long != 0 {
-            high = spread_few(high_bits, &mut high_at, long, masks);
-        }
+        let mut high = spread_high!(&**high_bits, high_at, masks);
         let head_low = _mm512_permutexvar_epi8(classes, heads_low);
         let head_high = _mm512_permutexvar_epi8(classes, heads_high);
         let negative;
@@ -544,7 +722,7 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
 /// Stores part of a group, past the caches if `streaming`, and then at a multiple of 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store_group(to: &mut [u8], at: usize, vector: __m512i, streaming: bool) {
+pub(super) fn store_group(to: &mut [u8], at: usize, vector: __m512i, streaming: bool) {
     let bytes: &mut [u8; 64] = to[at..].first_chunk_mut().expect("lengths have been checked");
     if streaming {
         assert!(bytes.as_ptr().addr().is_multiple_of(64), "streaming stores are aligned");
@@ -553,97 +731,6 @@ fn store_group(to: &mut [u8], at: usize, vector: __m512i, streaming: bool) {
     } else {
         store_at(bytes, 0, vector);
     }
-}
-
-/// Takes the bits of each mask from the string, from bit `at` on, which moves behind them.
-#[inline]
-#[target_feature(enable = "bmi2,popcnt")]
-fn spread_bits(string: &[u8], at: &mut usize, masks: &[u64], bytes: &mut [u64]) {
-    for (byte, &mask) in bytes.iter_mut().zip(masks) {
-        *byte = _pdep_u64(word_at(string, *at), mask);
-        *at += mask.count_ones() as usize;
-    }
-}
-
-/// The same for the bytes `some` of 64, which are not many.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,bmi2,popcnt")]
-fn spread_few(string: &[u8], at: &mut usize, some: u64, masks: __m512i) -> __m512i {
-    let masks = eights(_mm512_maskz_compress_epi8(some, masks));
-    let mut bytes = [0; 8];
-    let count = some.count_ones().div_ceil(8) as usize;
-    spread_bits(string, at, &masks[..count], &mut bytes[..count]);
-    _mm512_maskz_expand_epi8(some, load(&bytes))
-}
-
-/// The same for 64 payloads of these widths.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
-fn spread_low(string: &[u8], at: &mut usize, widths: __m512i, masks: __m512i) -> __m512i {
-    let some = _mm512_test_epi8_mask(masks, masks);
-    if some.count_ones() <= FEW {
-        return if some == 0 { masks } else { spread_few(string, at, some, masks) };
-    }
-    // Each byte of the product is the sum of the widths up to its own.
-    let sums = _mm512_mullo_epi64(widths, _mm512_set1_epi64(0x0101_0101_0101_0101));
-    let totals = _mm512_srli_epi64::<56>(sums);
-    // A word that starts within a byte has no more than 57 bits of its own.
-    let are_short = _mm512_cmpgt_epu64_mask(totals, _mm512_set1_epi64(57)) == 0;
-    if !are_short || *at / 8 + 72 > string.len() {
-        let mut bytes = [0; 8];
-        spread_bits(string, at, &eights(masks), &mut bytes);
-        return load(&bytes);
-    }
-    let ends = running_sums(totals);
-    let starts = _mm512_sub_epi64(ends, totals);
-    let bits = _mm512_add_epi64(starts, _mm512_set1_epi64(*at as i64));
-    // SAFETY: of the 72 bytes from the first bit on, each word takes eight at most.
-    let words =
-        unsafe { load_words(string.as_ptr(), eights_by_memory(_mm512_srli_epi64::<3>(bits))) };
-    *at += eights(ends)[7] as usize;
-    let words = _mm512_srlv_epi64(words, _mm512_and_si512(bits, _mm512_set1_epi64(7)));
-    let places = _mm512_slli_epi64::<8>(sums);
-    _mm512_and_si512(_mm512_multishift_epi64_epi8(places, words), masks)
-}
-
-/// For each of eight numbers the sum up to it.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn running_sums(numbers: __m512i) -> __m512i {
-    let zero = _mm512_setzero_si512();
-    let sums = _mm512_add_epi64(numbers, _mm512_alignr_epi64::<7>(numbers, zero));
-    let sums = _mm512_add_epi64(sums, _mm512_alignr_epi64::<6>(sums, zero));
-    _mm512_add_epi64(sums, _mm512_alignr_epi64::<4>(sums, zero))
-}
-
-/// Eight words, each from its place behind `from`.
-///
-/// By hand, as the compiler would make a gather of them, which takes several times as long.
-///
-/// # Safety
-/// The words can be read.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn load_words(from: *const u8, places: [u64; 8]) -> __m512i {
-    let pair = |i: usize| {
-        let words: __m128i;
-        // SAFETY: the caller's.
-        unsafe {
-            std::arch::asm!(
-                "vmovq {words}, qword ptr [{from} + {first}]",
-                "vmovhps {words}, {words}, qword ptr [{from} + {second}]",
-                words = out(xmm_reg) words,
-                from = in(reg) from,
-                first = in(reg) places[2 * i],
-                second = in(reg) places[2 * i + 1],
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        words
-    };
-    let low = _mm256_set_m128i(pair(1), pair(0));
-    let high = _mm256_set_m128i(pair(3), pair(2));
-    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
 }
 
 /// The magnitude of `base` plus `apart`, with the sign of the base or the other one.
