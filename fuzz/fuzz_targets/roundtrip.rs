@@ -1,11 +1,12 @@
-//! Any tensor of any type at any level: the same blocks by all instruction sets, and back.
+//! Any tensor of any type at any level, alone and on a base: the same blocks by all instruction sets,
+//! and back.
 #![no_main]
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use lmc_codec::{Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_fuzz::{cut_head, decode_everywhere};
-use lmc_testkit::data::{self, Kind};
+use lmc_testkit::data::{self, Kind, Random};
 
 #[derive(Arbitrary)]
 struct Head {
@@ -20,6 +21,8 @@ struct Head {
     block_len: u16,
     /// Whether the tensor is made so long that its blocks share a recipe: 1 in 32.
     long: u8,
+    /// How the base is made: none, all noise, or the tensor with one value in this many changed.
+    changes: u8,
 }
 
 const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
@@ -38,6 +41,23 @@ impl Head {
     }
 }
 
+/// A base as long as `tensor`; None if there is to be none.
+fn base_of(tensor: &[u8], changes: u8, seed: u8) -> Option<Vec<u8>> {
+    let mut random = Random::new(u64::from(seed));
+    match changes {
+        0..64 => None,
+        64..72 => Some(tensor.iter().map(|_| random.next_u64() as u8).collect()),
+        _ => {
+            let one_in = usize::from(changes) * usize::from(changes) / 512;
+            let change = |&byte: &u8| match random.below(one_in + 1) {
+                0 => byte.wrapping_add(random.below(5) as u8),
+                _ => byte,
+            };
+            Some(tensor.iter().map(change).collect())
+        }
+    }
+}
+
 fuzz_target!(|data: &[u8]| {
     let Some((head, bytes)) = cut_head::<Head>(data) else { return };
     let dtype = Dtype::ALL[usize::from(head.dtype) % Dtype::ALL.len()];
@@ -45,22 +65,30 @@ fuzz_target!(|data: &[u8]| {
     let spec = TensorSpec { dtype, row_len: u64::from(head.row_len) };
     let long_len = Plan::new(&spec, level, &[]).block_len();
     let tensor = head.tensor(dtype, bytes, long_len);
-    let plan = Plan::new(&spec, level, &tensor);
+    let base = base_of(&tensor, head.changes, head.seed);
+    let plan = Plan::with_isa(Isa::best(), &spec, level, &tensor, base.as_deref());
     let recipe = plan.shared_recipe();
     let shared =
         (!recipe.is_empty()).then(|| SharedRecipe::parse(recipe).expect("the plan's own recipe"));
     let block_len = (256 + usize::from(head.block_len)).next_multiple_of(8);
     for (i, original) in tensor.chunks(block_len).enumerate().take(3) {
+        let base = base.as_ref().map(|base| &base[i * block_len..][..original.len()]);
         let first_value = (i * block_len / dtype.width()) as u64;
         let blocks = Isa::available().into_iter().map(|isa| {
-            let mut block = Vec::new();
-            Encoder::with_isa(isa).encode_block(&plan, first_value, original, &mut block);
+            let (mut block, mut encoder) = (Vec::new(), Encoder::with_isa(isa));
+            match base {
+                None => encoder.encode_block(&plan, first_value, original, &mut block),
+                Some(base) => {
+                    encoder.encode_block_on(&plan, first_value, original, base, &mut block)
+                }
+            };
             block
         });
         let blocks: Vec<Vec<u8>> = blocks.collect();
         assert!(blocks.windows(2).all(|pair| pair[0] == pair[1]), "encoders do not agree");
-        assert!(blocks[0].len() <= original.len() + 5, "the block grew");
-        let back = decode_everywhere(&blocks[0], shared.as_ref(), None, None);
+        let is_plain = level != Level::Paper || base.is_none();
+        assert!(!is_plain || blocks[0].len() <= original.len() + 5, "the block grew");
+        let back = decode_everywhere(&blocks[0], shared.as_ref(), base, None);
         assert!(back.as_deref() == Some(original), "other bytes came back");
     }
 });

@@ -6,6 +6,7 @@
 use arbitrary::{Arbitrary, Unstructured};
 use lmc_codec::classes::{ClassBuffers, ClassDecoder, ClassEncoder};
 use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch, huffman, rans};
+use lmc_codec::simd::chain::Hints;
 use lmc_codec::{Decoder, Isa, SharedRecipe};
 use lmc_format::{ChainTable, ClassRecipe, Coder, Reader};
 use std::cell::RefCell;
@@ -138,7 +139,8 @@ pub fn check_class_roundtrip(recipe: &ClassRecipe, values: &[u8], base: &[u8]) {
         if let Some(segment) = &segment {
             for streaming in [false, true] {
                 let mut back = vec![fill; len];
-                let done = decoder.decode(isa, segment, base, &mut buffers, &mut back, streaming);
+                let hints = Hints { streaming, ahead: &[] };
+                let done = decoder.decode(isa, segment, base, &mut buffers, &mut back, hints);
                 assert!(done.is_ok() && back == values, "other values came back");
             }
         }
