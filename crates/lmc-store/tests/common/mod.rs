@@ -1,0 +1,138 @@
+//! What the tests of the store share: stores in memory, a clock that is set, trees of files.
+#![allow(dead_code)]
+
+use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
+use lmc_store::{Clock, RestoreOptions, SaveOptions, Saved, SnapshotName, Store};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A clock that goes on by a second each time it is asked, and by more if told to.
+#[derive(Debug)]
+pub struct TestClock(AtomicU64);
+
+impl TestClock {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(1_700_000_000_000)))
+    }
+
+    pub fn pass_hours(&self, hours: u64) {
+        self.0.fetch_add(hours * 3_600_000, Ordering::Relaxed);
+    }
+}
+
+impl Clock for TestClock {
+    fn now_ms(&self) -> u64 {
+        self.0.fetch_add(1000, Ordering::Relaxed)
+    }
+}
+
+/// A store in memory, its storage and its clock.
+pub fn memory_store() -> (Store, Arc<MemoryStorage>, Arc<TestClock>) {
+    let clock = TestClock::new();
+    let storage = Arc::new(MemoryStorage::new(clock.clone()));
+    let store = Store::init(storage.clone(), clock.clone()).unwrap();
+    (store, storage, clock)
+}
+
+/// A store in a new directory.
+pub fn local_store(root: &Path) -> (Store, Arc<TestClock>) {
+    let clock = TestClock::new();
+    let storage = Arc::new(LocalStorage::new(root));
+    (Store::init(storage, clock.clone()).unwrap(), clock)
+}
+
+/// A safetensors file of one bf16 tensor for each name, whose values come from a seed.
+pub fn checkpoint(names: &[&str], values: usize, seed: u64, drift: u32) -> Vec<u8> {
+    let mut header = String::from("{");
+    for (i, name) in names.iter().enumerate() {
+        let (start, end) = (i * values * 2, (i + 1) * values * 2);
+        let comma = if i > 0 { "," } else { "" };
+        header += &format!(
+            "{comma}\"{name}\":{{\"dtype\":\"BF16\",\"shape\":[{values}],\
+             \"data_offsets\":[{start},{end}]}}"
+        );
+    }
+    header.push('}');
+    while header.len() % 8 != 0 {
+        header.push(' ');
+    }
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut changes = u64::from(drift).wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
+    for _ in 0..names.len() * values {
+        let word =
+            (0x3c00 + (next(&mut state) % 1024) as u16) ^ ((next(&mut state) as u16) & 0x8000);
+        // One value in eight has moved since, if there was any drift.
+        let moved = drift > 0 && next(&mut changes).is_multiple_of(8);
+        bytes.extend((word ^ u16::from(moved)).to_le_bytes());
+    }
+    bytes
+}
+
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state >> 16
+}
+
+/// Writes a file, with the folders it is in.
+pub fn write(path: &Path, bytes: &[u8]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// Everything below a folder: kind, mode and content.
+pub fn tree(root: &Path) -> BTreeMap<Vec<u8>, (char, u32, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    walk(root, root, &mut all);
+    all
+}
+
+fn walk(root: &Path, folder: &Path, all: &mut BTreeMap<Vec<u8>, (char, u32, Vec<u8>)>) {
+    use std::os::unix::ffi::OsStrExt;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let mode = metadata.permissions().mode() & 0o777;
+        let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
+        let node = if metadata.is_symlink() {
+            ('l', 0, fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec())
+        } else if metadata.is_dir() {
+            walk(root, &path, all);
+            ('d', mode, Vec::new())
+        } else {
+            ('f', mode, fs::read(&path).unwrap())
+        };
+        all.insert(name, node);
+    }
+}
+
+/// Saves with one thread.
+pub fn save(store: &Store, path: &Path, options: SaveOptions) -> Saved {
+    store.save(path, &SaveOptions { threads: 1, ..options }, &|_| ()).unwrap()
+}
+
+/// Saves as a step of a run.
+pub fn save_step(store: &Store, path: &Path, run: &str, step: u64) -> Saved {
+    save(store, path, SaveOptions { run: run.into(), step: Some(step), ..SaveOptions::default() })
+}
+
+/// Fails unless a snapshot restores to what `wanted` holds.
+pub fn check_restores(store: &Store, name: &SnapshotName, wanted: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("restored");
+    let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
+    store.restore(name, &target, &options, &|_| ()).unwrap();
+    assert!(tree(&target) == tree(wanted), "snapshot {} differs", name.step);
+}
+
+/// Bytes of all objects below a folder of a store.
+pub fn stored(storage: &dyn Storage, folder: &str) -> u64 {
+    storage.list(folder).unwrap().iter().map(|entry| entry.stat.size).sum()
+}
