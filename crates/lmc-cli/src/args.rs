@@ -1,5 +1,7 @@
 //! The command line, as clap reads it and as the man page shows it.
 
+pub mod store;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +11,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 error, 2 wrong use, 3 some files done and some not, 4 damaged data found.";
+Exit codes: 0 done, 1 error, 2 wrong use, 3 some files done and some not, 4 damaged data found,
+10 no store, 11 in conflict with another writer.";
 
 /// Lossless compression of checkpoints and other files of tensors.
 ///
@@ -37,6 +40,19 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Show how much changed between two checkpoints, raw or .lmc, tensor by tensor
     Diff(DiffArgs),
+    /// Make a store: a directory or a bucket that holds the history of training runs
+    Init(store::InitArgs),
+    /// Save a checkpoint, a file or a directory, as a snapshot in a store
+    Save(store::SaveArgs),
+    /// Show the snapshots of a store
+    #[command(alias = "snapshots")]
+    Log(store::LogArgs),
+    /// Show what is known of a snapshot
+    Show(store::ShowArgs),
+    /// Show the files of a snapshot, or the tensors of one of them
+    Ls(store::LsArgs),
+    /// Restore a snapshot
+    Restore(store::RestoreArgs),
     /// Make a small checkpoint, compress and restore it at every level, and compare
     Demo(DemoArgs),
     /// Time lmc and other compressors on your own files, in memory

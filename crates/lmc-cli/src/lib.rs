@@ -46,6 +46,12 @@ fn dispatch(command: &Command) -> Exit {
         Command::Cat(args) => exit::report(&args.file, commands::cat::run(args)),
         Command::Inspect(args) => exit::report(&args.file, commands::inspect::run(args)),
         Command::Diff(args) => exit::report(&args.new, commands::diff::run(args)),
+        Command::Init(args) => commands::store::init::run(args),
+        Command::Save(args) => commands::store::save::run(args),
+        Command::Log(args) => commands::store::log::run(args),
+        Command::Show(args) => commands::store::show::run(args),
+        Command::Ls(args) => commands::store::ls::run(args),
+        Command::Restore(args) => commands::store::restore::run(args),
         Command::Demo(args) => exit::report("demo".as_ref(), commands::demo::run(args)),
         #[cfg(feature = "bench")]
         Command::Bench(args) => commands::bench::run(args),

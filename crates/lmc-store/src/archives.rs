@@ -2,9 +2,10 @@
 
 use crate::Store;
 use crate::manifest::{ArchiveInfo, Manifest};
+use crate::path::RelPath;
 use crate::storage::Storage;
 use lmc::{Archive, Bases, Library, ReadAt};
-use lmc_format::{Error, Result};
+use lmc_format::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -115,5 +116,15 @@ impl Library for SnapshotLibrary {
         let Some(number) = self.number(hash) else { return Ok(None) };
         let name = self.names.get(&number).cloned().unwrap_or_else(|| "base".to_string());
         Ok(Some((name, self.bytes(number))))
+    }
+}
+
+impl Store {
+    /// Opens the archive of one file of a snapshot, to read tensors or other parts of it.
+    pub fn archive(&self, manifest: &Arc<Manifest>, path: &RelPath) -> Result<Archive> {
+        let file = manifest.file(path).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("no file {path} is in the snapshot"))
+        })?;
+        SnapshotLibrary::new(self, manifest).open(file.archive).map_err(|e| e.at(path))
     }
 }
