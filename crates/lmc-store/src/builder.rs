@@ -61,6 +61,21 @@ impl Builder {
         if let Some(number) = self.known(coded.content_hash, coded.summary.bytes_in) {
             return Ok(number);
         }
+        self.take(writer, start, coded)
+    }
+
+    /// The same where the parent has an archive of the same original, which this one replaces.
+    pub(crate) fn add_again<'w>(
+        &mut self,
+        writer: &mut PackWriter<'w>,
+        code: impl FnOnce(&mut PackWriter<'w>) -> Result<Compressed>,
+    ) -> Result<usize> {
+        let start = writer.position();
+        let coded = code(writer)?;
+        self.take(writer, start, coded)
+    }
+
+    fn take(&mut self, writer: &PackWriter, start: u64, coded: Compressed) -> Result<usize> {
         let wanted = coded.bases.iter().map(|base| {
             let number = self.known(base.hash, base.len);
             number.ok_or_else(|| Error::corrupt("it was coded against what was not offered"))

@@ -34,11 +34,17 @@ pub(crate) struct Reuse {
     pub is_pruning: bool,
 }
 
-/// What the threads that put packs share.
-struct Shared<'a> {
+/// Puts packs, under a lease that names them.
+pub(crate) struct Putter<'a> {
     store: &'a Store,
     lease: Mutex<SaveLease<'a>>,
     reuse: Reuse,
+    count: Mutex<PackCount>,
+}
+
+/// What the threads that put packs share.
+struct Shared<'a> {
+    putter: Putter<'a>,
     done: Mutex<Done>,
     has_failed: AtomicBool,
 }
@@ -46,7 +52,6 @@ struct Shared<'a> {
 #[derive(Default)]
 struct Done {
     packs: BTreeMap<usize, Pack>,
-    count: PackCount,
     failure: Option<Error>,
 }
 
@@ -76,8 +81,8 @@ pub(crate) fn write_packs<'a, T>(
     pack_len: usize,
     write: impl FnOnce(&mut PackWriter) -> Result<T>,
 ) -> Result<(T, Packed<'a>)> {
-    let (lease, done, has_failed) = (Mutex::new(lease), Mutex::default(), AtomicBool::new(false));
-    let shared = Shared { store, lease, reuse, done, has_failed };
+    let putter = Putter::new(store, lease, reuse);
+    let shared = Shared { putter, done: Mutex::default(), has_failed: AtomicBool::new(false) };
     let written = std::thread::scope(|scope| {
         let (sender, receiver) = bounded(0);
         let threads: Vec<ScopedJoinHandle<()>> = (0..store.storage.puts_at_once().max(1))
@@ -105,20 +110,18 @@ pub(crate) fn write_packs<'a, T>(
         return Err(failure);
     }
     let value = written?;
-    let lease = shared.lease.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (count, lease) = shared.putter.into_parts();
     let packs = done.packs.into_values().collect();
-    Ok((value, Packed { packs, count: done.count, lease }))
+    Ok((value, Packed { packs, count, lease }))
 }
 
-impl<'a> Shared<'a> {
+impl Shared<'_> {
     fn put_all(&self, receiver: &Receiver<(usize, Vec<u8>)>) {
         for (i, bytes) in receiver {
-            match self.put(&bytes) {
-                Ok((name, is_new)) => {
+            match self.putter.put(&bytes) {
+                Ok(name) => {
                     let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
                     done.packs.insert(i, Pack { name, size: bytes.len() as u64 });
-                    done.count.put += u64::from(is_new);
-                    done.count.found += u64::from(!is_new);
                 }
                 Err(error) => return self.fail(error),
             }
@@ -130,9 +133,20 @@ impl<'a> Shared<'a> {
         done.failure.get_or_insert(error);
         self.has_failed.store(true, Ordering::Release);
     }
+}
 
-    /// Sees to it that a pack of these bytes is there and stays; returns whether it was put.
-    fn put(&self, bytes: &[u8]) -> Result<(PackName, bool)> {
+impl<'a> Putter<'a> {
+    pub(crate) fn new(store: &'a Store, lease: SaveLease<'a>, reuse: Reuse) -> Self {
+        Self { store, lease: Mutex::new(lease), reuse, count: Mutex::default() }
+    }
+
+    /// A pack that is there and stays, if it is known to.
+    pub(crate) fn known(&self, name: &PackName) -> Option<PackName> {
+        self.reuse.known.get(name).cloned()
+    }
+
+    /// Sees to it that a pack of these bytes is there and stays.
+    pub(crate) fn put(&self, bytes: &[u8]) -> Result<PackName> {
         let mut name = PackName::of(bytes, 0);
         let is_new = loop {
             if self.reuse.known.contains(&name) {
@@ -153,10 +167,17 @@ impl<'a> Shared<'a> {
                 },
             }
         };
+        self.count(is_new);
         let mut lease = self.lease();
         lease.add_packs([name.as_str().to_string()]);
         lease.keep()?;
-        Ok((name, is_new))
+        Ok(name)
+    }
+
+    fn count(&self, is_new: bool) {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        count.put += u64::from(is_new);
+        count.found += u64::from(!is_new);
     }
 
     /// Whether a pack that no snapshot is known to need will stay: no prune that has not seen our
@@ -169,6 +190,12 @@ impl<'a> Shared<'a> {
 
     fn lease(&self) -> std::sync::MutexGuard<'_, SaveLease<'a>> {
         self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was done, and the lease.
+    pub(crate) fn into_parts(self) -> (PackCount, SaveLease<'a>) {
+        let count = self.count.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (count, self.lease.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -7,16 +7,21 @@ use crate::kind::Kind;
 use crate::manifest::{Entry, FileNode, Manifest, Node};
 use crate::names::SnapshotName;
 use crate::path::RelPath;
+use crate::rebase::original;
 use crate::sandbox::Sandbox;
 use crate::storage::io_error;
-use lmc::{Output, Progress};
+use lmc::{Input, Options, Output, Progress};
 use lmc_format::{Error, ErrorKind, Result};
 use rustix::fs::RenameFlags;
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Bytes that are copied at once.
+const COPY_LEN: usize = 1 << 20;
 
 /// What to restore, and how.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +75,20 @@ impl Store {
         self.restore_manifest(&manifest, target, options, progress)
     }
 
-    /// The same with a manifest that has been read.
+    /// Writes a snapshot to a directory of `.lmc` files that need no store and no base: what
+    /// `lmc compress` makes of a directory.
+    pub fn export(
+        &self,
+        name: &SnapshotName,
+        target: &Path,
+        options: &RestoreOptions,
+        progress: Progress,
+    ) -> Result<Restored> {
+        let manifest = Arc::new(self.manifest(name)?);
+        self.write_out(&manifest, target, options, Form::Archive, progress)
+    }
+
+    /// The same as [`Store::restore`] with a manifest that has been read.
     pub fn restore_manifest(
         &self,
         manifest: &Arc<Manifest>,
@@ -78,8 +96,19 @@ impl Store {
         options: &RestoreOptions,
         progress: Progress,
     ) -> Result<Restored> {
+        self.write_out(manifest, target, options, Form::Original, progress)
+    }
+
+    fn write_out(
+        &self,
+        manifest: &Arc<Manifest>,
+        target: &Path,
+        options: &RestoreOptions,
+        form: Form,
+        progress: Progress,
+    ) -> Result<Restored> {
         let library = SnapshotLibrary::new(self, manifest);
-        let work = Work { library, options, progress };
+        let work = Work { library, options, form, progress };
         if manifest.is_file {
             return work.single(target);
         }
@@ -101,9 +130,18 @@ impl Store {
     }
 }
 
+/// What files are written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Original,
+    /// `.lmc` files that stand alone.
+    Archive,
+}
+
 struct Work<'a> {
     library: Arc<SnapshotLibrary>,
     options: &'a RestoreOptions,
+    form: Form,
     progress: Progress<'a>,
 }
 
@@ -140,7 +178,7 @@ impl Work<'_> {
         let entry = &self.library.manifest().entries[0];
         let Node::File(file) = &entry.node else { return Err(Error::corrupt("no file is in it")) };
         let (folder, path) = if target.is_dir() {
-            (target, entry.path.clone())
+            (target, self.path(&entry.path)?)
         } else {
             let name =
                 target.file_name().ok_or_else(|| Error::invalid("the target has no name"))?;
@@ -164,7 +202,7 @@ impl Work<'_> {
         let mut restored = Restored::default();
         for Entry { path, node } in wanted.iter().copied() {
             let Node::File(file) = node else { continue };
-            match self.file(sandbox, path, file) {
+            match self.file(sandbox, &self.path(path)?, file) {
                 Ok(()) => {
                     restored.files += 1;
                     restored.bytes += file.size;
@@ -209,12 +247,50 @@ impl Work<'_> {
         folders
     }
 
+    /// The path of a file in the target.
+    fn path(&self, path: &RelPath) -> Result<RelPath> {
+        match self.form {
+            Form::Original => Ok(path.clone()),
+            Form::Archive => RelPath::new(&[path.as_bytes(), b".lmc"].concat()),
+        }
+    }
+
     fn file(&self, sandbox: &Sandbox, path: &RelPath, file: &FileNode) -> Result<()> {
-        let archive = self.library.open(file.archive).map_err(|e| e.at(path))?;
         let new = sandbox.create(path)?;
-        lmc::decompress(&archive, Output::Open(&new.file), self.options.threads, self.progress)
-            .map_err(|e| e.at(path))?;
+        let written = match self.form {
+            Form::Original => self.write_original(file.archive, &new.file),
+            Form::Archive => self.write_archive(file.archive, &new.file),
+        };
+        written.map_err(|e| e.at(path))?;
         sandbox.publish(new, path, file.mode, file.mtime)
+    }
+
+    fn write_original(&self, archive: usize, out: &File) -> Result<()> {
+        let archive = self.library.open(archive)?;
+        let threads = self.options.threads;
+        lmc::decompress(&archive, Output::Open(out), threads, self.progress).map(|_| ())
+    }
+
+    /// An archive as it is if it stands alone, or coded again.
+    fn write_archive(&self, archive: usize, out: &File) -> Result<()> {
+        let options = Options { threads: self.options.threads, ..Options::default() };
+        let info = &self.library.manifest().archives[archive];
+        if !info.bases.is_empty() {
+            let original = original(&self.library, archive, options.threads)?;
+            let input = Input::File(&original);
+            return lmc::compress(input, Output::Open(out), &options, self.progress).map(|_| ());
+        }
+        self.library.open(archive)?.test(options.threads, self.progress)?;
+        let bytes = self.library.bytes(archive);
+        let mut buffer = vec![0; COPY_LEN];
+        let mut at = 0;
+        while at < info.stored {
+            let part = &mut buffer[..COPY_LEN.min((info.stored - at) as usize)];
+            bytes.read_at(at, part)?;
+            out.write_all_at(part, at).map_err(|e| io_error("cannot write", &e))?;
+            at += part.len() as u64;
+        }
+        Ok(())
     }
 }
 

@@ -146,6 +146,181 @@ pub struct RestoreArgs {
     pub json: bool,
 }
 
+#[derive(Args, Debug)]
+pub struct StatsArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Read every pack and compare it with its hash
+    #[arg(long, conflicts_with = "read_data_subset")]
+    pub read_data: bool,
+    /// Read so many percent of the packs, by chance
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub read_data_subset: Option<u8>,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RepairArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Another store to take good copies from
+    #[arg(long, value_name = "STORE")]
+    pub from: Option<String>,
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ForgetArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Only this run
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Keep the newest N of each run
+    #[arg(long, value_name = "N")]
+    pub keep_last: Option<u64>,
+    /// Keep those whose step is a multiple of N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep_every: Option<u64>,
+    /// Keep those with this tag
+    #[arg(long, value_name = "TAG")]
+    pub keep_tag: Vec<String>,
+    /// Keep those saved within this time before the newest of their run, such as 7d
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub keep_within: Option<u64>,
+    /// Only say what would be forgotten
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct PruneArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// How old what nobody needs must be; while a save is under way, at least what init was given
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub grace: Option<u64>,
+    /// Only say what would be removed
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RebaseArgs {
+    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
+    pub snapshot: String,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TagArgs {
+    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
+    pub snapshot: String,
+    /// Tags that it gets
+    #[arg(required_unless_present = "remove", value_name = "TAG")]
+    pub tags: Vec<String>,
+    /// A tag to take away
+    #[arg(long, value_name = "TAG")]
+    pub remove: Vec<String>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct CopyArgs {
+    /// The store to copy from
+    pub source: String,
+    /// The store to copy to, which must be there
+    pub target: String,
+    /// Only these snapshots; all if none is given
+    #[arg(long = "snapshot", value_name = "SNAP")]
+    pub snapshots: Vec<String>,
+    /// Only this run
+    #[arg(long, value_name = "RUN", conflicts_with = "snapshots")]
+    pub run: Option<String>,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
+    pub snapshot: String,
+    /// Where to: a directory that is made; RUN-STEP.lmc here if it is not given
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Write into a directory that is not empty, and over files
+    #[arg(short, long)]
+    pub force: bool,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A share such as `10` or `10%`.
+fn parse_percent(text: &str) -> Result<u8, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    let percent = percent.filter(|percent| (1..=100).contains(percent));
+    percent.ok_or_else(|| "a share is a number from 1 to 100".into())
+}
+
 /// A time such as `90s`, `24h` or `7d`, in milliseconds; a bare number is seconds.
 pub fn parse_time(text: &str) -> Result<u64, String> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

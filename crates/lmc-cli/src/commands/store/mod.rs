@@ -1,11 +1,21 @@
 //! The commands that work on a store, one file each, and what they share.
 
+pub mod check;
+pub mod copy;
+pub mod diff;
+pub mod export;
+pub mod forget;
 pub mod init;
 pub mod log;
 pub mod ls;
+pub mod prune;
+pub mod rebase;
+pub mod repair;
 pub mod restore;
 pub mod save;
 pub mod show;
+pub mod stats;
+pub mod tag;
 
 use std::path::Path;
 use std::sync::Arc;
