@@ -1,8 +1,10 @@
 //! What the tests of the store share: stores in memory, a clock that is set, trees of files.
 #![allow(dead_code)]
 
-use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
-use lmc_store::{Clock, RestoreOptions, SaveOptions, Saved, SnapshotName, Store};
+use lmc_store::storage::{Entry, LocalStorage, MemoryStorage, Put, Stat, Storage};
+use lmc_store::{
+    Clock, Error, ErrorKind, RestoreOptions, Result, SaveOptions, Saved, SnapshotName, Store,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -135,4 +137,129 @@ pub fn check_restores(store: &Store, name: &SnapshotName, wanted: &Path) {
 /// Bytes of all objects below a folder of a store.
 pub fn stored(storage: &dyn Storage, folder: &str) -> u64 {
     storage.list(folder).unwrap().iter().map(|entry| entry.stat.size).sum()
+}
+
+/// A storage that counts what is done to it and, from some operation on, is dead: as if the process
+/// had been killed, or the machine could not be reached any more.
+#[derive(Debug)]
+pub struct MortalStorage {
+    pub inner: Arc<dyn Storage>,
+    /// Changes that are still done; after that every call fails.
+    pub changes_left: AtomicU64,
+    /// Puts of packs that were done.
+    pub packs_put: AtomicU64,
+    /// A folder that cannot be listed.
+    pub unlistable: std::sync::Mutex<Option<String>>,
+}
+
+impl MortalStorage {
+    pub fn new(inner: Arc<dyn Storage>, changes: u64) -> Arc<Self> {
+        let (changes_left, packs_put) = (AtomicU64::new(changes), AtomicU64::new(0));
+        Arc::new(Self { inner, changes_left, packs_put, unlistable: Default::default() })
+    }
+
+    fn change(&self) -> Result<()> {
+        let left = self.changes_left.load(Ordering::SeqCst);
+        self.changes_left.store(left.saturating_sub(1), Ordering::SeqCst);
+        if left == 0 { Err(dead()) } else { Ok(()) }
+    }
+
+    fn alive(&self) -> Result<()> {
+        if self.changes_left.load(Ordering::SeqCst) == 0 { Err(dead()) } else { Ok(()) }
+    }
+
+    fn listable(&self, folder: &str) -> Result<()> {
+        self.alive()?;
+        let unlistable = self.unlistable.lock().unwrap();
+        match unlistable.as_deref().is_some_and(|name| folder.starts_with(name)) {
+            true => Err(Error::new(ErrorKind::Io, format!("cannot list {folder}"))),
+            false => Ok(()),
+        }
+    }
+}
+
+fn dead() -> Error {
+    Error::new(ErrorKind::Io, "the storage is dead")
+}
+
+impl Storage for MortalStorage {
+    fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        self.change()?;
+        let put = self.inner.put_new(name, bytes)?;
+        if name.starts_with("packs/") && put == Put::Created {
+            self.packs_put.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(put)
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.change()?;
+        self.inner.replace(name, bytes)
+    }
+
+    fn settle(&self, name: &str) -> Result<()> {
+        self.alive()?;
+        self.inner.settle(name)
+    }
+
+    fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
+        self.alive()?;
+        self.inner.read(name, at, out)
+    }
+
+    fn stat(&self, name: &str) -> Result<Option<Stat>> {
+        self.alive()?;
+        self.inner.stat(name)
+    }
+
+    fn names(&self, folder: &str) -> Result<Vec<String>> {
+        self.listable(folder)?;
+        self.inner.names(folder)
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+        self.listable(folder)?;
+        self.inner.list(folder)
+    }
+
+    fn delete(&self, names: &[String]) -> Result<()> {
+        // One at a time, so that death can come between two.
+        for name in names {
+            self.change()?;
+            self.inner.delete(std::slice::from_ref(name))?;
+        }
+        Ok(())
+    }
+
+    fn remove_temporaries(&self, age_ms_min: u64) -> Result<u64> {
+        self.alive()?;
+        self.inner.remove_temporaries(age_ms_min)
+    }
+
+    fn puts_at_once(&self) -> usize {
+        1
+    }
+}
+
+/// Puts a manifest into a store under the name that fits it, whatever it says.
+pub fn plant(store: &Store, manifest: &serde_json::Value) -> SnapshotName {
+    let bytes = serde_json::to_vec(manifest).unwrap();
+    let number = |key: &str| manifest[key].as_u64().unwrap();
+    let entries = manifest["entries"].as_array().unwrap();
+    let name = SnapshotName {
+        run: manifest["run"].as_str().unwrap().to_string(),
+        step: number("step"),
+        time_ms: number("time_ms"),
+        size: entries.iter().filter_map(|entry| entry["size"].as_u64()).sum(),
+        added: number("added"),
+        id: SnapshotName::id_of(&bytes),
+    };
+    store.storage().put_new(&name.object().unwrap(), &bytes).unwrap();
+    name
+}
+
+/// The manifest of a snapshot as JSON, to be changed.
+pub fn manifest_json(store: &Store, name: &SnapshotName) -> serde_json::Value {
+    let bytes = store.storage().read_all(&name.object().unwrap(), 1 << 28).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
 }
