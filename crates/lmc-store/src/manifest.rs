@@ -205,10 +205,15 @@ impl Manifest {
         })
     }
 
+    /// What is at `path`.
+    pub fn node(&self, path: &RelPath) -> Option<&Node> {
+        let i = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
+        Some(&self.entries[i].node)
+    }
+
     /// The file at `path`.
     pub fn file(&self, path: &RelPath) -> Option<&FileNode> {
-        let i = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
-        match &self.entries[i].node {
+        match self.node(path)? {
             Node::File(file) => Some(file),
             _ => None,
         }

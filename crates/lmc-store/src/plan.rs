@@ -9,7 +9,7 @@
 //! bytes a restore reads.
 
 use crate::kind::Kind;
-use crate::manifest::{ArchiveInfo, Manifest};
+use crate::manifest::{ArchiveInfo, DEPTH_MAX, Manifest};
 use crate::path::RelPath;
 
 /// Most archives that stand one on the other in what is saved.
@@ -23,7 +23,7 @@ const OFFERED_MAX: usize = 32;
 
 /// The numbers of the archives of `parent` that the file at `path` should be coded against.
 pub(crate) fn bases(parent: &Manifest, path: &RelPath, depth_max: usize) -> Vec<usize> {
-    let depths = parent.depths();
+    let (depths, depth_max) = (parent.depths(), depth_max.min(DEPTH_MAX));
     let fits = |&i: &usize| depths[i] < depth_max && may_be_read(&parent.archives[i]);
     if let Some(file) = parent.file(path) {
         let own = file.archive;

@@ -221,11 +221,11 @@ impl Work<'_> {
         }
         // The inner ones first: a folder may be closed to writing.
         for path in folders.iter().rev() {
-            let mode = manifest.entries.iter().find_map(|entry| match &entry.node {
-                Node::Directory { mode } if entry.path == *path => Some(*mode),
-                _ => None,
-            });
-            sandbox.finish_dir(path, mode.unwrap_or(0o755))?;
+            let mode = match manifest.node(path) {
+                Some(Node::Directory { mode }) => *mode,
+                _ => 0o755,
+            };
+            sandbox.finish_dir(path, mode)?;
         }
         sandbox.sync()?;
         Ok(restored)

@@ -106,8 +106,9 @@ pub(crate) struct Chosen {
 }
 
 impl Store {
-    /// Saves all of `path`. When it returns, the snapshot survives a power cut; on an error there is
-    /// no new snapshot, and those before are as they were.
+    /// Saves all of `path`. When it returns, the snapshot survives a power cut. On an error there is
+    /// no new snapshot, or, if the storage failed while it was made visible, the whole one; those
+    /// before are as they were.
     pub fn save(&self, path: &Path, options: &SaveOptions, progress: Progress) -> Result<Saved> {
         check_options(options)?;
         let (leaves, is_file) = walk(path, options.follow_links)?;
@@ -174,13 +175,18 @@ impl Store {
         }
         lease.check()?;
         let object = name.object()?;
-        if self.storage.put_new(&object, &bytes)? == Put::Exists {
+        let put = self.storage.put_new(&object, &bytes).inspect_err(|_| {
+            // It may be there and not be durable, or be there and not be known to be.
+            self.storage.take_back(&object);
+        })?;
+        if put == Put::Exists {
             // Its name is the hash of its bytes, so that it is ours: a put was sent twice.
             if self.storage.read_all(&object, MANIFEST_LEN_MAX)? != bytes {
                 return Err(Error::corrupt(format!("{object} is there and has other bytes")));
             }
         }
-        lease.end()?;
+        // The snapshot is there. A lease that cannot be ended grows old and is removed by a prune.
+        let _ = lease.end();
         Ok(name)
     }
 

@@ -119,7 +119,7 @@ fn repair() {
     assert_eq!(store.check(&ALL).unwrap().manifests.len(), 1);
     assert_eq!(store.manifest(&saved[1].0).unwrap_err().kind, ErrorKind::Corrupt);
     let repaired = store.repair(Some(&other), false, 1).unwrap();
-    assert_eq!(repaired.manifests, [object.clone()]);
+    assert_eq!(repaired.manifests, std::slice::from_ref(&object));
     check_restores(&store, &saved[1].0, &saved[1].1);
     storage.replace(&object, b"rot").unwrap();
     assert_eq!(store.repair(None, false, 1).unwrap().moved, [object]);

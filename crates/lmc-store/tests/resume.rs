@@ -28,9 +28,12 @@ fn killed_saves() {
         if let Ok(saved) = saved {
             check_restores(&store, &saved.name, &second);
             assert!(put > 2, "there is more than one pack");
-            assert!(storage.names("pending").unwrap().is_empty());
-            total = Some(put);
-            break;
+            // It is committed even if its lease could not be ended; a prune does that.
+            if storage.names("pending").unwrap().is_empty() {
+                total = Some(put);
+                break;
+            }
+            continue;
         }
         // The snapshot is there or it is not; the lease may have died with the process.
         let there = store.snapshots().unwrap().len();

@@ -197,6 +197,12 @@ impl Storage for MortalStorage {
         self.inner.replace(name, bytes)
     }
 
+    fn take_back(&self, name: &str) {
+        if self.change().is_ok() {
+            self.inner.take_back(name);
+        }
+    }
+
     fn settle(&self, name: &str) -> Result<()> {
         self.alive()?;
         self.inner.settle(name)

@@ -26,7 +26,8 @@ pub fn run(args: &LsArgs) -> Exit {
 
 fn files(manifest: &Manifest, as_json: bool) -> Result<(), Failure> {
     if as_json {
-        let entries = manifest.entries.iter().map(|entry| entry_json(manifest, entry));
+        let depths = manifest.depths();
+        let entries = manifest.entries.iter().map(|entry| entry_json(manifest, &depths, entry));
         return print(format!("{:#}\n", entries.collect::<Value>()));
     }
     let mut table = Table::new(&[
@@ -57,7 +58,7 @@ fn files(manifest: &Manifest, as_json: bool) -> Result<(), Failure> {
     print(table)
 }
 
-fn entry_json(manifest: &Manifest, entry: &Entry) -> Value {
+fn entry_json(manifest: &Manifest, depths: &[usize], entry: &Entry) -> Value {
     let mut value = json!({"path": entry.path.to_string()});
     match &entry.node {
         Node::File(file) => {
@@ -68,7 +69,7 @@ fn entry_json(manifest: &Manifest, entry: &Entry) -> Value {
             value["kind"] = file.kind.name().into();
             value["bytes"] = file.size.into();
             value["stored_bytes"] = archive.stored.into();
-            value["chain_depth"] = manifest.depths()[file.archive].into();
+            value["chain_depth"] = depths[file.archive].into();
             value["content_hash"] = format!("{:032x}", archive.hash).into();
             value["modified"] =
                 rfc3339(u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)).into();
