@@ -1,5 +1,7 @@
 //! The command line, as clap reads it and as the man page shows it.
 
+pub mod store;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +11,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 error, 2 wrong use, 3 some files done and some not, 4 damaged data found.";
+Exit codes: 0 done, 1 error, 2 wrong use, 3 some files done and some not, 4 damaged data found,
+10 no store, 11 in conflict with another writer.";
 
 /// Lossless compression of checkpoints and other files of tensors.
 ///
@@ -35,8 +38,39 @@ pub enum Command {
     Cat(CatArgs),
     /// Show how an .lmc file is built: spans, blocks, recipes, hashes
     Inspect(InspectArgs),
-    /// Show how much changed between two checkpoints, raw or .lmc, tensor by tensor
+    /// Show how much changed between two checkpoints, raw, .lmc or snapshots, tensor by tensor
     Diff(DiffArgs),
+    /// Make a store: a directory or a bucket that holds the history of training runs
+    Init(store::InitArgs),
+    /// Save a checkpoint, a file or a directory, as a snapshot in a store
+    Save(store::SaveArgs),
+    /// Show the snapshots of a store
+    #[command(alias = "snapshots")]
+    Log(store::LogArgs),
+    /// Show what is known of a snapshot
+    Show(store::ShowArgs),
+    /// Show the files of a snapshot, or the tensors of one of them
+    Ls(store::LsArgs),
+    /// Restore a snapshot
+    Restore(store::RestoreArgs),
+    /// Show what a store holds, and what saved how much
+    Stats(store::StatsArgs),
+    /// Look for damage in a store
+    Check(store::CheckArgs),
+    /// Put right what copies of it can put right
+    Repair(store::RepairArgs),
+    /// Mark snapshots that no rule keeps; the newest of each run is always kept
+    Forget(store::ForgetArgs),
+    /// Remove forgotten snapshots and what nobody needs
+    Prune(store::PruneArgs),
+    /// Cut the chain of a snapshot: store it again, on no other
+    Rebase(store::RebaseArgs),
+    /// Give tags to a snapshot, or take them away
+    Tag(store::TagArgs),
+    /// Copy snapshots to another store
+    Copy(store::CopyArgs),
+    /// Write a snapshot as .lmc files that need no store
+    Export(store::ExportArgs),
     /// Make a small checkpoint, compress and restore it at every level, and compare
     Demo(DemoArgs),
     /// Time lmc and other compressors on your own files, in memory
@@ -196,10 +230,12 @@ pub struct InspectArgs {
 
 #[derive(Args, Debug)]
 pub struct DiffArgs {
-    /// The old checkpoint
+    /// The old checkpoint, or a snapshot
     pub old: PathBuf,
     /// The new one
     pub new: PathBuf,
+    #[command(flatten)]
+    pub store: store::StoreArgs,
     #[command(flatten)]
     pub bases: BaseArgs,
     /// Print JSON

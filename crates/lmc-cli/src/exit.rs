@@ -20,6 +20,10 @@ pub enum Exit {
     Partial,
     /// Damaged or cut off data was found.
     Corrupt,
+    /// There is no store where one was named.
+    NoStore,
+    /// Another writer was there first; the same command may work again.
+    Conflict,
     /// What read our output went away; the code is that of a program ended by SIGPIPE.
     PipeClosed,
 }
@@ -49,6 +53,8 @@ impl Exit {
             Self::Usage => 2,
             Self::Partial => 3,
             Self::Corrupt => 4,
+            Self::NoStore => 10,
+            Self::Conflict => 11,
             Self::PipeClosed => 128 + 13,
         }
     }
@@ -64,6 +70,11 @@ impl Failure {
     /// A failure without a better name; `message` is lower case and says what to do.
     pub fn new(message: impl Into<String>) -> Self {
         Self { exit: Exit::Error, message: message.into() }
+    }
+
+    /// Damage that was found and told of already.
+    pub fn damage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Corrupt, message: message.into() }
     }
 
     /// Options that do not go together.
@@ -99,6 +110,8 @@ impl From<lmc::Error> for Failure {
     fn from(error: lmc::Error) -> Self {
         let exit = match error.kind {
             ErrorKind::Corrupt | ErrorKind::Truncated => Exit::Corrupt,
+            ErrorKind::NoStore => Exit::NoStore,
+            ErrorKind::Conflict => Exit::Conflict,
             _ => Exit::Error,
         };
         Self { exit, message: error.to_string() }

@@ -45,7 +45,25 @@ fn dispatch(command: &Command) -> Exit {
         Command::Test(args) => commands::test::run(args),
         Command::Cat(args) => exit::report(&args.file, commands::cat::run(args)),
         Command::Inspect(args) => exit::report(&args.file, commands::inspect::run(args)),
+        Command::Diff(args) if commands::store::diff::is_meant(args) => {
+            commands::store::diff::run(args)
+        }
         Command::Diff(args) => exit::report(&args.new, commands::diff::run(args)),
+        Command::Init(args) => commands::store::init::run(args),
+        Command::Save(args) => commands::store::save::run(args),
+        Command::Log(args) => commands::store::log::run(args),
+        Command::Show(args) => commands::store::show::run(args),
+        Command::Ls(args) => commands::store::ls::run(args),
+        Command::Restore(args) => commands::store::restore::run(args),
+        Command::Stats(args) => commands::store::stats::run(args),
+        Command::Check(args) => commands::store::check::run(args),
+        Command::Repair(args) => commands::store::repair::run(args),
+        Command::Forget(args) => commands::store::forget::run(args),
+        Command::Prune(args) => commands::store::prune::run(args),
+        Command::Rebase(args) => commands::store::rebase::run(args),
+        Command::Tag(args) => commands::store::tag::run(args),
+        Command::Copy(args) => commands::store::copy::run(args),
+        Command::Export(args) => commands::store::export::run(args),
         Command::Demo(args) => exit::report("demo".as_ref(), commands::demo::run(args)),
         #[cfg(feature = "bench")]
         Command::Bench(args) => commands::bench::run(args),

@@ -20,6 +20,10 @@ pub enum ErrorKind {
     NotFound,
     /// What should be made is there already.
     AlreadyExists,
+    /// Someone else was there first, or took away what is needed: the same call may work again.
+    Conflict,
+    /// There is no store where one was named.
+    NoStore,
     /// The operating system refused to read or write.
     Io,
 }

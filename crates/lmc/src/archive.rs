@@ -2,7 +2,7 @@
 
 use crate::base::{Base, Bases, Links};
 use crate::decompress::restore;
-use crate::io::{Input, Source, SourceFile, io_error, zeroed};
+use crate::io::{Input, ReadAt, Source, SourceFile, io_error, zeroed};
 use crate::pipeline::Pool;
 use crate::reference;
 use crate::span::{self, SpanDecoder, blocks_of, check};
@@ -120,6 +120,11 @@ impl Archive {
     /// The same with `bases` that it may be on.
     pub fn from_bytes_on(bytes: Vec<u8>, bases: &Bases) -> Result<Self> {
         Self::new(Source::Owned(bytes), Links::with(None, bases))
+    }
+
+    /// Opens a file that is kept elsewhere, with `bases` that it may be on.
+    pub fn from_elsewhere(bytes: Arc<dyn ReadAt>, bases: &Bases) -> Result<Self> {
+        Self::new(Source::Elsewhere(bytes), Links::with(None, bases))
     }
 
     pub(crate) fn new(source: Source<'static>, links: Links) -> Result<Self> {

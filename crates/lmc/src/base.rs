@@ -5,7 +5,7 @@
 //! refused.
 
 use crate::archive::Archive;
-use crate::io::{Source, SourceFile, io_error};
+use crate::io::{Input, ReadAt, Source, SourceFile, io_error};
 use crate::items::{self, ItemHashes, hasher, look};
 use crate::pipeline::{Buffer, each, thread_count};
 use lmc_format::file::MAGIC;
@@ -13,12 +13,21 @@ use lmc_format::hash::hash_of_hashes;
 use lmc_format::limits::BASE_NAME_LEN_MAX;
 use lmc_format::{Error, ErrorKind, Hash, Result};
 use lmc_input::Tensor;
+use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// How many files may stand one on the other.
 const DEPTH_MAX: usize = 64;
+
+/// Where archives are found by the content of their originals, such as a store.
+pub trait Library: Send + Sync + fmt::Debug {
+    /// The archive of the original with this content hash and its name, if there is one.
+    fn find(&self, hash: u128) -> Result<Option<(String, Arc<dyn ReadAt>)>>;
+}
 
 /// Files to code against, or to look for bases in.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +39,33 @@ pub struct Bases {
 struct Shelf {
     given: OnceLock<Vec<Arc<Base>>>,
     folders: Vec<PathBuf>,
+    library: Option<Books>,
     threads: usize,
+}
+
+/// A library, and what was taken out of it: each archive is opened once.
+#[derive(Debug)]
+struct Books {
+    library: Arc<dyn Library>,
+    open: Mutex<HashMap<Hash, Arc<Base>>>,
+}
+
+impl Books {
+    fn find(&self, hash: Hash, shelf: &Weak<Shelf>) -> Result<Option<Arc<Base>>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(base) = open.get(&hash) {
+            return Ok(Some(base.clone()));
+        }
+        let Some((name, bytes)) = self.library.find(hash)? else { return Ok(None) };
+        let base = Base::new(Source::Elsewhere(bytes), Path::new(&name), None, shelf)
+            .map_err(|e| e.at(format_args!("base {name}")))?;
+        if base.content_hash()? != hash {
+            let message = format!("base {name} is not the one with content hash {hash:032x}");
+            return Err(Error::corrupt(message));
+        }
+        open.insert(hash, base.clone());
+        Ok(Some(base))
+    }
 }
 
 impl Bases {
@@ -39,7 +74,7 @@ impl Bases {
     pub fn open<P: AsRef<Path>>(paths: &[P], threads: usize) -> Result<Self> {
         let paths = paths.iter().map(|path| path.as_ref().to_path_buf());
         let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = paths.partition(|path| path.is_dir());
-        Self::fill(folders, threads, |shelf| {
+        Self::fill(folders, None, threads, |shelf| {
             let open = |path: &PathBuf| {
                 Base::open(path, shelf).map_err(|e| e.at(format_args!("base {}", path.display())))
             };
@@ -49,7 +84,7 @@ impl Bases {
 
     /// Files that are in memory, with their names.
     pub fn from_bytes(files: Vec<(String, Vec<u8>)>, threads: usize) -> Result<Self> {
-        Self::fill(Vec::new(), threads, |shelf| {
+        Self::fill(Vec::new(), None, threads, |shelf| {
             let open = |(name, bytes)| {
                 let named = format!("base {name}");
                 Base::new(Source::Owned(bytes), Path::new(&name), None, shelf)
@@ -59,13 +94,36 @@ impl Bases {
         })
     }
 
+    /// Archives of a library: those with the content hashes `offered` to code against, all others
+    /// where one of these is on them.
+    pub fn from_library(
+        library: Arc<dyn Library>,
+        offered: &[u128],
+        threads: usize,
+    ) -> Result<Self> {
+        let books = Books { library, open: Mutex::default() };
+        Self::fill(Vec::new(), Some(books), threads, |shelf| {
+            let strong = shelf.upgrade();
+            let books = strong.as_ref().and_then(|shelf| shelf.library.as_ref());
+            let find = |&hash: &u128| {
+                let found = books.map_or(Ok(None), |books| books.find(hash, shelf))?;
+                found.ok_or_else(|| {
+                    let message = format!("no archive with content hash {hash:032x}");
+                    Error::new(ErrorKind::NotFound, message)
+                })
+            };
+            offered.iter().map(find).collect()
+        })
+    }
+
     /// The bases can find each other, without owning each other.
     fn fill(
         folders: Vec<PathBuf>,
+        library: Option<Books>,
         threads: usize,
         open: impl FnOnce(&Weak<Shelf>) -> Result<Vec<Arc<Base>>>,
     ) -> Result<Self> {
-        let shelf = Arc::new(Shelf { given: OnceLock::new(), folders, threads });
+        let shelf = Arc::new(Shelf { given: OnceLock::new(), folders, library, threads });
         let given = open(&Arc::downgrade(&shelf))?;
         shelf.given.get_or_init(|| given);
         Ok(Self { shelf })
@@ -87,6 +145,8 @@ pub struct Base {
     threads: usize,
     hash: OnceLock<Result<Hash>>,
     tensors: OnceLock<Result<Vec<Tensor>>>,
+    /// Whether its own bases have been looked for.
+    is_checked: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -129,7 +189,8 @@ impl Base {
         let threads = shelf.upgrade().map_or(0, |shelf| shelf.threads);
         let (hash, tensors) = (OnceLock::new(), OnceLock::new());
         let (name, path) = (fit_name(&name), path.display().to_string());
-        Ok(Arc::new(Self { name, path, content, threads, hash, tensors }))
+        let is_checked = AtomicBool::new(false);
+        Ok(Arc::new(Self { name, path, content, threads, hash, tensors, is_checked }))
     }
 
     /// The name of its original.
@@ -193,8 +254,12 @@ impl Base {
         }
     }
 
-    /// Fails unless all that it needs itself is there.
+    /// Fails unless all that it needs itself is there. A base that many are on is looked into
+    /// once: there can be more ways through them than could ever be gone.
     fn check_bases(&self, depth: usize) -> Result<()> {
+        if self.is_checked.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
         match &self.content {
             Content::Raw(..) => Ok(()),
             Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
@@ -217,6 +282,13 @@ fn fit_name(name: &str) -> String {
         fitted.pop();
     }
     if lmc_format::Base::is_name(&fitted) { fitted } else { "base".to_string() }
+}
+
+/// The name of a file, or of any bytes, by their content: what [`Archive::content_hash`] is of an
+/// archive of it. Everything is read.
+pub fn content_hash(input: Input, threads: usize) -> Result<u128> {
+    let source = Source::new(input)?;
+    hash_content(&source, source.len()?, threads)
 }
 
 /// The content hash of a file that is no `.lmc`.
@@ -321,6 +393,11 @@ impl Links {
             if search.fits(base) {
                 return Ok(base.clone());
             }
+        }
+        if let Some(books) = shelf.as_ref().and_then(|shelf| shelf.library.as_ref())
+            && let Some(base) = books.find(wanted.hash, &weak)?
+        {
+            return Ok(base);
         }
         for path in self.paths(wanted, shelf.as_deref()) {
             match Base::open(&path, &weak) {

@@ -23,6 +23,27 @@ pub fn compress(
     options: &Options,
     progress: Progress,
 ) -> Result<Summary> {
+    Ok(compress_known(input, output, options, progress)?.summary)
+}
+
+/// What was compressed, by its name, and what it was compressed on.
+#[derive(Clone, Debug)]
+pub struct Compressed {
+    /// Bytes in and out.
+    pub summary: Summary,
+    /// The content hash of the original.
+    pub content_hash: u128,
+    /// The bases that are needed to restore it; of those offered only what was of use.
+    pub bases: Vec<lmc_format::Base>,
+}
+
+/// The same as [`compress`]; tells more of what was written.
+pub fn compress_known(
+    input: Input,
+    output: Output,
+    options: &Options,
+    progress: Progress,
+) -> Result<Compressed> {
     let source = Source::new(input)?;
     let sink = Sink::new(output);
     let job = Job::new(&source, options)?;
@@ -37,10 +58,11 @@ pub fn compress(
         Ok(assembly.add(&job.spans.cuts[i], done))
     })?;
     let end = assembly.end;
-    let tail = assembly.finish()?;
+    let (tail, index) = assembly.finish_known()?;
     sink.write(end, &tail)?;
     sink.flush()?;
-    Ok(Summary { bytes_in: job.len, bytes_out: end + tail.len() as u64 })
+    let summary = Summary { bytes_in: job.len, bytes_out: end + tail.len() as u64 };
+    Ok(Compressed { summary, content_hash: index.content_hash(), bases: index.bases })
 }
 
 /// A file that is to be compressed.
@@ -85,17 +107,22 @@ impl<'a> Assembly<'a> {
     }
 
     /// What comes behind the last span.
-    pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
+    pub(crate) fn finish(self) -> Result<Vec<u8>> {
+        Ok(self.finish_known()?.0)
+    }
+
+    fn finish_known(mut self) -> Result<(Vec<u8>, Index)> {
         let bases = self.bases()?;
         let (kind, items) = (self.job.layout.kind, self.hashes.finish(&self.job.layout));
-        let index = Index { kind, bases, spans: self.spans, items }.write();
+        let index = Index { kind, bases, spans: self.spans, items };
+        let bytes = index.write();
         let footer = Footer {
             body_len: self.end - HEADER_LEN as u64,
-            index_len: index.len() as u64,
-            index_hash: hash(&index),
+            index_len: bytes.len() as u64,
+            index_hash: hash(&bytes),
             original_len: self.job.len,
         };
-        Ok([index, footer.write()].concat())
+        Ok(([bytes, footer.write()].concat(), index))
     }
 
     /// The bases that spans refer to, which are numbered anew.

@@ -3,11 +3,12 @@
 use crate::Publish;
 use lmc_format::{Error, ErrorKind, Result};
 use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// What is compressed.
 pub enum Input<'a> {
@@ -23,8 +24,18 @@ pub enum Input<'a> {
 pub enum Output<'a> {
     /// A file that is not there yet.
     File(&'a mut Publish),
+    /// An open file, from its start.
+    Open(&'a File),
     /// A stream.
     Stream(&'a mut (dyn Write + Send)),
+}
+
+/// Bytes that are kept elsewhere, in any way, and that any thread may read at any place.
+pub trait ReadAt: Send + Sync + fmt::Debug {
+    /// How many there are.
+    fn size(&self) -> u64;
+    /// Fills `out` with the bytes from `at` on.
+    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()>;
 }
 
 /// An error of the operating system.
@@ -43,6 +54,7 @@ pub(crate) enum Source<'a> {
     File(SourceFile<'a>),
     Bytes(&'a [u8]),
     Owned(Vec<u8>),
+    Elsewhere(Arc<dyn ReadAt>),
 }
 
 #[derive(Debug)]
@@ -88,6 +100,7 @@ impl<'a> Source<'a> {
             }
             Self::Bytes(bytes) => Ok(bytes.len() as u64),
             Self::Owned(bytes) => Ok(bytes.len() as u64),
+            Self::Elsewhere(bytes) => Ok(bytes.size()),
         }
     }
 
@@ -100,6 +113,13 @@ impl<'a> Source<'a> {
             }
             Self::Bytes(bytes) => copy(bytes, at, buffer),
             Self::Owned(bytes) => copy(bytes, at, buffer),
+            Self::Elsewhere(bytes) => {
+                let end = at.checked_add(buffer.len() as u64);
+                if end.is_none_or(|end| end > bytes.size()) {
+                    return Err(ends_early(at, buffer.len()));
+                }
+                bytes.read_at(at, buffer)
+            }
         }
     }
 
@@ -111,7 +131,9 @@ impl<'a> Source<'a> {
             (end <= bytes.len()).then_some(start..end)
         };
         let bytes = match self {
-            Self::File(_) => return Ok(Cow::Owned(self.read_vec(at, len)?)),
+            Self::File(_) | Self::Elsewhere(_) => {
+                return Ok(Cow::Owned(self.read_vec(at, len)?));
+            }
             Self::Bytes(bytes) => bytes,
             Self::Owned(bytes) => &bytes[..],
         };
@@ -176,6 +198,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn new(output: Output<'a>) -> Self {
         match output {
             Output::File(publish) => Self::File(publish.file()),
+            Output::Open(file) => Self::File(file),
             Output::Stream(stream) => Self::Stream(Mutex::new(stream)),
         }
     }

@@ -26,11 +26,11 @@ mod span;
 mod tensors;
 
 pub use archive::{Archive, BlockInfo, SpanInfo};
-pub use base::{Base, Bases};
-pub use compress::compress;
+pub use base::{Base, Bases, Library, content_hash};
+pub use compress::{Compressed, compress, compress_known};
 pub use decompress::decompress;
 pub use diff::{Change, Diff, TensorDiff, diff};
-pub use io::{Input, Output};
+pub use io::{Input, Output, ReadAt};
 pub use lmc_codec::Level;
 pub use lmc_format::{Conversion, Error, ErrorKind, Reference, Result};
 pub use masters::masters;

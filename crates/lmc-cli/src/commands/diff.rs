@@ -29,7 +29,7 @@ fn total(diff: &Diff) -> Change {
     diff.both.iter().fold(Change::default(), |sum, tensor| sum.and(tensor.change))
 }
 
-fn text(diff: &Diff) -> String {
+pub(super) fn text(diff: &Diff) -> String {
     let mut table = Table::new(&[
         ("tensor", Align::Left),
         ("dtype", Align::Left),
@@ -96,7 +96,7 @@ fn change_json(change: &Change) -> Value {
     })
 }
 
-fn diff_json(diff: &Diff) -> Value {
+pub(super) fn diff_json(diff: &Diff) -> Value {
     let tensor = |tensor: &TensorDiff| {
         let mut value = change_json(&tensor.change);
         value["name"] = tensor.name.clone().into();

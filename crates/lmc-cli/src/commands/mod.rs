@@ -11,5 +11,6 @@ pub mod diff;
 pub mod inspect;
 pub mod list;
 pub mod man;
+pub mod store;
 pub mod test;
 mod transfer;

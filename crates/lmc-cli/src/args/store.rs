@@ -1,0 +1,360 @@
+//! The commands that work on a store.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Which store is meant.
+#[derive(Args, Debug)]
+pub struct StoreArgs {
+    /// The store: a directory or a URL such as s3://bucket/runs; LMC_STORE if it is not given
+    #[arg(long = "store", value_name = "STORE")]
+    pub location: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct InitArgs {
+    /// Where to make it: a directory or a URL; --store or LMC_STORE if it is not given
+    #[arg(value_name = "STORE")]
+    pub place: Option<String>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// How long what a save is working on is kept by prune: a number with s, m, h or d
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_time)]
+    pub grace: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct SaveArgs {
+    /// The file or directory to save
+    pub path: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// The run that it belongs to
+    #[arg(long, value_name = "RUN", default_value = lmc_store::RUN_DEFAULT)]
+    pub run: String,
+    /// The step of training; if not given, the number at the end of PATH, or one more than the last
+    #[arg(long, value_name = "N")]
+    pub step: Option<u64>,
+    /// A tag, which retention can go by
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
+    /// What to code against: auto, none, or a snapshot
+    #[arg(long, value_name = "SNAP", default_value = "auto")]
+    pub parent: String,
+    /// Whatever should be known of it
+    #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = parse_meta)]
+    pub meta: Vec<(String, String)>,
+    /// Save what symbolic links point to instead of the links
+    #[arg(short = 'L', long)]
+    pub dereference: bool,
+    /// Fastest, a little larger
+    #[arg(long, group = "level")]
+    pub fast: bool,
+    /// Smallest, several times slower
+    #[arg(long, group = "level")]
+    pub max: bool,
+    /// Do not decode each block after coding it to compare it with the input
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct LogArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Only this run
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Only snapshots with this tag
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+    /// Only the newest
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub count: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
+    pub snapshot: String,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct LsArgs {
+    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
+    pub snapshot: String,
+    /// A file in it, whose tensors are shown
+    pub file: Option<String>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RestoreArgs {
+    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
+    pub snapshot: String,
+    /// Where to: a directory that is made, or the name of the file if one file was saved
+    pub target: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Only paths that fit, and what is below them: * is any text in a name, ** any text
+    #[arg(long, value_name = "GLOB")]
+    pub only: Vec<String>,
+    /// Leave out optimizer state
+    #[arg(long)]
+    pub weights_only: bool,
+    /// Restore into a directory that is not empty, and over files
+    #[arg(short, long)]
+    pub force: bool,
+    /// Keep what can be restored if some of it is damaged
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct StatsArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Read every pack and compare it with its hash
+    #[arg(long, conflicts_with = "read_data_subset")]
+    pub read_data: bool,
+    /// Read so many percent of the packs, by chance
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub read_data_subset: Option<u8>,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RepairArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Another store to take good copies from
+    #[arg(long, value_name = "STORE")]
+    pub from: Option<String>,
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ForgetArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Only this run
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Keep the newest N of each run
+    #[arg(long, value_name = "N")]
+    pub keep_last: Option<u64>,
+    /// Keep those whose step is a multiple of N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep_every: Option<u64>,
+    /// Keep those with this tag
+    #[arg(long, value_name = "TAG")]
+    pub keep_tag: Vec<String>,
+    /// Keep those saved within this time before the newest of their run, such as 7d
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub keep_within: Option<u64>,
+    /// Only say what would be forgotten
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct PruneArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// How old what nobody needs must be; while a save is under way, at least what init was given
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub grace: Option<u64>,
+    /// Only say what would be removed
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RebaseArgs {
+    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
+    pub snapshot: String,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TagArgs {
+    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
+    pub snapshot: String,
+    /// Tags that it gets
+    #[arg(required_unless_present = "remove", value_name = "TAG")]
+    pub tags: Vec<String>,
+    /// A tag to take away
+    #[arg(long, value_name = "TAG")]
+    pub remove: Vec<String>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct CopyArgs {
+    /// The store to copy from
+    pub source: String,
+    /// The store to copy to, which must be there
+    pub target: String,
+    /// Only these snapshots; all if none is given
+    #[arg(long = "snapshot", value_name = "SNAP")]
+    pub snapshots: Vec<String>,
+    /// Only this run
+    #[arg(long, value_name = "RUN", conflicts_with = "snapshots")]
+    pub run: Option<String>,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
+    pub snapshot: String,
+    /// Where to: a directory that is made; RUN-STEP.lmc here if it is not given
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Threads; 0 is one for each core
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub threads: u16,
+    /// Write into a directory that is not empty, and over files
+    #[arg(short, long)]
+    pub force: bool,
+    /// Print errors only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A share such as `10` or `10%`.
+fn parse_percent(text: &str) -> Result<u8, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    let percent = percent.filter(|percent| (1..=100).contains(percent));
+    percent.ok_or_else(|| "a share is a number from 1 to 100".into())
+}
+
+/// A time such as `90s`, `24h` or `7d`, in milliseconds; a bare number is seconds.
+pub fn parse_time(text: &str) -> Result<u64, String> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let seconds: u64 = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        "w" => 7 * 86_400,
+        _ => return Err("a time is a number with s, m, h, d or w behind it".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("`{text}` is not a time"))?;
+    let time = number.checked_mul(seconds).and_then(|seconds| seconds.checked_mul(1000));
+    time.ok_or_else(|| format!("`{text}` is too long"))
+}
+
+fn parse_meta(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("metadata is given as KEY=VALUE")?;
+    Ok((key.to_string(), value.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Times have units, and what overflows is refused.
+    #[test]
+    fn times() {
+        assert_eq!(parse_time("7d"), Ok(7 * 86_400_000));
+        assert_eq!(parse_time("0"), Ok(0));
+        assert_eq!(parse_time("90s"), Ok(90_000));
+        for text in ["", "h", "1y", "-1s", "99999999999999999999d", "18446744073709551615d"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `lmc check`: looks for damage.
+
+use lmc_store::{CheckOptions, Checked, Damage, Hurt, Store};
+use serde_json::{Value, json};
+
+use super::{size_text, with_store};
+use crate::args::store::CheckArgs;
+use crate::exit::{Exit, Failure};
+use crate::stdio::print;
+use crate::table::printable;
+
+/// Checks the store.
+pub fn run(args: &CheckArgs) -> Exit {
+    with_store(&args.store, |store| check(store, args))
+}
+
+fn check(store: &Store, args: &CheckArgs) -> Result<(), Failure> {
+    let read_percent = args.read_data_subset.unwrap_or(if args.read_data { 100 } else { 0 });
+    let options = CheckOptions { read_percent, threads: usize::from(args.threads) };
+    let checked = store.check(&options)?;
+    if args.json {
+        print(format!("{:#}\n", checked_json(&checked)))?;
+    } else {
+        print(text(&checked))?;
+    }
+    verdict(&checked)
+}
+
+/// Damage is a failure, told of in one line.
+pub(super) fn verdict(checked: &Checked) -> Result<(), Failure> {
+    if checked.is_clean() {
+        return Ok(());
+    }
+    Err(Failure::damage(format!(
+        "{} manifests and {} packs are damaged, {} files cannot be restored; lmc repair puts right \
+         what copies can",
+        checked.manifests.len(),
+        checked.damaged.len(),
+        checked.hurt.len(),
+    )))
+}
+
+/// What was found, as JSON.
+pub(super) fn checked_json(checked: &Checked) -> Value {
+    let damage =
+        |damage: &Damage| json!({"object": damage.object, "error": damage.error.to_string()});
+    let hurt = |hurt: &Hurt| {
+        json!({
+            "snapshot": hurt.snapshot.id,
+            "path": hurt.path.to_string(),
+            "error": hurt.error.to_string(),
+        })
+    };
+    json!({
+        "snapshots": checked.snapshots,
+        "packs": checked.packs,
+        "packs_read": checked.packs_read,
+        "bytes_read": checked.bytes_read,
+        "damaged_manifests": checked.manifests.iter().map(damage).collect::<Value>(),
+        "damaged_packs": checked.damaged.iter().map(|(_, d)| damage(d)).collect::<Value>(),
+        "hurt_files": checked.hurt.iter().map(hurt).collect::<Value>(),
+    })
+}
+
+/// What was found, in lines.
+pub(super) fn text(checked: &Checked) -> String {
+    let mut text = String::new();
+    let packs = checked.damaged.iter().map(|(_, damage)| damage);
+    for Damage { object, error } in checked.manifests.iter().chain(packs) {
+        text += &format!("damaged: {object}: {error}\n");
+    }
+    for Hurt { snapshot, path, error } in &checked.hurt {
+        let path = printable(&path.to_string());
+        let (id, run, step) = (snapshot.short_id(), printable(&snapshot.run), snapshot.step);
+        text += &format!("cannot be restored: {id} {run}@{step} {path}: {error}\n");
+    }
+    text + &format!(
+        "{} snapshots, {} packs; {} packs read, {}\n",
+        checked.snapshots,
+        checked.packs,
+        checked.packs_read,
+        size_text(checked.bytes_read),
+    )
+}

@@ -1,0 +1,53 @@
+//! `lmc copy`: snapshots to another store.
+
+use std::path::Path;
+
+use lmc_store::{SnapshotName, Store};
+use serde_json::{Value, json};
+
+use super::{name_json, open};
+use crate::args::store::CopyArgs;
+use crate::exit::{self, Exit, Failure};
+use crate::progress::{Progress, Volume};
+use crate::stdio::print;
+
+/// Copies what `args` names.
+pub fn run(args: &CopyArgs) -> Exit {
+    let source = match open(&args.source) {
+        Ok(source) => source,
+        Err(failure) => return exit::report(Path::new(&args.source), Err(failure)),
+    };
+    exit::report(Path::new(&args.target), copy(&source, args))
+}
+
+fn copy(source: &Store, args: &CopyArgs) -> Result<(), Failure> {
+    let target = open(&args.target)?;
+    let names: Vec<SnapshotName> = match (&args.run, &args.snapshots[..]) {
+        (Some(run), _) => source.snapshots_of(run)?,
+        (None, []) => source.snapshots()?,
+        (None, named) => named.iter().map(|name| source.find(name)).collect::<Result<_, _>>()?,
+    };
+    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    progress.start(&args.target, None);
+    let copied = source.copy_to(&target, &names, &|bytes| progress.add(bytes));
+    progress.finish();
+    let copied = copied?;
+    if args.json {
+        let value = json!({
+            "snapshots": copied.snapshots.iter().map(name_json).collect::<Value>(),
+            "there_already": copied.there,
+            "packs_put": copied.packs.put,
+            "packs_found": copied.packs.found,
+        });
+        return print(format!("{value:#}\n"));
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    print(format!(
+        "copied {} snapshots with {} packs; {} snapshots were there already\n",
+        copied.snapshots.len(),
+        copied.packs.put,
+        copied.there,
+    ))
+}

@@ -1,0 +1,46 @@
+//! `lmc export`: a snapshot as .lmc files that need no store.
+
+use std::path::PathBuf;
+
+use lmc_store::{RestoreOptions, Store};
+use serde_json::json;
+
+use super::{size_text, with_store};
+use crate::args::store::ExportArgs;
+use crate::exit::{Exit, Failure};
+use crate::progress::{Progress, Volume};
+use crate::stdio::print;
+
+/// Exports what `args` names.
+pub fn run(args: &ExportArgs) -> Exit {
+    with_store(&args.store, |store| export(store, args))
+}
+
+fn export(store: &Store, args: &ExportArgs) -> Result<(), Failure> {
+    let name = store.find(&args.snapshot)?;
+    let safe = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let run: String = name.run.trim_start_matches('.').chars().map(safe).collect();
+    let here = || PathBuf::from(format!("{run}-{}.lmc", name.step));
+    let target = args.output.clone().unwrap_or_else(here);
+    let (overwrite, threads) = (args.force, usize::from(args.threads));
+    let options = RestoreOptions { overwrite, threads, ..RestoreOptions::default() };
+    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    progress.start(target.display(), Some(name.size));
+    let exported = store.export(&name, &target, &options, &|bytes| progress.add(bytes));
+    progress.finish();
+    let exported = exported?;
+    if args.json {
+        let value = json!({
+            "id": name.id,
+            "target": target.to_string_lossy(),
+            "files": exported.files,
+            "bytes": exported.bytes,
+        });
+        return print(format!("{value:#}\n"));
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    let (files, size) = (exported.files, size_text(exported.bytes));
+    print(format!("{}: {files} files, {size} to {}\n", name.short_id(), target.display()))
+}

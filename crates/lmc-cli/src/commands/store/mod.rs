@@ -1,0 +1,83 @@
+//! The commands that work on a store, one file each, and what they share.
+
+pub mod check;
+pub mod copy;
+pub mod diff;
+pub mod export;
+pub mod forget;
+pub mod init;
+pub mod log;
+pub mod ls;
+pub mod prune;
+pub mod rebase;
+pub mod repair;
+pub mod restore;
+pub mod save;
+pub mod show;
+pub mod stats;
+pub mod tag;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lmc_store::{SnapshotName, Store, SystemClock, rfc3339, storage};
+use serde_json::{Value, json};
+
+use crate::args::store::StoreArgs;
+use crate::exit::{self, Exit, Failure};
+
+impl StoreArgs {
+    /// Where the store is, by the option or by the environment.
+    pub fn location(&self) -> Result<String, Failure> {
+        let named = self.location.clone().or_else(|| std::env::var("LMC_STORE").ok());
+        named
+            .filter(|location| !location.is_empty())
+            .ok_or_else(|| Failure::usage("no store is named; give --store, or set LMC_STORE"))
+    }
+}
+
+/// Opens the store that is meant and runs `work` on it; its failure is printed.
+fn with_store(args: &StoreArgs, work: impl FnOnce(&Store) -> Result<(), Failure>) -> Exit {
+    let location = match args.location() {
+        Ok(location) => location,
+        Err(failure) => return exit::report("store".as_ref(), Err(failure)),
+    };
+    let result = open(&location).and_then(|store| work(&store));
+    exit::report(Path::new(&location), result)
+}
+
+/// Opens the store at `location`.
+fn open(location: &str) -> Result<Store, Failure> {
+    Ok(Store::open(storage::open(location)?, Arc::new(SystemClock))?)
+}
+
+/// A snapshot as its name tells of it.
+fn name_json(name: &SnapshotName) -> Value {
+    let SnapshotName { run, step, time_ms, size, added, id } = name;
+    json!({
+        "id": id,
+        "run": run,
+        "step": step,
+        "time": rfc3339(*time_ms),
+        "time_ms": time_ms,
+        "bytes": size,
+        "added_bytes": added,
+    })
+}
+
+/// A time for people.
+fn time_text(time_ms: u64) -> String {
+    rfc3339(time_ms).replace('T', " ").replace('Z', "")
+}
+
+/// A number of bytes for people.
+fn size_text(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
+}

@@ -1,0 +1,50 @@
+//! `lmc prune`: removes forgotten snapshots and what nobody needs.
+
+use lmc_store::{PackName, PruneOptions, Pruned, Store};
+use serde_json::{Value, json};
+
+use super::{name_json, size_text, with_store};
+use crate::args::store::PruneArgs;
+use crate::exit::{Exit, Failure};
+use crate::stdio::print;
+
+/// Prunes the store.
+pub fn run(args: &PruneArgs) -> Exit {
+    with_store(&args.store, |store| prune(store, args))
+}
+
+fn prune(store: &Store, args: &PruneArgs) -> Result<(), Failure> {
+    let options = PruneOptions { grace_ms: args.grace, dry_run: args.dry_run };
+    let pruned = store.prune(&options)?;
+    if args.json {
+        print(format!("{:#}\n", json(&pruned, args)))
+    } else {
+        print(text(&pruned, args))
+    }
+}
+
+fn json(pruned: &Pruned, args: &PruneArgs) -> Value {
+    json!({
+        "dry_run": args.dry_run,
+        "snapshots": pruned.snapshots.iter().map(name_json).collect::<Value>(),
+        "packs": pruned.packs.iter().map(PackName::object).collect::<Value>(),
+        "bytes": pruned.bytes,
+        "young_bytes": pruned.bytes_young,
+        "leftovers": pruned.leftovers,
+    })
+}
+
+fn text(pruned: &Pruned, args: &PruneArgs) -> String {
+    let what = if args.dry_run { "would remove" } else { "removed" };
+    let mut text = format!(
+        "{what} {} snapshots and {} packs, {}\n",
+        pruned.snapshots.len(),
+        pruned.packs.len(),
+        size_text(pruned.bytes),
+    );
+    if pruned.bytes_young > 0 {
+        let size = size_text(pruned.bytes_young);
+        text += &format!("{size} that nobody needs are too young; a later prune removes them\n");
+    }
+    text
+}

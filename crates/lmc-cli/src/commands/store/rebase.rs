@@ -1,0 +1,39 @@
+//! `lmc rebase`: cuts the chain of a snapshot.
+
+use lmc_store::{SaveOptions, Store};
+use serde_json::json;
+
+use super::{name_json, size_text, with_store};
+use crate::args::store::RebaseArgs;
+use crate::exit::{Exit, Failure};
+use crate::progress::{Progress, Volume};
+use crate::stdio::print;
+
+/// Stores the snapshot again, on no other.
+pub fn run(args: &RebaseArgs) -> Exit {
+    with_store(&args.store, |store| rebase(store, args))
+}
+
+fn rebase(store: &Store, args: &RebaseArgs) -> Result<(), Failure> {
+    let old = store.find(&args.snapshot)?;
+    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    progress.start(old.short_id(), Some(old.size));
+    let options = SaveOptions { threads: usize::from(args.threads), ..SaveOptions::default() };
+    let new = store.rebase(&old, &options, &|bytes| progress.add(bytes));
+    progress.finish();
+    let new = new?;
+    if args.json {
+        let mut value = name_json(&new);
+        value["replaces"] = json!(old.id);
+        return print(format!("{value:#}\n"));
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    print(format!(
+        "{} takes the place of {}; {} were added\n",
+        new.short_id(),
+        old.short_id(),
+        size_text(new.added)
+    ))
+}

@@ -1,0 +1,52 @@
+//! `lmc repair`: puts right what copies can put right.
+
+use lmc_store::{PackName, Repaired, Store};
+use serde_json::{Value, json};
+
+use super::{check, open, with_store};
+use crate::args::store::RepairArgs;
+use crate::exit::{Exit, Failure};
+use crate::stdio::print;
+
+/// Repairs the store.
+pub fn run(args: &RepairArgs) -> Exit {
+    with_store(&args.store, |store| repair(store, args))
+}
+
+fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
+    let other = args.from.as_deref().map(open).transpose()?;
+    let repaired = store.repair(other.as_ref(), args.dry_run, usize::from(args.threads))?;
+    if args.json {
+        print(format!("{:#}\n", json(&repaired)))?;
+    } else {
+        print(text(&repaired, args.dry_run))?;
+    }
+    if args.dry_run { Ok(()) } else { check::verdict(&repaired.after) }
+}
+
+fn json(repaired: &Repaired) -> Value {
+    let packs = |packs: &[PackName]| packs.iter().map(PackName::object).collect::<Value>();
+    json!({
+        "repaired_packs": packs(&repaired.packs),
+        "lost_packs": packs(&repaired.lost),
+        "repaired_manifests": repaired.manifests,
+        "moved_manifests": repaired.moved,
+        "after": check::checked_json(&repaired.after),
+    })
+}
+
+fn text(repaired: &Repaired, dry_run: bool) -> String {
+    let would = if dry_run { "would be " } else { "" };
+    let mut text = String::new();
+    let mut lines = |what: &str, objects: Vec<String>| {
+        for object in objects {
+            text += &format!("{what}: {object}\n");
+        }
+    };
+    let objects = |packs: &[PackName]| packs.iter().map(PackName::object).collect();
+    lines(&format!("{would}repaired"), repaired.manifests.clone());
+    lines(&format!("{would}moved to damaged/"), repaired.moved.clone());
+    lines(&format!("{would}repaired"), objects(&repaired.packs));
+    lines("no good copy", objects(&repaired.lost));
+    text + &check::text(&repaired.after)
+}

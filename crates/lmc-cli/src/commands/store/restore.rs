@@ -1,0 +1,63 @@
+//! `lmc restore`: a snapshot back to files.
+
+use lmc_store::{Glob, RestoreOptions, Store};
+use serde_json::{Value, json};
+
+use super::{size_text, with_store};
+use crate::args::store::RestoreArgs;
+use crate::exit::{Exit, Failure};
+use crate::progress::{Progress, Volume};
+use crate::stdio::print;
+
+/// Restores what `args` names.
+pub fn run(args: &RestoreArgs) -> Exit {
+    with_store(&args.store, |store| restore(store, args))
+}
+
+fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
+    let name = store.find(&args.snapshot)?;
+    let options = RestoreOptions {
+        only: args.only.iter().map(|glob| Glob::new(glob)).collect(),
+        weights_only: args.weights_only,
+        overwrite: args.force,
+        keep_going: args.keep_going,
+        threads: usize::from(args.threads),
+    };
+    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    progress.start(args.target.display(), Some(name.size));
+    let restored = store.restore(&name, &args.target, &options, &|bytes| progress.add(bytes));
+    progress.finish();
+    let restored = restored?;
+    for (path, error) in &restored.failed {
+        progress.note(format_args!("lmc: {path}: {error}"));
+    }
+    let failed = restored.failed.len();
+    if args.json {
+        let failed = restored
+            .failed
+            .iter()
+            .map(|(path, error)| json!({"path": path.to_string(), "error": error.to_string()}));
+        let value = json!({
+            "id": name.id,
+            "target": args.target.to_string_lossy(),
+            "files": restored.files,
+            "bytes": restored.bytes,
+            "failed": failed.collect::<Value>(),
+        });
+        print(format!("{value:#}\n"))?;
+    } else if !args.quiet {
+        print(format!(
+            "{} {}@{}: {} files, {} to {}\n",
+            name.short_id(),
+            name.run,
+            name.step,
+            restored.files,
+            size_text(restored.bytes),
+            args.target.display(),
+        ))?;
+    }
+    match failed {
+        0 => Ok(()),
+        _ => Err(Failure::damage(format!("{failed} files are damaged and were left out"))),
+    }
+}

@@ -1,0 +1,83 @@
+//! `lmc save`: a file or a directory becomes a snapshot.
+
+use lmc::Level;
+use lmc_store::{Parent, SaveOptions, Saved, Store};
+use serde_json::json;
+
+use super::{name_json, size_text, with_store};
+use crate::args::store::SaveArgs;
+use crate::exit::{Exit, Failure};
+use crate::progress::{Progress, Volume};
+use crate::stdio::print;
+use crate::table::ratio;
+
+/// Saves what `args` names.
+pub fn run(args: &SaveArgs) -> Exit {
+    with_store(&args.store, |store| save(store, args))
+}
+
+fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
+    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    progress.start(args.path.display(), None);
+    let options = options(store, args)?;
+    let saved = store.save(&args.path, &options, &|bytes| progress.add(bytes));
+    progress.finish();
+    let saved = saved?;
+    if args.json {
+        return print(format!("{:#}\n", saved_json(&saved)));
+    }
+    if args.quiet { Ok(()) } else { print(text(&saved)) }
+}
+
+fn options(store: &Store, args: &SaveArgs) -> Result<SaveOptions, Failure> {
+    let parent = match &args.parent[..] {
+        "auto" => Parent::Auto,
+        "none" => Parent::None,
+        snapshot => Parent::Snapshot(store.find(snapshot)?),
+    };
+    let level = match (args.fast, args.max) {
+        (true, _) => Level::Fast,
+        (_, true) => Level::Max,
+        _ => Level::Default,
+    };
+    Ok(SaveOptions {
+        run: args.run.clone(),
+        step: args.step,
+        tags: args.tags.iter().cloned().collect(),
+        meta: args.meta.iter().cloned().collect(),
+        parent,
+        level,
+        threads: usize::from(args.threads),
+        verify: !args.no_verify,
+        follow_links: args.dereference,
+        ..SaveOptions::default()
+    })
+}
+
+fn text(saved: &Saved) -> String {
+    let name = &saved.name;
+    let on = saved.parent.as_ref().map_or(String::new(), |parent| {
+        format!(" on {} ({}@{})", parent.short_id(), parent.run, parent.step)
+    });
+    format!(
+        "{} {}@{}: {} files, {} of them known, {} in {} ({}x){on}\n",
+        name.short_id(),
+        name.run,
+        name.step,
+        saved.files,
+        saved.unchanged,
+        size_text(name.size),
+        size_text(name.added),
+        ratio(name.size, name.added),
+    )
+}
+
+fn saved_json(saved: &Saved) -> serde_json::Value {
+    let mut value = name_json(&saved.name);
+    value["parent"] = json!(saved.parent.as_ref().map(|parent| &parent.id));
+    value["files"] = saved.files.into();
+    value["unchanged_files"] = saved.unchanged.into();
+    value["packs_put"] = saved.packs.put.into();
+    value["packs_found"] = saved.packs.found.into();
+    value
+}

@@ -1,0 +1,99 @@
+//! `lmc show`: what is known of a snapshot.
+
+use std::collections::BTreeMap;
+
+use lmc_store::{Kind, Manifest, Node, SnapshotName, Store};
+use serde_json::{Value, json};
+
+use super::{name_json, size_text, time_text, with_store};
+use crate::args::store::ShowArgs;
+use crate::exit::{Exit, Failure};
+use crate::stdio::print;
+use crate::table::printable;
+
+/// Shows the snapshot that `args` names.
+pub fn run(args: &ShowArgs) -> Exit {
+    with_store(&args.store, |store| show(store, args))
+}
+
+fn show(store: &Store, args: &ShowArgs) -> Result<(), Failure> {
+    let name = store.find(&args.snapshot)?;
+    let manifest = store.manifest(&name)?;
+    let tags = store.tags()?.remove(&name.id).unwrap_or_default();
+    if args.json {
+        let mut value = json(&name, &manifest);
+        value["tags"] = json!(tags);
+        return print(format!("{value:#}\n"));
+    }
+    let tags: Vec<String> = tags.iter().map(|tag| printable(tag)).collect();
+    print(text(&name, &manifest, &tags.join(", ")))
+}
+
+/// Files, bytes of them, and bytes that their own archives take, of each kind.
+fn kinds(manifest: &Manifest) -> BTreeMap<Kind, (u64, u64, u64)> {
+    let mut kinds: BTreeMap<Kind, (u64, u64, u64)> = BTreeMap::new();
+    for (_, file) in manifest.files() {
+        let kind = kinds.entry(file.kind).or_default();
+        kind.0 += 1;
+        kind.1 += file.size;
+        kind.2 += manifest.archives[file.archive].stored;
+    }
+    kinds
+}
+
+/// The longest chain that a restore reads, and all bytes that it reads.
+fn reading(manifest: &Manifest) -> (usize, u64) {
+    let depths = manifest.depths();
+    let needed = manifest.closure(manifest.files().map(|(_, file)| file.archive));
+    let depth = needed.iter().map(|&i| depths[i]).max().unwrap_or(0);
+    (depth, needed.iter().map(|&i| manifest.archives[i].stored).sum())
+}
+
+fn json(name: &SnapshotName, manifest: &Manifest) -> Value {
+    let kinds: BTreeMap<&str, Value> = kinds(manifest)
+        .into_iter()
+        .map(|(kind, (files, bytes, stored))| {
+            (kind.name(), json!({"files": files, "bytes": bytes, "stored_bytes": stored}))
+        })
+        .collect();
+    let (depth, read) = reading(manifest);
+    let mut value = name_json(name);
+    value["parent"] = json!(manifest.parent);
+    value["meta"] = json!(manifest.meta);
+    value["kinds"] = json!(kinds);
+    value["entries"] = manifest.entries.len().into();
+    value["archives"] = manifest.archives.len().into();
+    value["packs"] = manifest.packs.len().into();
+    value["chain_depth"] = depth.into();
+    value["restore_reads_bytes"] = read.into();
+    value
+}
+
+fn text(name: &SnapshotName, manifest: &Manifest, tags: &str) -> String {
+    let mut text = format!(
+        "snapshot  {}\nrun       {}\nstep      {}\ntime      {}\n",
+        name.id,
+        printable(&name.run),
+        name.step,
+        time_text(name.time_ms),
+    );
+    let mut line = |label: &str, value: String| text += &format!("{label:<10}{value}\n");
+    line("parent", manifest.parent.clone().unwrap_or_else(|| "none".into()));
+    if !tags.is_empty() {
+        line("tags", tags.to_string());
+    }
+    for (key, value) in &manifest.meta {
+        line("meta", format!("{}={}", printable(key), printable(value)));
+    }
+    line("size", size_text(name.size));
+    line("added", size_text(name.added));
+    for (kind, (files, bytes, stored)) in kinds(manifest) {
+        let (bytes, stored) = (size_text(bytes), size_text(stored));
+        line(kind.name(), format!("{files} files, {bytes} in {stored}"));
+    }
+    let folders = |entry: &&lmc_store::Entry| matches!(entry.node, Node::Directory { .. });
+    let (depth, read) = reading(manifest);
+    line("folders", manifest.entries.iter().filter(folders).count().to_string());
+    line("restore", format!("reads {} in chains of up to {depth} deltas", size_text(read)));
+    text
+}

@@ -1,0 +1,74 @@
+//! `lmc stats`: what a store holds, and what saved how much.
+
+use lmc_store::{Stats, Store};
+use serde_json::json;
+
+use super::{size_text, with_store};
+use crate::args::store::StatsArgs;
+use crate::exit::{Exit, Failure};
+use crate::stdio::print;
+use crate::table::{Align, Table, ratio};
+
+/// Counts everything.
+pub fn run(args: &StatsArgs) -> Exit {
+    with_store(&args.store, |store| show(store, args))
+}
+
+fn show(store: &Store, args: &StatsArgs) -> Result<(), Failure> {
+    let stats = store.stats()?;
+    if args.json { print(format!("{:#}\n", json(&stats))) } else { print(text(&stats)) }
+}
+
+fn json(stats: &Stats) -> serde_json::Value {
+    json!({
+        "snapshots": stats.snapshots,
+        "files": stats.files,
+        "logical_bytes": stats.logical,
+        "archive_bytes": stats.archives,
+        "saved_by_reuse_bytes": stats.saved_reuse,
+        "saved_by_delta_bytes": stats.saved_delta,
+        "saved_by_coding_bytes": stats.saved_coding,
+        "packs": stats.packs,
+        "pack_bytes": stats.pack_bytes,
+        "unneeded_bytes": stats.unneeded_bytes,
+        "manifest_bytes": stats.manifest_bytes,
+        "whole_archives": stats.whole,
+        "delta_archives": stats.deltas,
+        "chain_depth_max": stats.depth_max,
+    })
+}
+
+fn text(stats: &Stats) -> String {
+    let share = |bytes: i64| match stats.logical {
+        0 => "-".to_string(),
+        logical => format!("{:.1} %", 100.0 * bytes as f64 / logical as f64),
+    };
+    let mut table =
+        Table::new(&[("", Align::Left), ("size", Align::Right), ("of all", Align::Right)]);
+    let rows = [
+        ("files of all snapshots", stats.logical as i64),
+        ("saved: same as another file", stats.saved_reuse as i64),
+        ("saved: coded against another", stats.saved_delta as i64),
+        ("saved: coded alone", stats.saved_coding),
+        ("stored archives", stats.archives as i64),
+        ("packs", stats.pack_bytes as i64),
+        ("packs that nobody needs", stats.unneeded_bytes as i64),
+        ("manifests", stats.manifest_bytes as i64),
+    ];
+    for (label, bytes) in rows {
+        let sign = if bytes < 0 { "-" } else { "" };
+        let size = format!("{sign}{}", size_text(bytes.unsigned_abs()));
+        table.push(vec![label.to_string(), size, share(bytes)]);
+    }
+    format!(
+        "{table}{} snapshots of {} files in {} packs, {}x; {} archives alone, {} on others, up to \
+         {} deep\n",
+        stats.snapshots,
+        stats.files,
+        stats.packs,
+        ratio(stats.logical, stats.pack_bytes + stats.manifest_bytes),
+        stats.whole,
+        stats.deltas,
+        stats.depth_max,
+    )
+}

@@ -1,0 +1,197 @@
+//! Looking for damage: what is damaged, and which files of which snapshots that hurts.
+
+use crate::Store;
+use crate::archives::SnapshotLibrary;
+use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
+use crate::names::{FORGOTTEN, PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
+use crate::path::RelPath;
+use lmc_format::{Error, ErrorKind, Result};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// How much is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Of 100 packs, how many are read and compared with their hashes, by chance.
+    pub read_percent: u8,
+    /// Threads that decode; 0 for one on each core.
+    pub threads: usize,
+}
+
+/// An object that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The object.
+    pub object: String,
+    /// What is wrong with it.
+    pub error: Error,
+}
+
+/// A file that cannot be restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hurt {
+    /// The snapshot.
+    pub snapshot: SnapshotName,
+    /// The file.
+    pub path: RelPath,
+    /// Where the damage is.
+    pub error: Error,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Snapshots that were looked at.
+    pub snapshots: u64,
+    /// Packs that they need.
+    pub packs: u64,
+    /// Packs that were read.
+    pub packs_read: u64,
+    /// Bytes of these.
+    pub bytes_read: u64,
+    /// Manifests that are damaged.
+    pub manifests: Vec<Damage>,
+    /// Packs that are damaged or missing.
+    pub damaged: Vec<(PackName, Damage)>,
+    /// Files that cannot be restored because of that.
+    pub hurt: Vec<Hurt>,
+}
+
+impl Checked {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.manifests.is_empty() && self.damaged.is_empty() && self.hurt.is_empty()
+    }
+}
+
+/// The manifests of a store: those that can be read, and the others.
+pub(crate) struct Manifests {
+    pub good: Vec<(SnapshotName, Arc<Manifest>)>,
+    pub bad: Vec<Damage>,
+}
+
+impl Store {
+    /// Looks for damage. Without reading packs, only what is missing or cut off is found.
+    ///
+    /// An error means that the check could not be done; damage is no error.
+    pub fn check(&self, options: &CheckOptions) -> Result<Checked> {
+        let Manifests { good, bad } = self.all_manifests()?;
+        let mut checked =
+            Checked { snapshots: good.len() as u64, manifests: bad, ..Checked::default() };
+        let mut packs: BTreeMap<&PackName, u64> = BTreeMap::new();
+        for pack in good.iter().flat_map(|(_, manifest)| &manifest.packs) {
+            packs.insert(&pack.name, pack.size);
+        }
+        checked.packs = packs.len() as u64;
+        let there: HashMap<String, u64> =
+            self.storage.list(PACKS)?.into_iter().map(|e| (e.name, e.stat.size)).collect();
+        let seed = random_id()?;
+        for (name, size) in packs {
+            let object = name.object();
+            let mut error = look(&object, size, there.get(&object).copied());
+            if error.is_none() && is_chosen(&seed, name, options.read_percent) {
+                checked.packs_read += 1;
+                checked.bytes_read += size;
+                error = self.read_pack(name, size)?.err();
+            }
+            checked.damaged.extend(error.map(|error| (name.clone(), Damage { object, error })));
+        }
+        checked.hurt = self.hurt(&good, &checked.damaged, options.threads)?;
+        Ok(checked)
+    }
+
+    /// All snapshots but those that are to go.
+    pub(crate) fn all_manifests(&self) -> Result<Manifests> {
+        let mut keys: Vec<String> = self.keys(SNAPSHOTS, "")?.into_iter().collect();
+        let forgotten = self.keys(FORGOTTEN, "")?;
+        keys.retain(|key| !forgotten.contains(key));
+        keys.sort();
+        let (mut good, mut bad) = (Vec::new(), Vec::new());
+        for key in keys {
+            let object = format!("{SNAPSHOTS}/{key}");
+            let name = SnapshotName::parse(&key).ok_or_else(|| Error::corrupt("is no snapshot"));
+            let read = name.and_then(|name| {
+                let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX)?;
+                Ok((Manifest::read(&bytes, &name)?, name))
+            });
+            match read {
+                Ok((manifest, name)) => good.push((name, Arc::new(manifest))),
+                // Removed by a prune since it was listed.
+                Err(e) if e.kind == ErrorKind::NotFound => {}
+                Err(error) if is_damage(&error) => bad.push(Damage { object, error }),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(Manifests { good, bad })
+    }
+
+    /// The bytes of a pack, or how it is damaged; the outer error is that it cannot be told.
+    pub(crate) fn read_pack(&self, name: &PackName, size: u64) -> Result<Result<Vec<u8>>> {
+        let bytes = match self.storage.read_all(&name.object(), size) {
+            Ok(bytes) => bytes,
+            Err(e) if is_damage(&e) || e.kind == ErrorKind::LimitExceeded => return Ok(Err(e)),
+            Err(e) if e.kind == ErrorKind::NotFound => return Ok(Err(e)),
+            Err(e) => return Err(e),
+        };
+        if !name.fits(&bytes) {
+            let found = blake3::hash(&bytes).to_hex();
+            return Ok(Err(Error::corrupt(format!("its bytes have the hash {found}"))));
+        }
+        Ok(Ok(bytes))
+    }
+
+    /// The files that need damaged packs and cannot be restored. Damage elsewhere in a pack hurts
+    /// no file, so each is decoded to see.
+    fn hurt(
+        &self,
+        good: &[(SnapshotName, Arc<Manifest>)],
+        damaged: &[(PackName, Damage)],
+        threads: usize,
+    ) -> Result<Vec<Hurt>> {
+        let names: BTreeSet<&PackName> = damaged.iter().map(|(name, _)| name).collect();
+        let mut tested: HashMap<u128, Option<Error>> = HashMap::new();
+        let mut hurt = Vec::new();
+        for (snapshot, manifest) in good.iter().filter(|_| !names.is_empty()) {
+            let is_bad: Vec<bool> =
+                manifest.packs.iter().map(|pack| names.contains(&pack.name)).collect();
+            let library = SnapshotLibrary::new(self, manifest);
+            for (path, file) in manifest.files() {
+                let needed = manifest.closure([file.archive]);
+                let mut extents = needed.iter().flat_map(|&i| &manifest.archives[i].extents);
+                if !extents.any(|extent| is_bad[extent.pack]) {
+                    continue;
+                }
+                let hash = manifest.archives[file.archive].hash;
+                let test = || library.open(file.archive)?.test(threads, &|_| ());
+                let error = tested.entry(hash).or_insert_with(|| test().err());
+                hurt.extend(error.clone().map(|error| Hurt {
+                    snapshot: snapshot.clone(),
+                    path: path.clone(),
+                    error,
+                }));
+            }
+        }
+        Ok(hurt)
+    }
+}
+
+/// Whether an error says that bytes are wrong, not that they could not be had.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated)
+}
+
+fn look(object: &str, size: u64, found: Option<u64>) -> Option<Error> {
+    match found {
+        Some(found) if found == size => None,
+        Some(found) => {
+            Some(Error::truncated(format!("{object} has {found} bytes and should have {size}")))
+        }
+        None => Some(Error::new(ErrorKind::NotFound, format!("{object} is missing"))),
+    }
+}
+
+fn is_chosen(seed: &str, name: &PackName, percent: u8) -> bool {
+    let hash = blake3::hash(format!("{seed}{}", name.as_str()).as_bytes());
+    let number = u32::from(u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]));
+    number * 100 < u32::from(percent) * 65_536
+}

@@ -1,0 +1,139 @@
+//! A store's configuration, and how a store is made and opened.
+
+use crate::clock::{Clock, rfc3339};
+use crate::names::random_id;
+use crate::storage::{Put, Storage};
+use lmc_format::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The object that makes a place a store; the last one that is written when it is made.
+pub const CONFIG_NAME: &str = "lmc-store.json";
+/// The version of the layout that this code reads and writes.
+pub const FORMAT: u32 = 1;
+/// How long what a save is working on is kept, in seconds.
+pub const GRACE_SECONDS: u64 = 86_400;
+const CONFIG_LEN_MAX: u64 = 1 << 16;
+
+/// What holds for all of a store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Config {
+    /// The version of the layout.
+    pub format: u32,
+    /// The store's own name, in hex.
+    pub id: String,
+    /// When it was made.
+    pub created: String,
+    /// How long what a save is working on is kept.
+    pub grace_seconds: u64,
+    /// Whether the storage was seen to refuse a second object of the same name.
+    pub conditional_create: bool,
+}
+
+/// A place that holds snapshots.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) config: Config,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Store {
+    /// Makes a store. The storage must not hold one, and must refuse to make an object twice:
+    /// without that, two writers could each believe that a snapshot is theirs.
+    pub fn init(storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Result<Self> {
+        Self::init_with(storage, clock, GRACE_SECONDS)
+    }
+
+    /// The same with another time to keep what a save is working on.
+    pub fn init_with(
+        storage: Arc<dyn Storage>,
+        clock: Arc<dyn Clock>,
+        grace_seconds: u64,
+    ) -> Result<Self> {
+        if storage.stat(CONFIG_NAME)?.is_some() {
+            return Err(exists());
+        }
+        probe(&*storage)?;
+        let config = Config {
+            format: FORMAT,
+            id: random_id()?,
+            created: rfc3339(clock.now_ms()),
+            grace_seconds,
+            conditional_create: true,
+        };
+        let text = serde_json::to_string_pretty(&config)
+            .map_err(|e| Error::invalid(format!("cannot write the configuration: {e}")))?;
+        match storage.put_new(CONFIG_NAME, format!("{text}\n").as_bytes())? {
+            Put::Created => Ok(Self { storage, config, clock }),
+            Put::Exists => Err(exists()),
+        }
+    }
+
+    /// Opens a store.
+    pub fn open(storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Result<Self> {
+        let bytes = storage.read_all(CONFIG_NAME, CONFIG_LEN_MAX).map_err(|e| match e.kind {
+            ErrorKind::NotFound => {
+                Error::new(ErrorKind::NoStore, "no store is here; lmc init makes one")
+            }
+            _ => e,
+        })?;
+        Ok(Self { storage, config: Config::read(&bytes)?, clock })
+    }
+
+    /// What holds for all of it.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where its objects are.
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
+    /// How long what a save is working on is kept, in milliseconds.
+    pub(crate) fn grace_ms(&self) -> u64 {
+        self.config.grace_seconds.saturating_mul(1000)
+    }
+}
+
+impl Config {
+    fn read(bytes: &[u8]) -> Result<Self> {
+        let config: Self = serde_json::from_slice(bytes)
+            .map_err(|e| Error::corrupt(format!("{CONFIG_NAME} is damaged: {e}")))?;
+        if config.format != FORMAT {
+            let message = format!(
+                "the store has format {}, this lmc knows {FORMAT}; use a newer one",
+                config.format
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if !config.conditional_create {
+            return Err(unconditional());
+        }
+        Ok(config)
+    }
+}
+
+/// Fails unless the storage refuses to make an object twice and leaves the first one as it was.
+fn probe(storage: &dyn Storage) -> Result<()> {
+    let name = format!("probe/{}", random_id()?);
+    let created = storage.put_new(&name, b"first");
+    let again = created.clone().and_then(|_| storage.put_new(&name, b"second"));
+    let kept = again.clone().and_then(|_| storage.read_all(&name, 64));
+    storage.delete(&[name])?;
+    match (created?, again?, &kept?[..]) {
+        (Put::Created, Put::Exists, b"first") => Ok(()),
+        _ => Err(unconditional()),
+    }
+}
+
+fn unconditional() -> Error {
+    let message = "the storage makes an object twice when asked to make it only once, so that \
+                   two writers would overwrite each other; use a server that honours If-None-Match";
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+fn exists() -> Error {
+    Error::new(ErrorKind::AlreadyExists, "a store is there already; nothing was changed")
+}

@@ -1,0 +1,70 @@
+//! Two snapshots beside each other: files by their content, changed ones tensor by tensor.
+
+use crate::Store;
+use crate::archives::SnapshotLibrary;
+use crate::manifest::Manifest;
+use crate::path::RelPath;
+use lmc::{Bases, Diff, Level};
+use lmc_format::{Error, Result};
+use std::sync::Arc;
+
+/// How two snapshots differ.
+#[derive(Clone, Debug, Default)]
+pub struct SnapshotDiff {
+    /// Files that are the same in both.
+    pub same: Vec<RelPath>,
+    /// Files that only the old one has.
+    pub only_old: Vec<RelPath>,
+    /// Files that only the new one has.
+    pub only_new: Vec<RelPath>,
+    /// Files that are in both with other bytes.
+    pub changed: Vec<FileDiff>,
+}
+
+/// How a file differs.
+#[derive(Clone, Debug)]
+pub struct FileDiff {
+    /// Where it is.
+    pub path: RelPath,
+    /// Bytes that it had.
+    pub old_size: u64,
+    /// Bytes that it has.
+    pub new_size: u64,
+    /// Its tensors.
+    pub tensors: Diff,
+}
+
+impl Store {
+    /// Compares two snapshots.
+    pub fn diff(
+        &self,
+        old: &Arc<Manifest>,
+        new: &Arc<Manifest>,
+        threads: usize,
+    ) -> Result<SnapshotDiff> {
+        let libraries = (SnapshotLibrary::new(self, old), SnapshotLibrary::new(self, new));
+        let mut diff = SnapshotDiff::default();
+        for (path, file) in new.files() {
+            let Some(before) = old.file(path) else {
+                diff.only_new.push(path.clone());
+                continue;
+            };
+            let hashes = (old.archives[before.archive].hash, new.archives[file.archive].hash);
+            if hashes.0 == hashes.1 {
+                diff.same.push(path.clone());
+                continue;
+            }
+            let before_bases = Bases::from_library(libraries.0.clone(), &[hashes.0], threads)?;
+            let bases = Bases::from_library(libraries.1.clone(), &[hashes.1], threads)?;
+            let ([old_base], [new_base]) = (before_bases.list(), bases.list()) else {
+                return Err(Error::invalid("two files are compared"));
+            };
+            let tensors = lmc::diff(old_base, new_base, Level::Default, threads)?;
+            let (old_size, new_size) = (before.size, file.size);
+            diff.changed.push(FileDiff { path: path.clone(), old_size, new_size, tensors });
+        }
+        let gone = old.files().filter(|(path, _)| new.file(path).is_none());
+        diff.only_old = gone.map(|(path, _)| path.clone()).collect();
+        Ok(diff)
+    }
+}

@@ -1,0 +1,94 @@
+//! Which snapshots are kept, and marking the others.
+//!
+//! Forgetting makes a mark and removes nothing; a later [`Store::prune`] removes what is marked and
+//! what then nobody needs. The newest snapshot of each run is always kept.
+
+use crate::Store;
+use crate::names::SnapshotName;
+use lmc_format::Result;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is kept; a snapshot that any rule keeps is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// As many of the newest of each run.
+    pub last: Option<u64>,
+    /// Those whose step is a multiple of this.
+    pub every: Option<u64>,
+    /// Those with one of these tags.
+    pub tags: BTreeSet<String>,
+    /// Those that were saved so many milliseconds before the newest of their run, or later.
+    pub within_ms: Option<u64>,
+}
+
+/// What was decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// What stays.
+    pub kept: Vec<SnapshotName>,
+    /// What goes.
+    pub forgotten: Vec<SnapshotName>,
+}
+
+impl Keep {
+    /// Whether there is any rule.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Splits the snapshots of one run, which are in order, into those that stay and those that go.
+    fn split(
+        &self,
+        run: Vec<SnapshotName>,
+        tags: &BTreeMap<String, BTreeSet<String>>,
+    ) -> Forgotten {
+        let count = run.len() as u64;
+        let newest_ms = run.last().map_or(0, |name| name.time_ms);
+        let highest = run.iter().map(|name| name.step).max();
+        let mut split = Forgotten::default();
+        for (i, name) in run.into_iter().enumerate() {
+            let from_end = count - i as u64;
+            let has_tag = tags.get(&name.id).is_some_and(|own| !own.is_disjoint(&self.tags));
+            // The newest by its time and by its step: clocks and steps can both go back.
+            let is_newest = from_end == 1 || highest == Some(name.step);
+            let is_kept = is_newest
+                || self.last.is_some_and(|last| from_end <= last)
+                || self.every.is_some_and(|every| every > 0 && name.step % every == 0)
+                || self.within_ms.is_some_and(|within| newest_ms - name.time_ms <= within)
+                || has_tag;
+            if is_kept { split.kept.push(name) } else { split.forgotten.push(name) }
+        }
+        split
+    }
+}
+
+impl Store {
+    /// Says what `keep` leaves of the snapshots, of one run or of all.
+    pub fn plan_forget(&self, keep: &Keep, run: Option<&str>) -> Result<Forgotten> {
+        let names = match run {
+            Some(run) => self.snapshots_of(run)?,
+            None => self.snapshots()?,
+        };
+        let tags = self.tags()?;
+        let mut runs: BTreeMap<String, Vec<SnapshotName>> = BTreeMap::new();
+        for name in names {
+            runs.entry(name.run.clone()).or_default().push(name);
+        }
+        let mut all = Forgotten::default();
+        for names in runs.into_values() {
+            let split = keep.split(names, &tags);
+            all.kept.extend(split.kept);
+            all.forgotten.extend(split.forgotten);
+        }
+        Ok(all)
+    }
+
+    /// Marks snapshots as forgotten: they are no longer shown, and the next prune that begins after
+    /// this removes them.
+    pub fn forget(&self, names: &[SnapshotName]) -> Result<()> {
+        for name in names {
+            self.storage.put_new(&name.forgotten()?, b"")?;
+        }
+        Ok(())
+    }
+}

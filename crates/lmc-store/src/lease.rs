@@ -1,0 +1,184 @@
+//! What is under way: saves and prunes tell of themselves by objects, so that neither needs a lock.
+//!
+//! A save makes its lease before it relies on anything, and a prune looks for leases before it
+//! decides what nobody needs. `docs/store.md` argues why that is enough.
+
+use crate::Store;
+use crate::names::{PENDING, PRUNING, random_id};
+use crate::storage::{Entry, Put};
+use lmc_format::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+const LEASE_LEN_MAX: u64 = 1 << 26;
+
+/// What a save under way needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    /// The save.
+    pub save: String,
+    /// The process that does it.
+    pub pid: u32,
+    /// Snapshots whose packs it relies on, as run and name.
+    pub parents: Vec<String>,
+    /// Packs that it has put or found by the time the lease was made.
+    pub packs: Vec<String>,
+}
+
+/// A lease that was found, and how old it is.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub entry: Entry,
+    pub pending: Pending,
+}
+
+/// The lease of a save. It is made again now and then, and all of it goes in the end.
+#[derive(Debug)]
+pub(crate) struct SaveLease<'a> {
+    store: &'a Store,
+    pending: Pending,
+    objects: Vec<String>,
+    /// When it was last made, by our clock and by that of the storage.
+    made_ms: u64,
+    stored_ms: u64,
+}
+
+impl<'a> SaveLease<'a> {
+    /// Tells of a save that relies on `parents`.
+    pub(crate) fn create(store: &'a Store, save: &str, parents: Vec<String>) -> Result<Self> {
+        let (pid, packs) = (std::process::id(), Vec::new());
+        let pending = Pending { save: save.to_string(), pid, parents, packs };
+        let objects = Vec::new();
+        let mut lease = Self { store, pending, objects, made_ms: 0, stored_ms: 0 };
+        lease.make()?;
+        Ok(lease)
+    }
+
+    /// The older ones stay: a list that is being read may miss an object that comes while another
+    /// one goes.
+    fn make(&mut self) -> Result<()> {
+        let object = format!("{PENDING}/{}", random_id()?);
+        let made_ms = self.store.clock.now_ms();
+        let bytes = serde_json::to_vec(&self.pending)
+            .map_err(|e| Error::invalid(format!("cannot write a lease: {e}")))?;
+        // Before the put, so that one that fails after all is removed too.
+        self.objects.push(object.clone());
+        if self.store.storage.put_new(&object, &bytes)? == Put::Exists {
+            return Err(Error::new(ErrorKind::Conflict, format!("{object} is there already")));
+        }
+        let stat = self.store.storage.stat(&object)?.ok_or_else(lost)?;
+        (self.made_ms, self.stored_ms) = (made_ms, stat.modified_ms);
+        Ok(())
+    }
+
+    /// Names packs that the save relies on from now on.
+    pub(crate) fn add_packs(&mut self, packs: impl IntoIterator<Item = String>) {
+        self.pending.packs.extend(packs);
+    }
+
+    /// Makes the lease again if it is getting old; fails if it is too old to be sure that nobody
+    /// took it for that of a dead process.
+    pub(crate) fn keep(&mut self) -> Result<()> {
+        let grace = self.store.grace_ms();
+        let age = self.store.clock.now_ms().saturating_sub(self.made_ms);
+        if age > grace / 2 {
+            return Err(lost());
+        }
+        if age > grace / 4 { self.make() } else { Ok(()) }
+    }
+
+    /// Fails unless the lease has held to this moment.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        self.keep()?;
+        let newest = self.objects.last().map(|object| self.store.storage.stat(object));
+        newest.transpose()?.flatten().map(|_| ()).ok_or_else(lost)
+    }
+
+    /// The time now by the clock of the storage.
+    pub(crate) fn storage_now_ms(&self) -> u64 {
+        let age = self.store.clock.now_ms().saturating_sub(self.made_ms);
+        self.stored_ms.saturating_add(age)
+    }
+
+    /// Ends the lease.
+    pub(crate) fn end(mut self) -> Result<()> {
+        let objects = std::mem::take(&mut self.objects);
+        self.store.storage.delete(&objects)
+    }
+}
+
+impl Drop for SaveLease<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed grows old and is removed by a prune.
+        let _ = self.store.storage.delete(&self.objects);
+    }
+}
+
+fn lost() -> Error {
+    let message = "the save took so long without a sign of life that what it needs may be gone; \
+                   save again";
+    Error::new(ErrorKind::Conflict, message)
+}
+
+/// The leases of all saves. One that goes away while they are read has ended.
+pub(crate) fn pendings(store: &Store) -> Result<Vec<Found>> {
+    let mut found = Vec::new();
+    for entry in store.storage.list(PENDING)? {
+        let bytes = match store.storage.read_all(&entry.name, LEASE_LEN_MAX) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind == ErrorKind::NotFound => continue,
+            Err(e) => return Err(e),
+        };
+        let pending = serde_json::from_slice(&bytes)
+            .map_err(|e| Error::corrupt(format!("{} is damaged: {e}", entry.name)))?;
+        found.push(Found { entry, pending });
+    }
+    Ok(found)
+}
+
+/// The lease of a prune.
+#[derive(Debug)]
+pub(crate) struct PruneLease<'a> {
+    store: &'a Store,
+    object: String,
+    made_ms: u64,
+    /// When it was made, by the clock of the storage.
+    pub stored_ms: u64,
+}
+
+impl<'a> PruneLease<'a> {
+    pub(crate) fn create(store: &'a Store) -> Result<Self> {
+        let object = format!("{PRUNING}/{}", random_id()?);
+        let made_ms = store.clock.now_ms();
+        let mut lease = Self { store, object, made_ms, stored_ms: 0 };
+        store.storage.put_new(&lease.object, b"{}\n")?;
+        lease.stored_ms = store.storage.stat(&lease.object)?.ok_or_else(lost)?.modified_ms;
+        Ok(lease)
+    }
+
+    /// Fails if saves may take this prune for a dead one.
+    pub(crate) fn check(&self) -> Result<()> {
+        let age = self.store.clock.now_ms().saturating_sub(self.made_ms);
+        if self.store.grace_ms() > 0 && age > self.store.grace_ms() / 2 {
+            let message = "the prune took too long to be sure of what nobody needs; prune again";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PruneLease<'_> {
+    fn drop(&mut self) {
+        let _ = self.store.storage.delete(&[std::mem::take(&mut self.object)]);
+    }
+}
+
+/// Whether a prune is under way that is not dead. `now_ms` is by the clock of the storage.
+pub(crate) fn is_pruning(store: &Store, now_ms: u64) -> Result<bool> {
+    let leases = store.storage.list(PRUNING)?;
+    Ok(leases.iter().any(|lease| !is_stale(store, &lease.stat, now_ms)))
+}
+
+/// Whether whoever made this lease must have ended.
+pub(crate) fn is_stale(store: &Store, stat: &crate::storage::Stat, now_ms: u64) -> bool {
+    now_ms.saturating_sub(stat.modified_ms) > store.grace_ms()
+}

@@ -1,0 +1,344 @@
+//! The names of objects: runs and tags escaped so that any text is safe, snapshots named so that a
+//! list of names tells of them without opening one.
+
+use lmc_format::{Error, ErrorKind, Result};
+use std::cmp::Ordering;
+use std::fmt::Write;
+
+/// Longest name of a run or a tag in bytes: escaped, it still fits a file name.
+pub const LABEL_LEN_MAX: usize = 80;
+/// Folder of manifests.
+pub const SNAPSHOTS: &str = "snapshots";
+/// Folder of marks of snapshots that are to go.
+pub const FORGOTTEN: &str = "forgotten";
+/// Folder of tags.
+pub const TAGS: &str = "tags";
+/// Folder of packs.
+pub const PACKS: &str = "packs";
+/// Folder of the leases of saves.
+pub const PENDING: &str = "pending";
+/// Folder of the leases of prunes.
+pub const PRUNING: &str = "pruning";
+
+/// Hex digits of a snapshot's id.
+const ID_LEN: usize = 32;
+/// Hex digits of the hash of a pack.
+const PACK_HASH_LEN: usize = 64;
+
+/// 128 random bits in hex.
+pub fn random_id() -> Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::new(ErrorKind::Io, format!("no random numbers: {e}")))?;
+    Ok(hex(&bytes))
+}
+
+/// Bytes as hex digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// The bytes of hex digits, if they are such.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks_exact(2);
+    let byte = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).ok().filter(|pair| is_hex(pair))?;
+        u8::from_str_radix(pair, 16).ok()
+    };
+    digits.remainder().is_empty().then(|| digits.map(byte).collect())?
+}
+
+/// Whether these are lower-case hex digits.
+pub(crate) fn is_hex(text: &str) -> bool {
+    text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// A run or a tag as part of an object's name. Letters that differ in case alone, separators, a
+/// leading dot and the names of devices are escaped as `=` and two hex digits.
+pub fn escape(label: &str) -> Result<String> {
+    check_label(label)?;
+    let mut text = String::new();
+    for (i, byte) in label.bytes().enumerate() {
+        let is_plain = matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-')
+            || byte == b'.' && i > 0 && i + 1 < label.len();
+        if is_plain && !(i == 0 && is_device(label)) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "={byte:02x}");
+        }
+    }
+    Ok(text)
+}
+
+/// The label that was escaped; none if it is not what [`escape`] gives.
+pub fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        if byte == b'=' {
+            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+            bytes.extend(unhex(digits)?);
+            rest = &after[2..];
+        } else {
+            bytes.push(byte);
+            rest = after;
+        }
+    }
+    let label = String::from_utf8(bytes).ok()?;
+    (escape(&label).ok()? == text).then_some(label)
+}
+
+/// Fails unless `label` can name a run or a tag.
+pub fn check_label(label: &str) -> Result<()> {
+    if label.is_empty() || label.len() > LABEL_LEN_MAX {
+        let message = format!("a run or a tag has a name of 1 to {LABEL_LEN_MAX} bytes");
+        return Err(Error::invalid(message));
+    }
+    if label.chars().any(char::is_control) {
+        return Err(Error::invalid("a run or a tag has no control characters in its name"));
+    }
+    Ok(())
+}
+
+/// Names that some systems keep for devices, with any ending.
+fn is_device(label: &str) -> bool {
+    let stem = label.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let numbered = |name: &str| {
+        let rest = stem.strip_prefix(name);
+        rest.is_some_and(|rest| rest.len() == 1 && rest.bytes().all(|c| c.is_ascii_digit()))
+    };
+    matches!(&stem[..], "con" | "prn" | "aux" | "nul") || numbered("com") || numbered("lpt")
+}
+
+/// A snapshot, as its name tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotName {
+    /// The run it belongs to.
+    pub run: String,
+    /// The step of training.
+    pub step: u64,
+    /// When it was saved, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// Bytes of its files.
+    pub size: u64,
+    /// Bytes that it added to the store.
+    pub added: u64,
+    /// The start of the BLAKE3 hash of its manifest, in hex.
+    pub id: String,
+}
+
+impl SnapshotName {
+    /// Run and name, which below any folder stand for the snapshot.
+    pub fn key(&self) -> Result<String> {
+        let Self { run, step, time_ms, size, added, id } = self;
+        let run = escape(run)?;
+        Ok(format!("{run}/{step:020}-{time_ms:014}-{size}-{added}-{id}"))
+    }
+
+    /// The object of its manifest.
+    pub fn object(&self) -> Result<String> {
+        Ok(format!("{SNAPSHOTS}/{}", self.key()?))
+    }
+
+    /// The mark that it is to go.
+    pub fn forgotten(&self) -> Result<String> {
+        Ok(format!("{FORGOTTEN}/{}", self.key()?))
+    }
+
+    /// The object that gives it a tag.
+    pub fn tag(&self, tag: &str) -> Result<String> {
+        Ok(format!("{TAGS}/{}/{}", escape(tag)?, self.key()?))
+    }
+
+    /// What [`SnapshotName::key`] gave; none if it cannot have.
+    pub fn parse(key: &str) -> Option<Self> {
+        let (run, name) = key.split_once('/')?;
+        let fields: Vec<&str> = name.split('-').collect();
+        let [step, time_ms, size, added, id] = fields[..] else { return None };
+        let number = |text: &str| text.parse::<u64>().ok();
+        let parsed = Self {
+            run: unescape(run)?,
+            step: number(step)?,
+            time_ms: number(time_ms)?,
+            size: number(size)?,
+            added: number(added)?,
+            id: id.to_string(),
+        };
+        let is_same = is_hex(id) && id.len() == ID_LEN && parsed.key().ok()? == key;
+        is_same.then_some(parsed)
+    }
+
+    /// The id of a manifest of these bytes.
+    pub fn id_of(manifest: &[u8]) -> String {
+        blake3::hash(manifest).to_hex()[..ID_LEN].to_string()
+    }
+
+    /// As people write it.
+    pub fn short_id(&self) -> &str {
+        &self.id[..8]
+    }
+
+    fn order(&self) -> (u64, u64, &str) {
+        (self.time_ms, self.step, &self.id)
+    }
+}
+
+/// The order in which snapshots were saved; numbers are compared as numbers.
+impl Ord for SnapshotName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order()).then_with(|| self.run.cmp(&other.run))
+    }
+}
+
+impl PartialOrd for SnapshotName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A pack: the BLAKE3 hash of its bytes, and a number where more than one has the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PackName(String);
+
+impl PackName {
+    /// The pack of these bytes; `number` is 0 but for copies.
+    pub fn of(bytes: &[u8], number: u32) -> Self {
+        Self::numbered(blake3::hash(bytes).to_hex().as_str(), number)
+    }
+
+    fn numbered(hash: &str, number: u32) -> Self {
+        Self(if number == 0 { hash.to_string() } else { format!("{hash}-{number}") })
+    }
+
+    /// The next copy of the same bytes.
+    pub fn next_copy(&self) -> Self {
+        Self::numbered(self.hash(), self.number() + 1)
+    }
+
+    /// A name as it stands in a manifest; none if it is not one.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (hash, number) = match text.split_once('-') {
+            Some((hash, number)) => (hash, number.parse().ok().filter(|&number| number > 0)?),
+            None => (text, 0_u32),
+        };
+        let is_name = hash.len() == PACK_HASH_LEN && is_hex(hash);
+        (is_name && Self::numbered(hash, number).0 == text).then(|| Self(text.to_string()))
+    }
+
+    /// The pack of an object; none if that is no pack.
+    pub fn from_object(object: &str) -> Option<Self> {
+        let (_, name) = object.rsplit_once('/')?;
+        Self::parse(name).filter(|name| name.object() == object)
+    }
+
+    /// Its object.
+    pub fn object(&self) -> String {
+        format!("{PACKS}/{}/{}", &self.0[..2], self.0)
+    }
+
+    /// As it stands in a manifest.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The hash of its bytes, in hex.
+    pub fn hash(&self) -> &str {
+        &self.0[..PACK_HASH_LEN]
+    }
+
+    fn number(&self) -> u32 {
+        self.0.get(PACK_HASH_LEN + 1..).and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    /// Whether these are its bytes.
+    pub fn fits(&self, bytes: &[u8]) -> bool {
+        blake3::hash(bytes).to_hex().as_str() == self.hash()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every label comes back, and none becomes a path, a hidden file or a device.
+    #[test]
+    fn labels_are_safe_names() {
+        let labels = [
+            "run",
+            "Run",
+            "a/b",
+            "..",
+            ".",
+            ".hidden",
+            "con",
+            "NUL.txt",
+            "com1",
+            "ü/é",
+            "a b",
+            "x=41",
+            "%2e",
+            "trailing.",
+            "-",
+            "\u{202e}rtl",
+            "a\\b",
+            "*",
+            "\u{1f600}",
+        ];
+        let mut seen = std::collections::HashSet::new();
+        for label in labels {
+            let text = escape(label).unwrap();
+            let is_safe =
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.=".contains(c);
+            assert!(text.chars().all(is_safe), "{text}");
+            assert!(!text.starts_with('.') && !text.ends_with('.'), "{text}");
+            assert!(!is_device(&text), "{text}");
+            assert_eq!(unescape(&text).as_deref(), Some(label));
+            assert!(seen.insert(text.to_lowercase()));
+        }
+        assert!(escape("").is_err() && escape("a\nb").is_err() && escape(&"x".repeat(81)).is_err());
+        for text in ["=4", "=zz", "A", "=61", "/", ""] {
+            assert_eq!(unescape(text), None, "{text}");
+        }
+    }
+
+    /// Names of snapshots come back and are ordered by number.
+    #[test]
+    fn snapshot_names() {
+        let name = |step, time_ms| SnapshotName {
+            run: "My run".into(),
+            step,
+            time_ms,
+            size: 12,
+            added: 3,
+            id: "0123456789abcdef0123456789abcdef".into(),
+        };
+        let key = name(1000, 5).key().unwrap();
+        assert_eq!(SnapshotName::parse(&key), Some(name(1000, 5)));
+        assert!(name(999, 5) < name(1000, 5) && name(1000, 5) < name(3, 6));
+        for bad in ["", "run/1-2-3-4-5", &key.replace("=4dy", "My"), &format!("{key}0")] {
+            assert_eq!(SnapshotName::parse(bad), None, "{bad}");
+        }
+    }
+
+    /// Names of packs come back, copies are counted, and nothing else passes.
+    #[test]
+    fn pack_names() {
+        let pack = PackName::of(b"bytes", 0);
+        assert_eq!(PackName::from_object(&pack.object()), Some(pack.clone()));
+        let copy = pack.next_copy().next_copy();
+        assert!(copy.as_str().ends_with("-2") && copy.fits(b"bytes") && !copy.fits(b"other"));
+        assert_eq!(PackName::parse(copy.as_str()), Some(copy.clone()));
+        let hash = pack.hash();
+        for bad in
+            ["", &hash[1..], &format!("{hash}-0"), &format!("{hash}-01"), &format!("{hash}-")]
+        {
+            assert_eq!(PackName::parse(bad), None, "{bad}");
+        }
+        assert_eq!(PackName::from_object(&format!("packs/zz/{hash}")), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! Removing what nobody needs, beside saves and restores that go on.
+//!
+//! The order of the steps is the argument; `docs/store.md` has it case by case. Any error while
+//! looking ends the prune before anything is removed.
+
+use crate::Store;
+use crate::lease::{Found, PruneLease, is_stale, pendings};
+use crate::manifest::MANIFEST_LEN_MAX;
+use crate::manifest::Manifest;
+use crate::names::{FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS};
+use crate::storage::{self, Stat};
+use lmc_format::{Error, ErrorKind, Result};
+use std::collections::{BTreeSet, HashSet};
+
+/// How to prune.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PruneOptions {
+    /// How old a pack that nobody needs must be, in milliseconds; the store's own time if none is
+    /// given. While a save is under way it is never less than that.
+    pub grace_ms: Option<u64>,
+    /// Only say what would be removed.
+    pub dry_run: bool,
+}
+
+/// What was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Snapshots that were forgotten before.
+    pub snapshots: Vec<SnapshotName>,
+    /// Packs.
+    pub packs: Vec<PackName>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes that stay because they are too young.
+    pub bytes_young: u64,
+    /// Leases, tags and temporary files of what has ended.
+    pub leftovers: u64,
+}
+
+/// What was seen, in this order.
+struct Seen {
+    /// When the prune began, by the clock of the storage.
+    now_ms: u64,
+    packs: Vec<storage::Entry>,
+    marks: HashSet<String>,
+    pendings: Vec<Found>,
+    keys: HashSet<String>,
+}
+
+impl Store {
+    /// Removes forgotten snapshots and the packs that no snapshot and no save under way needs.
+    ///
+    /// On an error some of what it would have removed is still there, and nothing else is missing.
+    pub fn prune(&self, options: &PruneOptions) -> Result<Pruned> {
+        let lease = PruneLease::create(self)?;
+        let seen = self.look(&lease)?;
+        let live_leases: Vec<&Found> =
+            seen.pendings.iter().filter(|found| !self.is_dead(&found.entry.stat, &seen)).collect();
+        let needed: HashSet<&String> =
+            live_leases.iter().flat_map(|found| &found.pending.parents).collect();
+        // A mark counts only if it was there before the leases were listed.
+        let goes = |key: &&String| seen.marks.contains(*key) && !needed.contains(key);
+        let going: BTreeSet<String> = seen.keys.iter().filter(goes).cloned().collect();
+        let mut live = self.live_packs(seen.keys.iter().filter(|key| !going.contains(*key)))?;
+        for pack in live_leases.iter().flat_map(|found| &found.pending.packs) {
+            live.extend(PackName::parse(pack).map(|name| name.object()));
+        }
+        let grace_ms = match options.grace_ms {
+            Some(given) if live_leases.is_empty() => given,
+            Some(given) => given.max(self.grace_ms()),
+            None => self.grace_ms(),
+        };
+        let mut pruned = Pruned::default();
+        for entry in &seen.packs {
+            let Some(name) = PackName::from_object(&entry.name) else { continue };
+            if live.contains(&entry.name) {
+                continue;
+            }
+            if seen.now_ms.saturating_sub(entry.stat.modified_ms) < grace_ms {
+                pruned.bytes_young += entry.stat.size;
+            } else {
+                pruned.packs.push(name);
+                pruned.bytes += entry.stat.size;
+            }
+        }
+        pruned.snapshots = going.iter().filter_map(|key| SnapshotName::parse(key)).collect();
+        pruned.snapshots.sort();
+        if !options.dry_run {
+            pruned.leftovers = self.remove(&lease, &seen, &going, &pruned.packs)?;
+        }
+        Ok(pruned)
+    }
+
+    /// Packs before leases: what a save that is not among the leases puts is not among the packs.
+    /// Marks before leases: what such a save takes for its parent is not among the marks. Leases
+    /// before snapshots: a save that ended in between is among the snapshots.
+    fn look(&self, lease: &PruneLease) -> Result<Seen> {
+        let packs = self.storage.list(PACKS)?;
+        let marks = self.keys(FORGOTTEN, "")?;
+        let pendings = pendings(self)?;
+        let keys = self.keys(SNAPSHOTS, "")?;
+        Ok(Seen { now_ms: lease.stored_ms, packs, marks, pendings, keys })
+    }
+
+    fn is_dead(&self, stat: &Stat, seen: &Seen) -> bool {
+        is_stale(self, stat, seen.now_ms)
+    }
+
+    /// The packs of all these snapshots; each must be readable.
+    fn live_packs<'a>(&self, keys: impl Iterator<Item = &'a String>) -> Result<HashSet<String>> {
+        let mut live = HashSet::new();
+        for key in keys {
+            let object = format!("{SNAPSHOTS}/{key}");
+            let name = SnapshotName::parse(key).ok_or_else(|| {
+                let message = "is no snapshot; nothing was removed, lmc repair moves it away";
+                Error::corrupt(format!("{object} {message}"))
+            })?;
+            let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX);
+            let manifest = bytes.and_then(|bytes| Manifest::read(&bytes, &name));
+            let manifest = manifest.map_err(|e| match e.kind {
+                ErrorKind::NotFound => {
+                    let message = format!("{object} was removed meanwhile; prune again");
+                    Error::new(ErrorKind::Conflict, message)
+                }
+                _ => e.at(format_args!("{object}, so nothing was removed")),
+            })?;
+            live.extend(manifest.packs.iter().map(|pack| pack.name.object()));
+        }
+        Ok(live)
+    }
+
+    /// Snapshots first, so that none is ever without its packs; marks after them, so that none
+    /// comes back.
+    fn remove(
+        &self,
+        lease: &PruneLease,
+        seen: &Seen,
+        going: &BTreeSet<String>,
+        packs: &[PackName],
+    ) -> Result<u64> {
+        lease.check()?;
+        let snapshots: Vec<String> = going.iter().map(|key| format!("{SNAPSHOTS}/{key}")).collect();
+        self.storage.delete(&snapshots)?;
+        let leftovers = self.leftovers(seen, going)?;
+        let marks: Vec<String> = seen
+            .marks
+            .iter()
+            .filter(|key| going.contains(*key) || !seen.keys.contains(*key))
+            .map(|key| format!("{FORGOTTEN}/{key}"))
+            .collect();
+        self.storage.delete(&marks)?;
+        // In parts, so that a prune that became too slow to be safe stops.
+        for some in packs.chunks(256) {
+            lease.check()?;
+            self.storage.delete(&some.iter().map(PackName::object).collect::<Vec<_>>())?;
+        }
+        self.storage.delete(&leftovers)?;
+        let temporaries = self.storage.remove_temporaries(self.grace_ms())?;
+        Ok(leftovers.len() as u64 + temporaries)
+    }
+
+    /// Leases of the dead, and tags of what is gone.
+    fn leftovers(&self, seen: &Seen, going: &BTreeSet<String>) -> Result<Vec<String>> {
+        let dead = seen.pendings.iter().filter(|found| self.is_dead(&found.entry.stat, seen));
+        let mut names: Vec<String> = dead.map(|found| found.entry.name.clone()).collect();
+        let prunes = self.storage.list(PRUNING)?;
+        let dead = prunes.into_iter().filter(|entry| self.is_dead(&entry.stat, seen));
+        names.extend(dead.map(|entry| entry.name));
+        for entry in self.storage.list(TAGS)? {
+            let key = entry.name.splitn(3, '/').nth(2).unwrap_or_default().to_string();
+            let is_gone = going.contains(&key);
+            // A save makes tags before its snapshot.
+            let is_lost = !seen.keys.contains(&key) && self.is_dead(&entry.stat, seen);
+            if is_gone || is_lost {
+                names.push(entry.name);
+            }
+        }
+        Ok(names)
+    }
+}

@@ -1,0 +1,94 @@
+//! Cutting chains: the same snapshot again, with every archive on its own.
+
+use crate::Store;
+use crate::archives::SnapshotLibrary;
+use crate::builder::Builder;
+use crate::lease::{SaveLease, is_pruning};
+use crate::manifest::{Manifest, Node};
+use crate::names::{SnapshotName, random_id};
+use crate::packs::{PackWriter, Packed, Reuse, write_packs};
+use crate::save::SaveOptions;
+use crate::storage::io_error;
+use lmc::{Compressed, Input, Options, Output, Progress};
+use lmc_format::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::File;
+
+impl Store {
+    /// Makes a snapshot that has the files, the step and the time of `name` and stands on no other,
+    /// and forgets `name`. What stands on `name` keeps what it needs.
+    ///
+    /// On an error `name` is as it was.
+    pub fn rebase(
+        &self,
+        name: &SnapshotName,
+        options: &SaveOptions,
+        progress: Progress,
+    ) -> Result<SnapshotName> {
+        let save = random_id()?;
+        let lease = SaveLease::create(self, &save, vec![name.key()?])?;
+        let library = self.read_leased(name)?.ok_or_else(|| {
+            let message = format!("snapshot {} is being removed", name.short_id());
+            Error::new(ErrorKind::Conflict, message)
+        })?;
+        let old = library.manifest().clone();
+        let reuse = Reuse {
+            known: old.packs.iter().map(|pack| pack.name.clone()).collect(),
+            is_pruning: is_pruning(self, lease.storage_now_ms())?,
+        };
+        let mut manifest = Manifest { save, parent: None, ..(*old).clone() };
+        let mut builder = Builder::new(Some(library.clone()));
+        let (added, packed) = write_packs(self, lease, reuse, options.pack_len, |writer| {
+            let mut moved: HashMap<usize, usize> = HashMap::new();
+            for entry in &mut manifest.entries {
+                let Node::File(file) = &mut entry.node else { continue };
+                if old.archives[file.archive].bases.is_empty() {
+                    progress(file.size);
+                    continue;
+                }
+                file.archive = match moved.entry(file.archive) {
+                    Entry::Occupied(number) => *number.get(),
+                    Entry::Vacant(number) => {
+                        *number.insert(builder.add_again(writer, |writer| {
+                            recode(&library, file.archive, writer, options, progress)
+                        })?)
+                    }
+                };
+            }
+            Ok(writer.position())
+        })?;
+        let Packed { packs, lease, .. } = packed;
+        let manifest = builder.finish(Manifest { added, ..manifest }, packs)?;
+        let tags = self.tags()?.remove(&name.id).unwrap_or_default();
+        let new = self.commit(&manifest, &tags, lease)?;
+        self.forget(std::slice::from_ref(name))?;
+        Ok(new)
+    }
+}
+
+/// Codes the original of an archive again, on nothing.
+fn recode(
+    library: &std::sync::Arc<SnapshotLibrary>,
+    archive: usize,
+    writer: &mut PackWriter,
+    options: &SaveOptions,
+    progress: Progress,
+) -> Result<Compressed> {
+    let file = original(library, archive, options.threads)?;
+    let SaveOptions { level, threads, verify, .. } = *options;
+    let options = Options { level, threads, verify, ..Options::default() };
+    lmc::compress_known(Input::File(&file), Output::Stream(writer), &options, progress)
+}
+
+/// The original of an archive in a temporary file without a name.
+pub(crate) fn original(
+    library: &std::sync::Arc<SnapshotLibrary>,
+    archive: usize,
+    threads: usize,
+) -> Result<File> {
+    let file = tempfile::tempfile().map_err(|e| io_error("cannot make a temporary file", &e))?;
+    let archive = library.open(archive)?;
+    lmc::decompress(&archive, Output::Open(&file), threads, &|_| ())?;
+    Ok(file)
+}

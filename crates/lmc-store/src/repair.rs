@@ -1,0 +1,121 @@
+//! Putting right what can be put right, and never making anything worse.
+//!
+//! A damaged pack is replaced, at once, by one with the right hash: a copy in this store, or one in
+//! another store. A damaged manifest is replaced likewise, or moved away so that it does not stop
+//! prunes. What cannot be put right stays as it is.
+
+use crate::Store;
+use crate::check::{CheckOptions, Checked, Damage, is_damage};
+use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
+use crate::names::{PACKS, PackName, SNAPSHOTS, SnapshotName};
+use lmc_format::Result;
+use std::collections::HashMap;
+
+/// Where damaged manifests go.
+pub const DAMAGED: &str = "damaged";
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Packs that have their bytes again.
+    pub packs: Vec<PackName>,
+    /// Packs of which no good copy was found.
+    pub lost: Vec<PackName>,
+    /// Manifests that have their bytes again.
+    pub manifests: Vec<String>,
+    /// Manifests that were moved to `damaged/`.
+    pub moved: Vec<String>,
+    /// What a check says now.
+    pub after: Checked,
+}
+
+/// Packs that may have the bytes of others, by their hashes: where they are, and their sizes.
+type Copies<'a> = HashMap<String, Vec<(&'a Store, PackName, u64)>>;
+
+impl Store {
+    /// Repairs what it can, with good copies in this store and in `other`. All packs are read.
+    pub fn repair(&self, other: Option<&Store>, dry_run: bool, threads: usize) -> Result<Repaired> {
+        let options = CheckOptions { read_percent: 100, threads };
+        let mut repaired = Repaired::default();
+        // Manifests first: a good one may need packs that nothing else does.
+        for Damage { object, .. } in self.all_manifests()?.bad {
+            self.repair_manifest(&object, other, dry_run, &mut repaired)?;
+        }
+        let damaged = self.check(&options)?.damaged;
+        let copies = self.copies(&damaged, other)?;
+        for (name, _) in damaged {
+            let mut good = None;
+            for (store, copy, size) in copies.get(name.hash()).into_iter().flatten() {
+                // The damaged one itself is among them, and is found to be bad again.
+                good = store.read_pack(copy, *size)?.ok();
+                if good.is_some() {
+                    break;
+                }
+            }
+            match good {
+                Some(bytes) => {
+                    if !dry_run {
+                        self.storage.replace(&name.object(), &bytes)?;
+                    }
+                    repaired.packs.push(name);
+                }
+                None => repaired.lost.push(name),
+            }
+        }
+        repaired.after = self.check(&options)?;
+        Ok(repaired)
+    }
+
+    /// Packs with the same bytes as damaged ones, by their hashes.
+    fn copies<'a>(
+        &'a self,
+        damaged: &[(PackName, Damage)],
+        other: Option<&'a Store>,
+    ) -> Result<Copies<'a>> {
+        let mut copies: Copies =
+            damaged.iter().map(|(name, _)| (name.hash().to_string(), Vec::new())).collect();
+        if copies.is_empty() {
+            return Ok(copies);
+        }
+        for store in [Some(self), other].into_iter().flatten() {
+            for entry in store.storage.list(PACKS)? {
+                let Some(name) = PackName::from_object(&entry.name) else { continue };
+                if let Some(list) = copies.get_mut(name.hash()) {
+                    list.push((store, name, entry.stat.size));
+                }
+            }
+        }
+        Ok(copies)
+    }
+
+    fn repair_manifest(
+        &self,
+        object: &str,
+        other: Option<&Store>,
+        dry_run: bool,
+        repaired: &mut Repaired,
+    ) -> Result<()> {
+        let key = &object[SNAPSHOTS.len() + 1..];
+        let good = other.zip(SnapshotName::parse(key)).and_then(|(other, name)| {
+            let bytes = other.storage.read_all(object, MANIFEST_LEN_MAX).ok()?;
+            Manifest::read(&bytes, &name).ok().map(|_| bytes)
+        });
+        if let Some(bytes) = good {
+            if !dry_run {
+                self.storage.replace(object, &bytes)?;
+            }
+            repaired.manifests.push(object.to_string());
+            return Ok(());
+        }
+        if !dry_run {
+            match self.storage.read_all(object, MANIFEST_LEN_MAX) {
+                Ok(bytes) => drop(self.storage.put_new(&format!("{DAMAGED}/{key}"), &bytes)?),
+                Err(e) if is_damage(&e) => {}
+                Err(e) => return Err(e),
+            }
+            self.storage.delete(&[object.to_string()])?;
+        }
+        repaired.moved.push(object.to_string());
+        Ok(())
+    }
+}

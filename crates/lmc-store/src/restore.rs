@@ -1,0 +1,331 @@
+//! A snapshot back to files.
+
+use crate::Store;
+use crate::archives::SnapshotLibrary;
+use crate::glob::Glob;
+use crate::kind::Kind;
+use crate::manifest::{Entry, FileNode, Manifest, Node};
+use crate::names::SnapshotName;
+use crate::path::RelPath;
+use crate::rebase::original;
+use crate::sandbox::Sandbox;
+use crate::storage::io_error;
+use lmc::{Input, Options, Output, Progress};
+use lmc_format::{Error, ErrorKind, Result};
+use rustix::fs::RenameFlags;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes that are copied at once.
+const COPY_LEN: usize = 1 << 20;
+
+/// What to restore, and how.
+#[derive(Clone, Debug, Default)]
+pub struct RestoreOptions {
+    /// Only paths that one of these fits, and what is below them; all if there are none.
+    pub only: Vec<Glob>,
+    /// Leave out what only going on with the training needs.
+    pub weights_only: bool,
+    /// Write into a directory that is not empty, and over files.
+    pub overwrite: bool,
+    /// Keep the files that can be restored if others cannot.
+    pub keep_going: bool,
+    /// Threads that decode; 0 for one on each core.
+    pub threads: usize,
+}
+
+/// What was restored.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that could not be restored, and why.
+    pub failed: Vec<(RelPath, Error)>,
+}
+
+impl RestoreOptions {
+    /// Whether an entry is to be restored.
+    pub fn wants(&self, entry: &Entry) -> bool {
+        let is_left_out = matches!(&entry.node, Node::File(file) if file.kind == Kind::Optimizer);
+        let fits = |glob: &Glob| glob.fits_path(&entry.path);
+        !(self.weights_only && is_left_out) && (self.only.is_empty() || self.only.iter().any(fits))
+    }
+}
+
+impl Store {
+    /// Restores a snapshot to `target`: a directory that is made, or the one file that was saved.
+    /// A new directory appears when all of it is there. Nothing outside of the target is written.
+    ///
+    /// On an error a new target is not there; in one that was there, files that were restored
+    /// before it are whole. With [`RestoreOptions::keep_going`], damage is in [`Restored::failed`].
+    pub fn restore(
+        &self,
+        name: &SnapshotName,
+        target: &Path,
+        options: &RestoreOptions,
+        progress: Progress,
+    ) -> Result<Restored> {
+        let manifest = Arc::new(self.manifest(name)?);
+        self.restore_manifest(&manifest, target, options, progress)
+    }
+
+    /// Writes a snapshot to a directory of `.lmc` files that need no store and no base: what
+    /// `lmc compress` makes of a directory.
+    pub fn export(
+        &self,
+        name: &SnapshotName,
+        target: &Path,
+        options: &RestoreOptions,
+        progress: Progress,
+    ) -> Result<Restored> {
+        let manifest = Arc::new(self.manifest(name)?);
+        self.write_out(&manifest, target, options, Form::Archive, progress)
+    }
+
+    /// The same as [`Store::restore`] with a manifest that has been read.
+    pub fn restore_manifest(
+        &self,
+        manifest: &Arc<Manifest>,
+        target: &Path,
+        options: &RestoreOptions,
+        progress: Progress,
+    ) -> Result<Restored> {
+        self.write_out(manifest, target, options, Form::Original, progress)
+    }
+
+    fn write_out(
+        &self,
+        manifest: &Arc<Manifest>,
+        target: &Path,
+        options: &RestoreOptions,
+        form: Form,
+        progress: Progress,
+    ) -> Result<Restored> {
+        let library = SnapshotLibrary::new(self, manifest);
+        let work = Work { library, options, form, progress };
+        if manifest.is_file {
+            return work.single(target);
+        }
+        match fs::metadata(target) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => work.new_directory(target),
+            Err(e) => Err(io_error(format_args!("cannot look at {}", target.display()), &e)),
+            Ok(metadata) if !metadata.is_dir() => {
+                Err(exists(format!("{} is there and no directory", target.display())))
+            }
+            Ok(_) => {
+                if !options.overwrite && !is_empty(target)? {
+                    let target = target.display();
+                    let message = format!("{target} is not empty; -f restores into it");
+                    return Err(exists(message));
+                }
+                work.all(&Sandbox::open(target, options.overwrite)?)
+            }
+        }
+    }
+}
+
+/// What files are written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Original,
+    /// `.lmc` files that stand alone.
+    Archive,
+}
+
+struct Work<'a> {
+    library: Arc<SnapshotLibrary>,
+    options: &'a RestoreOptions,
+    form: Form,
+    progress: Progress<'a>,
+}
+
+impl Work<'_> {
+    /// A directory that gets its name when it is whole.
+    fn new_directory(&self, target: &Path) -> Result<Restored> {
+        let folder = folder_of(target);
+        let temporary = tempfile::Builder::new()
+            .prefix(".lmc-restore-")
+            .suffix(".part")
+            .tempdir_in(folder)
+            .map_err(|e| {
+                io_error(format_args!("cannot make a folder in {}", folder.display()), &e)
+            })?;
+        let restored = self.all(&Sandbox::open(temporary.path(), false)?)?;
+        set_default_mode(temporary.path())?;
+        let (from, cwd) = (temporary.path(), rustix::fs::CWD);
+        let mut renamed = rustix::fs::renameat_with(cwd, from, cwd, target, RenameFlags::NOREPLACE);
+        if let Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) = renamed {
+            // Without the flag a directory takes the place of an empty one only.
+            renamed = rustix::fs::renameat(cwd, from, cwd, target);
+        }
+        renamed.map_err(|e| {
+            io_error(format_args!("cannot name {}", target.display()), &std::io::Error::from(e))
+        })?;
+        // Its name is gone, so that nothing is left to remove.
+        let _ = temporary.keep();
+        Sandbox::open(folder, false)?.sync()?;
+        Ok(restored)
+    }
+
+    /// The one file of a snapshot of a file: to `target`, or into it if that is a directory.
+    fn single(&self, target: &Path) -> Result<Restored> {
+        let entry = &self.library.manifest().entries[0];
+        let Node::File(file) = &entry.node else { return Err(Error::corrupt("no file is in it")) };
+        let (folder, path) = if target.is_dir() {
+            (target, self.path(&entry.path)?)
+        } else {
+            let name =
+                target.file_name().ok_or_else(|| Error::invalid("the target has no name"))?;
+            (folder_of(target), RelPath::new(name.as_bytes())?)
+        };
+        let sandbox = Sandbox::open(folder, self.options.overwrite)?;
+        self.file(&sandbox, &path, file)?;
+        sandbox.sync()?;
+        Ok(Restored { files: 1, bytes: file.size, failed: Vec::new() })
+    }
+
+    /// Everything that is wanted, into a directory.
+    fn all(&self, sandbox: &Sandbox) -> Result<Restored> {
+        let manifest = self.library.manifest();
+        let wanted: Vec<&Entry> =
+            manifest.entries.iter().filter(|entry| self.options.wants(entry)).collect();
+        let folders = self.folders(&wanted);
+        for path in &folders {
+            sandbox.make_dir(path)?;
+        }
+        let mut restored = Restored::default();
+        for Entry { path, node } in wanted.iter().copied() {
+            let Node::File(file) = node else { continue };
+            match self.file(sandbox, &self.path(path)?, file) {
+                Ok(()) => {
+                    restored.files += 1;
+                    restored.bytes += file.size;
+                }
+                Err(e) if self.options.keep_going && is_damage(&e) => {
+                    restored.failed.push((path.clone(), e));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        // Links last: nothing is written after them.
+        for Entry { path, node } in wanted.iter().copied() {
+            if let Node::Link { target } = node {
+                sandbox.link(path, &target.0)?;
+            }
+        }
+        // The inner ones first: a folder may be closed to writing.
+        for path in folders.iter().rev() {
+            let mode = match manifest.node(path) {
+                Some(Node::Directory { mode }) => *mode,
+                _ => 0o755,
+            };
+            sandbox.finish_dir(path, mode)?;
+        }
+        sandbox.sync()?;
+        Ok(restored)
+    }
+
+    /// The folders that are wanted, and those that hold what is wanted.
+    fn folders(&self, wanted: &[&Entry]) -> BTreeSet<RelPath> {
+        let mut folders = BTreeSet::new();
+        for entry in wanted {
+            let own = matches!(entry.node, Node::Directory { .. }).then(|| entry.path.clone());
+            let mut next = own.or_else(|| entry.path.folder());
+            while let Some(folder) = next {
+                next = folder.folder();
+                if !folders.insert(folder) {
+                    break;
+                }
+            }
+        }
+        folders
+    }
+
+    /// The path of a file in the target.
+    fn path(&self, path: &RelPath) -> Result<RelPath> {
+        match self.form {
+            Form::Original => Ok(path.clone()),
+            Form::Archive => RelPath::new(&[path.as_bytes(), b".lmc"].concat()),
+        }
+    }
+
+    fn file(&self, sandbox: &Sandbox, path: &RelPath, file: &FileNode) -> Result<()> {
+        let new = sandbox.create(path)?;
+        let written = match self.form {
+            Form::Original => self.write_original(file.archive, &new.file),
+            Form::Archive => self.write_archive(file.archive, &new.file),
+        };
+        written.map_err(|e| e.at(path))?;
+        sandbox.publish(new, path, file.mode, file.mtime)
+    }
+
+    fn write_original(&self, archive: usize, out: &File) -> Result<()> {
+        let archive = self.library.open(archive)?;
+        let threads = self.options.threads;
+        lmc::decompress(&archive, Output::Open(out), threads, self.progress).map(|_| ())
+    }
+
+    /// An archive as it is if it stands alone, or coded again.
+    fn write_archive(&self, archive: usize, out: &File) -> Result<()> {
+        let options = Options { threads: self.options.threads, ..Options::default() };
+        let info = &self.library.manifest().archives[archive];
+        if !info.bases.is_empty() {
+            let original = original(&self.library, archive, options.threads)?;
+            let input = Input::File(&original);
+            return lmc::compress(input, Output::Open(out), &options, self.progress).map(|_| ());
+        }
+        self.library.open(archive)?.test(options.threads, self.progress)?;
+        let bytes = self.library.bytes(archive);
+        let mut buffer = vec![0; COPY_LEN];
+        let mut at = 0;
+        while at < info.stored {
+            let part = &mut buffer[..COPY_LEN.min((info.stored - at) as usize)];
+            bytes.read_at(at, part)?;
+            out.write_all_at(part, at).map_err(|e| io_error("cannot write", &e))?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error is about this file alone.
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated | ErrorKind::NotFound)
+}
+
+fn exists(message: String) -> Error {
+    Error::new(ErrorKind::AlreadyExists, message)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+fn is_empty(folder: &Path) -> Result<bool> {
+    let mut entries = fs::read_dir(folder)
+        .map_err(|e| io_error(format_args!("cannot list {}", folder.display()), &e))?;
+    Ok(entries.next().is_none())
+}
+
+/// The mode that a new directory has: that of a temporary one is closed to others.
+fn set_default_mode(folder: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let cannot =
+        |e: &std::io::Error| io_error(format_args!("cannot open up {}", folder.display()), e);
+    // A directory that is made and removed again tells the mask without changing it.
+    let probe = folder.join(".lmc-mode.part");
+    fs::create_dir(&probe).map_err(|e| cannot(&e))?;
+    let mode = fs::metadata(&probe).map(|metadata| metadata.permissions().mode() & 0o777);
+    fs::remove_dir(&probe).map_err(|e| cannot(&e))?;
+    let mode = mode.map_err(|e| cannot(&e))?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(mode)).map_err(|e| cannot(&e))
+}

@@ -1,0 +1,115 @@
+//! Which snapshots there are, and which one a user means.
+
+use crate::Store;
+use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
+use crate::names::{FORGOTTEN, SNAPSHOTS, SnapshotName, TAGS, escape, is_hex, unescape};
+use lmc_format::{Error, ErrorKind, Result};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Fewest digits of an id that name a snapshot.
+const ID_DIGITS_MIN: usize = 4;
+
+impl Store {
+    /// All snapshots in the order in which they were saved. Only names are read.
+    pub fn snapshots(&self) -> Result<Vec<SnapshotName>> {
+        self.snapshots_below("")
+    }
+
+    /// Those of one run.
+    pub fn snapshots_of(&self, run: &str) -> Result<Vec<SnapshotName>> {
+        self.snapshots_below(&format!("/{}", escape(run)?))
+    }
+
+    fn snapshots_below(&self, folder: &str) -> Result<Vec<SnapshotName>> {
+        // Marks after names: what is forgotten in between is left out, never shown without need.
+        let named = self.keys(SNAPSHOTS, folder)?;
+        let forgotten = self.keys(FORGOTTEN, folder)?;
+        let live = named.difference(&forgotten);
+        let mut names: Vec<SnapshotName> =
+            live.filter_map(|key| SnapshotName::parse(key)).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// What stands below a folder of objects that are named by snapshots.
+    pub(crate) fn keys(&self, top: &str, folder: &str) -> Result<HashSet<String>> {
+        let names = self.storage.names(&format!("{top}{folder}"))?;
+        let skip = top.len() + 1;
+        Ok(names.into_iter().map(|name| name[skip..].to_string()).collect())
+    }
+
+    /// The tags of all snapshots, by their ids.
+    pub fn tags(&self) -> Result<BTreeMap<String, BTreeSet<String>>> {
+        let mut tags: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for key in self.keys(TAGS, "")? {
+            let named = key
+                .split_once('/')
+                .and_then(|(tag, key)| Some((unescape(tag)?, SnapshotName::parse(key)?)));
+            if let Some((tag, name)) = named {
+                tags.entry(name.id).or_default().insert(tag);
+            }
+        }
+        Ok(tags)
+    }
+
+    /// The snapshot that `text` means: the start of an id, `latest`, `RUN@STEP` or `RUN@latest`.
+    pub fn find(&self, text: &str) -> Result<SnapshotName> {
+        if let Some((run, step)) = text.rsplit_once('@') {
+            let names = self.snapshots_of(run)?;
+            let wanted = match step {
+                "latest" => None,
+                _ => Some(step.parse::<u64>().map_err(|_| {
+                    Error::invalid(format!("{text}: a step is a number, or latest"))
+                })?),
+            };
+            let found = names.into_iter().rfind(|name| wanted.is_none_or(|step| name.step == step));
+            return found.ok_or_else(|| no_snapshot(text));
+        }
+        let names = self.snapshots()?;
+        if text == "latest" {
+            return names.into_iter().next_back().ok_or_else(|| no_snapshot(text));
+        }
+        if text.len() < ID_DIGITS_MIN || !is_hex(text) {
+            let message = format!(
+                "{text} is no snapshot: give {ID_DIGITS_MIN} or more digits of its id, latest, or \
+                 RUN@STEP"
+            );
+            return Err(Error::invalid(message));
+        }
+        let mut found = names.into_iter().filter(|name| name.id.starts_with(text));
+        match (found.next(), found.next()) {
+            (Some(name), None) => Ok(name),
+            (None, _) => Err(no_snapshot(text)),
+            (Some(_), Some(_)) => {
+                Err(Error::invalid(format!("{text} is the start of more than one id")))
+            }
+        }
+    }
+
+    /// The manifest of a snapshot.
+    pub fn manifest(&self, name: &SnapshotName) -> Result<Manifest> {
+        self.manifest_of(name)?.ok_or_else(|| no_snapshot(name.short_id()))
+    }
+
+    /// The same, if it is still there.
+    pub(crate) fn manifest_of(&self, name: &SnapshotName) -> Result<Option<Manifest>> {
+        match self.storage.read_all(&name.object()?, MANIFEST_LEN_MAX) {
+            Ok(bytes) => {
+                let manifest = Manifest::read(&bytes, name);
+                manifest.map(Some).map_err(|e| e.at(format_args!("snapshot {}", name.short_id())))
+            }
+            Err(e) if e.kind == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether a snapshot is marked to go.
+    pub(crate) fn is_forgotten(&self, name: &SnapshotName) -> Result<bool> {
+        Ok(self.storage.stat(&name.forgotten()?)?.is_some())
+    }
+}
+
+fn no_snapshot(text: &str) -> Error {
+    let message = format!("no snapshot {text}; lmc log shows what there is");
+    Error::new(ErrorKind::NotFound, message)
+}

@@ -1,0 +1,88 @@
+//! What a store holds, and what saved how much.
+
+use crate::Store;
+use crate::names::{PACKS, PackName, SNAPSHOTS};
+use lmc_format::Result;
+use std::collections::{HashMap, HashSet};
+
+/// Sums over all snapshots. `logical` is `archives` and what was saved by reuse, deltas and coding.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Snapshots.
+    pub snapshots: u64,
+    /// Files in them.
+    pub files: u64,
+    /// Bytes of these files.
+    pub logical: u64,
+    /// Bytes of the different archives that hold them.
+    pub archives: u64,
+    /// Bytes of files that another snapshot, or the same one, has already.
+    pub saved_reuse: u64,
+    /// Bytes that archives on bases take less than they would alone, as far as is known.
+    pub saved_delta: u64,
+    /// Bytes that archives alone take less than the files; below 0 where they take more.
+    pub saved_coding: i64,
+    /// Packs, and their bytes.
+    pub packs: u64,
+    /// See [`Stats::packs`].
+    pub pack_bytes: u64,
+    /// Bytes of packs that no snapshot needs.
+    pub unneeded_bytes: u64,
+    /// Bytes of manifests.
+    pub manifest_bytes: u64,
+    /// Most archives that stand one on the other.
+    pub depth_max: usize,
+    /// Archives that stand on no other.
+    pub whole: u64,
+    /// Archives that stand on others.
+    pub deltas: u64,
+}
+
+impl Store {
+    /// Counts everything; all manifests are read.
+    pub fn stats(&self) -> Result<Stats> {
+        let mut stats = Stats::default();
+        let mut seen: HashSet<u128> = HashSet::new();
+        let mut needed: HashSet<PackName> = HashSet::new();
+        for name in self.snapshots()? {
+            let Some(manifest) = self.manifest_of(&name)? else { continue };
+            stats.snapshots += 1;
+            stats.depth_max = stats.depth_max.max(manifest.depths().into_iter().max().unwrap_or(0));
+            let mut sizes: HashMap<usize, u64> = HashMap::new();
+            for (_, file) in manifest.files() {
+                stats.files += 1;
+                stats.logical += file.size;
+                *sizes.entry(file.archive).or_default() += file.size;
+            }
+            for (i, archive) in manifest.archives.iter().enumerate() {
+                let logical = sizes.get(&i).copied().unwrap_or(0);
+                if !seen.insert(archive.hash) {
+                    stats.saved_reuse += logical;
+                    continue;
+                }
+                stats.archives += archive.stored;
+                stats.saved_delta += archive.alone.saturating_sub(archive.stored);
+                if archive.bases.is_empty() {
+                    stats.whole += 1
+                } else {
+                    stats.deltas += 1
+                }
+                // A base whose snapshot is gone takes space and holds no file.
+                stats.saved_reuse += logical.saturating_sub(archive.size);
+                let own = logical.min(archive.size) as i64;
+                stats.saved_coding += own - archive.alone as i64;
+            }
+            needed.extend(manifest.packs.into_iter().map(|pack| pack.name));
+        }
+        for entry in self.storage.list(PACKS)? {
+            let Some(name) = PackName::from_object(&entry.name) else { continue };
+            stats.packs += 1;
+            stats.pack_bytes += entry.stat.size;
+            if !needed.contains(&name) {
+                stats.unneeded_bytes += entry.stat.size;
+            }
+        }
+        stats.manifest_bytes = self.storage.list(SNAPSHOTS)?.iter().map(|e| e.stat.size).sum();
+        Ok(stats)
+    }
+}

@@ -1,0 +1,280 @@
+//! A directory as storage.
+//!
+//! An object is written under a temporary name in `tmp/`, synced, renamed to its name, and the
+//! folder that holds the name is synced. A folder that is made is synced into its own folder
+//! first. So a name in a folder always means a whole file, after a power cut too.
+
+use super::disk::{Disk, RealDisk};
+use super::{Entry, Put, Stat, Storage, io_error, not_found};
+use crate::config::CONFIG_NAME;
+use crate::names::random_id;
+use lmc_format::{Error, ErrorKind, Result};
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where files are before they have their names.
+const TEMPORARY: &str = "tmp";
+
+/// A directory as storage.
+#[derive(Debug)]
+pub struct LocalStorage {
+    root: PathBuf,
+    disk: Arc<dyn Disk>,
+    /// Folders that are known to be durable.
+    folders: Mutex<HashSet<PathBuf>>,
+    /// Set when a sync failed: what the disk holds is unknown from then on.
+    is_poisoned: AtomicBool,
+}
+
+impl LocalStorage {
+    /// The directory `root`, which need not be there before the first put.
+    pub fn new(root: &Path) -> Self {
+        Self::on(root, Arc::new(RealDisk))
+    }
+
+    /// The same on another disk.
+    pub fn on(root: &Path, disk: Arc<dyn Disk>) -> Self {
+        let (folders, is_poisoned) = (Mutex::default(), AtomicBool::new(false));
+        Self { root: root.to_path_buf(), disk, folders, is_poisoned }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        if self.is_poisoned.load(Ordering::Acquire) {
+            let message = "an earlier sync failed, so nothing more is written; look at the disk \
+                           and start again";
+            return Err(Error::new(ErrorKind::Io, message).at(self.root.display()));
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.disk.sync_dir(path).map_err(|e| self.poison(path, &e))
+    }
+
+    /// After a failed sync the kernel may drop what was not written and report success next time.
+    fn poison(&self, path: &Path, error: &io::Error) -> Error {
+        self.is_poisoned.store(true, Ordering::Release);
+        io_error(format_args!("cannot sync {}", path.display()), error)
+    }
+
+    /// Makes a folder with all above it; each is durable before the next one.
+    fn make_folder(&self, folder: &Path) -> Result<()> {
+        let is_known = |folder: &Path| {
+            self.folders.lock().unwrap_or_else(PoisonError::into_inner).contains(folder)
+        };
+        if is_known(folder) {
+            return Ok(());
+        }
+        let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
+        if folder != self.root
+            && let Some(above) = above
+        {
+            self.make_folder(above)?;
+        }
+        match self.disk.create_dir(folder) {
+            Ok(()) => {}
+            // It may have been made just now by someone who has not synced it yet.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(io_error(format_args!("cannot make {}", folder.display()), &e)),
+        }
+        self.sync_dir(above.unwrap_or(Path::new(".")))?;
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        folders.insert(folder.to_path_buf());
+        Ok(())
+    }
+
+    /// Writes a file under a temporary name and syncs it.
+    fn write_temporary(&self, bytes: &[u8]) -> Result<PathBuf> {
+        let folder = self.path(TEMPORARY);
+        self.make_folder(&folder)?;
+        let path = folder.join(random_id()?);
+        let written = self.write_file(&path, bytes);
+        if written.is_err() {
+            // Best effort: what stays is removed by prune.
+            let _ = self.disk.remove(&path);
+        }
+        written.map(|()| path)
+    }
+
+    fn write_file(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let cannot = |e: &io::Error| io_error(format_args!("cannot write {}", path.display()), e);
+        let mut file = self.disk.create(path).map_err(|e| cannot(&e))?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match file.write(rest) {
+                Ok(0) => return Err(cannot(&io::ErrorKind::WriteZero.into())),
+                Ok(count) => rest = &rest[count..],
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(cannot(&e)),
+            }
+        }
+        file.sync().map_err(|e| self.poison(path, &e))
+    }
+
+    /// Gives a written file its name by `rename`, durably.
+    fn publish(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        rename: impl FnOnce(&Path, &Path) -> io::Result<()>,
+    ) -> Result<Put> {
+        self.check_usable()?;
+        let path = self.path(name);
+        let folder = path.parent().unwrap_or(&self.root).to_path_buf();
+        self.make_folder(&folder)?;
+        let temporary = self.write_temporary(bytes)?;
+        let renamed = rename(&temporary, &path);
+        if let Err(error) = renamed {
+            let _ = self.disk.remove(&temporary);
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                // The other one may not have synced it yet, and its name is relied on now.
+                self.sync_dir(&folder)?;
+                return Ok(Put::Exists);
+            }
+            return Err(io_error(format_args!("cannot name {}", path.display()), &error));
+        }
+        self.sync_dir(&folder)?;
+        Ok(Put::Created)
+    }
+
+    fn walk(&self, folder: &str, found: &mut Vec<String>) -> Result<()> {
+        let path = self.path(folder);
+        let entries = match self.disk.read_dir(&path) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return self.check_root(),
+            Err(e) => return Err(io_error(format_args!("cannot list {}", path.display()), &e)),
+        };
+        for (name, is_dir) in entries {
+            let name = format!("{folder}/{name}");
+            if is_dir {
+                self.walk(&name, found)?;
+            } else {
+                found.push(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// A folder that is missing is empty only if the store is there: it may have been unmounted.
+    fn check_root(&self) -> Result<()> {
+        let path = self.path(CONFIG_NAME);
+        let stat = self.disk.stat(&path);
+        stat.map(|_| ()).map_err(|e| io_error(format_args!("cannot see {}", path.display()), &e))
+    }
+}
+
+impl Storage for LocalStorage {
+    fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        self.publish(name, bytes, |from, to| self.disk.rename_new(from, to))
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.publish(name, bytes, |from, to| self.disk.rename_over(from, to)).map(|_| ())
+    }
+
+    fn take_back(&self, name: &str) {
+        // After a failed sync too: what is taken back is as good as what never was.
+        let path = self.path(name);
+        if self.disk.remove(&path).is_ok() {
+            let _ = self.disk.sync_dir(path.parent().unwrap_or(&self.root));
+        }
+    }
+
+    fn settle(&self, name: &str) -> Result<()> {
+        self.check_usable()?;
+        let path = self.path(name);
+        let folder = path.parent().unwrap_or(&self.root);
+        self.make_folder(folder)?;
+        self.sync_dir(folder)
+    }
+
+    fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
+        let cannot = |e: &io::Error| match e.kind() {
+            io::ErrorKind::NotFound => not_found(name),
+            _ => io_error(format_args!("cannot read {name}"), e),
+        };
+        let file = self.disk.open(&self.path(name)).map_err(|e| cannot(&e))?;
+        let mut done = 0;
+        while done < out.len() {
+            match file.read_at(at + done as u64, &mut out[done..]) {
+                Ok(0) => {
+                    let end = at + done as u64;
+                    return Err(Error::truncated(format!("{name} ends at byte {end}")));
+                }
+                Ok(count) => done += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(cannot(&e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn stat(&self, name: &str) -> Result<Option<Stat>> {
+        match self.disk.stat(&self.path(name)) {
+            Ok(stat) if stat.is_dir => Ok(None),
+            Ok(stat) => Ok(Some(Stat { size: stat.size, modified_ms: stat.modified_ms })),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(io_error(format_args!("cannot look at {name}"), &e)),
+        }
+    }
+
+    fn names(&self, folder: &str) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        self.walk(folder, &mut names)?;
+        Ok(names)
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for name in self.names(folder)? {
+            // One that was removed since is not there.
+            if let Some(stat) = self.stat(&name)? {
+                entries.push(Entry { name, stat });
+            }
+        }
+        Ok(entries)
+    }
+
+    fn delete(&self, names: &[String]) -> Result<()> {
+        self.check_usable()?;
+        let mut folders = BTreeSet::new();
+        for name in names {
+            let path = self.path(name);
+            match self.disk.remove(&path) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(io_error(format_args!("cannot remove {name}"), &e)),
+            }
+            folders.extend(path.parent().map(Path::to_path_buf));
+        }
+        for folder in folders {
+            match self.disk.sync_dir(&folder) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(self.poison(&folder, &e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_temporaries(&self, age_ms_min: u64) -> Result<u64> {
+        let now = self.disk.now_ms();
+        let old = |entry: &Entry| now.saturating_sub(entry.stat.modified_ms) >= age_ms_min;
+        let names: Vec<String> =
+            self.list(TEMPORARY)?.into_iter().filter(old).map(|entry| entry.name).collect();
+        self.delete(&names)?;
+        Ok(names.len() as u64)
+    }
+
+    fn puts_at_once(&self) -> usize {
+        // One that is synced while the next one is written.
+        2
+    }
+}

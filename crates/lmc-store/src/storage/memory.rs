@@ -1,0 +1,117 @@
+//! Memory as storage, for tests.
+
+use super::{Entry, Put, Stat, Storage, not_found};
+use crate::clock::{Clock, SystemClock};
+use lmc_format::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Objects in memory.
+#[derive(Debug)]
+pub struct MemoryStorage {
+    clock: Arc<dyn Clock>,
+    objects: Mutex<BTreeMap<String, Object>>,
+}
+
+#[derive(Debug)]
+struct Object {
+    bytes: Vec<u8>,
+    modified_ms: u64,
+}
+
+impl Default for MemoryStorage {
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock))
+    }
+}
+
+impl MemoryStorage {
+    /// No objects; those to come get their times from `clock`.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, objects: Mutex::default() }
+    }
+
+    fn objects(&self) -> MutexGuard<'_, BTreeMap<String, Object>> {
+        // Objects are whole at any time, so a panic elsewhere does not spoil them.
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn object(&self, bytes: &[u8]) -> Object {
+        Object { bytes: bytes.to_vec(), modified_ms: self.clock.now_ms() }
+    }
+}
+
+impl Storage for MemoryStorage {
+    fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        let object = self.object(bytes);
+        let mut objects = self.objects();
+        if objects.contains_key(name) {
+            return Ok(Put::Exists);
+        }
+        objects.insert(name.to_string(), object);
+        Ok(Put::Created)
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let object = self.object(bytes);
+        self.objects().insert(name.to_string(), object);
+        Ok(())
+    }
+
+    fn take_back(&self, name: &str) {
+        self.objects().remove(name);
+    }
+
+    fn settle(&self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
+        let objects = self.objects();
+        let bytes = &objects.get(name).ok_or_else(|| not_found(name))?.bytes;
+        let start = usize::try_from(at).ok();
+        let part = start.and_then(|start| bytes.get(start..)?.get(..out.len()));
+        let Some(part) = part else {
+            return Err(Error::truncated(format!("{name} ends at byte {}", bytes.len())));
+        };
+        out.copy_from_slice(part);
+        Ok(())
+    }
+
+    fn stat(&self, name: &str) -> Result<Option<Stat>> {
+        Ok(self.objects().get(name).map(Object::stat))
+    }
+
+    fn names(&self, folder: &str) -> Result<Vec<String>> {
+        Ok(self.list(folder)?.into_iter().map(|entry| entry.name).collect())
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+        let start = format!("{folder}/");
+        let objects = self.objects();
+        let below = objects.iter().filter(|(name, _)| name.starts_with(&start));
+        let entry =
+            |(name, object): (&String, &Object)| Entry { name: name.clone(), stat: object.stat() };
+        Ok(below.map(entry).collect())
+    }
+
+    fn delete(&self, names: &[String]) -> Result<()> {
+        let mut objects = self.objects();
+        names.iter().for_each(|name| drop(objects.remove(name)));
+        Ok(())
+    }
+
+    fn remove_temporaries(&self, _age_ms_min: u64) -> Result<u64> {
+        Ok(0)
+    }
+
+    fn puts_at_once(&self) -> usize {
+        1
+    }
+}
+
+impl Object {
+    fn stat(&self) -> Stat {
+        Stat { size: self.bytes.len() as u64, modified_ms: self.modified_ms }
+    }
+}

@@ -1,0 +1,120 @@
+//! What is saved: a file, or all of a directory, in the order of the paths.
+
+use crate::manifest::{Bytes, MODE_BITS};
+use crate::path::RelPath;
+use crate::storage::io_error;
+use lmc_format::{Error, Result};
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A name that is to be saved.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    /// Its path in the snapshot.
+    pub path: RelPath,
+    /// Where it is now.
+    pub source: PathBuf,
+    /// What it is.
+    pub what: What,
+}
+
+/// What a name is.
+#[derive(Debug)]
+pub(crate) enum What {
+    File(FileState),
+    Directory { mode: u32 },
+    Link { target: Bytes },
+}
+
+/// A file, as it was when it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileState {
+    pub mode: u32,
+    pub mtime: (i64, u32),
+    pub size: u64,
+}
+
+impl FileState {
+    pub(crate) fn new(metadata: &Metadata) -> Self {
+        let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+        Self { mode: mode(metadata), mtime: (metadata.mtime(), nanoseconds), size: metadata.len() }
+    }
+}
+
+fn mode(metadata: &Metadata) -> u32 {
+    metadata.permissions().mode() & MODE_BITS
+}
+
+/// Everything at `root`, and whether that is a single file. Links in it are not followed, unless
+/// `follow` is set; `root` itself always is.
+pub(crate) fn walk(root: &Path, follow: bool) -> Result<(Vec<Leaf>, bool)> {
+    let metadata = fs::metadata(root)
+        .map_err(|e| io_error(format_args!("cannot look at {}", root.display()), &e))?;
+    let mut leaves = Vec::new();
+    if metadata.is_dir() {
+        let mut walk = Walk { follow, leaves: &mut leaves };
+        walk.folder(root, None, 0)?;
+    } else if metadata.is_file() {
+        let name = fs::canonicalize(root).ok().and_then(|path| Some(path.file_name()?.to_owned()));
+        let name = root.file_name().map(ToOwned::to_owned).or(name).unwrap_or_default();
+        let path = RelPath::new(name.as_bytes())?;
+        let what = What::File(FileState::new(&metadata));
+        leaves.push(Leaf { path, source: root.to_path_buf(), what });
+    } else {
+        return Err(Error::invalid(format!("{} is no file or directory", root.display())));
+    }
+    leaves.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok((leaves, metadata.is_file()))
+}
+
+/// Folders that may stand one in the other: more is a loop of links.
+const FOLDERS_MAX: usize = 200;
+
+struct Walk<'a> {
+    follow: bool,
+    leaves: &'a mut Vec<Leaf>,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, source: &Path, path: Option<&RelPath>, depth: usize) -> Result<()> {
+        if depth > FOLDERS_MAX {
+            let message = format!("{}: folders are too deep, or a loop of links", source.display());
+            return Err(Error::invalid(message));
+        }
+        let cannot =
+            |e: &std::io::Error| io_error(format_args!("cannot list {}", source.display()), e);
+        for entry in fs::read_dir(source).map_err(|e| cannot(&e))? {
+            let entry = entry.map_err(|e| cannot(&e))?;
+            let name = entry.file_name();
+            let path = match path {
+                Some(path) => path.join(name.as_bytes())?,
+                None => RelPath::new(name.as_bytes())?,
+            };
+            self.leaf(entry.path(), path, depth)?;
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, source: PathBuf, path: RelPath, depth: usize) -> Result<()> {
+        let cannot =
+            |e: &std::io::Error| io_error(format_args!("cannot look at {}", source.display()), e);
+        let look = if self.follow { fs::metadata } else { fs::symlink_metadata };
+        let metadata = look(&source).map_err(|e| cannot(&e))?;
+        let what = if metadata.is_symlink() {
+            let target = fs::read_link(&source).map_err(|e| cannot(&e))?;
+            What::Link { target: Bytes(target.as_os_str().as_bytes().to_vec()) }
+        } else if metadata.is_dir() {
+            self.folder(&source, Some(&path), depth + 1)?;
+            What::Directory { mode: mode(&metadata) }
+        } else if metadata.is_file() {
+            What::File(FileState::new(&metadata))
+        } else {
+            let message = "is no file, directory or link, so it cannot be saved; move it away";
+            return Err(Error::invalid(format!("{} {message}", source.display())));
+        };
+        self.leaves.push(Leaf { path, source, what });
+        Ok(())
+    }
+}

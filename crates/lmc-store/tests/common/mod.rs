@@ -1,0 +1,271 @@
+//! What the tests of the store share: stores in memory, a clock that is set, trees of files.
+#![allow(dead_code)]
+
+use lmc_store::storage::{Entry, LocalStorage, MemoryStorage, Put, Stat, Storage};
+use lmc_store::{
+    Clock, Error, ErrorKind, RestoreOptions, Result, SaveOptions, Saved, SnapshotName, Store,
+};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A clock that goes on by a second each time it is asked, and by more if told to.
+#[derive(Debug)]
+pub struct TestClock(AtomicU64);
+
+impl TestClock {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(1_700_000_000_000)))
+    }
+
+    pub fn pass_hours(&self, hours: u64) {
+        self.0.fetch_add(hours * 3_600_000, Ordering::Relaxed);
+    }
+}
+
+impl Clock for TestClock {
+    fn now_ms(&self) -> u64 {
+        self.0.fetch_add(1000, Ordering::Relaxed)
+    }
+}
+
+/// A store in memory, its storage and its clock.
+pub fn memory_store() -> (Store, Arc<MemoryStorage>, Arc<TestClock>) {
+    let clock = TestClock::new();
+    let storage = Arc::new(MemoryStorage::new(clock.clone()));
+    let store = Store::init(storage.clone(), clock.clone()).unwrap();
+    (store, storage, clock)
+}
+
+/// A store in a new directory.
+pub fn local_store(root: &Path) -> (Store, Arc<TestClock>) {
+    let clock = TestClock::new();
+    let storage = Arc::new(LocalStorage::new(root));
+    (Store::init(storage, clock.clone()).unwrap(), clock)
+}
+
+/// A safetensors file of one bf16 tensor for each name, whose values come from a seed.
+pub fn checkpoint(names: &[&str], values: usize, seed: u64, drift: u32) -> Vec<u8> {
+    let mut header = String::from("{");
+    for (i, name) in names.iter().enumerate() {
+        let (start, end) = (i * values * 2, (i + 1) * values * 2);
+        let comma = if i > 0 { "," } else { "" };
+        header += &format!(
+            "{comma}\"{name}\":{{\"dtype\":\"BF16\",\"shape\":[{values}],\
+             \"data_offsets\":[{start},{end}]}}"
+        );
+    }
+    header.push('}');
+    while header.len() % 8 != 0 {
+        header.push(' ');
+    }
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut changes = u64::from(drift).wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
+    for _ in 0..names.len() * values {
+        let word =
+            (0x3c00 + (next(&mut state) % 1024) as u16) ^ ((next(&mut state) as u16) & 0x8000);
+        // One value in eight has moved since, if there was any drift.
+        let moved = drift > 0 && next(&mut changes).is_multiple_of(8);
+        bytes.extend((word ^ u16::from(moved)).to_le_bytes());
+    }
+    bytes
+}
+
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state >> 16
+}
+
+/// Writes a file, with the folders it is in.
+pub fn write(path: &Path, bytes: &[u8]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// Everything below a folder: kind, mode and content.
+pub fn tree(root: &Path) -> BTreeMap<Vec<u8>, (char, u32, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    walk(root, root, &mut all);
+    all
+}
+
+fn walk(root: &Path, folder: &Path, all: &mut BTreeMap<Vec<u8>, (char, u32, Vec<u8>)>) {
+    use std::os::unix::ffi::OsStrExt;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let mode = metadata.permissions().mode() & 0o777;
+        let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
+        let node = if metadata.is_symlink() {
+            ('l', 0, fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec())
+        } else if metadata.is_dir() {
+            walk(root, &path, all);
+            ('d', mode, Vec::new())
+        } else {
+            ('f', mode, fs::read(&path).unwrap())
+        };
+        all.insert(name, node);
+    }
+}
+
+/// Saves with one thread.
+pub fn save(store: &Store, path: &Path, options: SaveOptions) -> Saved {
+    store.save(path, &SaveOptions { threads: 1, ..options }, &|_| ()).unwrap()
+}
+
+/// Saves as a step of a run.
+pub fn save_step(store: &Store, path: &Path, run: &str, step: u64) -> Saved {
+    save(store, path, SaveOptions { run: run.into(), step: Some(step), ..SaveOptions::default() })
+}
+
+/// Fails unless a snapshot restores to what `wanted` holds.
+pub fn check_restores(store: &Store, name: &SnapshotName, wanted: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("restored");
+    let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
+    store.restore(name, &target, &options, &|_| ()).unwrap();
+    assert!(tree(&target) == tree(wanted), "snapshot {} differs", name.step);
+}
+
+/// Bytes of all objects below a folder of a store.
+pub fn stored(storage: &dyn Storage, folder: &str) -> u64 {
+    storage.list(folder).unwrap().iter().map(|entry| entry.stat.size).sum()
+}
+
+/// A storage that counts what is done to it and, from some operation on, is dead: as if the process
+/// had been killed, or the machine could not be reached any more.
+#[derive(Debug)]
+pub struct MortalStorage {
+    pub inner: Arc<dyn Storage>,
+    /// Changes that are still done; after that every call fails.
+    pub changes_left: AtomicU64,
+    /// Puts of packs that were done.
+    pub packs_put: AtomicU64,
+    /// A folder that cannot be listed.
+    pub unlistable: std::sync::Mutex<Option<String>>,
+}
+
+impl MortalStorage {
+    pub fn new(inner: Arc<dyn Storage>, changes: u64) -> Arc<Self> {
+        let (changes_left, packs_put) = (AtomicU64::new(changes), AtomicU64::new(0));
+        Arc::new(Self { inner, changes_left, packs_put, unlistable: Default::default() })
+    }
+
+    fn change(&self) -> Result<()> {
+        let left = self.changes_left.load(Ordering::SeqCst);
+        self.changes_left.store(left.saturating_sub(1), Ordering::SeqCst);
+        if left == 0 { Err(dead()) } else { Ok(()) }
+    }
+
+    fn alive(&self) -> Result<()> {
+        if self.changes_left.load(Ordering::SeqCst) == 0 { Err(dead()) } else { Ok(()) }
+    }
+
+    fn listable(&self, folder: &str) -> Result<()> {
+        self.alive()?;
+        let unlistable = self.unlistable.lock().unwrap();
+        match unlistable.as_deref().is_some_and(|name| folder.starts_with(name)) {
+            true => Err(Error::new(ErrorKind::Io, format!("cannot list {folder}"))),
+            false => Ok(()),
+        }
+    }
+}
+
+fn dead() -> Error {
+    Error::new(ErrorKind::Io, "the storage is dead")
+}
+
+impl Storage for MortalStorage {
+    fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        self.change()?;
+        let put = self.inner.put_new(name, bytes)?;
+        if name.starts_with("packs/") && put == Put::Created {
+            self.packs_put.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(put)
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.change()?;
+        self.inner.replace(name, bytes)
+    }
+
+    fn take_back(&self, name: &str) {
+        if self.change().is_ok() {
+            self.inner.take_back(name);
+        }
+    }
+
+    fn settle(&self, name: &str) -> Result<()> {
+        self.alive()?;
+        self.inner.settle(name)
+    }
+
+    fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
+        self.alive()?;
+        self.inner.read(name, at, out)
+    }
+
+    fn stat(&self, name: &str) -> Result<Option<Stat>> {
+        self.alive()?;
+        self.inner.stat(name)
+    }
+
+    fn names(&self, folder: &str) -> Result<Vec<String>> {
+        self.listable(folder)?;
+        self.inner.names(folder)
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+        self.listable(folder)?;
+        self.inner.list(folder)
+    }
+
+    fn delete(&self, names: &[String]) -> Result<()> {
+        // One at a time, so that death can come between two.
+        for name in names {
+            self.change()?;
+            self.inner.delete(std::slice::from_ref(name))?;
+        }
+        Ok(())
+    }
+
+    fn remove_temporaries(&self, age_ms_min: u64) -> Result<u64> {
+        self.alive()?;
+        self.inner.remove_temporaries(age_ms_min)
+    }
+
+    fn puts_at_once(&self) -> usize {
+        1
+    }
+}
+
+/// Puts a manifest into a store under the name that fits it, whatever it says.
+pub fn plant(store: &Store, manifest: &serde_json::Value) -> SnapshotName {
+    let bytes = serde_json::to_vec(manifest).unwrap();
+    let number = |key: &str| manifest[key].as_u64().unwrap();
+    let entries = manifest["entries"].as_array().unwrap();
+    let name = SnapshotName {
+        run: manifest["run"].as_str().unwrap().to_string(),
+        step: number("step"),
+        time_ms: number("time_ms"),
+        size: entries.iter().filter_map(|entry| entry["size"].as_u64()).sum(),
+        added: number("added"),
+        id: SnapshotName::id_of(&bytes),
+    };
+    store.storage().put_new(&name.object().unwrap(), &bytes).unwrap();
+    name
+}
+
+/// The manifest of a snapshot as JSON, to be changed.
+pub fn manifest_json(store: &Store, name: &SnapshotName) -> serde_json::Value {
+    let bytes = store.storage().read_all(&name.object().unwrap(), 1 << 28).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}

@@ -1,0 +1,144 @@
+//! Damage is found and named, the rest still restores, and a repair makes nothing worse.
+
+mod common;
+
+use common::*;
+use lmc_store::storage::{MemoryStorage, Storage};
+use lmc_store::{CheckOptions, ErrorKind, RestoreOptions, SaveOptions, SnapshotName, Store};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const ALL: CheckOptions = CheckOptions { read_percent: 100, threads: 1 };
+
+/// A history in small packs.
+fn history() -> (Store, Arc<MemoryStorage>, Vec<(SnapshotName, PathBuf)>, tempfile::TempDir) {
+    let (store, storage, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let mut saved = Vec::new();
+    for step in 0..3_u32 {
+        let root = folder.path().join(format!("step{step}"));
+        write(&root.join("model.safetensors"), &checkpoint(&["a"], 9000, 1, step));
+        write(&root.join(format!("own{step}.bin")), &[step as u8; 4000]);
+        write(&root.join("sure.bin"), &checkpoint(&["s"], 3000, 50 + u64::from(step), 0));
+        let options = SaveOptions { pack_len: 3000, ..SaveOptions::default() };
+        saved.push((save(&store, &root, options).name, root));
+    }
+    (store, storage, saved, folder)
+}
+
+fn restores(store: &Store, name: &SnapshotName, root: &std::path::Path) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("t");
+    let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
+    let restored = store.restore(name, &target, &options, &|_| ());
+    restored.is_ok() && tree(&target) == tree(root)
+}
+
+/// A flipped bit, a cut and a missing pack, in each pack: named, and what restores is right.
+#[test]
+fn damaged_packs_are_named() {
+    let (store, storage, saved, _folder) = history();
+    assert!(store.check(&ALL).unwrap().is_clean());
+    let packs = storage.names("packs").unwrap();
+    assert!(packs.len() > 5);
+    for (i, pack) in packs.iter().enumerate() {
+        let good = storage.read_all(pack, 1 << 20).unwrap();
+        let mut bad = good.clone();
+        bad[i * 37 % good.len()] ^= 0x10;
+        for damage in [Some(&bad[..]), Some(&good[..good.len() - 1]), None] {
+            match damage {
+                Some(bytes) => storage.replace(pack, bytes).unwrap(),
+                None => storage.delete(std::slice::from_ref(pack)).unwrap(),
+            }
+            let checked = store.check(&ALL).unwrap();
+            let named: Vec<&String> = checked.damaged.iter().map(|(_, d)| &d.object).collect();
+            assert_eq!(named, [pack]);
+            for (name, root) in &saved {
+                let is_hurt = checked.hurt.iter().any(|hurt| hurt.snapshot == *name);
+                assert_eq!(restores(&store, name, root), !is_hurt);
+            }
+            storage.replace(pack, &good).unwrap();
+        }
+    }
+    assert!(store.check(&ALL).unwrap().is_clean());
+}
+
+/// What is not damaged can be had, if asked for; by default a restore is whole or an error.
+#[test]
+fn the_rest_is_restored() {
+    let (store, storage, saved, folder) = history();
+    let manifest = store.manifest(&saved[2].0).unwrap();
+    let path = lmc_store::RelPath::new(b"own2.bin").unwrap();
+    let archive = &manifest.archives[manifest.file(&path).unwrap().archive];
+    let pack = &manifest.packs[archive.extents[0].pack];
+    storage.delete(&[pack.name.object()]).unwrap();
+    let hurt = store.check(&CheckOptions::default()).unwrap().hurt;
+    assert!(hurt.iter().any(|hurt| hurt.path == path));
+    assert!(!restores(&store, &saved[2].0, &saved[2].1));
+    let target = folder.path().join("target");
+    let options = RestoreOptions { keep_going: true, threads: 1, ..RestoreOptions::default() };
+    let restored = store.restore(&saved[2].0, &target, &options, &|_| ()).unwrap();
+    assert!(restored.failed.iter().any(|(failed, _)| *failed == path));
+    let (found, wanted) = (tree(&target), tree(&saved[2].1));
+    assert_eq!(found.len() + restored.failed.len(), wanted.len());
+    assert!(found.iter().all(|(path, node)| wanted[path] == *node));
+}
+
+/// With another store everything is put right; without one, nothing gets worse.
+#[test]
+fn repair() {
+    let (store, storage, saved, _folder) = history();
+    let clock = TestClock::new();
+    let other_storage = Arc::new(MemoryStorage::new(clock.clone()));
+    let other = Store::init(other_storage.clone(), clock).unwrap();
+    let names: Vec<SnapshotName> = saved.iter().map(|(name, _)| name.clone()).collect();
+    let copied = store.copy_to(&other, &names, &|_| ()).unwrap();
+    assert_eq!(copied.snapshots, names);
+    assert_eq!(store.copy_to(&other, &names, &|_| ()).unwrap().there, 3);
+    for (name, root) in &saved {
+        check_restores(&other, name, root);
+    }
+    let packs = storage.names("packs").unwrap();
+    for (i, pack) in packs.iter().enumerate() {
+        let mut bytes = storage.read_all(pack, 1 << 20).unwrap();
+        let at = i * 91 % bytes.len();
+        bytes[at] ^= 1;
+        storage.replace(pack, &bytes).unwrap();
+        let before: Vec<bool> =
+            saved.iter().map(|(name, root)| restores(&store, name, root)).collect();
+        let repaired = store.repair(None, false, 1).unwrap();
+        assert_eq!(repaired.lost.len(), 1);
+        let after: Vec<bool> =
+            saved.iter().map(|(name, root)| restores(&store, name, root)).collect();
+        assert_eq!(before, after);
+        let repaired = store.repair(Some(&other), false, 1).unwrap();
+        assert!(repaired.packs.len() == 1 && repaired.after.is_clean());
+    }
+    let object = saved[1].0.object().unwrap();
+    storage.replace(&object, b"rot").unwrap();
+    assert_eq!(store.check(&ALL).unwrap().manifests.len(), 1);
+    assert_eq!(store.manifest(&saved[1].0).unwrap_err().kind, ErrorKind::Corrupt);
+    let repaired = store.repair(Some(&other), false, 1).unwrap();
+    assert_eq!(repaired.manifests, std::slice::from_ref(&object));
+    check_restores(&store, &saved[1].0, &saved[1].1);
+    storage.replace(&object, b"rot").unwrap();
+    assert_eq!(store.repair(None, false, 1).unwrap().moved, [object]);
+    assert!(store.check(&ALL).unwrap().is_clean());
+    assert_eq!(storage.names("damaged").unwrap().len(), 1);
+    for i in [0, 2] {
+        check_restores(&store, &saved[i].0, &saved[i].1);
+    }
+}
+
+/// A copy of a pack in the same store is enough.
+#[test]
+fn repair_from_a_twin() {
+    let (store, storage, saved, _folder) = history();
+    let pack = store.manifest(&saved[0].0).unwrap().packs[0].name.clone();
+    let bytes = storage.read_all(&pack.object(), 1 << 20).unwrap();
+    storage.put_new(&pack.next_copy().object(), &bytes).unwrap();
+    storage.replace(&pack.object(), b"rot").unwrap();
+    assert!(store.repair(None, true, 1).unwrap().packs == [pack.clone()]);
+    assert_eq!(storage.read_all(&pack.object(), 1 << 20).unwrap(), b"rot");
+    assert!(store.repair(None, false, 1).unwrap().after.is_clean());
+}

@@ -1,0 +1,81 @@
+//! A store is made only where an object cannot be made twice, and once.
+
+mod common;
+
+use common::*;
+use lmc_store::storage::{Entry, LocalStorage, MemoryStorage, Put, Stat, Storage};
+use lmc_store::{CONFIG_NAME, ErrorKind, Result, Store};
+use std::sync::Arc;
+
+/// A server that ignores conditions: the last put wins.
+#[derive(Debug, Default)]
+struct Careless(MemoryStorage);
+
+impl Storage for Careless {
+    fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        self.0.replace(name, bytes).map(|()| Put::Created)
+    }
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.0.replace(name, bytes)
+    }
+    fn take_back(&self, name: &str) {
+        self.0.take_back(name);
+    }
+    fn settle(&self, name: &str) -> Result<()> {
+        self.0.settle(name)
+    }
+    fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
+        self.0.read(name, at, out)
+    }
+    fn stat(&self, name: &str) -> Result<Option<Stat>> {
+        self.0.stat(name)
+    }
+    fn names(&self, folder: &str) -> Result<Vec<String>> {
+        self.0.names(folder)
+    }
+    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+        self.0.list(folder)
+    }
+    fn delete(&self, names: &[String]) -> Result<()> {
+        self.0.delete(names)
+    }
+    fn remove_temporaries(&self, age_ms_min: u64) -> Result<u64> {
+        self.0.remove_temporaries(age_ms_min)
+    }
+    fn puts_at_once(&self) -> usize {
+        1
+    }
+}
+
+/// A storage that makes objects twice is refused, and nothing is left in it.
+#[test]
+fn careless_storage_is_refused() {
+    let storage = Arc::new(Careless::default());
+    let error = Store::init(storage.clone(), TestClock::new()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+    assert!(error.to_string().contains("If-None-Match"), "{error}");
+    assert!(storage.names("probe").unwrap().is_empty());
+    assert_eq!(Store::open(storage, TestClock::new()).unwrap_err().kind, ErrorKind::NoStore);
+}
+
+/// A place is a store once, and what is no store is not taken for one.
+#[test]
+fn once() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("store");
+    let storage = || Arc::new(LocalStorage::new(&root));
+    let open = || Store::open(storage(), TestClock::new());
+    assert_eq!(open().unwrap_err().kind, ErrorKind::NoStore);
+    local_store(&root);
+    open().unwrap();
+    let again = Store::init(storage(), TestClock::new()).unwrap_err();
+    assert_eq!(again.kind, ErrorKind::AlreadyExists);
+    let path = root.join(CONFIG_NAME);
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, config.replace("\"format\": 1", "\"format\": 2")).unwrap();
+    assert_eq!(open().unwrap_err().kind, ErrorKind::Unsupported);
+    std::fs::write(&path, config.replace("true", "false")).unwrap();
+    assert_eq!(open().unwrap_err().kind, ErrorKind::Unsupported);
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(open().unwrap_err().kind, ErrorKind::Corrupt);
+}

@@ -1,0 +1,215 @@
+//! Forget and prune remove what no rule keeps and nothing that anyone needs.
+
+mod common;
+
+use common::*;
+use lmc_store::storage::Storage;
+use lmc_store::{ErrorKind, Keep, PruneOptions, SaveOptions, SnapshotName, Store};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+/// A run of snapshots on each other.
+fn run(store: &Store, folder: &std::path::Path, steps: &[u32]) -> Vec<(SnapshotName, PathBuf)> {
+    let save = |step: &u32| {
+        let root = folder.join(format!("step{step}"));
+        write(&root.join("model.safetensors"), &checkpoint(&["a"], 6000, 1, *step));
+        (save_step(store, &root, "r", u64::from(*step)).name, root)
+    };
+    steps.iter().map(save).collect()
+}
+
+fn forget(store: &Store, keep: Keep) -> Vec<u64> {
+    let plan = store.plan_forget(&keep, None).unwrap();
+    store.forget(&plan.forgotten).unwrap();
+    store.snapshots().unwrap().iter().map(|name| name.step).collect()
+}
+
+/// What is kept restores after what it was coded against is gone, and space comes back.
+#[test]
+fn prune_keeps_what_is_needed() {
+    let (store, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = run(&store, folder.path(), &[1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(forget(&store, Keep { last: Some(1), every: Some(4), ..Keep::default() }), [4, 8]);
+    clock.pass_hours(48);
+    let pruned = store.prune(&PruneOptions::default()).unwrap();
+    assert_eq!(pruned.snapshots.len(), 6);
+    for i in [3, 7] {
+        check_restores(&store, &saved[i].0, &saved[i].1);
+    }
+    assert_eq!(storage.names("snapshots").unwrap().len(), 2);
+    assert!(storage.names("forgotten").unwrap().is_empty());
+    assert!(storage.names("pruning").unwrap().is_empty());
+
+    // A run that starts afresh needs nothing of the one before.
+    let root = folder.path().join("fresh");
+    write(&root.join("model.safetensors"), &checkpoint(&["x"], 6000, 77, 0));
+    let options =
+        SaveOptions { parent: lmc_store::Parent::None, run: "r".into(), ..SaveOptions::default() };
+    let fresh = save(&store, &root, SaveOptions { step: Some(9), ..options });
+    assert_eq!(forget(&store, Keep { last: Some(1), ..Keep::default() }), [9]);
+    let before = stored(&*storage, "packs");
+    clock.pass_hours(48);
+    let pruned = store.prune(&PruneOptions::default()).unwrap();
+    assert!(pruned.bytes > 0 && stored(&*storage, "packs") == before - pruned.bytes);
+    check_restores(&store, &fresh.name, &root);
+}
+
+/// Rules add up, count numbers as numbers, and never take the newest of a run.
+#[test]
+fn the_newest_is_never_removed() {
+    let (store, _, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = run(&store, folder.path(), &[8, 9, 10, 99, 100]);
+    store.tag(&saved[1].0, "good").unwrap();
+    let steps: Vec<u64> = store.snapshots().unwrap().iter().map(|name| name.step).collect();
+    assert_eq!(steps, [8, 9, 10, 99, 100]);
+    let tagged = Keep { last: Some(2), tags: ["good".to_string()].into(), ..Keep::default() };
+    assert_eq!(forget(&store, tagged), [9, 99, 100]);
+    assert_eq!(forget(&store, Keep { last: Some(0), ..Keep::default() }), [100]);
+    assert_eq!(forget(&store, Keep { every: Some(1000), ..Keep::default() }), [100]);
+    assert_eq!(forget(&store, Keep { within_ms: Some(0), ..Keep::default() }), [100]);
+    // After a step back both the newest and the highest stay.
+    run(&store, folder.path(), &[50]);
+    assert_eq!(forget(&store, Keep { last: Some(0), ..Keep::default() }), [100, 50]);
+}
+
+/// What is young stays, and a dry run changes nothing but says the same.
+#[test]
+fn grace() {
+    let (store, storage, clock) = memory_store();
+    storage.put_new(&lmc_store::PackName::of(b"orphan", 0).object(), b"orphan").unwrap();
+    let pruned = store.prune(&PruneOptions::default()).unwrap();
+    assert_eq!((pruned.packs.len(), pruned.bytes_young), (0, 6));
+    clock.pass_hours(25);
+    let dry = PruneOptions { dry_run: true, ..PruneOptions::default() };
+    assert_eq!(store.prune(&dry).unwrap().packs.len(), 1);
+    assert_eq!(storage.names("packs").unwrap().len(), 1);
+    assert_eq!(store.prune(&PruneOptions::default()).unwrap().packs.len(), 1);
+    assert!(storage.names("packs").unwrap().is_empty());
+}
+
+/// Any folder that cannot be listed and any manifest that cannot be read stops a prune.
+#[test]
+fn errors_stop_a_prune() {
+    let (store, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = run(&store, folder.path(), &[1, 2, 3]);
+    forget(&store, Keep { last: Some(1), ..Keep::default() });
+    clock.pass_hours(48);
+    let objects = |folder: &str| storage.names(folder).unwrap().len();
+    let (packs, snapshots) = (objects("packs"), objects("snapshots"));
+    let mortal = MortalStorage::new(storage.clone(), u64::MAX);
+    let other = Store::open(mortal.clone(), clock.clone()).unwrap();
+    for folder in ["packs", "snapshots", "forgotten", "pending"] {
+        *mortal.unlistable.lock().unwrap() = Some(folder.to_string());
+        assert_eq!(other.prune(&PruneOptions::default()).unwrap_err().kind, ErrorKind::Io);
+    }
+    *mortal.unlistable.lock().unwrap() = None;
+    let object = saved[2].0.object().unwrap();
+    let good = storage.read_all(&object, 1 << 20).unwrap();
+    storage.replace(&object, b"rotten").unwrap();
+    let error = other.prune(&PruneOptions::default()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Corrupt);
+    assert!(error.to_string().contains("nothing was removed"), "{error}");
+    assert_eq!((objects("packs"), objects("snapshots")), (packs, snapshots));
+    storage.replace(&object, &good).unwrap();
+    other.prune(&PruneOptions::default()).unwrap();
+    check_restores(&store, &saved[2].0, &saved[2].1);
+}
+
+/// A prune that dies at any moment leaves every snapshot that is shown whole, and the next one
+/// finishes its work.
+#[test]
+fn killed_prunes() {
+    for changes in 1..14 {
+        let (store, storage, clock) = memory_store();
+        let folder = tempfile::tempdir().unwrap();
+        let saved = run(&store, folder.path(), &[1, 2, 3]);
+        let orphan = lmc_store::PackName::of(b"orphan", 0).object();
+        storage.put_new(&orphan, b"orphan").unwrap();
+        forget(&store, Keep { last: Some(1), ..Keep::default() });
+        clock.pass_hours(48);
+        let mortal = MortalStorage::new(storage.clone(), changes);
+        let dying = Store::open(mortal, clock.clone()).unwrap();
+        let _ = dying.prune(&PruneOptions::default());
+        assert_eq!(store.snapshots().unwrap().len(), 1);
+        check_restores(&store, &saved[2].0, &saved[2].1);
+        clock.pass_hours(48);
+        store.prune(&PruneOptions::default()).unwrap();
+        assert_eq!(storage.stat(&orphan).unwrap(), None);
+        assert!(storage.names("pruning").unwrap().is_empty());
+        check_restores(&store, &saved[2].0, &saved[2].1);
+    }
+}
+
+/// A save under way keeps its parent, even if that is forgotten and pruned meanwhile.
+#[test]
+fn prune_beside_a_save() {
+    let (store, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = run(&store, folder.path(), &[1, 2]);
+    // Old enough that only the lease protects them.
+    clock.pass_hours(48);
+    let root = folder.path().join("next");
+    write(&root.join("model.safetensors"), &checkpoint(&["a"], 6000, 1, 3));
+    write(&root.join("other.bin"), &[5; 3000]);
+    let pruner = Store::open(storage.clone(), clock.clone()).unwrap();
+    let newer = folder.path().join("newer");
+    write(&newer.join("x"), b"x");
+    // The first file that is coded finds the parent forgotten and everything pruned.
+    let once = std::sync::Once::new();
+    let progress = |_| {
+        once.call_once(|| {
+            save_step(&pruner, &newer, "r", 100);
+            assert_eq!(forget(&pruner, Keep { last: Some(1), ..Keep::default() }), [100]);
+            let now = PruneOptions { grace_ms: Some(0), dry_run: false };
+            pruner.prune(&now).unwrap();
+        });
+    };
+    let parent = lmc_store::Parent::Snapshot(saved[1].0.clone());
+    let options = SaveOptions { run: "r".into(), parent, threads: 1, ..SaveOptions::default() };
+    let new = store.save(&root, &options, &progress).unwrap();
+    check_restores(&store, &new.name, &root);
+    clock.pass_hours(48);
+    store.prune(&PruneOptions::default()).unwrap();
+    check_restores(&store, &new.name, &root);
+    assert!(storage.names("pending").unwrap().is_empty());
+}
+
+/// A save whose lease was taken for that of a dead one does not commit.
+#[test]
+fn a_save_that_slept_too_long_fails() {
+    let (store, _, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("run");
+    write(&root.join("model.safetensors"), &checkpoint(&["a"], 6000, 1, 3));
+    let sleep = |_| clock.pass_hours(13);
+    let failed = store.save(&root, &SaveOptions::default(), &sleep).unwrap_err();
+    assert_eq!(failed.kind, ErrorKind::Conflict);
+    assert!(store.snapshots().unwrap().is_empty());
+    save(&store, &root, SaveOptions::default());
+}
+
+/// The leases of dead saves and what they left go in time.
+#[test]
+fn dead_saves_are_cleaned_up() {
+    let (store, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("run");
+    write(&root.join("model.safetensors"), &checkpoint(&["a"], 6000, 1, 3));
+    // The lease and the pack, and then nothing more.
+    let mortal = MortalStorage::new(storage.clone(), 2);
+    let dying = Store::open(mortal.clone(), clock.clone()).unwrap();
+    assert!(dying.save(&root, &SaveOptions::default(), &|_| ()).is_err());
+    assert_eq!(mortal.packs_put.load(Ordering::SeqCst), 1);
+    let objects = |folder: &str| storage.names(folder).unwrap().len();
+    assert_eq!((objects("pending"), objects("packs")), (1, 1));
+    // Even a prune without grace leaves what may be under way.
+    let now = PruneOptions { grace_ms: Some(0), dry_run: false };
+    store.prune(&now).unwrap();
+    assert_eq!((objects("pending"), objects("packs")), (1, 1));
+    clock.pass_hours(25);
+    store.prune(&PruneOptions::default()).unwrap();
+    assert_eq!((objects("pending"), objects("packs")), (0, 0));
+}

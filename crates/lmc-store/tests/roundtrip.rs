@@ -1,0 +1,119 @@
+//! What was saved is what is restored: bytes, names, modes, times, links, empty folders.
+
+mod common;
+
+use common::*;
+use lmc_store::{Glob, Parent, RestoreOptions, SaveOptions};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+/// A directory with all that a directory can hold comes back as it was.
+#[test]
+fn directories() {
+    let (store, _, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("checkpoint-100");
+    write(&root.join("model.safetensors"), &checkpoint(&["a", "b"], 5000, 1, 0));
+    write(&root.join("optimizer.pt"), &[7; 100_000]);
+    write(&root.join("deep/er/config.json"), b"{}");
+    write(&root.join("empty file"), b"");
+    write(&root.join("ünïcode"), b"x");
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let odd = std::ffi::OsStr::from_bytes(b"not\xffutf8\n");
+        write(&root.join(odd), b"odd");
+    }
+    fs::create_dir_all(root.join("empty/inner")).unwrap();
+    symlink("deep/er", root.join("link")).unwrap();
+    symlink("/nowhere/at/all", root.join("broken")).unwrap();
+    fs::set_permissions(root.join("empty file"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(root.join("optimizer.pt"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(root.join("deep/er"), fs::Permissions::from_mode(0o500)).unwrap();
+    let saved = save(&store, &root, SaveOptions::default());
+    assert_eq!((saved.name.step, saved.files), (100, 6));
+    check_restores(&store, &saved.name, &root);
+
+    let target = folder.path().join("restored");
+    store.restore(&saved.name, &target, &RestoreOptions::default(), &|_| ()).unwrap();
+    let time = |path: &std::path::Path| {
+        let metadata = fs::metadata(path.join("model.safetensors")).unwrap();
+        (metadata.mtime(), metadata.mtime_nsec())
+    };
+    assert_eq!(time(&root), time(&target));
+    // So that the folder can be removed.
+    for path in [&root, &target] {
+        fs::set_permissions(path.join("deep/er"), fs::Permissions::from_mode(0o700)).unwrap();
+    }
+}
+
+/// A single file comes back under any name, or under its own in a directory.
+#[test]
+fn single_files() {
+    let (store, _, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let bytes = checkpoint(&["a"], 3000, 2, 0);
+    write(&path, &bytes);
+    let saved = save(&store, &path, SaveOptions::default());
+    let target = folder.path().join("other name");
+    store.restore(&saved.name, &target, &RestoreOptions::default(), &|_| ()).unwrap();
+    assert_eq!(fs::read(&target).unwrap(), bytes);
+    let again = store.restore(&saved.name, &target, &RestoreOptions::default(), &|_| ());
+    assert!(again.unwrap_err().to_string().contains("-f overwrites"));
+    fs::create_dir(folder.path().join("into")).unwrap();
+    store
+        .restore(&saved.name, &folder.path().join("into"), &RestoreOptions::default(), &|_| ())
+        .unwrap();
+    assert_eq!(fs::read(folder.path().join("into/model.safetensors")).unwrap(), bytes);
+}
+
+/// Snapshots on each other restore in any order, from packs of any size.
+#[test]
+fn histories() {
+    for pack_len in [1000, 50_000, 1 << 20] {
+        let (store, _, _) = memory_store();
+        let folder = tempfile::tempdir().unwrap();
+        let mut saved = Vec::new();
+        for step in 0..6_u32 {
+            let root = folder.path().join(format!("step{step}"));
+            write(&root.join("model.safetensors"), &checkpoint(&["a", "b"], 20_000, 3, step));
+            write(&root.join("frozen.safetensors"), &checkpoint(&["f"], 9000, 4, 0));
+            let options = SaveOptions { pack_len, ..SaveOptions::default() };
+            saved.push((save(&store, &root, options).name, root));
+        }
+        for i in [5, 0, 3, 1, 4, 2] {
+            let (name, root) = &saved[i];
+            check_restores(&store, name, root);
+        }
+    }
+}
+
+/// Only what is asked for is restored, with the folders it is in.
+#[test]
+fn parts() {
+    let (store, _, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("run");
+    for name in ["model.safetensors", "optimizer.pt", "config.json", "sub/a.json", "sub/b.txt"] {
+        write(&root.join(name), name.as_bytes());
+    }
+    fs::create_dir(root.join("empty")).unwrap();
+    let saved = save(&store, &root, SaveOptions { parent: Parent::None, ..SaveOptions::default() });
+    let restored = |options: RestoreOptions| {
+        let target = folder.path().join("target");
+        store.restore(&saved.name, &target, &options, &|_| ()).unwrap();
+        let names = tree(&target).into_keys().map(|name| String::from_utf8(name).unwrap());
+        let names: Vec<String> = names.collect();
+        fs::remove_dir_all(&target).unwrap();
+        names
+    };
+    let only = |globs: &[&str]| RestoreOptions {
+        only: globs.iter().map(|glob| Glob::new(glob)).collect(),
+        ..RestoreOptions::default()
+    };
+    assert_eq!(restored(only(&["*.json"])), ["config.json", "sub", "sub/a.json"]);
+    assert_eq!(restored(only(&["sub"])), ["sub", "sub/a.json", "sub/b.txt"]);
+    let weights = restored(RestoreOptions { weights_only: true, ..RestoreOptions::default() });
+    assert!(!weights.contains(&"optimizer.pt".to_string()));
+    assert!(weights.contains(&"model.safetensors".to_string()));
+}
