@@ -120,8 +120,9 @@ pub struct FileArgs {
 /// What files are or may be coded against.
 #[derive(Args, Debug)]
 pub struct BaseArgs {
-    /// An older checkpoint, raw or .lmc, to code against; a directory has a file for each. What was
-    /// compressed on it can be restored with it only, given or standing beside
+    /// An older checkpoint, raw or .lmc, that files are on or may be coded against; a directory has a
+    /// file for each. May be given several times. What was compressed on it can be restored with it
+    /// only, given or standing beside
     #[arg(long = "base", value_name = "OLD")]
     pub paths: Vec<PathBuf>,
 }

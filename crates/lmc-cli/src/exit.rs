@@ -136,6 +136,11 @@ impl Tally {
         self.failed == 0
     }
 
+    /// Whether nothing was done, and something should have been.
+    pub fn is_all_failed(&self) -> bool {
+        self.done == 0 && self.failed > 0
+    }
+
     /// The exit code of all files: corruption wins, then a mix is partial.
     pub fn exit(&self) -> Exit {
         match self {

@@ -5,7 +5,7 @@
 //! refused.
 
 use crate::archive::Archive;
-use crate::io::{Input, ReadAt, Source, SourceFile, io_error};
+use crate::io::{Input, ReadAt, Source, SourceFile, Stamp, io_error};
 use crate::items::{self, ItemHashes, hasher, look};
 use crate::pipeline::{Buffer, each, thread_count};
 use lmc_format::file::MAGIC;
@@ -16,12 +16,16 @@ use lmc_input::Tensor;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// How many files may stand one on the other.
 const DEPTH_MAX: usize = 64;
+
+/// Directories beside a compressed one that are looked into.
+const BESIDE_MAX: usize = 1024;
 
 /// Where archives are found by the content of their originals, such as a store.
 pub trait Library: Send + Sync + fmt::Debug {
@@ -39,31 +43,37 @@ pub struct Bases {
 struct Shelf {
     given: OnceLock<Vec<Arc<Base>>>,
     folders: Vec<PathBuf>,
-    library: Option<Books>,
+    library: Option<Arc<dyn Library>>,
+    /// What was found beside those that were given: each is opened once, however many are on it.
+    found: Mutex<HashMap<Hash, Arc<Base>>>,
     threads: usize,
 }
 
-/// A library, and what was taken out of it: each archive is opened once.
-#[derive(Debug)]
-struct Books {
-    library: Arc<dyn Library>,
-    open: Mutex<HashMap<Hash, Arc<Base>>>,
-}
+impl Shelf {
+    fn found(&self) -> MutexGuard<'_, HashMap<Hash, Arc<Base>>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-impl Books {
+    /// All that has been opened.
+    fn open(&self) -> Vec<Arc<Base>> {
+        let given = self.given.get().into_iter().flatten().cloned();
+        given.chain(self.found().values().cloned()).collect()
+    }
+
+    /// The archive of a library.
     fn find(&self, hash: Hash, shelf: &Weak<Shelf>) -> Result<Option<Arc<Base>>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(base) = open.get(&hash) {
+        if let Some(base) = self.found().get(&hash) {
             return Ok(Some(base.clone()));
         }
-        let Some((name, bytes)) = self.library.find(hash)? else { return Ok(None) };
+        let Some(library) = &self.library else { return Ok(None) };
+        let Some((name, bytes)) = library.find(hash)? else { return Ok(None) };
         let base = Base::new(Source::Elsewhere(bytes), Path::new(&name), None, shelf)
             .map_err(|e| e.at(format_args!("base {name}")))?;
         if base.content_hash()? != hash {
             let message = format!("base {name} is not the one with content hash {hash:032x}");
             return Err(Error::corrupt(message));
         }
-        open.insert(hash, base.clone());
+        self.found().insert(hash, base.clone());
         Ok(Some(base))
     }
 }
@@ -101,12 +111,10 @@ impl Bases {
         offered: &[u128],
         threads: usize,
     ) -> Result<Self> {
-        let books = Books { library, open: Mutex::default() };
-        Self::fill(Vec::new(), Some(books), threads, |shelf| {
+        Self::fill(Vec::new(), Some(library), threads, |shelf| {
             let strong = shelf.upgrade();
-            let books = strong.as_ref().and_then(|shelf| shelf.library.as_ref());
             let find = |&hash: &u128| {
-                let found = books.map_or(Ok(None), |books| books.find(hash, shelf))?;
+                let found = strong.as_ref().map_or(Ok(None), |own| own.find(hash, shelf))?;
                 found.ok_or_else(|| {
                     let message = format!("no archive with content hash {hash:032x}");
                     Error::new(ErrorKind::NotFound, message)
@@ -119,14 +127,25 @@ impl Bases {
     /// The bases can find each other, without owning each other.
     fn fill(
         folders: Vec<PathBuf>,
-        library: Option<Books>,
+        library: Option<Arc<dyn Library>>,
         threads: usize,
         open: impl FnOnce(&Weak<Shelf>) -> Result<Vec<Arc<Base>>>,
     ) -> Result<Self> {
-        let shelf = Arc::new(Shelf { given: OnceLock::new(), folders, library, threads });
+        let (given, found) = (OnceLock::new(), Mutex::default());
+        let shelf = Arc::new(Shelf { given, folders, library, found, threads });
         let given = open(&Arc::downgrade(&shelf))?;
         shelf.given.get_or_init(|| given);
         Ok(Self { shelf })
+    }
+
+    /// The files that have been opened: those that were given, and what they are on themselves.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.shelf.open().iter().filter_map(|base| base.file.clone()).collect()
+    }
+
+    /// Fails if one of the files that were opened has been written to since.
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        self.shelf.open().iter().try_for_each(|base| base.check_unchanged())
     }
 
     /// Those that were given, in their order.
@@ -141,7 +160,10 @@ pub struct Base {
     name: String,
     /// Where it was found.
     path: String,
+    /// The same, if it is a file.
+    file: Option<PathBuf>,
     content: Content,
+    stamp: Option<Stamp>,
     threads: usize,
     hash: OnceLock<Result<Hash>>,
     tensors: OnceLock<Result<Vec<Tensor>>>,
@@ -157,7 +179,10 @@ enum Content {
 
 impl Base {
     fn open(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
-        let file = File::open(path).map_err(|e| io_error("cannot open it", &e))?;
+        // A pipe would have to be waited for.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = File::options().read(true).custom_flags(flags).open(path);
+        let file = file.map_err(|e| io_error("cannot open it", &e))?;
         let kind = file.metadata().map_err(|e| io_error("cannot look at it", &e))?;
         if !kind.is_file() {
             return Err(Error::invalid("is no regular file"));
@@ -172,8 +197,9 @@ impl Base {
         folder: Option<PathBuf>,
         shelf: &Weak<Shelf>,
     ) -> Result<Arc<Self>> {
-        let len = source.len()?;
+        let (len, stamp) = (source.len()?, source.stamp()?);
         let start = source.read_vec(0, len.min(MAGIC.len() as u64))?;
+        let file = stamp.map(|_| path.to_path_buf());
         let mut name = path.file_name().map_or("base".into(), |name| name.to_string_lossy());
         let content = if start == MAGIC {
             if let Some(stem) = name.strip_suffix(".lmc").filter(|stem| !stem.is_empty()) {
@@ -190,7 +216,7 @@ impl Base {
         let (hash, tensors) = (OnceLock::new(), OnceLock::new());
         let (name, path) = (fit_name(&name), path.display().to_string());
         let is_checked = AtomicBool::new(false);
-        Ok(Arc::new(Self { name, path, content, threads, hash, tensors, is_checked }))
+        Ok(Arc::new(Self { name, path, file, content, stamp, threads, hash, tensors, is_checked }))
     }
 
     /// The name of its original.
@@ -242,6 +268,15 @@ impl Base {
             Content::Raw(source, _) => source.read(start, out),
             Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
             Content::Archive(archive) => archive.read_into(start, out, depth),
+        }
+        .map_err(|e| e.at(format_args!("base {}", self.path)))
+    }
+
+    /// Pieces of an archive have their own checksums.
+    fn check_unchanged(&self) -> Result<()> {
+        match &self.content {
+            Content::Raw(source, _) => source.check_unchanged(self.stamp),
+            Content::Archive(_) => Ok(()),
         }
         .map_err(|e| e.at(format_args!("base {}", self.path)))
     }
@@ -382,7 +417,9 @@ impl Links {
     fn paths(&self, wanted: &lmc_format::Base, shelf: Option<&Shelf>) -> Vec<PathBuf> {
         let names = [wanted.name.clone(), format!("{}.lmc", wanted.name)];
         let folders = self.folder.iter().chain(shelf.into_iter().flat_map(|shelf| &shelf.folders));
-        folders.flat_map(|folder| names.iter().map(|name| folder.join(name))).collect()
+        let near = folders.flat_map(|folder| names.iter().map(|name| folder.join(name)));
+        let compressed = self.folder.iter().flat_map(|folder| beside(folder));
+        near.chain(compressed.map(|folder| folder.join(&names[1]))).collect()
     }
 
     fn find(&self, wanted: &lmc_format::Base) -> Result<Arc<Base>> {
@@ -394,14 +431,19 @@ impl Links {
                 return Ok(base.clone());
             }
         }
-        if let Some(books) = shelf.as_ref().and_then(|shelf| shelf.library.as_ref())
-            && let Some(base) = books.find(wanted.hash, &weak)?
+        if let Some(shelf) = &shelf
+            && let Some(base) = shelf.find(wanted.hash, &weak)?
         {
             return Ok(base);
         }
         for path in self.paths(wanted, shelf.as_deref()) {
             match Base::open(&path, &weak) {
-                Ok(base) if search.fits(&base) => return Ok(base),
+                Ok(base) if search.fits(&base) => {
+                    if let Some(shelf) = &shelf {
+                        shelf.found().insert(wanted.hash, base.clone());
+                    }
+                    return Ok(base);
+                }
                 Ok(_) => {}
                 Err(e) if e.kind == ErrorKind::NotFound => {}
                 Err(e) => search.failed(&path.display().to_string(), e),
@@ -409,6 +451,21 @@ impl Links {
         }
         Err(search.failure())
     }
+}
+
+/// The other directories beside a compressed one that are compressed too, in the order of their
+/// names: files of the same name in them may be older versions of those in it.
+fn beside(folder: &Path) -> Vec<PathBuf> {
+    let is_compressed = |path: &Path| path.extension().is_some_and(|ending| ending == "lmc");
+    let Ok(folder) = folder.canonicalize() else { return Vec::new() };
+    let Some(above) = folder.parent().filter(|_| is_compressed(&folder)) else { return Vec::new() };
+    let entries = std::fs::read_dir(above).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut found: Vec<PathBuf> =
+        paths.filter(|path| is_compressed(path) && *path != folder && path.is_dir()).collect();
+    found.sort();
+    found.truncate(BESIDE_MAX);
+    found
 }
 
 /// A search for a base, and what was found instead.

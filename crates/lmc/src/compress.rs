@@ -45,6 +45,7 @@ pub fn compress_known(
     progress: Progress,
 ) -> Result<Compressed> {
     let source = Source::new(input)?;
+    let stamp = source.stamp()?;
     let sink = Sink::new(output);
     let job = Job::new(&source, options)?;
     let (raw_pool, coded_pool) = (Pool::default(), Pool::default());
@@ -59,6 +60,10 @@ pub fn compress_known(
     })?;
     let end = assembly.end;
     let (tail, index) = assembly.finish_known()?;
+    // What was coded is neither the old file nor the new one, or is on neither the old base nor the
+    // new one, if they have changed meanwhile.
+    source.check_unchanged(stamp)?;
+    options.bases.check_unchanged()?;
     sink.write(end, &tail)?;
     sink.flush()?;
     let summary = Summary { bytes_in: job.len, bytes_out: end + tail.len() as u64 };

@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex};
 
 /// What is compressed.
@@ -72,6 +72,13 @@ impl SourceFile<'_> {
     }
 }
 
+/// Length and time of the last write of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    len: u64,
+    modified: (i64, i64),
+}
+
 impl<'a> Source<'a> {
     pub(crate) fn new(input: Input<'a>) -> Result<Self> {
         match input {
@@ -90,6 +97,24 @@ impl<'a> Source<'a> {
             Input::Bytes(bytes) => Ok(Self::Bytes(bytes)),
             Input::Stream(stream) => Ok(Self::File(SourceFile::Owned(spool(stream)?))),
         }
+    }
+
+    /// What tells whether a file is written to while it is read; nothing for what cannot be.
+    pub(crate) fn stamp(&self) -> Result<Option<Stamp>> {
+        let Self::File(file) = self else { return Ok(None) };
+        let metadata = file.get().metadata().map_err(|e| io_error("cannot look at it", &e))?;
+        let (len, modified) = (metadata.len(), (metadata.mtime(), metadata.mtime_nsec()));
+        Ok(Some(Stamp { len, modified }))
+    }
+
+    /// Fails if a file has been written to since it had this stamp.
+    pub(crate) fn check_unchanged(&self, stamp: Option<Stamp>) -> Result<()> {
+        if self.stamp()? != stamp {
+            let message = "changed while it was read, so nothing of it is kept; try again when \
+                           nobody writes to it";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        Ok(())
     }
 
     pub(crate) fn len(&self) -> Result<u64> {

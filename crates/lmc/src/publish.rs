@@ -20,17 +20,22 @@ pub struct Publish {
 }
 
 impl Publish {
-    /// Starts a file that will become `path`. Fails if that is there already, unless it may be
-    /// overwritten.
+    /// Starts a file that will become `path`, or what a link there points to. Fails if that is there
+    /// already, unless it may be overwritten.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self> {
-        match path.symlink_metadata() {
+        let linked = match path.symlink_metadata() {
             Ok(_) if !overwrite => return Err(exists(path)),
-            // A device or a pipe would be replaced, and a directory cannot be.
-            Ok(metadata) if !metadata.is_file() && !metadata.is_symlink() => {
-                let path = path.display();
-                return Err(Error::invalid(format!("{path} is no regular file; give another -o")));
-            }
-            _ => {}
+            Ok(metadata) if metadata.is_symlink() => Some(path.canonicalize().map_err(|e| {
+                io_error(&format!("cannot follow the link {}", path.display()), &e)
+            })?),
+            _ => None,
+        };
+        let path = linked.as_deref().unwrap_or(path);
+        // A device or a pipe would be replaced, and a directory cannot be.
+        if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            let path = path.display();
+            let message = format!("{path} is no regular file; give another -o, or -c for stdout");
+            return Err(Error::invalid(message));
         }
         let named = tempfile::Builder::new()
             .prefix(&prefix(path))

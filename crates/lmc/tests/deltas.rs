@@ -4,10 +4,14 @@
 mod common;
 
 use common::{Part, bases, compress, compress_on, nudged, safetensors};
-use lmc::{Archive, Bases, Level, decompress_to_vec};
+use lmc::{Archive, Bases, Input, Level, Options, Output, decompress_to_vec};
 use lmc_testkit::casts;
 use lmc_testkit::data::{self, Kind, Random};
 use proptest::prelude::*;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
 
@@ -345,5 +349,37 @@ proptest! {
         let (start, end) = (new.len() / 3, new.len() * 2 / 3);
         let part = archive.read(start as u64..end as u64).expect("a part");
         prop_assert!(part == new[start..end]);
+    }
+}
+
+/// A file or a base that is written to while it is read makes an error, not a file that nothing
+/// restores.
+#[test]
+fn changes_while_reading_are_errors() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let words = data::words(Kind::Weights, 2, true, 2000 * 1024, 1);
+    let new = file(&[("w".to_string(), "BF16", vec![2000, 1024], words)]);
+    for changed in ["old", "new"] {
+        let write = |name: &str| std::fs::write(folder.path().join(name), &new).expect("written");
+        write("old");
+        write("new");
+        let path = folder.path().join(changed);
+        let is_done = AtomicBool::new(false);
+        let touch = |_| {
+            if !is_done.swap(true, Ordering::Relaxed) {
+                let file = File::options().write(true).open(&path).expect("ours");
+                file.write_all_at(&[0x5a; 64], 3_000_000).expect("written");
+                // As a clock that ticks slowly would not show.
+                let later = SystemTime::now() + Duration::from_secs(1);
+                file.set_modified(later).expect("ours");
+            }
+        };
+        let bases = Bases::open(&[folder.path().join("old")], 1).expect("a base");
+        let options = Options { bases, threads: 1, ..Options::default() };
+        let file = File::open(folder.path().join("new")).expect("ours");
+        let mut out = Vec::new();
+        let done = lmc::compress(Input::File(&file), Output::Stream(&mut out), &options, &touch);
+        let error = done.expect_err("it changed");
+        assert!(error.to_string().contains("changed while it was read"), "{error}");
     }
 }

@@ -70,10 +70,16 @@ impl Direction for Compress {
         let bases = Bases::open(&job.bases, self.options.threads)?;
         let options = Options { bases, ..self.options.clone() };
         let add = |bytes| progress.add(bytes);
-        match source {
-            Opened::File(file) => lmc::compress(Input::File(&file), output, &options, &add),
-            Opened::Stdin => lmc::compress(Input::Stream(&mut stdin()), output, &options, &add),
+        let done = match source {
+            Opened::File(file) => lmc::compress_known(Input::File(&file), output, &options, &add),
+            Opened::Stdin => {
+                lmc::compress_known(Input::Stream(&mut stdin()), output, &options, &add)
+            }
+        }?;
+        if !done.bases.is_empty() {
+            check_files(job, &options.bases)?;
         }
+        Ok(done.summary)
     }
 
     fn joins(&self) -> bool {
@@ -83,4 +89,25 @@ impl Direction for Compress {
     fn factor(&self, done: Summary) -> String {
         ratio(done.bytes_in, done.bytes_out)
     }
+}
+
+/// Bases may be on others. One of these that goes, because it is the input or has the name of the
+/// result, would take the result with it.
+fn check_files(job: &Job, bases: &Bases) -> lmc::Result<()> {
+    let is = |path: &Option<PathBuf>, base: &Path| {
+        path.as_deref().is_some_and(|path| names::is_same_file(path, base))
+    };
+    for base in bases.files() {
+        if is(&job.source, &base) {
+            let message = "is what its --base is on; what stands on each other in a circle cannot \
+                           be restored, so give another base";
+            return Err(lmc::Error::invalid(message));
+        }
+        if is(&job.target, &base) {
+            let message =
+                format!("would replace {}, which it needs; give another -o", base.display());
+            return Err(lmc::Error::invalid(message));
+        }
+    }
+    Ok(())
 }

@@ -53,7 +53,7 @@ pub enum Opened {
 }
 
 /// Where a result goes; nothing is stdout.
-type Target = Option<PathBuf>;
+pub type Target = Option<PathBuf>;
 
 /// One file and its result.
 pub struct Job {
@@ -61,7 +61,8 @@ pub struct Job {
     pub source: Option<PathBuf>,
     /// What it is or may be coded against.
     pub bases: Vec<PathBuf>,
-    target: Target,
+    /// Where it goes.
+    pub target: Target,
 }
 
 /// The work of one argument.
@@ -207,9 +208,7 @@ impl Transfer<'_> {
     }
 
     fn run_batch(&mut self, name: &Path, batch: &Batch) -> Result<(), Failure> {
-        if let Some(tree) = &batch.tree {
-            make_dirs(tree)?;
-        }
+        let made = batch.tree.as_ref().map_or(Ok(Vec::new()), make_dirs)?;
         let mut total = Summary { bytes_in: 0, bytes_out: 0 };
         let mut tally = Tally::default();
         // What others need stays until all are done.
@@ -239,7 +238,15 @@ impl Transfer<'_> {
         for source in kept {
             remove(source)?;
         }
-        if let Some(tree) = &batch.tree {
+        for (path, failure) in batch.tree.iter().flat_map(|tree| &tree.left_out) {
+            self.failed(path, failure);
+        }
+        if tally.is_all_failed() {
+            // Nothing is in them, and they would be in the way of the next try.
+            for dir in made.iter().rev() {
+                let _ = fs::remove_dir(dir);
+            }
+        } else if let Some(tree) = &batch.tree {
             self.finish_tree(tree)?;
             if tally.is_clean() {
                 let factor = self.direction.factor(total);
@@ -316,11 +323,8 @@ impl Transfer<'_> {
         stdout.check(done)
     }
 
-    /// Tells what was left out, gives the directories their modes and times, and clears up.
-    fn finish_tree(&mut self, tree: &TreePlan) -> Result<(), Failure> {
-        for (path, failure) in &tree.left_out {
-            self.failed(path, failure);
-        }
+    /// Gives the directories their modes and times, and clears up.
+    fn finish_tree(&self, tree: &TreePlan) -> Result<(), Failure> {
         // The deepest first: a change inside a directory changes its time.
         for (dir, like) in tree.dirs.iter().rev() {
             give_metadata(&tree.target.join(dir), like)
@@ -352,15 +356,19 @@ fn open(source: Option<&Path>) -> Result<(Opened, Option<Metadata>), Failure> {
 }
 
 /// Makes the directories, down to the disk: files in them may replace inputs that are removed.
-fn make_dirs(tree: &TreePlan) -> Result<(), Failure> {
+/// Returns those that were not there.
+fn make_dirs(tree: &TreePlan) -> Result<Vec<PathBuf>, Failure> {
+    let mut made = Vec::new();
     for (dir, _) in &tree.dirs {
         let path = tree.target.join(dir);
-        let made = fs::create_dir_all(&path).and_then(|()| sync_parent(&path));
-        made.map_err(|error| {
+        let is_new = !path.exists();
+        let done = fs::create_dir_all(&path).and_then(|()| sync_parent(&path));
+        done.map_err(|error| {
             Failure::io(&format!("make the directory {}", path.display()), &error)
         })?;
+        made.extend(is_new.then_some(path));
     }
-    Ok(())
+    Ok(made)
 }
 
 fn sync_parent(path: &Path) -> std::io::Result<()> {
