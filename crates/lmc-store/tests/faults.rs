@@ -179,3 +179,22 @@ fn a_failed_sync_is_never_forgotten() {
     assert!(outcomes[0] > 5, "{outcomes:?}");
     assert_eq!(outcomes[1], 1, "{outcomes:?}");
 }
+
+/// On a disk that takes names but not one byte more, snapshots can be forgotten and pruned.
+#[test]
+fn room_can_be_made_on_a_full_disk() {
+    let base = Base::new(2);
+    let mut player = base.player();
+    let full = Fault { kind: Kind::Write, at: 0, times: u64::MAX, failure: Failure::Error(ENOSPC) };
+    player.reopen(Some(FaultyDisk::new(player.disk.clone(), full)));
+    let save = Step::Save { step: 4, tag: None };
+    assert_eq!(player.play(&save).map_err(|e| e.kind), Err(ErrorKind::Io));
+    player.expected.may.clear();
+    for step in [Step::Forget { step: 1 }, Step::Forget { step: 2 }, Step::Prune] {
+        player.play(&step).unwrap();
+    }
+    look(&player).unwrap();
+    player.reopen(None);
+    player.play(&save).unwrap();
+    look(&player).unwrap();
+}
