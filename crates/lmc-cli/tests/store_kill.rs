@@ -70,7 +70,7 @@ impl Stage {
         if *act != Act::Init || !store.join("lmc-store.json").exists() {
             self.sources.done(*act, store).map_err(|e| format!("again: {e}"))?;
         }
-        let after = Expected { must: seen, ..now }.after(*act).after(Act::Init);
+        let after = seen.after(*act).after(Act::Init);
         self.sources.done(Act::Save(9), store).map_err(|e| format!("then: {e}"))?;
         self.sources.look(store, &after.after(Act::Save(9))).map(|_| ())
     }

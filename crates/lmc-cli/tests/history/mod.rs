@@ -159,13 +159,13 @@ impl Sources {
     }
 
     /// Fails unless a store holds what it must and nothing that it may not, all of it whole;
-    /// returns the steps that are there.
-    pub fn look(&self, path: &Path, expected: &Expected) -> Result<BTreeSet<u64>, Broken> {
+    /// returns what is there, which must be there from now on.
+    pub fn look(&self, path: &Path, expected: &Expected) -> Result<Expected, Broken> {
         let storage = storage::open(path.to_str().expect("text")).map_err(|e| e.to_string())?;
         let store = match Store::open(storage, Arc::new(SystemClock)) {
             Ok(store) => store,
             Err(e) if e.kind == ErrorKind::NoStore && !expected.has_store => {
-                return Ok(BTreeSet::new());
+                return Ok(Expected::default());
             }
             Err(e) => return Err(format!("the store does not open: {e}")),
         };
@@ -196,7 +196,7 @@ impl Sources {
         if !checked.is_clean() {
             return Err(format!("the check finds {checked:?}"));
         }
-        Ok(seen)
+        Ok(Expected { has_store: true, must: seen, may: BTreeSet::new() })
     }
 }
 
