@@ -205,9 +205,8 @@ impl<'a> Player<'a> {
             }
             Step::Save { step, tag } => {
                 let tags = tag.iter().map(|tag| tag.to_string()).collect();
-                let step = Some(*step);
-                let options = SaveOptions { step, tags, ..self.scene.options.clone() };
-                let source = self.scene.source(step.unwrap_or_default());
+                let options = SaveOptions { step: Some(*step), tags, ..self.scene.options.clone() };
+                let source = self.scene.source(*step);
                 self.store()?.save(source, &options, &|_| ())?;
             }
             Step::Tag { step, tag } => {
