@@ -160,7 +160,18 @@ fn files() -> io::Result<()> {
         put("file_read", &format!("{name}-whole"), &[&file])?;
     }
     let header = r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
-    put("safetensors_parse", "one", &[header.as_bytes()])
+    put("safetensors_parse", "one", &[header.as_bytes()])?;
+    let manifest = format!(
+        r#"{{"format":1,"run":"r","step":1,"time_ms":1,"save":"s","parent":null,"meta":{{}},
+        "is_file":false,"added":5,"entries":[{{"path":"d","type":"directory","mode":493}},
+        {{"path":"d/f","type":"file","mode":420,"mtime":[1,2],"size":9,"kind":"weights","archive":0}},
+        {{"path":"l","type":"link","target":"d/f"}}],"archives":[{{"hash":"{:032x}","size":9,
+        "stored":5,"alone":5,"read":5,"rent":0,"bases":[],"extents":[[0,0,5]]}}],
+        "packs":[["{}",5]]}}"#,
+        7,
+        "ab".repeat(32),
+    );
+    put("manifest_parse", "one", &[manifest.as_bytes()])
 }
 
 fn main() -> io::Result<()> {

@@ -106,9 +106,9 @@ pub(crate) struct Chosen {
 }
 
 impl Store {
-    /// Saves all of `path`. When it returns, the snapshot survives a power cut. On an error there is
-    /// no new snapshot, or, if the storage failed while it was made visible, the whole one; those
-    /// before are as they were.
+    /// Saves all of `path`. When it returns, the snapshot survives a power cut. On an error there
+    /// is no new snapshot, or, if the storage failed while it was made visible, the whole one;
+    /// those before are as they were.
     pub fn save(&self, path: &Path, options: &SaveOptions, progress: Progress) -> Result<Saved> {
         check_options(options)?;
         let (leaves, is_file) = walk(path, options.follow_links)?;

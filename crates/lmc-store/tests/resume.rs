@@ -1,4 +1,4 @@
-//! A save that is killed leaves no snapshot and harms none; run again, it puts only what is missing.
+//! A save that is killed leaves no snapshot and harms none; run again, it puts what is missing.
 
 mod common;
 
