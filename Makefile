@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test test-scalar test-python lint bench fuzz ci
+.PHONY: demo test test-scalar test-python lint bench fuzz crash ci
 
 ## demo: a made-up checkpoint at every level, there and back, in a table
 demo:
@@ -43,6 +43,14 @@ fuzz:
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) \
 			-rss_limit_mb=2048 -verbosity=0 || exit 1; \
 	done
+
+## crash: power cuts, failing disks and kills of a store, in full (needs python3, some of it root)
+crash:
+	LMC_CRASH_IMAGES=100000 LMC_FAULT_STRIDE=1 \
+		$(CARGO) test --locked -p lmc-store --test crash --test faults -- --nocapture
+	LMC_KILL_STRIDE=1 LMC_KILLS=1000 LMC_POWER_CUTS=100 \
+		$(CARGO) test --locked -p lmc-cli --test store_kill --test store_disk \
+		-- --nocapture --include-ignored --test-threads=1
 
 ## ci: what a change must pass
 ci: lint test test-scalar

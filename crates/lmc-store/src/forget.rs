@@ -42,12 +42,12 @@ impl Keep {
         run: Vec<SnapshotName>,
         tags: &BTreeMap<String, BTreeSet<String>>,
     ) -> Forgotten {
-        let count = run.len() as u64;
+        let from_end = ranks(&run);
         let newest_ms = run.last().map_or(0, |name| name.time_ms);
         let highest = run.iter().map(|name| name.step).max();
         let mut split = Forgotten::default();
         for (i, name) in run.into_iter().enumerate() {
-            let from_end = count - i as u64;
+            let from_end = from_end[i];
             let has_tag = tags.get(&name.id).is_some_and(|own| !own.is_disjoint(&self.tags));
             // The newest by its time and by its step: clocks and steps can both go back.
             let is_newest = from_end == 1 || highest == Some(name.step);
@@ -60,6 +60,19 @@ impl Keep {
         }
         split
     }
+}
+
+/// For each of a run, its number from the end. What a rebase made again and the one it was made of
+/// are one: a rebase that was cut off leaves both, and the older ones must not suffer from that.
+fn ranks(run: &[SnapshotName]) -> Vec<u64> {
+    let mut ranks = vec![0; run.len()];
+    let (mut rank, mut after) = (0, None);
+    for (i, name) in run.iter().enumerate().rev() {
+        let own = Some((name.time_ms, name.step));
+        rank += u64::from(own != after);
+        (ranks[i], after) = (rank, own);
+    }
+    ranks
 }
 
 impl Store {

@@ -150,7 +150,8 @@ impl<'a> PruneLease<'a> {
         let object = format!("{PRUNING}/{}", random_id()?);
         let made_ms = store.clock.now_ms();
         let mut lease = Self { store, object, made_ms, stored_ms: 0 };
-        store.storage.put_new(&lease.object, b"{}\n")?;
+        // Empty, so that a full disk, which has room for names only, can be pruned.
+        store.storage.put_new(&lease.object, b"")?;
         lease.stored_ms = store.storage.stat(&lease.object)?.ok_or_else(lost)?.modified_ms;
         Ok(lease)
     }

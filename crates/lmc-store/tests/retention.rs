@@ -213,3 +213,15 @@ fn dead_saves_are_cleaned_up() {
     store.prune(&PruneOptions::default()).unwrap();
     assert_eq!((objects("pending"), objects("packs")), (0, 0));
 }
+
+/// A rebase that was cut off leaves a snapshot and its copy; together they count as one.
+#[test]
+fn twins_of_a_rebase_count_once() {
+    let (store, storage, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = run(&store, folder.path(), &[1, 2, 3]);
+    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
+    store.rebase(&saved[2].0, &options, &|_| ()).unwrap();
+    storage.delete(&[saved[2].0.forgotten().unwrap()]).unwrap();
+    assert_eq!(forget(&store, Keep { last: Some(2), ..Keep::default() }), [2, 3, 3]);
+}

@@ -21,6 +21,13 @@ impl TestClock {
         Arc::new(Self(AtomicU64::new(1_700_000_000_000)))
     }
 
+    /// A clock that starts `hours` after this one.
+    pub fn later(&self, hours: u64) -> Arc<Self> {
+        let later = Arc::new(Self(AtomicU64::new(self.0.load(Ordering::Relaxed))));
+        later.pass_hours(hours);
+        later
+    }
+
     pub fn pass_hours(&self, hours: u64) {
         self.0.fetch_add(hours * 3_600_000, Ordering::Relaxed);
     }

@@ -1,0 +1,237 @@
+//! Real file systems: the power is cut below ext4 while the command works, and disks run full.
+//!
+//! Both need root and loop devices, so they run by `make crash`. A power cut is an ioctl of ext4
+//! that stops all writing at once and leaves the journal as it is.
+
+mod history;
+
+use history::{Act, Expected, Random, Sources, count};
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Cuts after which the file system is made anew.
+const CUTS_OF_ONE_DISK: u64 = 20;
+
+/// Asks the file system of a folder to stop, without writing its journal: `FS_IOC_SHUTDOWN` with
+/// `FS_SHUTDOWN_FLAGS_NOLOGFLUSH`.
+const SHUTDOWN: &str = "import fcntl, os, struct, sys; \
+    fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587D, struct.pack('I', 2))";
+
+fn works(program: &str, args: &[&str]) -> bool {
+    let output = Command::new(program).args(args).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// A file system of its own in a file or in memory.
+struct Volume {
+    folder: TempDir,
+    is_memory: bool,
+}
+
+impl Volume {
+    /// None where it cannot be had.
+    fn new(is_memory: bool, mib: u64) -> Option<Self> {
+        let volume = Self { folder: TempDir::new().expect("a folder"), is_memory };
+        fs::create_dir(volume.path()).expect("a folder");
+        if !is_memory {
+            let image = File::create(volume.image()).expect("a file");
+            image.set_len(mib << 20).expect("its length");
+            let made = works("mkfs.ext4", &["-q", "-m", "0", text(&volume.image())]);
+            if !made {
+                println!("SKIPPED: no mkfs.ext4 is here");
+                return None;
+            }
+        }
+        if !volume.mount(mib) {
+            println!("SKIPPED: mount needs root and loop devices");
+            return None;
+        }
+        Some(volume)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.folder.path().join("image")
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("disk")
+    }
+
+    fn mount(&self, mib: u64) -> bool {
+        let path = self.path();
+        match self.is_memory {
+            true => {
+                let size = format!("size={mib}m");
+                works("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", text(&path)])
+            }
+            false => works("mount", &["-o", "loop", text(&self.image()), text(&path)]),
+        }
+    }
+
+    fn unmount(&self) -> bool {
+        works("umount", &[text(&self.path())])
+    }
+
+    /// Cuts the power, and switches it on again.
+    fn cut(&self) {
+        assert!(works("python3", &["-c", SHUTDOWN, text(&self.path())]), "a cut");
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        self.unmount();
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+/// Works on a store until the disk is gone; what must hold is noted before and after each command.
+fn work(sources: &Sources, store: &Path, first: u64, expected: &Mutex<Expected>) -> u64 {
+    let mut done = 0;
+    for step in first.. {
+        let mut acts = vec![Act::Save(step)];
+        acts.extend((step % 3 == 0).then_some(Act::Forget(4)));
+        acts.extend((step % 5 == 0).then_some(Act::Prune));
+        acts.extend((step % 7 == 0).then_some(Act::Rebase));
+        for act in acts {
+            let before = expected.lock().expect("a lock").clone();
+            *expected.lock().expect("a lock") = before.during(act);
+            if sources.done(act, store).is_err() {
+                return done;
+            }
+            *expected.lock().expect("a lock") = before.after(act);
+            done += 1;
+        }
+    }
+    done
+}
+
+/// Syncs of another program, which push some of what we have not synced to the disk.
+fn neighbour(folder: &Path, is_over: &AtomicBool) {
+    let Ok(mut file) = File::create(folder.join("neighbour")) else { return };
+    while !is_over.load(Ordering::Relaxed) {
+        if file.write_all(&[1; 3000]).and_then(|()| file.sync_all()).is_err() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The power is cut again and again, with and without a neighbour that syncs; `LMC_POWER_CUTS` says
+/// how often.
+#[test]
+#[ignore = "needs root and loop devices; make crash"]
+fn power_cuts_below_ext4_lose_nothing() {
+    let (cuts, seed) = (count("LMC_POWER_CUTS", 10), count("LMC_SEED", 0));
+    let sources = Sources::new(40_000);
+    let mut random = Random::new(seed);
+    let (mut volume, mut expected, mut commands) = (None, Expected::default(), 0);
+    for cut in 0..cuts {
+        if cut % CUTS_OF_ONE_DISK == 0 {
+            drop(volume.take());
+            volume = Volume::new(false, 64);
+            expected = Expected::default();
+        }
+        let Some(volume) = &volume else { return };
+        let store = volume.path().join("store");
+        if !expected.has_store {
+            sources.done(Act::Init, &store).expect("a store");
+            expected = expected.after(Act::Init);
+        }
+        let first = expected.must.last().map_or(1, |last| last + 1);
+        let (shared, is_over) = (Mutex::new(expected), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| work(&sources, &store, first, &shared));
+            if cut % 2 == 1 {
+                scope.spawn(|| neighbour(&volume.path(), &is_over));
+            }
+            std::thread::sleep(Duration::from_millis(20 + random.below(400)));
+            volume.cut();
+            commands += worker.join().expect("an end");
+            is_over.store(true, Ordering::Relaxed);
+        });
+        expected = shared.into_inner().expect("a lock");
+        assert!(volume.unmount() && volume.mount(64), "the disk comes back");
+        // What is seen after a cut is on the disk.
+        expected = sources
+            .look(&store, &expected)
+            .unwrap_or_else(|e| panic!("cut {cut}, LMC_SEED={seed}, {expected:?}: {e}"));
+    }
+    println!("{cuts} cuts, {commands} commands done in between, nothing lost");
+}
+
+/// A disk of 16 MiB is saved to until it is full: an error that says so, the snapshots before are
+/// whole. Forgetting and pruning work on the full disk and make room for the next save.
+fn fill(volume: &Volume) {
+    let sources = Sources::new(1 << 20);
+    let store = volume.path().join("store");
+    sources.done(Act::Init, &store).expect("a store");
+    let mut expected = Expected::default().after(Act::Init);
+    // The folders of marks and leases take room when they are first made.
+    for act in [Act::Save(1), Act::Save(2), Act::Forget(1), Act::Prune] {
+        sources.done(act, &store).expect("there is room");
+        expected = expected.after(act);
+    }
+    // Something else takes all of the disk but for a few saves.
+    let mut other = File::create(volume.path().join("other")).expect("a file");
+    while other.write_all(&[1; 4096]).is_ok() {}
+    let len = other.metadata().expect("it is there").len();
+    other.set_len(len - (300 << 10)).and_then(|()| other.sync_all()).expect("room");
+    other.seek(SeekFrom::End(0)).expect("its end");
+    let mut fails = 0;
+    for step in 3..20 {
+        let output = sources.run(Act::Save(step), &store);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() {
+            expected = expected.after(Act::Save(step));
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains("No space left on device"), "{message}");
+        sources.look(&store, &expected).expect("all that was saved");
+        fails += 1;
+        // Not a byte is left, and then a few.
+        while other.write(&[1; 512]).is_ok_and(|written| written > 0) {}
+        if fails == 3 {
+            break;
+        }
+    }
+    assert_eq!(fails, 3, "it never was full");
+    for act in [Act::Forget(1), Act::Prune] {
+        sources.done(act, &store).expect("room can be made on a full disk");
+        expected = expected.after(act);
+        sources.look(&store, &expected).expect("what is kept");
+    }
+    drop(other);
+    fs::remove_file(volume.path().join("other")).expect("it goes");
+    sources.done(Act::Save(5000), &store).expect("there is room again");
+    sources.look(&store, &expected.after(Act::Save(5000))).expect("all of it");
+    println!("full after step {}", expected.must.last().copied().unwrap_or(0));
+}
+
+/// On ext4.
+#[test]
+#[ignore = "needs root and loop devices; make crash"]
+fn a_full_ext4() {
+    if let Some(volume) = Volume::new(false, 16) {
+        fill(&volume);
+    }
+}
+
+/// In memory.
+#[test]
+#[ignore = "needs root; make crash"]
+fn a_full_tmpfs() {
+    if let Some(volume) = Volume::new(true, 16) {
+        fill(&volume);
+    }
+}

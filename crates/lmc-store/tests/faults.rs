@@ -1,0 +1,200 @@
+//! Disks that fail, at every operation in turn: an error and never a panic, the snapshots before
+//! are as they were, nothing is half there, also after a power cut, and all is well when the fault
+//! is gone.
+
+mod common;
+mod disks;
+
+use common::TestClock;
+use disks::crash::{Lie, State};
+use disks::cut::Cut;
+use disks::faulty::{EDQUOT, EINTR, EIO, ENOSPC, Failure, Fault, FaultyDisk, Kind};
+use disks::scene::{Expected, Player, Scene, Step};
+use disks::verify::{Broken, look, recover};
+use disks::{Random, count};
+use lmc_store::ErrorKind;
+use std::sync::Arc;
+
+/// Interrupted calls are made again, but not for ever by a test.
+const INTERRUPTS_MAX: u64 = 20;
+
+/// A store with three snapshots, to which something is done while the disk fails.
+struct Base {
+    scene: Scene,
+    state: State,
+    clock: Arc<TestClock>,
+    expected: Expected,
+}
+
+/// What is done: something of each kind.
+const STEPS: [Step; 5] = [
+    Step::Save { step: 4, tag: Some("kept") },
+    Step::Tag { step: 2, tag: "best" },
+    Step::Forget { step: 1 },
+    Step::Prune,
+    Step::Rebase { step: 3 },
+];
+
+impl Base {
+    fn new(seed: u64) -> Self {
+        let scene = Scene::new(seed);
+        let mut player = Player::new(&scene, Lie::None);
+        player.play(&Step::Init).unwrap();
+        for step in 1..=3 {
+            player.play(&Step::Save { step, tag: None }).unwrap();
+        }
+        let (state, clock) = (player.disk.state(), player.clock.clone());
+        let expected = player.expected.clone();
+        Self { scene, state, clock, expected }
+    }
+
+    fn player(&self) -> Player<'_> {
+        let (state, expected) = (self.state.clone(), self.expected.clone());
+        Player::on(&self.scene, state, self.clock.later(0), expected, Lie::None)
+    }
+
+    /// Does everything on a disk with this fault; returns whether the fault was met.
+    fn try_fault(&self, fault: Fault, random: &mut Random) -> Result<bool, Broken> {
+        let mut player = self.player();
+        let disk = FaultyDisk::new(player.disk.clone(), fault);
+        for step in &STEPS {
+            // Each as a command of its own, so that a failed sync does not stop the next one.
+            player.reopen(Some(disk.clone()));
+            if let Err(e) = player.play(step) {
+                if e.kind != ErrorKind::Io {
+                    return Err(format!("{step:?} fails with {:?}: {e}", e.kind));
+                }
+                // One fault can be undone; only of many may a save leave a whole snapshot.
+                if let (Step::Save { step, .. }, 1) = (step, fault.times) {
+                    player.expected.may.remove(step);
+                }
+            }
+        }
+        player.reopen(None);
+        look(&player)?;
+        let cut = Cut::ALL[random.below(Cut::ALL.len())];
+        for cut in [Cut::None, cut] {
+            let image = cut.image(&player.disk.state(), random);
+            recover(&self.scene, image, player.expected.clone(), player.clock.later(1), random)
+                .map_err(|e| format!("{cut:?} afterwards: {e}"))?;
+        }
+        Ok(disk.was_touched())
+    }
+
+    /// Lets the first operation of a kind fail, then the second, until none is left that could.
+    fn try_all(&self, kind: Kind, failure: Failure, times: u64, stride: u64) -> u64 {
+        let mut random = Random::new(times);
+        for at in (0..).step_by(stride as usize) {
+            let fault = Fault { kind, at, times, failure };
+            match self.try_fault(fault, &mut random) {
+                Ok(true) => {}
+                Ok(false) => return at.div_ceil(stride),
+                Err(broken) => panic!("{fault:?}: {broken}"),
+            }
+        }
+        unreachable!("a history ends")
+    }
+}
+
+/// Every operation of every kind, with every error, once and for good. `LMC_FAULT_STRIDE=1` tries
+/// each one; otherwise some are left out, for the time it takes.
+#[test]
+fn every_operation_fails_in_turn() {
+    let stride = count("LMC_FAULT_STRIDE", 11);
+    let base = Base::new(count("LMC_SEED", 0));
+    let errors = [ENOSPC, EDQUOT, EIO, EINTR];
+    let mut faults = 0;
+    for kind in Kind::ALL {
+        for (number, error) in errors.into_iter().enumerate() {
+            // Another one of the errors for each operation, unless all are asked for.
+            let lasting = if error == EINTR { INTERRUPTS_MAX } else { u64::MAX };
+            let stride = stride + u64::from(stride > 1) * number as u64;
+            faults += base.try_all(kind, Failure::Error(error), 1, stride);
+            faults += base.try_all(kind, Failure::Error(error), lasting, stride);
+        }
+        if !matches!(kind, Kind::Create | Kind::Open) {
+            faults += base.try_all(kind, Failure::ErrorAfter(EIO), 1, stride);
+        }
+        if matches!(kind, Kind::Write | Kind::ReadAt) {
+            faults += base.try_all(kind, Failure::Short, 1, stride);
+            faults += base.try_all(kind, Failure::Short, u64::MAX, u64::MAX / 2);
+        }
+    }
+    println!("{faults} faults, no promise broken");
+}
+
+/// Writes and syncs that fail in silence are found: the tests look where they should.
+#[test]
+fn a_silent_fault_is_found() {
+    let base = Base::new(0);
+    for kind in [Kind::Write, Kind::Sync, Kind::SyncDir] {
+        let broken = |at| {
+            let fault = Fault { kind, at, times: 1, failure: Failure::Silent };
+            base.try_fault(fault, &mut Random::new(at)).err()
+        };
+        let found = (0..40).find_map(broken);
+        println!("{kind:?}: {}", found.unwrap_or_else(|| panic!("nobody noticed {kind:?}")));
+    }
+}
+
+/// Each sync of a save fails once and then works again, as the kernel has it: the save fails, its
+/// snapshot is not there, after a power cut neither, and the writer writes nothing more.
+#[test]
+fn a_failed_sync_is_never_forgotten() {
+    let base = Base::new(1);
+    let mut random = Random::new(1);
+    let save = |step| Step::Save { step, tag: Some("new") };
+    let mut outcomes = [0, 0];
+    for kind in [Kind::Sync, Kind::SyncDir] {
+        for at in 0.. {
+            let mut player = base.player();
+            let fault = Fault { kind, at, times: 1, failure: Failure::Error(EIO) };
+            let disk = FaultyDisk::new(player.disk.clone(), fault);
+            player.reopen(Some(disk.clone()));
+            let saved = player.play(&save(4));
+            if !disk.was_touched() {
+                assert!(saved.is_ok());
+                break;
+            }
+            if saved.is_err() {
+                player.expected.may.clear();
+            }
+            outcomes[usize::from(saved.is_ok())] += 1;
+            let again = player.play(&save(5));
+            assert_eq!(again.map_err(|e| e.kind), Err(ErrorKind::Io), "{fault:?}: not poisoned");
+            player.expected.may.remove(&5);
+            let (state, expected) = (player.disk.state(), player.expected.clone());
+            for cut in Cut::ALL {
+                let image = cut.image(&state, &mut random);
+                recover(&base.scene, image, expected.clone(), base.clock.later(1), &mut random)
+                    .unwrap_or_else(|e| panic!("{fault:?}, {cut:?}: {e}"));
+            }
+            player.reopen(None);
+            look(&player).unwrap_or_else(|e| panic!("{fault:?}: {e}"));
+            player.play(&save(6)).unwrap();
+            look(&player).unwrap_or_else(|e| panic!("{fault:?}: {e}"));
+        }
+    }
+    // The end of the lease is synced after the commit; that it may come back harms nobody.
+    assert!(outcomes[0] > 5, "{outcomes:?}");
+    assert_eq!(outcomes[1], 1, "{outcomes:?}");
+}
+
+/// On a disk that takes names but not one byte more, snapshots can be forgotten and pruned.
+#[test]
+fn room_can_be_made_on_a_full_disk() {
+    let base = Base::new(2);
+    let mut player = base.player();
+    let full = Fault { kind: Kind::Write, at: 0, times: u64::MAX, failure: Failure::Error(ENOSPC) };
+    player.reopen(Some(FaultyDisk::new(player.disk.clone(), full)));
+    let save = Step::Save { step: 4, tag: None };
+    assert_eq!(player.play(&save).map_err(|e| e.kind), Err(ErrorKind::Io));
+    player.expected.may.clear();
+    for step in [Step::Forget { step: 1 }, Step::Forget { step: 2 }, Step::Prune] {
+        player.play(&step).unwrap();
+    }
+    look(&player).unwrap();
+    player.reopen(None);
+    player.play(&save).unwrap();
+    look(&player).unwrap();
+}
