@@ -4,14 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test test-scalar test-python lint bench fuzz ci
+.PHONY: demo test test-scalar test-python test-s3 s3-servers lint bench fuzz ci
 
 ## demo: a made-up checkpoint at every level, there and back, in a table
 demo:
 	$(CARGO) run --release --locked -p lmc-cli -- demo
 
 ## test: everything that must hold, in Rust and in Python
-test: test-python
+test: test-python s3-servers
 	$(CARGO) test --workspace --locked
 
 ## test-scalar: the same with vector instructions switched off
@@ -21,6 +21,16 @@ test-scalar:
 ## test-python: the reference decoder, alone and against blocks that the Rust encoder wrote
 test-python: $(VENV)/ready
 	$(VENV)/bin/python -m unittest discover -s reference
+
+## s3-servers: what tests of buckets talk to; without a network those tests are left out
+s3-servers:
+	tools/s3-servers || echo "no S3 servers could be installed: tests of buckets are left out"
+
+## test-s3: buckets on every server that is known, and many writers at full count
+test-s3:
+	tools/s3-servers all
+	LMC_S3_REQUIRED=1 LMC_WRITERS=8x100 $(CARGO) test --locked -p lmc-store -p lmc-cli \
+		--features lmc-store/s3 --test bucket --test s3 --test writers
 
 $(VENV)/ready: reference/requirements.txt
 	$(PYTHON) -m venv $(VENV)
