@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test test-scalar test-python lint bench fuzz crash ci
+.PHONY: demo test test-scalar test-python test-s3 lint bench fuzz crash ci
 
 ## demo: a made-up checkpoint at every level, there and back, in a table
 demo:
@@ -21,6 +21,12 @@ test-scalar:
 ## test-python: the reference decoder, alone and against blocks that the Rust encoder wrote
 test-python: $(VENV)/ready
 	$(VENV)/bin/python -m unittest discover -s reference
+
+## test-s3: buckets on every server that is known, and many writers at full count
+test-s3:
+	tools/s3-servers all
+	LMC_S3_REQUIRED=1 LMC_WRITERS=8x100 $(CARGO) test --locked -p lmc-store -p lmc-cli \
+		--features lmc-store/s3 --test bucket --test s3 --test writers
 
 $(VENV)/ready: reference/requirements.txt
 	$(PYTHON) -m venv $(VENV)

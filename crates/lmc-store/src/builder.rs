@@ -2,7 +2,7 @@
 //! the new ones.
 
 use crate::archives::SnapshotLibrary;
-use crate::manifest::{ArchiveInfo, Extent, FileNode, Manifest, Node, Pack};
+use crate::manifest::{ArchiveInfo, DEPTH_MAX, Extent, FileNode, Manifest, Node, Pack};
 use crate::packs::PackWriter;
 use crate::plan;
 use lmc::Compressed;
@@ -49,6 +49,16 @@ impl Builder {
         (self.get(number).size == size).then_some(number)
     }
 
+    /// Whether another file of the same save may be coded against an archive.
+    pub(crate) fn may_carry(&self, number: usize, depth_max: usize) -> bool {
+        self.depth(number) < depth_max.min(DEPTH_MAX) && plan::may_be_read(self.get(number))
+    }
+
+    fn depth(&self, number: usize) -> usize {
+        let below = self.get(number).bases.iter().map(|&base| self.depth(base) + 1);
+        below.max().unwrap_or(0)
+    }
+
     /// Adds the archive that `code` writes; returns its number.
     pub(crate) fn add<'w>(
         &mut self,
@@ -76,16 +86,28 @@ impl Builder {
     }
 
     fn take(&mut self, writer: &PackWriter, start: u64, coded: Compressed) -> Result<usize> {
-        let wanted = coded.bases.iter().map(|base| {
-            let number = self.known(base.hash, base.len);
-            number.ok_or_else(|| Error::corrupt("it was coded against what was not offered"))
-        });
-        let bases = wanted.collect::<Result<Vec<_>>>()?;
+        let bases = self.bases_of(&coded)?;
         let (size, stored) = (coded.summary.bytes_in, coded.summary.bytes_out);
         let below: Vec<&ArchiveInfo> = bases.iter().map(|&base| self.get(base)).collect();
         let (alone, read, rent) = plan::costs(size, stored, &below);
         let (hash, extents) = (coded.content_hash, writer.extents_from(start));
         Ok(self.push(ArchiveInfo { hash, size, stored, alone, read, rent, bases, extents }))
+    }
+
+    /// Whether what was coded on bases is better than a whole copy.
+    pub(crate) fn pays(&self, coded: &Compressed) -> Result<bool> {
+        let bases = self.bases_of(coded)?;
+        let below: Vec<&ArchiveInfo> = bases.iter().map(|&base| self.get(base)).collect();
+        let (size, stored) = (coded.summary.bytes_in, coded.summary.bytes_out);
+        Ok(!below.is_empty() && plan::pays(size, stored, &below))
+    }
+
+    fn bases_of(&self, coded: &Compressed) -> Result<Vec<usize>> {
+        let number = |base: &lmc_format::Base| {
+            let number = self.known(base.hash, base.len);
+            number.ok_or_else(|| Error::corrupt("it was coded against what was not offered"))
+        };
+        coded.bases.iter().map(number).collect()
     }
 
     fn push(&mut self, archive: ArchiveInfo) -> usize {
@@ -135,7 +157,7 @@ impl Builder {
 
 /// Archives and packs with new numbers.
 #[derive(Default)]
-struct Renumbered {
+pub(crate) struct Renumbered {
     archives: Vec<ArchiveInfo>,
     numbers: HashMap<usize, usize>,
     packs: Vec<Pack>,
@@ -143,15 +165,45 @@ struct Renumbered {
 }
 
 impl Renumbered {
+    /// Those of a manifest, under the numbers that they have there.
+    pub(crate) fn of(manifest: &Manifest) -> Self {
+        let (archives, packs) = (manifest.archives.clone(), manifest.packs.clone());
+        let name = |(i, pack): (usize, &Pack)| (pack.name.as_str().to_string(), i);
+        let pack_numbers = packs.iter().enumerate().map(name).collect();
+        Self { archives, packs, pack_numbers, numbers: HashMap::new() }
+    }
+
+    /// Adds an archive of another manifest with all that it is on, unless its original has one;
+    /// returns its number.
+    pub(crate) fn adopt(&mut self, other: &Manifest, number: usize) -> usize {
+        let archive = &other.archives[number];
+        if let Some(known) = self.archives.iter().position(|known| known.hash == archive.hash) {
+            return known;
+        }
+        let bases = archive.bases.iter().map(|&base| self.adopt(other, base)).collect();
+        let place = |extent: &Extent| (&other.packs[extent.pack], *extent);
+        let places: Vec<(&Pack, Extent)> = archive.extents.iter().map(place).collect();
+        self.place(ArchiveInfo { bases, ..archive.clone() }, &places)
+    }
+
+    pub(crate) fn into_parts(self) -> (Vec<ArchiveInfo>, Vec<Pack>) {
+        (self.archives, self.packs)
+    }
+
     fn add(&mut self, number: usize, archive: &ArchiveInfo, places: &[(&Pack, Extent)]) {
         let mut archive = archive.clone();
         archive.bases.iter_mut().for_each(|base| *base = self.numbers[base]);
+        let place = self.place(archive, places);
+        self.numbers.insert(number, place);
+    }
+
+    fn place(&mut self, mut archive: ArchiveInfo, places: &[(&Pack, Extent)]) -> usize {
         archive.extents = places
             .iter()
             .map(|(pack, extent)| Extent { pack: self.pack(pack), ..*extent })
             .collect();
-        self.numbers.insert(number, self.archives.len());
         self.archives.push(archive);
+        self.archives.len() - 1
     }
 
     fn pack(&mut self, pack: &Pack) -> usize {

@@ -94,9 +94,9 @@ impl Store {
         let lease = SaveLease::create(self, &random_id()?, keys)?;
         let mut known: HashSet<PackName> = HashSet::new();
         for parent in parents {
-            let library = self.read_leased(parent)?;
-            let packs = library.iter().flat_map(|library| &library.manifest().packs);
-            known.extend(packs.map(|pack| pack.name.clone()));
+            let manifest = self.read_leased(parent)?;
+            let packs = manifest.into_iter().flat_map(|manifest| manifest.packs);
+            known.extend(packs.map(|pack| pack.name));
         }
         let is_pruning = is_pruning(self, lease.storage_now_ms())?;
         Ok((lease, Reuse { known, is_pruning }))

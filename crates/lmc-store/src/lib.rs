@@ -7,10 +7,12 @@
 //! writers, readers and prunes need no lock.
 #![forbid(unsafe_code)]
 
+mod ancestors;
 mod archives;
 mod builder;
 mod check;
 mod clock;
+mod coding;
 mod config;
 mod copy;
 mod diff;

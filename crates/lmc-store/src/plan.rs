@@ -21,52 +21,69 @@ const READ_SHARE: u64 = 16;
 /// Files of the parent that are offered to one that is not in it.
 const OFFERED_MAX: usize = 32;
 
-/// The numbers of the archives of `parent` that the file at `path` should be coded against.
-pub(crate) fn bases(parent: &Manifest, path: &RelPath, depth_max: usize) -> Vec<usize> {
+/// What a file should be coded against, by the numbers of archives of the parent.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub bases: Vec<usize>,
+    /// Archives that would be better and are likely to cost too much. They become the bases if what
+    /// is coded against them, which has to be made to know, pays after all: layers may have been
+    /// frozen since.
+    pub doubted: Vec<usize>,
+}
+
+/// What the file at `path` should be coded against. `is_adopted` says that the parent has it from a
+/// snapshot before.
+pub(crate) fn plan(parent: &Manifest, path: &RelPath, is_adopted: bool, depth_max: usize) -> Plan {
     let (depths, depth_max) = (parent.depths(), depth_max.min(DEPTH_MAX));
-    let fits = |&i: &usize| depths[i] < depth_max && may_be_read(&parent.archives[i]);
-    if let Some(file) = parent.file(path) {
+    let is_deep = |i: usize| depths[i] >= depth_max;
+    let fits = |&i: &usize| !is_deep(i) && may_be_read(&parent.archives[i]);
+    if let Some(file) = parent.file(path).filter(|_| !is_adopted) {
         let own = file.archive;
         let archive = &parent.archives[own];
-        if fits(&own) && !is_rent_due(archive, depths[own]) {
-            return vec![own];
+        let next = likely_next(archive, depths[own]);
+        if fits(&own) && pays(archive.size, next, &[archive]) {
+            return Plan { bases: vec![own], doubted: Vec::new() };
         }
+        let doubted = Some(own).filter(|&own| !is_deep(own)).into_iter().collect();
         // What changes fast has left its root behind.
         let is_slow = depths[own] == 0 || archive.stored < archive.alone / 2;
-        return Some(root(parent, own))
-            .filter(|i| *i != own && is_slow && fits(i))
-            .into_iter()
-            .collect();
+        let root = Some(root(parent, own)).filter(|i| *i != own && is_slow && fits(i));
+        return Plan { bases: root.into_iter().collect(), doubted };
     }
-    // Renamed, resharded, or new: any of the parent's files of its kind may hold its tensors.
+    // Renamed, resharded, new, or not in every snapshot: any of the parent's files of its kind may
+    // hold its tensors.
     let kind = Kind::of(path);
     let like = parent.files().filter(|(_, file)| file.kind == kind && file.size > 0);
-    let mut offered: Vec<usize> = Vec::new();
+    let mut own: Vec<usize> = Vec::new();
     for (_, file) in like {
-        let own = file.archive;
-        let base = if fits(&own) { Some(own) } else { Some(root(parent, own)).filter(fits) };
-        if let Some(base) = base.filter(|base| !offered.contains(base)) {
-            offered.push(base);
-        }
-        if offered.len() == OFFERED_MAX {
-            break;
+        if own.len() < OFFERED_MAX && !own.contains(&file.archive) {
+            own.push(file.archive);
         }
     }
-    offered
+    let instead = |&i: &usize| [i, root(parent, i)].into_iter().find(fits);
+    let mut bases: Vec<usize> = own.iter().filter_map(instead).collect();
+    bases.sort_unstable();
+    bases.dedup();
+    own.retain(|&i| !is_deep(i));
+    let doubted = if own.iter().all(fits) { Vec::new() } else { own };
+    Plan { bases, doubted }
 }
 
 /// Whether a restore of what is coded against it stays within its bound, even if nothing is gained.
-fn may_be_read(archive: &ArchiveInfo) -> bool {
+pub(crate) fn may_be_read(archive: &ArchiveInfo) -> bool {
     archive.read <= archive.alone.saturating_mul(READ_TIMES_MAX - 1)
 }
 
-/// Whether going on with a chain costs more than leaving it: the next delta is taken to be as large
-/// as the last one, or half a copy where there is none.
-fn is_rent_due(archive: &ArchiveInfo, depth: usize) -> bool {
-    let next = if depth == 0 { archive.alone / 2 } else { archive.stored };
-    let rent =
-        archive.rent.saturating_add(rent_of(archive.read.saturating_add(next), archive.alone));
-    rent > archive.alone.saturating_sub(next)
+/// The next delta of a chain: as large as the last one, or half a copy where there is none.
+fn likely_next(archive: &ArchiveInfo, depth: usize) -> u64 {
+    if depth == 0 { archive.alone / 2 } else { archive.stored }
+}
+
+/// Whether an archive of `stored` bytes on `bases` costs less than a whole copy, and a restore of
+/// it stays within its bound.
+pub(crate) fn pays(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> bool {
+    let (alone, read, rent) = costs(size, stored, bases);
+    rent <= alone.saturating_sub(stored) && read <= alone.saturating_mul(READ_TIMES_MAX)
 }
 
 /// What reading `read` bytes instead of `alone` costs.

@@ -14,6 +14,7 @@ use lmc_format::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
+use std::sync::Arc;
 
 impl Store {
     /// Makes a snapshot that has the files, the step and the time of `name` and stands on no other,
@@ -28,11 +29,12 @@ impl Store {
     ) -> Result<SnapshotName> {
         let save = random_id()?;
         let lease = SaveLease::create(self, &save, vec![name.key()?])?;
-        let library = self.read_leased(name)?.ok_or_else(|| {
+        let old = self.read_leased(name)?.ok_or_else(|| {
             let message = format!("snapshot {} is being removed", name.short_id());
             Error::new(ErrorKind::Conflict, message)
         })?;
-        let old = library.manifest().clone();
+        let old = Arc::new(old);
+        let library = SnapshotLibrary::new(self, &old);
         let reuse = Reuse {
             known: old.packs.iter().map(|pack| pack.name.clone()).collect(),
             is_pruning: is_pruning(self, lease.storage_now_ms())?,

@@ -1,21 +1,21 @@
 //! A file or a directory to a snapshot.
 
 use crate::Store;
+use crate::ancestors::{self, LOOKED_AT_MAX};
 use crate::archives::SnapshotLibrary;
 use crate::builder::Builder;
-use crate::kind::Kind;
+use crate::coding::Coding;
 use crate::lease::{SaveLease, is_pruning};
-use crate::manifest::{Entry, FileNode, MANIFEST_FORMAT, MANIFEST_LEN_MAX, Manifest, Node};
+use crate::manifest::{MANIFEST_FORMAT, MANIFEST_LEN_MAX, Manifest};
 use crate::names::{SnapshotName, check_label, random_id};
-use crate::packs::{PACK_LEN, PackCount, PackWriter, Packed, Reuse, write_packs};
+use crate::packs::{PACK_LEN, PackCount, Packed, Reuse, write_packs};
 use crate::path::RelPath;
 use crate::plan;
-use crate::storage::{Put, io_error};
-use crate::tree::{FileState, Leaf, What, walk};
-use lmc::{Bases, Input, Level, Options, Output, Progress};
+use crate::storage::Put;
+use crate::tree::{Leaf, What, walk};
+use lmc::{Level, Progress};
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -103,6 +103,8 @@ pub struct Saved {
 pub(crate) struct Chosen {
     pub name: SnapshotName,
     pub library: Arc<SnapshotLibrary>,
+    /// Files that are not in it, but in a snapshot before.
+    pub adopted: BTreeSet<RelPath>,
 }
 
 impl Store {
@@ -119,7 +121,8 @@ impl Store {
         let reuse = Reuse { known: known.map(|pack| pack.name.clone()).collect(), is_pruning };
         let builder = Builder::new(parent.as_ref().map(|parent| parent.library.clone()));
         let (coded, packed) = write_packs(self, lease, reuse, options.pack_len, |writer| {
-            let mut coding = Coding::new(options, builder, &leaves, writer);
+            let adopted = parent.as_ref().map(|parent| parent.adopted.clone()).unwrap_or_default();
+            let mut coding = Coding::new(options, builder, adopted, &leaves, writer);
             let entries = coding.entries(&leaves, progress)?;
             Ok((entries, coding.unchanged, coding.builder, writer.position()))
         })?;
@@ -199,16 +202,18 @@ impl Store {
         options: &SaveOptions,
     ) -> Result<(SaveLease<'_>, Option<Chosen>)> {
         for _ in 0..CHOICES_MAX {
-            let wanted = match &options.parent {
-                Parent::None => None,
-                Parent::Snapshot(name) => Some(name.clone()),
-                Parent::Auto => self.likely_parent(&options.run, leaves)?,
+            let names = match &options.parent {
+                Parent::None => Vec::new(),
+                Parent::Snapshot(name) => up_to(self.snapshots_of(&name.run)?, name),
+                Parent::Auto => self.likely_parents(&options.run, leaves)?,
             };
-            let keys = wanted.iter().map(SnapshotName::key).collect::<Result<Vec<_>>>()?;
+            let keys = names.iter().map(SnapshotName::key).collect::<Result<Vec<_>>>()?;
             let lease = SaveLease::create(self, save, keys)?;
-            let Some(name) = wanted else { return Ok((lease, None)) };
-            if let Some(library) = self.read_leased(&name)? {
-                return Ok((lease, Some(Chosen { name, library })));
+            let Some((name, older)) = names.split_first() else { return Ok((lease, None)) };
+            if let Some(manifest) = self.read_leased(name)? {
+                let (manifest, adopted) = self.with_older(manifest, older, leaves)?;
+                let library = SnapshotLibrary::new(self, &Arc::new(manifest));
+                return Ok((lease, Some(Chosen { name: name.clone(), library, adopted })));
             }
             if options.parent != Parent::Auto {
                 let message = format!("snapshot {} is being removed", name.short_id());
@@ -219,22 +224,48 @@ impl Store {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    /// The archives of a snapshot that a lease names, unless it is to go.
-    pub(crate) fn read_leased(&self, name: &SnapshotName) -> Result<Option<Arc<SnapshotLibrary>>> {
+    /// A parent with those files that it lacks and an older snapshot has, and their paths. The lease
+    /// names them all.
+    fn with_older(
+        &self,
+        mut parent: Manifest,
+        older: &[SnapshotName],
+        leaves: &[Leaf],
+    ) -> Result<(Manifest, BTreeSet<RelPath>)> {
+        let is_file = |leaf: &&Leaf| matches!(leaf.what, What::File(_));
+        let files = leaves.iter().filter(is_file).map(|leaf| leaf.path.clone());
+        let mut wanted: BTreeSet<RelPath> =
+            files.filter(|path| parent.node(path).is_none()).collect();
+        let lacking = wanted.clone();
+        for name in older {
+            if wanted.is_empty() {
+                break;
+            }
+            if let Some(older) = self.read_leased(name)? {
+                ancestors::adopt(&mut parent, &older, &mut wanted);
+            }
+        }
+        Ok((parent, lacking.difference(&wanted).cloned().collect()))
+    }
+
+    /// The manifest of a snapshot that a lease names, unless it is to go.
+    pub(crate) fn read_leased(&self, name: &SnapshotName) -> Result<Option<Manifest>> {
         if self.is_forgotten(name)? {
             return Ok(None);
         }
-        let manifest = self.manifest_of(name)?;
-        Ok(manifest.map(|manifest| SnapshotLibrary::new(self, &Arc::new(manifest))))
+        self.manifest_of(name)
     }
 
-    fn likely_parent(&self, run: &str, leaves: &[Leaf]) -> Result<Option<SnapshotName>> {
-        if let Some(name) = self.snapshots_of(run)?.pop() {
-            return Ok(Some(name));
+    /// The snapshot to code against, and those of its run before it, the newest first.
+    fn likely_parents(&self, run: &str, leaves: &[Leaf]) -> Result<Vec<SnapshotName>> {
+        let own = self.snapshots_of(run)?;
+        if let Some(name) = own.last().cloned() {
+            return Ok(up_to(own, &name));
         }
+        let all = self.snapshots()?;
         let mut newest: BTreeMap<String, SnapshotName> = BTreeMap::new();
-        for name in self.snapshots()? {
-            newest.insert(name.run.clone(), name);
+        for name in &all {
+            newest.insert(name.run.clone(), name.clone());
         }
         let mut names: Vec<SnapshotName> = newest.into_values().collect();
         names.sort();
@@ -246,8 +277,16 @@ impl Store {
                 best = Some((common, name));
             }
         }
-        Ok(best.map(|(_, name)| name))
+        let Some((_, best)) = best else { return Ok(Vec::new()) };
+        Ok(up_to(all.into_iter().filter(|name| name.run == best.run).collect(), &best))
     }
+}
+
+/// A snapshot and some before it, the newest first.
+fn up_to(mut names: Vec<SnapshotName>, name: &SnapshotName) -> Vec<SnapshotName> {
+    names.retain(|other| other < name);
+    let older = names.into_iter().rev().take(LOOKED_AT_MAX);
+    std::iter::once(name.clone()).chain(older).collect()
 }
 
 /// Bytes of files that are in a snapshot under the same path, or as long as one in it.
@@ -278,100 +317,4 @@ fn step_of(path: &Path) -> Option<u64> {
     let stem = name.split('.').next()?;
     let digits = stem.rsplit(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
-}
-
-/// Files on their way into packs.
-struct Coding<'a, 'w> {
-    options: &'a SaveOptions,
-    builder: Builder,
-    writer: &'a mut PackWriter<'w>,
-    /// Sizes that more than one file has, here or in the parent.
-    sizes: HashMap<u64, usize>,
-    unchanged: u64,
-}
-
-impl<'a, 'w> Coding<'a, 'w> {
-    fn new(
-        options: &'a SaveOptions,
-        builder: Builder,
-        leaves: &[Leaf],
-        writer: &'a mut PackWriter<'w>,
-    ) -> Self {
-        let mut sizes: HashMap<u64, usize> = HashMap::new();
-        let own = leaves.iter().filter_map(|leaf| match &leaf.what {
-            What::File(file) => Some(file.size),
-            _ => None,
-        });
-        for size in own.chain(builder.parent_sizes()) {
-            *sizes.entry(size).or_default() += 1;
-        }
-        Self { options, builder, writer, sizes, unchanged: 0 }
-    }
-
-    fn entries(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Entry>> {
-        let mut entries = Vec::with_capacity(leaves.len());
-        for leaf in leaves {
-            let node = match &leaf.what {
-                What::Directory { mode } => Node::Directory { mode: *mode },
-                What::Link { target } => Node::Link { target: target.clone() },
-                What::File(state) => {
-                    let archive = self.file(leaf, state, progress).map_err(|e| e.at(&leaf.path))?;
-                    let FileState { mode, mtime, size } = *state;
-                    let kind = Kind::of(&leaf.path);
-                    Node::File(FileNode { mode, mtime, size, kind, archive })
-                }
-            };
-            entries.push(Entry { path: leaf.path.clone(), node });
-        }
-        Ok(entries)
-    }
-
-    /// Codes a file, unless its content is known; returns the number of its archive.
-    fn file(&mut self, leaf: &Leaf, state: &FileState, progress: Progress) -> Result<usize> {
-        let file = File::open(&leaf.source).map_err(|e| io_error("cannot open it", &e))?;
-        check_state(&file, state)?;
-        // Nothing can be the same where nothing has the same size.
-        if self.sizes.get(&state.size).is_some_and(|&count| count > 1) {
-            let hash = lmc::content_hash(Input::File(&file), self.options.threads)?;
-            if let Some(archive) = self.builder.known(hash, state.size) {
-                check_state(&file, state)?;
-                self.unchanged += 1;
-                progress(state.size);
-                return Ok(archive);
-            }
-        }
-        let archive = self.code(&leaf.path, &file, progress)?;
-        check_state(&file, state)?;
-        Ok(archive)
-    }
-
-    fn code(&mut self, path: &RelPath, file: &File, progress: Progress) -> Result<usize> {
-        let SaveOptions { level, threads, verify, .. } = *self.options;
-        let bases = self.builder.bases(path, self.options)?;
-        let options = Options { level, threads, verify, bases };
-        self.builder.add(self.writer, |writer| {
-            lmc::compress_known(Input::File(file), Output::Stream(writer), &options, progress)
-        })
-    }
-}
-
-impl Builder {
-    /// What the file at `path` is coded against.
-    fn bases(&self, path: &RelPath, options: &SaveOptions) -> Result<Bases> {
-        let Some(parent) = self.parent() else { return Ok(Bases::default()) };
-        let numbers = plan::bases(parent.manifest(), path, options.depth_max);
-        let hash = |&i: &usize| parent.manifest().archives[i].hash;
-        let hashes: Vec<u128> = numbers.iter().map(hash).collect();
-        Bases::from_library(parent.clone(), &hashes, options.threads)
-    }
-}
-
-/// Fails if a file is not as it was when it was first looked at.
-fn check_state(file: &File, state: &FileState) -> Result<()> {
-    let metadata = file.metadata().map_err(|e| io_error("cannot look at it", &e))?;
-    if FileState::new(&metadata) != *state {
-        let message = "changed while it was saved; save again when nobody writes to it";
-        return Err(Error::new(ErrorKind::Conflict, message));
-    }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use lmc_store::{CHAIN_DEPTH_MAX, Parent, READ_TIMES_MAX, SaveOptions};
+use lmc_store::{CHAIN_DEPTH_MAX, Keep, Parent, PruneOptions, READ_TIMES_MAX, SaveOptions};
 use std::fs;
 
 /// Files that are the same, renamed or back to what they were are references.
@@ -121,5 +121,119 @@ fn rebase_cuts_chains() {
     store.prune(&Default::default()).unwrap();
     for (name, root) in &saved {
         check_restores(&store, name, root);
+    }
+}
+
+/// A file that the parent lacks is coded against the newest snapshot of the run that has it, and
+/// one that came back as it was is a reference; both survive that snapshot.
+#[test]
+fn files_that_are_not_in_every_snapshot() {
+    let (store, _, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let root = |step: u64| folder.path().join(format!("{step}"));
+    for step in 0..6_u64 {
+        let drift = step as u32;
+        write(&root(step).join("model.safetensors"), &checkpoint(&["a"], 20_000, 1, drift));
+        if step % 5 == 0 {
+            let bytes = checkpoint(&["m"], 20_000, 2, drift);
+            write(&root(step).join("optimizer.safetensors"), &bytes);
+            write(&root(step).join("tokens.bin"), &checkpoint(&["t"], 20_000, 3, 0));
+        }
+        save_step(&store, &root(step), "r", step);
+    }
+    let name = store.find("r@5").unwrap();
+    let manifest = store.manifest(&name).unwrap();
+    let archive = |path: &[u8]| {
+        let file = manifest.file(&lmc_store::RelPath::new(path).unwrap()).unwrap();
+        &manifest.archives[file.archive]
+    };
+    let optimizer = archive(b"optimizer.safetensors");
+    assert!(optimizer.stored < optimizer.alone / 2, "{optimizer:?}");
+    assert!(archive(b"tokens.bin").bases.is_empty());
+    assert!(manifest.added < 2 * optimizer.stored + 20_000, "{}", manifest.added);
+    let keep = Keep { last: Some(1), ..Keep::default() };
+    store.forget(&store.plan_forget(&keep, None).unwrap().forgotten).unwrap();
+    clock.pass_hours(100);
+    let pruned = store.prune(&PruneOptions { grace_ms: Some(0), dry_run: false }).unwrap();
+    assert_eq!(pruned.snapshots.len(), 5);
+    check_restores(&store, &name, &root(5));
+}
+
+/// The rounding of f32 weights in a file beside costs little, in the first snapshot too; nothing is
+/// coded against optimizer state.
+#[test]
+fn roundings_cost_little() {
+    let (store, _, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let bf16 = checkpoint(&["a"], 50_000, 1, 0);
+    let header = 8 + bf16[..8].iter().rev().fold(0, |len, &byte| len << 8 | usize::from(byte));
+    let mut state = 1_u32;
+    let noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 18) as u16
+    };
+    let f32 = f32_of(&bf16[header..], 50_000, noise);
+    for (folder_name, name) in [("weights", "master.safetensors"), ("other", "optim.safetensors")] {
+        let root = folder.path().join(folder_name);
+        write(&root.join("model.safetensors"), &bf16);
+        write(&root.join(name), &f32);
+        let saved = save(
+            &store,
+            &root,
+            SaveOptions { run: folder_name.into(), parent: Parent::None, ..SaveOptions::default() },
+        );
+        let manifest = store.manifest(&saved.name).unwrap();
+        let model = manifest.file(&lmc_store::RelPath::new(b"model.safetensors").unwrap()).unwrap();
+        let archive = &manifest.archives[model.archive];
+        let is_on_master = archive.stored < 10_000 && archive.bases.len() == 1;
+        assert_eq!(is_on_master, folder_name == "weights", "{archive:?}");
+        check_restores(&store, &saved.name, &root);
+    }
+}
+
+/// A safetensors file of f32 values whose rounding towards zero is given.
+fn f32_of(bf16: &[u8], values: usize, mut low: impl FnMut() -> u16) -> Vec<u8> {
+    let mut header = format!(
+        "{{\"a\":{{\"dtype\":\"F32\",\"shape\":[{values}],\"data_offsets\":[0,{}]}}}}",
+        4 * values
+    );
+    while header.len() % 8 != 0 {
+        header.push(' ');
+    }
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    for high in bf16.chunks(2) {
+        bytes.extend(low().to_le_bytes());
+        bytes.extend(high);
+    }
+    bytes
+}
+
+/// A chain that would be left for what its last delta cost goes on if the next one is small: layers
+/// were frozen, or only moved to other files.
+#[test]
+fn a_chain_goes_on_where_little_changes() {
+    let (store, _, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("run");
+    let path = root.join("model.safetensors");
+    let mut bytes = Vec::new();
+    for step in 0..3 {
+        // All of it is new, but for the exponents.
+        bytes = checkpoint(&["a", "b"], 50_000, 1, 0);
+        let mut noise = 77 + step;
+        for byte in bytes.iter_mut().skip(400).step_by(2) {
+            noise = (noise * 1_103_515_245 + 12_345) & 0x7fff_ffff;
+            *byte ^= (noise >> 20) as u8 & 0x3f;
+        }
+        write(&path, &bytes);
+        save_step(&store, &root, "r", step);
+    }
+    for step in 3..9 {
+        let at = bytes.len() - 2 * step as usize;
+        bytes[at] ^= 1;
+        write(&path, &bytes);
+        let added = save_step(&store, &root, "r", step).name.added;
+        assert!(added < 20_000, "{added} bytes at step {step}");
     }
 }

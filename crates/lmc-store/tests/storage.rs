@@ -2,53 +2,9 @@
 
 mod common;
 
-use lmc_store::storage::{LocalStorage, MemoryStorage, Put, Storage};
-use lmc_store::{CONFIG_NAME, ErrorKind};
-use std::sync::Arc;
-
-/// All that [`Storage`] says.
-fn conforms(storage: &dyn Storage) {
-    // A folder that is missing is empty in a store, and an error where there is none.
-    assert_eq!(storage.put_new(CONFIG_NAME, b"{}").unwrap(), Put::Created);
-    assert!(storage.names("packs").unwrap().is_empty());
-    assert_eq!(storage.put_new("packs/ab/one", b"first").unwrap(), Put::Created);
-    assert_eq!(storage.put_new("packs/ab/one", b"second").unwrap(), Put::Exists);
-    assert_eq!(storage.read_all("packs/ab/one", 100).unwrap(), b"first");
-    assert_eq!(storage.put_new("packs/ab/empty", b"").unwrap(), Put::Created);
-    assert_eq!(storage.read_all("packs/ab/empty", 100).unwrap(), b"");
-    storage.settle("packs/ab/one").unwrap();
-
-    let mut part = [0; 3];
-    storage.read("packs/ab/one", 1, &mut part).unwrap();
-    assert_eq!(&part, b"irs");
-    assert!(storage.read("packs/ab/one", 3, &mut part).is_err());
-    let missing = storage.read("packs/ab/none", 0, &mut part).unwrap_err();
-    assert_eq!(missing.kind, ErrorKind::NotFound);
-    assert_eq!(storage.read_all("packs/ab/none", 9).unwrap_err().kind, ErrorKind::NotFound);
-    assert_eq!(storage.read_all("packs/ab/one", 4).unwrap_err().kind, ErrorKind::LimitExceeded);
-    assert_eq!(storage.stat("packs/ab/one").unwrap().unwrap().size, 5);
-    assert_eq!(storage.stat("packs/ab/none").unwrap(), None);
-    assert_eq!(storage.stat("packs/ab").unwrap(), None);
-
-    storage.put_new("packs/cd/two", b"22").unwrap();
-    storage.put_new("packs2/other", b"").unwrap();
-    let mut names = storage.names("packs").unwrap();
-    names.sort();
-    assert_eq!(names, ["packs/ab/empty", "packs/ab/one", "packs/cd/two"]);
-    let mut sizes: Vec<u64> =
-        storage.list("packs").unwrap().iter().map(|entry| entry.stat.size).collect();
-    sizes.sort();
-    assert_eq!(sizes, [0, 2, 5]);
-
-    storage.replace("packs/cd/two", b"replaced").unwrap();
-    assert_eq!(storage.read_all("packs/cd/two", 100).unwrap(), b"replaced");
-    let gone = ["packs/ab/one".to_string(), "packs/ab/none".to_string()];
-    storage.delete(&gone).unwrap();
-    assert_eq!(storage.stat("packs/ab/one").unwrap(), None);
-    assert_eq!(storage.put_new("packs/ab/one", b"third").unwrap(), Put::Created);
-    storage.remove_temporaries(0).unwrap();
-    assert_eq!(storage.read_all("packs/ab/one", 100).unwrap(), b"third");
-}
+use common::conform::{conforms, has_one_winner};
+use lmc_store::CONFIG_NAME;
+use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
 
 #[test]
 fn memory() {
@@ -60,6 +16,8 @@ fn local() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("store");
     conforms(&LocalStorage::new(&root));
+    // A folder is no object.
+    assert_eq!(LocalStorage::new(&root).stat("packs/ab").unwrap(), None);
     // Nothing temporary is left.
     assert_eq!(std::fs::read_dir(root.join("tmp")).unwrap().count(), 0);
     // A store that was there and is not any more has no empty folders.
@@ -82,19 +40,6 @@ fn object() {
 #[test]
 fn one_winner() {
     let folder = tempfile::tempdir().unwrap();
-    let storages: [Arc<dyn Storage>; 2] = [
-        Arc::new(MemoryStorage::default()),
-        Arc::new(LocalStorage::new(&folder.path().join("store"))),
-    ];
-    for storage in storages {
-        let put = |i: u8| storage.put_new("x/y", &[i; 1000]).unwrap() == Put::Created;
-        let put = &put;
-        let winners = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8).map(|i| scope.spawn(move || put(i))).collect();
-            threads.into_iter().filter_map(|t| t.join().ok()).filter(|won| *won).count()
-        });
-        assert_eq!(winners, 1);
-        let bytes = storage.read_all("x/y", 1000).unwrap();
-        assert!(bytes.iter().all(|byte| *byte == bytes[0]));
-    }
+    has_one_winner(&MemoryStorage::default(), "x/y");
+    has_one_winner(&LocalStorage::new(&folder.path().join("store")), "x/y");
 }

@@ -5,6 +5,7 @@ pub mod casts;
 pub mod corpus;
 pub mod data;
 pub mod entropy;
+pub mod s3;
 pub mod shuffle;
 
 pub use corpus::{CorpusFile, Dtype, Tensor};

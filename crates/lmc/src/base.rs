@@ -85,10 +85,7 @@ impl Bases {
         let paths = paths.iter().map(|path| path.as_ref().to_path_buf());
         let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = paths.partition(|path| path.is_dir());
         Self::fill(folders, None, threads, |shelf| {
-            let open = |path: &PathBuf| {
-                Base::open(path, shelf).map_err(|e| e.at(format_args!("base {}", path.display())))
-            };
-            files.iter().map(open).collect()
+            files.iter().map(|path| Self::open_file(path, shelf)).collect()
         })
     }
 
@@ -111,6 +108,16 @@ impl Bases {
         offered: &[u128],
         threads: usize,
     ) -> Result<Self> {
+        Self::from_library_and_files::<&Path>(library, offered, &[], threads)
+    }
+
+    /// The same, and behind them the files at `paths`.
+    pub fn from_library_and_files<P: AsRef<Path>>(
+        library: Arc<dyn Library>,
+        offered: &[u128],
+        paths: &[P],
+        threads: usize,
+    ) -> Result<Self> {
         Self::fill(Vec::new(), Some(library), threads, |shelf| {
             let strong = shelf.upgrade();
             let find = |&hash: &u128| {
@@ -120,8 +127,13 @@ impl Bases {
                     Error::new(ErrorKind::NotFound, message)
                 })
             };
-            offered.iter().map(find).collect()
+            let open = |path: &P| Self::open_file(path.as_ref(), shelf);
+            offered.iter().map(find).chain(paths.iter().map(open)).collect()
         })
+    }
+
+    fn open_file(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Base>> {
+        Base::open(path, shelf).map_err(|e| e.at(format_args!("base {}", path.display())))
     }
 
     /// The bases can find each other, without owning each other.

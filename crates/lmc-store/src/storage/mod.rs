@@ -92,10 +92,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// All of an object of at most `len_max` bytes.
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {
         let stat = self.stat(name)?.ok_or_else(|| not_found(name))?;
-        if stat.size > len_max {
-            let message = format!("{name} has {} bytes, more than {len_max}", stat.size);
-            return Err(Error::new(ErrorKind::LimitExceeded, message));
-        }
+        check_len(name, stat.size, len_max)?;
         let mut bytes = vec![0; usize::try_from(stat.size).unwrap_or(usize::MAX)];
         self.read(name, 0, &mut bytes)?;
         Ok(bytes)
@@ -120,6 +117,15 @@ fn open_url(url: &str) -> Result<Arc<dyn Storage>> {
 fn open_url(url: &str) -> Result<Arc<dyn Storage>> {
     let message = format!("{url}: this lmc is built without buckets; name a directory");
     Err(Error::new(ErrorKind::Unsupported, message))
+}
+
+/// Fails if an object is longer than it may be.
+fn check_len(name: &str, len: u64, len_max: u64) -> Result<()> {
+    if len > len_max {
+        let message = format!("{name} has {len} bytes, more than {len_max}");
+        return Err(Error::new(ErrorKind::LimitExceeded, message));
+    }
+    Ok(())
 }
 
 pub(crate) fn not_found(name: &str) -> Error {

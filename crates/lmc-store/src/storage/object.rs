@@ -1,18 +1,34 @@
 //! A bucket as storage: S3, Google Cloud Storage or Azure, or anything else that `object_store`
 //! speaks to.
 //!
-//! Puts are single requests that succeed whole or not at all; requests that fail are sent again
-//! with growing pauses by `object_store`. A bucket is durable when it says so.
+//! A put is one request that succeeds whole or not at all. Multipart uploads would not be better: a
+//! pack is at most 64 MiB and is in memory as a whole before it has a name, several are under way
+//! at once, which fills the line as parts would, one that fails costs no more than 64 MiB again,
+//! and a killed upload leaves no parts that are paid for and not seen. And `object_store` has no
+//! multipart upload that creates only what is not there.
+//!
+//! `object_store` sends a request again, with growing pauses, where the server asked for it or
+//! where sending twice does no harm. A create that got no answer is sent again here: then it is
+//! told from somebody else's by its bytes. A bucket is durable when it says so.
 
+mod open;
+mod place;
+
+use self::place::{Place, is_unanswered, is_without_bucket};
 use super::{Entry, Put, Stat, Storage, not_found};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lmc_format::{Error, ErrorKind, Result};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use std::future::Future;
+use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use url::Url;
 
+/// Times that a request is sent again; the pauses come to about a minute.
+const RETRIES: usize = 10;
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// Times that a create is sent which the server calls a conflict with an object that is not there.
 const CREATES_MAX: usize = 5;
 
@@ -21,19 +37,22 @@ const CREATES_MAX: usize = 5;
 pub struct ObjectStorage {
     store: Box<dyn ObjectStore>,
     prefix: Path,
+    place: Place,
+    retries: usize,
     runtime: Runtime,
 }
 
 impl ObjectStorage {
     /// Opens `url`; keys and endpoints come from the environment, as other tools have them
     /// (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
-    /// `AZURE_STORAGE_ACCOUNT_NAME` and so on).
+    /// `AZURE_STORAGE_ACCOUNT_NAME` and so on). `LMC_RETRIES` says how often a request is sent
+    /// again.
     pub fn from_url(url: &str) -> Result<Self> {
         let parsed =
             Url::parse(url).map_err(|e| Error::invalid(format!("{url} is no URL: {e}")))?;
-        let (store, prefix) = object_store::parse_url_opts(&parsed, std::env::vars())
-            .map_err(|e| Error::invalid(format!("{url}: {e}")))?;
-        Self::new(store, prefix)
+        let retries = open::retries()?;
+        let (store, prefix) = open::open(&parsed, std::env::vars_os(), retries)?;
+        Ok(Self { place: Place::of_url(&parsed), retries, ..Self::new(store, prefix)? })
     }
 
     /// Any store of that crate, below a prefix.
@@ -41,7 +60,8 @@ impl ObjectStorage {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime
             .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start network threads: {e}")))?;
-        Ok(Self { store, prefix, runtime })
+        let place = Place::of_store(&*store);
+        Ok(Self { store, prefix, place, retries: RETRIES, runtime })
     }
 
     fn path(&self, name: &str) -> Result<Path> {
@@ -54,14 +74,56 @@ impl ObjectStorage {
         self.runtime.block_on(work)
     }
 
-    fn put(&self, name: &str, bytes: &[u8], mode: PutMode) -> Result<Put> {
+    /// Sends a request again that `object_store` does not send again when no answer came, since it
+    /// may have been done, or when the answer broke off.
+    fn send<T, F>(&self, mut request: impl FnMut() -> F) -> object_store::Result<T>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        let mut pause = PAUSE_MIN;
+        for _ in 0..self.retries {
+            match self.wait(request()) {
+                Err(e) if is_unanswered(&e) => {}
+                done => return done,
+            }
+            self.wait(async { tokio::time::sleep(pause).await });
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        self.wait(request())
+    }
+
+    fn put(&self, name: &str, bytes: &[u8], mode: &PutMode) -> Result<Put> {
         let path = self.path(name)?;
         let payload = PutPayload::from(bytes.to_vec());
-        let options = PutOptions::from(mode);
-        match self.wait(self.store.put_opts(&path, payload, options)) {
+        let mut sent = 0;
+        let put = self.send(|| {
+            sent += 1;
+            self.store.put_opts(&path, payload.clone(), PutOptions::from(mode.clone()))
+        });
+        match put {
             Ok(_) => Ok(Put::Created),
-            Err(object_store::Error::AlreadyExists { .. }) => Ok(Put::Exists),
-            Err(e) => Err(failed("cannot put", name, &e)),
+            // One that got no answer may be the one that is there.
+            Err(object_store::Error::AlreadyExists { .. }) => {
+                let is_ours = sent > 1 && self.has_bytes(name, bytes)?;
+                Ok(if is_ours { Put::Created } else { Put::Exists })
+            }
+            Err(e) => Err(self.place.failed("put", name, &e)),
+        }
+    }
+
+    fn has_bytes(&self, name: &str, bytes: &[u8]) -> Result<bool> {
+        match self.read_all(name, bytes.len() as u64) {
+            Ok(found) => Ok(found == bytes),
+            Err(e) if matches!(e.kind, ErrorKind::NotFound | ErrorKind::LimitExceeded) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What a failed read means: a bucket that is not there is not an object that is not there.
+    fn unread(&self, name: &str, error: &object_store::Error) -> Error {
+        match error {
+            object_store::Error::NotFound { .. } if !is_without_bucket(error) => not_found(name),
+            error => self.place.failed("read", name, error),
         }
     }
 
@@ -78,7 +140,7 @@ impl ObjectStorage {
 impl Storage for ObjectStorage {
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
         for _ in 0..CREATES_MAX {
-            match self.put(name, bytes, PutMode::Create)? {
+            match self.put(name, bytes, &PutMode::Create)? {
                 Put::Created => return Ok(Put::Created),
                 // Two creates at once may both be refused, and then nothing is there.
                 Put::Exists if self.stat(name)?.is_some() => return Ok(Put::Exists),
@@ -90,7 +152,7 @@ impl Storage for ObjectStorage {
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        self.put(name, bytes, PutMode::Overwrite).map(|_| ())
+        self.put(name, bytes, &PutMode::Overwrite).map(|_| ())
     }
 
     fn take_back(&self, name: &str) {
@@ -108,10 +170,8 @@ impl Storage for ObjectStorage {
         }
         let path = self.path(name)?;
         let range = at..at + out.len() as u64;
-        let bytes = self.wait(self.store.get_range(&path, range)).map_err(|e| match e {
-            object_store::Error::NotFound { .. } => not_found(name),
-            e => failed("cannot read", name, &e),
-        })?;
+        let bytes = self.wait(self.store.get_range(&path, range));
+        let bytes = bytes.map_err(|e| self.unread(name, &e))?;
         if bytes.len() != out.len() {
             let message = format!("{name} gave {} bytes of {}", bytes.len(), out.len());
             return Err(Error::truncated(message));
@@ -125,8 +185,19 @@ impl Storage for ObjectStorage {
         match self.wait(self.store.head(&path)) {
             Ok(meta) => Ok(Some(stat(&meta))),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(e) => Err(failed("cannot look at", name, &e)),
+            Err(e) => Err(self.place.failed("look at", name, &e)),
         }
+    }
+
+    /// One request instead of two.
+    fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {
+        let path = self.path(name)?;
+        self.wait(async {
+            let unread = |e: object_store::Error| self.unread(name, &e);
+            let found = self.store.get(&path).await.map_err(unread)?;
+            super::check_len(name, found.meta.size, len_max)?;
+            Ok(found.bytes().await.map_err(unread)?.to_vec())
+        })
     }
 
     fn names(&self, folder: &str) -> Result<Vec<String>> {
@@ -135,18 +206,17 @@ impl Storage for ObjectStorage {
 
     fn list(&self, folder: &str) -> Result<Vec<Entry>> {
         let path = self.path(folder)?;
-        let metas: Vec<ObjectMeta> = self
-            .wait(self.store.list(Some(&path)).try_collect())
-            .map_err(|e| failed("cannot list", folder, &e))?;
+        let metas: object_store::Result<Vec<ObjectMeta>> =
+            self.send(|| self.store.list(Some(&path)).try_collect());
+        let metas = metas.map_err(|e| self.place.failed("list", folder, &e))?;
         let entry = |meta: ObjectMeta| Some(Entry { name: self.name(&meta)?, stat: stat(&meta) });
         Ok(metas.into_iter().filter_map(entry).collect())
     }
 
     fn delete(&self, names: &[String]) -> Result<()> {
         let paths = names.iter().map(|name| self.path(name)).collect::<Result<Vec<_>>>()?;
-        let paths = stream::iter(paths).map(Ok).boxed();
-        let removed = self.wait(async {
-            let mut removed = self.store.delete_stream(paths);
+        let removed = self.send(|| async {
+            let mut removed = self.store.delete_stream(stream::iter(paths.clone()).map(Ok).boxed());
             while let Some(result) = removed.next().await {
                 match result {
                     Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
@@ -155,7 +225,7 @@ impl Storage for ObjectStorage {
             }
             Ok(())
         });
-        removed.map_err(|e| failed("cannot remove", "objects", &e))
+        removed.map_err(|e| self.place.failed("remove", "objects", &e))
     }
 
     fn remove_temporaries(&self, _age_ms_min: u64) -> Result<u64> {
@@ -170,9 +240,4 @@ impl Storage for ObjectStorage {
 fn stat(meta: &ObjectMeta) -> Stat {
     let modified_ms = u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0);
     Stat { size: meta.size, modified_ms }
-}
-
-fn failed(what: &str, name: &str, error: &object_store::Error) -> Error {
-    let text = error.to_string().replace('\n', " ");
-    Error::new(ErrorKind::Io, format!("{what} {name}: {text}"))
 }

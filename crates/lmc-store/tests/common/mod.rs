@@ -1,6 +1,8 @@
 //! What the tests of the store share: stores in memory, a clock that is set, trees of files.
 #![allow(dead_code)]
 
+pub mod conform;
+
 use lmc_store::storage::{Entry, LocalStorage, MemoryStorage, Put, Stat, Storage};
 use lmc_store::{
     Clock, Error, ErrorKind, RestoreOptions, Result, SaveOptions, Saved, SnapshotName, Store,

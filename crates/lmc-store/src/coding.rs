@@ -1,0 +1,179 @@
+//! The files of a save, each coded against what the planner and its folder offer.
+
+use crate::builder::Builder;
+use crate::kind::Kind;
+use crate::manifest::{Entry, FileNode, Node};
+use crate::packs::PackWriter;
+use crate::path::RelPath;
+use crate::plan;
+use crate::save::SaveOptions;
+use crate::storage::io_error;
+use crate::tree::{FileState, Leaf, What};
+use lmc::{Bases, Input, Options, Output, Progress};
+use lmc_format::{Error, ErrorKind, Result};
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Files on their way into packs.
+pub(crate) struct Coding<'a, 'w> {
+    options: &'a SaveOptions,
+    pub builder: Builder,
+    /// Files that the parent has from a snapshot before.
+    adopted: BTreeSet<RelPath>,
+    writer: &'a mut PackWriter<'w>,
+    /// Sizes that more than one file has, here or in the parent.
+    sizes: HashMap<u64, usize>,
+    /// Files that the store had already.
+    pub unchanged: u64,
+}
+
+impl<'a, 'w> Coding<'a, 'w> {
+    pub(crate) fn new(
+        options: &'a SaveOptions,
+        builder: Builder,
+        adopted: BTreeSet<RelPath>,
+        leaves: &[Leaf],
+        writer: &'a mut PackWriter<'w>,
+    ) -> Self {
+        let mut sizes: HashMap<u64, usize> = HashMap::new();
+        let own = leaves.iter().filter_map(|leaf| match &leaf.what {
+            What::File(file) => Some(file.size),
+            _ => None,
+        });
+        for size in own.chain(builder.parent_sizes()) {
+            *sizes.entry(size).or_default() += 1;
+        }
+        Self { options, builder, adopted, writer, sizes, unchanged: 0 }
+    }
+
+    pub(crate) fn entries(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Entry>> {
+        let archives = self.archives(leaves, progress)?;
+        let entry = |(leaf, archive): (&Leaf, Option<usize>)| {
+            let node = match &leaf.what {
+                What::Directory { mode } => Node::Directory { mode: *mode },
+                What::Link { target } => Node::Link { target: target.clone() },
+                What::File(state) => {
+                    let FileState { mode, mtime, size } = *state;
+                    let missing = || Error::invalid("a file was not coded; please report it");
+                    let (kind, archive) = (Kind::of(&leaf.path), archive.ok_or_else(missing)?);
+                    Node::File(FileNode { mode, mtime, size, kind, archive })
+                }
+            };
+            Ok(Entry { path: leaf.path.clone(), node })
+        };
+        leaves.iter().zip(archives).map(entry).collect()
+    }
+
+    /// The numbers of the archives of all files. Those that hold the f32 weights of which others
+    /// are the rounding come first, so that the others can be coded against them.
+    fn archives(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Option<usize>>> {
+        let sources: Vec<PathBuf> = leaves.iter().map(|leaf| leaf.source.clone()).collect();
+        let mut masters = lmc::masters(&sources);
+        for (leaf, masters) in leaves.iter().zip(&mut masters) {
+            // Weights do not come to depend on optimizer state, which may be forgotten first.
+            masters.retain(|&i| Kind::of(&leaves[i].path) == Kind::of(&leaf.path));
+        }
+        let mut order: Vec<usize> = (0..leaves.len()).collect();
+        order.sort_by_key(|&i| !masters[i].is_empty());
+        let mut archives = vec![None; leaves.len()];
+        for i in order {
+            let leaf = &leaves[i];
+            let What::File(state) = &leaf.what else { continue };
+            let twins = masters[i].iter().filter_map(|&i| Some((&leaves[i], archives[i]?)));
+            let twins: Vec<(&Leaf, usize)> = twins.collect();
+            let archive = self.file(leaf, state, &twins, progress);
+            archives[i] = Some(archive.map_err(|e| e.at(&leaf.path))?);
+        }
+        Ok(archives)
+    }
+
+    /// Codes a file, unless its content is known; returns the number of its archive.
+    fn file(
+        &mut self,
+        leaf: &Leaf,
+        state: &FileState,
+        twins: &[(&Leaf, usize)],
+        progress: Progress,
+    ) -> Result<usize> {
+        let file = File::open(&leaf.source).map_err(|e| io_error("cannot open it", &e))?;
+        check_state(&file, state)?;
+        // Nothing can be the same where nothing has the same size.
+        if self.sizes.get(&state.size).is_some_and(|&count| count > 1) {
+            let hash = lmc::content_hash(Input::File(&file), self.options.threads)?;
+            if let Some(archive) = self.builder.known(hash, state.size) {
+                check_state(&file, state)?;
+                self.unchanged += 1;
+                progress(state.size);
+                return Ok(archive);
+            }
+        }
+        let archive = self.code(&leaf.path, &file, twins, progress)?;
+        check_state(&file, state)?;
+        // What it was coded against was read from the disk, not from the store: it must not have
+        // changed since it was stored.
+        for (twin, _) in twins {
+            let What::File(state) = &twin.what else { continue };
+            let file = File::open(&twin.source).map_err(|e| io_error("cannot open it", &e))?;
+            check_state(&file, state).map_err(|e| e.at(&twin.path))?;
+        }
+        Ok(archive)
+    }
+
+    fn code(
+        &mut self,
+        path: &RelPath,
+        file: &File,
+        twins: &[(&Leaf, usize)],
+        progress: Progress,
+    ) -> Result<usize> {
+        let SaveOptions { level, threads, verify, depth_max, .. } = *self.options;
+        let is_adopted = self.adopted.contains(path);
+        let parent = self.builder.parent().map(|parent| parent.manifest());
+        let plan = parent.map(|parent| plan::plan(parent, path, is_adopted, depth_max));
+        let plan = plan.unwrap_or_default();
+        let is_better = !plan.doubted.is_empty() && self.pays(&plan.doubted, file)?;
+        let numbers = if is_better { plan.doubted } else { plan.bases };
+        let may_carry =
+            |(_, archive): &&(&Leaf, usize)| self.builder.may_carry(*archive, depth_max);
+        let twins: Vec<&Path> =
+            twins.iter().filter(may_carry).map(|(leaf, _)| leaf.source.as_path()).collect();
+        let bases = self.builder.bases(&numbers, &twins, threads)?;
+        let options = Options { level, threads, verify, bases };
+        self.builder.add(self.writer, |writer| {
+            lmc::compress_known(Input::File(file), Output::Stream(writer), &options, progress)
+        })
+    }
+
+    /// Whether a file is best coded against archives of the parent, which is tried.
+    fn pays(&self, numbers: &[usize], file: &File) -> Result<bool> {
+        let SaveOptions { level, threads, .. } = *self.options;
+        let bases = self.builder.bases(numbers, &[], threads)?;
+        let options = Options { level, threads, verify: false, bases };
+        let mut nowhere = io::sink();
+        let output = Output::Stream(&mut nowhere);
+        let tried = lmc::compress_known(Input::File(file), output, &options, &|_| ())?;
+        self.builder.pays(&tried)
+    }
+}
+
+impl Builder {
+    /// Archives of the parent and files beside to code against.
+    fn bases(&self, numbers: &[usize], files: &[&Path], threads: usize) -> Result<Bases> {
+        let Some(parent) = self.parent() else { return Bases::open(files, threads) };
+        let hash = |&i: &usize| parent.manifest().archives[i].hash;
+        let hashes: Vec<u128> = numbers.iter().map(hash).collect();
+        Bases::from_library_and_files(parent.clone(), &hashes, files, threads)
+    }
+}
+
+/// Fails if a file is not as it was when it was first looked at.
+fn check_state(file: &File, state: &FileState) -> Result<()> {
+    let metadata = file.metadata().map_err(|e| io_error("cannot look at it", &e))?;
+    if FileState::new(&metadata) != *state {
+        let message = "changed while it was saved; save again when nobody writes to it";
+        return Err(Error::new(ErrorKind::Conflict, message));
+    }
+    Ok(())
+}

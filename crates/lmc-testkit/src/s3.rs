@@ -1,0 +1,17 @@
+//! Real S3 servers on loopback, and a proxy that makes the line to one bad.
+//!
+//! `tools/s3-servers` installs them into `target/s3-servers`. A test whose server is not there says
+//! so and ends, unless `LMC_S3_REQUIRED` is set.
+
+mod proxy;
+mod server;
+
+pub use proxy::{Fault, Proxy, Request};
+pub use server::{Kind, Server};
+
+/// Key that the servers know.
+pub const ACCESS_KEY: &str = "lmc-test-key";
+/// The secret of [`ACCESS_KEY`].
+pub const SECRET_KEY: &str = "lmc-test-secret";
+/// The bucket that every server has.
+pub const BUCKET: &str = "lmc-test";
