@@ -162,7 +162,7 @@ impl Storm<'_> {
             let (path, run) = (path.to_str().expect("a path"), format!("run{writer}"));
             let step_text = step.to_string();
             let args = ["save", path, "--run", &run, "--step", &step_text, "-T1", "-q"];
-            if chance.next() % 4 == 0 {
+            if chance.next().is_multiple_of(4) {
                 self.kill(&args, chance.next() % 60);
                 // It may have been too late.
                 if self.log(&run).contains(&step) {
