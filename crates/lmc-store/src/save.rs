@@ -235,8 +235,8 @@ impl Store {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    /// A parent with those files that it lacks and an older snapshot has, and their paths. The lease
-    /// names them all.
+    /// A parent with those files that it lacks and an older snapshot has, and their paths. The
+    /// lease names them all.
     fn with_older(
         &self,
         mut parent: Manifest,
