@@ -375,8 +375,9 @@ def main():
                 print(f"{name} is not installed", flush=True)
         print("| | MB | of all | save, s | restore, s |\n|---|---|---|---|---|")
         for row in rows:
-            print(f"| {row['name']} | {row['bytes'] / 1e6:.2f} | {100 * row['bytes'] / logical:.1f} %"
-                  f" | {row['save_s']:.1f} | {row['restore_s']:.1f} |")
+            share = f"{100 * row['bytes'] / logical:.1f} %"
+            times = f"{row['save_s']:.1f} | {row['restore_s']:.1f}"
+            print(f"| {row['name']} | {row['bytes'] / 1e6:.2f} | {share} | {times} |")
         if "lmc" in options.only:
             print(run(LMC, "log", "--store", os.path.join(work, "lmc")))
             print(run(LMC, "stats", "--store", os.path.join(work, "lmc")))

@@ -1,4 +1,4 @@
-//! Stores in buckets of real servers on loopback: all commands, killed saves, bad lines, wrong keys.
+//! Stores in buckets of real servers on loopback: commands, killed saves, bad lines, wrong keys.
 //!
 //! `tools/s3-servers` installs the servers; a test whose server is not there says so.
 #![cfg(feature = "s3")]
@@ -218,8 +218,8 @@ fn wrong_keys(bucket: &Bucket) {
     }
 }
 
-/// A bucket that is not there: the error names it and says to make it. SeaweedFS refuses a put to it
-/// by those who may not make one.
+/// A bucket that is not there: the error names it and says to make it. SeaweedFS refuses a put to
+/// it by those who may not make one.
 fn no_bucket(bucket: &Bucket, kind: Kind) {
     let url = "s3://not-there-at-all/x";
     for command in [&["init"][..], &["log"]] {

@@ -158,19 +158,18 @@ impl SnapshotName {
     /// What [`SnapshotName::key`] gave; none if it cannot have.
     pub fn parse(key: &str) -> Option<Self> {
         let (run, name) = key.split_once('/')?;
-        let fields: Vec<&str> = name.split('-').collect();
-        let [step, time_ms, size, added, id] = fields[..] else { return None };
-        let number = |text: &str| text.parse::<u64>().ok();
-        let parsed = Self {
-            run: unescape(run)?,
-            step: number(step)?,
-            time_ms: number(time_ms)?,
-            size: number(size)?,
-            added: number(added)?,
-            id: id.to_string(),
-        };
-        let is_same = is_hex(id) && id.len() == ID_LEN && parsed.key().ok()? == key;
-        is_same.then_some(parsed)
+        Self::parse_in(&unescape(run)?, name)
+    }
+
+    /// The same for what follows the run in a key: of many in one run, that is looked at once.
+    pub(crate) fn parse_in(run: &str, name: &str) -> Option<Self> {
+        let mut fields = name.split('-');
+        let mut next = || fields.next();
+        let (step, time_ms) = (padded(next()?, 20)?, padded(next()?, 14)?);
+        let (size, added, id) = (padded(next()?, 1)?, padded(next()?, 1)?, next()?);
+        let is_id = id.len() == ID_LEN && is_hex(id) && next().is_none();
+        let (run, id) = (run.to_string(), id.to_string());
+        is_id.then_some(Self { run, step, time_ms, size, added, id })
     }
 
     /// The id of a manifest of these bytes.
@@ -186,6 +185,14 @@ impl SnapshotName {
     fn order(&self) -> (u64, u64, &str) {
         (self.time_ms, self.step, &self.id)
     }
+}
+
+/// The number that was written with at least `width` digits, and no zeros before that it need not
+/// have.
+fn padded(text: &str, width: usize) -> Option<u64> {
+    let is_plain = text.bytes().all(|c| c.is_ascii_digit());
+    let fits = text.len() == width || text.len() > width && !text.starts_with('0');
+    text.parse().ok().filter(|_| is_plain && fits)
 }
 
 /// The order in which snapshots were saved; numbers are compared as numbers.
@@ -323,6 +330,15 @@ mod tests {
         for bad in ["", "run/1-2-3-4-5", &key.replace("=4dy", "My"), &format!("{key}0")] {
             assert_eq!(SnapshotName::parse(bad), None, "{bad}");
         }
+        // One number has one spelling.
+        for (good, bad) in [("-12-3-", "-012-3-"), ("-12-3-", "-+12-3-"), ("-12-3-", "--12-3-")] {
+            assert_eq!(SnapshotName::parse(&key.replace(good, bad)), None, "{bad}");
+        }
+        for (good, bad) in [("00001000-", "0001000-"), ("/0", "/00"), ("-0000", "-00000")] {
+            assert_eq!(SnapshotName::parse(&key.replacen(good, bad, 1)), None, "{bad}");
+        }
+        let large = name(u64::MAX, u64::MAX);
+        assert_eq!(SnapshotName::parse(&large.key().unwrap()), Some(large));
     }
 
     /// Names of packs come back, copies are counted, and nothing else passes.

@@ -130,7 +130,7 @@ impl Store {
         let manifest = Manifest {
             format: MANIFEST_FORMAT,
             run: options.run.clone(),
-            step: self.step(path, options)?,
+            step: self.step(path, options, parent.as_ref().map(|parent| &parent.name))?,
             time_ms: self.time_after(parent.as_ref().map(|parent| &parent.name)),
             save,
             parent: parent.as_ref().map(|parent| parent.name.id.clone()),
@@ -155,12 +155,23 @@ impl Store {
         self.clock.now_ms().max(after)
     }
 
-    fn step(&self, path: &Path, options: &SaveOptions) -> Result<u64> {
+    fn step(
+        &self,
+        path: &Path,
+        options: &SaveOptions,
+        parent: Option<&SnapshotName>,
+    ) -> Result<u64> {
         if let Some(step) = options.step.or_else(|| step_of(path)) {
             return Ok(step);
         }
-        let names = self.snapshots_of(&options.run)?;
-        Ok(names.last().map_or(0, |name| name.step.saturating_add(1)))
+        // The newest of the run is known if it was chosen, and need not be looked for again.
+        let chosen =
+            parent.filter(|name| options.parent == Parent::Auto && name.run == options.run);
+        let newest = match chosen {
+            Some(name) => Some(name.clone()),
+            None => self.snapshots_of(&options.run)?.pop(),
+        };
+        Ok(newest.map_or(0, |name| name.step.saturating_add(1)))
     }
 
     /// Makes a snapshot visible, whole, with its tags.
@@ -224,8 +235,8 @@ impl Store {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    /// A parent with those files that it lacks and an older snapshot has, and their paths. The lease
-    /// names them all.
+    /// A parent with those files that it lacks and an older snapshot has, and their paths. The
+    /// lease names them all.
     fn with_older(
         &self,
         mut parent: Manifest,

@@ -4,7 +4,7 @@ use crate::Store;
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::names::{FORGOTTEN, SNAPSHOTS, SnapshotName, TAGS, escape, is_hex, unescape};
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Fewest digits of an id that name a snapshot.
 const ID_DIGITS_MIN: usize = 4;
@@ -22,12 +22,20 @@ impl Store {
 
     fn snapshots_below(&self, folder: &str) -> Result<Vec<SnapshotName>> {
         // Marks after names: what is forgotten in between is left out, never shown without need.
-        let named = self.keys(SNAPSHOTS, folder)?;
+        let objects = self.storage.names(&format!("{SNAPSHOTS}{folder}"))?;
         let forgotten = self.keys(FORGOTTEN, folder)?;
-        let live = named.difference(&forgotten);
-        let mut names: Vec<SnapshotName> =
-            live.filter_map(|key| SnapshotName::parse(key)).collect();
-        names.sort();
+        let mut runs: HashMap<&str, Option<String>> = HashMap::new();
+        let mut names: Vec<SnapshotName> = Vec::with_capacity(objects.len());
+        for object in &objects {
+            let key = &object[SNAPSHOTS.len() + 1..];
+            let Some((escaped, name)) = key.split_once('/') else { continue };
+            if !forgotten.is_empty() && forgotten.contains(key) {
+                continue;
+            }
+            let run = runs.entry(escaped).or_insert_with(|| unescape(escaped));
+            names.extend(run.as_ref().and_then(|run| SnapshotName::parse_in(run, name)));
+        }
+        names.sort_unstable();
         Ok(names)
     }
 

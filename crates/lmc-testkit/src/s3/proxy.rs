@@ -4,7 +4,10 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+/// How long a request is under way that is late.
+const LATE: Duration = Duration::from_millis(200);
 /// Longest head of a request.
 const HEAD_LEN_MAX: usize = 1 << 16;
 
@@ -21,6 +24,8 @@ pub enum Fault {
     Unheard,
     /// The answer ends in the middle.
     Cut,
+    /// It is a while under way.
+    Late,
 }
 
 /// A request that came.
@@ -94,6 +99,7 @@ fn serve(
     match fault {
         Fault::Busy => return refuse(client, &head, body.len()),
         Fault::Lost => return client.shutdown(Shutdown::Both),
+        Fault::Late => thread::sleep(LATE),
         Fault::None | Fault::Unheard | Fault::Cut => {}
     }
     let mut there = TcpStream::connect(server)?;

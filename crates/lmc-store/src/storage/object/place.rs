@@ -67,27 +67,21 @@ fn is_refused(text: &str) -> bool {
 
 /// Whether no answer came to a request that was sent, so that it may have been done.
 pub(super) fn is_unanswered(error: &object_store::Error) -> bool {
-    !matches!(transport(error), None | Some(Transport::NotSent))
+    was_sent(error) == Some(true)
 }
 
 fn is_unreachable(error: &object_store::Error) -> bool {
-    transport(error).is_some()
+    was_sent(error).is_some()
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Transport {
-    NotSent,
-    NotAnswered,
-}
-
+/// Of an error of the line, not of the server: whether the request was sent.
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
-fn transport(error: &object_store::Error) -> Option<Transport> {
+fn was_sent(error: &object_store::Error) -> Option<bool> {
     use object_store::client::{HttpError, HttpErrorKind};
     let mut next: Option<&dyn std::error::Error> = Some(error);
     while let Some(cause) = next {
         if let Some(http) = cause.downcast_ref::<HttpError>() {
-            let not_sent = matches!(http.kind(), HttpErrorKind::Connect | HttpErrorKind::Request);
-            return Some(if not_sent { Transport::NotSent } else { Transport::NotAnswered });
+            return Some(!matches!(http.kind(), HttpErrorKind::Connect | HttpErrorKind::Request));
         }
         next = cause.source();
     }
@@ -95,7 +89,7 @@ fn transport(error: &object_store::Error) -> Option<Transport> {
 }
 
 #[cfg(not(any(feature = "s3", feature = "gcs", feature = "azure")))]
-fn transport(_: &object_store::Error) -> Option<Transport> {
+fn was_sent(_: &object_store::Error) -> Option<bool> {
     None
 }
 
