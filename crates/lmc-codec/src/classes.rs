@@ -191,7 +191,10 @@ impl ClassEncoder {
         let flags = is_sparse.then_some(&mut differing.flags[..]);
         let done = self.write_symbols(isa, flags, buffers, out);
         buffers.differing = differing;
-        done && buffers.write_payloads(out)
+        if done {
+            buffers.write_payloads(out);
+        }
+        done
     }
 
     /// Appends the symbols of all contexts; of those for which there are flags, the flags first.
@@ -229,8 +232,8 @@ impl ClassBuffers {
         strings.iter_mut().for_each(|string| string.clear(8 * n));
     }
 
-    /// Appends the payloads; true, as that always works.
-    fn write_payloads(&mut self, out: &mut Vec<u8>) -> bool {
+    /// Appends the payloads.
+    fn write_payloads(&mut self, out: &mut Vec<u8>) {
         let strings = &mut self.streams.strings;
         let last = strings.len().saturating_sub(1);
         for (i, string) in strings.iter_mut().enumerate() {
@@ -240,7 +243,6 @@ impl ClassBuffers {
             }
             out.extend_from_slice(bytes);
         }
-        true
     }
 }
 
