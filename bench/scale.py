@@ -17,6 +17,8 @@ import time
 from blake3 import blake3
 
 LMC = os.environ.get("LMC", "lmc")
+# Snapshots of a run in one folder (docs/store.md, section 1).
+PAGE_LEN = 256
 
 
 def run(*command):
@@ -25,7 +27,7 @@ def run(*command):
 
 def fill(store, count, runs):
     """Adds snapshots until there are `count`, in `runs` runs."""
-    folder = os.path.join(store, "snapshots", "main")
+    folder = os.path.join(store, "snapshots", "main", f"{0:08}")
     (name,) = os.listdir(folder)
     with open(os.path.join(folder, name), "rb") as file:
         manifest = json.load(file)
@@ -37,7 +39,8 @@ def fill(store, count, runs):
         manifest["save"] = f"{i:032x}"
         data = json.dumps(manifest, separators=(",", ":")).encode() + b"\n"
         key = f"{i:020}-{manifest['time_ms']:014}-{size}-{manifest['added']}"
-        folder = os.path.join(store, "snapshots", manifest["run"])
+        page = i // runs // PAGE_LEN
+        folder = os.path.join(store, "snapshots", manifest["run"], f"{page:08}")
         os.makedirs(folder, exist_ok=True)
         with open(os.path.join(folder, f"{key}-{blake3(data).hexdigest()[:32]}"), "wb") as file:
             file.write(data)

@@ -163,7 +163,7 @@ fn files() -> io::Result<()> {
     put("safetensors_parse", "one", &[header.as_bytes()])?;
     let manifest = format!(
         r#"{{"format":1,"run":"r","step":1,"time_ms":1,"save":"s","parent":null,"meta":{{}},
-        "is_file":false,"added":5,"entries":[{{"path":"d","type":"directory","mode":493}},
+        "is_thinned":false,"is_file":false,"added":5,"entries":[{{"path":"d","type":"directory","mode":493}},
         {{"path":"d/f","type":"file","mode":420,"mtime":[1,2],"size":9,"kind":"weights","archive":0}},
         {{"path":"l","type":"link","target":"d/f"}}],"archives":[{{"hash":"{:032x}","size":9,
         "stored":5,"alone":5,"read":5,"rent":0,"bases":[],"extents":[[0,0,5]]}}],

@@ -71,6 +71,21 @@ fn housekeeping() {
     assert_eq!(folder.read("again/model.bin"), folder.read("checkpoint-10/model.bin"));
 }
 
+/// Optimizer state is left out of older snapshots alone, and `show` says so.
+#[test]
+fn thinning() {
+    let folder = scene();
+    let thin = ["forget", "--keep-optimizer-last", "1", "-n"];
+    assert_eq!(json(&folder, &thin)["thinned"][0]["step"], 9);
+    assert_eq!(json(&folder, &["show", "r@9"])["thinned"], false);
+    assert!(json(&folder, &thin[..3])["forgotten"].as_array().unwrap().is_empty());
+    assert_eq!(json(&folder, &["show", "r@9"])["thinned"], true);
+    assert_eq!(json(&folder, &["show", "r@10"])["thinned"], false);
+    json(&folder, &["restore", "r@9", "out"]);
+    assert!(folder.exists("out/model.bin") && !folder.exists("out/optimizer.pt"));
+    assert!(json(&folder, &thin)["thinned"].as_array().unwrap().is_empty());
+}
+
 /// Snapshots are compared by the command that compares files.
 #[test]
 fn differences() {

@@ -3,7 +3,7 @@
 use crate::Store;
 use crate::archives::SnapshotLibrary;
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
-use crate::names::{FORGOTTEN, PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
+use crate::names::{PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
 use crate::path::RelPath;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -102,14 +102,17 @@ impl Store {
 
     /// All snapshots but those that are to go.
     pub(crate) fn all_manifests(&self) -> Result<Manifests> {
-        let mut keys: Vec<String> = self.keys(SNAPSHOTS, "")?.into_iter().collect();
-        let forgotten = self.keys(FORGOTTEN, "")?;
-        keys.retain(|key| !forgotten.contains(key));
+        let mut keys: Vec<String> = self.keys(SNAPSHOTS)?.into_iter().collect();
+        let forgotten = self.marks()?;
         keys.sort();
         let (mut good, mut bad) = (Vec::new(), Vec::new());
         for key in keys {
             let object = format!("{SNAPSHOTS}/{key}");
-            let name = SnapshotName::parse(&key).ok_or_else(|| Error::corrupt("is no snapshot"));
+            let name = SnapshotName::parse(&key);
+            if name.as_ref().is_some_and(|name| forgotten.contains(&name.id)) {
+                continue;
+            }
+            let name = name.ok_or_else(|| Error::corrupt("is no snapshot"));
             let read = name.and_then(|name| {
                 let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX)?;
                 Ok((Manifest::read(&bytes, &name)?, name))

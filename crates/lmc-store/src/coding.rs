@@ -67,7 +67,8 @@ impl<'a, 'w> Coding<'a, 'w> {
     }
 
     /// The numbers of the archives of all files. Those that hold the f32 weights of which others
-    /// are the rounding come first, so that the others can be coded against them.
+    /// are the rounding come first, so that the others can be coded against them. Optimizer state
+    /// comes last, in packs of its own, which go when it goes.
     fn archives(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Option<usize>>> {
         let sources: Vec<PathBuf> = leaves.iter().map(|leaf| leaf.source.clone()).collect();
         let mut masters = lmc::masters(&sources);
@@ -76,11 +77,17 @@ impl<'a, 'w> Coding<'a, 'w> {
             masters.retain(|&i| Kind::of(&leaves[i].path) == Kind::of(&leaf.path));
         }
         let mut order: Vec<usize> = (0..leaves.len()).collect();
-        order.sort_by_key(|&i| !masters[i].is_empty());
+        let is_optimizer = |i: usize| Kind::of(&leaves[i].path) == Kind::Optimizer;
+        order.sort_by_key(|&i| (is_optimizer(i), !masters[i].is_empty()));
         let mut archives = vec![None; leaves.len()];
+        let mut was_optimizer = false;
         for i in order {
             let leaf = &leaves[i];
             let What::File(state) = &leaf.what else { continue };
+            if is_optimizer(i) && !was_optimizer {
+                self.writer.cut()?;
+                was_optimizer = true;
+            }
             let twins = masters[i].iter().filter_map(|&i| Some((&leaves[i], archives[i]?)));
             let twins: Vec<(&Leaf, usize)> = twins.collect();
             let archive = self.file(leaf, state, &twins, progress);

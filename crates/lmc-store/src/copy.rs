@@ -47,7 +47,7 @@ impl Store {
             let putter = Putter::new(target, lease, reuse);
             let packs = self.copy_packs(&manifest, &putter, progress)?;
             let (count, lease) = putter.into_parts();
-            let new = target.commit(&Manifest { packs, ..manifest }, &own, lease)?;
+            let new = target.commit(&Manifest { packs, ..manifest }, name.page, &own, lease)?;
             copied.packs.put += count.put;
             copied.packs.found += count.found;
             there.push(new.clone());

@@ -5,8 +5,9 @@
 
 use crate::Store;
 use crate::names::SnapshotName;
+use crate::thin;
 use lmc_format::Result;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What is kept; a snapshot that any rule keeps is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,6 +83,33 @@ impl Store {
             Some(run) => self.snapshots_of(run)?,
             None => self.snapshots()?,
         };
+        self.split(names, keep)
+    }
+
+    /// Marks snapshots as forgotten: they are no longer shown, and the next prune that begins after
+    /// this removes them.
+    pub fn forget(&self, names: &[SnapshotName]) -> Result<()> {
+        for name in names {
+            self.storage.put_new(&name.forgotten(), b"")?;
+        }
+        Ok(())
+    }
+
+    /// Of snapshots that are kept, those that hold optimizer state beside their weights and that
+    /// `keep` would not keep. The newest of each run never is among them.
+    pub fn plan_thin(&self, kept: &[SnapshotName], keep: &Keep) -> Result<Vec<SnapshotName>> {
+        let mut thinned = self.split(kept.to_vec(), keep)?.forgotten;
+        let mut is_thick = HashSet::new();
+        for name in &thinned {
+            if self.manifest_of(name)?.is_some_and(|manifest| thin::is_thick(&manifest)) {
+                is_thick.insert(name.id.clone());
+            }
+        }
+        thinned.retain(|name| is_thick.contains(&name.id));
+        Ok(thinned)
+    }
+
+    fn split(&self, names: Vec<SnapshotName>, keep: &Keep) -> Result<Forgotten> {
         let tags = self.tags()?;
         let mut runs: BTreeMap<String, Vec<SnapshotName>> = BTreeMap::new();
         for name in names {
@@ -94,14 +122,5 @@ impl Store {
             all.forgotten.extend(split.forgotten);
         }
         Ok(all)
-    }
-
-    /// Marks snapshots as forgotten: they are no longer shown, and the next prune that begins after
-    /// this removes them.
-    pub fn forget(&self, names: &[SnapshotName]) -> Result<()> {
-        for name in names {
-            self.storage.put_new(&name.forgotten()?, b"")?;
-        }
-        Ok(())
     }
 }

@@ -18,7 +18,7 @@ pub struct Pending {
     pub save: String,
     /// The process that does it.
     pub pid: u32,
-    /// Snapshots whose packs it relies on, as run and name.
+    /// Snapshots whose packs it relies on, as run, page and name.
     pub parents: Vec<String>,
     /// Packs that it has put or found by the time the lease was made.
     pub packs: Vec<String>,

@@ -35,6 +35,7 @@ mod snapshots;
 mod stats;
 pub mod storage;
 mod tags;
+mod thin;
 mod tree;
 
 pub use check::{CheckOptions, Checked, Damage, Hurt};

@@ -37,6 +37,8 @@ pub struct Manifest {
     pub parent: Option<String>,
     /// What the user had to say.
     pub meta: BTreeMap<String, String>,
+    /// Whether the state of the optimizer was saved and has been left out since.
+    pub is_thinned: bool,
     /// Whether one file was saved, which is then the only entry.
     pub is_file: bool,
     /// Bytes that it added to the store.
@@ -140,8 +142,8 @@ pub struct Pack {
 }
 
 impl Manifest {
-    /// The bytes of the manifest, and what names it.
-    pub fn write(&self) -> Result<(Vec<u8>, SnapshotName)> {
+    /// The bytes of the manifest, and what names it on a page of its run.
+    pub fn write(&self, page: u64) -> Result<(Vec<u8>, SnapshotName)> {
         let mut bytes = serde_json::to_vec(self)
             .map_err(|e| Error::invalid(format!("cannot write the manifest: {e}")))?;
         bytes.push(b'\n');
@@ -149,13 +151,13 @@ impl Manifest {
             let message = "the manifest is larger than a store allows: too many files or archives";
             return Err(Error::new(ErrorKind::LimitExceeded, message));
         }
-        let name = self.name(SnapshotName::id_of(&bytes));
+        let name = self.name(page, SnapshotName::id_of(&bytes));
         Ok((bytes, name))
     }
 
-    fn name(&self, id: String) -> SnapshotName {
+    fn name(&self, page: u64, id: String) -> SnapshotName {
         let (run, step, time_ms) = (self.run.clone(), self.step, self.time_ms);
-        SnapshotName { run, step, time_ms, size: self.size(), added: self.added, id }
+        SnapshotName { run, page, step, time_ms, size: self.size(), added: self.added, id }
     }
 
     /// Reads the manifest of the snapshot `name`; all that it says has been checked.
@@ -166,7 +168,7 @@ impl Manifest {
             return Err(Error::corrupt(message));
         }
         let manifest = Self::parse(bytes)?;
-        if manifest.name(name.id.clone()) != *name {
+        if manifest.name(name.page, name.id.clone()) != *name {
             return Err(Error::corrupt("the manifest is that of another snapshot"));
         }
         Ok(manifest)

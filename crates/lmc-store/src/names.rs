@@ -120,6 +120,9 @@ fn is_device(label: &str) -> bool {
 pub struct SnapshotName {
     /// The run it belongs to.
     pub run: String,
+    /// The page of its run that it is on: so many names stand in one folder that the newest are
+    /// found without a list of all.
+    pub page: u64,
     /// The step of training.
     pub step: u64,
     /// When it was saved, in milliseconds since 1970.
@@ -133,11 +136,11 @@ pub struct SnapshotName {
 }
 
 impl SnapshotName {
-    /// Run and name, which below any folder stand for the snapshot.
+    /// Run, page and name, which below any folder stand for the snapshot.
     pub fn key(&self) -> Result<String> {
-        let Self { run, step, time_ms, size, added, id } = self;
+        let Self { run, page, step, time_ms, size, added, id } = self;
         let run = escape(run)?;
-        Ok(format!("{run}/{step:020}-{time_ms:014}-{size}-{added}-{id}"))
+        Ok(format!("{run}/{page:08}/{step:020}-{time_ms:014}-{size}-{added}-{id}"))
     }
 
     /// The object of its manifest.
@@ -146,8 +149,8 @@ impl SnapshotName {
     }
 
     /// The mark that it is to go.
-    pub fn forgotten(&self) -> Result<String> {
-        Ok(format!("{FORGOTTEN}/{}", self.key()?))
+    pub fn forgotten(&self) -> String {
+        format!("{FORGOTTEN}/{}", self.id)
     }
 
     /// The object that gives it a tag.
@@ -157,19 +160,21 @@ impl SnapshotName {
 
     /// What [`SnapshotName::key`] gave; none if it cannot have.
     pub fn parse(key: &str) -> Option<Self> {
-        let (run, name) = key.split_once('/')?;
-        Self::parse_in(&unescape(run)?, name)
+        let (run, rest) = key.split_once('/')?;
+        Self::parse_in(&unescape(run)?, rest)
     }
 
     /// The same for what follows the run in a key: of many in one run, that is looked at once.
-    pub(crate) fn parse_in(run: &str, name: &str) -> Option<Self> {
+    pub(crate) fn parse_in(run: &str, rest: &str) -> Option<Self> {
+        let (page, name) = rest.split_once('/')?;
+        let page = parse_page(page)?;
         let mut fields = name.split('-');
         let mut next = || fields.next();
         let (step, time_ms) = (padded(next()?, 20)?, padded(next()?, 14)?);
         let (size, added, id) = (padded(next()?, 1)?, padded(next()?, 1)?, next()?);
         let is_id = id.len() == ID_LEN && is_hex(id) && next().is_none();
         let (run, id) = (run.to_string(), id.to_string());
-        is_id.then_some(Self { run, step, time_ms, size, added, id })
+        is_id.then_some(Self { run, page, step, time_ms, size, added, id })
     }
 
     /// The id of a manifest of these bytes.
@@ -185,6 +190,11 @@ impl SnapshotName {
     fn order(&self) -> (u64, u64, &str) {
         (self.time_ms, self.step, &self.id)
     }
+}
+
+/// The page that a folder of a run is.
+pub(crate) fn parse_page(folder: &str) -> Option<u64> {
+    padded(folder, 8)
 }
 
 /// The number that was written with at least `width` digits, and no zeros before that it need not
@@ -318,6 +328,7 @@ mod tests {
     fn snapshot_names() {
         let name = |step, time_ms| SnapshotName {
             run: "My run".into(),
+            page: 7,
             step,
             time_ms,
             size: 12,
@@ -327,14 +338,22 @@ mod tests {
         let key = name(1000, 5).key().unwrap();
         assert_eq!(SnapshotName::parse(&key), Some(name(1000, 5)));
         assert!(name(999, 5) < name(1000, 5) && name(1000, 5) < name(3, 6));
-        for bad in ["", "run/1-2-3-4-5", &key.replace("=4dy", "My"), &format!("{key}0")] {
+        for bad in [
+            "",
+            "run/00000007/1-2-3-4-5",
+            &key.replace("/00000007", ""),
+            &key.replace("=4dy", "My"),
+            &format!("{key}0"),
+        ] {
             assert_eq!(SnapshotName::parse(bad), None, "{bad}");
         }
         // One number has one spelling.
         for (good, bad) in [("-12-3-", "-012-3-"), ("-12-3-", "-+12-3-"), ("-12-3-", "--12-3-")] {
             assert_eq!(SnapshotName::parse(&key.replace(good, bad)), None, "{bad}");
         }
-        for (good, bad) in [("00001000-", "0001000-"), ("/0", "/00"), ("-0000", "-00000")] {
+        for (good, bad) in
+            [("00001000-", "0001000-"), ("/0", "/00"), ("7/", "7/0"), ("-0000", "-00000")]
+        {
             assert_eq!(SnapshotName::parse(&key.replacen(good, bad, 1)), None, "{bad}");
         }
         let large = name(u64::MAX, u64::MAX);

@@ -61,8 +61,8 @@ pub(crate) struct PackWriter<'a> {
     sender: Sender<(usize, Vec<u8>)>,
     pack_len: usize,
     buffer: Vec<u8>,
-    /// Packs that are full.
-    full: usize,
+    /// Where each pack starts in the stream; the last one is being filled.
+    starts: Vec<u64>,
 }
 
 /// The packs of a save, and its lease again.
@@ -92,10 +92,10 @@ pub(crate) fn write_packs<'a, T>(
             })
             .collect();
         drop(receiver);
-        let (buffer, full) = (Vec::new(), 0);
+        let (buffer, starts) = (Vec::new(), vec![0]);
         let mut writer =
-            PackWriter { has_failed: &shared.has_failed, sender, pack_len, buffer, full };
-        let written = write(&mut writer).and_then(|value| writer.finish().map(|()| value));
+            PackWriter { has_failed: &shared.has_failed, sender, pack_len, buffer, starts };
+        let written = write(&mut writer).and_then(|value| writer.cut().map(|()| value));
         drop(writer);
         for thread in threads {
             if thread.join().is_err() {
@@ -202,19 +202,31 @@ impl<'a> Putter<'a> {
 impl PackWriter<'_> {
     /// Bytes written so far.
     pub(crate) fn position(&self) -> u64 {
-        self.full as u64 * self.pack_len as u64 + self.buffer.len() as u64
+        self.pack_start() + self.buffer.len() as u64
+    }
+
+    fn pack_start(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// Ends the pack that is being filled, so that what comes can be removed apart from it.
+    pub(crate) fn cut(&mut self) -> Result<()> {
+        if !self.buffer.is_empty() {
+            self.send().map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Where the bytes from `start` to here will be; packs are numbered from 0.
     pub(crate) fn extents_from(&self, start: u64) -> Vec<Extent> {
-        let (pack_len, end) = (self.pack_len as u64, self.position());
+        let end = self.position();
         let mut extents = Vec::new();
+        let mut pack = self.starts.partition_point(|&pack_start| pack_start <= start) - 1;
         let mut at = start;
         while at < end {
-            let pack = (at / pack_len) as usize;
-            let len = end.min((pack as u64 + 1) * pack_len) - at;
-            extents.push(Extent { pack, offset: at % pack_len, len });
-            at += len;
+            let pack_end = self.starts.get(pack + 1).map_or(end, |&next| next.min(end));
+            extents.push(Extent { pack, offset: at - self.starts[pack], len: pack_end - at });
+            (at, pack) = (pack_end, pack + 1);
         }
         extents
     }
@@ -222,16 +234,10 @@ impl PackWriter<'_> {
     fn send(&mut self) -> io::Result<()> {
         let next = Vec::with_capacity(self.buffer.capacity().min(self.pack_len));
         let bytes = std::mem::replace(&mut self.buffer, next);
-        let sent = self.sender.send((self.full, bytes));
-        self.full += 1;
+        let start = self.pack_start() + bytes.len() as u64;
+        let sent = self.sender.send((self.starts.len() - 1, bytes));
+        self.starts.push(start);
         sent.map_err(|_| failed())
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        if !self.buffer.is_empty() {
-            self.send().map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
-        }
-        Ok(())
     }
 }
 

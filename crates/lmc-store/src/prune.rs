@@ -10,7 +10,7 @@ use crate::manifest::Manifest;
 use crate::names::{FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS};
 use crate::storage::{self, Stat};
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// How to prune.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,9 +42,11 @@ struct Seen {
     /// When the prune began, by the clock of the storage.
     now_ms: u64,
     packs: Vec<storage::Entry>,
+    /// Ids of what is to go.
     marks: HashSet<String>,
     pendings: Vec<Found>,
-    keys: HashSet<String>,
+    /// Snapshots as run, page and name, with those that cannot be read.
+    keys: BTreeMap<String, Option<SnapshotName>>,
 }
 
 impl Store {
@@ -59,9 +61,18 @@ impl Store {
         let needed: HashSet<&String> =
             live_leases.iter().flat_map(|found| &found.pending.parents).collect();
         // A mark counts only if it was there before the leases were listed.
-        let goes = |key: &&String| seen.marks.contains(*key) && !needed.contains(key);
-        let going: BTreeSet<String> = seen.keys.iter().filter(goes).cloned().collect();
-        let mut live = self.live_packs(seen.keys.iter().filter(|key| !going.contains(*key)))?;
+        let is_marked = |name: &SnapshotName| seen.marks.contains(&name.id);
+        let mut going: BTreeMap<&String, &SnapshotName> = BTreeMap::new();
+        let mut staying = Vec::new();
+        for (key, name) in &seen.keys {
+            match name {
+                Some(name) if is_marked(name) && !needed.contains(key) => {
+                    going.insert(key, name);
+                }
+                name => staying.push((key, name)),
+            }
+        }
+        let mut live = self.live_packs(&staying)?;
         for pack in live_leases.iter().flat_map(|found| &found.pending.packs) {
             live.extend(PackName::parse(pack).map(|name| name.object()));
         }
@@ -83,7 +94,7 @@ impl Store {
                 pruned.bytes += entry.stat.size;
             }
         }
-        pruned.snapshots = going.iter().filter_map(|key| SnapshotName::parse(key)).collect();
+        pruned.snapshots = going.values().map(|&name| name.clone()).collect();
         pruned.snapshots.sort();
         if !options.dry_run {
             pruned.leftovers = self.remove(&lease, &seen, &going, &pruned.packs)?;
@@ -96,9 +107,10 @@ impl Store {
     /// before snapshots: a save that ended in between is among the snapshots.
     fn look(&self, lease: &PruneLease) -> Result<Seen> {
         let packs = self.storage.list(PACKS)?;
-        let marks = self.keys(FORGOTTEN, "")?;
+        let marks = self.marks()?;
         let pendings = pendings(self)?;
-        let keys = self.keys(SNAPSHOTS, "")?;
+        let keys = self.keys(SNAPSHOTS)?.into_iter();
+        let keys = keys.map(|key| (key.clone(), SnapshotName::parse(&key))).collect();
         Ok(Seen { now_ms: lease.stored_ms, packs, marks, pendings, keys })
     }
 
@@ -107,16 +119,19 @@ impl Store {
     }
 
     /// The packs of all these snapshots; each must be readable.
-    fn live_packs<'a>(&self, keys: impl Iterator<Item = &'a String>) -> Result<HashSet<String>> {
+    fn live_packs(
+        &self,
+        snapshots: &[(&String, &Option<SnapshotName>)],
+    ) -> Result<HashSet<String>> {
         let mut live = HashSet::new();
-        for key in keys {
+        for (key, name) in snapshots {
             let object = format!("{SNAPSHOTS}/{key}");
-            let name = SnapshotName::parse(key).ok_or_else(|| {
+            let name = name.as_ref().ok_or_else(|| {
                 let message = "is no snapshot; nothing was removed, lmc repair moves it away";
                 Error::corrupt(format!("{object} {message}"))
             })?;
             let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX);
-            let manifest = bytes.and_then(|bytes| Manifest::read(&bytes, &name));
+            let manifest = bytes.and_then(|bytes| Manifest::read(&bytes, name));
             let manifest = manifest.map_err(|e| match e.kind {
                 ErrorKind::NotFound => {
                     let message = format!("{object} was removed meanwhile; prune again");
@@ -135,19 +150,19 @@ impl Store {
         &self,
         lease: &PruneLease,
         seen: &Seen,
-        going: &BTreeSet<String>,
+        going: &BTreeMap<&String, &SnapshotName>,
         packs: &[PackName],
     ) -> Result<u64> {
         lease.check()?;
-        let snapshots: Vec<String> = going.iter().map(|key| format!("{SNAPSHOTS}/{key}")).collect();
+        let snapshots: Vec<String> = going.keys().map(|key| format!("{SNAPSHOTS}/{key}")).collect();
         self.storage.delete(&snapshots)?;
         let leftovers = self.leftovers(seen, going)?;
-        let marks: Vec<String> = seen
-            .marks
-            .iter()
-            .filter(|key| going.contains(*key) || !seen.keys.contains(*key))
-            .map(|key| format!("{FORGOTTEN}/{key}"))
-            .collect();
+        // Those of what stays stay; those of what went, now or before, go.
+        let staying = seen.keys.iter().filter(|(key, _)| !going.contains_key(key));
+        let staying: HashSet<&str> =
+            staying.filter_map(|(_, name)| Some(name.as_ref()?.id.as_str())).collect();
+        let marks = seen.marks.iter().filter(|id| !staying.contains(id.as_str()));
+        let marks: Vec<String> = marks.map(|id| format!("{FORGOTTEN}/{id}")).collect();
         self.storage.delete(&marks)?;
         // In parts, so that a prune that became too slow to be safe stops.
         for some in packs.chunks(256) {
@@ -160,7 +175,11 @@ impl Store {
     }
 
     /// Leases of the dead, and tags of what is gone.
-    fn leftovers(&self, seen: &Seen, going: &BTreeSet<String>) -> Result<Vec<String>> {
+    fn leftovers(
+        &self,
+        seen: &Seen,
+        going: &BTreeMap<&String, &SnapshotName>,
+    ) -> Result<Vec<String>> {
         let dead = seen.pendings.iter().filter(|found| self.is_dead(&found.entry.stat, seen));
         let mut names: Vec<String> = dead.map(|found| found.entry.name.clone()).collect();
         let prunes = self.storage.list(PRUNING)?;
@@ -168,9 +187,9 @@ impl Store {
         names.extend(dead.map(|entry| entry.name));
         for entry in self.storage.list(TAGS)? {
             let key = entry.name.splitn(3, '/').nth(2).unwrap_or_default().to_string();
-            let is_gone = going.contains(&key);
+            let is_gone = going.contains_key(&key);
             // A save makes tags before its snapshot.
-            let is_lost = !seen.keys.contains(&key) && self.is_dead(&entry.stat, seen);
+            let is_lost = !seen.keys.contains_key(&key) && self.is_dead(&entry.stat, seen);
             if is_gone || is_lost {
                 names.push(entry.name);
             }

@@ -63,7 +63,7 @@ impl Store {
         let Packed { packs, lease, .. } = packed;
         let manifest = builder.finish(Manifest { added, ..manifest }, packs)?;
         let tags = self.tags()?.remove(&name.id).unwrap_or_default();
-        let new = self.commit(&manifest, &tags, lease)?;
+        let new = self.commit(&manifest, name.page, &tags, lease)?;
         self.forget(std::slice::from_ref(name))?;
         Ok(new)
     }

@@ -11,6 +11,7 @@ use crate::names::{SnapshotName, check_label, random_id};
 use crate::packs::{PACK_LEN, PackCount, Packed, Reuse, write_packs};
 use crate::path::RelPath;
 use crate::plan;
+use crate::snapshots::Recent;
 use crate::storage::Put;
 use crate::tree::{Leaf, What, walk};
 use lmc::{Level, Progress};
@@ -107,6 +108,15 @@ pub(crate) struct Chosen {
     pub adopted: BTreeSet<RelPath>,
 }
 
+/// How a save begins.
+#[derive(Debug)]
+struct Start<'a> {
+    /// The page of the run that the snapshot goes to.
+    page: u64,
+    lease: SaveLease<'a>,
+    parent: Option<Chosen>,
+}
+
 impl Store {
     /// Saves all of `path`. When it returns, the snapshot survives a power cut. On an error there
     /// is no new snapshot, or, if the storage failed while it was made visible, the whole one;
@@ -115,7 +125,7 @@ impl Store {
         check_options(options)?;
         let (leaves, is_file) = walk(path, options.follow_links)?;
         let save = random_id()?;
-        let (lease, parent) = self.choose_parent(&save, &leaves, options)?;
+        let Start { page, lease, parent } = self.start(&save, &leaves, options)?;
         let is_pruning = is_pruning(self, lease.storage_now_ms())?;
         let known = parent.iter().flat_map(|parent| &parent.library.manifest().packs);
         let reuse = Reuse { known: known.map(|pack| pack.name.clone()).collect(), is_pruning };
@@ -135,6 +145,7 @@ impl Store {
             save,
             parent: parent.as_ref().map(|parent| parent.name.id.clone()),
             meta: options.meta.clone(),
+            is_thinned: false,
             is_file,
             added,
             entries,
@@ -144,7 +155,7 @@ impl Store {
         let files = manifest.files().count() as u64;
         let Packed { packs, count, lease } = packed;
         let manifest = builder.finish(manifest, packs)?;
-        let name = self.commit(&manifest, &options.tags, lease)?;
+        let name = self.commit(&manifest, page, &options.tags, lease)?;
         let parent = parent.map(|parent| parent.name);
         Ok(Saved { name, parent, files, unchanged, packs: count })
     }
@@ -169,7 +180,7 @@ impl Store {
             parent.filter(|name| options.parent == Parent::Auto && name.run == options.run);
         let newest = match chosen {
             Some(name) => Some(name.clone()),
-            None => self.snapshots_of(&options.run)?.pop(),
+            None => self.recent(&options.run)?.names.into_iter().next(),
         };
         Ok(newest.map_or(0, |name| name.step.saturating_add(1)))
     }
@@ -178,10 +189,11 @@ impl Store {
     pub(crate) fn commit(
         &self,
         manifest: &Manifest,
+        page: u64,
         tags: &BTreeSet<String>,
         mut lease: SaveLease,
     ) -> Result<SnapshotName> {
-        let (bytes, name) = manifest.write()?;
+        let (bytes, name) = manifest.write(page)?;
         // Our own mistakes are found before anyone relies on them.
         Manifest::read(&bytes, &name)?;
         for tag in tags {
@@ -206,25 +218,25 @@ impl Store {
 
     /// A lease and the parent that it names. The order is what makes the parent safe: the lease
     /// first, then a look for the mark that it is to go, then its manifest.
-    fn choose_parent(
-        &self,
-        save: &str,
-        leaves: &[Leaf],
-        options: &SaveOptions,
-    ) -> Result<(SaveLease<'_>, Option<Chosen>)> {
+    fn start(&self, save: &str, leaves: &[Leaf], options: &SaveOptions) -> Result<Start<'_>> {
         for _ in 0..CHOICES_MAX {
+            let Recent { page, names: own } = self.recent(&options.run)?;
             let names = match &options.parent {
                 Parent::None => Vec::new(),
                 Parent::Snapshot(name) => up_to(self.snapshots_of(&name.run)?, name),
-                Parent::Auto => self.likely_parents(&options.run, leaves)?,
+                Parent::Auto if own.is_empty() => self.parents_elsewhere(leaves)?,
+                Parent::Auto => own,
             };
             let keys = names.iter().map(SnapshotName::key).collect::<Result<Vec<_>>>()?;
             let lease = SaveLease::create(self, save, keys)?;
-            let Some((name, older)) = names.split_first() else { return Ok((lease, None)) };
+            let Some((name, older)) = names.split_first() else {
+                return Ok(Start { page, lease, parent: None });
+            };
             if let Some(manifest) = self.read_leased(name)? {
                 let (manifest, adopted) = self.with_older(manifest, older, leaves)?;
                 let library = SnapshotLibrary::new(self, &Arc::new(manifest));
-                return Ok((lease, Some(Chosen { name: name.clone(), library, adopted })));
+                let parent = Some(Chosen { name: name.clone(), library, adopted });
+                return Ok(Start { page, lease, parent });
             }
             if options.parent != Parent::Auto {
                 let message = format!("snapshot {} is being removed", name.short_id());
@@ -267,12 +279,9 @@ impl Store {
         self.manifest_of(name)
     }
 
-    /// The snapshot to code against, and those of its run before it, the newest first.
-    fn likely_parents(&self, run: &str, leaves: &[Leaf]) -> Result<Vec<SnapshotName>> {
-        let own = self.snapshots_of(run)?;
-        if let Some(name) = own.last().cloned() {
-            return Ok(up_to(own, &name));
-        }
+    /// For the first of a run: the snapshot to code against, and those of its run before it, the
+    /// newest first.
+    fn parents_elsewhere(&self, leaves: &[Leaf]) -> Result<Vec<SnapshotName>> {
         let all = self.snapshots()?;
         let mut newest: BTreeMap<String, SnapshotName> = BTreeMap::new();
         for name in &all {

@@ -1,13 +1,27 @@
 //! Which snapshots there are, and which one a user means.
 
 use crate::Store;
+use crate::ancestors::LOOKED_AT_MAX;
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
-use crate::names::{FORGOTTEN, SNAPSHOTS, SnapshotName, TAGS, escape, is_hex, unescape};
+use crate::names::{
+    FORGOTTEN, SNAPSHOTS, SnapshotName, TAGS, escape, is_hex, parse_page, unescape,
+};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Fewest digits of an id that name a snapshot.
 const ID_DIGITS_MIN: usize = 4;
+/// Snapshots on a page; writers that do not see each other may make it some more.
+const PAGE_LEN: usize = 256;
+
+/// The end of a run.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    /// The page that the next snapshot goes to.
+    pub page: u64,
+    /// The newest snapshots, the newest first: the parent and those before it.
+    pub names: Vec<SnapshotName>,
+}
 
 impl Store {
     /// All snapshots in the order in which they were saved. Only names are read.
@@ -23,33 +37,70 @@ impl Store {
     fn snapshots_below(&self, folder: &str) -> Result<Vec<SnapshotName>> {
         // Marks after names: what is forgotten in between is left out, never shown without need.
         let objects = self.storage.names(&format!("{SNAPSHOTS}{folder}"))?;
-        let forgotten = self.keys(FORGOTTEN, folder)?;
+        let forgotten = self.marks()?;
         let mut runs: HashMap<&str, Option<String>> = HashMap::new();
         let mut names: Vec<SnapshotName> = Vec::with_capacity(objects.len());
         for object in &objects {
             let key = &object[SNAPSHOTS.len() + 1..];
-            let Some((escaped, name)) = key.split_once('/') else { continue };
-            if !forgotten.is_empty() && forgotten.contains(key) {
-                continue;
-            }
+            let Some((escaped, rest)) = key.split_once('/') else { continue };
             let run = runs.entry(escaped).or_insert_with(|| unescape(escaped));
-            names.extend(run.as_ref().and_then(|run| SnapshotName::parse_in(run, name)));
+            names.extend(run.as_ref().and_then(|run| SnapshotName::parse_in(run, rest)));
         }
+        names.retain(|name| !forgotten.contains(&name.id));
         names.sort_unstable();
         Ok(names)
     }
 
+    /// The newest of a run, and where the next one goes. What that costs does not grow with the
+    /// run, but for one name in a list for each page.
+    pub(crate) fn recent(&self, run: &str) -> Result<Recent> {
+        let folder = format!("{SNAPSHOTS}/{}", escape(run)?);
+        let mut pages: Vec<u64> =
+            self.storage.folders(&folder)?.iter().filter_map(|page| parse_page(page)).collect();
+        pages.sort_unstable();
+        let mut recent = Recent { page: pages.last().copied().unwrap_or(0), names: Vec::new() };
+        let mut forgotten: Option<HashSet<String>> = None;
+        for &page in pages.iter().rev() {
+            let objects = self.storage.names(&format!("{folder}/{page:08}"))?;
+            if page == recent.page && objects.len() >= PAGE_LEN {
+                recent.page += 1;
+            }
+            // A mark that comes after this list is found when the manifest is read.
+            let forgotten = match &mut forgotten {
+                Some(forgotten) => forgotten,
+                none => none.insert(self.marks()?),
+            };
+            let parse = |object: &String| {
+                let (_, name) = object.rsplit_once('/')?;
+                SnapshotName::parse_in(run, &format!("{page:08}/{name}"))
+            };
+            let names = objects.iter().filter_map(parse);
+            recent.names.extend(names.filter(|name| !forgotten.contains(&name.id)));
+            if recent.names.len() > LOOKED_AT_MAX {
+                break;
+            }
+        }
+        recent.names.sort_unstable_by(|one, other| other.cmp(one));
+        recent.names.truncate(LOOKED_AT_MAX + 1);
+        Ok(recent)
+    }
+
+    /// The ids of snapshots that are to go.
+    pub(crate) fn marks(&self) -> Result<HashSet<String>> {
+        self.keys(FORGOTTEN)
+    }
+
     /// What stands below a folder of objects that are named by snapshots.
-    pub(crate) fn keys(&self, top: &str, folder: &str) -> Result<HashSet<String>> {
-        let names = self.storage.names(&format!("{top}{folder}"))?;
-        let skip = top.len() + 1;
+    pub(crate) fn keys(&self, folder: &str) -> Result<HashSet<String>> {
+        let names = self.storage.names(folder)?;
+        let skip = folder.len() + 1;
         Ok(names.into_iter().map(|name| name[skip..].to_string()).collect())
     }
 
     /// The tags of all snapshots, by their ids.
     pub fn tags(&self) -> Result<BTreeMap<String, BTreeSet<String>>> {
         let mut tags: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for key in self.keys(TAGS, "")? {
+        for key in self.keys(TAGS)? {
             let named = key
                 .split_once('/')
                 .and_then(|(tag, key)| Some((unescape(tag)?, SnapshotName::parse(key)?)));
@@ -113,7 +164,7 @@ impl Store {
 
     /// Whether a snapshot is marked to go.
     pub(crate) fn is_forgotten(&self, name: &SnapshotName) -> Result<bool> {
-        Ok(self.storage.stat(&name.forgotten()?)?.is_some())
+        Ok(self.storage.stat(&name.forgotten())?.is_some())
     }
 }
 

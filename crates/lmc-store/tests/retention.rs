@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use lmc_store::storage::Storage;
-use lmc_store::{ErrorKind, Keep, PruneOptions, SaveOptions, SnapshotName, Store};
+use lmc_store::{CheckOptions, ErrorKind, Keep, PruneOptions, SaveOptions, SnapshotName, Store};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -222,6 +222,82 @@ fn twins_of_a_rebase_count_once() {
     let saved = run(&store, folder.path(), &[1, 2, 3]);
     let options = SaveOptions { threads: 1, ..SaveOptions::default() };
     store.rebase(&saved[2].0, &options, &|_| ()).unwrap();
-    storage.delete(&[saved[2].0.forgotten().unwrap()]).unwrap();
+    storage.delete(&[saved[2].0.forgotten()]).unwrap();
     assert_eq!(forget(&store, Keep { last: Some(2), ..Keep::default() }), [2, 3, 3]);
+}
+
+/// Optimizer state goes first: weights stay as they are, and its packs are freed.
+#[test]
+fn optimizer_state_is_thinned() {
+    let (store, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let mut saved = Vec::new();
+    for step in 1..=4_u32 {
+        let root = folder.path().join(format!("step{step}"));
+        write(&root.join("model.safetensors"), &checkpoint(&["w"], 6000, 1, step));
+        write(&root.join("optimizer.pt"), &checkpoint(&["m"], 6000, 100 + u64::from(step), 0));
+        write(&root.join("config.json"), b"{}");
+        saved.push((save_step(&store, &root, "r", u64::from(step)).name, root));
+    }
+    store.tag(&saved[0].0, "best").unwrap();
+    let keep = Keep { last: Some(1), every: Some(3), ..Keep::default() };
+    let planned = store.plan_thin(&store.snapshots().unwrap(), &keep).unwrap();
+    assert_eq!(planned, [saved[0].0.clone(), saved[1].0.clone()]);
+    let before = stored(&*storage, "packs");
+    for name in &planned {
+        store.thin(name).unwrap();
+    }
+    let names = store.snapshots().unwrap();
+    let steps: Vec<u64> = names.iter().map(|name| name.step).collect();
+    assert_eq!(steps, [1, 2, 3, 4]);
+    assert!(store.tags().unwrap()[&names[0].id].contains("best"));
+    assert!(store.plan_thin(&names, &keep).unwrap().is_empty(), "each is thinned once");
+    assert_eq!(store.thin(&names[0]).unwrap_err().kind, ErrorKind::InvalidArgument);
+    clock.pass_hours(48);
+    let pruned = store.prune(&PruneOptions::default()).unwrap();
+    assert_eq!(pruned.snapshots.len(), 2);
+    // The values of the two that went are random in all but their sign and a few bits.
+    assert!(pruned.bytes > before / 4, "{} of {before} bytes came back", pruned.bytes);
+    for (name, (_, root)) in names.iter().zip(&saved) {
+        assert_eq!(store.manifest(name).unwrap().is_thinned, name.step < 3);
+        if name.step < 3 {
+            std::fs::remove_file(root.join("optimizer.pt")).unwrap();
+        }
+        check_restores(&store, name, root);
+    }
+    assert!(store.check(&CheckOptions { read_percent: 100, threads: 1 }).unwrap().is_clean());
+}
+
+/// Many in one run are on several pages; the next one goes on from the newest all the same.
+#[test]
+fn long_runs_have_pages() {
+    let (store, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("step");
+    for step in 0..530_u64 {
+        write(&root.join("state.json"), step.to_string().as_bytes());
+        // Steps go back now and then, as those of a run that is resumed do.
+        let saved = save_step(&store, &root, "long", step % 500);
+        assert_eq!(saved.name.page, step / 256);
+        let parent = saved.parent.map(|parent| parent.step);
+        assert_eq!(parent, step.checked_sub(1).map(|before| before % 500));
+    }
+    let mut pages = storage.folders("snapshots/long").unwrap();
+    pages.sort();
+    assert_eq!(pages, ["00000000", "00000001", "00000002"]);
+    let names = store.snapshots().unwrap();
+    let steps: Vec<u64> = names.iter().map(|name| name.step).collect();
+    assert_eq!(steps, (0..530).map(|step| step % 500).collect::<Vec<u64>>());
+    check_restores(&store, &names[529], &root);
+
+    // All of the last page but the newest is forgotten, and so is much before.
+    let keep = Keep { last: Some(1), every: Some(100), ..Keep::default() };
+    let plan = store.plan_forget(&keep, None).unwrap();
+    store.forget(&plan.forgotten).unwrap();
+    let parent = save_step(&store, &root, "long", 30).parent.unwrap();
+    assert_eq!(parent, names[529]);
+    clock.pass_hours(48);
+    store.prune(&PruneOptions::default()).unwrap();
+    let saved = save_step(&store, &root, "long", 31);
+    assert_eq!((saved.parent.unwrap().step, saved.name.page), (30, 2));
 }

@@ -212,6 +212,12 @@ pub struct ForgetArgs {
     /// Keep those saved within this time before the newest of their run, such as 7d
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub keep_within: Option<u64>,
+    /// Of those kept, leave optimizer state only in the newest N of each run
+    #[arg(long, value_name = "N")]
+    pub keep_optimizer_last: Option<u64>,
+    /// Of those kept, leave optimizer state only in those whose step is a multiple of N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep_optimizer_every: Option<u64>,
     /// Only say what would be forgotten
     #[arg(short = 'n', long)]
     pub dry_run: bool,

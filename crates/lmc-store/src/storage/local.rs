@@ -144,14 +144,18 @@ impl LocalStorage {
         Ok(Put::Created)
     }
 
-    fn walk(&self, folder: &str, found: &mut Vec<String>) -> Result<()> {
+    /// What is in a folder, and whether it is a folder itself.
+    fn read_dir(&self, folder: &str) -> Result<Vec<(String, bool)>> {
         let path = self.path(folder);
-        let entries = match self.disk.read_dir(&path) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return self.check_root(),
-            Err(e) => return Err(io_error(format_args!("cannot list {}", path.display()), &e)),
-        };
-        for (name, is_dir) in entries {
+        match self.disk.read_dir(&path) {
+            Ok(entries) => Ok(entries),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.check_root().map(|()| Vec::new()),
+            Err(e) => Err(io_error(format_args!("cannot list {}", path.display()), &e)),
+        }
+    }
+
+    fn walk(&self, folder: &str, found: &mut Vec<String>) -> Result<()> {
+        for (name, is_dir) in self.read_dir(folder)? {
             let name = format!("{folder}/{name}");
             if is_dir {
                 self.walk(&name, found)?;
@@ -229,6 +233,11 @@ impl Storage for LocalStorage {
         let mut names = Vec::new();
         self.walk(folder, &mut names)?;
         Ok(names)
+    }
+
+    fn folders(&self, folder: &str) -> Result<Vec<String>> {
+        let entries = self.read_dir(folder)?.into_iter();
+        Ok(entries.filter(|(_, is_dir)| *is_dir).map(|(name, _)| name).collect())
     }
 
     fn list(&self, folder: &str) -> Result<Vec<Entry>> {

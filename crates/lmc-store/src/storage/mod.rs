@@ -16,6 +16,7 @@ pub use memory::MemoryStorage;
 pub use object::ObjectStorage;
 
 use lmc_format::{Error, ErrorKind, Result};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -76,7 +77,15 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// start of the call to its end is among them.
     fn names(&self, folder: &str) -> Result<Vec<String>>;
 
-    /// The same with sizes and ages.
+    /// The names, without what stands before them, of the folders right below a folder that
+    /// objects are in; one that has none any more may be among them.
+    fn folders(&self, folder: &str) -> Result<Vec<String>> {
+        let names = self.names(folder)?;
+        let below = names.iter().filter_map(|name| name[folder.len() + 1..].split_once('/'));
+        Ok(below.map(|(name, _)| name.to_string()).collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    /// The same as `names` with sizes and ages.
     fn list(&self, folder: &str) -> Result<Vec<Entry>>;
 
     /// Removes objects. When it returns, they stay removed after a power cut. One that is not there

@@ -204,6 +204,14 @@ impl Storage for ObjectStorage {
         Ok(self.list(folder)?.into_iter().map(|entry| entry.name).collect())
     }
 
+    fn folders(&self, folder: &str) -> Result<Vec<String>> {
+        let path = self.path(folder)?;
+        let found = self.send(|| self.store.list_with_delimiter(Some(&path)));
+        let found = found.map_err(|e| self.place.failed("list", folder, &e))?;
+        let last = |path: &Path| Some(path.filename()?.to_string());
+        Ok(found.common_prefixes.iter().filter_map(last).collect())
+    }
+
     fn list(&self, folder: &str) -> Result<Vec<Entry>> {
         let path = self.path(folder)?;
         let metas: object_store::Result<Vec<ObjectMeta>> =

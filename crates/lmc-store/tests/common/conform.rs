@@ -31,6 +31,11 @@ pub fn conforms(storage: &dyn Storage) {
     let mut names = storage.names("packs").unwrap();
     names.sort();
     assert_eq!(names, ["packs/ab/empty", "packs/ab/one", "packs/cd/two"]);
+    let mut folders = storage.folders("packs").unwrap();
+    folders.sort();
+    assert_eq!(folders, ["ab", "cd"]);
+    assert!(storage.folders("packs/ab").unwrap().is_empty());
+    assert!(storage.folders("none").unwrap().is_empty());
     let mut sizes: Vec<u64> =
         storage.list("packs").unwrap().iter().map(|entry| entry.stat.size).collect();
     sizes.sort();

@@ -263,6 +263,7 @@ pub fn plant(store: &Store, manifest: &serde_json::Value) -> SnapshotName {
     let entries = manifest["entries"].as_array().unwrap();
     let name = SnapshotName {
         run: manifest["run"].as_str().unwrap().to_string(),
+        page: 0,
         step: number("step"),
         time_ms: number("time_ms"),
         size: entries.iter().filter_map(|entry| entry["size"].as_u64()).sum(),

@@ -21,35 +21,62 @@ fn forget(store: &Store, args: &ForgetArgs) -> Result<(), Failure> {
         tags: args.keep_tag.iter().cloned().collect(),
         within_ms: args.keep_within,
     };
-    if keep.is_empty() {
+    let (last, every) = (args.keep_optimizer_last, args.keep_optimizer_every);
+    let keep_optimizer = Keep { last, every, ..Keep::default() };
+    if keep.is_empty() && keep_optimizer.is_empty() {
         return Err(Failure::usage(
-            "say what to keep: --keep-last, --keep-every, --keep-tag or \
-                                   --keep-within",
+            "say what to keep: --keep-last, --keep-every, --keep-tag, --keep-within, \
+             --keep-optimizer-last or --keep-optimizer-every",
         ));
     }
-    let plan = store.plan_forget(&keep, args.run.as_deref())?;
+    let plan = if keep.is_empty() {
+        let kept = match &args.run {
+            Some(run) => store.snapshots_of(run)?,
+            None => store.snapshots()?,
+        };
+        Forgotten { kept, forgotten: Vec::new() }
+    } else {
+        store.plan_forget(&keep, args.run.as_deref())?
+    };
+    let mut thinned = Vec::new();
+    if !keep_optimizer.is_empty() {
+        thinned = store.plan_thin(&plan.kept, &keep_optimizer)?;
+    }
     if !args.dry_run {
         store.forget(&plan.forgotten)?;
+        for name in &thinned {
+            store.thin(name)?;
+        }
     }
-    if args.json { print(format!("{:#}\n", json(&plan, args))) } else { print(text(&plan, args)) }
+    if args.json {
+        print(format!("{:#}\n", json(&plan, &thinned, args)))
+    } else {
+        print(text(&plan, &thinned, args))
+    }
 }
 
-fn json(plan: &Forgotten, args: &ForgetArgs) -> Value {
+fn json(plan: &Forgotten, thinned: &[SnapshotName], args: &ForgetArgs) -> Value {
     let names = |names: &[SnapshotName]| names.iter().map(name_json).collect::<Value>();
     json!({
         "dry_run": args.dry_run,
         "kept": names(&plan.kept),
         "forgotten": names(&plan.forgotten),
+        "thinned": names(thinned),
     })
 }
 
-fn text(plan: &Forgotten, args: &ForgetArgs) -> String {
-    let what = if args.dry_run { "would forget" } else { "forgot" };
-    let mut text = String::new();
-    for name in &plan.forgotten {
+fn text(plan: &Forgotten, thinned: &[SnapshotName], args: &ForgetArgs) -> String {
+    let would = if args.dry_run { "would " } else { "" };
+    let (forget, thin) = if args.dry_run { ("forget", "thin") } else { ("forgot", "thinned") };
+    let line = |what: &str, name: &SnapshotName| {
         let (id, run, time) = (name.short_id(), printable(&name.run), time_text(name.time_ms));
-        text += &format!("{what} {id} {run}@{} {time}\n", name.step);
+        format!("{would}{what} {id} {run}@{} {time}\n", name.step)
+    };
+    let gone = plan.forgotten.iter().map(|name| line(forget, name));
+    let text: String = gone.chain(thinned.iter().map(|name| line(thin, name))).collect();
+    let mut counts = format!("{} kept, {} forgotten", plan.kept.len(), plan.forgotten.len());
+    if !thinned.is_empty() {
+        counts += &format!(", {} without their optimizer state", thinned.len());
     }
-    let (kept, gone) = (plan.kept.len(), plan.forgotten.len());
-    text + &format!("{kept} kept, {gone} forgotten; lmc prune frees their space\n")
+    format!("{text}{counts}; lmc prune frees their space\n")
 }

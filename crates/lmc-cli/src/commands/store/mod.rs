@@ -53,7 +53,7 @@ fn open(location: &str) -> Result<Store, Failure> {
 
 /// A snapshot as its name tells of it.
 fn name_json(name: &SnapshotName) -> Value {
-    let SnapshotName { run, step, time_ms, size, added, id } = name;
+    let SnapshotName { run, page: _, step, time_ms, size, added, id } = name;
     json!({
         "id": id,
         "run": run,

@@ -61,6 +61,7 @@ fn json(name: &SnapshotName, manifest: &Manifest) -> Value {
     value["parent"] = json!(manifest.parent);
     value["meta"] = json!(manifest.meta);
     value["kinds"] = json!(kinds);
+    value["thinned"] = manifest.is_thinned.into();
     value["entries"] = manifest.entries.len().into();
     value["archives"] = manifest.archives.len().into();
     value["packs"] = manifest.packs.len().into();
@@ -90,6 +91,9 @@ fn text(name: &SnapshotName, manifest: &Manifest, tags: &str) -> String {
     for (kind, (files, bytes, stored)) in kinds(manifest) {
         let (bytes, stored) = (size_text(bytes), size_text(stored));
         line(kind.name(), format!("{files} files, {bytes} in {stored}"));
+    }
+    if manifest.is_thinned {
+        line("optimizer", "left out by forget".to_string());
     }
     let folders = |entry: &&lmc_store::Entry| matches!(entry.node, Node::Directory { .. });
     let (depth, read) = reading(manifest);

@@ -1,0 +1,54 @@
+//! Leaving out optimizer state: the same snapshot again, with what is needed to use the weights and
+//! not what only going on with the training needs.
+
+use crate::Store;
+use crate::archives::SnapshotLibrary;
+use crate::builder::Builder;
+use crate::kind::Kind;
+use crate::lease::SaveLease;
+use crate::manifest::{Entry, Manifest, Node};
+use crate::names::{SnapshotName, random_id};
+use lmc_format::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+impl Store {
+    /// Makes a snapshot that has the step, the time and the files of `name` without the optimizer
+    /// state, and forgets `name`. Nothing is coded again; packs that only the optimizer state is in
+    /// go with the next prune, unless other snapshots need them.
+    ///
+    /// On an error `name` is as it was.
+    pub fn thin(&self, name: &SnapshotName) -> Result<SnapshotName> {
+        let save = random_id()?;
+        let lease = SaveLease::create(self, &save, vec![name.key()?])?;
+        let old = self.read_leased(name)?.ok_or_else(|| {
+            let message = format!("snapshot {} is being removed", name.short_id());
+            Error::new(ErrorKind::Conflict, message)
+        })?;
+        if !is_thick(&old) {
+            let message = "it has no optimizer state beside its weights";
+            return Err(Error::invalid(message).at(format_args!("snapshot {}", name.short_id())));
+        }
+        let old = Arc::new(old);
+        let mut manifest = Manifest { save, is_thinned: true, ..(*old).clone() };
+        manifest.entries.retain(|entry| !is_optimizer(entry));
+        let builder = Builder::new(Some(SnapshotLibrary::new(self, &old)));
+        let mut manifest = builder.finish(manifest, Vec::new())?;
+        // What the rest added is not known; it is no more than it takes.
+        let stored: u64 = manifest.archives.iter().map(|archive| archive.stored).sum();
+        manifest.added = manifest.added.min(stored);
+        let tags = self.tags()?.remove(&name.id).unwrap_or_default();
+        let new = self.commit(&manifest, name.page, &tags, lease)?;
+        self.forget(std::slice::from_ref(name))?;
+        Ok(new)
+    }
+}
+
+/// Whether optimizer state can be left out, and weights stay.
+pub(crate) fn is_thick(manifest: &Manifest) -> bool {
+    let has_weights = manifest.files().any(|(_, file)| file.kind == Kind::Weights);
+    has_weights && manifest.entries.iter().any(is_optimizer)
+}
+
+fn is_optimizer(entry: &Entry) -> bool {
+    matches!(&entry.node, Node::File(file) if file.kind == Kind::Optimizer)
+}
