@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use lmc::{Archive, Level, Options, compress_parts, decompress_into};
+use lmc::{Archive, Input, Level, Options, compress_parts, decompress_into};
 use lmc_peers::Result;
 
 use crate::ScaleArgs;
@@ -68,7 +68,7 @@ fn measure(file: &[u8], level: Level, threads: usize, repeats: usize) -> Result<
         for (verify, best) in [(false, &mut row.compress), (true, &mut row.verified)] {
             let options = Options { level, threads, verify, ..Options::default() };
             let start = Instant::now();
-            parts = compress_parts(file, &options, parts)?;
+            parts = compress_parts(Input::Bytes(file), &options, parts)?;
             least(best, start);
         }
         let archive = Archive::from_bytes(parts.concat())?;

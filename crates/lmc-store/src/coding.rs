@@ -7,12 +7,10 @@ use crate::packs::PackWriter;
 use crate::path::RelPath;
 use crate::plan;
 use crate::save::SaveOptions;
-use crate::storage::io_error;
-use crate::tree::{FileState, Leaf, What};
-use lmc::{Bases, Input, Options, Output, Progress};
-use lmc_format::{Error, ErrorKind, Result};
+use crate::tree::{FileState, Leaf, Opened, What};
+use lmc::{Bases, Options, Output, Progress};
+use lmc_format::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +32,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         options: &'a SaveOptions,
         builder: Builder,
         adopted: BTreeSet<RelPath>,
-        leaves: &[Leaf],
+        leaves: &[Leaf<'_>],
         writer: &'a mut PackWriter<'w>,
     ) -> Self {
         let mut sizes: HashMap<u64, usize> = HashMap::new();
@@ -70,7 +68,9 @@ impl<'a, 'w> Coding<'a, 'w> {
     /// are the rounding come first, so that the others can be coded against them. Optimizer state
     /// comes last, in packs of its own, which go when it goes.
     fn archives(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Option<usize>>> {
-        let sources: Vec<PathBuf> = leaves.iter().map(|leaf| leaf.source.clone()).collect();
+        // What is in memory has no path, and is beside nothing.
+        let path = |leaf: &Leaf| leaf.place.path().map(Path::to_path_buf).unwrap_or_default();
+        let sources: Vec<PathBuf> = leaves.iter().map(path).collect();
         let mut masters = lmc::masters(&sources);
         for (leaf, masters) in leaves.iter().zip(&mut masters) {
             // Weights do not come to depend on optimizer state, which may be forgotten first.
@@ -104,26 +104,25 @@ impl<'a, 'w> Coding<'a, 'w> {
         twins: &[(&Leaf, usize)],
         progress: Progress,
     ) -> Result<usize> {
-        let file = File::open(&leaf.source).map_err(|e| io_error("cannot open it", &e))?;
-        check_state(&file, state)?;
+        let file = leaf.place.open()?;
+        file.check(state)?;
         // Nothing can be the same where nothing has the same size.
         if self.sizes.get(&state.size).is_some_and(|&count| count > 1) {
-            let hash = lmc::content_hash(Input::File(&file), self.options.threads)?;
+            let hash = lmc::content_hash(file.input(), self.options.threads)?;
             if let Some(archive) = self.builder.known(hash, state.size) {
-                check_state(&file, state)?;
+                file.check(state)?;
                 self.unchanged += 1;
                 progress(state.size);
                 return Ok(archive);
             }
         }
         let archive = self.code(&leaf.path, &file, twins, progress)?;
-        check_state(&file, state)?;
+        file.check(state)?;
         // What it was coded against was read from the disk, not from the store: it must not have
         // changed since it was stored.
         for (twin, _) in twins {
             let What::File(state) = &twin.what else { continue };
-            let file = File::open(&twin.source).map_err(|e| io_error("cannot open it", &e))?;
-            check_state(&file, state).map_err(|e| e.at(&twin.path))?;
+            twin.place.open()?.check(state).map_err(|e| e.at(&twin.path))?;
         }
         Ok(archive)
     }
@@ -131,7 +130,7 @@ impl<'a, 'w> Coding<'a, 'w> {
     fn code(
         &mut self,
         path: &RelPath,
-        file: &File,
+        file: &Opened,
         twins: &[(&Leaf, usize)],
         progress: Progress,
     ) -> Result<usize> {
@@ -145,22 +144,22 @@ impl<'a, 'w> Coding<'a, 'w> {
         let may_carry =
             |(_, archive): &&(&Leaf, usize)| self.builder.may_carry(*archive, depth_max);
         let twins: Vec<&Path> =
-            twins.iter().filter(may_carry).map(|(leaf, _)| leaf.source.as_path()).collect();
+            twins.iter().filter(may_carry).filter_map(|(leaf, _)| leaf.place.path()).collect();
         let bases = self.builder.bases(&numbers, &twins, threads)?;
         let options = Options { level, threads, verify, bases };
         self.builder.add(self.writer, |writer| {
-            lmc::compress_known(Input::File(file), Output::Stream(writer), &options, progress)
+            lmc::compress_known(file.input(), Output::Stream(writer), &options, progress)
         })
     }
 
     /// Whether a file is best coded against archives of the parent, which is tried.
-    fn pays(&self, numbers: &[usize], file: &File) -> Result<bool> {
+    fn pays(&self, numbers: &[usize], file: &Opened) -> Result<bool> {
         let SaveOptions { level, threads, .. } = *self.options;
         let bases = self.builder.bases(numbers, &[], threads)?;
         let options = Options { level, threads, verify: false, bases };
         let mut nowhere = io::sink();
         let output = Output::Stream(&mut nowhere);
-        let tried = lmc::compress_known(Input::File(file), output, &options, &|_| ())?;
+        let tried = lmc::compress_known(file.input(), output, &options, &|_| ())?;
         self.builder.pays(&tried)
     }
 }
@@ -173,14 +172,4 @@ impl Builder {
         let hashes: Vec<u128> = numbers.iter().map(hash).collect();
         Bases::from_library_and_files(parent.clone(), &hashes, files, threads)
     }
-}
-
-/// Fails if a file is not as it was when it was first looked at.
-fn check_state(file: &File, state: &FileState) -> Result<()> {
-    let metadata = file.metadata().map_err(|e| io_error("cannot look at it", &e))?;
-    if FileState::new(&metadata) != *state {
-        let message = "changed while it was saved; save again when nobody writes to it";
-        return Err(Error::new(ErrorKind::Conflict, message));
-    }
-    Ok(())
 }

@@ -58,3 +58,4 @@ pub use repair::Repaired;
 pub use restore::{RestoreOptions, Restored};
 pub use save::{Parent, RUN_DEFAULT, SaveOptions, Saved};
 pub use stats::Stats;
+pub use tree::MemoryFile;

@@ -13,7 +13,7 @@ use crate::path::RelPath;
 use crate::plan;
 use crate::snapshots::Recent;
 use crate::storage::Put;
-use crate::tree::{Leaf, What, walk};
+use crate::tree::{Leaf, MemoryFile, What, in_memory, walk};
 use lmc::{Level, Progress};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -122,25 +122,48 @@ impl Store {
     /// is no new snapshot, or, if the storage failed while it was made visible, the whole one;
     /// those before are as they were.
     pub fn save(&self, path: &Path, options: &SaveOptions, progress: Progress) -> Result<Saved> {
-        check_options(options)?;
         let (leaves, is_file) = walk(path, options.follow_links)?;
+        let step = options.step.or_else(|| step_of(path));
+        self.save_leaves(&leaves, is_file, step, options, progress)
+    }
+
+    /// Saves files that are in memory, as a directory of them would be.
+    pub fn save_files(
+        &self,
+        files: &[MemoryFile],
+        options: &SaveOptions,
+        progress: Progress,
+    ) -> Result<Saved> {
+        let leaves = in_memory(files, self.clock.now_ms())?;
+        self.save_leaves(&leaves, false, options.step, options, progress)
+    }
+
+    fn save_leaves(
+        &self,
+        leaves: &[Leaf],
+        is_file: bool,
+        step: Option<u64>,
+        options: &SaveOptions,
+        progress: Progress,
+    ) -> Result<Saved> {
+        check_options(options)?;
         let save = random_id()?;
-        let Start { page, lease, parent } = self.start(&save, &leaves, options)?;
+        let Start { page, lease, parent } = self.start(&save, leaves, options)?;
         let is_pruning = is_pruning(self, lease.storage_now_ms())?;
         let known = parent.iter().flat_map(|parent| &parent.library.manifest().packs);
         let reuse = Reuse { known: known.map(|pack| pack.name.clone()).collect(), is_pruning };
         let builder = Builder::new(parent.as_ref().map(|parent| parent.library.clone()));
         let (coded, packed) = write_packs(self, lease, reuse, options.pack_len, |writer| {
             let adopted = parent.as_ref().map(|parent| parent.adopted.clone()).unwrap_or_default();
-            let mut coding = Coding::new(options, builder, adopted, &leaves, writer);
-            let entries = coding.entries(&leaves, progress)?;
+            let mut coding = Coding::new(options, builder, adopted, leaves, writer);
+            let entries = coding.entries(leaves, progress)?;
             Ok((entries, coding.unchanged, coding.builder, writer.position()))
         })?;
         let (entries, unchanged, builder, added) = coded;
         let manifest = Manifest {
             format: MANIFEST_FORMAT,
             run: options.run.clone(),
-            step: self.step(path, options, parent.as_ref().map(|parent| &parent.name))?,
+            step: self.step(step, options, parent.as_ref().map(|parent| &parent.name))?,
             time_ms: self.time_after(parent.as_ref().map(|parent| &parent.name)),
             save,
             parent: parent.as_ref().map(|parent| parent.name.id.clone()),
@@ -166,13 +189,14 @@ impl Store {
         self.clock.now_ms().max(after)
     }
 
+    /// The step that is known, or one more than that of the newest of the run.
     fn step(
         &self,
-        path: &Path,
+        known: Option<u64>,
         options: &SaveOptions,
         parent: Option<&SnapshotName>,
     ) -> Result<u64> {
-        if let Some(step) = options.step.or_else(|| step_of(path)) {
+        if let Some(step) = known {
             return Ok(step);
         }
         // The newest of the run is known if it was chosen, and need not be looked for again.

@@ -117,3 +117,36 @@ fn parts() {
     assert!(!weights.contains(&"optimizer.pt".to_string()));
     assert!(weights.contains(&"model.safetensors".to_string()));
 }
+
+/// Files in memory become a snapshot like any other, the next one a delta; clashes are refused.
+#[test]
+fn files_in_memory() {
+    let (store, _, _) = memory_store();
+    let path = |text: &str| lmc_store::RelPath::new(text.as_bytes()).unwrap();
+    fn file<'a>(path: lmc_store::RelPath, parts: Vec<&'a [u8]>) -> lmc_store::MemoryFile<'a> {
+        lmc_store::MemoryFile { path, parts }
+    }
+    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
+    let mut added = Vec::new();
+    let folder = tempfile::tempdir().unwrap();
+    for drift in 1..3 {
+        let bytes = checkpoint(&["w"], 9000, 3, drift);
+        let (head, tail) = bytes.split_at(1234);
+        let files = [
+            file(path("a/b/model.safetensors"), vec![head, tail]),
+            file(path("config.json"), vec![]),
+        ];
+        let saved = store.save_files(&files, &options, &|_| ()).unwrap();
+        let target = folder.path().join(drift.to_string());
+        store.restore(&saved.name, &target, &Default::default(), &|_| ()).unwrap();
+        assert!(std::fs::read(target.join("a/b/model.safetensors")).unwrap() == bytes);
+        assert_eq!(std::fs::read(target.join("config.json")).unwrap(), b"");
+        added.push(saved.name.added);
+    }
+    assert!(added[1] < added[0] / 2, "{added:?}");
+    for clash in [["a", "a"], ["a", "a/b"], ["a/b", "a"]] {
+        let files = clash.map(|text| file(path(text), vec![b"x"]));
+        let error = store.save_files(&files, &options, &|_| ()).unwrap_err();
+        assert_eq!(error.kind, lmc_store::ErrorKind::InvalidArgument);
+    }
+}

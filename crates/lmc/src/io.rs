@@ -16,6 +16,8 @@ pub enum Input<'a> {
     File(&'a File),
     /// Bytes in memory.
     Bytes(&'a [u8]),
+    /// Bytes in memory that stand in several places, one behind the other.
+    Parts(&'a [&'a [u8]]),
     /// A stream; it is kept in a temporary file first.
     Stream(&'a mut (dyn Read + Send)),
 }
@@ -53,8 +55,62 @@ pub(crate) fn io_error(what: &str, error: &io::Error) -> Error {
 pub(crate) enum Source<'a> {
     File(SourceFile<'a>),
     Bytes(&'a [u8]),
+    Parts(Parts<'a>),
     Owned(Vec<u8>),
     Elsewhere(Arc<dyn ReadAt>),
+}
+
+/// Bytes in several places.
+#[derive(Debug)]
+pub(crate) struct Parts<'a> {
+    parts: &'a [&'a [u8]],
+    /// Where each part starts, and where the last one ends.
+    starts: Vec<u64>,
+}
+
+impl<'a> Parts<'a> {
+    fn new(parts: &'a [&'a [u8]]) -> Self {
+        let mut end = 0;
+        let ends = parts.iter().map(|part| {
+            end += part.len() as u64;
+            end
+        });
+        Self { parts, starts: std::iter::once(0).chain(ends).collect() }
+    }
+
+    fn len(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// The part that the byte at `at` is in, and where in it.
+    fn find(&self, at: u64) -> (usize, usize) {
+        let i = self.starts.partition_point(|&start| start <= at) - 1;
+        (i, (at - self.starts[i]) as usize)
+    }
+
+    /// The bytes from `at` on, if all stand in one place.
+    fn slice(&self, at: u64, len: u64) -> Option<&'a [u8]> {
+        let (i, start) = self.find(at);
+        self.parts.get(i)?.get(start..)?.get(..usize::try_from(len).ok()?)
+    }
+
+    fn read(&self, at: u64, buffer: &mut [u8]) -> Result<()> {
+        if at.checked_add(buffer.len() as u64).is_none_or(|end| end > self.len()) {
+            return Err(ends_early(at, buffer.len()));
+        }
+        let (first, mut start) = self.find(at);
+        let mut rest = buffer;
+        for part in self.parts.iter().skip(first) {
+            if rest.is_empty() {
+                break;
+            }
+            let count = rest.len().min(part.len() - start);
+            let (own, after) = rest.split_at_mut(count);
+            own.copy_from_slice(&part[start..start + count]);
+            (rest, start) = (after, 0);
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug)]
@@ -95,6 +151,7 @@ impl<'a> Source<'a> {
                 Ok(Self::File(SourceFile::Owned(spool(&mut stream)?)))
             }
             Input::Bytes(bytes) => Ok(Self::Bytes(bytes)),
+            Input::Parts(parts) => Ok(Self::Parts(Parts::new(parts))),
             Input::Stream(stream) => Ok(Self::File(SourceFile::Owned(spool(stream)?))),
         }
     }
@@ -124,6 +181,7 @@ impl<'a> Source<'a> {
                 Ok(metadata.map_err(|e| io_error("cannot look at it", &e))?.len())
             }
             Self::Bytes(bytes) => Ok(bytes.len() as u64),
+            Self::Parts(parts) => Ok(parts.len()),
             Self::Owned(bytes) => Ok(bytes.len() as u64),
             Self::Elsewhere(bytes) => Ok(bytes.size()),
         }
@@ -137,6 +195,7 @@ impl<'a> Source<'a> {
                 read.map_err(|e| read_error(at, buffer.len(), &e))
             }
             Self::Bytes(bytes) => copy(bytes, at, buffer),
+            Self::Parts(parts) => parts.read(at, buffer),
             Self::Owned(bytes) => copy(bytes, at, buffer),
             Self::Elsewhere(bytes) => {
                 let end = at.checked_add(buffer.len() as u64);
@@ -148,7 +207,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The `len` bytes from `at` on, copied only if they are not in memory.
+    /// The `len` bytes from `at` on, copied only if they are not in memory, in one place.
     pub(crate) fn bytes(&self, at: u64, len: u64) -> Result<Cow<'_, [u8]>> {
         let part = |bytes: &'_ [u8]| -> Option<Range<usize>> {
             let start = usize::try_from(at).ok()?;
@@ -158,6 +217,10 @@ impl<'a> Source<'a> {
         let bytes = match self {
             Self::File(_) | Self::Elsewhere(_) => {
                 return Ok(Cow::Owned(self.read_vec(at, len)?));
+            }
+            Self::Parts(parts) => {
+                let slice = parts.slice(at, len).map(Cow::Borrowed);
+                return slice.map_or_else(|| Ok(Cow::Owned(self.read_vec(at, len)?)), Ok);
             }
             Self::Bytes(bytes) => bytes,
             Self::Owned(bytes) => &bytes[..],

@@ -11,16 +11,17 @@ use lmc_format::file::header;
 use lmc_format::{Error, Result};
 use std::sync::Mutex;
 
-/// Compresses `original` to parts that make the file when they stand one behind the other.
+/// Compresses `input` to parts that make the file when they stand one behind the other.
 ///
 /// `reuse` is memory for them, such as the parts of an earlier call: new memory costs more than
 /// coding on many cores.
 pub fn compress_parts(
-    original: &[u8],
+    input: Input,
     options: &Options,
     reuse: Vec<Vec<u8>>,
 ) -> Result<Vec<Vec<u8>>> {
-    let source = Source::new(Input::Bytes(original))?;
+    let source = Source::new(input)?;
+    let stamp = source.stamp()?;
     let job = Job::new(&source, options)?;
     let cuts = &job.spans.cuts;
     let pool = Pool::new(reuse);
@@ -30,8 +31,9 @@ pub fn compress_parts(
         threads,
         || Worker::new(options),
         |worker, i| {
-            let range = cuts[i].range.start as usize..cuts[i].range.end as usize;
-            worker.encode(&job, i, &original[range], pool.take())
+            let range = &cuts[i].range;
+            let raw = source.bytes(range.start, range.end - range.start)?;
+            worker.encode(&job, i, &raw, pool.take())
         },
     )?;
     let mut assembly = Assembly::new(&job);
@@ -40,6 +42,8 @@ pub fn compress_parts(
         file.push(assembly.add(cut, done).1);
     }
     file.push(assembly.finish()?);
+    source.check_unchanged(stamp)?;
+    options.bases.check_unchanged()?;
     Ok(file)
 }
 

@@ -143,8 +143,15 @@ fn output_does_not_depend_on_threads() {
     let options =
         Options { level: Level::Default, threads: 3, verify: false, ..Options::default() };
     assert!(compress_with(lmc::Input::Stream(&mut &original[..]), &options) == one);
-    let parts = lmc::compress_parts(&original, &options, Vec::new()).expect("compressed");
-    assert!(parts.concat() == one);
+    // In one place, and in many, some of them empty and others within a value.
+    let cuts = [0, 7, 7, 8, 100, 3_000_001, 3_000_001, 20_000_000, original.len()];
+    let scattered: Vec<&[u8]> = cuts.windows(2).map(|cut| &original[cut[0]..cut[1]]).collect();
+    for input in [lmc::Input::Bytes(&original), lmc::Input::Parts(&scattered)] {
+        let parts = lmc::compress_parts(input, &options, Vec::new()).expect("compressed");
+        assert!(parts.concat() == one);
+    }
+    assert!(compress_with(lmc::Input::Parts(&scattered), &options) == one);
+    assert!(compress(&[], Level::Default, 1) == compress_with(lmc::Input::Parts(&[]), &options));
 }
 
 proptest! {

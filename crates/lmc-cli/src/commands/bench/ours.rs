@@ -40,7 +40,7 @@ impl Engine for Ours<'_> {
 
     fn compress(&mut self) -> Result<Sizes, Failure> {
         let reuse = std::mem::take(&mut self.parts);
-        self.parts = lmc::compress_parts(self.data, &self.options, reuse)?;
+        self.parts = lmc::compress_parts(Input::Bytes(self.data), &self.options, reuse)?;
         let bytes_out = self.parts.iter().map(|part| part.len() as u64).sum();
         Ok(Sizes { bytes_in: self.data.len() as u64, bytes_out })
     }
