@@ -197,15 +197,21 @@ impl Archive {
 
     /// The original bytes `range`, of which only the blocks that hold them are read and checked.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
+        self.check_range(&range)?;
+        let mut out = zeroed(range.end - range.start)?;
+        self.read_into(range.start, &mut out, 0)?;
+        Ok(out)
+    }
+
+    /// Fails unless the original has these bytes.
+    pub(crate) fn check_range(&self, range: &Range<u64>) -> Result<()> {
         if range.start > range.end || range.end > self.original_len {
             return Err(Error::invalid(format!(
                 "bytes {} to {} of {}",
                 range.start, range.end, self.original_len
             )));
         }
-        let mut out = zeroed(range.end - range.start)?;
-        self.read_into(range.start, &mut out, 0)?;
-        Ok(out)
+        Ok(())
     }
 
     /// Fills `out` with the original bytes from `start` on, which must be there. `depth` is how many

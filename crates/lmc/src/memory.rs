@@ -49,34 +49,109 @@ pub fn compress_parts(
 
 /// Restores all of the original into `out`, which must be as long as it is.
 pub fn decompress_into(archive: &Archive, out: &mut [u8], threads: usize) -> Result<()> {
-    if out.len() as u64 != archive.original_len() {
-        return Err(Error::invalid(format!(
-            "the original has {} bytes, the buffer {}",
-            archive.original_len(),
-            out.len()
-        )));
+    decompress_scattered(archive, vec![out], threads)
+}
+
+/// Restores all of the original into several places, one part behind the other; together they must
+/// be as long as it is.
+pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usize) -> Result<()> {
+    let len: u64 = out.iter().map(|part| part.len() as u64).sum();
+    if len != archive.original_len() {
+        let original_len = archive.original_len();
+        let message = format!("the original has {original_len} bytes, the buffers {len}");
+        return Err(Error::invalid(message));
     }
     archive.check_bases(0)?;
     let index = &archive.index;
     let parts = parts(index);
-    let mut rest = out;
-    let mut places = Vec::with_capacity(parts.len());
-    for span in &index.spans {
-        let (own, after) = rest.split_at_mut(span.raw_len as usize);
-        // Each is locked once, by the thread that decodes into it.
-        places.push(Mutex::new(own));
-        rest = after;
-    }
-    let hashes = each(parts.len(), thread_count(threads), SpanDecoder::default, |decoder, i| {
-        let mut out = places[i].lock().map_err(|_| Error::invalid("another thread failed"))?;
+    let places = cut_places(out, index.spans.iter().map(|span| span.raw_len as usize));
+    let worker = || (SpanDecoder::default(), Vec::new());
+    let hashes = each(parts.len(), thread_count(threads), worker, |(decoder, whole), i| {
+        let mut place = places[i].lock().map_err(|_| Error::invalid("another thread failed"))?;
         let coded = archive.span_bytes(i)?;
-        decode_part(archive, i, &parts[i], decoder, &coded, &mut out)
+        decode_to(&mut place, whole, |out| decode_part(archive, i, &parts[i], decoder, &coded, out))
     })?;
     let mut open = Vec::new();
     for (part, hashes) in parts.iter().zip(hashes) {
         check_part(index, part, hashes, &mut open)?;
     }
     check_empty_items(index)
+}
+
+/// Where the bytes of one span go. It is locked once, by the thread that decodes into it.
+type Place<'a> = Mutex<Vec<&'a mut [u8]>>;
+
+/// Cuts memory into the places of spans of these lengths, which come to as much.
+fn cut_places<'a>(out: Vec<&'a mut [u8]>, lens: impl Iterator<Item = usize>) -> Vec<Place<'a>> {
+    let mut parts = out.into_iter();
+    let mut rest: &mut [u8] = &mut [];
+    let mut place = |mut len: usize| {
+        let mut place = Vec::new();
+        while len > 0 {
+            if rest.is_empty() {
+                let Some(next) = parts.next() else { break };
+                rest = next;
+                continue;
+            }
+            let count = len.min(rest.len());
+            let (own, after) = std::mem::take(&mut rest).split_at_mut(count);
+            len -= count;
+            place.push(own);
+            rest = after;
+        }
+        Mutex::new(place)
+    };
+    lens.map(&mut place).collect()
+}
+
+/// Decodes right into a place, or, if it is in several pieces, into `whole` first.
+fn decode_to<T>(
+    place: &mut [&mut [u8]],
+    whole: &mut Vec<u8>,
+    decode: impl FnOnce(&mut [u8]) -> Result<T>,
+) -> Result<T> {
+    if let [out] = place {
+        return decode(out);
+    }
+    whole.resize(place.iter().map(|piece| piece.len()).sum(), 0);
+    let decoded = decode(whole)?;
+    let mut rest = &whole[..];
+    for piece in place {
+        let (own, after) = rest.split_at(piece.len());
+        piece.copy_from_slice(own);
+        rest = after;
+    }
+    Ok(decoded)
+}
+
+impl Archive {
+    /// Fills `out` with the original bytes from `start` on, of which only the blocks that hold them
+    /// are read and checked, on several threads.
+    pub fn read_to(&self, start: u64, out: &mut [u8], threads: usize) -> Result<()> {
+        let range = start..start.saturating_add(out.len() as u64);
+        self.check_range(&range)?;
+        let starts: Vec<u64> = self.spans_of(&range).map(|i| self.places[i].raw).collect();
+        let cuts = starts.iter().skip(1).copied().chain([range.end]);
+        let mut at = range.start;
+        let lens = cuts.map(|end| {
+            let len = end - at;
+            at = end;
+            len as usize
+        });
+        let places = cut_places(vec![out], lens);
+        each(
+            starts.len(),
+            thread_count(threads),
+            || (),
+            |(), i| {
+                let mut place =
+                    places[i].lock().map_err(|_| Error::invalid("another thread failed"))?;
+                let start = starts[i].max(range.start);
+                place.iter_mut().try_for_each(|out| self.read_into(start, out, 0))
+            },
+        )?;
+        Ok(())
+    }
 }
 
 /// Restores all of the original into new memory.

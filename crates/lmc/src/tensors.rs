@@ -119,7 +119,7 @@ impl Archive {
     }
 
     /// The spans that hold the original bytes `range`.
-    fn spans_of(&self, range: &Range<u64>) -> Range<usize> {
+    pub(crate) fn spans_of(&self, range: &Range<u64>) -> Range<usize> {
         if range.is_empty() {
             return 0..0;
         }

@@ -154,6 +154,39 @@ fn output_does_not_depend_on_threads() {
     assert!(compress(&[], Level::Default, 1) == compress_with(lmc::Input::Parts(&[]), &options));
 }
 
+/// Restored into one place or many, whole or in part, the bytes are the same.
+#[test]
+fn restored_into_places() {
+    let tensor = |i: usize| {
+        let bytes = data::words(Kind::Weights, 2, true, [3_000_000, 70, 0, 500][i % 4], i as u64);
+        (format!("t{i}"), "BF16", vec![bytes.len() as u64 / 2], bytes)
+    };
+    let tensors: Vec<_> = (0..12).map(tensor).collect();
+    let original = safetensors(&tensors, "");
+    let archive = Archive::from_bytes(compress(&original, Level::Default, 2)).expect("valid");
+    let mut out = vec![0xa5; original.len()];
+    let mut rest = &mut out[..];
+    let mut places = Vec::new();
+    for len in [1, 0, 5_000_000, 1_000_003, 17, 0, 1000, usize::MAX] {
+        let len = len.min(rest.len());
+        let (place, after) = std::mem::take(&mut rest).split_at_mut(len);
+        places.push(place);
+        rest = after;
+    }
+    lmc::decompress_scattered(&archive, places, 3).expect("restored");
+    assert!(out == original);
+    let mut short = vec![0; original.len() - 1];
+    assert!(lmc::decompress_into(&archive, &mut short, 1).is_err());
+    let len = original.len();
+    for (start, end) in [(0, len), (0, 0), (len, len), (3, 10), (100, len - 1), (6_000_100, len)] {
+        let mut out = vec![0x5a; end - start];
+        archive.read_to(start as u64, &mut out, 3).expect("restored");
+        assert!(out == original[start..end], "{start} to {end}");
+    }
+    assert!(archive.read_to(1, &mut out, 1).is_err());
+    assert!(archive.read_to(u64::MAX, &mut out, 1).is_err());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 5_000, ..ProptestConfig::default() })]
 
