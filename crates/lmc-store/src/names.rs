@@ -28,9 +28,12 @@ const PACK_HASH_LEN: usize = 64;
 /// 128 random bits in hex.
 pub fn random_id() -> Result<String> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|e| Error::new(ErrorKind::Io, format!("no random numbers: {e}")))?;
+    getrandom::fill(&mut bytes).map_err(|e| no_random(&e))?;
     Ok(hex(&bytes))
+}
+
+fn no_random(error: &getrandom::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("no random numbers: {error}"))
 }
 
 /// Bytes as hex digits.
@@ -234,7 +237,15 @@ impl PackName {
 
     /// The next copy of the same bytes.
     pub fn next_copy(&self) -> Self {
-        Self::numbered(self.hash(), self.number() + 1)
+        Self::numbered(self.hash(), self.number().saturating_add(1))
+    }
+
+    /// A copy of the same bytes with a number that, as good as surely, no copy ever had.
+    pub fn unheard_of_copy(&self) -> Result<Self> {
+        let mut bytes = [0; 4];
+        getrandom::fill(&mut bytes).map_err(|e| no_random(&e))?;
+        // Far from those that are counted up.
+        Ok(Self::numbered(self.hash(), u32::from_le_bytes(bytes) | 1 << 31))
     }
 
     /// A name as it stands in a manifest; none if it is not one.

@@ -1,7 +1,7 @@
 //! The bytes of a save, cut into packs that are put while the next ones are coded.
 
 use crate::Store;
-use crate::lease::SaveLease;
+use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{Extent, Pack};
 use crate::names::PackName;
 use crate::storage::Put;
@@ -160,11 +160,18 @@ impl<'a> Putter<'a> {
                     break false;
                 }
                 Some(_) => name = name.next_copy(),
-                None => match self.store.storage.put_new(&name.object(), bytes)? {
-                    Put::Created => break true,
-                    // Another writer was faster, or we were and did not hear of it.
-                    Put::Exists => {}
-                },
+                None => {
+                    // Looked for after the pack: it may be missing because one prune removed it,
+                    // while another one has it in its list and would remove ours.
+                    if self.is_pruning_now()? {
+                        name = name.unheard_of_copy()?;
+                    }
+                    match self.store.storage.put_new(&name.object(), bytes)? {
+                        Put::Created => break true,
+                        // Another writer was faster, or we were and did not hear of it.
+                        Put::Exists => {}
+                    }
+                }
             }
         };
         self.count(is_new);
@@ -186,6 +193,11 @@ impl<'a> Putter<'a> {
     fn may_rely(&self, modified_ms: u64) -> bool {
         let age = self.lease().storage_now_ms().saturating_sub(modified_ms);
         !self.reuse.is_pruning && age < self.store.grace_ms() / 2
+    }
+
+    fn is_pruning_now(&self) -> Result<bool> {
+        let now_ms = self.lease().storage_now_ms();
+        is_pruning(self.store, now_ms)
     }
 
     fn lease(&self) -> std::sync::MutexGuard<'_, SaveLease<'a>> {

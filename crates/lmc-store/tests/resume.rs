@@ -65,7 +65,7 @@ fn leftovers_are_not_trusted_beside_a_prune() {
     let saved = save(&store, &root, SaveOptions::default());
     assert_eq!((saved.packs.put, saved.packs.found), (1, 0));
     let pack = &store.manifest(&saved.name).unwrap().packs[0].name;
-    assert!(pack.as_str().ends_with("-1"));
+    assert!(pack.as_str().contains('-'), "{pack:?} has a name of its own");
     check_restores(&store, &saved.name, &root);
     // And old ones are not trusted either.
     storage.delete(&["pruning/someone".to_string()]).unwrap();

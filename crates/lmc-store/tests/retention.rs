@@ -177,6 +177,36 @@ fn prune_beside_a_save() {
     assert!(storage.names("pending").unwrap().is_empty());
 }
 
+/// Of two prunes one removes a pack, a save puts the same bytes again, and the other one, which has
+/// the pack in its list, goes on: what was saved stays.
+#[test]
+fn two_prunes_beside_a_save() {
+    let (store, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = run(&store, folder.path(), &[1, 2]);
+    let (old, root) = saved[0].clone();
+    // Nothing of it is needed by the one after it.
+    let alone = SaveOptions { parent: lmc_store::Parent::None, ..SaveOptions::default() };
+    store.forget(&[old, saved[1].0.clone()]).unwrap();
+    clock.pass_hours(48);
+    let slow = MortalStorage::new(storage, u64::MAX);
+    let slow_pruner = Store::open(slow.clone(), clock).unwrap();
+    let (other, from, once) = (store.clone(), root.clone(), std::sync::Once::new());
+    slow.watch(move |call, name| {
+        if call == Call::Change && name.starts_with("snapshots") {
+            // It has seen all that it looks at.
+            once.call_once(|| {
+                let pruned = other.prune(&PruneOptions::default()).unwrap();
+                assert!(!pruned.packs.is_empty());
+                save(&other, &from, alone.clone());
+            });
+        }
+        Fate::Done
+    });
+    slow_pruner.prune(&PruneOptions::default()).unwrap();
+    check_restores(&store, &store.find("latest").unwrap(), &root);
+}
+
 /// A save whose lease was taken for that of a dead one does not commit.
 #[test]
 fn a_save_that_slept_too_long_fails() {

@@ -148,8 +148,42 @@ pub fn stored(storage: &dyn Storage, folder: &str) -> u64 {
     storage.list(folder).unwrap().iter().map(|entry| entry.stat.size).sum()
 }
 
+/// What is asked of a storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Read,
+    List,
+    Change,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is done.
+    Done,
+    /// It fails, and nothing was done.
+    Fails,
+    /// It is done, but whoever asked for it is told that it failed.
+    SeemsToFail,
+    /// What is looked for seems not to be there.
+    FindsNothing,
+}
+
+type Decide = Box<dyn Fn(Call, &str) -> Fate + Send + Sync>;
+
+/// Decides what becomes of each call, by its kind and what it is about.
+#[derive(Default)]
+pub struct Watch(Option<Decide>);
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
 /// A storage that counts what is done to it and, from some operation on, is dead: as if the process
-/// had been killed, or the machine could not be reached any more.
+/// had been killed, or the machine could not be reached any more. Before that, single calls can
+/// fail, lie or be held up.
 #[derive(Debug)]
 pub struct MortalStorage {
     pub inner: Arc<dyn Storage>,
@@ -159,30 +193,64 @@ pub struct MortalStorage {
     pub packs_put: AtomicU64,
     /// A folder that cannot be listed.
     pub unlistable: std::sync::Mutex<Option<String>>,
+    watch: std::sync::RwLock<Watch>,
 }
 
 impl MortalStorage {
     pub fn new(inner: Arc<dyn Storage>, changes: u64) -> Arc<Self> {
         let (changes_left, packs_put) = (AtomicU64::new(changes), AtomicU64::new(0));
-        Arc::new(Self { inner, changes_left, packs_put, unlistable: Default::default() })
+        let (unlistable, watch) = Default::default();
+        Arc::new(Self { inner, changes_left, packs_put, unlistable, watch })
     }
 
-    fn change(&self) -> Result<()> {
+    /// From now on `decide` is asked before each call.
+    pub fn watch(&self, decide: impl Fn(Call, &str) -> Fate + Send + Sync + 'static) {
+        *self.watch.write().unwrap() = Watch(Some(Box::new(decide)));
+    }
+
+    fn fate(&self, call: Call, name: &str) -> Fate {
+        let watch = self.watch.read().unwrap();
+        watch.0.as_ref().map_or(Fate::Done, |decide| decide(call, name))
+    }
+
+    /// Does a change, unless death or its fate is against it.
+    fn change<T>(&self, name: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let fate = self.fate(Call::Change, name);
         let left = self.changes_left.load(Ordering::SeqCst);
         self.changes_left.store(left.saturating_sub(1), Ordering::SeqCst);
-        if left == 0 { Err(dead()) } else { Ok(()) }
+        match fate {
+            _ if left == 0 => Err(dead()),
+            Fate::Fails => Err(failed(name)),
+            Fate::SeemsToFail => act().and_then(|_| Err(failed(name))),
+            Fate::Done | Fate::FindsNothing => act(),
+        }
     }
 
     fn alive(&self) -> Result<()> {
         if self.changes_left.load(Ordering::SeqCst) == 0 { Err(dead()) } else { Ok(()) }
     }
 
-    fn listable(&self, folder: &str) -> Result<()> {
+    /// Whether there seems to be anything.
+    fn readable(&self, name: &str) -> Result<bool> {
+        let fate = self.fate(Call::Read, name);
+        self.alive()?;
+        match fate {
+            Fate::Fails | Fate::SeemsToFail => Err(failed(name)),
+            Fate::Done | Fate::FindsNothing => Ok(fate == Fate::Done),
+        }
+    }
+
+    /// Lists a folder, unless something is against it.
+    fn listed<T>(&self, folder: &str, list: impl FnOnce() -> Result<Vec<T>>) -> Result<Vec<T>> {
+        let fate = self.fate(Call::List, folder);
         self.alive()?;
         let unlistable = self.unlistable.lock().unwrap();
-        match unlistable.as_deref().is_some_and(|name| folder.starts_with(name)) {
-            true => Err(Error::new(ErrorKind::Io, format!("cannot list {folder}"))),
-            false => Ok(()),
+        let is_unlistable = unlistable.as_deref().is_some_and(|name| folder.starts_with(name));
+        match fate {
+            _ if is_unlistable => Err(failed(folder)),
+            Fate::Fails | Fate::SeemsToFail => Err(failed(folder)),
+            Fate::FindsNothing => Ok(Vec::new()),
+            Fate::Done => list(),
         }
     }
 }
@@ -191,10 +259,13 @@ fn dead() -> Error {
     Error::new(ErrorKind::Io, "the storage is dead")
 }
 
+fn failed(name: &str) -> Error {
+    Error::new(ErrorKind::Io, format!("the storage fails at {name}"))
+}
+
 impl Storage for MortalStorage {
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
-        self.change()?;
-        let put = self.inner.put_new(name, bytes)?;
+        let put = self.change(name, || self.inner.put_new(name, bytes))?;
         if name.starts_with("packs/") && put == Put::Created {
             self.packs_put.fetch_add(1, Ordering::SeqCst);
         }
@@ -202,46 +273,42 @@ impl Storage for MortalStorage {
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        self.change()?;
-        self.inner.replace(name, bytes)
+        self.change(name, || self.inner.replace(name, bytes))
     }
 
     fn take_back(&self, name: &str) {
-        if self.change().is_ok() {
+        let _ = self.change(name, || {
             self.inner.take_back(name);
-        }
+            Ok(())
+        });
     }
 
     fn settle(&self, name: &str) -> Result<()> {
-        self.alive()?;
+        self.readable(name)?;
         self.inner.settle(name)
     }
 
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
-        self.alive()?;
+        self.readable(name)?;
         self.inner.read(name, at, out)
     }
 
     fn stat(&self, name: &str) -> Result<Option<Stat>> {
-        self.alive()?;
-        self.inner.stat(name)
+        if self.readable(name)? { self.inner.stat(name) } else { Ok(None) }
     }
 
     fn names(&self, folder: &str) -> Result<Vec<String>> {
-        self.listable(folder)?;
-        self.inner.names(folder)
+        self.listed(folder, || self.inner.names(folder))
     }
 
     fn list(&self, folder: &str) -> Result<Vec<Entry>> {
-        self.listable(folder)?;
-        self.inner.list(folder)
+        self.listed(folder, || self.inner.list(folder))
     }
 
     fn delete(&self, names: &[String]) -> Result<()> {
         // One at a time, so that death can come between two.
         for name in names {
-            self.change()?;
-            self.inner.delete(std::slice::from_ref(name))?;
+            self.change(name, || self.inner.delete(std::slice::from_ref(name)))?;
         }
         Ok(())
     }

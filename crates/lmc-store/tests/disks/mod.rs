@@ -24,6 +24,11 @@ impl Random {
         self.0 >> 11
     }
 
+    /// Others that do not depend on how many are taken here.
+    pub fn fork(&mut self) -> Self {
+        Self::new(self.next())
+    }
+
     /// A number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize

@@ -1,0 +1,74 @@
+//! Random histories of saves, forgets, prunes, tags and rebases, of which some are killed, meet
+//! errors or go on at the same time, against a model: what should be there is there, in order and
+//! byte for byte, and nothing else.
+
+mod common;
+mod disks;
+mod history;
+
+use disks::count;
+use history::Broken;
+use history::player::{Player, Tally};
+use history::trouble::Lie;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Steps in a test run; `LMC_HISTORY_STEPS` asks for more.
+const STEPS: u64 = 500;
+/// Steps of one history, which begins with an empty store.
+const STEPS_EACH: u64 = 100;
+/// Steps that are shown of one that went wrong.
+const STEPS_SHOWN: usize = 12;
+
+/// Plays the history of a seed.
+fn play(seed: u64, lie: Lie, tally: &Tally) -> Result<(), Broken> {
+    let mut player = Player::new(seed, lie, tally);
+    let mut played = Ok(());
+    let mut steps = 0;
+    while steps < STEPS_EACH && played.is_ok() {
+        steps += 1;
+        played = player.step();
+    }
+    played.and_then(|()| player.end()).map_err(|broken| {
+        let log = &player.log[player.log.len().saturating_sub(STEPS_SHOWN)..];
+        format!("{}\nseed {seed}, step {steps}: {broken}", log.join("\n"))
+    })
+}
+
+/// Every promise holds after every step of many histories.
+#[test]
+fn histories_agree_with_the_model() {
+    let steps = count("LMC_HISTORY_STEPS", STEPS);
+    let first = count("LMC_SEED", 0);
+    let (tally, next) = (Tally::default(), AtomicU64::new(first));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if (seed - first) * STEPS_EACH >= steps {
+                        break;
+                    }
+                    if let Err(broken) = play(seed, Lie::None, &tally) {
+                        panic!("{broken}\nLMC_SEED={seed} starts with it");
+                    }
+                }
+            });
+        }
+    });
+    println!("seeds {first} and on: {tally:?}, no promise broken");
+}
+
+/// Mistakes of a store are found, here made by a storage that lies to it.
+#[test]
+fn lies_are_found() {
+    // The others need a rare order of calls, and thousands of steps.
+    let lies = [Lie::Leases, Lie::Snapshots, Lie::ErrorsOfLists];
+    for lie in lies {
+        let tally = Tally::default();
+        let found = (0..20).find_map(|seed| play(seed, lie, &tally).err());
+        let found = found.unwrap_or_else(|| panic!("nobody noticed {lie:?}"));
+        let steps = tally.steps.load(Ordering::Relaxed);
+        println!("{lie:?}, after {steps} steps: {}", found.lines().last().unwrap_or_default());
+    }
+}

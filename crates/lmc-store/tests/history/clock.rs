@@ -1,0 +1,62 @@
+//! The time of a made-up world, and machines whose clocks are wrong.
+
+use lmc_store::Clock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// The time by the clock of the storage. It goes on by a tick whenever an object is put.
+#[derive(Debug)]
+pub struct World {
+    now_ms: AtomicU64,
+    tick_ms: AtomicU64,
+}
+
+impl World {
+    pub fn new(now_ms: u64) -> Arc<Self> {
+        Arc::new(Self { now_ms: AtomicU64::new(now_ms), tick_ms: AtomicU64::new(1) })
+    }
+
+    /// The time, which does not go on by that.
+    pub fn peek_ms(&self) -> u64 {
+        self.now_ms.load(Ordering::SeqCst)
+    }
+
+    pub fn pass_ms(&self, ms: u64) {
+        self.now_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// With a tick of 0 many things happen at the same time.
+    pub fn set_tick_ms(&self, ms: u64) {
+        self.tick_ms.store(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for World {
+    fn now_ms(&self) -> u64 {
+        self.now_ms.fetch_add(self.tick_ms.load(Ordering::SeqCst), Ordering::SeqCst)
+    }
+}
+
+/// The clock of a machine, which is ahead or behind.
+#[derive(Debug)]
+pub struct Machine {
+    world: Arc<World>,
+    ahead_ms: AtomicI64,
+}
+
+impl Machine {
+    pub fn new(world: &Arc<World>) -> Arc<Self> {
+        Arc::new(Self { world: world.clone(), ahead_ms: AtomicI64::new(0) })
+    }
+
+    /// Sets the clock, forward or back.
+    pub fn set_ahead_ms(&self, ms: i64) {
+        self.ahead_ms.store(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Machine {
+    fn now_ms(&self) -> u64 {
+        self.world.peek_ms().saturating_add_signed(self.ahead_ms.load(Ordering::SeqCst))
+    }
+}
