@@ -287,7 +287,7 @@ impl<'a> Player<'a> {
         let is_there = |object: String| self.storage.stat(&object).unwrap().is_some();
         self.model
             .marked
-            .retain(|name| is_there(name.object().unwrap()) || is_there(name.forgotten().unwrap()));
+            .retain(|name| is_there(name.object().unwrap()) || is_there(name.forgotten()));
         Ok(())
     }
 

@@ -1,0 +1,64 @@
+"""Objects with memory as plain bytes, without a copy."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .errors import InvalidError
+
+
+def is_torch(value: object) -> bool:
+    """Whether this is a tensor of torch, which is not imported to find out."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_numpy(value: object) -> bool:
+    """Whether this is an array of numpy, which is not imported to find out."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def view(data: Any, *, writable: bool = False) -> memoryview:
+    """The bytes of a buffer, an array or a tensor on the CPU."""
+    if is_torch(data):
+        data = torch_bytes(data)
+    elif is_numpy(data):
+        data = numpy_bytes(data)
+    try:
+        buffer = memoryview(data)
+    except TypeError:
+        raise InvalidError(f"{type(data).__name__} is no buffer, array or tensor") from None
+    if not buffer.c_contiguous:
+        raise InvalidError("a buffer must be contiguous; copy it first")
+    if writable and buffer.readonly:
+        raise InvalidError("a buffer to write to is read-only")
+    return buffer.cast("B") if buffer.nbytes else memoryview(bytearray())
+
+
+def torch_bytes(tensor: Any) -> Any:
+    """The bytes of a contiguous tensor on the CPU, as an array that shares them."""
+    import torch
+
+    if tensor.device.type != "cpu":
+        raise InvalidError(f"a tensor on {tensor.device} has no memory here; copy it to the CPU")
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        raise InvalidError("sparse and quantized tensors have no plain memory; make them dense")
+    if not tensor.is_contiguous():
+        raise InvalidError("a tensor must be contiguous; copy it first")
+    tensor = tensor.detach()
+    if tensor.is_conj() or tensor.is_neg():
+        raise InvalidError("a conjugated or negated view has no memory of its own; copy it first")
+    return tensor.reshape(-1).view(torch.uint8).numpy()
+
+
+def numpy_bytes(array: Any) -> Any:
+    """The bytes of a contiguous array, as an array that shares them."""
+    import numpy
+
+    if array.dtype.hasobject:
+        raise InvalidError("an array of objects has no bytes of its own")
+    if not array.flags.c_contiguous:
+        raise InvalidError("an array must be contiguous; copy it first")
+    return array.reshape(-1).view(numpy.uint8)

@@ -1,0 +1,64 @@
+"""The header of a safetensors file, as text and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from .errors import InvalidError
+
+HEADER_LEN_MAX = 100_000_000
+# Bits of an element, by the names that safetensors has for types.
+BITS = {
+    "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8,
+    "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
+    "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
+    "C64": 64, "F64": 64, "I64": 64, "U64": 64,
+}  # fmt: skip
+# Larger elements first, so that all are aligned: the order that safetensors itself writes.
+_ORDER = {name: -bits for name, bits in BITS.items()}
+
+
+class Entry(NamedTuple):
+    """A tensor that is to be written."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    size: int
+
+
+def layout(entries: Iterable[Entry]) -> list[Entry]:
+    """The order in which tensors are written."""
+    return sorted(entries, key=lambda entry: (_ORDER[entry.dtype], entry.name))
+
+
+def build(entries: Iterable[Entry], metadata: Mapping[str, str] | None) -> bytes:
+    """The header of a file whose tensors stand in this order."""
+    header: dict[str, object] = {}
+    if metadata is not None:
+        for key, value in metadata.items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise InvalidError(f"metadata must be text, and {key!r}: {value!r} is not")
+        header["__metadata__"] = dict(metadata)
+    at = 0
+    for name, dtype, shape, size in entries:
+        if not isinstance(name, str):
+            raise InvalidError(f"names of tensors must be text, and {name!r} is not")
+        if name == "__metadata__" or name in header:
+            raise InvalidError(f"a tensor cannot be named {name!r}, or is there twice")
+        offsets = [at, at + size]
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": offsets}
+        at += size
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > HEADER_LEN_MAX:
+        raise InvalidError(f"the header would have {len(text)} bytes: too many tensors")
+    return len(text).to_bytes(8, "little") + text
+
+
+def metadata_of(header: bytes) -> dict[str, str] | None:
+    """The metadata in a header, which starts with its own length."""
+    found = json.loads(header[8:]).get("__metadata__")
+    return None if found is None else {str(key): str(value) for key, value in found.items()}

@@ -1,0 +1,139 @@
+"""The native module. Use lmckpt instead."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, TypeAlias, TypedDict, final
+
+__version__: str
+
+Buffer: TypeAlias = Any
+Path: TypeAlias = str | PathLike[str]
+
+class SaveOptions(TypedDict):
+    run: str
+    step: int | None
+    tags: list[str]
+    meta: dict[str, str]
+    parent: str
+    level: str
+    threads: int
+    verify: bool
+
+def compress(
+    data: Buffer,
+    *,
+    level: str = ...,
+    threads: int = ...,
+    verify: bool = ...,
+    bases: Sequence[Path | Buffer] = ...,
+) -> bytes: ...
+def decompress(
+    data: Buffer,
+    *,
+    into: Buffer | None = ...,
+    threads: int = ...,
+    bases: Sequence[Path | Buffer] = ...,
+    max_size: int = ...,
+) -> bytes | None: ...
+def compress_file(
+    source: Path,
+    target: Path,
+    *,
+    level: str = ...,
+    threads: int = ...,
+    verify: bool = ...,
+    bases: Sequence[Path | Buffer] = ...,
+    overwrite: bool = ...,
+) -> tuple[int, int]: ...
+def decompress_file(
+    source: Path,
+    target: Path,
+    *,
+    threads: int = ...,
+    bases: Sequence[Path | Buffer] = ...,
+    overwrite: bool = ...,
+) -> tuple[int, int]: ...
+def main(args: Sequence[str]) -> int: ...
+@final
+class Archive:
+    def __new__(
+        cls, source: Path | Buffer, *, bases: Sequence[Path | Buffer] = ...
+    ) -> Archive: ...
+    @property
+    def original_len(self) -> int: ...
+    @property
+    def file_len(self) -> int: ...
+    @property
+    def content_hash(self) -> str: ...
+    @property
+    def is_safetensors(self) -> bool: ...
+    def tensors(self) -> list[tuple[str, str, list[int], int, int]]: ...
+    def read(self, start: int, end: int, *, threads: int = ...) -> bytes: ...
+    def read_into(self, start: int, out: Buffer, *, threads: int = ...) -> None: ...
+    def scatter(self, out: Sequence[Buffer], *, threads: int = ...) -> None: ...
+    def test(self, *, threads: int = ...) -> None: ...
+
+@final
+class Snapshot:
+    @property
+    def id(self) -> str: ...
+    @property
+    def run(self) -> str: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def time_ms(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def added(self) -> int: ...
+    @property
+    def tags(self) -> list[str]: ...
+
+@final
+class Store:
+    @property
+    def url(self) -> str: ...
+    @staticmethod
+    def open(url: str) -> Store: ...
+    @staticmethod
+    def init(url: str) -> Store: ...
+    def save_path(self, path: Path, save: SaveOptions) -> Snapshot: ...
+    def save_files(
+        self, files: Sequence[tuple[str, Buffer | list[Buffer]]], save: SaveOptions
+    ) -> Snapshot: ...
+    def snapshots(self, run: str | None = ...) -> list[Snapshot]: ...
+    def get(self, text: str) -> Snapshot: ...
+    def entries(
+        self, snapshot: str
+    ) -> tuple[list[tuple[str, str, int, str]], dict[str, str]]: ...
+    def file(self, snapshot: str, path: str) -> Archive: ...
+    def restore(
+        self,
+        snapshot: str,
+        target: Path,
+        *,
+        only: Sequence[str],
+        weights_only: bool,
+        overwrite: bool,
+        threads: int,
+    ) -> tuple[int, int]: ...
+    def set_tag(self, snapshot: str, tag: str, is_set: bool) -> None: ...
+    def forget(
+        self,
+        *,
+        run: str | None,
+        keep_last: int | None,
+        keep_every: int | None,
+        keep_tags: Sequence[str],
+        keep_within_ms: int | None,
+        dry_run: bool,
+    ) -> tuple[list[Snapshot], list[Snapshot]]: ...
+    def prune(self, *, grace_ms: int | None, dry_run: bool) -> tuple[int, int, int]: ...
+    def check(
+        self, *, read_percent: int, threads: int
+    ) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]: ...
+    def stats(self) -> dict[str, int]: ...
+    def diff(
+        self, old: str, new: str, *, threads: int
+    ) -> tuple[list[str], list[str], list[str], list[tuple[str, int, int]]]: ...

@@ -1,0 +1,47 @@
+"""What can go wrong, by what the caller can do about it. All of it can be pickled."""
+
+from __future__ import annotations
+
+
+class LmcError(Exception):
+    """Any error of lmckpt."""
+
+
+class CorruptError(LmcError):
+    """The bytes are not what was written: damage, or no .lmc file at all."""
+
+
+class TruncatedError(CorruptError):
+    """The bytes end too early."""
+
+
+class UnsupportedError(LmcError):
+    """The bytes need a newer version, or the request a feature that is not built in."""
+
+
+class LimitError(LmcError):
+    """A bound was exceeded."""
+
+
+class InvalidError(LmcError, ValueError):
+    """The call itself is wrong."""
+
+
+class NotFoundError(LmcError, FileNotFoundError):
+    """What was asked for is not there."""
+
+
+class ExistsError(LmcError, FileExistsError):
+    """What should be made is there already."""
+
+
+class ConflictError(LmcError):
+    """Someone else was there first, or took away what is needed: the same call may work again."""
+
+
+class NoStoreError(LmcError, FileNotFoundError):
+    """There is no store where one was named."""
+
+
+class StorageError(LmcError, OSError):
+    """The operating system or the bucket refused to read or write."""

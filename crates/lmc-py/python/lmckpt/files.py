@@ -1,0 +1,126 @@
+"""Buffers and files to .lmc and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, overload
+
+from . import _lmckpt
+from ._buffers import view
+
+Level = Literal["fast", "default", "max"]
+Path = str | os.PathLike[str]
+
+
+def _bases(bases: Sequence[Any]) -> list[Any]:
+    is_path = (str, os.PathLike)
+    return [os.fspath(base) if isinstance(base, is_path) else view(base) for base in bases]
+
+
+def compress(
+    data: Any,
+    *,
+    level: Level = "default",
+    threads: int = 0,
+    verify: bool = False,
+    bases: Sequence[Any] = (),
+) -> bytes:
+    """Compresses a buffer, an array or a tensor to the bytes of a .lmc file.
+
+    The type of the values is found out by looking at them, unless the bytes are a safetensors
+    file. ``bases`` are earlier versions, as paths or as buffers, that it is coded against where
+    that is smaller; the same are needed to restore it. ``verify`` decodes everything at once and
+    compares. The data must not be changed while this runs.
+    """
+    return _lmckpt.compress(
+        view(data), level=level, threads=threads, verify=verify, bases=_bases(bases)
+    )
+
+
+@overload
+def decompress(
+    data: Any,
+    *,
+    into: None = ...,
+    threads: int = ...,
+    bases: Sequence[Any] = ...,
+    max_size: int | None = ...,
+) -> bytes: ...
+@overload
+def decompress(
+    data: Any,
+    *,
+    into: Any,
+    threads: int = ...,
+    bases: Sequence[Any] = ...,
+    max_size: int | None = ...,
+) -> None: ...
+def decompress(
+    data: Any,
+    *,
+    into: Any = None,
+    threads: int = 0,
+    bases: Sequence[Any] = (),
+    max_size: int | None = None,
+) -> bytes | None:
+    """Restores the original of a .lmc file that is in memory.
+
+    With ``into``, a buffer, array or tensor of the right size, it goes there and nothing is
+    returned. An original of more than ``max_size`` bytes is refused: a small file may claim any.
+    """
+    return _lmckpt.decompress(
+        view(data),
+        into=None if into is None else view(into, writable=True),
+        threads=threads,
+        bases=_bases(bases),
+        max_size=2**64 - 1 if max_size is None else max_size,
+    )
+
+
+def compress_file(
+    source: Path,
+    target: Path | None = None,
+    *,
+    level: Level = "default",
+    threads: int = 0,
+    verify: bool = True,
+    bases: Sequence[Any] = (),
+    overwrite: bool = False,
+) -> str:
+    """Compresses a file, to ``target`` or to its own name with .lmc; returns where it is.
+
+    The target appears whole or not at all.
+    """
+    target = f"{os.fspath(source)}.lmc" if target is None else os.fspath(target)
+    _lmckpt.compress_file(
+        source,
+        target,
+        level=level,
+        threads=threads,
+        verify=verify,
+        bases=_bases(bases),
+        overwrite=overwrite,
+    )
+    return target
+
+
+def decompress_file(
+    source: Path,
+    target: Path | None = None,
+    *,
+    threads: int = 0,
+    bases: Sequence[Any] = (),
+    overwrite: bool = False,
+) -> str:
+    """Restores a file, to ``target`` or to its name without .lmc; returns where it is."""
+    if target is None:
+        name = os.fspath(source)
+        target = name.removesuffix(".lmc")
+        if target == name:
+            raise ValueError(f"{name} does not end in .lmc; name a target")
+    target = os.fspath(target)
+    _lmckpt.decompress_file(
+        source, target, threads=threads, bases=_bases(bases), overwrite=overwrite
+    )
+    return target

@@ -1,0 +1,115 @@
+//! A `.lmc` file that is open: its tensors, and parts of its original.
+
+use lmc::Error;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::buffers::Bytes;
+use crate::errors::{Raise, exception};
+use crate::options::{base_sources, open_bases};
+
+/// A tensor: name, element type, shape, and where its bytes start and end in the original.
+type TensorTuple = (String, String, Vec<u64>, u64, u64);
+
+/// A `.lmc` file that is open. Reads may come from any thread.
+#[pyclass(frozen, module = "lmckpt._lmckpt")]
+#[derive(Debug)]
+pub struct Archive(pub lmc::Archive);
+
+#[pymethods]
+impl Archive {
+    /// Opens the file at `source`, or that which the buffer `source` holds.
+    #[new]
+    #[pyo3(signature = (source, *, bases = Vec::new()))]
+    fn new(source: &Bound<'_, PyAny>, bases: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let (py, bases) = (source.py(), base_sources(&bases)?);
+        if let Ok(bytes) = Bytes::new(source) {
+            let opened =
+                py.detach(|| lmc::Archive::from_elsewhere(Arc::new(bytes), &open_bases(bases, 0)?));
+            return opened.map(Self).raise();
+        }
+        let path: PathBuf = source.extract()?;
+        let opened = py.detach(|| lmc::Archive::open_on(&path, &open_bases(bases, 0)?));
+        opened.map(Self).map_err(|error| exception(&error.at(path.display())))
+    }
+
+    /// Bytes of the original.
+    #[getter]
+    fn original_len(&self) -> u64 {
+        self.0.original_len()
+    }
+
+    /// Bytes of the file.
+    #[getter]
+    fn file_len(&self) -> u64 {
+        self.0.file_len()
+    }
+
+    /// The hash of the original, in hex.
+    #[getter]
+    fn content_hash(&self) -> String {
+        format!("{:032x}", self.0.content_hash())
+    }
+
+    /// Whether the original is a safetensors file.
+    #[getter]
+    fn is_safetensors(&self) -> bool {
+        self.0.is_safetensors()
+    }
+
+    /// The tensors of a safetensors file, in the order of their bytes.
+    fn tensors(&self, py: Python<'_>) -> PyResult<Vec<TensorTuple>> {
+        let tensors = py.detach(|| self.0.tensors()).raise()?;
+        let tuple = |t: lmc::Tensor| (t.name, t.dtype, t.shape, t.range.start, t.range.end);
+        Ok(tensors.into_iter().map(tuple).collect())
+    }
+
+    /// The original bytes from `start` to `end`.
+    #[pyo3(signature = (start, end, *, threads = 0))]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        start: u64,
+        end: u64,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        if start > end || end > self.0.original_len() {
+            let len = self.0.original_len();
+            return Err(Error::invalid(format!("bytes {start} to {end} of {len}"))).raise();
+        }
+        let read = |out: &mut [u8]| py.detach(|| self.0.read_to(start, out, threads));
+        PyBytes::new_with(py, usize::try_from(end - start)?, |out| read(out).raise())
+    }
+
+    /// Fills `out` with the original bytes from `start` on.
+    #[pyo3(signature = (start, out, *, threads = 0))]
+    fn read_into(
+        &self,
+        py: Python<'_>,
+        start: u64,
+        out: &Bound<'_, PyAny>,
+        threads: usize,
+    ) -> PyResult<()> {
+        let mut out = Bytes::new_mut(out)?;
+        py.detach(|| self.0.read_to(start, out.get_mut(), threads)).raise()
+    }
+
+    /// Restores all of the original into buffers that together are as long as it is.
+    #[pyo3(signature = (out, *, threads = 0))]
+    fn scatter(&self, py: Python<'_>, out: Vec<Bound<'_, PyAny>>, threads: usize) -> PyResult<()> {
+        let mut out = out.iter().map(Bytes::new_mut).collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| {
+            let places = out.iter_mut().map(Bytes::get_mut).collect();
+            lmc::decompress_scattered(&self.0, places, threads)
+        })
+        .raise()
+    }
+
+    /// Reads and checks everything.
+    #[pyo3(signature = (*, threads = 0))]
+    fn test(&self, py: Python<'_>, threads: usize) -> PyResult<()> {
+        py.detach(|| self.0.test(threads, &|_| ())).raise()
+    }
+}

@@ -1,0 +1,76 @@
+//! Memory of Python objects as slices.
+#![allow(unsafe_code, reason = "the one place where memory of Python objects is borrowed")]
+
+use lmc::Error;
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+
+use crate::errors::exception;
+
+/// Bytes of a Python object, which stay in their place as long as this lives.
+///
+/// They must not be changed while a call goes on that was given them; Python code that does has
+/// been told that the result is then undefined.
+#[derive(Debug)]
+pub struct Bytes(PyBuffer<u8>);
+
+impl Bytes {
+    /// The bytes of `object`, which has them one behind the other.
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyBuffer::get(object)?;
+        if !buffer.is_c_contiguous() {
+            return Err(exception(&Error::invalid("a buffer must be contiguous")));
+        }
+        Ok(Self(buffer))
+    }
+
+    /// The same for memory that may be written to.
+    pub fn new_mut(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let bytes = Self::new(object)?;
+        if bytes.0.readonly() {
+            return Err(exception(&Error::invalid("a buffer to write to is read-only")));
+        }
+        Ok(bytes)
+    }
+
+    /// As a slice.
+    pub fn get(&self) -> &[u8] {
+        if self.0.len_bytes() == 0 {
+            return &[];
+        }
+        // SAFETY: the buffer is held, so that these bytes are there; `new` checked that they stand
+        // one behind the other; an element is one byte.
+        unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast(), self.0.len_bytes()) }
+    }
+
+    /// As a slice to write to; nothing for memory that is read-only.
+    pub fn get_mut(&mut self) -> &mut [u8] {
+        if self.0.len_bytes() == 0 || self.0.readonly() {
+            return &mut [];
+        }
+        // SAFETY: as above; the memory may be written to, and `self` is borrowed for as long as
+        // the slice lives. That no other object shares this memory is for the caller to see to.
+        unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast(), self.0.len_bytes()) }
+    }
+}
+
+/// A `.lmc` file that is in the memory of a Python object.
+impl lmc::ReadAt for Bytes {
+    fn size(&self) -> u64 {
+        self.get().len() as u64
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> lmc::Result<()> {
+        let part = usize::try_from(at).ok().and_then(|at| self.get().get(at..)?.get(..out.len()));
+        out.copy_from_slice(part.ok_or_else(|| Error::truncated("the buffer ends too early"))?);
+        Ok(())
+    }
+}
+
+/// All buffers of a list, or the one that `object` is.
+pub fn parts(object: &Bound<'_, PyAny>) -> PyResult<Vec<Bytes>> {
+    match object.cast::<pyo3::types::PyList>() {
+        Ok(list) => list.iter().map(|item| Bytes::new(&item)).collect(),
+        Err(_) => Ok(vec![Bytes::new(object)?]),
+    }
+}

@@ -1,0 +1,37 @@
+//! The Python module `lmckpt._lmckpt`: buffers in, calls of the libraries, buffers and errors out.
+//!
+//! No decision about bytes is taken here. Every call that does work lets go of the interpreter.
+#![deny(unsafe_code)]
+
+mod archive;
+mod buffers;
+mod cli;
+mod errors;
+mod memory;
+mod options;
+mod snapshot;
+mod store;
+
+use pyo3::prelude::*;
+
+/// Lossless compression and snapshots of checkpoints; the package `lmckpt` is the face of it.
+#[pymodule]
+mod _lmckpt {
+    #[pymodule_export]
+    use super::archive::Archive;
+    #[pymodule_export]
+    use super::cli::main;
+    #[pymodule_export]
+    use super::memory::{compress, compress_file, decompress, decompress_file};
+    #[pymodule_export]
+    use super::snapshot::Snapshot;
+    #[pymodule_export]
+    use super::store::Store;
+
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

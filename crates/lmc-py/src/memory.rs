@@ -1,0 +1,137 @@
+//! Buffers and files to `.lmc` and back.
+
+use lmc::{Input, Output, Publish};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::buffers::{Bytes, parts};
+use crate::errors::{Raise, exception};
+use crate::options::{base_sources, level as level_of, open_bases, options};
+
+/// Compresses a buffer, or several that stand one behind the other, to the bytes of a `.lmc` file.
+#[pyfunction]
+#[pyo3(signature = (data, *, level = "default", threads = 0, verify = false, bases = Vec::new()))]
+pub fn compress<'py>(
+    data: &Bound<'py, PyAny>,
+    level: &str,
+    threads: usize,
+    verify: bool,
+    bases: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (parts, level, bases) = (parts(data)?, level_of(level)?, base_sources(&bases)?);
+    let coded = data.py().detach(|| {
+        let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
+        let options = options(level, threads, verify, bases)?;
+        lmc::compress_parts(Input::Parts(&slices), &options, Vec::new())
+    });
+    let coded = coded.raise()?;
+    let len = coded.iter().map(Vec::len).sum();
+    PyBytes::new_with(data.py(), len, |mut out| {
+        for part in &coded {
+            let (own, after) = out.split_at_mut(part.len());
+            own.copy_from_slice(part);
+            out = after;
+        }
+        Ok(())
+    })
+}
+
+/// Restores what [`compress`] was given, to new bytes or into `into`. More than `max_size` bytes
+/// are refused.
+#[pyfunction]
+#[pyo3(signature = (data, *, into = None, threads = 0, bases = Vec::new(), max_size = u64::MAX))]
+pub fn decompress<'py>(
+    data: &Bound<'py, PyAny>,
+    into: Option<&Bound<'py, PyAny>>,
+    threads: usize,
+    bases: Vec<Bound<'py, PyAny>>,
+    max_size: u64,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let py = data.py();
+    let (bytes, bases) = (Bytes::new(data)?, base_sources(&bases)?);
+    let archive = py.detach(|| {
+        let bases = open_bases(bases, threads)?;
+        lmc::Archive::from_elsewhere(Arc::new(bytes), &bases)
+    });
+    let archive = archive.raise()?;
+    if archive.original_len() > max_size {
+        let message = format!("{} bytes are more than {max_size}", archive.original_len());
+        return Err(lmc::Error::new(lmc::ErrorKind::LimitExceeded, message)).raise();
+    }
+    if let Some(into) = into {
+        let mut out = Bytes::new_mut(into)?;
+        let done = py.detach(|| lmc::decompress_into(&archive, out.get_mut(), threads));
+        return done.raise().map(|()| None);
+    }
+    let len = usize::try_from(archive.original_len())?;
+    let decode = |out: &mut [u8]| py.detach(|| lmc::decompress_into(&archive, out, threads));
+    PyBytes::new_with(py, len, |out| decode(out).raise()).map(Some)
+}
+
+/// Compresses a file; returns the bytes in and out.
+#[pyfunction]
+#[pyo3(signature = (source, target, *, level = "default", threads = 0, verify = true,
+                    bases = Vec::new(), overwrite = false))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+pub fn compress_file(
+    py: Python<'_>,
+    source: PathBuf,
+    target: PathBuf,
+    level: &str,
+    threads: usize,
+    verify: bool,
+    bases: Vec<Bound<'_, PyAny>>,
+    overwrite: bool,
+) -> PyResult<(u64, u64)> {
+    let (level, bases) = (level_of(level)?, base_sources(&bases)?);
+    let done = py.detach(|| {
+        let options = options(level, threads, verify, bases)?;
+        let file = open(&source)?;
+        let mut publish = Publish::create(&target, overwrite)?;
+        let done =
+            lmc::compress(Input::File(&file), Output::File(&mut publish), &options, &|_| ())?;
+        publish.commit(file.metadata().ok().as_ref())?;
+        Ok(done)
+    });
+    done.map(|done| (done.bytes_in, done.bytes_out))
+        .map_err(|error: lmc::Error| exception(&error.at(source.display())))
+}
+
+/// Restores a file; returns the bytes in and out.
+#[pyfunction]
+#[pyo3(signature = (source, target, *, threads = 0, bases = Vec::new(), overwrite = false))]
+pub fn decompress_file(
+    py: Python<'_>,
+    source: PathBuf,
+    target: PathBuf,
+    threads: usize,
+    bases: Vec<Bound<'_, PyAny>>,
+    overwrite: bool,
+) -> PyResult<(u64, u64)> {
+    let bases = base_sources(&bases)?;
+    let done = py.detach(|| {
+        let bases = open_bases(bases, threads)?;
+        let file = open(&source)?;
+        let metadata = file.metadata().ok();
+        let archive = lmc::Archive::from_file(file, source.parent(), &bases)?;
+        let mut publish = Publish::create(&target, overwrite)?;
+        let done = lmc::decompress(&archive, Output::File(&mut publish), threads, &|_| ())?;
+        publish.commit(metadata.as_ref())?;
+        Ok(done)
+    });
+    done.map(|done| (done.bytes_in, done.bytes_out))
+        .map_err(|error: lmc::Error| exception(&error.at(source.display())))
+}
+
+fn open(path: &Path) -> lmc::Result<File> {
+    File::open(path).map_err(|e| {
+        let kind = match e.kind() {
+            std::io::ErrorKind::NotFound => lmc::ErrorKind::NotFound,
+            _ => lmc::ErrorKind::Io,
+        };
+        lmc::Error::new(kind, format!("cannot open it: {e}"))
+    })
+}

@@ -1,0 +1,309 @@
+//! A store: snapshots of directories and of files in memory.
+
+use lmc_store::{
+    CheckOptions, Glob, Keep, MemoryFile, Node, Parent, PruneOptions, RelPath, RestoreOptions,
+    SaveOptions, SnapshotName, SystemClock, storage,
+};
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::archive::Archive;
+use crate::buffers::{Bytes, parts};
+use crate::errors::Raise;
+use crate::options::level as level_of;
+use crate::snapshot::Snapshot;
+
+/// Path, type, bytes and kind.
+type EntryTuple = (String, &'static str, u64, &'static str);
+/// What a user had to say of a snapshot.
+type Meta = BTreeMap<String, String>;
+/// Objects, and files by snapshot and path, with what is wrong.
+type CheckTuple = (Vec<(String, String)>, Vec<(String, String, String)>);
+/// Paths that are the same, only old, only new, and changed ones with both sizes.
+type DiffTuple = (Vec<String>, Vec<String>, Vec<String>, Vec<(String, u64, u64)>);
+
+/// A store in a directory or a bucket. Calls may come from any thread.
+#[pyclass(frozen, module = "lmckpt._lmckpt")]
+#[derive(Debug)]
+pub struct Store {
+    store: lmc_store::Store,
+    /// Where it is.
+    #[pyo3(get)]
+    url: String,
+}
+
+/// What a save is told: a mapping with these keys.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Save {
+    run: String,
+    step: Option<u64>,
+    tags: Vec<String>,
+    meta: BTreeMap<String, String>,
+    parent: String,
+    level: String,
+    threads: usize,
+    verify: bool,
+}
+
+impl Store {
+    fn find(&self, snapshot: &str) -> lmc_store::Result<SnapshotName> {
+        self.store.find(snapshot)
+    }
+
+    fn save_options(&self, save: Save) -> PyResult<SaveOptions> {
+        let parent = match &save.parent[..] {
+            "auto" => Parent::Auto,
+            "none" => Parent::None,
+            id => Parent::Snapshot(self.find(id).raise()?),
+        };
+        Ok(SaveOptions {
+            run: save.run,
+            step: save.step,
+            tags: save.tags.into_iter().collect(),
+            meta: save.meta,
+            parent,
+            level: level_of(&save.level)?,
+            threads: save.threads,
+            verify: save.verify,
+            ..SaveOptions::default()
+        })
+    }
+
+    fn with_tags(&self, names: Vec<SnapshotName>) -> lmc_store::Result<Vec<Snapshot>> {
+        let mut tags = self.store.tags()?;
+        let own = |name: SnapshotName| {
+            let tags = tags.remove(&name.id).unwrap_or_default().into_iter().collect();
+            Snapshot { name, tags }
+        };
+        Ok(names.into_iter().map(own).collect())
+    }
+}
+
+#[pymethods]
+impl Store {
+    /// Opens the store at `url`.
+    #[staticmethod]
+    fn open(py: Python<'_>, url: String) -> PyResult<Self> {
+        let opened =
+            py.detach(|| lmc_store::Store::open(storage::open(&url)?, Arc::new(SystemClock)));
+        opened.map(|store| Self { store, url }).raise()
+    }
+
+    /// Makes a store at `url`.
+    #[staticmethod]
+    fn init(py: Python<'_>, url: String) -> PyResult<Self> {
+        let made =
+            py.detach(|| lmc_store::Store::init(storage::open(&url)?, Arc::new(SystemClock)));
+        made.map(|store| Self { store, url }).raise()
+    }
+
+    /// Saves a file or a directory.
+    fn save_path(&self, py: Python<'_>, path: PathBuf, save: Save) -> PyResult<Snapshot> {
+        let options = self.save_options(save)?;
+        let tags = options.tags.iter().cloned().collect();
+        let saved = py.detach(|| self.store.save(&path, &options, &|_| ())).raise()?;
+        Ok(Snapshot { name: saved.name, tags })
+    }
+
+    /// Saves files that are in memory: each a path and a buffer, or a list of buffers.
+    fn save_files(
+        &self,
+        py: Python<'_>,
+        files: Vec<(String, Bound<'_, PyAny>)>,
+        save: Save,
+    ) -> PyResult<Snapshot> {
+        let options = self.save_options(save)?;
+        let tags = options.tags.iter().cloned().collect();
+        let mut held: Vec<(RelPath, Vec<Bytes>)> = Vec::new();
+        for (path, data) in &files {
+            held.push((RelPath::new(path.as_bytes()).raise()?, parts(data)?));
+        }
+        let saved = py.detach(|| {
+            let mut files = Vec::new();
+            for (path, parts) in &held {
+                let parts = parts.iter().map(Bytes::get).collect();
+                files.push(MemoryFile { path: path.clone(), parts });
+            }
+            self.store.save_files(&files, &options, &|_| ())
+        });
+        Ok(Snapshot { name: saved.raise()?.name, tags })
+    }
+
+    /// All snapshots, or those of a run, in the order in which they were saved.
+    #[pyo3(signature = (run = None))]
+    fn snapshots(&self, py: Python<'_>, run: Option<&str>) -> PyResult<Vec<Snapshot>> {
+        py.detach(|| {
+            let names = match run {
+                Some(run) => self.store.snapshots_of(run),
+                None => self.store.snapshots(),
+            };
+            self.with_tags(names?)
+        })
+        .raise()
+    }
+
+    /// The snapshot that `text` means: the start of an id, `latest`, `RUN@STEP` or `RUN@latest`.
+    fn get(&self, py: Python<'_>, text: &str) -> PyResult<Snapshot> {
+        let found = py.detach(|| self.with_tags(vec![self.find(text)?])).raise()?;
+        // One name in, one snapshot out.
+        found
+            .into_iter()
+            .next()
+            .ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(text.to_string()))
+    }
+
+    /// What is in a snapshot: path, type, bytes and kind of each entry, and what was said of it.
+    fn entries(&self, py: Python<'_>, snapshot: &str) -> PyResult<(Vec<EntryTuple>, Meta)> {
+        let manifest = py.detach(|| self.store.manifest(&self.find(snapshot)?)).raise()?;
+        let entry = |entry: &lmc_store::Entry| {
+            let path = entry.path.to_string();
+            match &entry.node {
+                Node::File(file) => (path, "file", file.size, file.kind.name()),
+                Node::Directory { .. } => (path, "directory", 0, ""),
+                Node::Link { .. } => (path, "link", 0, ""),
+            }
+        };
+        Ok((manifest.entries.iter().map(entry).collect(), manifest.meta.clone()))
+    }
+
+    /// A file of a snapshot, open, wherever its bytes are.
+    fn file(&self, py: Python<'_>, snapshot: &str, path: &str) -> PyResult<Archive> {
+        let opened = py.detach(|| {
+            let manifest = Arc::new(self.store.manifest(&self.find(snapshot)?)?);
+            self.store.archive(&manifest, &RelPath::new(path.as_bytes())?)
+        });
+        opened.map(Archive).raise()
+    }
+
+    /// Restores a snapshot to `target`; returns files and bytes.
+    #[pyo3(signature = (snapshot, target, *, only, weights_only, overwrite, threads))]
+    fn restore(
+        &self,
+        py: Python<'_>,
+        snapshot: &str,
+        target: PathBuf,
+        only: Vec<String>,
+        weights_only: bool,
+        overwrite: bool,
+        threads: usize,
+    ) -> PyResult<(u64, u64)> {
+        let restored = py.detach(|| {
+            let only = only.iter().map(|glob| Glob::new(glob)).collect();
+            let options =
+                RestoreOptions { only, weights_only, overwrite, threads, keep_going: false };
+            self.store.restore(&self.find(snapshot)?, &target, &options, &|_| ())
+        });
+        restored.map(|restored| (restored.files, restored.bytes)).raise()
+    }
+
+    /// Gives a snapshot a tag, or takes it away.
+    fn set_tag(&self, py: Python<'_>, snapshot: &str, tag: &str, is_set: bool) -> PyResult<()> {
+        py.detach(|| {
+            let name = self.find(snapshot)?;
+            if is_set { self.store.tag(&name, tag) } else { self.store.untag(&name, tag) }
+        })
+        .raise()
+    }
+
+    /// Forgets what no rule keeps; returns what was kept and what was not.
+    #[pyo3(signature = (*, run, keep_last, keep_every, keep_tags, keep_within_ms, dry_run))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn forget(
+        &self,
+        py: Python<'_>,
+        run: Option<&str>,
+        keep_last: Option<u64>,
+        keep_every: Option<u64>,
+        keep_tags: Vec<String>,
+        keep_within_ms: Option<u64>,
+        dry_run: bool,
+    ) -> PyResult<(Vec<Snapshot>, Vec<Snapshot>)> {
+        let keep = Keep {
+            last: keep_last,
+            every: keep_every,
+            tags: keep_tags.into_iter().collect(),
+            within_ms: keep_within_ms,
+        };
+        if keep.is_empty() {
+            return Err(lmc::Error::invalid("say what to keep")).raise();
+        }
+        py.detach(|| {
+            let plan = self.store.plan_forget(&keep, run)?;
+            if !dry_run {
+                self.store.forget(&plan.forgotten)?;
+            }
+            Ok((self.with_tags(plan.kept)?, self.with_tags(plan.forgotten)?))
+        })
+        .raise()
+    }
+
+    /// Removes what nobody needs; returns snapshots, packs and bytes that went.
+    #[pyo3(signature = (*, grace_ms, dry_run))]
+    fn prune(
+        &self,
+        py: Python<'_>,
+        grace_ms: Option<u64>,
+        dry_run: bool,
+    ) -> PyResult<(usize, usize, u64)> {
+        let pruned = py.detach(|| self.store.prune(&PruneOptions { grace_ms, dry_run })).raise()?;
+        Ok((pruned.snapshots.len(), pruned.packs.len(), pruned.bytes))
+    }
+
+    /// Looks for damage; returns damaged objects and files that cannot be restored, each with its
+    /// error.
+    #[pyo3(signature = (*, read_percent, threads))]
+    fn check(&self, py: Python<'_>, read_percent: u8, threads: usize) -> PyResult<CheckTuple> {
+        let options = CheckOptions { read_percent, threads };
+        let checked = py.detach(|| self.store.check(&options)).raise()?;
+        let packs = checked.damaged.into_iter().map(|(_, damage)| damage);
+        let objects = checked.manifests.into_iter().chain(packs);
+        let objects = objects.map(|damage| (damage.object, damage.error.to_string())).collect();
+        let hurt = checked.hurt.into_iter();
+        let files = hurt
+            .map(|hurt| (hurt.snapshot.id, hurt.path.to_string(), hurt.error.to_string()))
+            .collect();
+        Ok((objects, files))
+    }
+
+    /// Numbers of the whole store.
+    fn stats(&self, py: Python<'_>) -> PyResult<BTreeMap<&'static str, i64>> {
+        let stats = py.detach(|| self.store.stats()).raise()?;
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        Ok(BTreeMap::from([
+            ("snapshots", number(stats.snapshots)),
+            ("files", number(stats.files)),
+            ("logical_bytes", number(stats.logical)),
+            ("archives", number(stats.archives)),
+            ("whole", number(stats.whole)),
+            ("deltas", number(stats.deltas)),
+            ("saved_by_reuse_bytes", number(stats.saved_reuse)),
+            ("saved_by_delta_bytes", number(stats.saved_delta)),
+            ("saved_by_coding_bytes", stats.saved_coding),
+            ("packs", number(stats.packs)),
+            ("pack_bytes", number(stats.pack_bytes)),
+            ("unneeded_bytes", number(stats.unneeded_bytes)),
+            ("manifest_bytes", number(stats.manifest_bytes)),
+            ("chain_depth_max", number(stats.depth_max as u64)),
+        ]))
+    }
+
+    /// Compares two snapshots: files that are the same, only in the first, only in the second, and
+    /// changed.
+    #[pyo3(signature = (old, new, *, threads))]
+    fn diff(&self, py: Python<'_>, old: &str, new: &str, threads: usize) -> PyResult<DiffTuple> {
+        let diff = py.detach(|| {
+            let old = Arc::new(self.store.manifest(&self.find(old)?)?);
+            let new = Arc::new(self.store.manifest(&self.find(new)?)?);
+            self.store.diff(&old, &new, threads)
+        });
+        let diff = diff.raise()?;
+        let text = |paths: Vec<RelPath>| paths.iter().map(RelPath::to_string).collect();
+        let changed = diff.changed.into_iter();
+        let changed =
+            changed.map(|file| (file.path.to_string(), file.old_size, file.new_size)).collect();
+        Ok((text(diff.same), text(diff.only_old), text(diff.only_new), changed))
+    }
+}
