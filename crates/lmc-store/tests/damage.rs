@@ -128,6 +128,11 @@ fn repair() {
     for i in [0, 2] {
         check_restores(&store, &saved[i].0, &saved[i].1);
     }
+    // What was moved away comes back when there is a copy.
+    let repaired = store.repair(Some(&other), false, 1).unwrap();
+    assert_eq!(repaired.manifests, [saved[1].0.object().unwrap()]);
+    assert!(storage.names("damaged").unwrap().is_empty());
+    check_restores(&store, &saved[1].0, &saved[1].1);
 }
 
 /// A copy of a pack in the same store is enough.
