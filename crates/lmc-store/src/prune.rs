@@ -97,7 +97,7 @@ impl Store {
     fn look(&self, lease: &PruneLease) -> Result<Seen> {
         let packs = self.storage.list(PACKS)?;
         let marks = self.keys(FORGOTTEN, "")?;
-        let pendings = pendings(self)?;
+        let pendings = pendings(self, lease.stored_ms)?;
         let keys = self.keys(SNAPSHOTS, "")?;
         Ok(Seen { now_ms: lease.stored_ms, packs, marks, pendings, keys })
     }

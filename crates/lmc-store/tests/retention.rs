@@ -225,3 +225,22 @@ fn twins_of_a_rebase_count_once() {
     storage.delete(&[saved[2].0.forgotten().unwrap()]).unwrap();
     assert_eq!(forget(&store, Keep { last: Some(2), ..Keep::default() }), [2, 3, 3]);
 }
+
+/// A damaged lease stops prunes while its save may live, and no longer.
+#[test]
+fn damaged_leases_grow_old_too() {
+    let (store, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = run(&store, folder.path(), &[1, 2]);
+    let lease = format!("pending/{:032x}", 7);
+    storage.put_new(&lease, b"{\"save\"rot").unwrap();
+    let error = store.prune(&PruneOptions::default()).unwrap_err();
+    assert!(error.kind == ErrorKind::Corrupt && error.to_string().contains(&lease), "{error}");
+    assert!(storage.stat(&lease).unwrap().is_some());
+    clock.pass_hours(48);
+    assert_eq!(store.prune(&PruneOptions::default()).unwrap().leftovers, 1);
+    assert!(storage.stat(&lease).unwrap().is_none());
+    for (name, root) in &saved {
+        check_restores(&store, name, root);
+    }
+}
