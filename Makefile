@@ -50,10 +50,11 @@ fuzz:
 			-rss_limit_mb=2048 -verbosity=0 || exit 1; \
 	done
 
-## crash: power cuts, failing disks and kills of a store, in full (needs python3, some of it root)
+## crash: power cuts, failing and rotting disks and kills of a store, in full (needs python3, some of it root)
 crash:
 	LMC_CRASH_IMAGES=100000 LMC_FAULT_STRIDE=1 \
 		$(CARGO) test --locked -p lmc-store --test crash --test faults -- --nocapture
+	LMC_ROT=1000 $(CARGO) test --locked -p lmc-store --test rot -- --nocapture
 	LMC_KILL_STRIDE=1 LMC_KILLS=1000 LMC_POWER_CUTS=100 \
 		$(CARGO) test --locked -p lmc-cli --test store_kill --test store_disk \
 		-- --nocapture --include-ignored --test-threads=1
