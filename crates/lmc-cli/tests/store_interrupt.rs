@@ -48,7 +48,7 @@ fn start(folder: &Folder, args: &[&str], seen: &str) -> Child {
         .expect("lmc starts");
     let start = Instant::now();
     let is_temporary = |path: &PathBuf| path.to_string_lossy().contains(".part");
-    while !files(&folder.path(seen)).iter().any(|path| seen != "" || is_temporary(path)) {
+    while !files(&folder.path(seen)).iter().any(|path| !seen.is_empty() || is_temporary(path)) {
         assert!(start.elapsed() < Duration::from_secs(60), "{args:?} never began");
         sleep(Duration::from_millis(1));
     }
