@@ -50,11 +50,11 @@ fuzz:
 			-rss_limit_mb=2048 -verbosity=0 || exit 1; \
 	done
 
-## crash: a store through power cuts, bad disks, kills, random histories (python3, some of it root)
+## crash: a store through power cuts, bad and rotting disks, kills, random histories (python3, root)
 crash:
-	LMC_CRASH_IMAGES=100000 LMC_FAULT_STRIDE=1 LMC_HISTORY_STEPS=10000 \
+	LMC_CRASH_IMAGES=100000 LMC_FAULT_STRIDE=1 LMC_HISTORY_STEPS=10000 LMC_ROT=1000 \
 		$(CARGO) test --locked -p lmc-store --test crash --test faults --test histories \
-		-- --nocapture
+		--test rot -- --nocapture
 	LMC_KILL_STRIDE=1 LMC_KILLS=1000 LMC_POWER_CUTS=100 \
 		$(CARGO) test --locked -p lmc-cli --test store_kill --test store_disk \
 		-- --nocapture --include-ignored --test-threads=1

@@ -9,7 +9,12 @@ mod recipes;
 use lmc_codec::{Dtype, Encoder, Level, Plan, TensorSpec};
 use lmc_format::{BlockPrefix, Coder, Reader};
 use lmc_fuzz::{ChainHead, HistogramHead, encode_plane};
+use lmc_store::storage::{MemoryStorage, Storage};
+use lmc_store::{SaveOptions, Store, SystemClock};
 use lmc_testkit::data::{self, Kind, Random};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::{fs, io};
 
@@ -160,18 +165,49 @@ fn files() -> io::Result<()> {
         put("file_read", &format!("{name}-whole"), &[&file])?;
     }
     let header = r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
-    put("safetensors_parse", "one", &[header.as_bytes()])?;
-    let manifest = format!(
-        r#"{{"format":1,"run":"r","step":1,"time_ms":1,"save":"s","parent":null,"meta":{{}},
-        "is_thinned":false,"is_file":false,"added":5,"entries":[{{"path":"d","type":"directory","mode":493}},
-        {{"path":"d/f","type":"file","mode":420,"mtime":[1,2],"size":9,"kind":"weights","archive":0}},
-        {{"path":"l","type":"link","target":"d/f"}}],"archives":[{{"hash":"{:032x}","size":9,
-        "stored":5,"alone":5,"read":5,"rent":0,"bases":[],"extents":[[0,0,5]]}}],
-        "packs":[["{}",5]]}}"#,
-        7,
-        "ab".repeat(32),
-    );
-    put("manifest_parse", "one", &[manifest.as_bytes()])
+    put("safetensors_parse", "one", &[header.as_bytes()])
+}
+
+/// The manifests of a history in memory: chains, links, odd names, a single file, nothing at all.
+fn manifests() -> io::Result<()> {
+    let folder = std::env::temp_dir().join(format!("lmc-seeds-{}", std::process::id()));
+    let made = history(&folder);
+    fs::remove_dir_all(&folder)?;
+    made
+}
+
+fn history(folder: &Path) -> io::Result<()> {
+    let root = folder.join("root");
+    fs::create_dir_all(root.join("deep/er"))?;
+    let storage = std::sync::Arc::new(MemoryStorage::default());
+    let store = Store::init(storage.clone(), std::sync::Arc::new(SystemClock));
+    let store = store.expect("memory is a store");
+    let mut random = Random::new(4);
+    let mut weights = data::words(Kind::Weights, 2, true, 6000, 1);
+    let save = |path: &Path, name: String, pack_len: usize| -> io::Result<()> {
+        let meta = [("loss".to_string(), "0.1\n\u{fc}".to_string())].into();
+        let options = SaveOptions { pack_len, meta, threads: 1, ..SaveOptions::default() };
+        let saved = store.save(path, &options, &|_| ()).expect("a save");
+        let object = saved.name.object().expect("a name");
+        put("manifest_parse", &name, &[&storage.read_all(&object, 1 << 20).expect("it is there")])
+    };
+    save(&root, "empty".into(), 1000)?;
+    for step in 0..6 {
+        for _ in 0..100 {
+            let at = random.below(weights.len());
+            weights[at] ^= 1;
+        }
+        fs::write(root.join("deep/er/model.bin"), &weights)?;
+        fs::write(root.join("copy.bin"), &weights)?;
+        fs::write(root.join(format!("own{step}.txt")), random.bytes(step * 20))?;
+        fs::write(root.join(OsStr::from_bytes(b"\xff\xfe.optim")), [step as u8; 30])?;
+        if step == 2 {
+            symlink("deep/er", root.join("link"))?;
+            symlink(OsStr::from_bytes(b"\xff"), root.join("odd"))?;
+        }
+        save(&root, format!("step-{step}"), 500 + step * 700)?;
+    }
+    save(&root.join("copy.bin"), "file".into(), 100)
 }
 
 fn main() -> io::Result<()> {
@@ -179,5 +215,6 @@ fn main() -> io::Result<()> {
     classes()?;
     blocks()?;
     files()?;
+    manifests()?;
     hand_made()
 }

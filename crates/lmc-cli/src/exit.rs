@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use lmc::ErrorKind;
 
+use crate::interrupt;
+
 /// How a run ended; each has its own exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -24,6 +26,8 @@ pub enum Exit {
     NoStore,
     /// Another writer was there first; the same command may work again.
     Conflict,
+    /// It was asked to end; the code is that of a program ended by SIGINT.
+    Interrupted,
     /// What read our output went away; the code is that of a program ended by SIGPIPE.
     PipeClosed,
 }
@@ -55,6 +59,7 @@ impl Exit {
             Self::Corrupt => 4,
             Self::NoStore => 10,
             Self::Conflict => 11,
+            Self::Interrupted => 128 + 2,
             Self::PipeClosed => 128 + 13,
         }
     }
@@ -157,6 +162,8 @@ impl Tally {
 pub fn report(name: &Path, result: Result<(), Failure>) -> Exit {
     match result {
         Ok(()) => Exit::Done,
+        // What fails now fails because of that.
+        Err(_) if interrupt::is_stopped() => Exit::Interrupted,
         Err(failure) => {
             if !failure.is_pipe_closed() {
                 eprintln!("{}", failure.line(name.display()));

@@ -1,12 +1,30 @@
 //! Ctrl-C and polite kills: what is temporary goes, then the process.
+//!
+//! Work on a store ends by itself: its storage fails from then on, and whatever is under way clears
+//! up as on any error, its leases too. Other work, and what does not end soon, is cut off after the
+//! one temporary file or directory that is known has been removed.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
 
-/// The code of a program ended by SIGINT.
-const EXIT_INTERRUPTED: i32 = 128 + 2;
+use lmc_store::storage::{Stoppable, Storage};
 
+use crate::exit::Exit;
+
+/// How long work on a store may take to end.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Times that a directory is removed: the work that fills it goes on meanwhile.
+const REMOVALS_MAX: usize = 100;
+
+/// Set when the process was asked to end.
+static STOP: AtomicBool = AtomicBool::new(false);
+/// Whether there is work that ends by itself.
+static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
 /// What would be left behind.
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
 
@@ -17,18 +35,58 @@ pub struct Guard(());
 pub fn install() {
     // A second call in one process fails, and the first handler is as good.
     let _ = ctrlc::set_handler(|| {
-        if let Some(path) = temporary().take() {
-            // A file may have been given its final name just now; then nothing is there.
-            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+        let is_first = !STOP.swap(true, Ordering::AcqRel);
+        if is_first && ENDS_ITSELF.load(Ordering::Acquire) {
+            // Not here: the next signal would wait for it.
+            std::thread::spawn(|| {
+                sleep(PATIENCE);
+                cut_off();
+            });
+            return;
         }
-        std::process::exit(EXIT_INTERRUPTED);
+        cut_off();
     });
+}
+
+fn cut_off() -> ! {
+    if let Some(path) = temporary().take() {
+        remove(&path);
+    }
+    std::process::exit(i32::from(Exit::Interrupted.code()));
+}
+
+fn remove(path: &Path) {
+    for _ in 0..REMOVALS_MAX {
+        // It may have been given its final name just now; then nothing is there.
+        let removed = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
+        match removed {
+            Ok(()) => return,
+            Err(e) if e.kind() == ErrorKind::NotFound => return,
+            Err(_) => sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// A storage that fails once the process was asked to end.
+pub fn stoppable(storage: Arc<dyn Storage>) -> Arc<dyn Storage> {
+    ENDS_ITSELF.store(true, Ordering::Release);
+    Arc::new(Stoppable::new(storage, &STOP))
+}
+
+/// Whether the process was asked to end; what fails from then on is not worth a word.
+pub fn is_stopped() -> bool {
+    STOP.load(Ordering::Acquire)
 }
 
 /// Removes `path` if the process is interrupted before the guard is dropped.
 pub fn guard(path: &Path) -> Guard {
-    *temporary() = Some(path.to_path_buf());
+    note(path);
     Guard(())
+}
+
+/// The same until another one is noted.
+pub fn note(path: &Path) {
+    *temporary() = Some(path.to_path_buf());
 }
 
 impl Drop for Guard {

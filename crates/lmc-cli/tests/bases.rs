@@ -268,3 +268,61 @@ fn diff() {
     }
     assert_eq!(code(&folder.lmc(&["diff", "a", "none"])), 1);
 }
+
+/// Files without tensors are compared byte by byte.
+#[test]
+fn diff_of_other_files() {
+    let folder = Folder::new();
+    folder.write("a", b"some text that is no checkpoint");
+    folder.write("same", b"some text that is no checkpoint");
+    folder.write("b", b"some TEXT that is no checkpoint at all");
+    folder.write("c", &checkpoint(0));
+    let diff = |new: &str| text(folder.ok(&["diff", "a", new]));
+    assert_eq!(diff("same"), "the same 31 bytes\n");
+    let expected = "no safetensors, so bytes are compared: 31 bytes and 38, 4 of the first 31 \
+                    differ, from byte 5 on\n";
+    assert_eq!(diff("b"), expected);
+    assert!(diff("c").contains("from byte 0 on") && diff("c").contains("only in the new one"));
+    folder.ok(&["compress", "b"]);
+    let json = folder.ok(&["diff", "a", "b.lmc", "--json"]);
+    let json: Value = serde_json::from_slice(&json).expect("JSON");
+    assert_eq!(
+        (&json["bytes"]["same_bytes"], &json["bytes"]["first_difference"]),
+        (&27.into(), &5.into())
+    );
+}
+
+/// A base that nothing was taken from is told of, unless quiet, and is not needed any more.
+#[test]
+fn a_base_of_no_use() {
+    let folder = folder();
+    folder.write("noise", &common::noise(50_000, 9));
+    let output = folder.lmc(&["compress", "noise", "--base", "old"]);
+    assert!(stderr(&output).contains("noise: its base was of no use"), "{}", stderr(&output));
+    let output = folder.lmc(&["compress", "-f", "-q", "noise", "--base", "old"]);
+    assert_eq!(stderr(&output), "");
+    let output = folder.lmc(&["compress", "-f", "new", "--base", "old"]);
+    assert!(!stderr(&output).contains("of no use"), "{}", stderr(&output));
+    fs::remove_file(folder.path("old")).expect("ours");
+    folder.ok(&["decompress", "noise.lmc", "-o", "back"]);
+}
+
+/// A chain that is too long says so in one short line, and what to do.
+#[test]
+fn chains_that_are_too_long() {
+    let folder = Folder::new();
+    folder.write("0", &checkpoint(0));
+    for i in 1..100 {
+        let (name, base) = (i.to_string(), format!("{}.lmc", i - 1));
+        let base = if i == 1 { "0" } else { &base };
+        folder.write(&name, &checkpoint(i));
+        let output = folder.lmc(&["compress", "--fast", "--rm", &name, "--base", base]);
+        let line = stderr(&output);
+        if code(&output) != 0 {
+            assert!(i > 60 && line.len() < 250 && line.lines().count() == 1, "{i}: {line}");
+            assert!(line.contains("more than 64 files") && line.contains("older --base"), "{line}");
+            return;
+        }
+    }
+    panic!("a chain of 100 files was made");
+}

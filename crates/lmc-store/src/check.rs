@@ -2,7 +2,7 @@
 
 use crate::Store;
 use crate::archives::SnapshotLibrary;
-use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
+use crate::manifest::{Extent, MANIFEST_LEN_MAX, Manifest};
 use crate::names::{PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
 use crate::path::RelPath;
 use lmc_format::{Error, ErrorKind, Result};
@@ -152,7 +152,8 @@ impl Store {
         threads: usize,
     ) -> Result<Vec<Hurt>> {
         let names: BTreeSet<&PackName> = damaged.iter().map(|(name, _)| name).collect();
-        let mut tested: HashMap<u128, Option<Error>> = HashMap::new();
+        // By all that is read, not by content: the same file may be stored in several places.
+        let mut tested: HashMap<Vec<(&PackName, u64, u64)>, Option<Error>> = HashMap::new();
         let mut hurt = Vec::new();
         for (snapshot, manifest) in good.iter().filter(|_| !names.is_empty()) {
             let is_bad: Vec<bool> =
@@ -160,13 +161,14 @@ impl Store {
             let library = SnapshotLibrary::new(self, manifest);
             for (path, file) in manifest.files() {
                 let needed = manifest.closure([file.archive]);
-                let mut extents = needed.iter().flat_map(|&i| &manifest.archives[i].extents);
-                if !extents.any(|extent| is_bad[extent.pack]) {
+                let extents = needed.iter().flat_map(|&i| &manifest.archives[i].extents);
+                if !extents.clone().any(|extent| is_bad[extent.pack]) {
                     continue;
                 }
-                let hash = manifest.archives[file.archive].hash;
+                let place = |e: &Extent| (&manifest.packs[e.pack].name, e.offset, e.len);
                 let test = || library.open(file.archive)?.test(threads, &|_| ());
-                let error = tested.entry(hash).or_insert_with(|| test().err());
+                let tested = tested.entry(extents.map(place).collect());
+                let error = tested.or_insert_with(|| test().err());
                 hurt.extend(error.clone().map(|error| Hurt {
                     snapshot: snapshot.clone(),
                     path: path.clone(),

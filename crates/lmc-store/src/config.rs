@@ -30,6 +30,14 @@ pub struct Config {
     pub conditional_create: bool,
 }
 
+/// The configuration as it is written. A bad bit in a number would otherwise be believed.
+#[derive(Serialize, Deserialize)]
+struct Checked {
+    #[serde(flatten)]
+    config: Config,
+    checksum: String,
+}
+
 /// A place that holds snapshots.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -62,9 +70,7 @@ impl Store {
             grace_seconds,
             conditional_create: true,
         };
-        let text = serde_json::to_string_pretty(&config)
-            .map_err(|e| Error::invalid(format!("cannot write the configuration: {e}")))?;
-        let bytes = format!("{text}\n").into_bytes();
+        let bytes = config.write()?;
         let put = storage.put_new(CONFIG_NAME, &bytes)?;
         // The id is random: if these bytes are there, the put was sent twice.
         if put == Put::Exists && storage.read_all(CONFIG_NAME, CONFIG_LEN_MAX)? != bytes {
@@ -101,9 +107,28 @@ impl Store {
 }
 
 impl Config {
+    fn write(&self) -> Result<Vec<u8>> {
+        let checked = Checked { config: self.clone(), checksum: self.checksum()? };
+        let mut bytes = serde_json::to_vec_pretty(&checked).map_err(unwritable)?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    fn checksum(&self) -> Result<String> {
+        let bytes = serde_json::to_vec(self).map_err(unwritable)?;
+        Ok(blake3::hash(&bytes).to_hex()[..32].to_string())
+    }
+
     fn read(bytes: &[u8]) -> Result<Self> {
-        let config: Self = serde_json::from_slice(bytes)
-            .map_err(|e| Error::corrupt(format!("{CONFIG_NAME} is damaged: {e}")))?;
+        let damaged = |why: &dyn std::fmt::Display| {
+            let message = format!(
+                "{CONFIG_NAME} is damaged: {why}; move it away and run lmc init at the same \
+                 place, the snapshots stay"
+            );
+            Error::corrupt(message)
+        };
+        let Checked { config, checksum } =
+            serde_json::from_slice(bytes).map_err(|e| damaged(&e))?;
         if config.format != FORMAT {
             let message = format!(
                 "the store has format {}, this lmc knows {FORMAT}; use a newer one",
@@ -114,8 +139,15 @@ impl Config {
         if !config.conditional_create {
             return Err(unconditional());
         }
+        if config.checksum()? != checksum {
+            return Err(damaged(&"its checksum is another"));
+        }
         Ok(config)
     }
+}
+
+fn unwritable(error: serde_json::Error) -> Error {
+    Error::invalid(format!("cannot write the configuration: {error}"))
 }
 
 /// Fails unless the storage refuses to make an object twice and leaves the first one as it was.

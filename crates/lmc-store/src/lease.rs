@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const LEASE_LEN_MAX: u64 = 1 << 26;
 
 /// What a save under way needs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     /// The save.
     pub save: String,
@@ -118,8 +118,9 @@ fn lost() -> Error {
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// The leases of all saves. One that goes away while they are read has ended.
-pub(crate) fn pendings(store: &Store) -> Result<Vec<Found>> {
+/// The leases of all saves. One that goes away while they are read has ended. One that is damaged is
+/// an error, but for the dead, whose needs do not count. `now_ms` is by the clock of the storage.
+pub(crate) fn pendings(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in store.storage.list(PENDING)? {
         let bytes = match store.storage.read_all(&entry.name, LEASE_LEN_MAX) {
@@ -127,8 +128,18 @@ pub(crate) fn pendings(store: &Store) -> Result<Vec<Found>> {
             Err(e) if e.kind == ErrorKind::NotFound => continue,
             Err(e) => return Err(e),
         };
-        let pending = serde_json::from_slice(&bytes)
-            .map_err(|e| Error::corrupt(format!("{} is damaged: {e}", entry.name)))?;
+        let pending = match serde_json::from_slice(&bytes) {
+            Ok(pending) => pending,
+            Err(_) if is_stale(store, &entry.stat, now_ms) => Pending::default(),
+            Err(e) => {
+                let name = &entry.name;
+                let message = format!(
+                    "the lease {name} is damaged: {e}; it counts until it is as old as grace, or \
+                     remove it if no save is under way"
+                );
+                return Err(Error::corrupt(message));
+            }
+        };
         found.push(Found { entry, pending });
     }
     Ok(found)

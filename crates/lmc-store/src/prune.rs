@@ -108,7 +108,7 @@ impl Store {
     fn look(&self, lease: &PruneLease) -> Result<Seen> {
         let packs = self.storage.list(PACKS)?;
         let marks = self.marks()?;
-        let pendings = pendings(self)?;
+        let pendings = pendings(self, lease.stored_ms)?;
         let keys = self.keys(SNAPSHOTS)?.into_iter();
         let keys = keys.map(|key| (key.clone(), SnapshotName::parse(&key))).collect();
         Ok(Seen { now_ms: lease.stored_ms, packs, marks, pendings, keys })

@@ -2,7 +2,7 @@
 //!
 //! A damaged pack is replaced, at once, by one with the right hash: a copy in this store, or one in
 //! another store. A damaged manifest is replaced likewise, or moved away so that it does not stop
-//! prunes. What cannot be put right stays as it is.
+//! prunes; it comes back when a copy turns up. What cannot be put right stays as it is.
 
 use crate::Store;
 use crate::check::{CheckOptions, Checked, Damage, is_damage};
@@ -40,6 +40,9 @@ impl Store {
         // Manifests first: a good one may need packs that nothing else does.
         for Damage { object, .. } in self.all_manifests()?.bad {
             self.repair_manifest(&object, other, dry_run, &mut repaired)?;
+        }
+        if let Some(other) = other {
+            self.bring_back(other, dry_run, &mut repaired)?;
         }
         let damaged = self.check(&options)?.damaged;
         let copies = self.copies(&damaged, other)?;
@@ -88,6 +91,27 @@ impl Store {
         Ok(copies)
     }
 
+    /// Manifests that an earlier repair moved away come back if the other store has them.
+    fn bring_back(&self, other: &Store, dry_run: bool, repaired: &mut Repaired) -> Result<()> {
+        for key in self.keys(DAMAGED)? {
+            let object = format!("{SNAPSHOTS}/{key}");
+            let Some(bytes) = other.good_manifest(&key) else { continue };
+            if !dry_run {
+                self.storage.put_new(&object, &bytes)?;
+                self.storage.delete(&[format!("{DAMAGED}/{key}")])?;
+            }
+            repaired.manifests.push(object);
+        }
+        Ok(())
+    }
+
+    /// The bytes of the manifest with this key, if they are here and right.
+    fn good_manifest(&self, key: &str) -> Option<Vec<u8>> {
+        let name = SnapshotName::parse(key)?;
+        let bytes = self.storage.read_all(&format!("{SNAPSHOTS}/{key}"), MANIFEST_LEN_MAX).ok()?;
+        Manifest::read(&bytes, &name).ok().map(|_| bytes)
+    }
+
     fn repair_manifest(
         &self,
         object: &str,
@@ -96,11 +120,7 @@ impl Store {
         repaired: &mut Repaired,
     ) -> Result<()> {
         let key = &object[SNAPSHOTS.len() + 1..];
-        let good = other.zip(SnapshotName::parse(key)).and_then(|(other, name)| {
-            let bytes = other.storage.read_all(object, MANIFEST_LEN_MAX).ok()?;
-            Manifest::read(&bytes, &name).ok().map(|_| bytes)
-        });
-        if let Some(bytes) = good {
+        if let Some(bytes) = other.and_then(|other| other.good_manifest(key)) {
             if !dry_run {
                 self.storage.replace(object, &bytes)?;
             }

@@ -36,6 +36,9 @@ pub struct RestoreOptions {
     pub keep_going: bool,
     /// Threads that decode; 0 for one on each core.
     pub threads: usize,
+    /// Is told of each temporary file or directory, the last one being that in use, for a process
+    /// that is made to end and wants to leave nothing.
+    pub on_temporary: Option<fn(&Path)>,
 }
 
 /// What was restored.
@@ -124,7 +127,7 @@ impl Store {
                     let message = format!("{target} is not empty; -f restores into it");
                     return Err(exists(message));
                 }
-                work.all(&Sandbox::open(target, options.overwrite)?)
+                work.all(&Sandbox::open(target, options.overwrite)?, Some(target))
             }
         }
     }
@@ -156,7 +159,10 @@ impl Work<'_> {
             .map_err(|e| {
                 io_error(format_args!("cannot make a folder in {}", folder.display()), &e)
             })?;
-        let restored = self.all(&Sandbox::open(temporary.path(), false)?)?;
+        if let Some(tell) = self.options.on_temporary {
+            tell(temporary.path());
+        }
+        let restored = self.all(&Sandbox::open(temporary.path(), false)?, None)?;
         set_default_mode(temporary.path())?;
         let (from, cwd) = (temporary.path(), rustix::fs::CWD);
         let mut renamed = rustix::fs::renameat_with(cwd, from, cwd, target, RenameFlags::NOREPLACE);
@@ -185,13 +191,13 @@ impl Work<'_> {
             (folder_of(target), RelPath::new(name.as_bytes())?)
         };
         let sandbox = Sandbox::open(folder, self.options.overwrite)?;
-        self.file(&sandbox, &path, file)?;
+        self.file(&sandbox, &path, file, Some(folder))?;
         sandbox.sync()?;
         Ok(Restored { files: 1, bytes: file.size, failed: Vec::new() })
     }
 
-    /// Everything that is wanted, into a directory.
-    fn all(&self, sandbox: &Sandbox) -> Result<Restored> {
+    /// Everything that is wanted, into a directory, whose path is given if it stays on an error.
+    fn all(&self, sandbox: &Sandbox, root: Option<&Path>) -> Result<Restored> {
         let manifest = self.library.manifest();
         let wanted: Vec<&Entry> =
             manifest.entries.iter().filter(|entry| self.options.wants(entry)).collect();
@@ -202,7 +208,7 @@ impl Work<'_> {
         let mut restored = Restored::default();
         for Entry { path, node } in wanted.iter().copied() {
             let Node::File(file) = node else { continue };
-            match self.file(sandbox, &self.path(path)?, file) {
+            match self.file(sandbox, &self.path(path)?, file, root) {
                 Ok(()) => {
                     restored.files += 1;
                     restored.bytes += file.size;
@@ -255,8 +261,18 @@ impl Work<'_> {
         }
     }
 
-    fn file(&self, sandbox: &Sandbox, path: &RelPath, file: &FileNode) -> Result<()> {
+    fn file(
+        &self,
+        sandbox: &Sandbox,
+        path: &RelPath,
+        file: &FileNode,
+        root: Option<&Path>,
+    ) -> Result<()> {
         let new = sandbox.create(path)?;
+        if let (Some(root), Some(tell)) = (root, self.options.on_temporary) {
+            let folder = path.folder().map_or(root.into(), |folder| root.join(folder.as_path()));
+            tell(&folder.join(new.temporary()));
+        }
         let written = match self.form {
             Form::Original => self.write_original(file.archive, &new.file),
             Form::Archive => self.write_archive(file.archive, &new.file),

@@ -146,6 +146,13 @@ impl Sandbox {
     }
 }
 
+impl NewFile {
+    /// The name that it has for now, in its folder.
+    pub(crate) fn temporary(&self) -> &str {
+        &self.temporary
+    }
+}
+
 impl Drop for NewFile {
     fn drop(&mut self) {
         // It is gone if it was published.

@@ -63,6 +63,44 @@ fn damaged_packs_are_named() {
     assert!(store.check(&ALL).unwrap().is_clean());
 }
 
+/// The same file stored in two places: damage in one is not taken for damage in the other, nor is
+/// one taken to be well because the other is.
+#[test]
+fn places_are_told_apart() {
+    let (store, storage, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    write(&root.join("z.bin"), &checkpoint(&["a"], 3000, 1, 0));
+    let mut saved = Vec::new();
+    for run in ["one", "two"] {
+        // Comes first, so that the other file is elsewhere in the packs.
+        write(&root.join("a.bin"), &checkpoint(&["o"], run.len() * 100, saved.len() as u64, 0));
+        let (run, parent) = (run.to_string(), lmc_store::Parent::None);
+        let options = SaveOptions { run, parent, pack_len: 9000, ..SaveOptions::default() };
+        saved.push(save(&store, &root, options).name);
+    }
+    let path = lmc_store::RelPath::new(b"z.bin").unwrap();
+    for hurt in [0, 1] {
+        let mut good = Vec::new();
+        for (i, name) in saved.iter().enumerate() {
+            let manifest = store.manifest(name).unwrap();
+            let archive = manifest.file(&path).unwrap().archive;
+            let extent = manifest.archives[archive].extents[0];
+            let object = manifest.packs[extent.pack].name.object();
+            let mut bytes = storage.read_all(&object, 1 << 20).unwrap();
+            good.push((object.clone(), bytes.clone()));
+            // In the file, or in the one before it.
+            let at = if i == hurt { extent.offset + 60 } else { extent.offset - 60 };
+            bytes[at as usize] ^= 1;
+            storage.replace(&object, &bytes).unwrap();
+        }
+        let checked = store.check(&ALL).unwrap();
+        let named = checked.hurt.iter().filter(|hurt| hurt.path == path);
+        assert_eq!(named.map(|hurt| &hurt.snapshot).collect::<Vec<_>>(), [&saved[hurt]]);
+        good.iter().for_each(|(object, bytes)| storage.replace(object, bytes).unwrap());
+    }
+}
+
 /// What is not damaged can be had, if asked for; by default a restore is whole or an error.
 #[test]
 fn the_rest_is_restored() {
@@ -128,6 +166,11 @@ fn repair() {
     for i in [0, 2] {
         check_restores(&store, &saved[i].0, &saved[i].1);
     }
+    // What was moved away comes back when there is a copy.
+    let repaired = store.repair(Some(&other), false, 1).unwrap();
+    assert_eq!(repaired.manifests, [saved[1].0.object().unwrap()]);
+    assert!(storage.names("damaged").unwrap().is_empty());
+    check_restores(&store, &saved[1].0, &saved[1].1);
 }
 
 /// A copy of a pack in the same store is enough.

@@ -76,6 +76,33 @@ fn once() {
     assert_eq!(open().unwrap_err().kind, ErrorKind::Unsupported);
     std::fs::write(&path, config.replace("true", "false")).unwrap();
     assert_eq!(open().unwrap_err().kind, ErrorKind::Unsupported);
-    std::fs::write(&path, "").unwrap();
-    assert_eq!(open().unwrap_err().kind, ErrorKind::Corrupt);
+    for bad in [String::new(), config.replace("86400", "06400"), config.replace("86400", "8640 ")] {
+        std::fs::write(&path, bad).unwrap();
+        let error = open().unwrap_err();
+        assert!(error.kind == ErrorKind::Corrupt && error.to_string().contains("lmc init"));
+    }
+}
+
+/// Every damaged bit of a configuration is found, and a new one gives the snapshots back.
+#[test]
+fn a_damaged_configuration() {
+    let (store, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    write(&root.join("model.safetensors"), &checkpoint(&["a"], 3000, 1, 0));
+    let saved = save_step(&store, &root, "r", 1);
+    let good = storage.read_all(CONFIG_NAME, 1 << 16).unwrap();
+    for bit in 0..8 * good.len() {
+        let mut bad = good.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        storage.replace(CONFIG_NAME, &bad).unwrap();
+        match Store::open(storage.clone(), clock.clone()) {
+            // A blank or a letter of another case that means the same.
+            Ok(same) => assert_eq!(same.config(), store.config()),
+            Err(e) => assert!(matches!(e.kind, ErrorKind::Corrupt | ErrorKind::Unsupported)),
+        }
+    }
+    storage.delete(&[CONFIG_NAME.to_string()]).unwrap();
+    let store = Store::init(storage, clock).unwrap();
+    check_restores(&store, &saved.name, &root);
 }

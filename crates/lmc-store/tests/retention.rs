@@ -331,3 +331,22 @@ fn long_runs_have_pages() {
     let saved = save_step(&store, &root, "long", 31);
     assert_eq!((saved.parent.unwrap().step, saved.name.page), (30, 2));
 }
+
+/// A damaged lease stops prunes while its save may live, and no longer.
+#[test]
+fn damaged_leases_grow_old_too() {
+    let (store, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = run(&store, folder.path(), &[1, 2]);
+    let lease = format!("pending/{:032x}", 7);
+    storage.put_new(&lease, b"{\"save\"rot").unwrap();
+    let error = store.prune(&PruneOptions::default()).unwrap_err();
+    assert!(error.kind == ErrorKind::Corrupt && error.to_string().contains(&lease), "{error}");
+    assert!(storage.stat(&lease).unwrap().is_some());
+    clock.pass_hours(48);
+    assert_eq!(store.prune(&PruneOptions::default()).unwrap().leftovers, 1);
+    assert!(storage.stat(&lease).unwrap().is_none());
+    for (name, root) in &saved {
+        check_restores(&store, name, root);
+    }
+}

@@ -10,8 +10,8 @@ use crate::{Progress, Reference};
 use lmc_codec::SharedRecipe;
 use lmc_format::file::FOOTER_LEN;
 use lmc_format::{
-    AnyRecipe, BaseUse, BlockKind, BlockPrefix, Error, Footer, HEADER_LEN, Hash, Index, Piece,
-    Reader, Result, SourceKind, Span, dtype,
+    AnyRecipe, BaseUse, BlockKind, BlockPrefix, Error, ErrorKind, Footer, HEADER_LEN, Hash, Index,
+    Piece, Reader, Result, SourceKind, Span, dtype,
 };
 use std::borrow::Cow;
 use std::fs::File;
@@ -255,7 +255,11 @@ impl Archive {
                 self.read_source(reference.source, start, out, depth)
             })
         };
-        decoder.decode(span, coded, wanted, out, read, seen).map_err(|e| e.at(self.span_name(i)))
+        decoder.decode(span, coded, wanted, out, read, seen).map_err(|e| match e.kind {
+            // About a whole chain, not about this place in it.
+            ErrorKind::LimitExceeded if depth > 0 => e,
+            _ => e.at(self.span_name(i)),
+        })
     }
 
     /// Fills `out` from what references name by a number.

@@ -281,7 +281,7 @@ impl Base {
             Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
             Content::Archive(archive) => archive.read_into(start, out, depth),
         }
-        .map_err(|e| e.at(format_args!("base {}", self.path)))
+        .map_err(|e| self.named(e, depth))
     }
 
     /// Pieces of an archive have their own checksums.
@@ -312,12 +312,24 @@ impl Base {
             Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
             Content::Archive(archive) => archive.check_bases(depth),
         }
-        .map_err(|e| e.at(format_args!("base {}", self.path)))
+        .map_err(|e| self.named(e, depth))
+    }
+
+    /// An error with the name of the base. Of a chain that is too long only the first is named: all
+    /// of them would fill a screen.
+    fn named(&self, error: Error, depth: usize) -> Error {
+        match error.kind {
+            ErrorKind::LimitExceeded if depth > 1 => error,
+            _ => error.at(format_args!("base {}", self.path)),
+        }
     }
 }
 
 fn too_deep() -> Error {
-    let message = format!("more than {DEPTH_MAX} files stand one on the other, or in a circle");
+    let message = format!(
+        "more than {DEPTH_MAX} files stand one on the other, or in a circle; compress with an older \
+         --base, or with none"
+    );
     Error::new(ErrorKind::LimitExceeded, message)
 }
 

@@ -9,6 +9,9 @@ use lmc_format::{Conversion, Result};
 use lmc_input::{Cut, Tensor};
 use std::collections::HashMap;
 
+/// Bytes that are compared at once.
+const BYTES_AT_ONCE: usize = 1 << 20;
+
 /// What changed between two checkpoints.
 #[derive(Clone, Debug, Default)]
 pub struct Diff {
@@ -20,6 +23,21 @@ pub struct Diff {
     pub only_old: Vec<String>,
     /// Names of tensors that only the new one has.
     pub only_new: Vec<String>,
+    /// The bytes, where one of them has no tensors.
+    pub bytes: Option<BytesDiff>,
+}
+
+/// How two files differ that are compared byte by byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BytesDiff {
+    /// Bytes of the old one.
+    pub old_len: u64,
+    /// Bytes of the new one.
+    pub new_len: u64,
+    /// Bytes that are the same at the same place.
+    pub same: u64,
+    /// The first place where they differ, which may be the end of one of them.
+    pub first: Option<u64>,
 }
 
 /// What changed in a tensor.
@@ -68,12 +86,16 @@ impl Change {
     }
 }
 
-/// Compares two safetensors checkpoints; what takes how many bytes is measured at `level`.
+/// Compares two safetensors checkpoints; what takes how many bytes is measured at `level`. Where one
+/// of them has no tensors, their bytes are compared.
 pub fn diff(old: &Base, new: &Base, level: Level, threads: usize) -> Result<Diff> {
     let (old_tensors, new_tensors) = (old.tensors()?, new.tensors()?);
     let before: HashMap<&str, &Tensor> =
         old_tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
     let mut diff = Diff::default();
+    if old_tensors.is_empty() || new_tensors.is_empty() {
+        diff.bytes = Some(compare_bytes(old, new)?);
+    }
     // What each item of the new one is compared with.
     let mut pairs: Vec<Option<&Tensor>> = vec![None];
     for tensor in new_tensors {
@@ -113,6 +135,26 @@ pub fn diff(old: &Base, new: &Base, level: Level, threads: usize) -> Result<Diff
             diff.both.push(TensorDiff { name, dtype, shape, change: sums[i + 1] });
         }
     }
+    Ok(diff)
+}
+
+fn compare_bytes(old: &Base, new: &Base) -> Result<BytesDiff> {
+    let (old_len, new_len) = (old.original_len(), new.original_len());
+    let mut diff = BytesDiff { old_len, new_len, same: 0, first: None };
+    let common = old_len.min(new_len);
+    let (mut a, mut b) = (vec![0; BYTES_AT_ONCE], vec![0; BYTES_AT_ONCE]);
+    let mut at = 0;
+    while at < common {
+        let len = BYTES_AT_ONCE.min(usize::try_from(common - at).unwrap_or(BYTES_AT_ONCE));
+        let (a, b) = (&mut a[..len], &mut b[..len]);
+        old.read(at, a, 0)?;
+        new.read(at, b, 0)?;
+        let differing = a.iter().zip(&*b).position(|(a, b)| a != b);
+        diff.first = diff.first.or(differing.map(|i| at + i as u64));
+        diff.same += a.iter().zip(&*b).filter(|(a, b)| a == b).count() as u64;
+        at += len as u64;
+    }
+    diff.first = diff.first.or((old_len != new_len).then_some(common));
     Ok(diff)
 }
 

@@ -29,7 +29,7 @@ pub use archive::{Archive, BlockInfo, SpanInfo};
 pub use base::{Base, Bases, Library, content_hash};
 pub use compress::{Compressed, compress, compress_known};
 pub use decompress::decompress;
-pub use diff::{Change, Diff, TensorDiff, diff};
+pub use diff::{BytesDiff, Change, Diff, TensorDiff, diff};
 pub use io::{Input, Output, ReadAt};
 pub use lmc_codec::Level;
 pub use lmc_format::{Conversion, Error, ErrorKind, Reference, Result};

@@ -19,7 +19,7 @@ pub fn run(args: &CompressArgs) -> Exit {
     let threads = usize::from(args.files.threads);
     let options =
         Options { level: level(args), threads, verify: !args.no_verify, ..Options::default() };
-    transfer::run(&args.files, &Compress { options })
+    transfer::run(&args.files, &Compress { options, given: &args.files.bases.paths })
 }
 
 fn level(args: &CompressArgs) -> Level {
@@ -31,11 +31,13 @@ fn level(args: &CompressArgs) -> Level {
     }
 }
 
-struct Compress {
+struct Compress<'a> {
     options: Options,
+    /// Bases as they were named; a file in a directory has others too.
+    given: &'a [PathBuf],
 }
 
-impl Direction for Compress {
+impl Direction for Compress<'_> {
     fn target(&self, source: &Path) -> Result<PathBuf, Failure> {
         names::compressed(source)
     }
@@ -78,6 +80,9 @@ impl Direction for Compress {
         }?;
         if !done.bases.is_empty() {
             check_files(job, &options.bases)?;
+        } else if job.bases.iter().any(|base| self.given.iter().any(|own| base.starts_with(own))) {
+            let name = job.source.as_deref().unwrap_or(Path::new("stdin")).display();
+            progress.note(format_args!("lmc: {name}: its base was of no use; it needs none"));
         }
         Ok(done.summary)
     }

@@ -1,6 +1,6 @@
 //! `lmc diff`: how much changed between two checkpoints.
 
-use lmc::{Bases, Change, Diff, Level, TensorDiff};
+use lmc::{Bases, BytesDiff, Change, Diff, Level, TensorDiff};
 use serde_json::{Value, json};
 
 use crate::args::DiffArgs;
@@ -56,6 +56,13 @@ pub(super) fn text(diff: &Diff) -> String {
             text += &format!("{}: only in the {which} one\n", printable(name));
         }
     }
+    if let Some(bytes) = &diff.bytes {
+        text += &bytes_text(bytes);
+        let has_tensors = !diff.only_old.is_empty() || !diff.only_new.is_empty();
+        if !has_tensors {
+            return text;
+        }
+    }
     let (both, other) = (diff.both.len(), diff.reshaped.len());
     text + &format!(
         "{both} tensors in both, {other} of another type or shape, {} only in the old one, {} only \
@@ -65,6 +72,31 @@ pub(super) fn text(diff: &Diff) -> String {
         sum.values,
         sum.coded_len,
     )
+}
+
+/// How files differ that have no tensors in common to tell of.
+fn bytes_text(bytes: &BytesDiff) -> String {
+    let BytesDiff { old_len, new_len, same, first } = bytes;
+    let Some(first) = first else { return format!("the same {new_len} bytes\n") };
+    let common = old_len.min(new_len);
+    let sizes = match old_len == new_len {
+        true => format!("{new_len} bytes each"),
+        false => format!("{old_len} bytes and {new_len}"),
+    };
+    let differing = common - same;
+    format!(
+        "no safetensors, so bytes are compared: {sizes}, {differing} of the first {common} differ, \
+         from byte {first} on\n"
+    )
+}
+
+fn bytes_json(bytes: &BytesDiff) -> Value {
+    json!({
+        "old_bytes": bytes.old_len,
+        "new_bytes": bytes.new_len,
+        "same_bytes": bytes.same,
+        "first_difference": bytes.first,
+    })
 }
 
 fn cells(change: &Change) -> [String; 4] {
@@ -112,5 +144,6 @@ pub(super) fn diff_json(diff: &Diff) -> Value {
         "only_old": diff.only_old,
         "only_new": diff.only_new,
         "total": change_json(&total(diff)),
+        "bytes": diff.bytes.as_ref().map(bytes_json),
     })
 }

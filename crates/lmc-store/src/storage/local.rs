@@ -17,6 +17,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where files are before they have their names.
 const TEMPORARY: &str = "tmp";
+/// A file that is given up for room when the disk is full: marks and leases, which make room, need
+/// folders and entries in them first.
+const RESERVE: &str = "reserve";
+/// Bytes of it: the folders of a mark and of a lease, and some hundred marks.
+const RESERVE_LEN: usize = 64 << 10;
 
 /// A directory as storage.
 #[derive(Debug)]
@@ -27,6 +32,8 @@ pub struct LocalStorage {
     folders: Mutex<HashSet<PathBuf>>,
     /// Set when a sync failed: what the disk holds is unknown from then on.
     is_poisoned: AtomicBool,
+    /// Set when there was no room.
+    is_full: AtomicBool,
 }
 
 impl LocalStorage {
@@ -38,7 +45,8 @@ impl LocalStorage {
     /// The same on another disk.
     pub fn on(root: &Path, disk: Arc<dyn Disk>) -> Self {
         let (folders, is_poisoned) = (Mutex::default(), AtomicBool::new(false));
-        Self { root: root.to_path_buf(), disk, folders, is_poisoned }
+        let (root, is_full) = (root.to_path_buf(), AtomicBool::new(false));
+        Self { root, disk, folders, is_poisoned, is_full }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -52,6 +60,39 @@ impl LocalStorage {
             return Err(Error::new(ErrorKind::Io, message).at(self.root.display()));
         }
         Ok(())
+    }
+
+    /// An error of the disk; remembers whether it is full.
+    fn failed(&self, what: impl std::fmt::Display, error: &io::Error) -> Error {
+        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            self.is_full.store(true, Ordering::Release);
+        }
+        io_error(what, error)
+    }
+
+    /// Makes the reserve, if it is missing and there is room; only a failed sync is an error.
+    fn make_reserve(&self) -> Result<()> {
+        let path = self.path(RESERVE);
+        if self.disk.stat(&path).is_err() {
+            // Bytes that no file system makes smaller.
+            let mut bytes = vec![0; RESERVE_LEN];
+            blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+            if let Ok(temporary) = self.write_temporary(&bytes)
+                && self.disk.rename_new(&temporary, &path).is_err()
+            {
+                let _ = self.disk.remove(&temporary);
+            }
+        }
+        self.check_usable()
+    }
+
+    /// Whether there is room now that was not there before.
+    fn give_up_reserve(&self) -> bool {
+        let is_full = self.is_full.swap(false, Ordering::AcqRel);
+        // What was removed is free when that is durable.
+        is_full
+            && self.disk.remove(&self.path(RESERVE)).is_ok()
+            && self.sync_dir(&self.root).is_ok()
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
@@ -82,7 +123,9 @@ impl LocalStorage {
             Ok(()) => {}
             // It may have been made just now by someone who has not synced it yet.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(io_error(format_args!("cannot make {}", folder.display()), &e)),
+            Err(e) => {
+                return Err(self.failed(format_args!("cannot make {}", folder.display()), &e));
+            }
         }
         self.sync_dir(above.unwrap_or(Path::new(".")))?;
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,7 +147,8 @@ impl LocalStorage {
     }
 
     fn write_file(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        let cannot = |e: &io::Error| io_error(format_args!("cannot write {}", path.display()), e);
+        let cannot =
+            |e: &io::Error| self.failed(format_args!("cannot write {}", path.display()), e);
         let mut file = self.disk.create(path).map_err(|e| cannot(&e))?;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -138,7 +182,7 @@ impl LocalStorage {
                 self.sync_dir(&folder)?;
                 return Ok(Put::Exists);
             }
-            return Err(io_error(format_args!("cannot name {}", path.display()), &error));
+            return Err(self.failed(format_args!("cannot name {}", path.display()), &error));
         }
         self.sync_dir(&folder)?;
         Ok(Put::Created)
@@ -176,7 +220,16 @@ impl LocalStorage {
 
 impl Storage for LocalStorage {
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
-        self.publish(name, bytes, |from, to| self.disk.rename_new(from, to))
+        if name == CONFIG_NAME {
+            self.make_folder(&self.root)?;
+            self.make_reserve()?;
+        }
+        let put = || self.publish(name, bytes, |from, to| self.disk.rename_new(from, to));
+        match put() {
+            // Marks and leases of prunes, which are there to make room, are empty.
+            Err(_) if bytes.is_empty() && self.give_up_reserve() => put(),
+            other => other,
+        }
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
@@ -279,6 +332,8 @@ impl Storage for LocalStorage {
         let names: Vec<String> =
             self.list(TEMPORARY)?.into_iter().filter(old).map(|entry| entry.name).collect();
         self.delete(&names)?;
+        // At the end of a prune, which has made room.
+        self.make_reserve()?;
         Ok(names.len() as u64)
     }
 

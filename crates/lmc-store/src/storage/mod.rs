@@ -9,11 +9,13 @@ mod local;
 mod memory;
 #[cfg(feature = "bucket")]
 mod object;
+mod stoppable;
 
 pub use local::LocalStorage;
 pub use memory::MemoryStorage;
 #[cfg(feature = "bucket")]
 pub use object::ObjectStorage;
+pub use stoppable::Stoppable;
 
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;

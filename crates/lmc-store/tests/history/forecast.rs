@@ -101,7 +101,8 @@ impl Forecast {
         };
         let left: BTreeSet<PackName> = packs(before).difference(&self.packs).cloned().collect();
         ensure!(packs(after) == left, "packs are {:?} and not {left:?}", packs(after));
-        let gone = self.snapshots.iter().flat_map(|name| [name.object().unwrap(), name.forgotten()]);
+        let gone =
+            self.snapshots.iter().flat_map(|name| [name.object().unwrap(), name.forgotten()]);
         for object in gone.chain(self.dead.iter().cloned()) {
             ensure!(!after.contains_key(&object), "{object} is still there");
         }

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::args::store::StoreArgs;
 use crate::exit::{self, Exit, Failure};
+use crate::interrupt;
 
 impl StoreArgs {
     /// Where the store is, by the option or by the environment.
@@ -48,7 +49,8 @@ fn with_store(args: &StoreArgs, work: impl FnOnce(&Store) -> Result<(), Failure>
 
 /// Opens the store at `location`.
 fn open(location: &str) -> Result<Store, Failure> {
-    Ok(Store::open(storage::open(location)?, Arc::new(SystemClock))?)
+    let storage = interrupt::stoppable(storage::open(location)?);
+    Ok(Store::open(storage, Arc::new(SystemClock))?)
 }
 
 /// A snapshot as its name tells of it.

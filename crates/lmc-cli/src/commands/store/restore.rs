@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{size_text, with_store};
 use crate::args::store::RestoreArgs;
 use crate::exit::{Exit, Failure};
+use crate::interrupt;
 use crate::progress::{Progress, Volume};
 use crate::stdio::print;
 
@@ -22,6 +23,7 @@ fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
         overwrite: args.force,
         keep_going: args.keep_going,
         threads: usize::from(args.threads),
+        on_temporary: Some(interrupt::note),
     };
     let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
     progress.start(args.target.display(), Some(name.size));

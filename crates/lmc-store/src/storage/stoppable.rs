@@ -1,0 +1,99 @@
+//! A storage that can be told to stop, for a process that is asked to end.
+//!
+//! From then on every call fails but those that clear up, so that whatever is under way ends by the
+//! same ways as on any other error: leases go, and so do files that have no name yet.
+
+use super::{Entry, Put, Stat, Storage};
+use crate::names::{PENDING, PRUNING};
+use lmc_format::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Folders of what tells of work under way: removed when that ends, whatever the reason is.
+const OWN: [&str; 3] = [PENDING, PRUNING, "probe"];
+
+/// Another storage, until `stop` is set.
+#[derive(Debug)]
+pub struct Stoppable {
+    inner: Arc<dyn Storage>,
+    stop: &'static AtomicBool,
+}
+
+impl Stoppable {
+    /// The storage `inner` until `stop` is set.
+    pub fn new(inner: Arc<dyn Storage>, stop: &'static AtomicBool) -> Self {
+        Self { inner, stop }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.stop.load(Ordering::Acquire) {
+            true => Err(Error::new(ErrorKind::Io, "interrupted")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Storage for Stoppable {
+    fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        self.check()?;
+        self.inner.put_new(name, bytes)
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.check()?;
+        self.inner.replace(name, bytes)
+    }
+
+    fn take_back(&self, name: &str) {
+        self.inner.take_back(name);
+    }
+
+    fn settle(&self, name: &str) -> Result<()> {
+        self.check()?;
+        self.inner.settle(name)
+    }
+
+    fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
+        self.check()?;
+        self.inner.read(name, at, out)
+    }
+
+    fn stat(&self, name: &str) -> Result<Option<Stat>> {
+        self.check()?;
+        self.inner.stat(name)
+    }
+
+    fn names(&self, folder: &str) -> Result<Vec<String>> {
+        self.check()?;
+        self.inner.names(folder)
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+        self.check()?;
+        self.inner.list(folder)
+    }
+
+    fn delete(&self, names: &[String]) -> Result<()> {
+        let is_own = |name: &String| {
+            OWN.iter().any(|folder| name.split_once('/').is_some_and(|(top, _)| top == *folder))
+        };
+        if !names.iter().all(is_own) {
+            self.check()?;
+        }
+        self.inner.delete(names)
+    }
+
+    fn remove_temporaries(&self, age_ms_min: u64) -> Result<u64> {
+        self.check()?;
+        self.inner.remove_temporaries(age_ms_min)
+    }
+
+    fn puts_at_once(&self) -> usize {
+        self.inner.puts_at_once()
+    }
+
+    fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {
+        self.check()?;
+        self.inner.read_all(name, len_max)
+    }
+}
