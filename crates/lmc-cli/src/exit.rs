@@ -105,6 +105,13 @@ impl Failure {
         self.exit == Exit::PipeClosed
     }
 
+    /// The same failure with `place` in front of its text.
+    #[must_use]
+    pub fn at(mut self, place: impl Display) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
     /// The line for stderr.
     pub fn line(&self, name: impl Display) -> String {
         format!("lmc: {name}: {}", self.message)

@@ -6,7 +6,7 @@ use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::buffers::Bytes;
+use crate::buffers::{Bytes, Scattered};
 use crate::errors::{Raise, exception};
 use crate::options::{base_sources, open_bases};
 
@@ -26,8 +26,12 @@ impl Archive {
     fn new(source: &Bound<'_, PyAny>, bases: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
         let (py, bases) = (source.py(), base_sources(&bases)?);
         if let Ok(bytes) = Bytes::new(source) {
-            let opened =
-                py.detach(|| lmc::Archive::from_elsewhere(Arc::new(bytes), &open_bases(bases, 0)?));
+            let opened = py.detach(|| {
+                lmc::Archive::from_elsewhere(
+                    Arc::new(Scattered::new(vec![bytes])),
+                    &open_bases(bases, 0)?,
+                )
+            });
             return opened.map(Self).raise();
         }
         let path: PathBuf = source.extract()?;

@@ -54,16 +54,46 @@ impl Bytes {
     }
 }
 
-/// A `.lmc` file that is in the memory of a Python object.
-impl lmc::ReadAt for Bytes {
+/// Bytes in several places, one part behind the other.
+#[derive(Debug)]
+pub struct Scattered {
+    parts: Vec<Bytes>,
+    /// Where each part ends.
+    ends: Vec<u64>,
+}
+
+impl Scattered {
+    /// All of `parts`.
+    pub fn new(parts: Vec<Bytes>) -> Self {
+        let mut end = 0;
+        let ends = parts.iter().map(|part| {
+            end += part.get().len() as u64;
+            end
+        });
+        Self { ends: ends.collect(), parts }
+    }
+}
+
+impl lmc::ReadAt for Scattered {
     fn size(&self) -> u64 {
-        self.get().len() as u64
+        self.ends.last().copied().unwrap_or(0)
     }
 
     fn read_at(&self, at: u64, out: &mut [u8]) -> lmc::Result<()> {
-        let part = usize::try_from(at).ok().and_then(|at| self.get().get(at..)?.get(..out.len()));
-        out.copy_from_slice(part.ok_or_else(|| Error::truncated("the buffer ends too early"))?);
-        Ok(())
+        let (mut at, mut rest) = (at, out);
+        let first = self.ends.partition_point(|&end| end <= at);
+        for (part, end) in self.parts.iter().zip(&self.ends).skip(first) {
+            let bytes = part.get();
+            let start = bytes.len() - (end - at) as usize;
+            let count = rest.len().min(bytes.len() - start);
+            let (own, after) = rest.split_at_mut(count);
+            own.copy_from_slice(&bytes[start..start + count]);
+            (at, rest) = (*end, after);
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+        if rest.is_empty() { Ok(()) } else { Err(Error::truncated("the buffers end too early")) }
     }
 }
 

@@ -22,7 +22,7 @@ mod _lmckpt {
     #[pymodule_export]
     use super::cli::main;
     #[pymodule_export]
-    use super::memory::{compress, compress_file, decompress, decompress_file};
+    use super::memory::{compress, compress_file, decompress, decompress_file, save_parts};
     #[pymodule_export]
     use super::snapshot::Snapshot;
     #[pymodule_export]

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::buffers::{Bytes, parts};
+use crate::buffers::{Bytes, Scattered, parts};
 use crate::errors::{Raise, exception};
 use crate::options::{base_sources, level as level_of, open_bases, options};
 
@@ -54,7 +54,7 @@ pub fn decompress<'py>(
     let (bytes, bases) = (Bytes::new(data)?, base_sources(&bases)?);
     let archive = py.detach(|| {
         let bases = open_bases(bases, threads)?;
-        lmc::Archive::from_elsewhere(Arc::new(bytes), &bases)
+        lmc::Archive::from_elsewhere(Arc::new(Scattered::new(vec![bytes])), &bases)
     });
     let archive = archive.raise()?;
     if archive.original_len() > max_size {
@@ -69,6 +69,33 @@ pub fn decompress<'py>(
     let len = usize::try_from(archive.original_len())?;
     let decode = |out: &mut [u8]| py.detach(|| lmc::decompress_into(&archive, out, threads));
     PyBytes::new_with(py, len, |out| decode(out).raise()).map(Some)
+}
+
+/// Compresses buffers that stand one behind the other to a file, which takes the place of one that
+/// is there; returns the bytes in and out.
+#[pyfunction]
+#[pyo3(signature = (data, target, *, level = "default", threads = 0, verify = true,
+                    bases = Vec::new()))]
+pub fn save_parts(
+    data: &Bound<'_, PyAny>,
+    target: PathBuf,
+    level: &str,
+    threads: usize,
+    verify: bool,
+    bases: Vec<Bound<'_, PyAny>>,
+) -> PyResult<(u64, u64)> {
+    let (parts, level, bases) = (parts(data)?, level_of(level)?, base_sources(&bases)?);
+    let done = data.py().detach(|| {
+        let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
+        let options = options(level, threads, verify, bases)?;
+        let mut publish = Publish::create(&target, true)?;
+        let output = Output::File(&mut publish);
+        let done = lmc::compress(Input::Parts(&slices), output, &options, &|_| ())?;
+        publish.commit(None)?;
+        Ok(done)
+    });
+    done.map(|done| (done.bytes_in, done.bytes_out))
+        .map_err(|error: lmc::Error| exception(&error.at(target.display())))
 }
 
 /// Compresses a file; returns the bytes in and out.

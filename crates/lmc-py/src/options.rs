@@ -1,10 +1,11 @@
 //! Options as Python gives them.
 
-use lmc::{Bases, Error, Level, Options};
+use lmc::{Bases, Error, Level, Options, ReadAt};
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::buffers::Bytes;
+use crate::buffers::{Scattered, parts};
 use crate::errors::Raise;
 
 /// The level of this name.
@@ -24,32 +25,34 @@ pub fn level(name: &str) -> PyResult<Level> {
 pub enum BaseSource {
     /// A file, raw or `.lmc`.
     Path(PathBuf),
-    /// Its bytes.
-    Bytes(Vec<u8>),
+    /// Its bytes, in one place or several.
+    Memory(Scattered),
 }
 
-/// The bases of a list of paths and buffers.
+/// The bases of a list: each a path, a buffer, or a list of buffers.
 pub fn base_sources(list: &[Bound<'_, PyAny>]) -> PyResult<Vec<BaseSource>> {
-    let source = |item: &Bound<'_, PyAny>| match Bytes::new(item) {
-        // Bases are kept for as long as an archive lives, so that they are copied.
-        Ok(bytes) => Ok(BaseSource::Bytes(bytes.get().to_vec())),
+    let source = |item: &Bound<'_, PyAny>| match parts(item) {
+        Ok(parts) => Ok(BaseSource::Memory(Scattered::new(parts))),
         Err(_) => Ok(BaseSource::Path(item.extract()?)),
     };
     list.iter().map(source).collect()
 }
 
-/// Opens them; paths come first.
+/// Opens them.
 pub fn open_bases(sources: Vec<BaseSource>, threads: usize) -> lmc::Result<Bases> {
     let (mut paths, mut files) = (Vec::new(), Vec::new());
     for source in sources {
         match source {
             BaseSource::Path(path) => paths.push(path),
-            BaseSource::Bytes(bytes) => files.push((format!("base {}", files.len()), bytes)),
+            BaseSource::Memory(bytes) => {
+                let bytes: Arc<dyn ReadAt> = Arc::new(bytes);
+                files.push((format!("in memory {}", files.len()), bytes));
+            }
         }
     }
     match (paths.is_empty(), files.is_empty()) {
         (_, true) => Bases::open(&paths, threads),
-        (true, false) => Bases::from_bytes(files, threads),
+        (true, false) => Bases::from_elsewhere(files, threads),
         _ => Err(Error::invalid("bases are all paths or all buffers")),
     }
 }

@@ -180,6 +180,7 @@ impl Store {
 
     /// Restores a snapshot to `target`; returns files and bytes.
     #[pyo3(signature = (snapshot, target, *, only, weights_only, overwrite, threads))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn restore(
         &self,
         py: Python<'_>,
@@ -193,7 +194,7 @@ impl Store {
         let restored = py.detach(|| {
             let only = only.iter().map(|glob| Glob::new(glob)).collect();
             let options =
-                RestoreOptions { only, weights_only, overwrite, threads, keep_going: false };
+                RestoreOptions { only, weights_only, overwrite, threads, ..Default::default() };
             self.store.restore(&self.find(snapshot)?, &target, &options, &|_| ())
         });
         restored.map(|restored| (restored.files, restored.bytes)).raise()

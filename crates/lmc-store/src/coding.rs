@@ -1,6 +1,7 @@
 //! The files of a save, each coded against what the planner and its folder offer.
 
 use crate::builder::Builder;
+use crate::check::is_damage;
 use crate::kind::Kind;
 use crate::manifest::{Entry, FileNode, Node};
 use crate::packs::PackWriter;
@@ -9,7 +10,7 @@ use crate::plan;
 use crate::save::SaveOptions;
 use crate::tree::{FileState, Leaf, Opened, What};
 use lmc::{Bases, Options, Output, Progress};
-use lmc_format::{Error, Result};
+use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub(crate) struct Coding<'a, 'w> {
     sizes: HashMap<u64, usize>,
     /// Files that the store had already.
     pub unchanged: u64,
+    /// What went wrong and was made good.
+    pub warnings: Vec<String>,
 }
 
 impl<'a, 'w> Coding<'a, 'w> {
@@ -43,7 +46,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         for size in own.chain(builder.parent_sizes()) {
             *sizes.entry(size).or_default() += 1;
         }
-        Self { options, builder, adopted, writer, sizes, unchanged: 0 }
+        Self { options, builder, adopted, writer, sizes, unchanged: 0, warnings: Vec::new() }
     }
 
     pub(crate) fn entries(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Entry>> {
@@ -116,7 +119,18 @@ impl<'a, 'w> Coding<'a, 'w> {
                 return Ok(archive);
             }
         }
-        let archive = self.code(&leaf.path, &file, twins, progress)?;
+        let archive = match self.code(&leaf.path, &file, twins, progress) {
+            // A new checkpoint is not lost because an old one is damaged.
+            Err(e) if is_gone(&e) && self.builder.parent().is_some() => {
+                self.warnings.push(format!(
+                    "{}: what it should be coded against cannot be read, so it is stored alone; \
+                     run lmc check: {e}",
+                    leaf.path
+                ));
+                self.code_on(&[], &[], &file, progress)?
+            }
+            coded => coded?,
+        };
         file.check(state)?;
         // What it was coded against was read from the disk, not from the store: it must not have
         // changed since it was stored.
@@ -134,7 +148,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         twins: &[(&Leaf, usize)],
         progress: Progress,
     ) -> Result<usize> {
-        let SaveOptions { level, threads, verify, depth_max, .. } = *self.options;
+        let depth_max = self.options.depth_max;
         let is_adopted = self.adopted.contains(path);
         let parent = self.builder.parent().map(|parent| parent.manifest());
         let plan = parent.map(|parent| plan::plan(parent, path, is_adopted, depth_max));
@@ -145,7 +159,19 @@ impl<'a, 'w> Coding<'a, 'w> {
             |(_, archive): &&(&Leaf, usize)| self.builder.may_carry(*archive, depth_max);
         let twins: Vec<&Path> =
             twins.iter().filter(may_carry).filter_map(|(leaf, _)| leaf.place.path()).collect();
-        let bases = self.builder.bases(&numbers, &twins, threads)?;
+        self.code_on(&numbers, &twins, file, progress)
+    }
+
+    /// Codes a file against archives of the parent and files beside it.
+    fn code_on(
+        &mut self,
+        numbers: &[usize],
+        twins: &[&Path],
+        file: &Opened,
+        progress: Progress,
+    ) -> Result<usize> {
+        let SaveOptions { level, threads, verify, .. } = *self.options;
+        let bases = self.builder.bases(numbers, twins, threads)?;
         let options = Options { level, threads, verify, bases };
         self.builder.add(self.writer, |writer| {
             lmc::compress_known(file.input(), Output::Stream(writer), &options, progress)
@@ -162,6 +188,11 @@ impl<'a, 'w> Coding<'a, 'w> {
         let tried = lmc::compress_known(file.input(), output, &options, &|_| ())?;
         self.builder.pays(&tried)
     }
+}
+
+/// Whether an error says that what was stored before is damaged or missing.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    is_damage(error) || error.kind == ErrorKind::NotFound
 }
 
 impl Builder {

@@ -5,9 +5,10 @@
 
 use crate::Store;
 use crate::names::SnapshotName;
+use crate::path::RelPath;
 use crate::thin;
 use lmc_format::Result;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is kept; a snapshot that any rule keeps is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,15 @@ pub struct Forgotten {
     pub kept: Vec<SnapshotName>,
     /// What goes.
     pub forgotten: Vec<SnapshotName>,
+}
+
+/// A snapshot that is to lose its optimizer state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thinned {
+    /// The snapshot.
+    pub name: SnapshotName,
+    /// The files that go.
+    pub files: Vec<RelPath>,
 }
 
 impl Keep {
@@ -96,16 +106,17 @@ impl Store {
     }
 
     /// Of snapshots that are kept, those that hold optimizer state beside their weights and that
-    /// `keep` would not keep. The newest of each run never is among them.
-    pub fn plan_thin(&self, kept: &[SnapshotName], keep: &Keep) -> Result<Vec<SnapshotName>> {
-        let mut thinned = self.split(kept.to_vec(), keep)?.forgotten;
-        let mut is_thick = HashSet::new();
-        for name in &thinned {
-            if self.manifest_of(name)?.is_some_and(|manifest| thin::is_thick(&manifest)) {
-                is_thick.insert(name.id.clone());
+    /// `keep` would not keep, each with the files that would go. The newest of each run never is
+    /// among them.
+    pub fn plan_thin(&self, kept: &[SnapshotName], keep: &Keep) -> Result<Vec<Thinned>> {
+        let mut thinned = Vec::new();
+        for name in self.split(kept.to_vec(), keep)?.forgotten {
+            let files = self.manifest_of(&name)?.map(|manifest| thin::optimizer_files(&manifest));
+            let files = files.unwrap_or_default();
+            if !files.is_empty() {
+                thinned.push(Thinned { name, files });
             }
         }
-        thinned.retain(|name| is_thick.contains(&name.id));
         Ok(thinned)
     }
 

@@ -35,6 +35,8 @@ impl Glob {
         let mut i = 0;
         while i < pattern.len() {
             let is_deep = pattern[i..].starts_with(b"**");
+            // `**/` is also no folder at all.
+            let before = pattern[i..].starts_with(b"**/").then(|| reached.clone());
             match pattern[i] {
                 b'*' => {
                     for j in 0..text.len() {
@@ -50,6 +52,13 @@ impl Glob {
                 }
             }
             i += if is_deep { 2 } else { 1 };
+            if let Some(before) = before {
+                for j in (0..text.len()).rev() {
+                    reached[j + 1] = reached[j] && text[j] == b'/' || before[j + 1];
+                }
+                reached[0] = before[0];
+                i += 1;
+            }
         }
         reached[text.len()]
     }
@@ -70,6 +79,8 @@ mod tests {
         assert!(fits("a/**.json", "a/b/x.json") && fits("a", "a/b/x.json") && fits("a/", "a/b"));
         assert!(fits("model-?.bin", "model-1.bin") && !fits("model-?.bin", "model-12.bin"));
         assert!(!fits("a", "ab") && !fits("", "a") && fits("**", "a/b/c"));
+        assert!(fits("**/*.json", "x.json") && fits("**/*.json", "a/b/x.json"));
+        assert!(fits("a/**/b", "a/b") && fits("a/**/b", "a/x/y/b") && !fits("a/**/b", "a/xb"));
         let long = "*a".repeat(100);
         assert!(!fits(&long, &"a".repeat(90)));
     }

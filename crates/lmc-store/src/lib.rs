@@ -43,7 +43,7 @@ pub use clock::{Clock, SystemClock, rfc3339};
 pub use config::{CONFIG_NAME, Config, GRACE_SECONDS, Store};
 pub use copy::Copied;
 pub use diff::{FileDiff, SnapshotDiff};
-pub use forget::{Forgotten, Keep};
+pub use forget::{Forgotten, Keep, Thinned};
 pub use glob::Glob;
 pub use kind::Kind;
 pub use lease::Pending;

@@ -10,7 +10,7 @@ use crate::manifest::Manifest;
 use crate::names::{FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS};
 use crate::storage::{self, Stat};
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How to prune.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +35,45 @@ pub struct Pruned {
     pub bytes_young: u64,
     /// Leases, tags and temporary files of what has ended.
     pub leftovers: u64,
+    /// Leases of saves that are under way, or were killed not long ago.
+    pub leases: u64,
+    /// Bytes that stay only because what is kept is coded against them.
+    pub bytes_bases: u64,
+    /// Bytes that nobody needs, in packs of which something is needed.
+    pub bytes_beside: u64,
+}
+
+/// What the snapshots that stay need.
+#[derive(Default)]
+struct Live {
+    /// Packs, by their objects.
+    packs: HashSet<String>,
+    /// Places of archives, and whether a file is in them or only others stand on them.
+    places: HashMap<(PackName, u64, u64), bool>,
+}
+
+impl Live {
+    fn add(&mut self, manifest: &Manifest) {
+        self.packs.extend(manifest.packs.iter().map(|pack| pack.name.object()));
+        let files: HashSet<usize> = manifest.files().map(|(_, file)| file.archive).collect();
+        for (i, archive) in manifest.archives.iter().enumerate() {
+            for extent in &archive.extents {
+                let pack = manifest.packs[extent.pack].name.clone();
+                let has_file = self.places.entry((pack, extent.offset, extent.len)).or_default();
+                *has_file |= files.contains(&i);
+            }
+        }
+    }
+
+    /// Bytes of archives that only others stand on, and bytes of packs in no archive at all.
+    fn held(&self, packs: &[storage::Entry]) -> (u64, u64) {
+        let len = |((_, _, len), _): (&(PackName, u64, u64), &bool)| *len;
+        let needed: u64 = self.places.iter().map(len).sum();
+        let bases = self.places.iter().filter(|(_, has_file)| !**has_file).map(len).sum();
+        let live = packs.iter().filter(|entry| self.packs.contains(&entry.name));
+        let size: u64 = live.map(|entry| entry.stat.size).sum();
+        (bases, size.saturating_sub(needed))
+    }
 }
 
 /// What was seen, in this order.
@@ -72,7 +111,9 @@ impl Store {
                 name => staying.push((key, name)),
             }
         }
-        let mut live = self.live_packs(&staying)?;
+        let live = self.live(&staying)?;
+        let (bytes_bases, bytes_beside) = live.held(&seen.packs);
+        let mut live = live.packs;
         for pack in live_leases.iter().flat_map(|found| &found.pending.packs) {
             live.extend(PackName::parse(pack).map(|name| name.object()));
         }
@@ -81,7 +122,8 @@ impl Store {
             Some(given) => given.max(self.grace_ms()),
             None => self.grace_ms(),
         };
-        let mut pruned = Pruned::default();
+        let leases = live_leases.len() as u64;
+        let mut pruned = Pruned { leases, bytes_bases, bytes_beside, ..Pruned::default() };
         for entry in &seen.packs {
             let Some(name) = PackName::from_object(&entry.name) else { continue };
             if live.contains(&entry.name) {
@@ -118,12 +160,9 @@ impl Store {
         is_stale(self, stat, seen.now_ms)
     }
 
-    /// The packs of all these snapshots; each must be readable.
-    fn live_packs(
-        &self,
-        snapshots: &[(&String, &Option<SnapshotName>)],
-    ) -> Result<HashSet<String>> {
-        let mut live = HashSet::new();
+    /// What all these snapshots need; each must be readable.
+    fn live(&self, snapshots: &[(&String, &Option<SnapshotName>)]) -> Result<Live> {
+        let mut live = Live::default();
         for (key, name) in snapshots {
             let object = format!("{SNAPSHOTS}/{key}");
             let name = name.as_ref().ok_or_else(|| {
@@ -139,7 +178,7 @@ impl Store {
                 }
                 _ => e.at(format_args!("{object}, so nothing was removed")),
             })?;
-            live.extend(manifest.packs.iter().map(|pack| pack.name.object()));
+            live.add(&manifest);
         }
         Ok(live)
     }

@@ -4,6 +4,7 @@ use crate::Store;
 use crate::ancestors::{self, LOOKED_AT_MAX};
 use crate::archives::SnapshotLibrary;
 use crate::builder::Builder;
+use crate::check::is_damage;
 use crate::coding::Coding;
 use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{MANIFEST_FORMAT, MANIFEST_LEN_MAX, Manifest};
@@ -97,6 +98,8 @@ pub struct Saved {
     pub unchanged: u64,
     /// Its packs.
     pub packs: PackCount,
+    /// What went wrong and was made good: an earlier snapshot is damaged, say.
+    pub warnings: Vec<String>,
 }
 
 /// A parent, read under the lease of the save.
@@ -115,6 +118,7 @@ struct Start<'a> {
     page: u64,
     lease: SaveLease<'a>,
     parent: Option<Chosen>,
+    warnings: Vec<String>,
 }
 
 impl Store {
@@ -148,7 +152,7 @@ impl Store {
     ) -> Result<Saved> {
         check_options(options)?;
         let save = random_id()?;
-        let Start { page, lease, parent } = self.start(&save, leaves, options)?;
+        let Start { page, lease, parent, mut warnings } = self.start(&save, leaves, options)?;
         let is_pruning = is_pruning(self, lease.storage_now_ms())?;
         let known = parent.iter().flat_map(|parent| &parent.library.manifest().packs);
         let reuse = Reuse { known: known.map(|pack| pack.name.clone()).collect(), is_pruning };
@@ -157,9 +161,11 @@ impl Store {
             let adopted = parent.as_ref().map(|parent| parent.adopted.clone()).unwrap_or_default();
             let mut coding = Coding::new(options, builder, adopted, leaves, writer);
             let entries = coding.entries(leaves, progress)?;
-            Ok((entries, coding.unchanged, coding.builder, writer.position()))
+            let Coding { builder, unchanged, warnings, .. } = coding;
+            Ok((entries, unchanged, warnings, builder, writer.position()))
         })?;
-        let (entries, unchanged, builder, added) = coded;
+        let (entries, unchanged, more, builder, added) = coded;
+        warnings.extend(more);
         let manifest = Manifest {
             format: MANIFEST_FORMAT,
             run: options.run.clone(),
@@ -180,7 +186,7 @@ impl Store {
         let manifest = builder.finish(manifest, packs)?;
         let name = self.commit(&manifest, page, &options.tags, lease)?;
         let parent = parent.map(|parent| parent.name);
-        Ok(Saved { name, parent, files, unchanged, packs: count })
+        Ok(Saved { name, parent, files, unchanged, packs: count, warnings })
     }
 
     /// Now, or later if the snapshot before was saved by a clock that is ahead.
@@ -254,13 +260,24 @@ impl Store {
             let keys = names.iter().map(SnapshotName::key).collect::<Result<Vec<_>>>()?;
             let lease = SaveLease::create(self, save, keys)?;
             let Some((name, older)) = names.split_first() else {
-                return Ok(Start { page, lease, parent: None });
+                return Ok(Start { page, lease, parent: None, warnings: Vec::new() });
             };
-            if let Some(manifest) = self.read_leased(name)? {
+            let manifest = match self.read_leased(name) {
+                // A new checkpoint is not lost because an old one is damaged.
+                Err(e) if is_damage(&e) && options.parent == Parent::Auto => {
+                    let warning = format!(
+                        "the newest snapshot is damaged, so nothing is coded against it: \
+                                 run lmc check: {e}"
+                    );
+                    return Ok(Start { page, lease, parent: None, warnings: vec![warning] });
+                }
+                manifest => manifest?,
+            };
+            if let Some(manifest) = manifest {
                 let (manifest, adopted) = self.with_older(manifest, older, leaves)?;
                 let library = SnapshotLibrary::new(self, &Arc::new(manifest));
                 let parent = Some(Chosen { name: name.clone(), library, adopted });
-                return Ok(Start { page, lease, parent });
+                return Ok(Start { page, lease, parent, warnings: Vec::new() });
             }
             if options.parent != Parent::Auto {
                 let message = format!("snapshot {} is being removed", name.short_id());
@@ -288,8 +305,12 @@ impl Store {
             if wanted.is_empty() {
                 break;
             }
-            if let Some(older) = self.read_leased(name)? {
-                ancestors::adopt(&mut parent, &older, &mut wanted);
+            match self.read_leased(name) {
+                Ok(Some(older)) => ancestors::adopt(&mut parent, &older, &mut wanted),
+                Ok(None) => {}
+                // It is only offered to code against.
+                Err(e) if is_damage(&e) => {}
+                Err(e) => return Err(e),
             }
         }
         Ok((parent, lacking.difference(&wanted).cloned().collect()))

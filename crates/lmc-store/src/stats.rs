@@ -1,6 +1,7 @@
 //! What a store holds, and what saved how much.
 
 use crate::Store;
+use crate::manifest::ArchiveInfo;
 use crate::names::{PACKS, PackName, SNAPSHOTS};
 use lmc_format::Result;
 use std::collections::{HashMap, HashSet};
@@ -16,6 +17,8 @@ pub struct Stats {
     pub logical: u64,
     /// Bytes of the different archives that hold them.
     pub archives: u64,
+    /// Bytes of archives that hold no file of any snapshot and that others stand on.
+    pub bases_only: u64,
     /// Bytes of files that another snapshot, or the same one, has already.
     pub saved_reuse: u64,
     /// Bytes that archives on bases take less than they would alone, as far as is known.
@@ -38,11 +41,30 @@ pub struct Stats {
     pub deltas: u64,
 }
 
+impl Stats {
+    /// Counts an archive that `logical` bytes of files are in.
+    fn add(&mut self, archive: &ArchiveInfo, logical: u64) {
+        if archive.bases.is_empty() {
+            self.whole += 1
+        } else {
+            self.deltas += 1
+        }
+        if logical == 0 && archive.size > 0 {
+            self.bases_only += archive.stored;
+            return;
+        }
+        self.archives += archive.stored;
+        self.saved_reuse += logical.saturating_sub(archive.size);
+        self.saved_delta += archive.alone.saturating_sub(archive.stored);
+        self.saved_coding += logical.min(archive.size) as i64 - archive.alone as i64;
+    }
+}
+
 impl Store {
     /// Counts everything; all manifests are read.
     pub fn stats(&self) -> Result<Stats> {
         let mut stats = Stats::default();
-        let mut seen: HashSet<u128> = HashSet::new();
+        let mut archives: HashMap<u128, (ArchiveInfo, u64)> = HashMap::new();
         let mut needed: HashSet<PackName> = HashSet::new();
         for name in self.snapshots()? {
             let Some(manifest) = self.manifest_of(&name)? else { continue };
@@ -54,25 +76,14 @@ impl Store {
                 stats.logical += file.size;
                 *sizes.entry(file.archive).or_default() += file.size;
             }
-            for (i, archive) in manifest.archives.iter().enumerate() {
+            for (i, archive) in manifest.archives.into_iter().enumerate() {
                 let logical = sizes.get(&i).copied().unwrap_or(0);
-                if !seen.insert(archive.hash) {
-                    stats.saved_reuse += logical;
-                    continue;
-                }
-                stats.archives += archive.stored;
-                stats.saved_delta += archive.alone.saturating_sub(archive.stored);
-                if archive.bases.is_empty() {
-                    stats.whole += 1
-                } else {
-                    stats.deltas += 1
-                }
-                // A base whose snapshot is gone takes space and holds no file.
-                stats.saved_reuse += logical.saturating_sub(archive.size);
-                let own = logical.min(archive.size) as i64;
-                stats.saved_coding += own - archive.alone as i64;
+                archives.entry(archive.hash).or_insert((archive, 0)).1 += logical;
             }
             needed.extend(manifest.packs.into_iter().map(|pack| pack.name));
+        }
+        for (archive, logical) in archives.values() {
+            stats.add(archive, *logical);
         }
         for entry in self.storage.list(PACKS)? {
             let Some(name) = PackName::from_object(&entry.name) else { continue };

@@ -8,6 +8,7 @@ use crate::kind::Kind;
 use crate::lease::SaveLease;
 use crate::manifest::{Entry, Manifest, Node};
 use crate::names::{SnapshotName, random_id};
+use crate::path::RelPath;
 use lmc_format::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ impl Store {
             let message = format!("snapshot {} is being removed", name.short_id());
             Error::new(ErrorKind::Conflict, message)
         })?;
-        if !is_thick(&old) {
+        if optimizer_files(&old).is_empty() {
             let message = "it has no optimizer state beside its weights";
             return Err(Error::invalid(message).at(format_args!("snapshot {}", name.short_id())));
         }
@@ -43,10 +44,11 @@ impl Store {
     }
 }
 
-/// Whether optimizer state can be left out, and weights stay.
-pub(crate) fn is_thick(manifest: &Manifest) -> bool {
+/// The files that can be left out; none if no weights would stay.
+pub(crate) fn optimizer_files(manifest: &Manifest) -> Vec<RelPath> {
     let has_weights = manifest.files().any(|(_, file)| file.kind == Kind::Weights);
-    has_weights && manifest.entries.iter().any(is_optimizer)
+    let files = manifest.entries.iter().filter(|entry| has_weights && is_optimizer(entry));
+    files.map(|entry| entry.path.clone()).collect()
 }
 
 fn is_optimizer(entry: &Entry) -> bool {

@@ -185,3 +185,28 @@ fn repair_from_a_twin() {
     assert_eq!(storage.read_all(&pack.object(), 1 << 20).unwrap(), b"rot");
     assert!(store.repair(None, false, 1).unwrap().after.is_clean());
 }
+
+/// A new snapshot is not lost because an old one rotted: it is saved, and the damage is told of.
+#[test]
+fn saves_beside_damage() {
+    let (store, storage, saved, folder) = history();
+    let root = folder.path().join("next");
+    write(&root.join("model.safetensors"), &checkpoint(&["a"], 9000, 1, 9));
+    for pack in storage.names("packs").unwrap() {
+        storage.replace(&pack, b"rot").unwrap();
+    }
+    let next = save(&store, &root, SaveOptions::default());
+    assert!(next.warnings[0].contains("lmc check"), "{:?}", next.warnings);
+    check_restores(&store, &next.name, &root);
+    // Not even the manifest of the parent need be whole.
+    storage.replace(&next.name.object().unwrap(), b"rot").unwrap();
+    write(&root.join("model.safetensors"), &checkpoint(&["a"], 9000, 1, 10));
+    let last = save(&store, &root, SaveOptions::default());
+    assert!(last.parent.is_none() && last.warnings.len() == 1);
+    check_restores(&store, &last.name, &root);
+    // Who names a parent wants that one.
+    let parent = lmc_store::Parent::Snapshot(next.name);
+    let options = SaveOptions { parent, threads: 1, ..SaveOptions::default() };
+    assert_eq!(store.save(&root, &options, &|_| ()).unwrap_err().kind, ErrorKind::Corrupt);
+    assert!(saved.len() == 3);
+}

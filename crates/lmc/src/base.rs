@@ -91,11 +91,21 @@ impl Bases {
 
     /// Files that are in memory, with their names.
     pub fn from_bytes(files: Vec<(String, Vec<u8>)>, threads: usize) -> Result<Self> {
+        let files = files.into_iter().map(|(name, bytes)| (name, Source::Owned(bytes)));
+        Self::from_sources(files.collect(), threads)
+    }
+
+    /// Files that are kept elsewhere, with their names.
+    pub fn from_elsewhere(files: Vec<(String, Arc<dyn ReadAt>)>, threads: usize) -> Result<Self> {
+        let files = files.into_iter().map(|(name, bytes)| (name, Source::Elsewhere(bytes)));
+        Self::from_sources(files.collect(), threads)
+    }
+
+    fn from_sources(files: Vec<(String, Source<'static>)>, threads: usize) -> Result<Self> {
         Self::fill(Vec::new(), None, threads, |shelf| {
-            let open = |(name, bytes)| {
+            let open = |(name, source): (String, Source<'static>)| {
                 let named = format!("base {name}");
-                Base::new(Source::Owned(bytes), Path::new(&name), None, shelf)
-                    .map_err(|e| e.at(named))
+                Base::new(source, Path::new(&name), None, shelf).map_err(|e| e.at(named))
             };
             files.into_iter().map(open).collect()
         })

@@ -332,7 +332,9 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let seconds: u64 = match unit {
-        "" | "s" => 1,
+        // Nothing is nothing in any unit; other numbers need one.
+        "" if number.bytes().all(|c| c == b'0') => 1,
+        "s" => 1,
         "m" => 60,
         "h" => 3600,
         "d" => 86_400,

@@ -119,6 +119,18 @@ pub fn open(location: &str) -> Result<Arc<dyn Storage>> {
     }
 }
 
+/// Makes the folders that a directory for a store is to be in; in a bucket there are none.
+pub fn make_parents(location: &str) -> Result<()> {
+    let path = match location.split_once("://") {
+        None => location,
+        Some(("file", path)) => path,
+        Some(_) => return Ok(()),
+    };
+    let Some(parent) = Path::new(path).parent() else { return Ok(()) };
+    let cannot = |e: io::Error| io_error(format_args!("cannot make {}", parent.display()), &e);
+    std::fs::create_dir_all(parent).map_err(cannot)
+}
+
 #[cfg(feature = "bucket")]
 fn open_url(url: &str) -> Result<Arc<dyn Storage>> {
     Ok(Arc::new(ObjectStorage::from_url(url)?))

@@ -17,7 +17,8 @@ pub fn run(args: &CopyArgs) -> Exit {
         Ok(source) => source,
         Err(failure) => return exit::report(Path::new(&args.source), Err(failure)),
     };
-    exit::report(Path::new(&args.target), copy(&source, args))
+    let from_to = format!("{} to {}", args.source, args.target);
+    exit::report(Path::new(&from_to), copy(&source, args))
 }
 
 fn copy(source: &Store, args: &CopyArgs) -> Result<(), Failure> {

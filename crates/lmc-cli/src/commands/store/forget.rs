@@ -1,6 +1,8 @@
 //! `lmc forget`: marks snapshots that no rule keeps.
 
-use lmc_store::{Forgotten, Keep, SnapshotName, Store};
+use std::collections::BTreeSet;
+
+use lmc_store::{ErrorKind, Forgotten, Keep, SnapshotName, Store, Thinned};
 use serde_json::{Value, json};
 
 use super::{name_json, time_text, with_store};
@@ -38,14 +40,15 @@ fn forget(store: &Store, args: &ForgetArgs) -> Result<(), Failure> {
     } else {
         store.plan_forget(&keep, args.run.as_deref())?
     };
+    warn_of_typos(store, args, &plan)?;
     let mut thinned = Vec::new();
     if !keep_optimizer.is_empty() {
         thinned = store.plan_thin(&plan.kept, &keep_optimizer)?;
     }
     if !args.dry_run {
         store.forget(&plan.forgotten)?;
-        for name in &thinned {
-            store.thin(name)?;
+        for thinned in &mut thinned {
+            thinned.name = store.thin(&thinned.name)?;
         }
     }
     if args.json {
@@ -55,28 +58,57 @@ fn forget(store: &Store, args: &ForgetArgs) -> Result<(), Failure> {
     }
 }
 
-fn json(plan: &Forgotten, thinned: &[SnapshotName], args: &ForgetArgs) -> Value {
+/// A run or a tag that is nowhere is more likely a slip than meant.
+fn warn_of_typos(store: &Store, args: &ForgetArgs, plan: &Forgotten) -> Result<(), Failure> {
+    if let Some(run) = &args.run
+        && plan.kept.is_empty()
+    {
+        let message = format!("no snapshot of run {}; lmc log shows what there is", printable(run));
+        return Err(lmc_store::Error::new(ErrorKind::NotFound, message).into());
+    }
+    let tags: BTreeSet<String> = store.tags()?.into_values().flatten().collect();
+    for tag in args.keep_tag.iter().filter(|tag| !tags.contains(*tag)) {
+        eprintln!("lmc: no snapshot has the tag {}", printable(tag));
+    }
+    Ok(())
+}
+
+fn json(plan: &Forgotten, thinned: &[Thinned], args: &ForgetArgs) -> Value {
+    let thinned = thinned.iter().map(|thinned| {
+        let mut value = name_json(&thinned.name);
+        value["files"] = thinned.files.iter().map(|path| path.to_string()).collect();
+        value
+    });
     let names = |names: &[SnapshotName]| names.iter().map(name_json).collect::<Value>();
     json!({
         "dry_run": args.dry_run,
         "kept": names(&plan.kept),
         "forgotten": names(&plan.forgotten),
-        "thinned": names(thinned),
+        "thinned": thinned.collect::<Value>(),
     })
 }
 
-fn text(plan: &Forgotten, thinned: &[SnapshotName], args: &ForgetArgs) -> String {
+fn text(plan: &Forgotten, thinned: &[Thinned], args: &ForgetArgs) -> String {
     let would = if args.dry_run { "would " } else { "" };
     let (forget, thin) = if args.dry_run { ("forget", "thin") } else { ("forgot", "thinned") };
     let line = |what: &str, name: &SnapshotName| {
         let (id, run, time) = (name.short_id(), printable(&name.run), time_text(name.time_ms));
-        format!("{would}{what} {id} {run}@{} {time}\n", name.step)
+        format!("{would}{what} {id} {run}@{} {time}", name.step)
     };
-    let gone = plan.forgotten.iter().map(|name| line(forget, name));
-    let text: String = gone.chain(thinned.iter().map(|name| line(thin, name))).collect();
-    let mut counts = format!("{} kept, {} forgotten", plan.kept.len(), plan.forgotten.len());
+    let gone = plan.forgotten.iter().map(|name| line(forget, name) + "\n");
+    let files = |thinned: &Thinned| {
+        let files: Vec<String> =
+            thinned.files.iter().map(|path| printable(&path.to_string())).collect();
+        format!("{}: without {}\n", line(thin, &thinned.name), files.join(", "))
+    };
+    let text: String = gone.chain(thinned.iter().map(files)).collect();
+    let to_forget = if args.dry_run { "to forget" } else { "forgotten" };
+    let mut counts = format!("{} kept, {} {to_forget}", plan.kept.len(), plan.forgotten.len());
     if !thinned.is_empty() {
         counts += &format!(", {} without their optimizer state", thinned.len());
     }
-    format!("{text}{counts}; lmc prune frees their space\n")
+    if !args.dry_run && plan.forgotten.len() + thinned.len() > 0 {
+        counts += "; lmc prune frees what only they need";
+    }
+    format!("{text}{counts}\n")
 }

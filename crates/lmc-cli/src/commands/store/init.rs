@@ -20,6 +20,7 @@ pub fn run(args: &InitArgs) -> Exit {
 }
 
 fn make(location: &str, args: &InitArgs) -> Result<(), Failure> {
+    storage::make_parents(location)?;
     let storage = storage::open(location)?;
     let store = Store::init_with(storage, Arc::new(SystemClock), args.grace / 1000)?;
     if args.json {

@@ -31,6 +31,9 @@ fn json(pruned: &Pruned, args: &PruneArgs) -> Value {
         "bytes": pruned.bytes,
         "young_bytes": pruned.bytes_young,
         "leftovers": pruned.leftovers,
+        "leases": pruned.leases,
+        "held_by_deltas_bytes": pruned.bytes_bases,
+        "held_in_packs_bytes": pruned.bytes_beside,
     })
 }
 
@@ -45,6 +48,17 @@ fn text(pruned: &Pruned, args: &PruneArgs) -> String {
     if pruned.bytes_young > 0 {
         let size = size_text(pruned.bytes_young);
         text += &format!("{size} that nobody needs are too young; a later prune removes them\n");
+        if pruned.leases > 0 {
+            let count = pruned.leases;
+            text += &format!("{count} saves are under way, or were killed less than grace ago\n");
+        }
+    }
+    if pruned.bytes_bases + pruned.bytes_beside > 0 {
+        let (bases, beside) = (size_text(pruned.bytes_bases), size_text(pruned.bytes_beside));
+        text += &format!(
+            "kept: {bases} that only deltas of what is kept stand on, {beside} beside what is \
+             needed; lmc rebase of what is kept, then prune, frees them\n"
+        );
     }
     text
 }

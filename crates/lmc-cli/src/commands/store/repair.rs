@@ -14,14 +14,19 @@ pub fn run(args: &RepairArgs) -> Exit {
 }
 
 fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
-    let other = args.from.as_deref().map(open).transpose()?;
+    let open_other = |from: &str| open(from).map_err(|failure| failure.at(from));
+    let other = args.from.as_deref().map(open_other).transpose()?;
     let repaired = store.repair(other.as_ref(), args.dry_run, usize::from(args.threads))?;
     if args.json {
         print(format!("{:#}\n", json(&repaired)))?;
     } else {
         print(text(&repaired, args.dry_run))?;
     }
-    if args.dry_run { Ok(()) } else { check::verdict(&repaired.after) }
+    // What was only moved away is lost all the same.
+    if !repaired.moved.is_empty() {
+        return Err(Failure::damage("some snapshots are in damaged/ and not in the log any more"));
+    }
+    check::verdict(&repaired.after)
 }
 
 fn json(repaired: &Repaired) -> Value {

@@ -9,7 +9,7 @@ use crate::args::store::SaveArgs;
 use crate::exit::{Exit, Failure};
 use crate::progress::{Progress, Volume};
 use crate::stdio::print;
-use crate::table::ratio;
+use crate::table::{printable, ratio};
 
 /// Saves what `args` names.
 pub fn run(args: &SaveArgs) -> Exit {
@@ -23,6 +23,9 @@ fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
     let saved = store.save(&args.path, &options, &|bytes| progress.add(bytes));
     progress.finish();
     let saved = saved?;
+    for warning in &saved.warnings {
+        eprintln!("lmc: {}", printable(warning));
+    }
     if args.json {
         return print(format!("{:#}\n", saved_json(&saved)));
     }
@@ -77,6 +80,7 @@ fn saved_json(saved: &Saved) -> serde_json::Value {
     value["parent"] = json!(saved.parent.as_ref().map(|parent| &parent.id));
     value["files"] = saved.files.into();
     value["unchanged_files"] = saved.unchanged.into();
+    value["warnings"] = json!(saved.warnings);
     value["packs_put"] = saved.packs.put.into();
     value["packs_found"] = saved.packs.found.into();
     value

@@ -1,0 +1,101 @@
+"""Saves in the background, of a copy."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from ._buffers import is_torch
+from ._lmckpt import Snapshot
+from ._state import Flat
+
+# Key of memory that can be used again: kind, type and number of values.
+_Key = tuple[str, Any, int]
+
+
+class Saver:
+    """One save at a time, of a copy whose memory is used again."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self._free: dict[_Key, list[Any]] = {}
+        self._under_way: Future[Snapshot] | None = None
+
+    def save(self, flat: Flat, save: Callable[[Flat], Snapshot]) -> Future[Snapshot]:
+        """Copies all tensors and saves the copy in a thread."""
+        if self._under_way is not None:
+            # Its error belongs to whoever holds the future.
+            self._under_way.exception()
+        used: dict[_Key, list[Any]] = {}
+        copies = {
+            path: {name: self._copy(value, used) for name, value in tensors.items()}
+            for path, tensors in flat.files.items()
+        }
+        # What this state has no use for is not kept.
+        self._free = {}
+        future: Future[Snapshot] = Future()
+        future.set_running_or_notify_cancel()
+        self._under_way = future
+
+        def work() -> None:
+            try:
+                saved = save(Flat(flat.tree, copies))
+            except BaseException as error:  # noqa: BLE001, whoever holds the future gets it
+                self._free = used
+                future.set_exception(error)
+            else:
+                self._free = used
+                future.set_result(saved)
+
+        # Not a daemon: the interpreter waits for it before it ends.
+        threading.Thread(target=work, name="lmckpt-save").start()
+        return future
+
+    def _copy(self, value: Any, used: dict[_Key, list[Any]]) -> Any:
+        if is_torch(value):
+            return self._copy_tensor(value, used)
+        import numpy
+
+        key = ("numpy", value.dtype, value.size)
+        memory = self._take(key)
+        if memory is None:
+            memory = numpy.empty(value.size, value.dtype)
+        used.setdefault(key, []).append(memory)
+        copy = memory.reshape(value.shape)
+        copy[...] = value
+        return copy
+
+    def _copy_tensor(self, value: Any, used: dict[_Key, list[Any]]) -> Any:
+        import torch
+
+        value = value.detach()
+        if value.layout != torch.strided or value.is_quantized or value.device.type == "meta":
+            return value  # It is refused when it is saved.
+        key = ("torch", (value.dtype, value.device.type), value.numel())
+        memory = self._take(key)
+        if memory is None:
+            pin = value.device.type == "cuda"
+            memory = torch.empty(value.numel(), dtype=value.dtype, pin_memory=pin)
+        used.setdefault(key, []).append(memory)
+        copy = memory.view(value.shape)
+        copy.copy_(value)
+        return copy
+
+    def _take(self, key: _Key) -> Any:
+        free = self._free.get(key)
+        return free.pop() if free else None
+
+    def wait(self) -> None:
+        """Waits for the save under way and raises its error."""
+        if self._under_way is not None:
+            self._under_way.result()
+
+    def close(self) -> None:
+        """Waits for the save under way and gives the memory back."""
+        try:
+            self.wait()
+        finally:
+            self._free = {}

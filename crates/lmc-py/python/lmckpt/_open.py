@@ -1,0 +1,182 @@
+"""Single tensors of a file, of which only the bytes that are needed are read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from . import _header, _lmckpt
+from ._buffers import view
+from .errors import InvalidError, NotFoundError
+from .files import Path, _bases
+
+_MAGIC = b"\x89LMC\r\n\x1a\n"
+
+
+def open_archive(filename: Path, bases: Sequence[Any] = ()) -> _lmckpt.Archive:
+    """Opens a .lmc file."""
+    return _lmckpt.Archive(os.fspath(filename), bases=_bases(bases))
+
+
+def is_plain(filename: Path) -> bool:
+    """Whether a file is no .lmc file, so that safetensors may be asked to read it."""
+    with open(filename, "rb") as file:
+        return file.read(len(_MAGIC)) != _MAGIC
+
+
+class safe_open:
+    """Opens a .lmc file to read some of its tensors, as ``safetensors.safe_open`` does.
+
+    ``framework`` is "pt" for torch or "np" for numpy. ``bases`` are files that it may be coded
+    against; they are also looked for beside it.
+    """
+
+    def __init__(
+        self,
+        filename: Path,
+        framework: str,
+        device: Any = "cpu",
+        *,
+        bases: Sequence[Any] = (),
+    ) -> None:
+        self._is_torch = framework in ("pt", "torch", "pytorch")
+        if not self._is_torch and framework not in ("np", "numpy"):
+            raise InvalidError(f"framework {framework!r} is none of pt and np")
+        if not self._is_torch and str(device) != "cpu":
+            raise InvalidError(f"numpy has no device {device}")
+        self._device = device
+        self._archive: _lmckpt.Archive | None = open_archive(filename, bases)
+        self._init(self._archive)
+
+    @classmethod
+    def of(cls, archive: _lmckpt.Archive, framework: str, device: Any = "cpu") -> safe_open:
+        """The same for an archive that is open already."""
+        made = cls.__new__(cls)
+        made._is_torch = framework in ("pt", "torch", "pytorch")
+        made._device = device
+        made._archive = archive
+        made._init(archive)
+        return made
+
+    def _init(self, archive: _lmckpt.Archive) -> None:
+        described = archive.tensors()
+        if not archive.is_safetensors:
+            raise InvalidError("the file holds no tensors: its original is no safetensors file")
+        self._tensors = {name: (dtype, shape, a, b) for name, dtype, shape, a, b in described}
+        self._order = [name for name, *_ in described]
+        head = described[0][3] if described else archive.original_len
+        self._metadata = _header.metadata_of(archive.read(0, head, threads=1))
+        self._others: dict[str, str] = {}
+        if self._is_torch:
+            from .torch import other_types
+
+            self._others = other_types(self._metadata)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._archive = None
+
+    def _open(self) -> _lmckpt.Archive:
+        if self._archive is None:
+            raise InvalidError("the file is closed")
+        return self._archive
+
+    def keys(self) -> list[str]:
+        """The names of all tensors, in order."""
+        return sorted(self._order)
+
+    def offset_keys(self) -> list[str]:
+        """The names of all tensors, in the order of their bytes."""
+        return list(self._order)
+
+    def metadata(self) -> dict[str, str] | None:
+        """The metadata of the file, if it has any."""
+        return self._metadata
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+    def _find(self, name: str) -> tuple[str, list[int], int, int]:
+        if name not in self._tensors:
+            raise NotFoundError(f"the file has no tensor {name}")
+        return self._tensors[name]
+
+    def get_tensor(self, name: str) -> Any:
+        """A tensor."""
+        dtype, shape, start, _ = self._find(name)
+        return self._read(name, dtype, shape, start)
+
+    def get_slice(self, name: str) -> Slice:
+        """A tensor that is read when it is indexed, and then only what is asked for."""
+        self._find(name)
+        return Slice(self, name)
+
+    def _read(self, name: str, dtype: str, shape: list[int], start: int) -> Any:
+        archive = self._open()
+        if self._is_torch:
+            from .torch import empty
+
+            tensor: Any = empty(dtype, shape, self._others.get(name))
+            archive.read_into(start, view(tensor, writable=True))
+            return tensor if str(self._device) == "cpu" else tensor.to(self._device)
+        import numpy
+
+        from .numpy import dtype_of
+
+        array = numpy.empty(shape, dtype_of(dtype))
+        archive.read_into(start, view(array, writable=True))
+        return array
+
+
+class Slice:
+    """A tensor in a file that is read in part."""
+
+    def __init__(self, file: safe_open, name: str) -> None:
+        self._file = file
+        self._name = name
+
+    def get_shape(self) -> list[int]:
+        """The dimensions of the whole tensor."""
+        return list(self._file._find(self._name)[1])
+
+    def get_dtype(self) -> str:
+        """The type of the values, by its name in safetensors."""
+        return self._file._find(self._name)[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        dtype, shape, start, end = self._file._find(self._name)
+        is_odd = self._name in self._file._others or dtype in ("F4", "F6_E2M3", "F6_E3M2")
+        index = index if isinstance(index, tuple) else (index,)
+        if not shape or is_odd or not shape[0] or index[:1] == (Ellipsis,):
+            return self._file.get_tensor(self._name)[index]
+        # The rows that the first index reaches stand one behind the other.
+        first, rest = index[0] if index else slice(None), index[1:]
+        if isinstance(first, slice):
+            rows = range(shape[0])[first]
+            low, high = (min(rows[0], rows[-1]), max(rows[0], rows[-1]) + 1) if rows else (0, 0)
+            first = slice(rows.start - low, None if rows.stop < low else rows.stop - low, rows.step)
+        elif isinstance(first, int) and not isinstance(first, bool):
+            if not -shape[0] <= first < shape[0]:
+                raise IndexError(f"row {first} of {shape[0]}")
+            low = first % shape[0]
+            first, high = 0, low + 1
+        else:
+            return self._file.get_tensor(self._name)[index]
+        row = (end - start) // shape[0]
+        found = self._file._read(self._name, dtype, [high - low, *shape[1:]], start + low * row)
+        return found[(first, *rest)]

@@ -1,0 +1,116 @@
+"""The functions of ``safetensors.numpy`` for .lmc files: change the import, and that is all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+
+from . import _header, _lmckpt
+from ._buffers import view
+from ._open import is_plain, open_archive
+from .errors import InvalidError
+from .files import Level, Path
+
+Array = numpy.ndarray[Any, Any]
+
+_NAMES = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "uint16": "U16",
+    "float16": "F16", "int32": "I32", "uint32": "U32", "float32": "F32", "complex64": "C64",
+    "float64": "F64", "int64": "I64", "uint64": "U64",
+    # Of the package ml_dtypes, which numpy knows once it is imported.
+    "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
+    "float8_e8m0fnu": "F8_E8M0", "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+}  # fmt: skip
+_TYPES = {name: key for key, name in _NAMES.items()}
+
+
+def dtype_of(name: str) -> numpy.dtype[Any]:
+    """The type of numpy that safetensors calls ``name``."""
+    if name not in _TYPES:
+        raise InvalidError(f"numpy has no type for {name}")
+    try:
+        return numpy.dtype(_TYPES[name])
+    except TypeError:
+        raise InvalidError(
+            f"numpy has no {_TYPES[name]}; install and import ml_dtypes, or use lmckpt.torch"
+        ) from None
+
+
+def serialize(tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> list[Any]:
+    """A safetensors file as parts: the header, and the memory of each array."""
+    if not isinstance(tensors, Mapping):
+        raise InvalidError(f"expected a dict of arrays, found a {type(tensors).__name__}")
+    held: dict[str, Array] = {}
+    entries = []
+    for name, array in tensors.items():
+        if not isinstance(array, numpy.ndarray):
+            raise InvalidError(f"{name}: a {type(array).__name__} is no array")
+        if array.dtype.name not in _NAMES:
+            raise InvalidError(f"{name}: arrays of {array.dtype} cannot be saved")
+        # As it stands in the file: little-endian, one row behind the other.
+        array = numpy.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+        held[name] = array
+        dtype = _NAMES[array.dtype.name]
+        entries.append(_header.Entry(name, dtype, tuple(tensors[name].shape), array.nbytes))
+    order = _header.layout(entries)
+    return [_header.build(order, metadata), *(view(held[entry.name]) for entry in order)]
+
+
+def save(
+    tensor_dict: Mapping[str, Array],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    level: Level = "default",
+    threads: int = 0,
+) -> bytes:
+    """Saves arrays to the bytes of a .lmc file."""
+    return _lmckpt.compress(serialize(tensor_dict, metadata), level=level, threads=threads)
+
+
+def save_file(
+    tensor_dict: Mapping[str, Array],
+    filename: Path,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    level: Level = "default",
+    threads: int = 0,
+    base: Path | None = None,
+) -> None:
+    """Saves arrays to a .lmc file, which appears whole or not at all."""
+    _lmckpt.save_parts(
+        serialize(tensor_dict, metadata),
+        os.fspath(filename),
+        level=level,
+        threads=threads,
+        bases=[] if base is None else [os.fspath(base)],
+    )
+
+
+def load_archive(archive: _lmckpt.Archive, threads: int = 0) -> dict[str, Array]:
+    """All arrays of an archive."""
+    described = archive.tensors()
+    if not archive.is_safetensors:
+        raise InvalidError("the file holds no tensors: its original is no safetensors file")
+    head = bytearray(described[0][3] if described else archive.original_len)
+    arrays = {name: numpy.empty(shape, dtype_of(dtype)) for name, dtype, shape, _, _ in described}
+    places = [view(arrays[name], writable=True) for name, *_ in described]
+    archive.scatter([head, *places], threads=threads)
+    return arrays
+
+
+def load_file(filename: Path, *, threads: int = 0) -> dict[str, Array]:
+    """Loads all arrays of a .lmc file, or of a safetensors file if safetensors is installed."""
+    if is_plain(filename):
+        from safetensors.numpy import load_file as load_plain
+
+        return load_plain(filename)
+    return load_archive(open_archive(filename), threads)
+
+
+def load(data: Any, *, threads: int = 0) -> dict[str, Array]:
+    """Loads all arrays from the bytes of a .lmc file."""
+    return load_archive(_lmckpt.Archive(view(data)), threads)

@@ -1,0 +1,393 @@
+"""The history of training runs, in a directory or a bucket."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Self
+
+from . import _lmckpt
+from ._async import Saver
+from ._buffers import is_torch, view
+from ._lmckpt import Snapshot
+from ._open import safe_open
+from ._state import STATE_FILE, Flat, flatten, unflatten
+from .errors import InvalidError, NotFoundError
+from .files import Level, Path
+
+if TYPE_CHECKING:
+    from ._lmckpt import SaveOptions
+
+State = Mapping[str, Any]
+
+
+class Store:
+    """A store, which ``open`` and ``init`` give. It may be used from any thread and pickled."""
+
+    def __init__(self, url: Path, *, create: bool = False) -> None:
+        """Opens the store at ``url``: a directory, or s3://, gs:// or az://.
+
+        With ``create``, one is made if none is there.
+        """
+        self._url = os.fspath(url)
+        self._owner = 0
+        self._native: _lmckpt.Store | None = None
+        self._saver: Saver | None = None
+        if create:
+            from .errors import ExistsError, NoStoreError
+
+            try:
+                self._handle()
+            except NoStoreError:
+                try:
+                    _lmckpt.Store.init(self._url)
+                except ExistsError:
+                    pass  # Another process was faster.
+        self._handle()
+
+    @classmethod
+    def open(cls, url: Path) -> Store:
+        """Opens the store at ``url``."""
+        return cls(url)
+
+    @classmethod
+    def init(cls, url: Path) -> Store:
+        """Makes a store at ``url``, where none may be."""
+        _lmckpt.Store.init(os.fspath(url))
+        return cls(url)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_url": self._url}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._url = state["_url"]
+        self._owner, self._native, self._saver = 0, None, None
+
+    def __repr__(self) -> str:
+        return f"Store({self._url!r})"
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._url
+
+    def _handle(self) -> _lmckpt.Store:
+        # Threads and connections do not survive a fork.
+        if self._native is None or self._owner != os.getpid():
+            self._native = _lmckpt.Store.open(self._url)
+            self._owner = os.getpid()
+        return self._native
+
+    def save(
+        self,
+        state: State | Path,
+        *,
+        run: str = "main",
+        step: int | None = None,
+        tags: Sequence[str] = (),
+        meta: Mapping[str, Any] | None = None,
+        parent: str | Snapshot = "auto",
+        level: Level = "default",
+        threads: int = 0,
+        verify: bool = True,
+    ) -> Snapshot:
+        """Saves a state or, if it is a path, a file or a directory.
+
+        A state is a dict, nested as you like, of tensors, arrays and plain values. It must not be
+        changed while this runs. When it returns, the snapshot survives a power cut.
+        """
+        options = _options(run, step, tags, meta, parent, level, threads, verify)
+        if isinstance(state, (str, os.PathLike)):
+            return self._handle().save_path(state, options)
+        return self._save_flat(flatten(state), options)
+
+    def _save_flat(self, flat: Flat, options: SaveOptions) -> Snapshot:
+        files: list[tuple[str, Any]] = [(STATE_FILE, flat.json())]
+        for path, tensors in flat.files.items():
+            files.append((path, _serialize(tensors)))
+        return self._handle().save_files(files, options)
+
+    def save_async(
+        self,
+        state: State,
+        *,
+        run: str = "main",
+        step: int | None = None,
+        tags: Sequence[str] = (),
+        meta: Mapping[str, Any] | None = None,
+        parent: str | Snapshot = "auto",
+        level: Level = "default",
+        threads: int = 0,
+        verify: bool = True,
+    ) -> Future[Snapshot]:
+        """Copies a state and saves the copy in the background.
+
+        It returns as soon as the copy is made; then the state may be changed. There is one copy:
+        if the save before has not ended, this waits for it. Memory for the copy is kept for the
+        next save; ``close`` gives it back.
+        """
+        options = _options(run, step, tags, meta, parent, level, threads, verify)
+        if self._saver is None or self._saver.owner != os.getpid():
+            self._saver = Saver()
+        return self._saver.save(flatten(state), lambda flat: self._save_flat(flat, options))
+
+    def wait(self) -> None:
+        """Waits for the save in the background, if there is one, and raises its error."""
+        if self._saver is not None and self._saver.owner == os.getpid():
+            self._saver.wait()
+
+    def close(self) -> None:
+        """Waits for the save in the background and gives its memory back."""
+        if self._saver is not None and self._saver.owner == os.getpid():
+            saver, self._saver = self._saver, None
+            saver.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def load(
+        self,
+        snapshot: str | Snapshot = "latest",
+        *,
+        into: State | None = None,
+        only: str | None = None,
+        device: Any = "cpu",
+        threads: int = 0,
+    ) -> Any:
+        """The state of a snapshot.
+
+        With ``into``, tensors are written into those of a state of the same form, in place, and
+        that is returned. ``only`` is a pattern such as ``model.*`` for the names of tensors, with
+        the name at the top of the state in front; the others are left out of the result. A snapshot
+        of a directory gives the tensors of its safetensors files by file and name.
+        """
+        name = _name(snapshot)
+        entries, _ = self._handle().entries(name)
+        paths = [path for path, kind, _, _ in entries if kind == "file"]
+        reader = _Reader(self, name, only, device, into)
+        if STATE_FILE in paths:
+            with_state = self._handle().file(name, STATE_FILE)
+            text = with_state.read(0, with_state.original_len)
+            return _filled(into, unflatten(text, reader.tensor), (), reader)
+        if into is not None:
+            raise InvalidError("into is for snapshots of states; this one is of files")
+        found = {}
+        for path in paths:
+            if path.endswith(".safetensors"):
+                found[path] = {key: reader.tensor("torch", path, key) for key in reader.keys(path)}
+        if not found:
+            raise InvalidError("the snapshot holds no tensors that can be loaded; restore it")
+        return found
+
+    def open_file(
+        self, snapshot: str | Snapshot, path: str, framework: str = "pt", device: Any = "cpu"
+    ) -> safe_open:
+        """A safetensors file of a snapshot, as ``safe_open`` gives it."""
+        return safe_open.of(self._handle().file(_name(snapshot), path), framework, device)
+
+    def read_file(self, snapshot: str | Snapshot, path: str) -> bytes:
+        """A file of a snapshot."""
+        archive = self._handle().file(_name(snapshot), path)
+        return archive.read(0, archive.original_len)
+
+    def files(self, snapshot: str | Snapshot = "latest") -> dict[str, int]:
+        """The files of a snapshot and their sizes."""
+        entries, _ = self._handle().entries(_name(snapshot))
+        return {path: size for path, kind, size, _ in entries if kind == "file"}
+
+    def meta(self, snapshot: str | Snapshot = "latest") -> dict[str, str]:
+        """What was said of a snapshot when it was saved."""
+        return self._handle().entries(_name(snapshot))[1]
+
+    def restore(
+        self,
+        snapshot: str | Snapshot,
+        target: Path,
+        *,
+        only: Sequence[str] = (),
+        weights_only: bool = False,
+        overwrite: bool = False,
+        threads: int = 0,
+    ) -> None:
+        """Restores the files of a snapshot to a directory, byte for byte."""
+        self._handle().restore(
+            _name(snapshot),
+            target,
+            only=list(only),
+            weights_only=weights_only,
+            overwrite=overwrite,
+            threads=threads,
+        )
+
+    def snapshots(self, run: str | None = None) -> list[Snapshot]:
+        """All snapshots, or those of a run, in the order in which they were saved."""
+        return self._handle().snapshots(run)
+
+    def get(self, name: str) -> Snapshot:
+        """The snapshot that is meant by the start of its id, latest, RUN@STEP or RUN@latest."""
+        return self._handle().get(name)
+
+    def latest(self, run: str | None = None) -> Snapshot | None:
+        """The newest snapshot, of all or of a run, if there is one."""
+        try:
+            return self.get("latest" if run is None else f"{run}@latest")
+        except NotFoundError:
+            return None
+
+    def tag(self, snapshot: str | Snapshot, tag: str, *, remove: bool = False) -> None:
+        """Gives a snapshot a tag, or takes it away."""
+        self._handle().set_tag(_name(snapshot), tag, not remove)
+
+    def diff(self, old: str | Snapshot, new: str | Snapshot) -> dict[str, Any]:
+        """The files of two snapshots beside each other."""
+        same, gone, added, changed = self._handle().diff(_name(old), _name(new), threads=0)
+        changes = {path: (before, after) for path, before, after in changed}
+        return {"same": same, "removed": gone, "added": added, "changed": changes}
+
+    def check(self, *, read_data: bool = False) -> list[str]:
+        """Looks for damage; returns a line for each damaged object and each file that it hurts."""
+        percent = 100 if read_data else 0
+        objects, files = self._handle().check(read_percent=percent, threads=0)
+        lines = [f"{name}: {error}" for name, error in objects]
+        return lines + [f"snapshot {id[:8]}, {path}: {error}" for id, path, error in files]
+
+    def forget(
+        self,
+        *,
+        run: str | None = None,
+        keep_last: int | None = None,
+        keep_every: int | None = None,
+        keep_tags: Sequence[str] = (),
+        keep_within_days: float | None = None,
+        dry_run: bool = False,
+    ) -> list[Snapshot]:
+        """Forgets the snapshots that no rule keeps, never the newest of a run; returns them."""
+        within = None if keep_within_days is None else int(keep_within_days * 86_400_000)
+        return self._handle().forget(
+            run=run,
+            keep_last=keep_last,
+            keep_every=keep_every,
+            keep_tags=list(keep_tags),
+            keep_within_ms=within,
+            dry_run=dry_run,
+        )[1]
+
+    def prune(self, *, grace_hours: float | None = None, dry_run: bool = False) -> int:
+        """Removes forgotten snapshots and what nobody needs; returns the bytes that are freed."""
+        grace = None if grace_hours is None else int(grace_hours * 3_600_000)
+        return self._handle().prune(grace_ms=grace, dry_run=dry_run)[2]
+
+    def stats(self) -> dict[str, int]:
+        """Numbers of the whole store."""
+        return self._handle().stats()
+
+
+def _name(snapshot: str | Snapshot) -> str:
+    return snapshot.id if isinstance(snapshot, Snapshot) else snapshot
+
+
+def _options(
+    run: str,
+    step: int | None,
+    tags: Sequence[str],
+    meta: Mapping[str, Any] | None,
+    parent: str | Snapshot,
+    level: Level,
+    threads: int,
+    verify: bool,
+) -> SaveOptions:
+    return {
+        "run": run,
+        "step": step,
+        "tags": [tags] if isinstance(tags, str) else list(tags),
+        "meta": {key: str(value) for key, value in (meta or {}).items()},
+        "parent": _name(parent),
+        "level": level,
+        "threads": threads,
+        "verify": verify,
+    }
+
+
+def _serialize(tensors: Mapping[str, Any]) -> list[Any]:
+    if any(is_torch(tensor) for tensor in tensors.values()):
+        import torch
+
+        from .torch import serialize
+
+        every = {
+            name: tensor if is_torch(tensor) else torch.from_numpy(tensor)
+            for name, tensor in tensors.items()
+        }
+        return serialize(every)
+    from .numpy import serialize as serialize_arrays
+
+    return serialize_arrays(tensors)
+
+
+class _Missing:
+    """A tensor that was not asked for."""
+
+
+class _Reader:
+    """The tensors of a snapshot, one by one."""
+
+    def __init__(
+        self, store: Store, name: str, only: str | None, device: Any, into: State | None
+    ) -> None:
+        self._store, self._name, self._only = store, name, only
+        self._device = device if into is None else "cpu"
+        self._open: dict[tuple[str, str], safe_open] = {}
+
+    def _file(self, kind: str, path: str) -> safe_open:
+        key = (kind, path)
+        if key not in self._open:
+            framework, device = ("pt", self._device) if kind == "torch" else ("np", "cpu")
+            self._open[key] = self._store.open_file(self._name, path, framework, device)
+        return self._open[key]
+
+    def keys(self, path: str) -> list[str]:
+        return self._file("torch", path).keys()
+
+    def tensor(self, kind: str, path: str, name: str) -> Any:
+        whole = f"{path.removesuffix('.safetensors')}.{name}"
+        if self._only is not None and not fnmatch.fnmatchcase(whole, self._only):
+            return _Missing
+        return self._file(kind, path).get_tensor(name)
+
+
+def _filled(into: Any, found: Any, way: tuple[str, ...], reader: _Reader) -> Any:
+    """What was found, without what was not asked for; tensors go into those of ``into``."""
+    if isinstance(found, dict):
+        if into is not None and not isinstance(into, Mapping):
+            raise InvalidError(f"{'.'.join(way)}: a dict is in the snapshot, and none in into")
+        kept = {}
+        for key, value in found.items():
+            if value is _Missing:
+                continue
+            if into is not None and key not in into:
+                raise InvalidError(f"{'.'.join((*way, str(key)))} is not in into")
+            target = None if into is None else into[key]
+            kept[key] = _filled(target, value, (*way, str(key)), reader)
+        return kept
+    if isinstance(found, (list, tuple)):
+        targets = into if isinstance(into, (list, tuple)) else [None] * len(found)
+        if len(targets) != len(found):
+            raise InvalidError(f"{'.'.join(way)} has another length in into")
+        pairs = enumerate(zip(targets, found, strict=True))
+        items = [_filled(a, b, (*way, str(i)), reader) for i, (a, b) in pairs if b is not _Missing]
+        return items if isinstance(found, list) else tuple(items)
+    if into is not None and (is_torch(found) or hasattr(found, "__array_interface__")):
+        if getattr(into, "shape", None) != found.shape or into.dtype != found.dtype:
+            raise InvalidError(f"{'.'.join(way)} has another shape or type in into")
+        if is_torch(into):
+            into.data.copy_(found)
+        else:
+            view(into, writable=True)
+            into[...] = found
+        return into
+    return found

@@ -1,0 +1,163 @@
+"""The functions of ``safetensors.torch`` for .lmc files: change the import, and that is all.
+
+Files that ``save_file`` writes hold a safetensors file; ``lmc decompress`` gives it back, and
+``load_file`` reads both. Beyond safetensors, tensors may share memory and need not be contiguous,
+and every dense type of torch can be saved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from . import _header, _lmckpt
+from ._buffers import view
+from ._open import is_plain, open_archive
+from ._torch_types import NAME_OF, OTHER_OF, OTHERS, PACKED, TYPE_OF
+from .errors import InvalidError
+from .files import Level, Path
+
+# The name in the metadata under which the types stand that safetensors does not know.
+TYPES_KEY = "lmckpt.types"
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with plain memory on the CPU: itself if it has, otherwise a copy."""
+    if not isinstance(tensor, torch.Tensor):
+        raise InvalidError(f"a {type(tensor).__name__} is no tensor")
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        raise InvalidError("sparse and quantized tensors cannot be saved; make them dense first")
+    if tensor.device.type == "meta":
+        raise InvalidError("a tensor on the device meta has no values to save")
+    return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+
+
+def _entry(name: str, tensor: torch.Tensor, others: dict[str, str]) -> _header.Entry:
+    shape, dtype = tuple(tensor.shape), tensor.dtype
+    size = tensor.numel() * tensor.element_size()
+    if dtype in PACKED:
+        if not shape:
+            raise InvalidError(f"{name}: a scalar cannot hold two values in a byte")
+        return _header.Entry(name, NAME_OF[dtype], (*shape[:-1], shape[-1] * 2), size)
+    if dtype in NAME_OF:
+        return _header.Entry(name, NAME_OF[dtype], shape, size)
+    if dtype in OTHERS:
+        others[name] = str(dtype).removeprefix("torch.")
+        words = dtype.itemsize * 8 // _header.BITS[OTHERS[dtype]]
+        return _header.Entry(name, OTHERS[dtype], (*shape, words) if words > 1 else shape, size)
+    raise InvalidError(f"{name}: tensors of {dtype} cannot be saved")
+
+
+def serialize(
+    tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None
+) -> list[Any]:
+    """A safetensors file as parts: the header, and the memory of each tensor."""
+    if not isinstance(tensors, Mapping):
+        raise InvalidError(f"expected a dict of tensors, found a {type(tensors).__name__}")
+    held: dict[str, torch.Tensor] = {}
+    entries: list[_header.Entry] = []
+    others: dict[str, str] = {}
+    for name, tensor in tensors.items():
+        held[name] = plain(tensor)
+        entries.append(_entry(name, held[name], others))
+    if others:
+        metadata = {**(metadata or {}), TYPES_KEY: json.dumps(others, sort_keys=True)}
+    order = _header.layout(entries)
+    return [_header.build(order, metadata), *(view(held[entry.name]) for entry in order)]
+
+
+def empty(dtype: str, shape: list[int], other: str | None = None) -> torch.Tensor:
+    """A tensor for values that safetensors describes like this."""
+    if other is not None:
+        if other not in OTHER_OF:
+            raise InvalidError(f"this torch has no type {other}")
+        words = OTHER_OF[other].itemsize * 8 // _header.BITS[dtype]
+        return torch.empty(shape[:-1] if words > 1 else shape, dtype=OTHER_OF[other])
+    if dtype not in TYPE_OF:
+        raise InvalidError(f"this torch has no type for {dtype}")
+    if dtype == "F4":
+        if not shape or shape[-1] % 2:
+            raise InvalidError("a tensor of 4-bit values needs an even last dimension")
+        shape = [*shape[:-1], shape[-1] // 2]
+    return torch.empty(shape, dtype=TYPE_OF[dtype])
+
+
+def other_types(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """The types of tensors that safetensors does not know, as the metadata names them."""
+    found = json.loads((metadata or {}).get(TYPES_KEY, "{}"))
+    return {str(name): str(dtype) for name, dtype in found.items()}
+
+
+def save(
+    tensors: Mapping[str, torch.Tensor],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    level: Level = "default",
+    threads: int = 0,
+) -> bytes:
+    """Saves tensors to the bytes of a .lmc file."""
+    return _lmckpt.compress(serialize(tensors, metadata), level=level, threads=threads)
+
+
+def save_file(
+    tensors: Mapping[str, torch.Tensor],
+    filename: Path,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    level: Level = "default",
+    threads: int = 0,
+    base: Path | None = None,
+) -> None:
+    """Saves tensors to a .lmc file, which appears whole or not at all.
+
+    ``base`` is an earlier file to code against; it is needed to load this one, and is looked for
+    beside it.
+    """
+    _lmckpt.save_parts(
+        serialize(tensors, metadata),
+        os.fspath(filename),
+        level=level,
+        threads=threads,
+        bases=[] if base is None else [os.fspath(base)],
+    )
+
+
+def load_archive(
+    archive: _lmckpt.Archive, device: str | int | torch.device = "cpu", threads: int = 0
+) -> dict[str, torch.Tensor]:
+    """All tensors of an archive, each with memory of its own."""
+    described = archive.tensors()
+    if not archive.is_safetensors:
+        raise InvalidError("the file holds no tensors: its original is no safetensors file")
+    head = described[0][3] if described else archive.original_len
+    header = bytearray(head)
+    archive.read_into(0, header, threads=1)
+    others = other_types(_header.metadata_of(bytes(header)))
+    tensors = {
+        name: empty(dtype, shape, others.get(name)) for name, dtype, shape, _, _ in described
+    }
+    places = [view(tensors[name], writable=True) for name, *_ in described]
+    archive.scatter([header, *places], threads=threads)
+    if str(device) != "cpu":
+        return {name: tensor.to(device) for name, tensor in tensors.items()}
+    return tensors
+
+
+def load_file(
+    filename: Path, device: str | int | torch.device = "cpu", *, threads: int = 0
+) -> dict[str, torch.Tensor]:
+    """Loads all tensors of a .lmc file, or of a safetensors file if safetensors is installed."""
+    if is_plain(filename):
+        from safetensors.torch import load_file as load_plain
+
+        return load_plain(filename, device=str(device))
+    return load_archive(open_archive(filename), device, threads)
+
+
+def load(data: Any, *, threads: int = 0) -> dict[str, torch.Tensor]:
+    """Loads all tensors from the bytes of a .lmc file."""
+    return load_archive(_lmckpt.Archive(view(data)), threads=threads)

@@ -1,0 +1,219 @@
+"""The functions of safetensors: what they do here is what they do there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy
+import pytest
+import safetensors
+import safetensors.numpy
+import safetensors.torch
+import torch
+from lmckpt import errors, safe_open
+from lmckpt import numpy as lmc_numpy
+from lmckpt import torch as lmc_torch
+from lmckpt._torch_types import NAME_OF, OTHERS
+
+DTYPES = [*NAME_OF, *OTHERS]
+
+
+def values(dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+    """Every bit pattern may be there: NaNs with payloads, denormals, -0."""
+    size = torch.empty(0, dtype=dtype).element_size()
+    count = size
+    for n in shape:
+        count *= n
+    data = torch.randint(0, 256, (count,), dtype=torch.uint8)
+    if dtype == torch.bool:
+        data %= 2
+    if not count:
+        return torch.empty(shape, dtype=dtype)
+    return data.view(dtype).reshape(shape)
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are the same, bit by bit."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    words = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (one, other)]
+    return torch.equal(*words)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_type(dtype: torch.dtype, tmp_path) -> None:
+    shapes = [(4,), (3, 50), (2, 3, 4), (0, 7), (1000, 30)]
+    if dtype not in lmc_torch.PACKED:
+        shapes.append(())
+    tensors = {f"t{i}": values(dtype, shape) for i, shape in enumerate(shapes)}
+    lmc_torch.save_file(tensors, tmp_path / "x.lmc", {"step": "7"})
+    for found in (
+        lmc_torch.load_file(tmp_path / "x.lmc"),
+        lmc_torch.load(lmc_torch.save(tensors)),
+    ):
+        assert found.keys() == tensors.keys()
+        assert all(same(found[name], tensors[name]) for name in tensors)
+    with safe_open(tmp_path / "x.lmc", "pt") as file:
+        assert file.metadata()["step"] == "7"
+        assert all(same(file.get_tensor(name), tensors[name]) for name in file)
+
+
+def test_layouts(tmp_path) -> None:
+    """What safetensors refuses is saved as it looks: strided, shared, a view of another."""
+    base = torch.randn(40, 30)
+    tensors = {
+        "t": base.t(),
+        "strided": base[::2, 3:9],
+        "shared": base,
+        "again": base,
+        "expanded": torch.randn(1, 5).expand(4, 5),
+        "parameter": torch.nn.Parameter(torch.randn(3)),
+        "conjugate": torch.randn(4, dtype=torch.complex64).conj(),
+        "channels": torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last),
+    }
+    lmc_torch.save_file(tensors, tmp_path / "x.lmc")
+    found = lmc_torch.load_file(tmp_path / "x.lmc")
+    for name, tensor in tensors.items():
+        assert same(found[name], tensor.detach().resolve_conj().contiguous()), name
+    assert all(found[name].is_contiguous() for name in found)
+    for bad in (torch.randn(3, 3).to_sparse(), torch.empty(3, device="meta")):
+        with pytest.raises(errors.InvalidError):
+            lmc_torch.save({"bad": bad})
+
+
+def test_inner_file_is_safetensors(tmp_path) -> None:
+    """The original is a safetensors file that safetensors itself reads, and the other way round."""
+    import lmckpt
+
+    tensors = {
+        "a": torch.randn(5, 6),
+        "b": torch.randn(7).bfloat16(),
+        "c": torch.ones(3, dtype=torch.int8),
+    }
+    lmc_torch.save_file(tensors, tmp_path / "x.lmc", {"k": "v"})
+    plain = lmckpt.decompress_file(tmp_path / "x.lmc", tmp_path / "x.safetensors")
+    with safetensors.safe_open(plain, "pt") as file:
+        assert file.metadata() == {"k": "v"}
+        assert all(same(file.get_tensor(name), tensors[name]) for name in tensors)
+    # Byte for byte what safetensors writes.
+    assert Path(plain).read_bytes() == safetensors.torch.save(tensors, {"k": "v"})
+    safetensors.torch.save_file(tensors, tmp_path / "y.safetensors")
+    found = lmc_torch.load_file(tmp_path / "y.safetensors")
+    assert all(same(found[name], tensors[name]) for name in tensors)
+
+
+def test_numpy(tmp_path) -> None:
+    arrays = {
+        f"{dtype}": (numpy.random.default_rng(1).random((20, 3)) * 50).astype(dtype)
+        for dtype in [
+            "bool",
+            "u1",
+            "i1",
+            "u2",
+            "i2",
+            "f2",
+            "u4",
+            "i4",
+            "f4",
+            "c8",
+            "u8",
+            "i8",
+            "f8",
+        ]
+    }
+    arrays["bf16"] = numpy.ones((4, 4), ml_dtypes.bfloat16)
+    arrays["fp8"] = numpy.ones((4, 4), ml_dtypes.float8_e4m3fn)
+    arrays["transposed"] = arrays["f4"].T
+    arrays["scalar"] = numpy.array(3.5)
+    arrays["big"] = numpy.arange(5, dtype=">i4")
+    lmc_numpy.save_file(arrays, tmp_path / "x.lmc", {"k": "v"})
+    for found in (lmc_numpy.load_file(tmp_path / "x.lmc"), lmc_numpy.load(lmc_numpy.save(arrays))):
+        assert found.keys() == arrays.keys()
+        for name, array in arrays.items():
+            assert found[name].shape == array.shape, name
+            assert found[name].dtype == array.dtype.newbyteorder("="), name
+            assert numpy.array_equal(found[name], array), name
+    with safe_open(tmp_path / "x.lmc", "np") as file:
+        assert numpy.array_equal(file.get_tensor("f4"), arrays["f4"])
+    for bad in (numpy.array(["text"]), numpy.array([None]), [1, 2]):
+        with pytest.raises(errors.InvalidError):
+            lmc_numpy.save({"bad": bad})
+
+
+SLICES = [
+    slice(None), slice(2, 5), slice(-3, None), slice(0, 0), slice(None, None, 3), 4, -1,
+    (slice(1, 4), slice(2, 3)), (slice(None), 0), (5, slice(None, 2)), (slice(3, 1),), Ellipsis,
+    (slice(None), slice(None), 1), (2, 3, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", SLICES, ids=repr)
+def test_slices(index, tmp_path) -> None:
+    tensor = torch.randn(10, 6, 4)
+    lmc_torch.save_file({"x": tensor}, tmp_path / "x.lmc")
+    safetensors.torch.save_file({"x": tensor}, tmp_path / "x.safetensors")
+    with safe_open(tmp_path / "x.lmc", "pt") as file:
+        found = file.get_slice("x")
+        assert found.get_shape() == [10, 6, 4] and found.get_dtype() == "F32"
+        assert same(found[index], tensor[index])
+
+
+def test_slice_reads_little(tmp_path) -> None:
+    """Rows are read without the rest, also through a base."""
+    base = torch.randn(20_000, 200).bfloat16()
+    tensor = base.clone()
+    tensor[::7] += 0.01
+    lmc_torch.save_file({"x": base}, tmp_path / "base.lmc")
+    lmc_torch.save_file({"x": tensor}, tmp_path / "x.lmc", base=tmp_path / "base.lmc")
+    whole = bytearray((tmp_path / "x.lmc").read_bytes())
+    # Most of the body is damaged: the rows at its start do not care.
+    middle = len(whole) // 2
+    whole[middle : middle + 1000] = bytes(1000)
+    (tmp_path / "x.lmc").write_bytes(whole)
+    with safe_open(tmp_path / "x.lmc", "pt") as file:
+        assert same(file.get_slice("x")[10:20], tensor[10:20])
+        with pytest.raises(errors.CorruptError):
+            file.get_tensor("x")
+
+
+def test_behaviour(tmp_path) -> None:
+    """What the documentation of safetensors says of wrong calls."""
+    tensors = {"b": torch.ones(2), "a": torch.zeros(3)}
+    path = tmp_path / "x.lmc"
+    lmc_torch.save_file(tensors, path)
+    with safe_open(path, framework="pt", device="cpu") as file:
+        assert file.keys() == ["a", "b"] and len(file) == 2 and "a" in file and "z" not in file
+        assert file.metadata() is None
+        assert {name: file.get_tensor(name).sum().item() for name in file} == {"a": 0, "b": 2}
+        with pytest.raises(errors.NotFoundError, match="no tensor z"):
+            file.get_tensor("z")
+        with pytest.raises(IndexError):
+            file.get_slice("a")[3]
+    with pytest.raises(errors.InvalidError, match="closed"):
+        file.get_tensor("a")
+    with pytest.raises(errors.InvalidError, match="framework"):
+        safe_open(path, "jax")
+    with pytest.raises(FileNotFoundError):
+        safe_open(tmp_path / "nowhere", "pt")
+    with pytest.raises(errors.InvalidError, match="metadata"):
+        lmc_torch.save(tensors, {"step": 3})
+    with pytest.raises(errors.InvalidError, match="dict"):
+        lmc_torch.save([torch.ones(1)])
+    with pytest.raises(errors.InvalidError, match="tensor"):
+        lmc_torch.save({"x": 3})
+    assert lmc_torch.load(lmc_torch.save({})) == {}
+    # An older file stays as it was if the new one cannot be written.
+    before = path.read_bytes()
+    with pytest.raises(errors.InvalidError):
+        lmc_torch.save_file({"x": 3}, path)
+    assert path.read_bytes() == before
+
+
+def test_save_over_what_is_loaded(tmp_path) -> None:
+    """Tensors own their memory: the file that they came from may be written again."""
+    path = tmp_path / "x.lmc"
+    lmc_torch.save_file({"x": torch.arange(1000.0)}, path)
+    tensors = lmc_torch.load_file(path)
+    lmc_torch.save_file(tensors, path)
+    assert torch.equal(lmc_torch.load_file(path)["x"], torch.arange(1000.0))
