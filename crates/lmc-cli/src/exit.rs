@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use lmc::ErrorKind;
 
+use crate::table::printable;
+
 use crate::interrupt;
 
 /// How a run ended; each has its own exit code.
@@ -114,7 +116,7 @@ impl Failure {
 
     /// The line for stderr.
     pub fn line(&self, name: impl Display) -> String {
-        format!("lmc: {name}: {}", self.message)
+        printable(&format!("lmc: {name}: {}", self.message))
     }
 }
 

@@ -8,11 +8,13 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
 use lmc_store::storage::{Stoppable, Storage};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
 
@@ -31,21 +33,36 @@ static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// While it lives, an interrupt removes the temporary file or directory it was made for.
 pub struct Guard(());
 
-/// Takes over SIGINT, SIGTERM and SIGHUP.
+/// Takes over SIGINT, SIGTERM and SIGHUP; those that are ignored stay so, as `nohup` wants it.
 pub fn install() {
-    // A second call in one process fails, and the first handler is as good.
-    let _ = ctrlc::set_handler(|| {
-        let is_first = !STOP.swap(true, Ordering::AcqRel);
-        if is_first && ENDS_ITSELF.load(Ordering::Acquire) {
-            // Not here: the next signal would wait for it.
-            std::thread::spawn(|| {
-                sleep(PATIENCE);
-                cut_off();
-            });
-            return;
-        }
-        cut_off();
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let ends = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(signal));
+        // Without a handler, signals end the process as they always do.
+        let Ok(mut signals) = Signals::new(ends.collect::<Vec<_>>()) else { return };
+        std::thread::spawn(move || signals.forever().for_each(|_| end()));
     });
+}
+
+/// Whether whoever started this process wants a signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+fn end() {
+    let is_first = !STOP.swap(true, Ordering::AcqRel);
+    if is_first && ENDS_ITSELF.load(Ordering::Acquire) {
+        // Not here: the next signal would wait for it.
+        std::thread::spawn(|| {
+            sleep(PATIENCE);
+            cut_off();
+        });
+        return;
+    }
+    cut_off();
 }
 
 fn cut_off() -> ! {

@@ -9,6 +9,7 @@ use lmc::Summary;
 
 use crate::exit::Failure;
 use crate::table::gib_s;
+use crate::table::printable;
 
 const STYLE: &str = "{prefix} {bar:24} {percent:>3}% of {total_bytes} {bytes_per_sec} {eta} left";
 const STYLE_UNKNOWN: &str = "{prefix} {bytes} {bytes_per_sec}";
@@ -101,6 +102,7 @@ impl Progress {
     /// A line, unless quiet.
     pub fn note(&self, line: impl Display) {
         if self.volume != Volume::Quiet {
+            let line = printable(&line.to_string());
             self.bar.suspend(|| eprintln!("{line}"));
         }
     }

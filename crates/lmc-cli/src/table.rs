@@ -62,10 +62,12 @@ pub fn gib_s(bytes: u64, seconds: f64) -> f64 {
     bytes as f64 / f64::from(1 << 30) / seconds
 }
 
-/// A name that cannot steer the terminal: control characters are escaped.
+/// A name that cannot steer the terminal: control characters, and those that turn the direction of
+/// text around, are escaped.
 pub fn printable(name: &str) -> String {
     let escape = |c: char| -> String {
-        if c.is_control() { c.escape_default().collect() } else { c.to_string() }
+        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if c.is_control() || turns { c.escape_default().collect() } else { c.to_string() }
     };
     name.chars().map(escape).collect()
 }

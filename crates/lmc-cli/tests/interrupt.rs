@@ -12,7 +12,8 @@ use common::Folder;
 
 /// A compression that waits for its input and has its temporary file already.
 fn waiting(folder: &Folder) -> Child {
-    let child = common::command(&folder.path(""), &["compress", "-", "-o", "x.lmc"])
+    let args = ["compress", "-", "-o", "x.lmc"];
+    let child = common::with_signals(&mut common::command(&folder.path(""), &args))
         .stdin(Stdio::piped())
         .spawn()
         .expect("lmc starts");
@@ -28,13 +29,37 @@ fn signals_leave_nothing() {
     for signal in ["-INT", "-TERM", "-HUP"] {
         let folder = Folder::new();
         let mut child = waiting(&folder);
-        // The shell's own: not every machine has a program of that name.
-        let kill = ["-c", "kill $0 $1", signal, &child.id().to_string()];
-        let sent = Command::new("sh").args(kill).status();
-        assert!(sent.expect("kill runs").success());
+        send(signal, &child);
         assert_eq!(child.wait().expect("lmc ends").code(), Some(130), "{signal}");
         assert!(folder.names().is_empty(), "{signal}: {:?}", folder.names());
     }
+}
+
+fn send(signal: &str, child: &Child) {
+    // The shell's own: not every machine has a program of that name.
+    let kill = ["-c", "kill $0 $1", signal, &child.id().to_string()];
+    let sent = Command::new("sh").args(kill).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+/// What whoever started lmc wants ignored is ignored: `nohup` does so with SIGHUP.
+#[test]
+fn ignored_signals_stay_ignored() {
+    let folder = Folder::new();
+    let mut child = Command::new("sh")
+        .args(["-c", "trap '' HUP; exec \"$0\" compress - -o x.lmc", env!("CARGO_BIN_EXE_lmc")])
+        .current_dir(folder.path(""))
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("sh starts");
+    while folder.names().is_empty() {
+        sleep(Duration::from_millis(1));
+    }
+    send("-HUP", &child);
+    sleep(Duration::from_millis(100));
+    drop(child.stdin.take());
+    assert_eq!(child.wait().expect("lmc ends").code(), Some(0));
+    assert!(folder.exists("x.lmc"));
 }
 
 /// A kill that cannot be caught leaves a temporary name, which is in nobody's way.

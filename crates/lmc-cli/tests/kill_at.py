@@ -5,6 +5,9 @@
 The last line of the output is the number of such calls. The one that is killed is not done. Exit code: that of the
 command, 137 if it was killed, 77 if this machine cannot trace.
 
+With SIGNALS="2 2", say, in the environment, the command gets these signals instead, 0.1 s apart, and the call waits for
+HOLD seconds: so the command is surely in its middle when it hears of them.
+
 strace counts the calls of each thread on its own, so that those of a second thread come too late to be met; here the
 calls of all threads are counted together.
 """
@@ -15,6 +18,7 @@ import platform
 import signal
 import struct
 import sys
+import time
 
 TRACEME, SYSCALL, SETOPTIONS, GET_SYSCALL_INFO = 0, 24, 0x4200, 0x420E
 # SYSGOOD, FORK, VFORK, CLONE, EXEC, EXITKILL
@@ -53,8 +57,32 @@ def changes(name, args):
     return name is not None
 
 
+class Hold:
+    """A call that waits while signals are sent."""
+
+    def __init__(self, signals, seconds):
+        self.signals, self.seconds = signals, seconds
+        self.pid, self.start, self.sent = None, 0.0, 0
+
+    def begin(self, pid):
+        self.pid, self.start = pid, time.monotonic()
+
+    def goes_on(self, child):
+        """Sends what is due; whether the call still waits."""
+        passed = time.monotonic() - self.start
+        while self.sent < len(self.signals) and passed >= 0.1 * self.sent:
+            try:
+                os.kill(child, self.signals[self.sent])
+            except ProcessLookupError:
+                pass
+            self.sent += 1
+        return passed < self.seconds
+
+
 def main():
     kill_at, command = int(sys.argv[1]), sys.argv[2:]
+    signals = [int(number) for number in os.environ.get("SIGNALS", "").split()]
+    hold = Hold(signals, float(os.environ.get("HOLD", "0.2")))
     calls = CALLS.get(platform.machine())
     if calls is None:
         print("unknown machine", platform.machine(), file=sys.stderr)
@@ -68,6 +96,9 @@ def main():
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.dup2(null, 1)
+        # Whoever runs this may ignore them.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         if libc.ptrace(TRACEME, 0, None, None) != 0:
             os._exit(77)
         try:
@@ -84,9 +115,15 @@ def main():
     count, code, is_killed = 0, 0, False
     while True:
         try:
-            pid, status = os.waitpid(-1, WALL)
+            pid, status = os.waitpid(-1, WALL | (os.WNOHANG if hold.pid else 0))
         except ChildProcessError:
             break
+        if hold.pid and not hold.goes_on(child):
+            libc.ptrace(SYSCALL, hold.pid, None, 0)
+            hold.pid = None
+        if pid == 0:
+            time.sleep(0.002)
+            continue
         if not os.WIFSTOPPED(status):
             if pid == child:
                 code = 137 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
@@ -101,6 +138,9 @@ def main():
                     count += 1
                     if count == kill_at:
                         is_killed = True
+                        if signals:
+                            hold.begin(pid)
+                            continue
                         # The one that calls may be a child of the command.
                         os.kill(pid, signal.SIGKILL)
                         os.kill(child, signal.SIGKILL)

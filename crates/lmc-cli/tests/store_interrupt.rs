@@ -1,16 +1,13 @@
 //! A command on a store that is asked to end leaves nothing: no temporary folder, no lease.
 //!
-//! An object is replaced by a pipe that nobody writes to, so that the command is surely in its
-//! middle; opened, the pipe lets it go on.
+//! It is held at one of its system calls while it is asked, so that it is surely in its middle.
 
 mod common;
 
 use common::Folder;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 /// The store of one snapshot, and what was saved.
 fn scene() -> Folder {
@@ -29,90 +26,86 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// The one object below a folder of the store becomes a pipe.
-fn pipe(folder: &Folder, objects: &str) -> PathBuf {
-    let objects = files(&folder.path("store").join(objects));
-    let [object] = &objects[..] else { panic!("{objects:?}") };
-    fs::remove_file(object).expect("it is there");
-    assert!(Command::new("mkfifo").arg(object).status().expect("mkfifo runs").success());
-    object.clone()
-}
-
-/// Starts a command and waits until it has made something temporary below `seen`.
-fn start(folder: &Folder, args: &[&str], seen: &str) -> Child {
-    let child = common::command(&folder.path(""), args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("lmc starts");
-    let start = Instant::now();
-    let is_temporary = |path: &PathBuf| path.to_string_lossy().contains(".part");
-    while !files(&folder.path(seen)).iter().any(|path| !seen.is_empty() || is_temporary(path)) {
-        assert!(start.elapsed() < Duration::from_secs(60), "{args:?} never began");
-        sleep(Duration::from_millis(1));
+/// Runs a command that gets `signals` at its call of this number, where it is held for `seconds`;
+/// returns how many calls were seen and the exit code. None where calls cannot be traced.
+fn signal_at(
+    folder: &Folder,
+    call: u64,
+    signals: &str,
+    seconds: &str,
+    args: &[&str],
+) -> Option<(u64, i32)> {
+    let tracer = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kill_at.py");
+    let mut python = Command::new("python3");
+    python.arg(tracer).arg(call.to_string()).arg(env!("CARGO_BIN_EXE_lmc")).args(args);
+    python.env("SIGNALS", signals).env("HOLD", seconds).current_dir(folder.path(""));
+    let Ok(output) = python.stderr(Stdio::piped()).output() else {
+        println!("SKIPPED: python3 is not here, which traces system calls");
+        return None;
+    };
+    let code = output.status.code().unwrap_or(-1);
+    if code == 77 {
+        println!("SKIPPED: ptrace is not allowed here");
+        return None;
     }
-    child
-}
-
-fn signal(child: &Child, signal: &str) {
-    // The shell's own: not every machine has a program of that name.
-    let kill = ["-c", "kill $0 $1", signal, &child.id().to_string()];
-    assert!(Command::new("sh").args(kill).status().expect("kill runs").success());
-}
-
-/// Waits for the end: the code of an interrupt, and not a word.
-fn ends(child: Child, args: &[&str]) {
-    let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(130), "{args:?}: {}", common::stderr(&output));
-    assert_eq!(common::stderr(&output), "", "{args:?}");
+    if code == 130 {
+        assert_eq!(common::stderr(&output), "", "{args:?}");
+    }
+    let calls = String::from_utf8_lossy(&output.stdout).trim().parse();
+    Some((calls.expect("the tracer says how many calls"), code))
 }
 
 /// Saves and copies end their leases; restores and exports remove what they have written.
 #[test]
 fn work_ends_by_itself() {
-    let saves = ["save", "data", "--store", "store", "--step", "2"];
-    let cases: [(&[&str], &str, &str); 4] = [
-        (&saves, "snapshots", "store/pending"),
-        (&["copy", "store", "other"], "packs", "other/pending"),
-        (&["restore", "latest", "out", "--store", "store"], "packs", ""),
-        (&["export", "latest", "-o", "out", "--store", "store"], "packs", ""),
+    let cases: [(&[&str], &str); 4] = [
+        (&["save", "data", "--store", "store", "--step", "2"], "2"),
+        (&["copy", "store", "other"], "15"),
+        (&["restore", "latest", "out", "--store", "store"], "1"),
+        (&["export", "latest", "-o", "out", "--store", "store"], "2"),
     ];
-    for ((args, objects, seen), how) in cases.into_iter().zip(["-INT", "-TERM", "-HUP", "-INT"]) {
-        let folder = scene();
-        let pipe = pipe(&folder, objects);
-        let child = start(&folder, args, seen);
-        signal(&child, how);
-        // It is told to stop before it can go on.
-        sleep(Duration::from_millis(500));
-        drop(OpenOptions::new().write(true).open(&pipe).expect("a reader waits"));
-        ends(child, args);
-        assert_eq!(folder.names(), ["data", "other", "store"], "{args:?}");
-        for left in ["store/pending", "store/tmp", "other/pending", "other/tmp"] {
-            assert!(files(&folder.path(left)).is_empty(), "{args:?} leaves {left}");
+    for (args, number) in cases {
+        let Some((calls, _)) = signal_at(&scene(), 0, "", "0", args) else { return };
+        let mut interrupted = 0;
+        for call in (1..=calls).step_by(calls.div_ceil(6) as usize) {
+            let folder = scene();
+            let Some((_, code)) = signal_at(&folder, call, number, "0.2", args) else { return };
+            // Once it needs nothing more of the store it goes on to its end.
+            assert!(code == 130 || code == 0, "{args:?} at call {call} of {calls}: {code}");
+            interrupted += u64::from(code == 130);
+            if code == 130 {
+                let names = folder.names();
+                assert_eq!(names, ["data", "other", "store"], "{args:?} at {call} of {calls}");
+            }
+            for left in ["store/pending", "store/tmp", "other/pending", "other/tmp"] {
+                let left = files(&folder.path(left));
+                assert!(left.is_empty(), "{args:?} at {call} of {calls} leaves {left:?}");
+            }
         }
+        assert!(interrupted >= 2, "{args:?}: {interrupted} of {calls}");
     }
 }
 
 /// What hangs is cut off by a second signal, or when it takes too long, and leaves nothing either.
 #[test]
 fn work_is_cut_off() {
-    let cases: [(&[&str], usize); 4] = [
-        (&["restore", "latest", "out", "--store", "store"], 2),
-        (&["export", "latest", "-o", "out", "--store", "store"], 2),
-        (&["restore", "latest", "there", "-f", "--store", "store"], 2),
-        (&["restore", "latest", "out", "--store", "store"], 1),
+    let cases: [(&[&str], &str); 4] = [
+        (&["restore", "latest", "out", "--store", "store"], "2 2"),
+        (&["export", "latest", "-o", "out", "--store", "store"], "2 15"),
+        (&["restore", "latest", "there", "-f", "--store", "store"], "2 2"),
+        (&["restore", "latest", "out", "--store", "store"], "2"),
     ];
     for (args, signals) in cases {
-        let folder = scene();
-        folder.write("there/deep/mine.txt", b"mine");
-        pipe(&folder, "packs");
-        let child = start(&folder, args, "");
-        for _ in 0..signals {
-            signal(&child, "-INT");
-            sleep(Duration::from_millis(200));
-        }
-        ends(child, args);
+        let begin = || {
+            let folder = scene();
+            folder.write("there/deep/mine.txt", b"mine");
+            folder
+        };
+        let Some((calls, _)) = signal_at(&begin(), 0, "", "0", args) else { return };
+        let folder = begin();
+        let call = calls / 2;
+        let Some((_, code)) = signal_at(&folder, call, signals, "60", args) else { return };
+        assert_eq!(code, 130, "{args:?} at call {call} of {calls}");
         assert_eq!(folder.names(), ["data", "other", "store", "there"], "{args:?}");
         assert_eq!(files(&folder.path("there")), [folder.path("there/deep/mine.txt")], "{args:?}");
     }

@@ -54,9 +54,14 @@ impl Builder {
         self.depth(number) < depth_max.min(DEPTH_MAX) && plan::may_be_read(self.get(number))
     }
 
+    /// How many archives one stands on; each is on those before it.
     fn depth(&self, number: usize) -> usize {
-        let below = self.get(number).bases.iter().map(|&base| self.depth(base) + 1);
-        below.max().unwrap_or(0)
+        let mut depths: Vec<usize> = Vec::with_capacity(number + 1);
+        for i in 0..=number {
+            let below = self.get(i).bases.iter().map(|&base| depths[base] + 1);
+            depths.push(below.max().unwrap_or(0));
+        }
+        depths[number]
     }
 
     /// Adds the archive that `code` writes; returns its number.

@@ -121,7 +121,9 @@ impl Store {
                 Ok((manifest, name)) => good.push((name, Arc::new(manifest))),
                 // Removed by a prune since it was listed.
                 Err(e) if e.kind == ErrorKind::NotFound => {}
-                Err(error) if is_damage(&error) => bad.push(Damage { object, error }),
+                Err(error) if is_damage(&error) || error.kind == ErrorKind::LimitExceeded => {
+                    bad.push(Damage { object, error });
+                }
                 Err(e) => return Err(e),
             }
         }

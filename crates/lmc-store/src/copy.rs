@@ -47,13 +47,25 @@ impl Store {
             let putter = Putter::new(target, lease, reuse);
             let packs = self.copy_packs(&manifest, &putter, progress)?;
             let (count, lease) = putter.into_parts();
-            let new = target.commit(&Manifest { packs, ..manifest }, name.page, &own, lease)?;
+            let mut manifest = Manifest { packs, copy: None, ..manifest };
+            if target.was_there(&manifest, name.page, &lease)? {
+                manifest.copy = Some(random_id()?);
+            }
+            let new = target.commit(&manifest, name.page, &own, lease)?;
             copied.packs.put += count.put;
             copied.packs.found += count.found;
             there.push(new.clone());
             copied.snapshots.push(new);
         }
         Ok(copied)
+    }
+
+    /// Whether a snapshot of this name may be about to be removed here, or its mark may have been
+    /// left behind: then another name is needed. Marks are looked for before prunes: one that
+    /// begins later does not see the mark any more.
+    fn was_there(&self, manifest: &Manifest, page: u64, lease: &SaveLease) -> Result<bool> {
+        let (_, name) = manifest.write(page)?;
+        Ok(self.is_forgotten(&name)? || is_pruning(self, lease.storage_now_ms())?)
     }
 
     fn copy_packs(

@@ -85,6 +85,11 @@ impl<'a> SaveLease<'a> {
         if age > grace / 4 { self.make() } else { Ok(()) }
     }
 
+    /// Makes the lease again now, with all that it names.
+    pub(crate) fn renew(&mut self) -> Result<()> {
+        self.make()
+    }
+
     /// Fails unless the lease has held to this moment.
     pub(crate) fn check(&mut self) -> Result<()> {
         self.keep()?;
@@ -126,6 +131,7 @@ pub(crate) fn pendings(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
         let bytes = match store.storage.read_all(&entry.name, LEASE_LEN_MAX) {
             Ok(bytes) => bytes,
             Err(e) if e.kind == ErrorKind::NotFound => continue,
+            Err(_) if is_stale(store, &entry.stat, now_ms) => Vec::new(),
             Err(e) => return Err(e),
         };
         let pending = match serde_json::from_slice(&bytes) {

@@ -17,6 +17,10 @@ pub const MANIFEST_LEN_MAX: u64 = 1 << 28;
 pub const MANIFEST_FORMAT: u32 = 1;
 /// Most archives that may stand one on the other.
 pub const DEPTH_MAX: usize = 48;
+/// Most bytes of a pack that a reader takes; what is written is smaller.
+pub const PACK_LEN_MAX: u64 = 256 << 20;
+/// Most bytes of all files and archives of a snapshot together.
+const SIZE_MAX: u64 = 1 << 60;
 /// Bits of a mode that are kept.
 pub const MODE_BITS: u32 = 0o777;
 
@@ -33,6 +37,9 @@ pub struct Manifest {
     pub time_ms: u64,
     /// The save that made it: no two snapshots have the same.
     pub save: String,
+    /// What makes a copy another manifest than the one that it is of, where that is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<String>,
     /// The id of the snapshot that it was coded against.
     pub parent: Option<String>,
     /// What the user had to say.
@@ -248,8 +255,20 @@ impl Manifest {
         self.check_entries()?;
         self.check_archives()?;
         let mut names = HashSet::new();
-        if !self.packs.iter().all(|pack| names.insert(&pack.name)) {
-            return Err(Error::invalid("a pack is named twice"));
+        for pack in &self.packs {
+            if !names.insert(&pack.name) {
+                return Err(Error::invalid("a pack is named twice"));
+            }
+            if pack.size > PACK_LEN_MAX {
+                return Err(Error::invalid("a pack is larger than packs are"));
+            }
+        }
+        // So that no sum of them overflows.
+        let sizes = self.archives.iter().map(|archive| [archive.size, archive.stored]);
+        let files = self.files().map(|(_, file)| file.size);
+        let total = sizes.flatten().chain(files).map(u128::from).sum::<u128>();
+        if total > u128::from(SIZE_MAX) {
+            return Err(Error::invalid("the files are larger than files are"));
         }
         Ok(())
     }
@@ -305,16 +324,20 @@ impl Manifest {
             if archive.bases.iter().any(|&base| base >= i) {
                 return wrong("is on one that does not stand before it");
             }
-            let mut len = 0_u64;
+            let bases: HashSet<&usize> = archive.bases.iter().collect();
+            if bases.len() != archive.bases.len() {
+                return wrong("names a base twice");
+            }
+            let mut len = 0_u128;
             for extent in &archive.extents {
                 let end = extent.offset.checked_add(extent.len);
                 let size = self.packs.get(extent.pack).map(|pack| pack.size);
                 if extent.len == 0 || end.is_none() || size.is_none() || end > size {
                     return wrong("has a part outside of its pack");
                 }
-                len = len.saturating_add(extent.len);
+                len += u128::from(extent.len);
             }
-            if len != archive.stored {
+            if len != u128::from(archive.stored) {
                 return wrong("has parts that are not as long as it is");
             }
         }

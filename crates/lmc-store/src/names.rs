@@ -20,6 +20,8 @@ pub const PENDING: &str = "pending";
 /// Folder of the leases of prunes.
 pub const PRUNING: &str = "pruning";
 
+/// The last page of a run.
+pub(crate) const PAGE_MAX: u64 = 99_999_999;
 /// Hex digits of a snapshot's id.
 const ID_LEN: usize = 32;
 /// Hex digits of the hash of a pack.
@@ -59,6 +61,11 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
 /// Whether these are lower-case hex digits.
 pub(crate) fn is_hex(text: &str) -> bool {
     text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether this is an id, of a snapshot or a random one.
+pub(crate) fn is_id(text: &str) -> bool {
+    text.len() == ID_LEN && is_hex(text)
 }
 
 /// A run or a tag as part of an object's name. Letters that differ in case alone, separators, a
@@ -197,7 +204,7 @@ impl SnapshotName {
 
 /// The page that a folder of a run is.
 pub(crate) fn parse_page(folder: &str) -> Option<u64> {
-    padded(folder, 8)
+    padded(folder, 8).filter(|&page| page <= PAGE_MAX)
 }
 
 /// The number that was written with at least `width` digits, and no zeros before that it need not

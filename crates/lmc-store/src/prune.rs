@@ -7,7 +7,7 @@ use crate::Store;
 use crate::lease::{Found, PruneLease, is_stale, pendings};
 use crate::manifest::MANIFEST_LEN_MAX;
 use crate::manifest::Manifest;
-use crate::names::{FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS};
+use crate::names::{FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS, is_id};
 use crate::storage::{self, Stat};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -149,7 +149,7 @@ impl Store {
     /// before snapshots: a save that ended in between is among the snapshots.
     fn look(&self, lease: &PruneLease) -> Result<Seen> {
         let packs = self.storage.list(PACKS)?;
-        let marks = self.marks()?;
+        let marks = self.marks()?.into_iter().filter(|mark| is_id(mark)).collect();
         let pendings = pendings(self, lease.stored_ms)?;
         let keys = self.keys(SNAPSHOTS)?.into_iter();
         let keys = keys.map(|key| (key.clone(), SnapshotName::parse(&key))).collect();
@@ -194,7 +194,7 @@ impl Store {
     ) -> Result<u64> {
         lease.check()?;
         let snapshots: Vec<String> = going.keys().map(|key| format!("{SNAPSHOTS}/{key}")).collect();
-        self.storage.delete(&snapshots)?;
+        self.remove_all(lease, &snapshots)?;
         let leftovers = self.leftovers(seen, going)?;
         // Those of what stays stay; those of what went, now or before, go.
         let staying = seen.keys.iter().filter(|(key, _)| !going.contains_key(key));
@@ -202,15 +202,23 @@ impl Store {
             staying.filter_map(|(_, name)| Some(name.as_ref()?.id.as_str())).collect();
         let marks = seen.marks.iter().filter(|id| !staying.contains(id.as_str()));
         let marks: Vec<String> = marks.map(|id| format!("{FORGOTTEN}/{id}")).collect();
-        self.storage.delete(&marks)?;
-        // In parts, so that a prune that became too slow to be safe stops.
-        for some in packs.chunks(256) {
-            lease.check()?;
-            self.storage.delete(&some.iter().map(PackName::object).collect::<Vec<_>>())?;
-        }
-        self.storage.delete(&leftovers)?;
-        let temporaries = self.storage.remove_temporaries(self.grace_ms())?;
+        self.remove_all(lease, &marks)?;
+        self.remove_all(lease, &packs.iter().map(PackName::object).collect::<Vec<_>>())?;
+        self.remove_all(lease, &leftovers)?;
+        let before_ms = seen.now_ms.saturating_sub(self.grace_ms());
+        let temporaries = self.storage.remove_temporaries(before_ms)?;
         Ok(leftovers.len() as u64 + temporaries)
+    }
+
+    /// Removes objects a few at a time, so that a prune that became too slow to be safe stops; each
+    /// may take a second.
+    fn remove_all(&self, lease: &PruneLease, objects: &[String]) -> Result<()> {
+        let at_once = (self.grace_ms() / 2000).clamp(1, 256) as usize;
+        for some in objects.chunks(at_once) {
+            lease.check()?;
+            self.storage.delete(some)?;
+        }
+        Ok(())
     }
 
     /// Leases of the dead, and tags of what is gone.
@@ -220,12 +228,17 @@ impl Store {
         going: &BTreeMap<&String, &SnapshotName>,
     ) -> Result<Vec<String>> {
         let dead = seen.pendings.iter().filter(|found| self.is_dead(&found.entry.stat, seen));
+        let is_ours = |name: &str| name.rsplit('/').next().is_some_and(is_id);
         let mut names: Vec<String> = dead.map(|found| found.entry.name.clone()).collect();
         let prunes = self.storage.list(PRUNING)?;
         let dead = prunes.into_iter().filter(|entry| self.is_dead(&entry.stat, seen));
         names.extend(dead.map(|entry| entry.name));
+        names.retain(|name| is_ours(name));
         for entry in self.storage.list(TAGS)? {
             let key = entry.name.splitn(3, '/').nth(2).unwrap_or_default().to_string();
+            if SnapshotName::parse(&key).is_none() {
+                continue;
+            }
             let is_gone = going.contains_key(&key);
             // A save makes tags before its snapshot.
             let is_lost = !seen.keys.contains_key(&key) && self.is_dead(&entry.stat, seen);

@@ -39,7 +39,7 @@ impl Store {
             known: old.packs.iter().map(|pack| pack.name.clone()).collect(),
             is_pruning: is_pruning(self, lease.storage_now_ms())?,
         };
-        let mut manifest = Manifest { save, parent: None, ..(*old).clone() };
+        let mut manifest = Manifest { save, copy: None, parent: None, ..(*old).clone() };
         let mut builder = Builder::new(Some(library.clone()));
         let (added, packed) = write_packs(self, lease, reuse, options.pack_len, |writer| {
             let mut moved: HashMap<usize, usize> = HashMap::new();
@@ -62,10 +62,7 @@ impl Store {
         })?;
         let Packed { packs, lease, .. } = packed;
         let manifest = builder.finish(Manifest { added, ..manifest }, packs)?;
-        let tags = self.tags()?.remove(&name.id).unwrap_or_default();
-        let new = self.commit(&manifest, name.page, &tags, lease)?;
-        self.forget(std::slice::from_ref(name))?;
-        Ok(new)
+        self.replace_with(name, &manifest, lease)
     }
 }
 

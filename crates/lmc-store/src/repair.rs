@@ -6,9 +6,10 @@
 
 use crate::Store;
 use crate::check::{CheckOptions, Checked, Damage, is_damage};
+use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
-use crate::names::{PACKS, PackName, SNAPSHOTS, SnapshotName};
-use lmc_format::Result;
+use crate::names::{PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
+use lmc_format::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 
 /// Where damaged manifests go.
@@ -37,6 +38,7 @@ impl Store {
     pub fn repair(&self, other: Option<&Store>, dry_run: bool, threads: usize) -> Result<Repaired> {
         let options = CheckOptions { read_percent: 100, threads };
         let mut repaired = Repaired::default();
+        let _lease = self.lease_of_repair(other, dry_run)?;
         // Manifests first: a good one may need packs that nothing else does.
         for Damage { object, .. } in self.all_manifests()?.bad {
             self.repair_manifest(&object, other, dry_run, &mut repaired)?;
@@ -69,6 +71,34 @@ impl Store {
         Ok(repaired)
     }
 
+    /// Manifests that come back out of `damaged/` need packs that nobody may have needed: a lease
+    /// names them, and a prune that may have listed them before is a conflict. One that is damaged
+    /// in its place stops prunes itself.
+    fn lease_of_repair(
+        &self,
+        other: Option<&Store>,
+        dry_run: bool,
+    ) -> Result<Option<SaveLease<'_>>> {
+        let Some(other) = other.filter(|_| !dry_run) else { return Ok(None) };
+        let mut keys = self.keys(DAMAGED)?;
+        keys.retain(|key| other.good_manifest(key).is_some());
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        let mut lease = SaveLease::create(self, &random_id()?, keys.iter().cloned().collect())?;
+        for key in &keys {
+            let manifest = other.good_manifest(key).and_then(|bytes| Manifest::parse(&bytes).ok());
+            let packs = manifest.into_iter().flat_map(|manifest| manifest.packs);
+            lease.add_packs(packs.map(|pack| pack.name.as_str().to_string()));
+        }
+        lease.renew()?;
+        if is_pruning(self, lease.storage_now_ms())? {
+            let message = "a prune is under way, which may remove what comes back; repair again";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        Ok(Some(lease))
+    }
+
     /// Packs with the same bytes as damaged ones, by their hashes.
     fn copies<'a>(
         &'a self,
@@ -97,6 +127,10 @@ impl Store {
             let object = format!("{SNAPSHOTS}/{key}");
             let Some(bytes) = other.good_manifest(&key) else { continue };
             if !dry_run {
+                // What was forgotten since stays so.
+                if SnapshotName::parse(&key).map_or(Ok(true), |name| self.is_forgotten(&name))? {
+                    continue;
+                }
                 self.storage.put_new(&object, &bytes)?;
                 self.storage.delete(&[format!("{DAMAGED}/{key}")])?;
             }
@@ -130,7 +164,7 @@ impl Store {
         if !dry_run {
             match self.storage.read_all(object, MANIFEST_LEN_MAX) {
                 Ok(bytes) => drop(self.storage.put_new(&format!("{DAMAGED}/{key}"), &bytes)?),
-                Err(e) if is_damage(&e) => {}
+                Err(e) if is_damage(&e) || e.kind == ErrorKind::LimitExceeded => {}
                 Err(e) => return Err(e),
             }
             self.storage.delete(&[object.to_string()])?;

@@ -162,8 +162,9 @@ impl Work<'_> {
         if let Some(tell) = self.options.on_temporary {
             tell(temporary.path());
         }
+        let mode = default_mode(temporary.path())?;
         let restored = self.all(&Sandbox::open(temporary.path(), false)?, None)?;
-        set_default_mode(temporary.path())?;
+        set_mode(temporary.path(), mode)?;
         let (from, cwd) = (temporary.path(), rustix::fs::CWD);
         let mut renamed = rustix::fs::renameat_with(cwd, from, cwd, target, RenameFlags::NOREPLACE);
         if let Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) = renamed {
@@ -333,15 +334,18 @@ fn is_empty(folder: &Path) -> Result<bool> {
 }
 
 /// The mode that a new directory has: that of a temporary one is closed to others.
-fn set_default_mode(folder: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let cannot =
-        |e: &std::io::Error| io_error(format_args!("cannot open up {}", folder.display()), e);
+fn default_mode(folder: &Path) -> Result<fs::Permissions> {
+    let cannot = |e: &std::io::Error| io_error(format_args!("{}", folder.display()), e);
     // A directory that is made and removed again tells the mask without changing it.
     let probe = folder.join(".lmc-mode.part");
     fs::create_dir(&probe).map_err(|e| cannot(&e))?;
-    let mode = fs::metadata(&probe).map(|metadata| metadata.permissions().mode() & 0o777);
+    let mode = fs::metadata(&probe).map(|metadata| metadata.permissions());
     fs::remove_dir(&probe).map_err(|e| cannot(&e))?;
-    let mode = mode.map_err(|e| cannot(&e))?;
-    fs::set_permissions(folder, fs::Permissions::from_mode(mode)).map_err(|e| cannot(&e))
+    mode.map_err(|e| cannot(&e))
+}
+
+fn set_mode(folder: &Path, mode: fs::Permissions) -> Result<()> {
+    let cannot =
+        |e: &std::io::Error| io_error(format_args!("cannot open up {}", folder.display()), e);
+    fs::set_permissions(folder, mode).map_err(|e| cannot(&e))
 }

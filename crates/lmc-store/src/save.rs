@@ -7,7 +7,7 @@ use crate::builder::Builder;
 use crate::check::is_damage;
 use crate::coding::Coding;
 use crate::lease::{SaveLease, is_pruning};
-use crate::manifest::{MANIFEST_FORMAT, MANIFEST_LEN_MAX, Manifest};
+use crate::manifest::{MANIFEST_FORMAT, MANIFEST_LEN_MAX, Manifest, PACK_LEN_MAX};
 use crate::names::{SnapshotName, check_label, random_id};
 use crate::packs::{PACK_LEN, PackCount, Packed, Reuse, write_packs};
 use crate::path::RelPath;
@@ -172,6 +172,7 @@ impl Store {
             step: self.step(step, options, parent.as_ref().map(|parent| &parent.name))?,
             time_ms: self.time_after(parent.as_ref().map(|parent| &parent.name)),
             save,
+            copy: None,
             parent: parent.as_ref().map(|parent| parent.name.id.clone()),
             meta: options.meta.clone(),
             is_thinned: false,
@@ -336,7 +337,13 @@ impl Store {
         names.sort();
         let mut best: Option<(u64, SnapshotName)> = None;
         for name in names.into_iter().rev().take(RUNS_TRIED_MAX) {
-            let Some(manifest) = self.manifest_of(&name)? else { continue };
+            let manifest = match self.manifest_of(&name) {
+                Ok(Some(manifest)) => manifest,
+                Ok(None) => continue,
+                // It is only looked at.
+                Err(e) if is_damage(&e) => continue,
+                Err(e) => return Err(e),
+            };
             let common = common_bytes(&manifest, leaves);
             if common > best.as_ref().map_or(0, |(common, _)| *common) {
                 best = Some((common, name));
@@ -369,8 +376,8 @@ fn common_bytes(manifest: &Manifest, leaves: &[Leaf]) -> u64 {
 fn check_options(options: &SaveOptions) -> Result<()> {
     check_label(&options.run)?;
     options.tags.iter().try_for_each(|tag| check_label(tag))?;
-    if options.pack_len == 0 {
-        return Err(Error::invalid("a pack has at least one byte"));
+    if options.pack_len == 0 || options.pack_len as u64 > PACK_LEN_MAX {
+        return Err(Error::invalid(format!("a pack has 1 to {PACK_LEN_MAX} bytes")));
     }
     Ok(())
 }

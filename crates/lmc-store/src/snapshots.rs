@@ -4,7 +4,7 @@ use crate::Store;
 use crate::ancestors::LOOKED_AT_MAX;
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::names::{
-    FORGOTTEN, SNAPSHOTS, SnapshotName, TAGS, escape, is_hex, parse_page, unescape,
+    FORGOTTEN, PAGE_MAX, SNAPSHOTS, SnapshotName, TAGS, escape, is_hex, parse_page, unescape,
 };
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -63,7 +63,7 @@ impl Store {
         for &page in pages.iter().rev() {
             let objects = self.storage.names(&format!("{folder}/{page:08}"))?;
             if page == recent.page && objects.len() >= PAGE_LEN {
-                recent.page += 1;
+                recent.page = (page + 1).min(PAGE_MAX);
             }
             // A mark that comes after this list is found when the manifest is read.
             let forgotten = match &mut forgotten {

@@ -30,17 +30,14 @@ impl Store {
             return Err(Error::invalid(message).at(format_args!("snapshot {}", name.short_id())));
         }
         let old = Arc::new(old);
-        let mut manifest = Manifest { save, is_thinned: true, ..(*old).clone() };
+        let mut manifest = Manifest { save, copy: None, is_thinned: true, ..(*old).clone() };
         manifest.entries.retain(|entry| !is_optimizer(entry));
         let builder = Builder::new(Some(SnapshotLibrary::new(self, &old)));
         let mut manifest = builder.finish(manifest, Vec::new())?;
         // What the rest added is not known; it is no more than it takes.
         let stored: u64 = manifest.archives.iter().map(|archive| archive.stored).sum();
         manifest.added = manifest.added.min(stored);
-        let tags = self.tags()?.remove(&name.id).unwrap_or_default();
-        let new = self.commit(&manifest, name.page, &tags, lease)?;
-        self.forget(std::slice::from_ref(name))?;
-        Ok(new)
+        self.replace_with(name, &manifest, lease)
     }
 }
 

@@ -39,8 +39,8 @@ impl Storage for Careless {
     fn delete(&self, names: &[String]) -> Result<()> {
         self.0.delete(names)
     }
-    fn remove_temporaries(&self, age_ms_min: u64) -> Result<u64> {
-        self.0.remove_temporaries(age_ms_min)
+    fn remove_temporaries(&self, before_ms: u64) -> Result<u64> {
+        self.0.remove_temporaries(before_ms)
     }
     fn puts_at_once(&self) -> usize {
         1

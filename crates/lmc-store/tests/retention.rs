@@ -352,3 +352,64 @@ fn damaged_leases_grow_old_too() {
         check_restores(&store, name, root);
     }
 }
+
+/// A copy brings back what was forgotten, though the mark of the old one is still there.
+#[test]
+fn copies_of_what_was_forgotten() {
+    let (store, _, _) = memory_store();
+    let (target, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = run(&store, folder.path(), &[1, 2, 3]);
+    let names = store.snapshots().unwrap();
+    store.copy_to(&target, &names, &|_| ()).unwrap();
+    assert_eq!(target.snapshots().unwrap(), names, "a copy has the id of what it is of");
+    assert_eq!(forget(&target, Keep { last: Some(1), ..Keep::default() }), [3]);
+    for _ in 0..2 {
+        store.copy_to(&target, &names, &|_| ()).unwrap();
+        let steps: Vec<u64> = target.snapshots().unwrap().iter().map(|name| name.step).collect();
+        assert_eq!(steps, [1, 2, 3]);
+    }
+    clock.pass_hours(48);
+    assert_eq!(target.prune(&PruneOptions::default()).unwrap().snapshots.len(), 2);
+    for (name, (_, root)) in target.snapshots().unwrap().iter().zip(&saved) {
+        check_restores(&target, name, root);
+    }
+    // Beside a prune, which may remove what it has listed, names are new as well.
+    assert_eq!(forget(&target, Keep { last: Some(1), ..Keep::default() }), [3]);
+    target.prune(&PruneOptions { grace_ms: Some(0), dry_run: false }).unwrap();
+    storage.put_new(&format!("pruning/{:032x}", 5), b"").unwrap();
+    let copied = store.copy_to(&target, &names, &|_| ()).unwrap().snapshots;
+    assert!(copied.iter().all(|copy| names.iter().all(|name| name.id != copy.id)));
+}
+
+/// A tag is given, or it is an error; a snapshot that takes the place of another has its tags.
+#[test]
+fn tags_are_not_lost() {
+    let (store, storage, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = run(&store, folder.path(), &[1, 2]);
+    store.tag(&saved[0].0, "first").unwrap();
+    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
+    let new = store.rebase(&saved[0].0, &options, &|_| ()).unwrap();
+    assert!(store.tags().unwrap()[&new.id].contains("first"));
+    let error = store.tag(&saved[0].0, "late").unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Conflict);
+    storage.delete(&[saved[1].0.object().unwrap()]).unwrap();
+    assert_eq!(store.tag(&saved[1].0, "late").unwrap_err().kind, ErrorKind::Conflict);
+    assert!(storage.names("tags/late").unwrap().is_empty());
+}
+
+/// What is not named as lmc names it is not lmc's to remove.
+#[test]
+fn strangers_stay() {
+    let (store, storage, clock) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    run(&store, folder.path(), &[1]);
+    let strangers = ["forgotten/thesis.txt", "tags/a/b/thesis.txt", "pruning/thesis.txt"];
+    for name in strangers {
+        storage.put_new(name, b"precious").unwrap();
+    }
+    clock.pass_hours(100);
+    store.prune(&PruneOptions::default()).unwrap();
+    assert!(strangers.iter().all(|name| storage.stat(name).unwrap().is_some()));
+}

@@ -3,6 +3,7 @@
 mod common;
 
 use common::conform::{conforms, has_one_winner};
+use common::local_store;
 use lmc_store::CONFIG_NAME;
 use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
 
@@ -42,4 +43,38 @@ fn one_winner() {
     let folder = tempfile::tempdir().unwrap();
     has_one_winner(&MemoryStorage::default(), "x/y");
     has_one_winner(&LocalStorage::new(&folder.path().join("store")), "x/y");
+}
+
+/// Folders that are links, and objects that are no files, are errors and never followed.
+#[test]
+fn links_and_pipes() {
+    let folder = tempfile::tempdir().unwrap();
+    let victim = folder.path().join("victim");
+    std::fs::create_dir(&victim).unwrap();
+    std::fs::write(victim.join("thesis.txt"), b"precious").unwrap();
+    for name in ["forgotten", "packs", "pending", "pruning", "snapshots", "tags", "tmp"] {
+        let root = folder.path().join(name);
+        let (store, _) = local_store(&root);
+        let path = root.join(name);
+        if path.exists() {
+            std::fs::remove_dir_all(&path).unwrap();
+        }
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        assert!(store.storage().names(name).is_err(), "{name}");
+        let old = lmc_store::PruneOptions { grace_ms: Some(0), dry_run: false };
+        assert!(store.prune(&old).is_err(), "{name}");
+        assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 1, "{name}");
+    }
+    let (store, _) = local_store(&folder.path().join("s"));
+    let pipe = folder.path().join("s/pending/pipe");
+    std::fs::create_dir_all(pipe.parent().unwrap()).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    assert!(store.storage().read_all("pending/pipe", 100).is_err());
 }

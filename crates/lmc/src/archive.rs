@@ -2,6 +2,7 @@
 
 use crate::base::{Base, Bases, Links};
 use crate::decompress::restore;
+use crate::effort;
 use crate::io::{Input, ReadAt, Source, SourceFile, io_error, zeroed};
 use crate::pipeline::Pool;
 use crate::reference;
@@ -264,6 +265,7 @@ impl Archive {
 
     /// Fills `out` from what references name by a number.
     fn read_source(&self, source: u64, start: u64, out: &mut [u8], depth: usize) -> Result<()> {
+        let _spent = effort::spend(out.len())?;
         match (source as usize).checked_sub(1) {
             None => self.read_into(start, out, depth),
             Some(i) => self.links.get(i, &self.index.bases[i])?.read(start, out, depth + 1),

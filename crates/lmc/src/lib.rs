@@ -12,6 +12,7 @@ mod compress;
 mod convert;
 mod decompress;
 mod diff;
+mod effort;
 mod guess;
 mod io;
 mod item_hash;

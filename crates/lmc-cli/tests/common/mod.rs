@@ -82,6 +82,16 @@ pub fn command(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
+/// The same with signals as they are in a new shell, whoever runs the tests ignores them.
+pub fn with_signals(command: &mut Command) -> Command {
+    let mut reset = Command::new("env");
+    reset.arg("--default-signal=INT,TERM,HUP").arg(command.get_program()).args(command.get_args());
+    if let Some(dir) = command.get_current_dir() {
+        reset.current_dir(dir);
+    }
+    reset
+}
+
 pub fn code(output: &Output) -> i32 {
     output.status.code().expect("lmc was not killed")
 }

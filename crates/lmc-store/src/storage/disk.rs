@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// An open file.
@@ -83,7 +83,13 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RealFile(File::open(path)?)))
+        // A pipe would have to be waited for; what is no file is no object.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("is no regular file"));
+        }
+        Ok(Box::new(RealFile(file)))
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {

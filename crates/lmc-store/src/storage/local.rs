@@ -188,9 +188,27 @@ impl LocalStorage {
         Ok(Put::Created)
     }
 
+    /// Fails if a folder of the store is a link: it would lead out of it, and what is out there
+    /// is nobody's to list and to remove. The store itself may be reached by one.
+    fn check_no_link(&self, folder: &Path) -> Result<()> {
+        if folder == self.root {
+            return Ok(());
+        }
+        match self.disk.stat(folder) {
+            Ok(stat) if !stat.is_dir => {
+                let message = "is no folder; a store holds no links, put its folders in its place";
+                Err(Error::new(ErrorKind::Io, message).at(folder.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What is in a folder, and whether it is a folder itself.
     fn read_dir(&self, folder: &str) -> Result<Vec<(String, bool)>> {
         let path = self.path(folder);
+        for above in path.ancestors().take(folder.split('/').count()) {
+            self.check_no_link(above)?;
+        }
         match self.disk.read_dir(&path) {
             Ok(entries) => Ok(entries),
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.check_root().map(|()| Vec::new()),
@@ -326,9 +344,8 @@ impl Storage for LocalStorage {
         Ok(())
     }
 
-    fn remove_temporaries(&self, age_ms_min: u64) -> Result<u64> {
-        let now = self.disk.now_ms();
-        let old = |entry: &Entry| now.saturating_sub(entry.stat.modified_ms) >= age_ms_min;
+    fn remove_temporaries(&self, before_ms: u64) -> Result<u64> {
+        let old = |entry: &Entry| entry.stat.modified_ms < before_ms;
         let names: Vec<String> =
             self.list(TEMPORARY)?.into_iter().filter(old).map(|entry| entry.name).collect();
         self.delete(&names)?;

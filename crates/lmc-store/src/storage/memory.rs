@@ -101,7 +101,7 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
-    fn remove_temporaries(&self, _age_ms_min: u64) -> Result<u64> {
+    fn remove_temporaries(&self, _before_ms: u64) -> Result<u64> {
         Ok(0)
     }
 

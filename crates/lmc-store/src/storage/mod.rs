@@ -94,8 +94,9 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// is no error.
     fn delete(&self, names: &[String]) -> Result<()>;
 
-    /// Removes what killed writers left that is no object and at least this old; returns how many.
-    fn remove_temporaries(&self, age_ms_min: u64) -> Result<u64>;
+    /// Removes what killed writers left that is no object and was written before this time, by
+    /// the clock of the storage; returns how many.
+    fn remove_temporaries(&self, before_ms: u64) -> Result<u64>;
 
     /// Puts that should be under way at once.
     fn puts_at_once(&self) -> usize;

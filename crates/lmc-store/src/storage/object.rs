@@ -236,7 +236,7 @@ impl Storage for ObjectStorage {
         removed.map_err(|e| self.place.failed("remove", "objects", &e))
     }
 
-    fn remove_temporaries(&self, _age_ms_min: u64) -> Result<u64> {
+    fn remove_temporaries(&self, _before_ms: u64) -> Result<u64> {
         Ok(0)
     }
 

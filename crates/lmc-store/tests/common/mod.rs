@@ -313,9 +313,9 @@ impl Storage for MortalStorage {
         Ok(())
     }
 
-    fn remove_temporaries(&self, age_ms_min: u64) -> Result<u64> {
+    fn remove_temporaries(&self, before_ms: u64) -> Result<u64> {
         self.alive()?;
-        self.inner.remove_temporaries(age_ms_min)
+        self.inner.remove_temporaries(before_ms)
     }
 
     fn puts_at_once(&self) -> usize {

@@ -141,7 +141,6 @@ impl History {
             let bytes = serde_json::to_vec(&pending).unwrap();
             storage.put_new(&format!("pending/{i:032x}"), &bytes).unwrap();
         }
-        storage.put_new(&format!("pruning/{:032x}", 9), b"").unwrap();
         let good = objects(&*storage);
         let copy = Arc::new(MemoryStorage::new(clock.clone()));
         good.iter().for_each(|(name, bytes)| copy.replace(name, bytes).unwrap());
@@ -216,8 +215,7 @@ impl History {
             80..89 => "snapshots/",
             89..92 => "forgotten/",
             92..94 => "tags/",
-            94..97 => "pending/",
-            97 => "pruning/",
+            94..98 => "pending/",
             _ => CONFIG_NAME,
         };
         let names: Vec<&String> =

@@ -67,15 +67,17 @@ pub(super) fn text(checked: &Checked) -> String {
     let mut text = String::new();
     let packs = checked.damaged.iter().map(|(_, damage)| damage);
     for Damage { object, error } in checked.manifests.iter().chain(packs) {
-        text += &format!("damaged: {object}: {error}\n");
+        text += &printable(&format!("damaged: {object}: {error}"));
+        text.push('\n');
     }
     for Hurt { snapshot, path, error } in &checked.hurt {
-        let path = printable(&path.to_string());
-        let (id, run, step) = (snapshot.short_id(), printable(&snapshot.run), snapshot.step);
-        text += &format!("cannot be restored: {id} {run}@{step} {path}: {error}\n");
+        let (id, run, step) = (snapshot.short_id(), &snapshot.run, snapshot.step);
+        text += &printable(&format!("cannot be restored: {id} {run}@{step} {path}: {error}"));
+        text.push('\n');
     }
     text + &format!(
-        "{} snapshots, {} packs; {} packs read, {}\n",
+        "{}{} snapshots, {} packs; {} packs read, {}\n",
+        if checked.is_clean() { "no damage found: " } else { "" },
         checked.snapshots,
         checked.packs,
         checked.packs_read,

@@ -20,6 +20,9 @@ pub fn run(args: &InitArgs) -> Exit {
 }
 
 fn make(location: &str, args: &InitArgs) -> Result<(), Failure> {
+    if args.grace == 0 {
+        return Err(Failure::usage("a grace of nothing leaves saves no time; the least is 1s"));
+    }
     storage::make_parents(location)?;
     let storage = storage::open(location)?;
     let store = Store::init_with(storage, Arc::new(SystemClock), args.grace / 1000)?;

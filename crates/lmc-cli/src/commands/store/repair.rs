@@ -7,6 +7,7 @@ use super::{check, open, with_store};
 use crate::args::store::RepairArgs;
 use crate::exit::{Exit, Failure};
 use crate::stdio::print;
+use crate::table::printable;
 
 /// Repairs the store.
 pub fn run(args: &RepairArgs) -> Exit {
@@ -45,7 +46,8 @@ fn text(repaired: &Repaired, dry_run: bool) -> String {
     let mut text = String::new();
     let mut lines = |what: &str, objects: Vec<String>| {
         for object in objects {
-            text += &format!("{what}: {object}\n");
+            text += &printable(&format!("{what}: {object}"));
+            text.push('\n');
         }
     };
     let objects = |packs: &[PackName]| packs.iter().map(PackName::object).collect();

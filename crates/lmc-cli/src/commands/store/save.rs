@@ -1,5 +1,7 @@
 //! `lmc save`: a file or a directory becomes a snapshot.
 
+use std::fs;
+
 use lmc::Level;
 use lmc_store::{Parent, SaveOptions, Saved, Store};
 use serde_json::json;
@@ -17,6 +19,7 @@ pub fn run(args: &SaveArgs) -> Exit {
 }
 
 fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
+    refuse_store_inside(args)?;
     let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
     progress.start(args.path.display(), None);
     let options = options(store, args)?;
@@ -30,6 +33,20 @@ fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
         return print(format!("{:#}\n", saved_json(&saved)));
     }
     if args.quiet { Ok(()) } else { print(text(&saved)) }
+}
+
+/// A store that is in what is saved would hold itself, again and again.
+fn refuse_store_inside(args: &SaveArgs) -> Result<(), Failure> {
+    let location = args.store.location()?;
+    let store = location.strip_prefix("file://").unwrap_or(&location);
+    let (Ok(store), Ok(saved)) = (fs::canonicalize(store), fs::canonicalize(&args.path)) else {
+        return Ok(());
+    };
+    if store.starts_with(&saved) {
+        let message = "the store is inside of what is to be saved; keep it elsewhere";
+        return Err(Failure::new(message).at(saved.display()));
+    }
+    Ok(())
 }
 
 fn options(store: &Store, args: &SaveArgs) -> Result<SaveOptions, Failure> {

@@ -79,7 +79,7 @@ fn text(name: &SnapshotName, manifest: &Manifest, tags: &str) -> String {
         time_text(name.time_ms),
     );
     let mut line = |label: &str, value: String| text += &format!("{label:<10}{value}\n");
-    line("parent", manifest.parent.clone().unwrap_or_else(|| "none".into()));
+    line("parent", printable(manifest.parent.as_deref().unwrap_or("none")));
     if !tags.is_empty() {
         line("tags", tags.to_string());
     }
