@@ -4,14 +4,15 @@ PYTHON ?= python3
 VENV := .venv
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test test-scalar test-python test-s3 lint bench fuzz crash ci
+.PHONY: demo test test-scalar test-python test-package test-s3 lint bench fuzz crash ci
 
 ## demo: a made-up checkpoint at every level, there and back, in a table
 demo:
 	$(CARGO) run --release --locked -p lmc-cli -- demo
 
 ## test: everything that must hold, in Rust and in Python
-test: test-python
+test: test-python test-package
+	tools/s3-servers
 	$(CARGO) test --workspace --locked
 
 ## test-scalar: the same with vector instructions switched off
@@ -21,6 +22,15 @@ test-scalar:
 ## test-python: the reference decoder, alone and against blocks that the Rust encoder wrote
 test-python: $(VENV)/ready
 	$(VENV)/bin/python -m unittest discover -s reference
+
+## test-package: the Python package, built and installed with all that it works with
+test-package: $(VENV)/ready
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check \
+		--config-settings=build-args="--profile quick" '.[test]'
+	$(VENV)/bin/ruff check crates/lmc-py
+	$(VENV)/bin/ruff format --check crates/lmc-py
+	$(VENV)/bin/mypy
+	$(VENV)/bin/python -m pytest --quiet
 
 ## test-s3: buckets on every server that is known, and many writers at full count
 test-s3:
