@@ -6,7 +6,7 @@ use crate::path::RelPath;
 use crate::storage::Storage;
 use lmc::{Archive, Bases, Library, ReadAt};
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The bytes of an archive, which are parts of packs.
@@ -87,6 +87,24 @@ impl SnapshotLibrary {
 
     pub(crate) fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
+    }
+
+    /// Whether all that an archive needs is there with the right size, as far as a look can tell;
+    /// where that is not cheap, it is believed.
+    pub(crate) fn is_there(&self, archive: usize) -> Result<bool> {
+        if !self.storage.has_cheap_stat() {
+            return Ok(true);
+        }
+        let archives = self.manifest.closure([archive]);
+        let extents = archives.iter().flat_map(|&i| &self.manifest.archives[i].extents);
+        let packs: BTreeSet<usize> = extents.map(|extent| extent.pack).collect();
+        for pack in packs.into_iter().map(|i| &self.manifest.packs[i]) {
+            let found = self.storage.stat(&pack.name.object())?;
+            if found.is_none_or(|stat| stat.size != pack.size) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The number of the archive with this content.

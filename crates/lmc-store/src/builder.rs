@@ -49,6 +49,14 @@ impl Builder {
         (self.get(number).size == size).then_some(number)
     }
 
+    /// Whether what a known archive needs is there: a reference to what is lost would be lost too.
+    pub(crate) fn is_there(&self, number: usize) -> Result<bool> {
+        match &self.parent {
+            Some(parent) if number < self.parents().len() => parent.is_there(number),
+            _ => Ok(true),
+        }
+    }
+
     /// Whether another file of the same save may be coded against an archive.
     pub(crate) fn may_carry(&self, number: usize, depth_max: usize) -> bool {
         self.depth(number) < depth_max.min(DEPTH_MAX) && plan::may_be_read(self.get(number))
@@ -73,7 +81,9 @@ impl Builder {
         let start = writer.position();
         let coded = code(writer)?;
         // Only now is it known for files that were not hashed before; what was written is wasted.
-        if let Some(number) = self.known(coded.content_hash, coded.summary.bytes_in) {
+        if let Some(number) = self.known(coded.content_hash, coded.summary.bytes_in)
+            && self.is_there(number)?
+        {
             return Ok(number);
         }
         self.take(writer, start, coded)

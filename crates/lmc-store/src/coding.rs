@@ -112,7 +112,9 @@ impl<'a, 'w> Coding<'a, 'w> {
         // Nothing can be the same where nothing has the same size.
         if self.sizes.get(&state.size).is_some_and(|&count| count > 1) {
             let hash = lmc::content_hash(file.input(), self.options.threads)?;
-            if let Some(archive) = self.builder.known(hash, state.size) {
+            if let Some(archive) = self.builder.known(hash, state.size)
+                && self.builder.is_there(archive)?
+            {
                 file.check(state)?;
                 self.unchanged += 1;
                 progress(state.size);

@@ -186,6 +186,18 @@ fn repair_from_a_twin() {
     assert!(store.repair(None, false, 1).unwrap().after.is_clean());
 }
 
+/// What did not change is not a reference to what is lost.
+#[test]
+fn references_to_what_is_there() {
+    let (store, storage, saved, _folder) = history();
+    for pack in storage.names("packs").unwrap() {
+        storage.delete(&[pack]).unwrap();
+    }
+    let (_, root) = &saved[2];
+    let again = save(&store, root, SaveOptions::default());
+    check_restores(&store, &again.name, root);
+}
+
 /// A new snapshot is not lost because an old one rotted: it is saved, and the damage is told of.
 #[test]
 fn saves_beside_damage() {

@@ -354,6 +354,10 @@ impl Storage for LocalStorage {
         Ok(names.len() as u64)
     }
 
+    fn has_cheap_stat(&self) -> bool {
+        true
+    }
+
     fn puts_at_once(&self) -> usize {
         // One that is synced while the next one is written.
         2

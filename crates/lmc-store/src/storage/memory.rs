@@ -105,6 +105,10 @@ impl Storage for MemoryStorage {
         Ok(0)
     }
 
+    fn has_cheap_stat(&self) -> bool {
+        true
+    }
+
     fn puts_at_once(&self) -> usize {
         1
     }

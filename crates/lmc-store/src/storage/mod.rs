@@ -98,6 +98,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// the clock of the storage; returns how many.
     fn remove_temporaries(&self, before_ms: u64) -> Result<u64>;
 
+    /// Whether a look at an object costs next to nothing, as on a disk.
+    fn has_cheap_stat(&self) -> bool {
+        false
+    }
+
     /// Puts that should be under way at once.
     fn puts_at_once(&self) -> usize;
 

@@ -88,6 +88,10 @@ impl Storage for Stoppable {
         self.inner.remove_temporaries(before_ms)
     }
 
+    fn has_cheap_stat(&self) -> bool {
+        self.inner.has_cheap_stat()
+    }
+
     fn puts_at_once(&self) -> usize {
         self.inner.puts_at_once()
     }
