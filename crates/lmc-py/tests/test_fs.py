@@ -17,6 +17,8 @@ import torch
 from lmckpt import Store
 from lmckpt.fs import LmcFileSystem
 
+pytestmark = pytest.mark.filterwarnings("ignore")
+
 ARRAY = numpy.arange(300_000, dtype=numpy.float32).reshape(300, 1000)
 
 
@@ -124,6 +126,18 @@ def test_states(store: Store, fs: LmcFileSystem) -> None:
     load = pytest.importorskip("safetensors.torch").load
     found = load(fs.cat("a%2Fb@3/model.safetensors"))
     assert torch.equal(found["w"], values["model"]["w"])
+
+
+def test_torch_distributed_checkpoint(store: Store, tmp_path) -> None:
+    import torch.distributed.checkpoint as dcp
+
+    values = {"w": torch.randn(100, 30), "deep": {"m": torch.randn(50)}, "step": 3}
+    dcp.save(values, checkpoint_id=tmp_path / "dcp")
+    store.save(tmp_path / "dcp", run="dcp", step=3)
+    found = {"w": torch.zeros(100, 30), "deep": {"m": torch.zeros(50)}, "step": 0}
+    dcp.load(found, checkpoint_id=f"lmc://{store.url}!/dcp@3")
+    assert torch.equal(found["w"], values["w"]) and found["step"] == 3
+    assert torch.equal(found["deep"]["m"], values["deep"]["m"])
 
 
 def test_missing(store: Store, fs: LmcFileSystem) -> None:

@@ -178,3 +178,32 @@ def test_refuses_what_needs_pickle(tmp_path) -> None:
     assert not plugin.store.snapshots()
     with pytest.raises(TypeError, match="storage_options"):
         plugin.save_checkpoint(state(1), tmp_path / "a", storage_options={"a": 1})
+
+
+def test_handover_of_spawned_processes_is_no_snapshot(tmp_path) -> None:
+    plugin, path = StoreCheckpointIO(tmp_path / "store"), tmp_path / ".temp.ckpt"
+    plugin.save_checkpoint(state(1)["state_dict"], path)
+    assert same(plugin.load_checkpoint(path), state(1)["state_dict"])
+    plugin.remove_checkpoint(path)
+    assert not path.exists() and not plugin.store.snapshots()
+
+
+def test_fabric(tmp_path) -> None:
+    plugin = StoreCheckpointIO(tmp_path / "store")
+    fabric = lightning.Fabric(accelerator="cpu", devices=1, plugins=[plugin])
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = fabric.setup(model, optimizer)
+    for _ in range(2):
+        fabric.backward(model(torch.ones(2, 4)).sum())
+        optimizer.step()
+    fabric.save(tmp_path / "a.ckpt", {"model": model, "optimizer": optimizer, "count": 7})
+    expected = {key: value.clone() for key, value in model.state_dict().items()}
+    moments = optimizer.state_dict()["state"][0]["exp_avg"].clone()
+    fabric.backward(model(torch.ones(2, 4)).sum())
+    optimizer.step()
+    rest = fabric.load(tmp_path / "a.ckpt", {"model": model, "optimizer": optimizer})
+    assert rest == {"count": 7}
+    assert same(expected, dict(model.state_dict()))
+    assert torch.equal(moments, optimizer.state_dict()["state"][0]["exp_avg"])
+    assert plugin.store.latest().tags == [KEPT]

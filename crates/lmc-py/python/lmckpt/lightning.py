@@ -33,6 +33,8 @@ KEPT = "lightning"
 PATH_KEY = "lightning.path"
 _POINTER_KEY = "lmckpt.snapshot"
 _POINTER_LEN_MAX = 65_536
+# The file in which processes that Lightning spawned hand their weights to the one that did.
+_HANDOVER = ".temp.ckpt"
 
 
 class StoreCheckpointIO(CheckpointIO):
@@ -76,6 +78,9 @@ class StoreCheckpointIO(CheckpointIO):
         if storage_options is not None:
             raise TypeError("StoreCheckpointIO takes no storage_options")
         place = os.fspath(path)
+        if _last_part(place) == _HANDOVER:
+            TorchCheckpointIO().save_checkpoint(checkpoint, place)
+            return
         with self._lock:
             self._under_way[place] += 1
         try:
