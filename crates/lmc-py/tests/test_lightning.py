@@ -171,6 +171,38 @@ def test_async_trainer(tmp_path) -> None:
     assert plugin.store.latest("r").step == 12
 
 
+def test_background(tmp_path, monkeypatch) -> None:
+    plugin = StoreCheckpointIO(tmp_path / "store", run="r", background=True)
+    trainer, model = fit(tmp_path, plugin, 3, monitor="val", save_top_k=1, save_last=True)
+    assert [s.step for s in plugin.store.snapshots("r")] == [12, 12]
+    found = plugin.load_checkpoint(trainer.checkpoint_callback.best_model_path)
+    assert same(found["state_dict"], dict(model.state_dict()))
+
+    # Removals find the saves that they mean, however far those are.
+    paths = [tmp_path / f"{i}.ckpt" for i in range(12)]
+    for i, path in enumerate(paths):
+        plugin.save_checkpoint(state(20 + i), path)
+        if i:
+            plugin.remove_checkpoint(paths[i - 1])
+    plugin.teardown()
+    assert [path.name for path in paths if path.exists()] == ["11.ckpt"]
+    plugin.save_checkpoint(state(40), paths[0])
+    plugin.remove_checkpoint(paths[11])
+    assert plugin.load_checkpoint(paths[0])["global_step"] == 40
+    plugin.remove_checkpoint(tmp_path / "none.ckpt")
+    assert [s.step for s in plugin.store.snapshots("r")] == [12, 12, 40]
+
+    def fail(*_, **__):
+        raise errors.StorageError("the disk is full")
+
+    monkeypatch.setattr(plugin.store, "_save_flat", fail)
+    plugin.save_checkpoint(state(41), paths[0])
+    with pytest.raises(errors.StorageError, match="full"):
+        plugin.teardown()
+    plugin.teardown()
+    assert plugin.load_checkpoint(paths[0])["global_step"] == 40
+
+
 def test_refuses_what_needs_pickle(tmp_path) -> None:
     plugin = StoreCheckpointIO(tmp_path / "store")
     with pytest.raises(errors.InvalidError, match=r"hyper_parameters.extra.*without pickle"):

@@ -6,11 +6,13 @@ checkpoint is a snapshot of the run, with the step of the trainer. Nothing is pi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import threading
 from collections import Counter
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from ._lmckpt import Snapshot
@@ -45,26 +47,35 @@ class StoreCheckpointIO(CheckpointIO):
         store: Store | Path,
         run: str = "main",
         *,
+        background: bool = False,
         level: Level = "default",
         threads: int = 0,
         verify: bool = True,
     ) -> None:
-        """``store`` is a Store, or where one is or shall be made."""
+        """``store`` is a Store, or where one is or shall be made.
+
+        With ``background``, a copy is saved while training goes on, one at a time; an error is
+        raised at the next save or at the end. That takes the place of an AsyncCheckpointIO.
+        """
         super().__init__()
         self._store = store if isinstance(store, Store) else Store(store, create=True)
         self._run, self._level, self._threads, self._verify = run, level, threads, verify
-        self._lock = threading.Lock()
+        self._background = background
+        self._error: BaseException | None = None
+        self._is_owed = False
+        self._lock = threading.Condition()
         # Paths whose save is under way, and those of them that were removed meanwhile.
         self._under_way: Counter[str] = Counter()
         self._dropped: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        lost = ("_lock", "_under_way", "_dropped")
+        lost = ("_lock", "_under_way", "_dropped", "_error")
         return {key: value for key, value in self.__dict__.items() if key not in lost}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock, self._under_way, self._dropped = threading.Lock(), Counter(), set()
+        self._lock, self._error = threading.Condition(), None
+        self._under_way, self._dropped = Counter(), set()
 
     @property
     def store(self) -> Store:
@@ -81,33 +92,80 @@ class StoreCheckpointIO(CheckpointIO):
         if _last_part(place) == _HANDOVER:
             TorchCheckpointIO().save_checkpoint(checkpoint, place)
             return
+        options: dict[str, Any] = {
+            "run": self._run,
+            "step": checkpoint.get("global_step"),
+            "tags": [KEPT],
+            "meta": {PATH_KEY: place, "epoch": checkpoint.get("epoch", "")},
+            "level": self._level,
+            "threads": self._threads,
+            "verify": self._verify,
+        }
+        self._raise()
         with self._lock:
             self._under_way[place] += 1
         try:
-            saved = self._store.save(
-                checkpoint,
-                run=self._run,
-                step=checkpoint.get("global_step"),
-                tags=[KEPT],
-                meta={PATH_KEY: place, "epoch": checkpoint.get("epoch", "")},
-                level=self._level,
-                threads=self._threads,
-                verify=self._verify,
-            )
+            if self._background:
+                future = self._store.save_async(checkpoint, **options)
+                future.add_done_callback(lambda done: self._end(place, done))
+                return
+            saved = self._store.save(checkpoint, **options)
             with self._lock:
-                if place in self._dropped:
-                    self._forget(saved.id)
-                else:
-                    before = _read_pointer(place)
-                    _write_pointer(place, self._store, saved)
-                    if before is not None and _is_own(place, before):
-                        self._forget(before[_POINTER_KEY])
+                self._point(place, saved)
+        except BaseException:
+            self._leave(place)
+            raise
+        self._leave(place)
+
+    def _end(self, place: str, done: Future[Snapshot]) -> None:
+        """The end of a save in the background, in its thread."""
+        try:
+            saved = done.result()
+            with self._lock:
+                self._point(place, saved)
+        except BaseException as error:  # noqa: BLE001, the next call raises it
+            self._error = error
         finally:
-            with self._lock:
-                self._under_way[place] -= 1
-                if not self._under_way[place]:
-                    del self._under_way[place]
-                    self._dropped.discard(place)
+            self._leave(place)
+
+    def _point(self, place: str, saved: Snapshot) -> None:
+        if place in self._dropped:
+            self._forget(saved.id)
+            return
+        before = _read_pointer(place)
+        _write_pointer(place, self._store, saved)
+        if before is not None and _is_own(place, before):
+            self._forget(before[_POINTER_KEY])
+        elif self._is_owed:
+            self._sweep()
+            self._is_owed = False
+
+    def _leave(self, place: str) -> None:
+        with self._lock:
+            self._under_way[place] -= 1
+            if not self._under_way[place]:
+                del self._under_way[place]
+                self._dropped.discard(place)
+            self._lock.notify_all()
+
+    def _raise(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _wait(self) -> None:
+        """Waits for saves in the background."""
+        with self._lock:
+            self._lock.wait_for(lambda: not (self._background and self._under_way))
+
+    def teardown(self) -> None:
+        """Waits for the save in the background and raises its error."""
+        self._wait()
+        if self._background:
+            # Its error is the one that is raised here.
+            with contextlib.suppress(Exception):
+                self._store.close()
+        self._raise()
 
     def load_checkpoint(
         self, path: Path, map_location: Any | None = None, weights_only: bool | None = None
@@ -117,6 +175,7 @@ class StoreCheckpointIO(CheckpointIO):
         Where there is no file, the path may name a snapshot: RUN@STEP, RUN@latest or an id. A file
         that is no pointer is read as Lightning reads it.
         """
+        self._wait()
         place = os.fspath(path)
         pointer = _read_pointer(place)
         if pointer is not None:
@@ -144,7 +203,7 @@ class StoreCheckpointIO(CheckpointIO):
     def remove_checkpoint(self, path: Path) -> None:
         """Removes the pointer at a path and forgets its snapshot.
 
-        The newest snapshot of a run is forgotten only with the next one that is removed.
+        The newest snapshot of a run is forgotten only once there is a newer one.
         """
         place = os.fspath(path)
         with self._lock:
@@ -163,13 +222,17 @@ class StoreCheckpointIO(CheckpointIO):
             self._store.tag(snapshot, KEPT, remove=True)
         except NotFoundError:
             return
+        # The newest of a run is not forgotten: then it goes after the next save.
+        self._is_owed = snapshot not in self._sweep()
+
+    def _sweep(self) -> set[str]:
         # What others saved or gave a tag in this run is not ours to forget.
         tags = {tag for other in self._store.snapshots(self._run) for tag in other.tags}
         keep = sorted(tags | {KEPT})
         for other in self._store.forget(run=self._run, keep_tags=keep, dry_run=True):
             if PATH_KEY not in self._store.meta(other):
                 self._store.tag(other, KEPT)
-        self._store.forget(run=self._run, keep_tags=keep)
+        return {gone.id for gone in self._store.forget(run=self._run, keep_tags=keep)}
 
 
 def load_checkpoint(path: Path, store: Store | Path | None = None) -> dict[str, Any]:
