@@ -95,8 +95,10 @@ impl Store {
     /// Makes a store at `url`.
     #[staticmethod]
     fn init(py: Python<'_>, url: String) -> PyResult<Self> {
-        let made =
-            py.detach(|| lmc_store::Store::init(storage::open(&url)?, Arc::new(SystemClock)));
+        let made = py.detach(|| {
+            storage::make_parents(&url)?;
+            lmc_store::Store::init(storage::open(&url)?, Arc::new(SystemClock))
+        });
         made.map(|store| Self { store, url }).raise()
     }
 

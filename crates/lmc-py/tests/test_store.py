@@ -182,11 +182,11 @@ def test_housekeeping(store: Store) -> None:
 def test_opening(tmp_path) -> None:
     with pytest.raises(errors.NoStoreError):
         Store.open(tmp_path / "none")
-    made = Store(tmp_path / "s", create=True)
+    made = Store(tmp_path / "deep" / "s", create=True)
     made.save({"x": 1})
-    assert Store(tmp_path / "s", create=True).latest() == made.latest()
+    assert Store(tmp_path / "deep" / "s", create=True).latest() == made.latest()
     with pytest.raises(errors.ExistsError):
-        Store.init(tmp_path / "s")
+        Store.init(tmp_path / "deep" / "s")
 
 
 def _save(store: Store, step: int) -> None:
