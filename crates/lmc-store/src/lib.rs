@@ -28,6 +28,7 @@ mod plan;
 mod prune;
 mod rebase;
 mod repair;
+mod replace;
 mod restore;
 mod sandbox;
 mod save;

@@ -3,14 +3,14 @@
 use crate::Store;
 use crate::archives::SnapshotLibrary;
 use crate::builder::Builder;
-use crate::lease::{SaveLease, is_pruning};
+use crate::lease::is_pruning;
 use crate::manifest::{Manifest, Node};
-use crate::names::{SnapshotName, random_id};
+use crate::names::SnapshotName;
 use crate::packs::{PackWriter, Packed, Reuse, write_packs};
 use crate::save::SaveOptions;
 use crate::storage::io_error;
 use lmc::{Compressed, Input, Options, Output, Progress};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::Result;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
@@ -27,12 +27,7 @@ impl Store {
         options: &SaveOptions,
         progress: Progress,
     ) -> Result<SnapshotName> {
-        let save = random_id()?;
-        let lease = SaveLease::create(self, &save, vec![name.key()?])?;
-        let old = self.read_leased(name)?.ok_or_else(|| {
-            let message = format!("snapshot {} is being removed", name.short_id());
-            Error::new(ErrorKind::Conflict, message)
-        })?;
+        let (save, lease, old) = self.lease_of(name)?;
         let old = Arc::new(old);
         let library = SnapshotLibrary::new(self, &old);
         let reuse = Reuse {

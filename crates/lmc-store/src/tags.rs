@@ -1,8 +1,6 @@
 //! Tags: names that users give to snapshots, one object each.
 
 use crate::Store;
-use crate::lease::SaveLease;
-use crate::manifest::Manifest;
 use crate::names::SnapshotName;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
@@ -13,7 +11,7 @@ impl Store {
     pub fn tag(&self, name: &SnapshotName, tag: &str) -> Result<()> {
         let object = name.tag(tag)?;
         self.storage.put_new(&object, b"")?;
-        // Whoever forgets it later sees the tag; whoever has done so is seen here.
+        // Whoever replaces it later sees the tag; whoever has marked it is seen here.
         if self.is_forgotten(name)? || self.storage.stat(&name.object()?)?.is_none() {
             self.storage.delete(&[object])?;
             let message = format!("snapshot {} was replaced or removed meanwhile", name.short_id());
@@ -27,24 +25,8 @@ impl Store {
         self.storage.delete(&[name.tag(tag)?])
     }
 
-    /// Commits what takes the place of `name`, and forgets that. Tags go with it, those too that
-    /// it is given meanwhile: the last look is after the mark, from which on none is given.
-    pub(crate) fn replace_with(
-        &self,
-        name: &SnapshotName,
-        manifest: &Manifest,
-        lease: SaveLease,
-    ) -> Result<SnapshotName> {
-        let tags = self.tags_of(name)?;
-        let new = self.commit(manifest, name.page, &tags, lease)?;
-        self.forget(std::slice::from_ref(name))?;
-        for tag in self.tags_of(name)?.difference(&tags) {
-            self.storage.put_new(&new.tag(tag)?, b"")?;
-        }
-        Ok(new)
-    }
-
-    fn tags_of(&self, name: &SnapshotName) -> Result<BTreeSet<String>> {
+    /// The tags of a snapshot.
+    pub(crate) fn tags_of(&self, name: &SnapshotName) -> Result<BTreeSet<String>> {
         Ok(self.tags()?.remove(&name.id).unwrap_or_default())
     }
 }

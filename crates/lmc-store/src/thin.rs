@@ -5,11 +5,10 @@ use crate::Store;
 use crate::archives::SnapshotLibrary;
 use crate::builder::Builder;
 use crate::kind::Kind;
-use crate::lease::SaveLease;
 use crate::manifest::{Entry, Manifest, Node};
-use crate::names::{SnapshotName, random_id};
+use crate::names::SnapshotName;
 use crate::path::RelPath;
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Error, Result};
 use std::sync::Arc;
 
 impl Store {
@@ -19,12 +18,7 @@ impl Store {
     ///
     /// On an error `name` is as it was.
     pub fn thin(&self, name: &SnapshotName) -> Result<SnapshotName> {
-        let save = random_id()?;
-        let lease = SaveLease::create(self, &save, vec![name.key()?])?;
-        let old = self.read_leased(name)?.ok_or_else(|| {
-            let message = format!("snapshot {} is being removed", name.short_id());
-            Error::new(ErrorKind::Conflict, message)
-        })?;
+        let (save, lease, old) = self.lease_of(name)?;
         if optimizer_files(&old).is_empty() {
             let message = "it has no optimizer state beside its weights";
             return Err(Error::invalid(message).at(format_args!("snapshot {}", name.short_id())));
