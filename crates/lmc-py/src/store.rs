@@ -1,8 +1,8 @@
 //! A store: snapshots of directories and of files in memory.
 
 use lmc_store::{
-    CheckOptions, Glob, Keep, MemoryFile, Node, Parent, PruneOptions, RelPath, RestoreOptions,
-    SaveOptions, SnapshotName, SystemClock, storage,
+    CheckOptions, Glob, Keep, MemoryFile, Node, Parent, Part, PruneOptions, RelPath,
+    RestoreOptions, SaveOptions, SnapshotName, SystemClock, storage,
 };
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -42,10 +42,44 @@ struct Save {
     step: Option<u64>,
     tags: Vec<String>,
     meta: BTreeMap<String, String>,
-    parent: String,
+    parent: ParentArg,
     level: String,
     threads: usize,
     verify: bool,
+}
+
+/// What to code against: a snapshot, which may be gone, or what names one that must not be.
+#[derive(FromPyObject)]
+enum ParentArg {
+    Snapshot(Py<Snapshot>),
+    Text(String),
+}
+
+/// A file in memory as Python has it: a path, a buffer or a list of buffers, and paths of files of
+/// the parent that hold what it was.
+type FileTuple<'py> = (String, Bound<'py, PyAny>, Vec<String>);
+
+/// The same, kept while it is saved.
+struct HeldFile {
+    path: RelPath,
+    parts: Vec<Bytes>,
+    like: Vec<RelPath>,
+}
+
+impl HeldFile {
+    fn all(files: &[FileTuple<'_>]) -> PyResult<Vec<Self>> {
+        let path = |text: &String| RelPath::new(text.as_bytes()).raise();
+        let file = |(name, data, like): &FileTuple<'_>| {
+            let like = like.iter().map(path).collect::<PyResult<_>>()?;
+            Ok(Self { path: path(name)?, parts: parts(data)?, like })
+        };
+        files.iter().map(file).collect()
+    }
+
+    fn get(&self) -> MemoryFile<'_> {
+        let parts = self.parts.iter().map(Bytes::get).collect();
+        MemoryFile { path: self.path.clone(), parts, like: self.like.clone() }
+    }
 }
 
 impl Store {
@@ -54,10 +88,13 @@ impl Store {
     }
 
     fn save_options(&self, save: Save) -> PyResult<SaveOptions> {
-        let parent = match &save.parent[..] {
-            "auto" => Parent::Auto,
-            "none" => Parent::None,
-            id => Parent::Snapshot(self.find(id).raise()?),
+        let parent = match save.parent {
+            ParentArg::Snapshot(snapshot) => Parent::Preferred(snapshot.get().name.clone()),
+            ParentArg::Text(text) => match &text[..] {
+                "auto" => Parent::Auto,
+                "none" => Parent::None,
+                id => Parent::Snapshot(self.find(id).raise()?),
+            },
         };
         Ok(SaveOptions {
             run: save.run,
@@ -110,28 +147,68 @@ impl Store {
         Ok(Snapshot { name: saved.name, tags })
     }
 
-    /// Saves files that are in memory: each a path and a buffer, or a list of buffers.
+    /// Saves files that are in memory.
     fn save_files(
         &self,
         py: Python<'_>,
-        files: Vec<(String, Bound<'_, PyAny>)>,
+        files: Vec<FileTuple<'_>>,
         save: Save,
     ) -> PyResult<Snapshot> {
         let options = self.save_options(save)?;
         let tags = options.tags.iter().cloned().collect();
-        let mut held: Vec<(RelPath, Vec<Bytes>)> = Vec::new();
-        for (path, data) in &files {
-            held.push((RelPath::new(path.as_bytes()).raise()?, parts(data)?));
-        }
+        let held = HeldFile::all(&files)?;
         let saved = py.detach(|| {
-            let mut files = Vec::new();
-            for (path, parts) in &held {
-                let parts = parts.iter().map(Bytes::get).collect();
-                files.push(MemoryFile { path: path.clone(), parts });
-            }
+            let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
             self.store.save_files(&files, &options, &|_| ())
         });
         Ok(Snapshot { name: saved.raise()?.name, tags })
+    }
+
+    /// Stores files that are in memory as part of a snapshot; returns it as text, and what went
+    /// wrong and was made good.
+    fn save_part(
+        &self,
+        py: Python<'_>,
+        files: Vec<FileTuple<'_>>,
+        save: Save,
+    ) -> PyResult<(String, Vec<String>)> {
+        let (options, held) = (self.save_options(save)?, HeldFile::all(&files)?);
+        py.detach(|| {
+            let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
+            let part = self.store.save_part(&files, &options, &|_| ())?;
+            Ok((part.write()?, part.warnings))
+        })
+        .raise()
+    }
+
+    /// Makes one snapshot of parts, and of files that are in memory.
+    fn commit_parts(
+        &self,
+        py: Python<'_>,
+        parts: Vec<String>,
+        files: Vec<FileTuple<'_>>,
+        save: Save,
+    ) -> PyResult<Snapshot> {
+        let options = self.save_options(save)?;
+        let tags = options.tags.iter().cloned().collect();
+        let held = HeldFile::all(&files)?;
+        let saved = py.detach(|| {
+            let parts = read_parts(&parts)?;
+            let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
+            self.store.commit_parts(&parts, &files, &options, &|_| ())
+        });
+        Ok(Snapshot { name: saved.raise()?.name, tags })
+    }
+
+    /// Gives up parts that no snapshot is to be made of.
+    fn abandon_parts(&self, py: Python<'_>, parts: Vec<String>) -> PyResult<()> {
+        py.detach(|| self.store.abandon_parts(&read_parts(&parts)?)).raise()
+    }
+
+    /// The newest snapshot of a run, without its tags; what that costs does not grow with the run.
+    fn newest(&self, py: Python<'_>, run: &str) -> PyResult<Option<Snapshot>> {
+        let newest = py.detach(|| self.store.newest(run)).raise()?;
+        Ok(newest.map(|name| Snapshot { name, tags: Vec::new() }))
     }
 
     /// All snapshots, or those of a run, in the order in which they were saved.
@@ -309,4 +386,8 @@ impl Store {
             changed.map(|file| (file.path.to_string(), file.old_size, file.new_size)).collect();
         Ok((text(diff.same), text(diff.only_old), text(diff.only_new), changed))
     }
+}
+
+fn read_parts(parts: &[String]) -> lmc_store::Result<Vec<Part>> {
+    parts.iter().map(|text| Part::read(text)).collect()
 }

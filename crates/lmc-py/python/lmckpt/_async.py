@@ -42,7 +42,7 @@ class Saver:
 
         def work() -> None:
             try:
-                saved = save(Flat(flat.tree, copies))
+                saved = save(Flat(flat.tree, files=copies))
             except BaseException as error:  # noqa: BLE001, whoever holds the future gets it
                 self._free = used
                 future.set_exception(error)

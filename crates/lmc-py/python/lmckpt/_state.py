@@ -30,6 +30,8 @@ class Flat:
     """A state, taken apart."""
 
     tree: Any
+    # What the names of the files begin with.
+    prefix: str = ""
     # For each file, its tensors by name.
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -44,11 +46,11 @@ class Flat:
             yield from tensors.values()
 
 
-def flatten(state: Mapping[str, Any]) -> Flat:
-    """Takes a state apart."""
+def flatten(state: Mapping[str, Any], prefix: str = "") -> Flat:
+    """Takes a state apart. The names of all files begin with ``prefix``."""
     if not isinstance(state, Mapping):
         raise InvalidError(f"expected a dict, found a {type(state).__name__}")
-    flat = Flat(None)
+    flat = Flat(None, prefix)
     flat.tree = _node(state, (), flat, 0)
     return flat
 
@@ -63,7 +65,7 @@ def _node(value: Any, way: tuple[str, ...], flat: Flat, depth: int) -> Any:
     if depth > _DEPTH_MAX:
         raise InvalidError(f"{'.'.join(way[:4])}...: more than {_DEPTH_MAX} levels")
     if is_torch(value) or is_numpy(value):
-        file, name = _file(way), ".".join(way[1:] if len(way) > 1 else way)
+        file, name = flat.prefix + _file(way), ".".join(way[1:] if len(way) > 1 else way)
         tensors = flat.files.setdefault(file, {})
         while name in tensors:
             name += "'"

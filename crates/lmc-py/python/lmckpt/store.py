@@ -18,7 +18,7 @@ from .errors import InvalidError, NotFoundError
 from .files import Level, Path
 
 if TYPE_CHECKING:
-    from ._lmckpt import SaveOptions
+    from ._lmckpt import SaveOptions  # A type that is in the stub alone.
 
 State = Mapping[str, Any]
 
@@ -98,15 +98,15 @@ class Store:
         A state is a dict, nested as you like, of tensors, arrays and plain values. It must not be
         changed while this runs. When it returns, the snapshot survives a power cut.
         """
-        options = _options(run, step, tags, meta, parent, level, threads, verify)
+        options = save_options(run, step, tags, meta, parent, level, threads, verify)
         if isinstance(state, (str, os.PathLike)):
             return self._handle().save_path(state, options)
         return self._save_flat(flatten(state), options)
 
     def _save_flat(self, flat: Flat, options: SaveOptions) -> Snapshot:
-        files: list[tuple[str, Any]] = [(STATE_FILE, flat.json())]
+        files: list[_lmckpt.File] = [(STATE_FILE, flat.json(), [])]
         for path, tensors in flat.files.items():
-            files.append((path, _serialize(tensors)))
+            files.append((path, serialize_any(tensors), []))
         return self._handle().save_files(files, options)
 
     def save_async(
@@ -128,7 +128,7 @@ class Store:
         if the save before has not ended, this waits for it. Memory for the copy is kept for the
         next save; ``close`` gives it back.
         """
-        options = _options(run, step, tags, meta, parent, level, threads, verify)
+        options = save_options(run, step, tags, meta, parent, level, threads, verify)
         if self._saver is None or self._saver.owner != os.getpid():
             self._saver = Saver()
         return self._saver.save(flatten(state), lambda flat: self._save_flat(flat, options))
@@ -291,7 +291,7 @@ def _name(snapshot: str | Snapshot) -> str:
     return snapshot.id if isinstance(snapshot, Snapshot) else snapshot
 
 
-def _options(
+def save_options(
     run: str,
     step: int | None,
     tags: Sequence[str],
@@ -301,6 +301,7 @@ def _options(
     threads: int,
     verify: bool,
 ) -> SaveOptions:
+    """What the native module is told of a save."""
     return {
         "run": run,
         "step": step,
@@ -313,7 +314,8 @@ def _options(
     }
 
 
-def _serialize(tensors: Mapping[str, Any]) -> list[Any]:
+def serialize_any(tensors: Mapping[str, Any]) -> list[Any]:
+    """A safetensors file of tensors and arrays, as buffers one behind the other."""
     if any(is_torch(tensor) for tensor in tensors.values()):
         import torch
 
