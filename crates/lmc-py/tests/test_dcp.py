@@ -13,6 +13,7 @@ from typing import Any
 
 import lmckpt
 import pytest
+from s3_server import BUCKET, seaweed
 
 torch = pytest.importorskip("torch")
 WORKER = Path(__file__).with_name("dcp_worker.py")
@@ -102,3 +103,17 @@ def test_killed_rank(folder: Path, rank: int, when: str) -> None:
     assert [snapshot.step for snapshot in store.snapshots()] == [1]
     run(2, folder, load(1, name="latest"), save(3), load(3, name="latest"))
     assert store.check(read_data=True) == []
+
+
+def test_bucket(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same in a bucket."""
+    with seaweed(folder / "server") as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        url = f"s3://{BUCKET}/store"
+        store = lmckpt.Store.init(url)
+        run(2, folder, save(1, url=url), save(2, url=url), load(1, url=url), load(2, url=url))
+        run(1, folder, load(2, url=url), save(3, url=url), load(3, url=url))
+        first, *others = [snapshot.added for snapshot in store.snapshots()]
+        assert all(other < 0.8 * first for other in others), (first, others)
+        assert store.check(read_data=True) == []

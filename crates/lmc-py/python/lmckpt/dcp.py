@@ -95,6 +95,7 @@ class StoreWriter(StorageWriter):
         self.store = store if isinstance(store, Store) else Store(store, create=True)
         self._options = save_options(run, step, tags, meta, parent, level, threads, verify)
         self._step = step
+        self._named_step: int | None = None
         self._rank = 0
         self._part: str | None = None
         self._parent: Snapshot | None = None
@@ -102,19 +103,21 @@ class StoreWriter(StorageWriter):
         self.snapshot: Snapshot | None = None
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """Takes the step of the next save from its name; torch calls this only if it has one."""
+        self._named_step = _step_of(checkpoint_id)
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Begins a save."""
-        self._options["step"] = self._step if self._step is not None else _step_of(checkpoint_id)
+        if not kwargs.get("use_collectives", True):
+            raise UnsupportedError("a save without collectives has nobody who commits it")
+        self._rank = int(kwargs.get("rank") or 0)
+        step, self._named_step = self._named_step, None
+        self._options["step"] = self._step if self._step is not None else step
         self.snapshot = None
         if self._part is not None:
             # The save before may have failed elsewhere; if it was committed, this changes nothing.
             part, self._part = self._part, None
             self.store._handle().abandon_parts([part])
-
-    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Learns the rank."""
-        if not kwargs.get("use_collectives", True):
-            raise UnsupportedError("a save without collectives has nobody who commits it")
-        self._rank = int(kwargs.get("rank") or 0)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Changes nothing."""
