@@ -151,6 +151,8 @@ def test_names_and_steps(store: lmckpt.Store) -> None:
     assert "no snapshot r@7" in str(cause(error))
     with pytest.raises(UnsupportedError):
         writer.set_up_storage_writer(True, rank=0, use_collectives=False)
+    copied = pickle.loads(pickle.dumps(writer))
+    dcp.save(state, storage_writer=copied, no_dist=True, checkpoint_id="at-8")
     copied = pickle.loads(pickle.dumps(StoreWriter(store, "r", 9)))
     dcp.save(state, storage_writer=copied, no_dist=True)
     assert store.get("r@9").step == 9

@@ -86,6 +86,7 @@ class Archive:
 
 @final
 class Snapshot:
+    def __new__(cls, key: str, tags: list[str]) -> Snapshot: ...
     @property
     def id(self) -> str: ...
     @property

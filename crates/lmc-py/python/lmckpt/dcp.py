@@ -190,17 +190,23 @@ class StoreWriter(StorageWriter):
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Makes the snapshot visible."""
         written: dict[MetadataIndex, _Written] = {
-            result.index: result.storage_data for results in results for result in results
+            result.index: result.storage_data for by_rank in results for result in by_rank
         }
+
+        def place(index: MetadataIndex) -> _Written:
+            if index not in written:
+                raise InvalidError(f"{index.fqn}: no rank wrote what the planner says is there")
+            return written[index]
+
         parts = [part for _, _, part in written.values() if part is not None]
         layout = Layout({}, {}, flatten({"data": metadata.planner_data}).json().decode())
         for name, found in metadata.state_dict_metadata.items():
             if isinstance(found, BytesStorageMetadata):
-                layout.objects[name] = written[MetadataIndex(name)][0]
+                layout.objects[name] = place(MetadataIndex(name))[0]
                 continue
             whole = Whole(str(found.properties.dtype).removeprefix("torch."), _shape(found.size))
             for chunk in found.chunks:
-                file, rows, _ = written[MetadataIndex(name, chunk.offsets)]
+                file, rows, _ = place(MetadataIndex(name, chunk.offsets))
                 whole.chunks.append(Chunk(_shape(chunk.offsets), _shape(chunk.sizes), file, rows))
             layout.tensors[name] = whole
         options = self._options
