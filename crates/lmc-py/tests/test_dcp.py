@@ -94,8 +94,7 @@ def test_caching_and_background(folder: Path) -> None:
 @pytest.mark.parametrize(("rank", "when"), [(0, "before"), (1, "after")])
 def test_killed_rank(folder: Path, rank: int, when: str) -> None:
     """The snapshot before stays the latest, and the next save works."""
-    run(2, folder, save(1))
-    processes = start(2, folder, ("die", {"step": 2, "rank": rank, "when": when}))
+    processes = start(2, folder, save(1), ("die", {"step": 2, "rank": rank, "when": when}))
     for i, process in enumerate(processes):
         process.communicate(timeout=300)
         assert process.returncode == -signal.SIGKILL if i == rank else process.returncode != 0

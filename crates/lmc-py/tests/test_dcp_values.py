@@ -248,5 +248,6 @@ def test_cuts() -> None:
     assert earlier.rows("w", (334, 0), (333, 32), 4) == [333]
     assert earlier.rows("other", (334, 0), (333, 64), 4) == [333]
     assert earlier.rows("w", (), (), 4) == [1]
-    assert earlier.like({"w": ((400, 0), (300, 64))}) == ["b", "a"]
-    assert Earlier(None).like({"w": ((400, 0), (300, 64))}) == []
+    chunk = Chunk((400, 0), (300, 64), "c", [300])
+    assert earlier.like([("w", chunk), ("other", chunk)]) == ["b", "a"]
+    assert Earlier(None).like([("w", chunk)]) == []

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,10 +193,11 @@ class Earlier:
                 cuts.append(cut)
         return [b - a for a, b in zip(cuts, [*cuts[1:], end], strict=True)]
 
-    def like(self, chunks: Mapping[str, tuple[Shape, Shape]]) -> list[str]:
-        """The files that hold the most of these chunks, by the names of their tensors."""
+    def like(self, chunks: Iterable[tuple[str, Chunk]]) -> list[str]:
+        """The files that hold the most of these chunks, each given with the name of its tensor."""
         held: Counter[str] = Counter()
-        for name, (offsets, sizes) in chunks.items():
+        for name, chunk in chunks:
+            offsets, sizes = chunk.offsets, chunk.sizes
             first = offsets[0] if offsets else 0
             end = first + (sizes[0] if sizes else 1)
             for start, stop, file in self._beside(name, offsets, sizes):

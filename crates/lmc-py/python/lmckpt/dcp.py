@@ -31,7 +31,6 @@ from torch.distributed.checkpoint.planner import (
     ReadItem,
     SavePlan,
     SavePlanner,
-    WriteItem,
     WriteItemType,
 )
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
@@ -42,32 +41,20 @@ from ._dcp_layout import (
     Chunk,
     Earlier,
     Layout,
-    Shape,
     Whole,
-    file_of,
-    objects_of,
-    region_name,
 )
 from ._dcp_read import Reader, Wanted, type_of
+from ._dcp_write import Gathered, Written, shape_of
 from ._lmckpt import Snapshot
 from ._state import flatten, unflatten
 from .errors import ConflictError, CorruptError, InvalidError, NotFoundError, UnsupportedError
 from .files import Level, Path
-from .store import Store, save_options, serialize_any
-from .torch import serialize
+from .store import Store, save_options
 
 if TYPE_CHECKING:
     from ._lmckpt import File, SaveOptions  # Types that are in the stub alone.
 
 __all__ = ["StoreReader", "StoreWriter"]
-
-# What a rank tells the coordinator of an item: its file and the rows of its tensors, and with one
-# item the part of the snapshot that the rank stored.
-_Written = tuple[str, list[int], str | None]
-
-
-def _shape(sizes: Sequence[int] | None) -> Shape:
-    return tuple(int(size) for size in sizes or ())
 
 
 class StoreWriter(StorageWriter):
@@ -89,11 +76,14 @@ class StoreWriter(StorageWriter):
         """``store`` is a Store, or where one is or shall be made.
 
         Without a step, it is the number at the end of the ``checkpoint_id``, or one more than the
-        last. The other arguments are those of ``Store.save``.
+        last. With ``threads=0`` each rank takes its share of the cores, by LOCAL_WORLD_SIZE. The
+        other arguments are those of ``Store.save``.
         """
         super().__init__()
         self.store = store if isinstance(store, Store) else Store(store, create=True)
-        self._options = save_options(run, step, tags, meta, parent, level, threads, verify)
+        self._options = save_options(
+            run, step, tags, meta, parent, level, _threads(threads), verify
+        )
         self._step = step
         self._named_step: int | None = None
         self._rank = 0
@@ -113,7 +103,7 @@ class StoreWriter(StorageWriter):
         self._rank = int(kwargs.get("rank") or 0)
         step, self._named_step = self._named_step, None
         self._options["step"] = self._step if self._step is not None else step
-        self.snapshot = None
+        self.snapshot = self._parent = None
         if self._part is not None:
             # The save before may have failed elsewhere; if it was committed, this changes nothing.
             part, self._part = self._part, None
@@ -135,41 +125,17 @@ class StoreWriter(StorageWriter):
 
     def _write(self, plan: SavePlan, planner: SavePlanner) -> list[WriteResult]:
         options, earlier = self._on_parent()
-        files: dict[str, dict[str, torch.Tensor]] = {}
-        chunks: dict[str, dict[str, tuple[Shape, Shape]]] = {}
-        objects: dict[str, Any] = {}
-        placed: list[tuple[WriteItem, int, str, list[int]]] = []
+        gathered = Gathered(self._rank, earlier)
         for item in plan.items:
-            name = item.index.fqn
+            data = planner.resolve_data(item)
             if item.type == WriteItemType.BYTE_IO:
-                objects[name] = _object(planner.resolve_data(item), name)
-                placed.append((item, 0, objects_of(self._rank), []))
-                continue
-            if item.tensor_data is None:
-                raise InvalidError(f"{name}: the plan says nothing of the tensor")
-            tensor = planner.resolve_data(item)
-            offsets = _shape(item.tensor_data.chunk.offsets)
-            sizes = _shape(item.tensor_data.chunk.sizes)
-            if not isinstance(tensor, torch.Tensor) or _shape(tensor.shape) != sizes:
-                raise InvalidError(f"{name}: the plan has a tensor of shape {sizes}")
-            file = file_of(name, self._rank)
-            rows = earlier.rows(name, offsets, sizes, tensor.element_size())
-            chunk = Chunk(offsets, sizes, file, rows)
-            _add(files.setdefault(file, {}), name, _shape(item.tensor_data.size), chunk, tensor)
-            chunks.setdefault(file, {})[name] = (offsets, sizes)
-            placed.append((item, tensor.nbytes, file, rows))
-        coded: list[File] = []
-        for file, tensors in files.items():
-            coded.append((file, serialize(tensors), earlier.like(chunks[file])))
-        coded.extend(_object_files(objects, self._rank))
-        self._part, found = self.store._handle().save_part(coded, options)
+                gathered.add_object(item.index, data)
+            else:
+                gathered.add_tensor(item.index, item.tensor_data, data)
+        self._part, found = self.store._handle().save_part(gathered.files(), options)
         for warning in found:
             warnings.warn(warning, stacklevel=2)
-        parts = [self._part, *[None] * len(placed)]
-        return [
-            WriteResult(item.index, size, (file, rows, part))
-            for (item, size, file, rows), part in zip(placed, parts, strict=False)
-        ]
+        return gathered.results(self._part)
 
     def _on_parent(self) -> tuple[SaveOptions, Earlier]:
         """How to save, and what to code against. Ranks may choose otherwise, and nothing is lost."""
@@ -189,25 +155,28 @@ class StoreWriter(StorageWriter):
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Makes the snapshot visible."""
-        written: dict[MetadataIndex, _Written] = {
-            result.index: result.storage_data for by_rank in results for result in by_rank
+        every = [result for by_rank in results for result in by_rank]
+        written: dict[MetadataIndex, Written] = {
+            result.index: result.storage_data for result in every
         }
 
-        def place(index: MetadataIndex) -> _Written:
+        def place(index: MetadataIndex) -> Written:
             if index not in written:
                 raise InvalidError(f"{index.fqn}: no rank wrote what the planner says is there")
             return written[index]
 
-        parts = [part for _, _, part in written.values() if part is not None]
+        parts = [part for *_, part in (result.storage_data for result in every) if part is not None]
         layout = Layout({}, {}, flatten({"data": metadata.planner_data}).json().decode())
         for name, found in metadata.state_dict_metadata.items():
             if isinstance(found, BytesStorageMetadata):
                 layout.objects[name] = place(MetadataIndex(name))[0]
                 continue
-            whole = Whole(str(found.properties.dtype).removeprefix("torch."), _shape(found.size))
+            whole = Whole(str(found.properties.dtype).removeprefix("torch."), shape_of(found.size))
             for chunk in found.chunks:
                 file, rows, _ = place(MetadataIndex(name, chunk.offsets))
-                whole.chunks.append(Chunk(_shape(chunk.offsets), _shape(chunk.sizes), file, rows))
+                whole.chunks.append(
+                    Chunk(shape_of(chunk.offsets), shape_of(chunk.sizes), file, rows)
+                )
             layout.tensors[name] = whole
         options = self._options
         if self._parent is not None:
@@ -236,7 +205,7 @@ class StoreReader(StorageReader):
         super().__init__()
         self.store = store if isinstance(store, Store) else Store(store)
         self._wanted: str | Snapshot = snapshot
-        self._threads = threads
+        self._threads = _threads(threads)
         self._layout: Layout | None = None
         #: The snapshot that is loaded.
         self.snapshot: Snapshot | None = None
@@ -314,11 +283,11 @@ class StoreReader(StorageReader):
                     raise CorruptError(f"{file} has no {index.fqn}")
                 planner.load_bytes(item, _pickled(objects[file][index.fqn]))
                 continue
-            whole, chunk = chunks[index.fqn, _shape(index.offset)]
+            whole, chunk = chunks[index.fqn, shape_of(index.offset)]
             target = planner.resolve_tensor(item)
-            if _shape(target.shape) != _shape(item.lengths):
+            if shape_of(target.shape) != shape_of(item.lengths):
                 raise InvalidError(f"{index.fqn} has another shape in the state that is loaded")
-            start = _shape(item.storage_offsets)
+            start = shape_of(item.storage_offsets)
             wanted.append(Wanted(index.fqn, whole, chunk, start, target.detach()))
             resolved.append((item, target))
         reader.fill(wanted)
@@ -340,36 +309,11 @@ def _step_of(checkpoint_id: str | os.PathLike[str] | None) -> int | None:
     return int(found[1]) if found else None
 
 
-def _add(
-    tensors: dict[str, torch.Tensor], name: str, whole: Shape, chunk: Chunk, tensor: torch.Tensor
-) -> None:
-    """Adds the tensors that a chunk is cut into."""
-    start = 0
-    for offsets, sizes in chunk.pieces():
-        stored = region_name(name, whole, offsets, sizes)
-        if stored in tensors:
-            raise InvalidError(f"{stored} is there twice")
-        tensors[stored] = tensor.detach().narrow(0, start, sizes[0]) if sizes else tensor.detach()
-        start += sizes[0] if sizes else 0
-
-
-def _object(data: Any, name: str) -> Any:
-    """The value that a planner has turned into bytes, in this very process."""
-    if not isinstance(data, io.BytesIO):
-        raise InvalidError(f"{name}: the planner gives a {type(data).__name__}")
-    data.seek(0)
-    return torch.load(data, map_location="cpu", weights_only=False)
-
-
-def _object_files(objects: Mapping[str, Any], rank: int) -> list[File]:
-    if not objects:
-        return []
-    flat = flatten(objects, prefix=f"{rank:05}-")
-    files: list[File] = [(objects_of(rank), flat.json(), [])]
-    files.extend(
-        (f"objects/{path}", serialize_any(found), []) for path, found in flat.files.items()
-    )
-    return files
+def _threads(threads: int) -> int:
+    """How many a rank uses: 0 stands for its share of the cores of its machine."""
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    cores = len(os.sched_getaffinity(0))
+    return threads or max(1, cores // max(1, int(ranks) if ranks.isdecimal() else 1))
 
 
 def _pickled(value: Any) -> io.BytesIO:
