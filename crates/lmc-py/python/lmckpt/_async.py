@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from ._buffers import is_torch
+from ._buffers import is_dense, is_torch
 from ._lmckpt import Snapshot
 from ._state import Flat
 
@@ -51,7 +51,14 @@ class Saver:
                 future.set_result(saved)
 
         # Not a daemon: the interpreter waits for it before it ends.
-        threading.Thread(target=work, name="lmckpt-save").start()
+        thread = threading.Thread(target=work, name="lmckpt-save")
+        try:
+            thread.start()
+        except BaseException as error:
+            # Nobody would end what nobody began: the interpreter is ending, or has no thread left.
+            if thread.ident is None:
+                future.set_exception(error)
+            raise
         return future
 
     def _copy(self, value: Any, used: dict[_Key, list[Any]]) -> Any:
@@ -72,7 +79,7 @@ class Saver:
         import torch
 
         value = value.detach()
-        if value.layout != torch.strided or value.is_quantized or value.device.type == "meta":
+        if not is_dense(value) or value.device.type == "meta":
             return value  # It is refused when it is saved.
         key = ("torch", (value.dtype, value.device.type), value.numel())
         memory = self._take(key)
