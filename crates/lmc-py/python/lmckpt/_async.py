@@ -26,9 +26,7 @@ class Saver:
 
     def save(self, flat: Flat, save: Callable[[Flat], Snapshot]) -> Future[Snapshot]:
         """Copies all tensors and saves the copy in a thread."""
-        if self._under_way is not None:
-            # Its error belongs to whoever holds the future.
-            self._under_way.exception()
+        self._wait_for_last()
         used: dict[_Key, list[Any]] = {}
         copies = {
             path: {name: self._copy(value, used) for name, value in tensors.items()}
@@ -36,13 +34,26 @@ class Saver:
         }
         # What this state has no use for is not kept.
         self._free = {}
+        return self._start(lambda: save(Flat(flat.tree, copies)), used)
+
+    def save_path(self, save: Callable[[], Snapshot]) -> Future[Snapshot]:
+        """Saves what is on the disk in a thread."""
+        self._wait_for_last()
+        return self._start(save, self._free)
+
+    def _wait_for_last(self) -> None:
+        if self._under_way is not None:
+            # Its error belongs to whoever holds the future.
+            self._under_way.exception()
+
+    def _start(self, save: Callable[[], Snapshot], used: dict[_Key, list[Any]]) -> Future[Snapshot]:
         future: Future[Snapshot] = Future()
         future.set_running_or_notify_cancel()
         self._under_way = future
 
         def work() -> None:
             try:
-                saved = save(Flat(flat.tree, copies))
+                saved = save()
             except BaseException as error:  # noqa: BLE001, whoever holds the future gets it
                 self._free = used
                 future.set_exception(error)

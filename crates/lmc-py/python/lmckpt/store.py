@@ -112,7 +112,7 @@ class Store:
 
     def save_async(
         self,
-        state: State,
+        state: State | Path,
         *,
         run: str = "main",
         step: int | None = None,
@@ -127,11 +127,15 @@ class Store:
 
         It returns as soon as the copy is made; then the state may be changed. There is one copy:
         if the save before has not ended, this waits for it. Memory for the copy is kept for the
-        next save; ``close`` gives it back.
+        next save; ``close`` gives it back. A file or a directory is not copied: it must stay as it
+        is until the future is done.
         """
         options = _options(run, step, tags, meta, parent, level, threads, verify)
         if self._saver is None or self._saver.owner != os.getpid():
             self._saver = Saver()
+        if isinstance(state, (str, os.PathLike)):
+            path = path_text(state)
+            return self._saver.save_path(lambda: self._handle().save_path(path, options))
         return self._saver.save(flatten(state), lambda flat: self._save_flat(flat, options))
 
     def wait(self) -> None:
