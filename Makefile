@@ -12,7 +12,6 @@ demo:
 
 ## test: everything that must hold, in Rust and in Python
 test: test-python test-package
-	tools/s3-servers
 	$(CARGO) test --workspace --locked
 
 ## test-scalar: the same with vector instructions switched off
@@ -25,6 +24,7 @@ test-python: $(VENV)/ready
 
 ## test-package: the Python package, built and installed with all that it works with
 test-package: $(VENV)/ready
+	tools/s3-servers
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check \
 		--config-settings=build-args="--profile quick" '.[test]'
 	$(VENV)/bin/ruff check crates/lmc-py

@@ -14,7 +14,8 @@ use crate::work::{long, short, sized};
 
 /// Compresses a buffer, or several that stand one behind the other, to the bytes of a `.lmc` file.
 #[pyfunction]
-#[pyo3(signature = (data, *, level = Level::Default, threads = 0, verify = false, bases = Vec::new()))]
+#[pyo3(signature = (data, *, level = Level::Default, threads = 0, verify = false,
+                    bases = Vec::new()))]
 pub fn compress<'py>(
     data: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = level_of)] level: Level,

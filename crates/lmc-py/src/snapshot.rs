@@ -3,6 +3,8 @@
 use lmc_store::SnapshotName;
 use pyo3::prelude::*;
 
+use crate::errors::Raise;
+
 /// A snapshot in a store.
 #[pyclass(frozen, eq, hash, module = "lmckpt._lmckpt")]
 #[derive(Clone, Debug)]
@@ -27,6 +29,18 @@ impl std::hash::Hash for Snapshot {
 
 #[pymethods]
 impl Snapshot {
+    /// What was pickled: `key` names it in its store.
+    #[new]
+    fn new(key: &str, tags: Vec<String>) -> PyResult<Self> {
+        let name = SnapshotName::parse(key);
+        let name = name.ok_or_else(|| lmc::Error::invalid(format!("{key} is no snapshot")));
+        Ok(Self { name: name.raise()?, tags })
+    }
+
+    fn __getnewargs__(&self) -> PyResult<(String, Vec<String>)> {
+        Ok((self.name.key().raise()?, self.tags.clone()))
+    }
+
     /// Its id, in hex.
     #[getter]
     fn id(&self) -> &str {

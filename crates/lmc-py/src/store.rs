@@ -3,8 +3,8 @@
 use lmc::Level;
 use lmc_store::storage::{Stoppable, Storage};
 use lmc_store::{
-    CheckOptions, Glob, Keep, MemoryFile, Node, Parent, PruneOptions, RelPath, RestoreOptions,
-    SaveOptions, SnapshotName, SystemClock, storage,
+    CheckOptions, Glob, Keep, MemoryFile, Node, Parent, Part, PruneOptions, RelPath,
+    RestoreOptions, SaveOptions, SnapshotName, SystemClock, storage,
 };
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -46,12 +46,46 @@ struct Save {
     step: Option<u64>,
     tags: Vec<String>,
     meta: BTreeMap<String, String>,
-    parent: String,
+    parent: ParentArg,
     #[pyo3(from_py_with = level_of)]
     level: Level,
     #[pyo3(from_py_with = count)]
     threads: usize,
     verify: bool,
+}
+
+/// What to code against: a snapshot, which may be gone, or what names one that must not be.
+#[derive(FromPyObject)]
+enum ParentArg {
+    Snapshot(Py<Snapshot>),
+    Text(String),
+}
+
+/// A file in memory as Python has it: a path, a buffer or a list of buffers, and paths of files of
+/// the parent that hold what it was.
+type FileTuple<'py> = (String, Bound<'py, PyAny>, Vec<String>);
+
+/// The same, kept while it is saved.
+struct HeldFile {
+    path: RelPath,
+    parts: Vec<Bytes>,
+    like: Vec<RelPath>,
+}
+
+impl HeldFile {
+    fn all(files: &[FileTuple<'_>]) -> PyResult<Vec<Self>> {
+        let path = |text: &String| RelPath::new(text.as_bytes()).raise();
+        let file = |(name, data, like): &FileTuple<'_>| {
+            let like = like.iter().map(path).collect::<PyResult<_>>()?;
+            Ok(Self { path: path(name)?, parts: parts(data)?, like })
+        };
+        files.iter().map(file).collect()
+    }
+
+    fn get(&self) -> MemoryFile<'_> {
+        let parts = self.parts.iter().map(Bytes::get).collect();
+        MemoryFile { path: self.path.clone(), parts, like: self.like.clone() }
+    }
 }
 
 impl Store {
@@ -60,10 +94,13 @@ impl Store {
     }
 
     fn save_options(&self, py: Python<'_>, save: Save) -> PyResult<SaveOptions> {
-        let parent = match &save.parent[..] {
-            "auto" => Parent::Auto,
-            "none" => Parent::None,
-            id => Parent::Snapshot(long(py, || self.find(id))?.raise()?),
+        let parent = match save.parent {
+            ParentArg::Snapshot(snapshot) => Parent::Preferred(snapshot.get().name.clone()),
+            ParentArg::Text(text) => match &text[..] {
+                "auto" => Parent::Auto,
+                "none" => Parent::None,
+                id => Parent::Snapshot(long(py, || self.find(id))?.raise()?),
+            },
         };
         Ok(SaveOptions {
             run: save.run,
@@ -120,28 +157,68 @@ impl Store {
         Ok(Snapshot { name: saved.name, tags })
     }
 
-    /// Saves files that are in memory: each a path and a buffer, or a list of buffers.
+    /// Saves files that are in memory.
     fn save_files(
         &self,
         py: Python<'_>,
-        files: Vec<(String, Bound<'_, PyAny>)>,
+        files: Vec<FileTuple<'_>>,
         save: Save,
     ) -> PyResult<Snapshot> {
         let options = self.save_options(py, save)?;
         let tags = options.tags.iter().cloned().collect();
-        let mut held: Vec<(RelPath, Vec<Bytes>)> = Vec::new();
-        for (path, data) in &files {
-            held.push((RelPath::new(path.as_bytes()).raise()?, parts(data)?));
-        }
+        let held = HeldFile::all(&files)?;
         let saved = long(py, || {
-            let mut files = Vec::new();
-            for (path, parts) in &held {
-                let parts = parts.iter().map(Bytes::get).collect();
-                files.push(MemoryFile { path: path.clone(), parts });
-            }
+            let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
             self.store.save_files(&files, &options, &|_| ())
         });
         Ok(Snapshot { name: saved?.raise()?.name, tags })
+    }
+
+    /// Stores files that are in memory as part of a snapshot; returns it as text, and what went
+    /// wrong and was made good.
+    fn save_part(
+        &self,
+        py: Python<'_>,
+        files: Vec<FileTuple<'_>>,
+        save: Save,
+    ) -> PyResult<(String, Vec<String>)> {
+        let (options, held) = (self.save_options(py, save)?, HeldFile::all(&files)?);
+        long(py, || {
+            let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
+            let part = self.store.save_part(&files, &options, &|_| ())?;
+            Ok((part.write()?, part.warnings))
+        })?
+        .raise()
+    }
+
+    /// Makes one snapshot of parts, and of files that are in memory.
+    fn commit_parts(
+        &self,
+        py: Python<'_>,
+        parts: Vec<String>,
+        files: Vec<FileTuple<'_>>,
+        save: Save,
+    ) -> PyResult<Snapshot> {
+        let options = self.save_options(py, save)?;
+        let tags = options.tags.iter().cloned().collect();
+        let held = HeldFile::all(&files)?;
+        let saved = long(py, || {
+            let parts = read_parts(&parts)?;
+            let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
+            self.store.commit_parts(&parts, &files, &options, &|_| ())
+        });
+        Ok(Snapshot { name: saved?.raise()?.name, tags })
+    }
+
+    /// Gives up parts that no snapshot is to be made of.
+    fn abandon_parts(&self, py: Python<'_>, parts: Vec<String>) -> PyResult<()> {
+        long(py, || self.store.abandon_parts(&read_parts(&parts)?))?.raise()
+    }
+
+    /// The newest snapshot of a run, without its tags; what that costs does not grow with the run.
+    fn newest(&self, py: Python<'_>, run: &str) -> PyResult<Option<Snapshot>> {
+        let newest = long(py, || self.store.newest(run))?.raise()?;
+        Ok(newest.map(|name| Snapshot { name, tags: Vec::new() }))
     }
 
     /// All snapshots, or those of a run, in the order in which they were saved.
@@ -330,4 +407,8 @@ impl Store {
             changed.map(|file| (file.path.to_string(), file.old_size, file.new_size)).collect();
         Ok((text(diff.same), text(diff.only_old), text(diff.only_new), changed))
     }
+}
+
+fn read_parts(parts: &[String]) -> lmc_store::Result<Vec<Part>> {
+    parts.iter().map(|text| Part::read(text)).collect()
 }

@@ -513,7 +513,7 @@ assert os.path.getsize(folder + "/out") > 1 << 29
 
 
 def test_large_claims(tmp_path) -> None:
-    """A file that claims much is refused where memory ends, and goes to the disk in little of it."""
+    """A file that claims much is refused where memory ends, and needs little to go to the disk."""
     header = {"x": entry("F32", [1 << 12, 1 << 15], 0, 1 << 29)}
     folder = tmp_path / "state"
     folder.mkdir()

@@ -150,8 +150,8 @@ def test_interpreter_is_free(tmp_path) -> None:
     assert done and lmckpt.decompress(Path(done[0]).read_bytes()) == data
 
 
-# Each has a folder with a store and a file of 240 MB, which is x too, and takes longer than the test
-# waits for it to begin on any machine.
+# Each has a folder with a store and a file of 240 MB, which is x too, and takes longer than the
+# test waits for it to begin, on any machine.
 CALLS = {
     "compress": "lmckpt.compress(x, level='max', threads=1)",
     "compress_file": "lmckpt.compress_file(file, file + '.lmc', level='max', threads=1)",

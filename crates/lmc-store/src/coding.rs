@@ -121,7 +121,7 @@ impl<'a, 'w> Coding<'a, 'w> {
                 return Ok(archive);
             }
         }
-        let archive = match self.code(&leaf.path, &file, twins, progress) {
+        let archive = match self.code(leaf, &file, twins, progress) {
             // A new checkpoint is not lost because an old one is damaged.
             Err(e) if is_gone(&e) && self.builder.parent().is_some() => {
                 self.warnings.push(format!(
@@ -145,15 +145,16 @@ impl<'a, 'w> Coding<'a, 'w> {
 
     fn code(
         &mut self,
-        path: &RelPath,
+        leaf: &Leaf,
         file: &Opened,
         twins: &[(&Leaf, usize)],
         progress: Progress,
     ) -> Result<usize> {
         let depth_max = self.options.depth_max;
-        let is_adopted = self.adopted.contains(path);
+        let is_adopted = self.adopted.contains(&leaf.path);
+        let wanted = plan::Wanted { path: &leaf.path, is_adopted, like: leaf.like };
         let parent = self.builder.parent().map(|parent| parent.manifest());
-        let plan = parent.map(|parent| plan::plan(parent, path, is_adopted, depth_max));
+        let plan = parent.map(|parent| plan::plan(parent, &wanted, depth_max));
         let plan = plan.unwrap_or_default();
         let is_better = !plan.doubted.is_empty() && self.pays(&plan.doubted, file)?;
         let numbers = if is_better { plan.doubted } else { plan.bases };

@@ -103,6 +103,20 @@ impl<'a> SaveLease<'a> {
         self.stored_ms.saturating_add(age)
     }
 
+    /// Leaves the lease to others, who end it; these are its objects, the newest last.
+    pub(crate) fn leave(mut self) -> Vec<String> {
+        std::mem::take(&mut self.objects)
+    }
+
+    /// Fails unless a lease that was left, by its objects, has held to this moment and goes on to
+    /// hold long enough for a commit.
+    pub(crate) fn check_left(&self, objects: &[String]) -> Result<()> {
+        let newest = objects.last().map(|object| self.store.storage.stat(object));
+        let stat = newest.transpose()?.flatten().ok_or_else(lost)?;
+        let age = self.storage_now_ms().saturating_sub(stat.modified_ms);
+        if age > self.store.grace_ms() / 2 { Err(lost()) } else { Ok(()) }
+    }
+
     /// Ends the lease.
     pub(crate) fn end(mut self) -> Result<()> {
         let objects = std::mem::take(&mut self.objects);

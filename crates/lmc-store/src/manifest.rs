@@ -250,7 +250,7 @@ impl Manifest {
         needed
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         crate::names::check_label(&self.run)?;
         self.check_entries()?;
         self.check_archives()?;

@@ -31,13 +31,27 @@ pub(crate) struct Plan {
     pub doubted: Vec<usize>,
 }
 
-/// What the file at `path` should be coded against. `is_adopted` says that the parent has it from a
-/// snapshot before.
-pub(crate) fn plan(parent: &Manifest, path: &RelPath, is_adopted: bool, depth_max: usize) -> Plan {
+/// A file that is to be coded.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub path: &'a RelPath,
+    /// Whether the parent has it from a snapshot before.
+    pub is_adopted: bool,
+    /// Files of the parent that hold what it was, if that is known.
+    pub like: &'a [RelPath],
+}
+
+/// What a file should be coded against.
+pub(crate) fn plan(parent: &Manifest, wanted: &Wanted, depth_max: usize) -> Plan {
     let (depths, depth_max) = (parent.depths(), depth_max.min(DEPTH_MAX));
     let is_deep = |i: usize| depths[i] >= depth_max;
     let fits = |&i: &usize| !is_deep(i) && may_be_read(&parent.archives[i]);
-    if let Some(file) = parent.file(path).filter(|_| !is_adopted) {
+    let same = match wanted.like {
+        [] => Some(wanted.path).filter(|_| !wanted.is_adopted),
+        [one] => Some(one),
+        _ => None,
+    };
+    if let Some(file) = same.and_then(|path| parent.file(path)) {
         let own = file.archive;
         let archive = &parent.archives[own];
         let next = likely_next(archive, depths[own]);
@@ -52,10 +66,12 @@ pub(crate) fn plan(parent: &Manifest, path: &RelPath, is_adopted: bool, depth_ma
     }
     // Renamed, resharded, new, or not in every snapshot: any of the parent's files of its kind may
     // hold its tensors.
-    let kind = Kind::of(path);
-    let like = parent.files().filter(|(_, file)| file.kind == kind && file.size > 0);
+    let kind = Kind::of(wanted.path);
+    let known = wanted.like.iter().filter_map(|path| parent.file(path));
+    let any = parent.files().map(|(_, file)| file).filter(|file| file.kind == kind);
+    let any = any.filter(|_| wanted.like.is_empty());
     let mut own: Vec<usize> = Vec::new();
-    for (_, file) in like {
+    for file in known.chain(any).filter(|file| file.size > 0) {
         if own.len() < OFFERED_MAX && !own.contains(&file.archive) {
             own.push(file.archive);
         }

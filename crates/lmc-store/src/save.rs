@@ -38,6 +38,15 @@ pub enum Parent {
     None,
     /// This one.
     Snapshot(SnapshotName),
+    /// This one, or nothing if it is damaged or about to be removed.
+    Preferred(SnapshotName),
+}
+
+impl Parent {
+    /// Whether the save fails if there is no coding against it.
+    fn is_demanded(&self) -> bool {
+        matches!(self, Self::Snapshot(_))
+    }
 }
 
 /// How to save.
@@ -111,6 +120,20 @@ pub(crate) struct Chosen {
     pub adopted: BTreeSet<RelPath>,
 }
 
+/// What was stored and is not visible yet.
+#[derive(Debug)]
+pub(crate) struct Stored<'a> {
+    pub manifest: Manifest,
+    /// The page of the run that it goes to.
+    pub page: u64,
+    /// Keeps all that it needs.
+    pub lease: SaveLease<'a>,
+    pub parent: Option<SnapshotName>,
+    pub unchanged: u64,
+    pub packs: PackCount,
+    pub warnings: Vec<String>,
+}
+
 /// How a save begins.
 #[derive(Debug)]
 struct Start<'a> {
@@ -150,6 +173,26 @@ impl Store {
         options: &SaveOptions,
         progress: Progress,
     ) -> Result<Saved> {
+        self.finish(self.store_leaves(leaves, is_file, step, options, progress)?, options)
+    }
+
+    /// Makes what was stored visible.
+    pub(crate) fn finish(&self, stored: Stored, options: &SaveOptions) -> Result<Saved> {
+        let Stored { manifest, page, lease, parent, unchanged, packs, warnings } = stored;
+        let files = manifest.files().count() as u64;
+        let name = self.commit(&manifest, page, &options.tags, lease)?;
+        Ok(Saved { name, parent, files, unchanged, packs, warnings })
+    }
+
+    /// All of a save but the commit.
+    pub(crate) fn store_leaves(
+        &self,
+        leaves: &[Leaf],
+        is_file: bool,
+        step: Option<u64>,
+        options: &SaveOptions,
+        progress: Progress,
+    ) -> Result<Stored<'_>> {
         check_options(options)?;
         let save = random_id()?;
         let Start { page, lease, parent, mut warnings } = self.start(&save, leaves, options)?;
@@ -182,12 +225,10 @@ impl Store {
             archives: Vec::new(),
             packs: Vec::new(),
         };
-        let files = manifest.files().count() as u64;
         let Packed { packs, count, lease } = packed;
         let manifest = builder.finish(manifest, packs)?;
-        let name = self.commit(&manifest, page, &options.tags, lease)?;
         let parent = parent.map(|parent| parent.name);
-        Ok(Saved { name, parent, files, unchanged, packs: count, warnings })
+        Ok(Stored { manifest, page, lease, parent, unchanged, packs: count, warnings })
     }
 
     /// Now, or later if the snapshot before was saved by a clock that is ahead.
@@ -254,7 +295,12 @@ impl Store {
             let Recent { page, names: own } = self.recent(&options.run)?;
             let names = match &options.parent {
                 Parent::None => Vec::new(),
-                Parent::Snapshot(name) => up_to(self.snapshots_of(&name.run)?, name),
+                Parent::Snapshot(name) | Parent::Preferred(name) => {
+                    match own.iter().position(|recent| recent == name) {
+                        Some(i) => own[i..].to_vec(),
+                        None => up_to(self.snapshots_of(&name.run)?, name),
+                    }
+                }
                 Parent::Auto if own.is_empty() => self.parents_elsewhere(leaves)?,
                 Parent::Auto => own,
             };
@@ -263,14 +309,17 @@ impl Store {
             let Some((name, older)) = names.split_first() else {
                 return Ok(Start { page, lease, parent: None, warnings: Vec::new() });
             };
+            let alone = |warning: String, lease| {
+                Ok(Start { page, lease, parent: None, warnings: vec![warning] })
+            };
             let manifest = match self.read_leased(name) {
                 // A new checkpoint is not lost because an old one is damaged.
-                Err(e) if is_damage(&e) && options.parent == Parent::Auto => {
+                Err(e) if is_damage(&e) && !options.parent.is_demanded() => {
                     let warning = format!(
-                        "the newest snapshot is damaged, so nothing is coded against it: \
-                                 run lmc check: {e}"
+                        "the snapshot before is damaged, so nothing is coded against it: \
+                         run lmc check: {e}"
                     );
-                    return Ok(Start { page, lease, parent: None, warnings: vec![warning] });
+                    return alone(warning, lease);
                 }
                 manifest => manifest?,
             };
@@ -280,9 +329,13 @@ impl Store {
                 let parent = Some(Chosen { name: name.clone(), library, adopted });
                 return Ok(Start { page, lease, parent, warnings: Vec::new() });
             }
-            if options.parent != Parent::Auto {
-                let message = format!("snapshot {} is being removed", name.short_id());
-                return Err(Error::new(ErrorKind::Conflict, message));
+            let message = format!("snapshot {} is being removed", name.short_id());
+            match options.parent {
+                Parent::Auto => {}
+                Parent::Preferred(_) => {
+                    return alone(format!("{message}, so nothing is coded against it"), lease);
+                }
+                _ => return Err(Error::new(ErrorKind::Conflict, message)),
             }
         }
         let message = "parents are removed faster than they can be chosen; save again";

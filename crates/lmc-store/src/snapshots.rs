@@ -85,6 +85,11 @@ impl Store {
         Ok(recent)
     }
 
+    /// The newest snapshot of a run, if there is one. What that costs does not grow with the run.
+    pub fn newest(&self, run: &str) -> Result<Option<SnapshotName>> {
+        Ok(self.recent(run)?.names.into_iter().next())
+    }
+
     /// The ids of snapshots that are to go.
     pub(crate) fn marks(&self) -> Result<HashSet<String>> {
         self.keys(FORGOTTEN)

@@ -19,6 +19,8 @@ pub struct MemoryFile<'a> {
     pub path: RelPath,
     /// Its bytes, one part behind the other.
     pub parts: Vec<&'a [u8]>,
+    /// Files of the parent that hold what it was, if that is known; otherwise it is looked for.
+    pub like: Vec<RelPath>,
 }
 
 /// A name that is to be saved.
@@ -30,6 +32,8 @@ pub(crate) struct Leaf<'a> {
     pub place: Place<'a>,
     /// What it is.
     pub what: What,
+    /// Files of the parent that hold what it was, if that is known.
+    pub like: &'a [RelPath],
 }
 
 /// Where a file is.
@@ -127,7 +131,7 @@ pub(crate) fn walk(root: &Path, follow: bool) -> Result<(Vec<Leaf<'static>>, boo
         let name = root.file_name().map(ToOwned::to_owned).or(name).unwrap_or_default();
         let path = RelPath::new(name.as_bytes())?;
         let what = What::File(FileState::new(&metadata));
-        leaves.push(Leaf { path, place: Place::Disk(root.to_path_buf()), what });
+        leaves.push(Leaf { path, place: Place::Disk(root.to_path_buf()), what, like: &[] });
     } else {
         return Err(Error::invalid(format!("{} is no file or directory", root.display())));
     }
@@ -139,19 +143,19 @@ pub(crate) fn walk(root: &Path, follow: bool) -> Result<(Vec<Leaf<'static>>, boo
 pub(crate) fn in_memory<'a>(files: &'a [MemoryFile<'a>], time_ms: u64) -> Result<Vec<Leaf<'a>>> {
     let mut leaves: BTreeMap<RelPath, Leaf> = BTreeMap::new();
     let mtime = ((time_ms / 1000) as i64, (time_ms % 1000) as u32 * 1_000_000);
-    for MemoryFile { path, parts } in files {
+    for MemoryFile { path, parts, like } in files {
         let twice = || Error::invalid(format!("{path} is there twice, or is a folder too"));
         for folder in std::iter::successors(path.folder(), RelPath::folder) {
             let (place, what) = (Place::Memory(&[]), What::Directory { mode: FOLDER_MODE });
             let leaf = leaves.entry(folder.clone());
-            let leaf = leaf.or_insert(Leaf { path: folder, place, what });
+            let leaf = leaf.or_insert(Leaf { path: folder, place, what, like: &[] });
             if matches!(leaf.what, What::File(_)) {
                 return Err(twice());
             }
         }
         let size = parts.iter().map(|part| part.len() as u64).sum();
         let what = What::File(FileState { mode: FILE_MODE, mtime, size });
-        let leaf = Leaf { path: path.clone(), place: Place::Memory(parts), what };
+        let leaf = Leaf { path: path.clone(), place: Place::Memory(parts), what, like };
         if leaves.insert(path.clone(), leaf).is_some() {
             return Err(twice());
         }
@@ -208,7 +212,7 @@ impl Walk<'_> {
             let message = "is no file, directory or link, so it cannot be saved; move it away";
             return Err(Error::invalid(format!("{} {message}", source.display())));
         };
-        self.leaves.push(Leaf { path, place: Place::Disk(source), what });
+        self.leaves.push(Leaf { path, place: Place::Disk(source), what, like: &[] });
         Ok(())
     }
 }

@@ -124,7 +124,7 @@ fn files_in_memory() {
     let (store, _, _) = memory_store();
     let path = |text: &str| lmc_store::RelPath::new(text.as_bytes()).unwrap();
     fn file<'a>(path: lmc_store::RelPath, parts: Vec<&'a [u8]>) -> lmc_store::MemoryFile<'a> {
-        lmc_store::MemoryFile { path, parts }
+        lmc_store::MemoryFile { path, parts, like: Vec::new() }
     }
     let options = SaveOptions { threads: 1, ..SaveOptions::default() };
     let mut added = Vec::new();

@@ -107,8 +107,8 @@ fn every_type_and_change() {
     }
 }
 
-/// Tensors that grew, shrank or became another type stand for themselves; those that were renamed
-/// or moved to another file are found.
+/// Tensors that grew or became another type stand for themselves; those that were renamed or moved to
+/// another file are found.
 #[test]
 fn tensors_that_are_not_what_they_were() {
     let weights = |n, seed| data::words(Kind::Weights, 2, true, n, seed);
@@ -148,6 +148,48 @@ fn tensors_that_are_not_what_they_were() {
         Archive::from_bytes(compress_on(&old, &on, Level::Fast, 1)).expect("valid").bases().len(),
         2
     );
+}
+
+/// Parts of tensors are found in the files that hold their rows, large ones and small ones, as they are
+/// or rounded; parts whose rows or columns are elsewhere cost no more than alone.
+#[test]
+fn parts_of_tensors() {
+    let rows = |name: &str, range: std::ops::Range<usize>, width: usize, bytes: &[u8]| {
+        let (start, end) = (range.start, range.end);
+        let name = format!("{name}[{start}:{end},0:500]");
+        let bytes = bytes[start * 500 * width..end * 500 * width].to_vec();
+        let dtype = if width == 2 { "BF16" } else { "F32" };
+        (name, dtype, vec![(end - start) as u64, 500], bytes)
+    };
+    let w = data::words(Kind::Weights, 2, true, 1000 * 500, 1);
+    let small = data::words(Kind::Weights, 2, true, 40 * 500, 2);
+    let master = data::words(Kind::Weights, 4, true, 1000 * 500, 3);
+    let halves = [
+        file(&[
+            rows("w", 0..500, 2, &w),
+            rows("s", 0..20, 2, &small),
+            rows("m", 0..500, 4, &master),
+        ]),
+        file(&[rows("w", 500..1000, 2, &w), rows("s", 20..40, 2, &small)]),
+    ];
+    let on = bases(&[("one", &halves[0]), ("two", &halves[1])]);
+    let float = |v: &[u8]| f32::from_le_bytes([v[0], v[1], v[2], v[3]]);
+    let rounded: Vec<u8> =
+        master.chunks(4).flat_map(|v| casts::bf16_bits(float(v)).to_le_bytes()).collect();
+    let third = file(&[
+        rows("w", 334..500, 2, &nudged(&w, 2, 100, 4)),
+        rows("w", 500..667, 2, &nudged(&w, 2, 100, 5)),
+        rows("s", 14..20, 2, &small),
+        rows("m", 334..500, 2, &rounded),
+    ]);
+    let alone = compress(&third, Level::Default, 1).len();
+    let len = check(&third, &on, Level::Default);
+    assert!(len * 10 < alone, "{len} bytes, {alone} alone");
+    let elsewhere = file(&[
+        rows("w", 400..600, 2, &w),
+        ("s[0:20,500:1000]".to_string(), "BF16", vec![20, 500], small[..20_000].to_vec()),
+    ]);
+    check(&elsewhere, &on, Level::Default);
 }
 
 /// Weights that are the rounding of f32 ones cost next to nothing, in a base or in the file itself,

@@ -34,7 +34,7 @@ class Saver:
         }
         # What this state has no use for is not kept.
         self._free = {}
-        return self._start(lambda: save(Flat(flat.tree, copies)), used)
+        return self._start(lambda: save(Flat(flat.tree, files=copies)), used)
 
     def save_path(self, save: Callable[[], Snapshot]) -> Future[Snapshot]:
         """Saves what is on the disk in a thread."""

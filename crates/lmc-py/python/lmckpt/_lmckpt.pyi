@@ -9,12 +9,15 @@ __version__: str
 Buffer: TypeAlias = Any
 Path: TypeAlias = str | PathLike[str]
 
+# A path, a buffer or several, and paths of files of the parent that hold what it was.
+File: TypeAlias = tuple[str, Buffer | list[Buffer], list[str]]
+
 class SaveOptions(TypedDict):
     run: str
     step: int | None
     tags: list[str]
     meta: dict[str, str]
-    parent: str
+    parent: str | Snapshot
     level: str
     threads: int
     verify: bool
@@ -83,6 +86,7 @@ class Archive:
 
 @final
 class Snapshot:
+    def __new__(cls, key: str, tags: list[str]) -> Snapshot: ...
     @property
     def id(self) -> str: ...
     @property
@@ -107,9 +111,13 @@ class Store:
     @staticmethod
     def init(url: str) -> Store: ...
     def save_path(self, path: Path, save: SaveOptions) -> Snapshot: ...
-    def save_files(
-        self, files: Sequence[tuple[str, Buffer | list[Buffer]]], save: SaveOptions
+    def save_files(self, files: Sequence[File], save: SaveOptions) -> Snapshot: ...
+    def save_part(self, files: Sequence[File], save: SaveOptions) -> tuple[str, list[str]]: ...
+    def commit_parts(
+        self, parts: Sequence[str], files: Sequence[File], save: SaveOptions
     ) -> Snapshot: ...
+    def abandon_parts(self, parts: Sequence[str]) -> None: ...
+    def newest(self, run: str) -> Snapshot | None: ...
     def snapshots(self, run: str | None = ...) -> list[Snapshot]: ...
     def get(self, text: str) -> Snapshot: ...
     def entries(self, snapshot: str) -> tuple[list[tuple[str, str, int, str]], dict[str, str]]: ...

@@ -42,6 +42,8 @@ class Flat:
     """A state, taken apart."""
 
     tree: Any
+    # What the names of the files begin with.
+    prefix: str = ""
     # For each file, its tensors by name.
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -59,11 +61,11 @@ class Flat:
             yield from tensors.values()
 
 
-def flatten(state: Mapping[str, Any]) -> Flat:
-    """Takes a state apart."""
+def flatten(state: Mapping[str, Any], prefix: str = "") -> Flat:
+    """Takes a state apart. The names of all files begin with ``prefix``."""
     if not isinstance(state, Mapping):
         raise InvalidError(f"expected a dict, found a {type(state).__name__}")
-    flat = Flat(None)
+    flat = Flat(None, prefix)
     flat.tree = _node(state, (), flat, 0)
     return flat
 
@@ -97,7 +99,7 @@ def _node(value: Any, way: tuple[str, ...], flat: Flat, depth: int) -> Any:
 def _tensor_node(value: Any, way: tuple[str, ...], flat: Flat) -> dict[str, Any]:
     if is_masked(value):
         raise InvalidError(f"{'.'.join(way)}: a masked array is two; save its data and its mask")
-    file, name = _file(way), ".".join(way[1:] if len(way) > 1 else way)
+    file, name = flat.prefix + _file(way), ".".join(way[1:] if len(way) > 1 else way)
     # Any text can be a key, but only what UTF-8 can tell can be a name.
     name = name.encode("utf-8", "backslashreplace").decode()
     tensors = flat.files.setdefault(file, {})

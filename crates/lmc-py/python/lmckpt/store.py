@@ -19,7 +19,7 @@ from .errors import InvalidError, LimitError, NotFoundError
 from .files import Level, Path, path_text
 
 if TYPE_CHECKING:
-    from ._lmckpt import SaveOptions
+    from ._lmckpt import SaveOptions  # A type that is in the stub alone.
 
 State = Mapping[str, Any]
 
@@ -99,15 +99,15 @@ class Store:
         A state is a dict, nested as you like, of tensors, arrays and plain values. It must not be
         changed while this runs. When it returns, the snapshot survives a power cut.
         """
-        options = _options(run, step, tags, meta, parent, level, threads, verify)
+        options = save_options(run, step, tags, meta, parent, level, threads, verify)
         if isinstance(state, (str, os.PathLike)):
             return self._handle().save_path(path_text(state), options)
         return self._save_flat(flatten(state), options)
 
     def _save_flat(self, flat: Flat, options: SaveOptions) -> Snapshot:
-        files: list[tuple[str, Any]] = [(STATE_FILE, flat.json())]
+        files: list[_lmckpt.File] = [(STATE_FILE, flat.json(), [])]
         for path, tensors in flat.files.items():
-            files.append((path, _serialize(tensors)))
+            files.append((path, serialize_any(tensors), []))
         return self._handle().save_files(files, options)
 
     def save_async(
@@ -130,7 +130,7 @@ class Store:
         next save; ``close`` gives it back. A file or a directory is not copied: it must stay as it
         is until the future is done.
         """
-        options = _options(run, step, tags, meta, parent, level, threads, verify)
+        options = save_options(run, step, tags, meta, parent, level, threads, verify)
         if self._saver is None or self._saver.owner != os.getpid():
             self._saver = Saver()
         if isinstance(state, (str, os.PathLike)):
@@ -167,9 +167,10 @@ class Store:
         """The state of a snapshot.
 
         With ``into``, tensors are written into those of a state of the same form, in place, and
-        that is returned; none is if one of them does not fit. ``only`` is a pattern such as ``model.*`` for the names of tensors, with
-        the name at the top of the state in front; the others are left out of the result. A snapshot
-        of a directory gives the tensors of its safetensors files by file and name.
+        that is returned; nothing is written unless all of them fit. ``only`` is a pattern such as
+        ``model.*`` for the names of tensors, with the name at the top of the state in front; the
+        others are left out of the result. A snapshot of a directory gives the tensors of its
+        safetensors files by file and name.
         """
         name = _name(snapshot)
         entries, _ = self._handle().entries(name)
@@ -322,7 +323,7 @@ def _milliseconds(count: float | None, unit: int) -> int | None:
     return min(int(count * unit), 2**63)
 
 
-def _options(
+def save_options(
     run: str,
     step: int | None,
     tags: Sequence[str],
@@ -332,6 +333,7 @@ def _options(
     threads: int,
     verify: bool,
 ) -> SaveOptions:
+    """What the native module is told of a save."""
     return {
         "run": run,
         "step": step,
@@ -344,7 +346,8 @@ def _options(
     }
 
 
-def _serialize(tensors: Mapping[str, Any]) -> list[Any]:
+def serialize_any(tensors: Mapping[str, Any]) -> list[Any]:
+    """A safetensors file of tensors and arrays, as buffers one behind the other."""
     if any(is_torch(tensor) for tensor in tensors.values()):
         from .torch import serialize
 

@@ -8,6 +8,7 @@ pub mod ops;
 pub mod player;
 pub mod policy;
 pub mod sources;
+pub mod together;
 pub mod trouble;
 pub mod turns;
 

@@ -75,6 +75,12 @@ impl Model {
             doubts.note(deed, is_doubtful);
         }
         self.settle(seen, &known, &mut doubts)?;
+        // What one alone marks in the order of its plan is a part from its start.
+        let gone: Vec<bool> = doubts.forgotten.iter().map(|name| !seen.contains(name)).collect();
+        ensure!(
+            deeds.len() > 1 || gone.is_sorted_by(|one, next| one >= next),
+            "forgotten out of order: {gone:?}"
+        );
         self.settle_tags(deeds, tags, &doubts)?;
         if !deeds.iter().any(|deed| matches!(deed.op, Op::ForgetOne { is_any: true, .. })) {
             self.check_newest(&before)?;
@@ -156,9 +162,6 @@ impl Model {
         });
         let names: Vec<&SnapshotName> = self.snaps.iter().map(|snap| &snap.name).collect();
         ensure!(names.iter().copied().eq(seen), "the order is {seen:?} and not {names:?}");
-        // What is marked in the order of a plan is a part from its start.
-        let gone: Vec<bool> = doubts.forgotten.iter().map(|name| !seen.contains(name)).collect();
-        ensure!(gone.is_sorted_by(|one, next| one >= next), "forgotten out of order: {gone:?}");
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What can be done to a store, by chance, and doing it.
 
 use super::sources::{SOURCES, Sources};
+use super::together::save_together;
 use crate::disks::Random;
 use lmc_store::{
     Forgotten, Keep, Parent, PruneOptions, Pruned, Result, SaveOptions, Saved, SnapshotName, Store,
@@ -32,6 +33,8 @@ pub enum Op {
         tags: Vec<&'static str>,
         pack_len: usize,
         depth_max: usize,
+        /// Whether several processes should do it, if the source is one that they can save.
+        is_shared: bool,
     },
     Forget {
         keep: Keep,
@@ -112,6 +115,7 @@ impl Op {
             tags,
             pack_len: [300, 1000, 1 << 20][random.below(3)],
             depth_max: [1, 16][random.below(2)],
+            is_shared: random.once_in(3),
         }
     }
 
@@ -209,9 +213,13 @@ impl Op {
         sources: &Sources,
     ) -> Result<Effect> {
         match (self, picked) {
-            (Self::Save { source, .. }, _) => {
+            (Self::Save { source, is_shared, .. }, _) => {
                 let options = self.save_options(picked);
-                let saved = store.save(sources.path(*source), &options, &|_| ())?;
+                let saved = if *is_shared && sources.is_plain(*source) {
+                    save_together(store, sources.content(*source), &options)?
+                } else {
+                    store.save(sources.path(*source), &options, &|_| ())?
+                };
                 return Ok(Effect::Saved(saved));
             }
             (Self::Forget { keep, run, dry_run }, _) => {

@@ -45,6 +45,14 @@ impl Sources {
         &self.all[source].1
     }
 
+    /// Whether it has nothing but files and folders with the usual modes.
+    pub fn is_plain(&self, source: usize) -> bool {
+        let usual = |(kind, mode, _): &(char, u32, Vec<u8>)| {
+            matches!((*kind, *mode), ('f', 0o644) | ('d', 0o755))
+        };
+        self.path(source).is_dir() && self.content(source).values().all(usual)
+    }
+
     /// Bytes of the files of a source.
     pub fn size(&self, source: usize) -> u64 {
         let files = self.content(source).values().filter(|(kind, ..)| *kind == 'f');

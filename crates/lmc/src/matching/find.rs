@@ -2,6 +2,7 @@
 
 use super::Own;
 use super::names::Related;
+use super::regions::Region;
 use super::trial::{Read, Trial, mark};
 use crate::Reference;
 use crate::pipeline::{each, thread_count};
@@ -24,12 +25,9 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// What can make it a base of `tensor`, which has its shape: nothing needs to be done, or it is
-    /// rounded in one of two ways; none if nothing can.
+    /// What can make its type that of `tensor`: nothing needs to be done, or it is rounded in one of
+    /// two ways; none if nothing can.
     fn conversions(&self, tensor: &Tensor) -> &'static [Conversion] {
-        if self.tensor.shape != tensor.shape {
-            return &[];
-        }
         match (self.tensor.dtype, tensor.dtype) {
             (from, to) if from == to => &[Conversion::None],
             ("F32", "BF16") => &[Conversion::Bf16Nearest, Conversion::Bf16Cut],
@@ -38,9 +36,37 @@ impl Place<'_> {
         }
     }
 
-    /// The references to it that `tensor` may have.
-    pub(super) fn references(&self, tensor: &Tensor) -> Vec<Reference> {
-        self.conversions(tensor).iter().map(|&conversion| self.reference(conversion)).collect()
+    /// The references to all of it that `tensor` may have.
+    fn references(&self, tensor: &Tensor) -> Vec<Reference> {
+        if self.tensor.shape == tensor.shape { self.behind(tensor, 0) } else { Vec::new() }
+    }
+
+    /// The references of a tensor of the same name, or of a part of it, to where it is in this one.
+    pub(super) fn holding(&self, tensor: &Tensor) -> Vec<Reference> {
+        let (own, base) = (Region::of(tensor), Region::of(self.tensor));
+        let Some(rows) = own.rows_before(&tensor.shape, &base, &self.tensor.shape) else {
+            return Vec::new();
+        };
+        let (len, count) = (tensor.range.end - tensor.range.start, tensor.shape.first());
+        match count {
+            Some(&count) if rows > 0 && count > 0 => {
+                match (len % count, (len / count).checked_mul(rows)) {
+                    (0, Some(skip)) => self.behind(tensor, skip),
+                    // Rows that are no whole bytes.
+                    _ => Vec::new(),
+                }
+            }
+            _ => self.behind(tensor, 0),
+        }
+    }
+
+    /// References to what stands behind `skip` bytes of the type of `tensor`.
+    fn behind(&self, tensor: &Tensor, skip: u64) -> Vec<Reference> {
+        let reference = |&conversion: &Conversion| {
+            let start = self.tensor.range.start + conversion.source_len(skip);
+            Reference { source: self.source, start, conversion }
+        };
+        self.conversions(tensor).iter().map(reference).collect()
     }
 
     fn reference(&self, conversion: Conversion) -> Reference {
@@ -63,14 +89,15 @@ impl<'a> Known<'a> {
         }
         let mut names: HashMap<&str, Vec<usize>> = HashMap::new();
         for (i, place) in places.iter().enumerate() {
-            names.entry(&place.tensor.name).or_default().push(i);
+            names.entry(Region::of(place.tensor).name).or_default().push(i);
         }
         Ok(Self { places, names })
     }
 
-    /// Those of this name, in the order of their bases.
-    pub(super) fn named(&self, name: &str) -> impl Iterator<Item = Place<'a>> {
-        self.names.get(name).into_iter().flatten().map(|&i| self.places[i])
+    /// Those of the same name, or that are parts of one of that name, in the order of their bases.
+    pub(super) fn named(&self, tensor: &Tensor) -> impl Iterator<Item = Place<'a>> {
+        let numbers = self.names.get(Region::of(tensor).name);
+        numbers.into_iter().flatten().map(|&i| self.places[i])
     }
 }
 
@@ -148,7 +175,7 @@ impl Own<'_> {
             .iter()
             .copied()
             .filter(|&i| {
-                known.named(&own[i].tensor.name).all(|p| p.conversions(own[i].tensor).is_empty())
+                known.named(own[i].tensor).all(|place| place.holding(own[i].tensor).is_empty())
             })
             .collect();
         let mut base_related = Related::default();
@@ -174,8 +201,8 @@ impl Own<'_> {
         let dtype = self.layout.items[i + 1].dtype.unwrap_or(lmc_codec::Dtype::Bytes);
         let len = tensor.range.end - tensor.range.start;
         let mut candidates: Vec<Reference> = Vec::new();
-        for place in known.named(&tensor.name) {
-            candidates.extend(place.references(tensor));
+        for place in known.named(tensor) {
+            candidates.extend(place.holding(tensor));
         }
         let is_named = !candidates.is_empty();
         let mut others: Vec<Reference> = Vec::new();

@@ -1,14 +1,15 @@
 //! Which span of a file is coded against what.
 //!
-//! A tensor has candidates: the tensors of its name in the bases, those that look like the same one
-//! under another name, and earlier ones in the file itself that may be copies or of which it may be
-//! the rounding. Each is tried on a sample; the one on which the sample is smallest becomes the
-//! reference of the tensor's spans, if it gains anything. Whether a block uses it is for the codec
-//! to decide, and a reference that no block uses is dropped. What is chosen depends on the bytes of
-//! the files alone.
+//! A tensor has candidates: the tensors of its name in the bases, or, if it is named as part of one,
+//! those that hold all of its rows; those that look like the same one under another name; and
+//! earlier ones in the file itself that may be copies or of which it may be the rounding. Each is
+//! tried on a sample; the one on which the sample is smallest becomes the reference of the tensor's
+//! spans, if it gains anything. Whether a block uses it is for the codec to decide, and a reference
+//! that no block uses is dropped. What is chosen depends on the bytes of the files alone.
 
 mod find;
 mod names;
+mod regions;
 mod small;
 mod trial;
 

@@ -1,0 +1,211 @@
+"""Reads the tensors of a distributed checkpoint, each straight to where it goes if it can be."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import _lmckpt
+from ._buffers import view
+from ._dcp_layout import Chunk, Shape, Whole, region_name
+from ._lmckpt import Snapshot
+from ._open import safe_open
+from ._state import unflatten
+from .errors import CorruptError, NotFoundError, UnsupportedError
+from .store import Store
+
+# Tensors up to this length are coded together, so they are read together.
+_SMALL_LEN = 1 << 16
+_RUN_LEN = 1 << 22
+
+
+def type_of(name: str, dtype: str) -> torch.dtype:
+    """The type of torch that a checkpoint names."""
+    found = getattr(torch, dtype, None)
+    if not isinstance(found, torch.dtype):
+        raise UnsupportedError(f"{name}: this torch has no type {dtype}")
+    return found
+
+
+@dataclass
+class Wanted:
+    """Part of a chunk, and the tensor that it goes to."""
+
+    name: str
+    whole: Whole
+    chunk: Chunk
+    start: Shape
+    target: torch.Tensor
+
+
+@dataclass
+class _Piece:
+    """Rows and columns of one tensor of a file."""
+
+    name: str
+    sizes: Shape
+    dtype: torch.dtype
+    low: int
+    columns: Shape
+    target: torch.Tensor
+
+    def rows(self) -> int:
+        return self.target.shape[0] if self.sizes else 1
+
+    def is_all(self) -> bool:
+        return tuple(self.target.shape) == self.sizes
+
+    def is_direct(self) -> bool:
+        """Whether the bytes of the file are those of the target."""
+        target = self.target
+        is_plain = target.device.type == "cpu" and target.layout == torch.strided
+        return (
+            is_plain
+            and target.dtype == self.dtype
+            and target.is_contiguous()
+            and not (target.is_conj() or target.is_neg())
+            and tuple(target.shape[1:]) == self.sizes[1:]
+        )
+
+    def memory(self) -> torch.Tensor:
+        """What its rows are read to."""
+        if self.is_direct():
+            return self.target
+        return torch.empty([self.rows(), *self.sizes[1:]] if self.sizes else [], dtype=self.dtype)
+
+    def take(self, memory: torch.Tensor) -> None:
+        """Fills the target with what was read."""
+        if memory is self.target:
+            return
+        for dimension, start in enumerate(self.columns, 1):
+            memory = memory.narrow(dimension, start, self.target.shape[dimension])
+        self.target.copy_(memory)
+
+
+def _pieces(wanted: Wanted) -> Iterator[_Piece]:
+    name, whole, chunk, target = wanted.name, wanted.whole, wanted.chunk, wanted.target
+    dtype = type_of(name, whole.dtype)
+    for offsets, sizes in chunk.pieces():
+        stored = region_name(name, whole.shape, offsets, sizes)
+        if not sizes:
+            yield _Piece(stored, sizes, dtype, 0, (), target)
+            continue
+        # Rows of the whole tensor that are wanted, and those of them that are here.
+        first = chunk.offsets[0] + wanted.start[0]
+        low, high = max(first, offsets[0]), min(first + target.shape[0], offsets[0] + sizes[0])
+        if low < high or not target.numel():
+            rows = target.narrow(0, low - first, high - low) if target.numel() else target
+            yield _Piece(stored, sizes, dtype, low - offsets[0], wanted.start[1:], rows)
+
+
+class _File:
+    """A file of a snapshot."""
+
+    def __init__(self, path: str, archive: _lmckpt.Archive, threads: int) -> None:
+        self._path, self._archive, self._threads = path, archive, threads
+        self._described = archive.tensors()
+        self._places = {name: (start, end) for name, _, _, start, end in self._described}
+        self._runs: dict[int, tuple[int, bytearray]] = {}
+
+    def _place(self, piece: _Piece) -> tuple[int, int]:
+        if piece.name not in self._places:
+            raise CorruptError(f"{self._path} has no tensor {piece.name}")
+        start, end = self._places[piece.name]
+        if end - start != torch.Size(piece.sizes).numel() * piece.dtype.itemsize:
+            raise CorruptError(f"{self._path}: {piece.name} has another size than the layout says")
+        return start, end
+
+    def fill(self, pieces: Sequence[_Piece]) -> None:
+        """Reads pieces, all at once if they are the whole file."""
+        by_name = {piece.name: piece for piece in pieces}
+        is_whole = len(by_name) == len(pieces) == len(self._described)
+        if is_whole and all(piece.is_all() for piece in pieces):
+            for piece in pieces:
+                self._place(piece)
+            memory = {name: piece.memory() for name, piece in by_name.items()}
+            head = bytearray(self._described[0][3])
+            places = [view(memory[name], writable=True) for name, *_ in self._described]
+            self._archive.scatter([head, *places], threads=self._threads)
+            for name, piece in by_name.items():
+                piece.take(memory[name])
+            return
+        self._plan_runs(pieces)
+        for piece in pieces:
+            self._read(piece)
+
+    def _plan_runs(self, pieces: Sequence[_Piece]) -> None:
+        """Finds stretches of the file that hold several small tensors."""
+        places = sorted({self._place(piece) for piece in pieces})
+        start = end = 0
+        small: list[int] = []
+        for low, high in [*places, (1 << 62, 1 << 62)]:
+            is_next = high - low <= _SMALL_LEN and low - end <= _SMALL_LEN
+            if not is_next or high - start > _RUN_LEN:
+                if len(small) > 1:
+                    self._runs |= dict.fromkeys(small, (start, bytearray(end - start)))
+                small, start = [], low
+            if high - low <= _SMALL_LEN:
+                small.append(low)
+            end = high
+        done: set[int] = set()
+        for low, run in self._runs.values():
+            if low not in done:
+                done.add(low)
+                self._archive.read_into(low, run, threads=self._threads)
+
+    def _read(self, piece: _Piece) -> None:
+        start, end = self._place(piece)
+        row = (end - start) // piece.sizes[0] if piece.sizes and piece.sizes[0] else 0
+        low, memory = start + piece.low * row, piece.memory()
+        out = view(memory, writable=True)
+        if start in self._runs:
+            first, run = self._runs[start]
+            out[:] = memoryview(run)[low - first : low - first + len(out)]
+        elif len(out):
+            self._archive.read_into(low, out, threads=self._threads)
+        piece.take(memory)
+
+
+class Reader:
+    """The files of a snapshot."""
+
+    def __init__(self, store: Store, snapshot: Snapshot, threads: int) -> None:
+        self._store, self._snapshot, self._threads = store, snapshot, threads
+
+    def _archive(self, path: str) -> _lmckpt.Archive:
+        try:
+            return self._store._handle().file(self._snapshot.id, path)
+        except NotFoundError:
+            raise NotFoundError(
+                f"{path} is not in snapshot {self._snapshot.id[:8]}; if optimizer state was left "
+                "out of it, load without"
+            ) from None
+
+    def fill(self, wanted: Sequence[Wanted]) -> None:
+        """Fills all targets, file by file."""
+        files: defaultdict[str, list[_Piece]] = defaultdict(list)
+        for one in wanted:
+            files[one.chunk.file].extend(_pieces(one))
+        for path, pieces in sorted(files.items()):
+            _File(path, self._archive(path), self._threads).fill(pieces)
+
+    def objects(self, path: str) -> dict[str, Any]:
+        """What a rank wrote that is no tensor."""
+        archive = self._archive(path)
+        text = archive.read(0, archive.original_len)
+        open_files: dict[str, safe_open] = {}
+
+        def tensor(kind: str, file: str, name: str) -> Any:
+            if file not in open_files:
+                framework = "pt" if kind == "torch" else "np"
+                open_files[file] = safe_open.of(self._archive(f"objects/{file}"), framework)
+            return open_files[file].get_tensor(name)
+
+        found = unflatten(text, tensor)
+        if not isinstance(found, dict):
+            raise CorruptError(f"{path} holds no values")
+        return found
