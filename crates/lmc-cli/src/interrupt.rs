@@ -87,7 +87,7 @@ fn remove(path: &Path) {
 /// A storage that fails once the process was asked to end.
 pub fn stoppable(storage: Arc<dyn Storage>) -> Arc<dyn Storage> {
     ENDS_ITSELF.store(true, Ordering::Release);
-    Arc::new(Stoppable::new(storage, &STOP))
+    Arc::new(Stoppable::new(storage, is_stopped))
 }
 
 /// Whether the process was asked to end; what fails from then on is not worth a word.

@@ -26,6 +26,8 @@ pub enum ErrorKind {
     NoStore,
     /// The operating system refused to read or write.
     Io,
+    /// The work was made to end before it was done.
+    Interrupted,
 }
 
 /// An error with its kind and one line of text: what was read, what was expected.

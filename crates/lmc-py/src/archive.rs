@@ -6,9 +6,10 @@ use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::buffers::{Bytes, Scattered};
+use crate::buffers::{Bytes, Scattered, new_bytes};
 use crate::errors::{Raise, exception};
-use crate::options::{base_sources, open_bases};
+use crate::options::{base_sources, count, open_bases};
+use crate::work::{long, short, sized};
 
 /// A tensor: name, element type, shape, and where its bytes start and end in the original.
 type TensorTuple = (String, String, Vec<u64>, u64, u64);
@@ -26,17 +27,17 @@ impl Archive {
     fn new(source: &Bound<'_, PyAny>, bases: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
         let (py, bases) = (source.py(), base_sources(&bases)?);
         if let Ok(bytes) = Bytes::new(source) {
-            let opened = py.detach(|| {
+            let opened = long(py, || {
                 lmc::Archive::from_elsewhere(
                     Arc::new(Scattered::new(vec![bytes])),
                     &open_bases(bases, 0)?,
                 )
             });
-            return opened.map(Self).raise();
+            return opened?.map(Self).raise();
         }
         let path: PathBuf = source.extract()?;
-        let opened = py.detach(|| lmc::Archive::open_on(&path, &open_bases(bases, 0)?));
-        opened.map(Self).map_err(|error| exception(&error.at(path.display())))
+        let opened = long(py, || lmc::Archive::open_on(&path, &open_bases(bases, 0)?));
+        opened?.map(Self).map_err(|error| exception(&error.at(path.display())))
     }
 
     /// Bytes of the original.
@@ -65,7 +66,7 @@ impl Archive {
 
     /// The tensors of a safetensors file, in the order of their bytes.
     fn tensors(&self, py: Python<'_>) -> PyResult<Vec<TensorTuple>> {
-        let tensors = py.detach(|| self.0.tensors()).raise()?;
+        let tensors = short(py, || self.0.tensors()).raise()?;
         let tuple = |t: lmc::Tensor| (t.name, t.dtype, t.shape, t.range.start, t.range.end);
         Ok(tensors.into_iter().map(tuple).collect())
     }
@@ -77,14 +78,15 @@ impl Archive {
         py: Python<'py>,
         start: u64,
         end: u64,
-        threads: usize,
+        #[pyo3(from_py_with = count)] threads: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
         if start > end || end > self.0.original_len() {
             let len = self.0.original_len();
             return Err(Error::invalid(format!("bytes {start} to {end} of {len}"))).raise();
         }
-        let read = |out: &mut [u8]| py.detach(|| self.0.read_to(start, out, threads));
-        PyBytes::new_with(py, usize::try_from(end - start)?, |out| read(out).raise())
+        new_bytes(py, end - start, |out| {
+            sized(py, out.len(), || self.0.read_to(start, out, threads))?.raise()
+        })
     }
 
     /// Fills `out` with the original bytes from `start` on.
@@ -94,26 +96,30 @@ impl Archive {
         py: Python<'_>,
         start: u64,
         out: &Bound<'_, PyAny>,
-        threads: usize,
+        #[pyo3(from_py_with = count)] threads: usize,
     ) -> PyResult<()> {
         let mut out = Bytes::new_mut(out)?;
-        py.detach(|| self.0.read_to(start, out.get_mut(), threads)).raise()
+        let out = out.get_mut();
+        sized(py, out.len(), || self.0.read_to(start, out, threads))?.raise()
     }
 
     /// Restores all of the original into buffers that together are as long as it is.
     #[pyo3(signature = (out, *, threads = 0))]
-    fn scatter(&self, py: Python<'_>, out: Vec<Bound<'_, PyAny>>, threads: usize) -> PyResult<()> {
+    fn scatter(
+        &self,
+        py: Python<'_>,
+        out: Vec<Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = count)] threads: usize,
+    ) -> PyResult<()> {
         let mut out = out.iter().map(Bytes::new_mut).collect::<PyResult<Vec<_>>>()?;
-        py.detach(|| {
-            let places = out.iter_mut().map(Bytes::get_mut).collect();
-            lmc::decompress_scattered(&self.0, places, threads)
-        })
-        .raise()
+        let places: Vec<&mut [u8]> = out.iter_mut().map(Bytes::get_mut).collect();
+        let len = places.iter().map(|place| place.len()).sum();
+        sized(py, len, || lmc::decompress_scattered(&self.0, places, threads))?.raise()
     }
 
     /// Reads and checks everything.
     #[pyo3(signature = (*, threads = 0))]
-    fn test(&self, py: Python<'_>, threads: usize) -> PyResult<()> {
-        py.detach(|| self.0.test(threads, &|_| ())).raise()
+    fn test(&self, py: Python<'_>, #[pyo3(from_py_with = count)] threads: usize) -> PyResult<()> {
+        long(py, || self.0.test(threads, &|_| ()))?.raise()
     }
 }

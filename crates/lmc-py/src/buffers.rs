@@ -1,9 +1,11 @@
 //! Memory of Python objects as slices.
 #![allow(unsafe_code, reason = "the one place where memory of Python objects is borrowed")]
 
-use lmc::Error;
+use lmc::{Error, ErrorKind};
 use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::errors::exception;
 
@@ -95,6 +97,24 @@ impl lmc::ReadAt for Scattered {
         }
         if rest.is_empty() { Ok(()) } else { Err(Error::truncated("the buffers end too early")) }
     }
+}
+
+/// New bytes of this length that `fill` fills; too many for the memory there is are refused.
+pub fn new_bytes<'py>(
+    py: Python<'py>,
+    len: u64,
+    fill: impl FnOnce(&mut [u8]) -> PyResult<()>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let too_many = || {
+        let message = format!("{len} bytes are more than memory holds");
+        exception(&Error::new(ErrorKind::LimitExceeded, message))
+    };
+    let count = usize::try_from(len).ok().filter(|&len| isize::try_from(len).is_ok());
+    let made = PyBytes::new_with(py, count.ok_or_else(too_many)?, fill);
+    made.map_err(|error| match error.is_instance_of::<PyMemoryError>(py) {
+        true => too_many(),
+        false => error,
+    })
 }
 
 /// All buffers of a list, or the one that `object` is.

@@ -1,6 +1,7 @@
 //! The Python module `lmckpt._lmckpt`: buffers in, calls of the libraries, buffers and errors out.
 //!
-//! No decision about bytes is taken here. Every call that does work lets go of the interpreter.
+//! No decision about bytes is taken here. Every call that does work lets go of the interpreter, and
+//! one that may take long ends when a handler of a signal raises (`work.rs`).
 #![deny(unsafe_code)]
 
 mod archive;
@@ -11,6 +12,7 @@ mod memory;
 mod options;
 mod snapshot;
 mod store;
+mod work;
 
 use pyo3::prelude::*;
 

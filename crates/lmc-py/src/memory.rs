@@ -1,35 +1,38 @@
 //! Buffers and files to `.lmc` and back.
 
-use lmc::{Input, Output, Publish};
+use lmc::{Input, Level, Output, Publish};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::buffers::{Bytes, Scattered, parts};
+use crate::buffers::{Bytes, Scattered, new_bytes, parts};
 use crate::errors::{Raise, exception};
-use crate::options::{base_sources, level as level_of, open_bases, options};
+use crate::options::{base_sources, count, level as level_of, open_bases, options};
+use crate::work::{long, short, sized};
 
 /// Compresses a buffer, or several that stand one behind the other, to the bytes of a `.lmc` file.
 #[pyfunction]
-#[pyo3(signature = (data, *, level = "default", threads = 0, verify = false, bases = Vec::new()))]
+#[pyo3(signature = (data, *, level = Level::Default, threads = 0, verify = false,
+                    bases = Vec::new()))]
 pub fn compress<'py>(
     data: &Bound<'py, PyAny>,
-    level: &str,
-    threads: usize,
+    #[pyo3(from_py_with = level_of)] level: Level,
+    #[pyo3(from_py_with = count)] threads: usize,
     verify: bool,
     bases: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let (parts, level, bases) = (parts(data)?, level_of(level)?, base_sources(&bases)?);
-    let coded = data.py().detach(|| {
-        let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
+    let (parts, bases) = (parts(data)?, base_sources(&bases)?);
+    let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
+    let len = slices.iter().map(|part| part.len()).sum();
+    let coded = sized(data.py(), len, || {
         let options = options(level, threads, verify, bases)?;
         lmc::compress_parts(Input::Parts(&slices), &options, Vec::new())
     });
-    let coded = coded.raise()?;
-    let len = coded.iter().map(Vec::len).sum();
-    PyBytes::new_with(data.py(), len, |mut out| {
+    let coded = coded?.raise()?;
+    let len = coded.iter().map(|part| part.len() as u64).sum();
+    new_bytes(data.py(), len, |mut out| {
         for part in &coded {
             let (own, after) = out.split_at_mut(part.len());
             own.copy_from_slice(part);
@@ -46,13 +49,13 @@ pub fn compress<'py>(
 pub fn decompress<'py>(
     data: &Bound<'py, PyAny>,
     into: Option<&Bound<'py, PyAny>>,
-    threads: usize,
+    #[pyo3(from_py_with = count)] threads: usize,
     bases: Vec<Bound<'py, PyAny>>,
-    max_size: u64,
+    #[pyo3(from_py_with = count)] max_size: u64,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let py = data.py();
     let (bytes, bases) = (Bytes::new(data)?, base_sources(&bases)?);
-    let archive = py.detach(|| {
+    let archive = short(py, || {
         let bases = open_bases(bases, threads)?;
         lmc::Archive::from_elsewhere(Arc::new(Scattered::new(vec![bytes])), &bases)
     });
@@ -63,29 +66,31 @@ pub fn decompress<'py>(
     }
     if let Some(into) = into {
         let mut out = Bytes::new_mut(into)?;
-        let done = py.detach(|| lmc::decompress_into(&archive, out.get_mut(), threads));
-        return done.raise().map(|()| None);
+        let out = out.get_mut();
+        let done = sized(py, out.len(), || lmc::decompress_into(&archive, out, threads));
+        return done?.raise().map(|()| None);
     }
-    let len = usize::try_from(archive.original_len())?;
-    let decode = |out: &mut [u8]| py.detach(|| lmc::decompress_into(&archive, out, threads));
-    PyBytes::new_with(py, len, |out| decode(out).raise()).map(Some)
+    let made = new_bytes(py, archive.original_len(), |out| {
+        sized(py, out.len(), || lmc::decompress_into(&archive, out, threads))?.raise()
+    });
+    made.map(Some)
 }
 
 /// Compresses buffers that stand one behind the other to a file, which takes the place of one that
 /// is there; returns the bytes in and out.
 #[pyfunction]
-#[pyo3(signature = (data, target, *, level = "default", threads = 0, verify = true,
+#[pyo3(signature = (data, target, *, level = Level::Default, threads = 0, verify = true,
                     bases = Vec::new()))]
 pub fn save_parts(
     data: &Bound<'_, PyAny>,
     target: PathBuf,
-    level: &str,
-    threads: usize,
+    #[pyo3(from_py_with = level_of)] level: Level,
+    #[pyo3(from_py_with = count)] threads: usize,
     verify: bool,
     bases: Vec<Bound<'_, PyAny>>,
 ) -> PyResult<(u64, u64)> {
-    let (parts, level, bases) = (parts(data)?, level_of(level)?, base_sources(&bases)?);
-    let done = data.py().detach(|| {
+    let (parts, bases) = (parts(data)?, base_sources(&bases)?);
+    let done = long(data.py(), || {
         let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
         let options = options(level, threads, verify, bases)?;
         let mut publish = Publish::create(&target, true)?;
@@ -94,27 +99,28 @@ pub fn save_parts(
         publish.commit(None)?;
         Ok(done)
     });
-    done.map(|done| (done.bytes_in, done.bytes_out))
+    done?
+        .map(|done| (done.bytes_in, done.bytes_out))
         .map_err(|error: lmc::Error| exception(&error.at(target.display())))
 }
 
 /// Compresses a file; returns the bytes in and out.
 #[pyfunction]
-#[pyo3(signature = (source, target, *, level = "default", threads = 0, verify = true,
+#[pyo3(signature = (source, target, *, level = Level::Default, threads = 0, verify = true,
                     bases = Vec::new(), overwrite = false))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn compress_file(
     py: Python<'_>,
     source: PathBuf,
     target: PathBuf,
-    level: &str,
-    threads: usize,
+    #[pyo3(from_py_with = level_of)] level: Level,
+    #[pyo3(from_py_with = count)] threads: usize,
     verify: bool,
     bases: Vec<Bound<'_, PyAny>>,
     overwrite: bool,
 ) -> PyResult<(u64, u64)> {
-    let (level, bases) = (level_of(level)?, base_sources(&bases)?);
-    let done = py.detach(|| {
+    let bases = base_sources(&bases)?;
+    let done = long(py, || {
         let options = options(level, threads, verify, bases)?;
         let file = open(&source)?;
         let mut publish = Publish::create(&target, overwrite)?;
@@ -123,7 +129,8 @@ pub fn compress_file(
         publish.commit(file.metadata().ok().as_ref())?;
         Ok(done)
     });
-    done.map(|done| (done.bytes_in, done.bytes_out))
+    done?
+        .map(|done| (done.bytes_in, done.bytes_out))
         .map_err(|error: lmc::Error| exception(&error.at(source.display())))
 }
 
@@ -134,12 +141,12 @@ pub fn decompress_file(
     py: Python<'_>,
     source: PathBuf,
     target: PathBuf,
-    threads: usize,
+    #[pyo3(from_py_with = count)] threads: usize,
     bases: Vec<Bound<'_, PyAny>>,
     overwrite: bool,
 ) -> PyResult<(u64, u64)> {
     let bases = base_sources(&bases)?;
-    let done = py.detach(|| {
+    let done = long(py, || {
         let bases = open_bases(bases, threads)?;
         let file = open(&source)?;
         let metadata = file.metadata().ok();
@@ -149,7 +156,8 @@ pub fn decompress_file(
         publish.commit(metadata.as_ref())?;
         Ok(done)
     });
-    done.map(|done| (done.bytes_in, done.bytes_out))
+    done?
+        .map(|done| (done.bytes_in, done.bytes_out))
         .map_err(|error: lmc::Error| exception(&error.at(source.display())))
 }
 

@@ -1,23 +1,37 @@
 //! Options as Python gives them.
 
 use lmc::{Bases, Error, Level, Options, ReadAt};
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::buffers::{Scattered, parts};
-use crate::errors::Raise;
+use crate::errors::{Raise, exception};
 
 /// The level of this name.
-pub fn level(name: &str) -> PyResult<Level> {
-    match name {
+pub fn level(name: &Bound<'_, PyAny>) -> PyResult<Level> {
+    match &*name.cast::<PyString>()?.to_string_lossy() {
         "fast" => Ok(Level::Fast),
         "default" => Ok(Level::Default),
         "max" => Ok(Level::Max),
-        _ => {
+        name => {
             Err(Error::invalid(format!("level {name:?} is none of fast, default and max"))).raise()
         }
     }
+}
+
+/// A number that is not negative.
+pub fn count<'py, T: FromPyObjectOwned<'py>>(number: &Bound<'py, PyAny>) -> PyResult<T> {
+    number.extract().map_err(|error: T::Error| {
+        let error: PyErr = error.into();
+        match error.is_instance_of::<PyOverflowError>(number.py()) {
+            true => exception(&Error::invalid(format!("{number} is out of range"))),
+            false => error,
+        }
+    })
 }
 
 /// A base: the path of a file, or its bytes.

@@ -1,5 +1,7 @@
 //! A store: snapshots of directories and of files in memory.
 
+use lmc::Level;
+use lmc_store::storage::{Stoppable, Storage};
 use lmc_store::{
     CheckOptions, Glob, Keep, MemoryFile, Node, Parent, Part, PruneOptions, RelPath,
     RestoreOptions, SaveOptions, SnapshotName, SystemClock, storage,
@@ -12,8 +14,9 @@ use std::sync::Arc;
 use crate::archive::Archive;
 use crate::buffers::{Bytes, parts};
 use crate::errors::Raise;
-use crate::options::level as level_of;
+use crate::options::{count, level as level_of};
 use crate::snapshot::Snapshot;
+use crate::work::long;
 
 /// Path, type, bytes and kind.
 type EntryTuple = (String, &'static str, u64, &'static str);
@@ -39,11 +42,14 @@ pub struct Store {
 #[pyo3(from_item_all)]
 struct Save {
     run: String,
+    #[pyo3(from_py_with = count)]
     step: Option<u64>,
     tags: Vec<String>,
     meta: BTreeMap<String, String>,
     parent: ParentArg,
-    level: String,
+    #[pyo3(from_py_with = level_of)]
+    level: Level,
+    #[pyo3(from_py_with = count)]
     threads: usize,
     verify: bool,
 }
@@ -87,13 +93,13 @@ impl Store {
         self.store.find(snapshot)
     }
 
-    fn save_options(&self, save: Save) -> PyResult<SaveOptions> {
+    fn save_options(&self, py: Python<'_>, save: Save) -> PyResult<SaveOptions> {
         let parent = match save.parent {
             ParentArg::Snapshot(snapshot) => Parent::Preferred(snapshot.get().name.clone()),
             ParentArg::Text(text) => match &text[..] {
                 "auto" => Parent::Auto,
                 "none" => Parent::None,
-                id => Parent::Snapshot(self.find(id).raise()?),
+                id => Parent::Snapshot(long(py, || self.find(id))?.raise()?),
             },
         };
         Ok(SaveOptions {
@@ -102,7 +108,7 @@ impl Store {
             tags: save.tags.into_iter().collect(),
             meta: save.meta,
             parent,
-            level: level_of(&save.level)?,
+            level: save.level,
             threads: save.threads,
             verify: save.verify,
             ..SaveOptions::default()
@@ -119,31 +125,35 @@ impl Store {
     }
 }
 
+/// The storage at `url`, which fails once the work of the thread that calls it should end.
+fn open(url: &str) -> lmc::Result<Arc<dyn Storage>> {
+    Ok(Arc::new(Stoppable::new(storage::open(url)?, lmc::is_interrupted)))
+}
+
 #[pymethods]
 impl Store {
     /// Opens the store at `url`.
     #[staticmethod]
     fn open(py: Python<'_>, url: String) -> PyResult<Self> {
-        let opened =
-            py.detach(|| lmc_store::Store::open(storage::open(&url)?, Arc::new(SystemClock)));
-        opened.map(|store| Self { store, url }).raise()
+        let opened = long(py, || lmc_store::Store::open(open(&url)?, Arc::new(SystemClock)));
+        opened?.map(|store| Self { store, url }).raise()
     }
 
     /// Makes a store at `url`.
     #[staticmethod]
     fn init(py: Python<'_>, url: String) -> PyResult<Self> {
-        let made = py.detach(|| {
+        let made = long(py, || {
             storage::make_parents(&url)?;
-            lmc_store::Store::init(storage::open(&url)?, Arc::new(SystemClock))
+            lmc_store::Store::init(open(&url)?, Arc::new(SystemClock))
         });
-        made.map(|store| Self { store, url }).raise()
+        made?.map(|store| Self { store, url }).raise()
     }
 
     /// Saves a file or a directory.
     fn save_path(&self, py: Python<'_>, path: PathBuf, save: Save) -> PyResult<Snapshot> {
-        let options = self.save_options(save)?;
+        let options = self.save_options(py, save)?;
         let tags = options.tags.iter().cloned().collect();
-        let saved = py.detach(|| self.store.save(&path, &options, &|_| ())).raise()?;
+        let saved = long(py, || self.store.save(&path, &options, &|_| ()))?.raise()?;
         Ok(Snapshot { name: saved.name, tags })
     }
 
@@ -154,14 +164,14 @@ impl Store {
         files: Vec<FileTuple<'_>>,
         save: Save,
     ) -> PyResult<Snapshot> {
-        let options = self.save_options(save)?;
+        let options = self.save_options(py, save)?;
         let tags = options.tags.iter().cloned().collect();
         let held = HeldFile::all(&files)?;
-        let saved = py.detach(|| {
+        let saved = long(py, || {
             let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
             self.store.save_files(&files, &options, &|_| ())
         });
-        Ok(Snapshot { name: saved.raise()?.name, tags })
+        Ok(Snapshot { name: saved?.raise()?.name, tags })
     }
 
     /// Stores files that are in memory as part of a snapshot; returns it as text, and what went
@@ -172,12 +182,12 @@ impl Store {
         files: Vec<FileTuple<'_>>,
         save: Save,
     ) -> PyResult<(String, Vec<String>)> {
-        let (options, held) = (self.save_options(save)?, HeldFile::all(&files)?);
-        py.detach(|| {
+        let (options, held) = (self.save_options(py, save)?, HeldFile::all(&files)?);
+        long(py, || {
             let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
             let part = self.store.save_part(&files, &options, &|_| ())?;
             Ok((part.write()?, part.warnings))
-        })
+        })?
         .raise()
     }
 
@@ -189,44 +199,44 @@ impl Store {
         files: Vec<FileTuple<'_>>,
         save: Save,
     ) -> PyResult<Snapshot> {
-        let options = self.save_options(save)?;
+        let options = self.save_options(py, save)?;
         let tags = options.tags.iter().cloned().collect();
         let held = HeldFile::all(&files)?;
-        let saved = py.detach(|| {
+        let saved = long(py, || {
             let parts = read_parts(&parts)?;
             let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
             self.store.commit_parts(&parts, &files, &options, &|_| ())
         });
-        Ok(Snapshot { name: saved.raise()?.name, tags })
+        Ok(Snapshot { name: saved?.raise()?.name, tags })
     }
 
     /// Gives up parts that no snapshot is to be made of.
     fn abandon_parts(&self, py: Python<'_>, parts: Vec<String>) -> PyResult<()> {
-        py.detach(|| self.store.abandon_parts(&read_parts(&parts)?)).raise()
+        long(py, || self.store.abandon_parts(&read_parts(&parts)?))?.raise()
     }
 
     /// The newest snapshot of a run, without its tags; what that costs does not grow with the run.
     fn newest(&self, py: Python<'_>, run: &str) -> PyResult<Option<Snapshot>> {
-        let newest = py.detach(|| self.store.newest(run)).raise()?;
+        let newest = long(py, || self.store.newest(run))?.raise()?;
         Ok(newest.map(|name| Snapshot { name, tags: Vec::new() }))
     }
 
     /// All snapshots, or those of a run, in the order in which they were saved.
     #[pyo3(signature = (run = None))]
     fn snapshots(&self, py: Python<'_>, run: Option<&str>) -> PyResult<Vec<Snapshot>> {
-        py.detach(|| {
+        long(py, || {
             let names = match run {
                 Some(run) => self.store.snapshots_of(run),
                 None => self.store.snapshots(),
             };
             self.with_tags(names?)
-        })
+        })?
         .raise()
     }
 
     /// The snapshot that `text` means: the start of an id, `latest`, `RUN@STEP` or `RUN@latest`.
     fn get(&self, py: Python<'_>, text: &str) -> PyResult<Snapshot> {
-        let found = py.detach(|| self.with_tags(vec![self.find(text)?])).raise()?;
+        let found = long(py, || self.with_tags(vec![self.find(text)?]))?.raise()?;
         // One name in, one snapshot out.
         found
             .into_iter()
@@ -236,7 +246,7 @@ impl Store {
 
     /// What is in a snapshot: path, type, bytes and kind of each entry, and what was said of it.
     fn entries(&self, py: Python<'_>, snapshot: &str) -> PyResult<(Vec<EntryTuple>, Meta)> {
-        let manifest = py.detach(|| self.store.manifest(&self.find(snapshot)?)).raise()?;
+        let manifest = long(py, || self.store.manifest(&self.find(snapshot)?))?.raise()?;
         let entry = |entry: &lmc_store::Entry| {
             let path = entry.path.to_string();
             match &entry.node {
@@ -250,11 +260,11 @@ impl Store {
 
     /// A file of a snapshot, open, wherever its bytes are.
     fn file(&self, py: Python<'_>, snapshot: &str, path: &str) -> PyResult<Archive> {
-        let opened = py.detach(|| {
+        let opened = long(py, || {
             let manifest = Arc::new(self.store.manifest(&self.find(snapshot)?)?);
             self.store.archive(&manifest, &RelPath::new(path.as_bytes())?)
         });
-        opened.map(Archive).raise()
+        opened?.map(Archive).raise()
     }
 
     /// Restores a snapshot to `target`; returns files and bytes.
@@ -268,23 +278,23 @@ impl Store {
         only: Vec<String>,
         weights_only: bool,
         overwrite: bool,
-        threads: usize,
+        #[pyo3(from_py_with = count)] threads: usize,
     ) -> PyResult<(u64, u64)> {
-        let restored = py.detach(|| {
+        let restored = long(py, || {
             let only = only.iter().map(|glob| Glob::new(glob)).collect();
             let options =
                 RestoreOptions { only, weights_only, overwrite, threads, ..Default::default() };
             self.store.restore(&self.find(snapshot)?, &target, &options, &|_| ())
         });
-        restored.map(|restored| (restored.files, restored.bytes)).raise()
+        restored?.map(|restored| (restored.files, restored.bytes)).raise()
     }
 
     /// Gives a snapshot a tag, or takes it away.
     fn set_tag(&self, py: Python<'_>, snapshot: &str, tag: &str, is_set: bool) -> PyResult<()> {
-        py.detach(|| {
+        long(py, || {
             let name = self.find(snapshot)?;
             if is_set { self.store.tag(&name, tag) } else { self.store.untag(&name, tag) }
-        })
+        })?
         .raise()
     }
 
@@ -295,8 +305,8 @@ impl Store {
         &self,
         py: Python<'_>,
         run: Option<&str>,
-        keep_last: Option<u64>,
-        keep_every: Option<u64>,
+        #[pyo3(from_py_with = count)] keep_last: Option<u64>,
+        #[pyo3(from_py_with = count)] keep_every: Option<u64>,
         keep_tags: Vec<String>,
         keep_within_ms: Option<u64>,
         dry_run: bool,
@@ -310,13 +320,13 @@ impl Store {
         if keep.is_empty() {
             return Err(lmc::Error::invalid("say what to keep")).raise();
         }
-        py.detach(|| {
+        long(py, || {
             let plan = self.store.plan_forget(&keep, run)?;
             if !dry_run {
                 self.store.forget(&plan.forgotten)?;
             }
             Ok((self.with_tags(plan.kept)?, self.with_tags(plan.forgotten)?))
-        })
+        })?
         .raise()
     }
 
@@ -328,16 +338,21 @@ impl Store {
         grace_ms: Option<u64>,
         dry_run: bool,
     ) -> PyResult<(usize, usize, u64)> {
-        let pruned = py.detach(|| self.store.prune(&PruneOptions { grace_ms, dry_run })).raise()?;
+        let pruned = long(py, || self.store.prune(&PruneOptions { grace_ms, dry_run }))?.raise()?;
         Ok((pruned.snapshots.len(), pruned.packs.len(), pruned.bytes))
     }
 
     /// Looks for damage; returns damaged objects and files that cannot be restored, each with its
     /// error.
     #[pyo3(signature = (*, read_percent, threads))]
-    fn check(&self, py: Python<'_>, read_percent: u8, threads: usize) -> PyResult<CheckTuple> {
+    fn check(
+        &self,
+        py: Python<'_>,
+        read_percent: u8,
+        #[pyo3(from_py_with = count)] threads: usize,
+    ) -> PyResult<CheckTuple> {
         let options = CheckOptions { read_percent, threads };
-        let checked = py.detach(|| self.store.check(&options)).raise()?;
+        let checked = long(py, || self.store.check(&options))?.raise()?;
         let packs = checked.damaged.into_iter().map(|(_, damage)| damage);
         let objects = checked.manifests.into_iter().chain(packs);
         let objects = objects.map(|damage| (damage.object, damage.error.to_string())).collect();
@@ -350,7 +365,7 @@ impl Store {
 
     /// Numbers of the whole store.
     fn stats(&self, py: Python<'_>) -> PyResult<BTreeMap<&'static str, i64>> {
-        let stats = py.detach(|| self.store.stats()).raise()?;
+        let stats = long(py, || self.store.stats())?.raise()?;
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         Ok(BTreeMap::from([
             ("snapshots", number(stats.snapshots)),
@@ -373,13 +388,19 @@ impl Store {
     /// Compares two snapshots: files that are the same, only in the first, only in the second, and
     /// changed.
     #[pyo3(signature = (old, new, *, threads))]
-    fn diff(&self, py: Python<'_>, old: &str, new: &str, threads: usize) -> PyResult<DiffTuple> {
-        let diff = py.detach(|| {
+    fn diff(
+        &self,
+        py: Python<'_>,
+        old: &str,
+        new: &str,
+        #[pyo3(from_py_with = count)] threads: usize,
+    ) -> PyResult<DiffTuple> {
+        let diff = long(py, || {
             let old = Arc::new(self.store.manifest(&self.find(old)?)?);
             let new = Arc::new(self.store.manifest(&self.find(new)?)?);
             self.store.diff(&old, &new, threads)
         });
-        let diff = diff.raise()?;
+        let diff = diff?.raise()?;
         let text = |paths: Vec<RelPath>| paths.iter().map(RelPath::to_string).collect();
         let changed = diff.changed.into_iter();
         let changed =

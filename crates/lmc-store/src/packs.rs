@@ -88,7 +88,8 @@ pub(crate) fn write_packs<'a, T>(
         let threads: Vec<ScopedJoinHandle<()>> = (0..store.storage.puts_at_once().max(1))
             .map(|_| {
                 let (receiver, shared) = (receiver.clone(), &shared);
-                scope.spawn(move || shared.put_all(&receiver))
+                let interrupt = lmc::Interrupt::current();
+                scope.spawn(move || interrupt.run(|| shared.put_all(&receiver)))
             })
             .collect();
         drop(receiver);

@@ -3,8 +3,10 @@
 mod common;
 
 use common::*;
-use lmc_store::storage::Storage;
-use lmc_store::{SaveOptions, Store};
+use lmc::{Interrupt, Progress};
+use lmc_store::storage::{Stoppable, Storage};
+use lmc_store::{ErrorKind, RestoreOptions, Result, SaveOptions, Store};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Killed at each of its changes, and run again.
@@ -78,4 +80,33 @@ fn leftovers_are_not_trusted_beside_a_prune() {
     clock.pass_hours(13);
     let saved = save(&store, &other, options);
     assert_eq!((saved.packs.put, saved.packs.found), (1, 0));
+}
+
+/// A save and a restore that are interrupted leave nothing but packs that the next save finds.
+#[test]
+fn interrupted_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("run");
+    for name in ["a", "b", "c"] {
+        write(&root.join(name).join("model.safetensors"), &checkpoint(&[name], 8000, 7, 0));
+    }
+    let (store, storage, clock) = memory_store();
+    let stoppable = Stoppable::new(storage.clone(), lmc::is_interrupted);
+    let stopped = Store::open(Arc::new(stoppable), clock).unwrap();
+    let interrupted = |work: &dyn Fn(Progress) -> Result<()>| {
+        let interrupt = Interrupt::default();
+        let error = interrupt.run(|| work(&|_| interrupt.send())).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Interrupted, "{error}");
+    };
+    let options = SaveOptions { pack_len: 4000, threads: 1, ..SaveOptions::default() };
+    interrupted(&|progress| stopped.save(&root, &options, progress).map(drop));
+    assert_eq!(store.snapshots().unwrap(), []);
+    assert_eq!(storage.names("pending").unwrap(), [""; 0]);
+    let saved = stopped.save(&root, &options, &|_| ()).unwrap().name;
+    check_restores(&store, &saved, &root);
+    let target = folder.path().join("out");
+    let restore = RestoreOptions::default();
+    interrupted(&|progress| stopped.restore(&saved, &target, &restore, progress).map(drop));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    check_restores(&stopped, &saved, &root);
 }

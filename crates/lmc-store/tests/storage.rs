@@ -3,7 +3,7 @@
 mod common;
 
 use common::conform::{conforms, has_one_winner};
-use common::local_store;
+use common::{local_store, write};
 use lmc_store::CONFIG_NAME;
 use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
 
@@ -77,4 +77,17 @@ fn links_and_pipes() {
     )
     .unwrap();
     assert!(store.storage().read_all("pending/pipe", 100).is_err());
+}
+
+/// Files that are not the store's own stay, even where it keeps what has no name yet.
+#[test]
+fn temporaries_of_others_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("tmp").join("0123456789abcdef0123456789abcdef");
+    let other = folder.path().join("tmp").join("notes.txt");
+    write(&own, b"half a pack");
+    write(&other, b"not ours");
+    let storage = LocalStorage::new(folder.path());
+    assert_eq!(storage.remove_temporaries(u64::MAX).unwrap(), 1);
+    assert!(other.exists() && !own.exists());
 }

@@ -5,6 +5,7 @@
 //! refused.
 
 use crate::archive::Archive;
+use crate::interrupt::Once;
 use crate::io::{Input, ReadAt, Source, SourceFile, Stamp, io_error};
 use crate::items::{self, ItemHashes, hasher, look};
 use crate::pipeline::{Buffer, each, thread_count};
@@ -187,8 +188,8 @@ pub struct Base {
     content: Content,
     stamp: Option<Stamp>,
     threads: usize,
-    hash: OnceLock<Result<Hash>>,
-    tensors: OnceLock<Result<Vec<Tensor>>>,
+    hash: Once<Hash>,
+    tensors: Once<Vec<Tensor>>,
     /// Whether its own bases have been looked for.
     is_checked: AtomicBool,
 }
@@ -235,7 +236,7 @@ impl Base {
             Content::Raw(source, len)
         };
         let threads = shelf.upgrade().map_or(0, |shelf| shelf.threads);
-        let (hash, tensors) = (OnceLock::new(), OnceLock::new());
+        let (hash, tensors) = (Once::default(), Once::default());
         let (name, path) = (fit_name(&name), path.display().to_string());
         let is_checked = AtomicBool::new(false);
         Ok(Arc::new(Self { name, path, file, content, stamp, threads, hash, tensors, is_checked }))
@@ -261,7 +262,7 @@ impl Base {
             Content::Raw(source, len) => hash_content(source, *len, self.threads),
             Content::Archive(archive) => Ok(archive.content_hash()),
         };
-        self.hash.get_or_init(hash).clone().map_err(|e| e.at(&self.path))
+        self.hash.get(hash).copied().map_err(|e| e.at(&self.path))
     }
 
     /// The tensors of its original, in the order of their bytes.
@@ -270,8 +271,8 @@ impl Base {
             Content::Raw(source, len) => items::tensors(source, &look(source, *len)?),
             Content::Archive(archive) => archive.original_tensors(),
         };
-        let tensors = self.tensors.get_or_init(tensors);
-        tensors.as_deref().map_err(|e| e.clone().at(&self.path))
+        let tensors = self.tensors.get(tensors).map_err(|e| e.at(&self.path))?;
+        Ok(tensors)
     }
 
     /// What its original is.
@@ -322,7 +323,10 @@ impl Base {
             Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
             Content::Archive(archive) => archive.check_bases(depth),
         }
-        .map_err(|e| self.named(e, depth))
+        .map_err(|e| {
+            self.is_checked.store(false, Ordering::Relaxed);
+            self.named(e, depth)
+        })
     }
 
     /// An error with the name of the base. Of a chain that is too long only the first is named: all
@@ -386,7 +390,7 @@ fn hash_content(source: &Source, len: u64, threads: usize) -> Result<Hash> {
 pub(crate) struct Links {
     folder: Option<PathBuf>,
     given: Given,
-    found: Vec<OnceLock<Result<Arc<Base>>>>,
+    found: Vec<Once<Arc<Base>>>,
 }
 
 /// What was given: a file keeps it alive, a base that may be part of it does not.
@@ -417,14 +421,13 @@ impl Links {
 
     /// Makes room for as many bases as the file has.
     pub(crate) fn sized(mut self, count: usize) -> Self {
-        self.found.resize_with(count, OnceLock::new);
+        self.found.resize_with(count, Once::default);
         self
     }
 
     /// Base `i`, which is to be `wanted`.
     pub(crate) fn get(&self, i: usize, wanted: &lmc_format::Base) -> Result<&Base> {
-        let found = self.found[i].get_or_init(|| self.find(wanted));
-        found.as_deref().map_err(Clone::clone)
+        Ok(self.found[i].get(|| self.find(wanted))?)
     }
 
     /// Fails unless base `i` is there, and all that it needs.

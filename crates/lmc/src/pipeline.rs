@@ -7,6 +7,7 @@
 //! At most as many parts are under way as there are permits, so that memory is bounded whatever a
 //! file holds: a part takes a permit before it is read and gives it back when it is written.
 
+use crate::interrupt::{self, Interrupt};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -68,6 +69,7 @@ pub(crate) fn run<S: Stages>(
 ) -> Result<()> {
     let next = AtomicUsize::new(0);
     let write_failure = Mutex::new(None);
+    let interrupt = &Interrupt::current();
     let collected = std::thread::scope(|scope| {
         let (permit, permits) = bounded(threads.work + PERMITS_EXTRA);
         (0..threads.work + PERMITS_EXTRA).for_each(|_| permit.send(()).unwrap_or_default());
@@ -76,16 +78,20 @@ pub(crate) fn run<S: Stages>(
         let (to_write, from_collect) = bounded::<S::Write>(WAITING);
         for _ in 0..threads.work.div_ceil(4) {
             let (to_work, permits, next) = (to_work.clone(), permits.clone(), &next);
-            scope.spawn(move || read_all(stages, next, count, &permits, &to_work));
+            scope.spawn(move || {
+                interrupt.run(|| read_all(stages, next, count, &permits, &to_work));
+            });
         }
         for _ in 0..threads.work {
             let (from_read, to_collect) = (from_read.clone(), to_collect.clone());
-            scope.spawn(move || work_all(stages, &from_read, &to_collect));
+            scope.spawn(move || interrupt.run(|| work_all(stages, &from_read, &to_collect)));
         }
         for _ in 0..threads.write {
             let (from_collect, permit) = (from_collect.clone(), permit.clone());
             let failure = &write_failure;
-            scope.spawn(move || write_all(stages, &from_collect, &permit, failure));
+            scope.spawn(move || {
+                interrupt.run(|| write_all(stages, &from_collect, &permit, failure));
+            });
         }
         drop((to_work, from_read, to_collect, from_collect, permits, permit));
         collect_all(from_work, &to_write, &write_failure, collect)
@@ -107,6 +113,7 @@ pub(crate) fn each<W, R: Send>(
     work: impl Fn(&mut W, usize) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     let next = AtomicUsize::new(0);
+    let interrupt = Interrupt::current();
     let run = || {
         let mut worker = worker();
         let mut done = Vec::new();
@@ -119,7 +126,8 @@ pub(crate) fn each<W, R: Send>(
         }
     };
     let mut all = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(count)).map(|_| scope.spawn(run)).collect();
+        let others: Vec<_> =
+            (1..threads.min(count)).map(|_| scope.spawn(|| interrupt.run(run))).collect();
         let mut all = run();
         others.into_iter().for_each(|thread| all.extend(thread.join().unwrap_or_default()));
         all
@@ -197,8 +205,10 @@ fn collect_all<D, W>(
     Ok(())
 }
 
-/// Runs a stage; a panic in it becomes an error, so that no other thread waits for its part.
+/// Runs a stage unless it is interrupted; a panic in it becomes an error, so that no other thread
+/// waits for its part.
 fn guarded<T>(stage: impl FnOnce() -> Result<T>) -> Result<T> {
+    interrupt::check()?;
     catch_unwind(AssertUnwindSafe(stage)).unwrap_or_else(|_| Err(broken()))
 }
 

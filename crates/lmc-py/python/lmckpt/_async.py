@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from ._buffers import is_torch
+from ._buffers import is_dense, is_torch
 from ._lmckpt import Snapshot
 from ._state import Flat
 
@@ -26,9 +26,7 @@ class Saver:
 
     def save(self, flat: Flat, save: Callable[[Flat], Snapshot]) -> Future[Snapshot]:
         """Copies all tensors and saves the copy in a thread."""
-        if self._under_way is not None:
-            # Its error belongs to whoever holds the future.
-            self._under_way.exception()
+        self._wait_for_last()
         used: dict[_Key, list[Any]] = {}
         copies = {
             path: {name: self._copy(value, used) for name, value in tensors.items()}
@@ -36,13 +34,26 @@ class Saver:
         }
         # What this state has no use for is not kept.
         self._free = {}
+        return self._start(lambda: save(Flat(flat.tree, files=copies)), used)
+
+    def save_path(self, save: Callable[[], Snapshot]) -> Future[Snapshot]:
+        """Saves what is on the disk in a thread."""
+        self._wait_for_last()
+        return self._start(save, self._free)
+
+    def _wait_for_last(self) -> None:
+        if self._under_way is not None:
+            # Its error belongs to whoever holds the future.
+            self._under_way.exception()
+
+    def _start(self, save: Callable[[], Snapshot], used: dict[_Key, list[Any]]) -> Future[Snapshot]:
         future: Future[Snapshot] = Future()
         future.set_running_or_notify_cancel()
         self._under_way = future
 
         def work() -> None:
             try:
-                saved = save(Flat(flat.tree, files=copies))
+                saved = save()
             except BaseException as error:  # noqa: BLE001, whoever holds the future gets it
                 self._free = used
                 future.set_exception(error)
@@ -51,7 +62,14 @@ class Saver:
                 future.set_result(saved)
 
         # Not a daemon: the interpreter waits for it before it ends.
-        threading.Thread(target=work, name="lmckpt-save").start()
+        thread = threading.Thread(target=work, name="lmckpt-save")
+        try:
+            thread.start()
+        except BaseException as error:
+            # Nobody would end what nobody began: the interpreter is ending, or has no thread left.
+            if thread.ident is None:
+                future.set_exception(error)
+            raise
         return future
 
     def _copy(self, value: Any, used: dict[_Key, list[Any]]) -> Any:
@@ -72,7 +90,7 @@ class Saver:
         import torch
 
         value = value.detach()
-        if value.layout != torch.strided or value.is_quantized or value.device.type == "meta":
+        if not is_dense(value) or value.device.type == "meta":
             return value  # It is refused when it is saved.
         key = ("torch", (value.dtype, value.device.type), value.numel())
         memory = self._take(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from .errors import InvalidError
@@ -18,6 +19,18 @@ def is_numpy(value: object) -> bool:
     """Whether this is an array of numpy, which is not imported to find out."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def is_masked(value: object) -> bool:
+    """Whether this is an array of numpy with a mask, which would be lost."""
+    return is_numpy(value) and isinstance(value, sys.modules["numpy"].ma.MaskedArray)
+
+
+def is_dense(tensor: Any) -> bool:
+    """Whether a tensor of torch is values one beside the other, on any device."""
+    import torch
+
+    return not tensor.is_nested and tensor.layout == torch.strided and not tensor.is_quantized
 
 
 def view(data: Any, *, writable: bool = False) -> memoryview:
@@ -37,14 +50,32 @@ def view(data: Any, *, writable: bool = False) -> memoryview:
     return buffer.cast("B") if buffer.nbytes else memoryview(bytearray())
 
 
+def check_target(target: Any, name: str) -> None:
+    """Fails unless values can be written into a tensor or an array."""
+    if is_numpy(target):
+        is_fit = target.flags.writeable and 0 not in _steps(target.strides, target.shape)
+    else:
+        import torch
+
+        is_fit = is_dense(target) and target.device.type != "meta"
+        is_fit = is_fit and 0 not in _steps(target.stride(), target.shape)
+        is_fit = is_fit and (not target.is_inference() or torch.is_inference_mode_enabled())
+    if not is_fit:
+        raise InvalidError(f"{name} cannot be written to: it is read-only, expanded or not dense")
+
+
+def _steps(strides: Iterable[int], shape: Iterable[int]) -> list[int]:
+    return [step for step, count in zip(strides, shape, strict=True) if count > 1]
+
+
 def torch_bytes(tensor: Any) -> Any:
     """The bytes of a contiguous tensor on the CPU, as an array that shares them."""
     import torch
 
     if tensor.device.type != "cpu":
         raise InvalidError(f"a tensor on {tensor.device} has no memory here; copy it to the CPU")
-    if tensor.layout != torch.strided or tensor.is_quantized:
-        raise InvalidError("sparse and quantized tensors have no plain memory; make them dense")
+    if not is_dense(tensor):
+        raise InvalidError("sparse, nested and quantized tensors have no plain memory")
     if not tensor.is_contiguous():
         raise InvalidError("a tensor must be contiguous; copy it first")
     tensor = tensor.detach()
@@ -57,6 +88,8 @@ def numpy_bytes(array: Any) -> Any:
     """The bytes of a contiguous array, as an array that shares them."""
     import numpy
 
+    if is_masked(array):
+        raise InvalidError("a masked array is two; save its data and its mask")
     if array.dtype.hasobject:
         raise InvalidError("an array of objects has no bytes of its own")
     if not array.flags.c_contiguous:

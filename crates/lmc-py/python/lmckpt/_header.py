@@ -38,6 +38,8 @@ def build(entries: Iterable[Entry], metadata: Mapping[str, str] | None) -> bytes
     """The header of a file whose tensors stand in this order."""
     header: dict[str, object] = {}
     if metadata is not None:
+        if not isinstance(metadata, Mapping):
+            raise InvalidError(f"metadata must be a dict, not a {type(metadata).__name__}")
         for key, value in metadata.items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise InvalidError(f"metadata must be text, and {key!r}: {value!r} is not")
@@ -51,7 +53,10 @@ def build(entries: Iterable[Entry], metadata: Mapping[str, str] | None) -> bytes
         offsets = [at, at + size]
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": offsets}
         at += size
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    try:
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidError(f"a name or metadata is no text in UTF-8: {error}") from None
     text += b" " * (-len(text) % 8)
     if len(text) > HEADER_LEN_MAX:
         raise InvalidError(f"the header would have {len(text)} bytes: too many tensors")

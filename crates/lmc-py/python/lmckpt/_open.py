@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from . import _header, _lmckpt
 from ._buffers import view
-from .errors import InvalidError, NotFoundError
-from .files import Path, _bases
+from .errors import CorruptError, InvalidError, NotFoundError, StorageError
+from .files import Path, _bases, path_text
 
 _MAGIC = b"\x89LMC\r\n\x1a\n"
 
 
 def open_archive(filename: Path, bases: Sequence[Any] = ()) -> _lmckpt.Archive:
     """Opens a .lmc file."""
-    return _lmckpt.Archive(os.fspath(filename), bases=_bases(bases))
+    return _lmckpt.Archive(path_text(filename), bases=_bases(bases))
 
 
 def is_plain(filename: Path) -> bool:
     """Whether a file is no .lmc file, so that safetensors may be asked to read it."""
-    with open(filename, "rb") as file:
-        return file.read(len(_MAGIC)) != _MAGIC
+    try:
+        with open(path_text(filename), "rb") as file:
+            return file.read(len(_MAGIC)) != _MAGIC
+    except FileNotFoundError as error:
+        raise NotFoundError(str(error)) from None
+    except OSError as error:
+        raise StorageError(str(error)) from None
+
+
+def load_plain(load: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What ``load`` reads by safetensors, with its errors as ours."""
+    try:
+        from safetensors import SafetensorError
+    except ImportError:
+        message = "the file is no .lmc file; safetensors, which may know it, is not installed"
+        raise InvalidError(message) from None
+    try:
+        return load()
+    except SafetensorError as error:
+        raise CorruptError(f"neither a .lmc file nor a safetensors file: {error}") from None
+    except OSError as error:
+        raise StorageError(str(error)) from None
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidError(f"safetensors cannot load the file: {error}") from None
 
 
 class safe_open:
@@ -41,21 +62,25 @@ class safe_open:
         *,
         bases: Sequence[Any] = (),
     ) -> None:
+        self._set(framework, device, 0)
+        self._archive: _lmckpt.Archive | None = open_archive(filename, bases)
+        self._init(self._archive)
+
+    def _set(self, framework: str, device: Any, threads: int) -> None:
         self._is_torch = framework in ("pt", "torch", "pytorch")
         if not self._is_torch and framework not in ("np", "numpy"):
             raise InvalidError(f"framework {framework!r} is none of pt and np")
         if not self._is_torch and str(device) != "cpu":
             raise InvalidError(f"numpy has no device {device}")
-        self._device = device
-        self._archive: _lmckpt.Archive | None = open_archive(filename, bases)
-        self._init(self._archive)
+        self._device, self._threads = device, threads
 
     @classmethod
-    def of(cls, archive: _lmckpt.Archive, framework: str, device: Any = "cpu") -> safe_open:
+    def of(
+        cls, archive: _lmckpt.Archive, framework: str, device: Any = "cpu", threads: int = 0
+    ) -> safe_open:
         """The same for an archive that is open already."""
         made = cls.__new__(cls)
-        made._is_torch = framework in ("pt", "torch", "pytorch")
-        made._device = device
+        made._set(framework, device, threads)
         made._archive = archive
         made._init(archive)
         return made
@@ -132,14 +157,12 @@ class safe_open:
             from .torch import empty
 
             tensor: Any = empty(dtype, shape, self._others.get(name))
-            archive.read_into(start, view(tensor, writable=True))
-            return tensor if str(self._device) == "cpu" else tensor.to(self._device)
-        import numpy
+            archive.read_into(start, view(tensor, writable=True), threads=self._threads)
+            return tensor if str(self._device) == "cpu" else tensor.to(device=self._device)
+        from .numpy import empty as empty_array
 
-        from .numpy import dtype_of
-
-        array = numpy.empty(shape, dtype_of(dtype))
-        archive.read_into(start, view(array, writable=True))
+        array = empty_array(dtype, shape)
+        archive.read_into(start, view(array, writable=True), threads=self._threads)
         return array
 
 
@@ -162,7 +185,7 @@ class Slice:
         dtype, shape, start, end = self._file._find(self._name)
         is_odd = self._name in self._file._others or dtype in ("F4", "F6_E2M3", "F6_E3M2")
         index = index if isinstance(index, tuple) else (index,)
-        if not shape or is_odd or not shape[0] or index[:1] == (Ellipsis,):
+        if not shape or is_odd or not shape[0] or (index and index[0] is Ellipsis):
             return self._file.get_tensor(self._name)[index]
         # The rows that the first index reaches stand one behind the other.
         first, rest = index[0] if index else slice(None), index[1:]

@@ -4,6 +4,9 @@ A state is a tree of dicts, lists and tuples with tensors, arrays and plain valu
 ``state.json`` holds the tree. Tensors stand in one file for each name at the top of the tree,
 ``model.safetensors`` and ``optimizer.safetensors`` say, or all in ``model.safetensors`` if they
 stand at the top themselves; a tensor is named by the way to it.
+
+A node of the tree is an object whose one key says what it is. A value comes back as the type that
+it had, or is refused; ``docs/python.md`` lists the few that change.
 """
 
 from __future__ import annotations
@@ -11,18 +14,27 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._buffers import is_numpy, is_torch
-from .errors import CorruptError, InvalidError
+from ._buffers import is_masked, is_numpy, is_torch
+from .errors import CorruptError, InvalidError, LimitError, UnsupportedError
 
 STATE_FILE = "state.json"
+STATE_LEN_MAX = 1 << 30
 TOP_FILE = "model.safetensors"
 FORMAT = 1
 _DEPTH_MAX = 100
-_PLAIN = (str, int, bool, type(None))
+# Integers with more bits than these are written in hex: Python limits decimal digits.
+_DECIMAL_BITS_MAX = 8192
+_FACTORIES = {
+    kind.__name__: kind for kind in (bool, bytes, dict, float, int, list, set, str, tuple)
+}
+
+Tensor = Callable[[str, str, str], Any]
 
 
 @dataclass
@@ -38,7 +50,10 @@ class Flat:
     def json(self) -> bytes:
         """The tree as it stands in ``state.json``."""
         state = {"format": FORMAT, "tree": self.tree}
-        return json.dumps(state, separators=(",", ":"), allow_nan=False).encode()
+        text = json.dumps(state, separators=(",", ":"), allow_nan=False).encode()
+        if len(text) > STATE_LEN_MAX:
+            raise InvalidError("the state has too much beside its tensors; turn it into tensors")
+        return text
 
     def tensors(self) -> Iterable[Any]:
         """All tensors and arrays."""
@@ -65,90 +80,278 @@ def _node(value: Any, way: tuple[str, ...], flat: Flat, depth: int) -> Any:
     if depth > _DEPTH_MAX:
         raise InvalidError(f"{'.'.join(way[:4])}...: more than {_DEPTH_MAX} levels")
     if is_torch(value) or is_numpy(value):
-        file, name = flat.prefix + _file(way), ".".join(way[1:] if len(way) > 1 else way)
-        tensors = flat.files.setdefault(file, {})
-        while name in tensors:
-            name += "'"
-        tensors[name] = value
-        return {"t": "torch" if is_torch(value) else "numpy", "file": file, "name": name}
-    if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
-        return {"v": value} if isinstance(value, _PLAIN) else {"v": _scalar(value)}
-    if isinstance(value, float):
-        # JSON has no infinities, and a float must come back as it was.
-        return {"f": float(value).hex() if math.isfinite(value) else repr(float(value))}
-    if isinstance(value, complex):
-        return {"c": [value.real.hex(), value.imag.hex()]}
-    if isinstance(value, (bytes, bytearray)):
-        return {"b": bytes(value).hex()}
+        return _tensor_node(value, way, flat)
+    found = _scalar_node(value)
+    if found is not None:
+        return found
     if isinstance(value, Mapping):
-        items = [
-            [_key(key, way), _node(item, (*way, str(key)), flat, depth + 1)]
-            for key, item in value.items()
-        ]
-        return {"d": items}
+        return _dict_node(value, way, flat, depth)
     if isinstance(value, (list, tuple, set, frozenset)):
-        kind = "l" if isinstance(value, list) else "u" if isinstance(value, tuple) else "s"
-        ordered = sorted(value, key=repr) if kind == "s" else value
+        ordered = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
         items = [_node(item, (*way, str(i)), flat, depth + 1) for i, item in enumerate(ordered)]
-        return {kind: items}
+        return {_sequence_kind(value): items}
     raise InvalidError(
         f"{'.'.join(way) or 'the state'}: a {type(value).__name__} cannot be saved without "
         "pickle; turn it into tensors and plain values (state_dict())"
     )
 
 
-def _scalar(value: Any) -> Any:
-    return int(value) if isinstance(value, int) else str(value)
+def _tensor_node(value: Any, way: tuple[str, ...], flat: Flat) -> dict[str, Any]:
+    if is_masked(value):
+        raise InvalidError(f"{'.'.join(way)}: a masked array is two; save its data and its mask")
+    file, name = flat.prefix + _file(way), ".".join(way[1:] if len(way) > 1 else way)
+    # Any text can be a key, but only what UTF-8 can tell can be a name.
+    name = name.encode("utf-8", "backslashreplace").decode()
+    tensors = flat.files.setdefault(file, {})
+    while name in tensors or name == "__metadata__":
+        name += "'"
+    tensors[name] = value
+    node = {"t": "torch" if is_torch(value) else "numpy", "file": file, "name": name}
+    if is_torch(value):
+        if isinstance(value, sys.modules["torch"].nn.Parameter):
+            node["is"] = "parameter" if value.requires_grad else "frozen"
+        elif value.requires_grad and value.is_leaf:
+            node["is"] = "leaf"
+    return node
+
+
+def _scalar_node(value: Any) -> dict[str, Any] | None:
+    """A value without parts; nothing for any other."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if value is None or isinstance(value, bool):
+        return {"v": value}
+    if numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in "biufc":
+        return {"n": [value.dtype.str, value.tobytes().hex()]}
+    if isinstance(value, int):
+        plain = int(value)
+        return {"v": plain} if plain.bit_length() <= _DECIMAL_BITS_MAX else {"i": hex(plain)}
+    if isinstance(value, str):
+        return {"v": str.__str__(value)}
+    if isinstance(value, float):
+        return {"f": _float_text(value)}
+    if isinstance(value, complex):
+        return {"c": [_float_text(value.real), _float_text(value.imag)]}
+    if isinstance(value, (bytes, bytearray)):
+        return {"b" if isinstance(value, bytes) else "ba": bytes(value).hex()}
+    if torch is not None and isinstance(value, (torch.dtype, torch.device)):
+        kind = "dtype" if isinstance(value, torch.dtype) else "device"
+        return {kind: str(value).removeprefix("torch.")}
+    return None
+
+
+def _float_text(value: float) -> str:
+    # JSON has no infinities, and a float must come back as it was.
+    return float(value).hex() if math.isfinite(value) else repr(float(value))
+
+
+def _sequence_kind(value: Any) -> str:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Size):
+        return "size"
+    kinds = ((list, "l"), (tuple, "u"), (set, "s"), (frozenset, "fs"))
+    return next(kind for plain, kind in kinds if isinstance(value, plain))
+
+
+def _dict_node(value: Mapping[Any, Any], way: tuple[str, ...], flat: Flat, depth: int) -> Any:
+    items = [
+        [_key(key, way), _node(item, (*way, str(key)), flat, depth + 1)]
+        for key, item in value.items()
+    ]
+    if isinstance(value, Counter):
+        return {"counter": items}
+    if isinstance(value, defaultdict):
+        factory = value.default_factory
+        name = None if factory is None else getattr(factory, "__name__", "")
+        if name is not None and _FACTORIES.get(name) is not factory:
+            raise InvalidError(
+                f"{'.'.join(way)}: a defaultdict whose values are made by {factory!r} cannot be "
+                "saved without pickle; turn it into a dict"
+            )
+        return {"dd": [name, items]}
+    if isinstance(value, OrderedDict):
+        # The versions of modules, which torch hangs on what state_dict() returns.
+        versions = getattr(value, "_metadata", None)
+        if not isinstance(versions, Mapping):
+            return {"od": [items, None]}
+        return {"od": [items, _node(versions, (*way, "_metadata"), flat, depth + 1)]}
+    return {"d": items}
 
 
 def _key(key: Any, way: tuple[str, ...]) -> Any:
-    if isinstance(key, (str, int, bool)) or key is None:
+    if key is None or isinstance(key, bool):
         return key
+    if isinstance(key, int):
+        return int(key)
+    if isinstance(key, str):
+        return str.__str__(key)
+    if isinstance(key, float):
+        return {"f": _float_text(key)}
     if isinstance(key, tuple):
         return {"u": [_key(item, way) for item in key]}
     raise InvalidError(f"{'.'.join(way)}: a key that is a {type(key).__name__} cannot be saved")
 
 
-def unflatten(text: bytes, tensor: Callable[[str, str, str], Any]) -> Any:
+@dataclass(frozen=True)
+class _Place:
+    """Where a tensor is."""
+
+    kind: str
+    file: str
+    name: str
+    role: str
+
+
+def unflatten(text: bytes, tensor: Tensor) -> Any:
     """The state of ``state.json``; ``tensor(kind, file, name)`` gives each tensor."""
+    if len(text) > STATE_LEN_MAX:
+        raise LimitError(f"{STATE_FILE} has {len(text)} bytes, more than {STATE_LEN_MAX}")
     try:
         state = json.loads(text)
         if state["format"] != FORMAT:
-            raise InvalidError(
-                f"the state has format {state['format']}, this lmckpt knows {FORMAT}"
-            )
-        return _value(state["tree"], tensor, 0)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, InvalidError):
-            raise
-        raise CorruptError(f"{STATE_FILE} cannot be read: {error!r}") from None
+            found = state["format"]
+            raise UnsupportedError(f"the state has format {found}, this lmckpt knows {FORMAT}")
+        tree = _value(state["tree"], 0)
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CorruptError(f"{STATE_FILE} cannot be read: {error!r}"[:300]) from None
+    except RecursionError:
+        raise CorruptError(f"{STATE_FILE} is too deep") from None
+    return _filled(tree, tensor)
 
 
-def _value(node: Any, tensor: Callable[[str, str, str], Any], depth: int) -> Any:
+def _filled(value: Any, tensor: Tensor) -> Any:
+    """The same with tensors in their places."""
+    if isinstance(value, _Place):
+        return _with_role(tensor(value.kind, value.file, value.name), value.role)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            value[key] = _filled(item, tensor)
+        return value
+    if isinstance(value, list):
+        return [_filled(item, tensor) for item in value]
+    if type(value) in (tuple, set, frozenset):
+        return type(value)(_filled(item, tensor) for item in value)
+    return value
+
+
+def _with_role(found: Any, role: str) -> Any:
+    if not role or not is_torch(found):
+        return found
+    import torch
+
+    # Integers have no gradients.
+    has_gradient = found.is_floating_point() or found.is_complex()
+    if role == "leaf":
+        return found.requires_grad_(has_gradient)
+    return torch.nn.Parameter(found, requires_grad=role == "parameter" and has_gradient)
+
+
+def _value(node: Any, depth: int) -> Any:
     if depth > 2 * _DEPTH_MAX:
         raise CorruptError(f"{STATE_FILE} is too deep")
     if "t" in node:
-        return tensor(node["t"], node["file"], node["name"])
+        place = _Place(node["t"], node["file"], node["name"], node.get("is", ""))
+        is_known = place.kind in ("torch", "numpy")
+        is_known &= place.role in ("", "parameter", "frozen", "leaf")
+        if not is_known or not isinstance(place.file, str) or not isinstance(place.name, str):
+            raise CorruptError(f"{STATE_FILE} has a tensor that is none: {node!r}"[:300])
+        return place
     ((kind, value),) = node.items()
-    if kind == "v":
-        return value
-    if kind == "f":
-        return float.fromhex(value)
-    if kind == "c":
-        return complex(float.fromhex(value[0]), float.fromhex(value[1]))
-    if kind == "b":
-        return bytes.fromhex(value)
+    if kind in _SCALARS:
+        return _SCALARS[kind](value)
+    if kind in _SEQUENCES:
+        return _SEQUENCES[kind]([_value(item, depth + 1) for item in value])
     if kind == "d":
-        return {_unkey(key): _value(item, tensor, depth + 1) for key, item in value}
-    items = [_value(item, tensor, depth + 1) for item in value]
-    if kind == "l":
-        return items
-    if kind == "u":
-        return tuple(items)
-    if kind == "s":
-        return set(items)
-    raise CorruptError(f"{STATE_FILE} has an unknown kind {kind!r}")
+        return dict(_pairs(value, depth))
+    if kind == "counter":
+        return Counter(dict(_pairs(value, depth)))
+    if kind == "dd":
+        name, items = value
+        return defaultdict(None if name is None else _FACTORIES[name], _pairs(items, depth))
+    if kind == "od":
+        items, versions = value
+        made: OrderedDict[Any, Any] = OrderedDict(_pairs(items, depth))
+        if versions is not None:
+            made._metadata = _value(versions, depth + 1)  # type: ignore[attr-defined]
+        return made
+    raise CorruptError(f"{STATE_FILE} has an unknown kind {kind!r}"[:300])
 
 
-def _unkey(key: Any) -> Any:
-    return tuple(_unkey(item) for item in key["u"]) if isinstance(key, dict) else key
+def _pairs(items: Any, depth: int) -> list[tuple[Any, Any]]:
+    return [(_unkey(key, 0), _value(item, depth + 1)) for key, item in items]
+
+
+def _unkey(key: Any, depth: int) -> Any:
+    if depth > _DEPTH_MAX:
+        raise CorruptError(f"{STATE_FILE} is too deep")
+    if not isinstance(key, dict):
+        return key
+    if "f" in key:
+        return float.fromhex(key["f"])
+    return tuple(_unkey(item, depth + 1) for item in key["u"])
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    raise ValueError(f"{value!r} is no plain value"[:300])
+
+
+def _complex(value: Any) -> complex:
+    real, imaginary = value
+    return complex(float.fromhex(real), float.fromhex(imaginary))
+
+
+def _numpy_scalar(value: Any) -> Any:
+    import numpy
+
+    dtype = numpy.dtype(str(value[0]))
+    if dtype.kind not in "biufc":
+        raise ValueError(f"{dtype} is no type of numbers")
+    (found,) = numpy.frombuffer(bytes.fromhex(value[1]), dtype)
+    return found
+
+
+def _dtype(name: Any) -> Any:
+    import torch
+
+    found = getattr(torch, name)
+    if not isinstance(found, torch.dtype):
+        raise TypeError(f"torch.{name} is no type")
+    return found
+
+
+def _device(name: Any) -> Any:
+    import torch
+
+    try:
+        return torch.device(str(name))
+    except RuntimeError as error:
+        raise ValueError(str(error).partition("\n")[0]) from None
+
+
+def _size(items: list[Any]) -> Any:
+    import torch
+
+    return torch.Size(items)
+
+
+# What is made of the value of a node, by its kind.
+_SCALARS: dict[str, Callable[[Any], Any]] = {
+    "v": _plain,
+    "i": lambda value: int(value, 16),
+    "f": float.fromhex,
+    "c": _complex,
+    "b": bytes.fromhex,
+    "ba": bytearray.fromhex,
+    "n": _numpy_scalar,
+    "dtype": _dtype,
+    "device": _device,
+}
+# The same for what has parts, which have been made.
+_SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {
+    "l": list,
+    "u": tuple,
+    "s": set,
+    "fs": frozenset,
+    "size": _size,
+}

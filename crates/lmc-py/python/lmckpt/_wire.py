@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _lmckpt
-from ._buffers import is_torch, view
+from ._buffers import check_target, is_torch, view
 from .errors import InvalidError
 from .files import Level
 
 
 def _parts(tensors: Mapping[str, Any]) -> list[Any]:
+    if not isinstance(tensors, Mapping):
+        raise InvalidError(f"expected a dict of tensors, found a {type(tensors).__name__}")
     if any(is_torch(tensor) for tensor in tensors.values()):
         from .torch import serialize
 
@@ -43,25 +45,36 @@ def apply(old: Mapping[str, Any], data: Any, *, threads: int = 0) -> dict[str, A
     if any(is_torch(tensor) for tensor in old.values()):
         from .torch import load_archive
 
-        new = load_archive(archive, threads=threads)
-        for name, tensor in new.items():
-            target = old.get(name)
-            if _is_like(target, tensor):
-                target.data.copy_(tensor)  # type: ignore[union-attr]
-                new[name] = target  # type: ignore[assignment]
-        return dict(new)
-    from .numpy import load_archive as load_arrays
+        new: dict[str, Any] = load_archive(archive, threads=threads)
+    else:
+        from .numpy import load_archive as load_arrays
 
-    arrays = load_arrays(archive, threads)
-    for name, array in arrays.items():
-        target = old.get(name)
-        if _is_like(target, array):
-            if not target.flags.writeable:  # type: ignore[union-attr]
-                raise InvalidError(f"{name} is read-only")
-            target[...] = array  # type: ignore[index]
-            arrays[name] = target  # type: ignore[assignment]
-    return dict(arrays)
+        new = load_arrays(archive, threads)
+    targets = {name: old[name] for name in new if _is_like(old.get(name), new[name])}
+    for name, target in targets.items():
+        check_target(target, name)
+    _check_apart(targets, new)
+    for name, target in targets.items():
+        if is_torch(target):
+            target.data.copy_(new[name])
+        else:
+            target[...] = new[name]
+    return {**new, **targets}
 
 
 def _is_like(old: Any, new: Any) -> bool:
     return old is not None and old.shape == new.shape and old.dtype == new.dtype
+
+
+def _check_apart(targets: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Fails if tensors share memory, as tied weights do, and are no longer to be the same."""
+    seen: dict[tuple[Any, ...], str] = {}
+    for name, target in targets.items():
+        place: tuple[Any, ...] = (target.shape,)
+        if is_torch(target):
+            place += (target.device, target.data_ptr(), target.stride())
+        else:
+            place += (target.ctypes.data, target.strides)
+        first = seen.setdefault(place, name)
+        if first != name and view(new[first]) != view(new[name]):
+            raise InvalidError(f"{first} and {name} share memory and are to be different")

@@ -8,14 +8,31 @@ from typing import Any, Literal, overload
 
 from . import _lmckpt
 from ._buffers import view
+from .errors import InvalidError
 
 Level = Literal["fast", "default", "max"]
 Path = str | os.PathLike[str]
 
 
+def path_text(path: Path) -> str:
+    """A path as text that the system can take."""
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TypeError(f"a path is str or os.PathLike, not {type(text).__name__}")
+    try:
+        is_name = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        raise InvalidError(f"{text!r} cannot be the name of a file")
+    return text
+
+
 def _bases(bases: Sequence[Any]) -> list[Any]:
     is_path = (str, os.PathLike)
-    return [os.fspath(base) if isinstance(base, is_path) else view(base) for base in bases]
+    if isinstance(bases, is_path):
+        raise TypeError("bases are a list of paths or buffers")
+    return [path_text(base) if isinstance(base, is_path) else view(base) for base in bases]
 
 
 def compress(
@@ -92,7 +109,8 @@ def compress_file(
 
     The target appears whole or not at all.
     """
-    target = f"{os.fspath(source)}.lmc" if target is None else os.fspath(target)
+    source = path_text(source)
+    target = f"{source}.lmc" if target is None else path_text(target)
     _lmckpt.compress_file(
         source,
         target,
@@ -114,12 +132,12 @@ def decompress_file(
     overwrite: bool = False,
 ) -> str:
     """Restores a file, to ``target`` or to its name without .lmc; returns where it is."""
+    source = path_text(source)
     if target is None:
-        name = os.fspath(source)
-        target = name.removesuffix(".lmc")
-        if target == name:
-            raise ValueError(f"{name} does not end in .lmc; name a target")
-    target = os.fspath(target)
+        target = source.removesuffix(".lmc")
+        if target == source:
+            raise InvalidError(f"{source} does not end in .lmc; name a target")
+    target = path_text(target)
     _lmckpt.decompress_file(
         source, target, threads=threads, bases=_bases(bases), overwrite=overwrite
     )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import numpy
 
 from . import _header, _lmckpt
-from ._buffers import view
-from ._open import is_plain, open_archive
-from .errors import InvalidError
-from .files import Level, Path
+from ._buffers import is_masked, view
+from ._open import is_plain, load_plain, open_archive
+from .errors import InvalidError, LimitError
+from .files import Level, Path, path_text
 
 Array = numpy.ndarray[Any, Any]
 
@@ -40,24 +39,35 @@ def dtype_of(name: str) -> numpy.dtype[Any]:
         ) from None
 
 
+def empty(dtype: str, shape: list[int]) -> Array:
+    """An array for values that safetensors describes like this."""
+    of = dtype_of(dtype)
+    try:
+        return numpy.empty(shape, of)
+    except (MemoryError, ValueError) as error:
+        raise LimitError(f"numpy cannot hold an array of {shape} values: {error}") from None
+
+
+def plain(name: str, array: Array) -> tuple[_header.Entry, Array]:
+    """An array as it stands in a file: little-endian, one row behind the other."""
+    if not isinstance(array, numpy.ndarray):
+        raise InvalidError(f"{name}: a {type(array).__name__} is no array")
+    if is_masked(array):
+        raise InvalidError(f"{name}: a masked array is two; save its data and its mask")
+    if array.dtype.name not in _NAMES:
+        raise InvalidError(f"{name}: arrays of {array.dtype} cannot be saved")
+    shape = tuple(array.shape)
+    array = numpy.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    return _header.Entry(name, _NAMES[array.dtype.name], shape, array.nbytes), array
+
+
 def serialize(tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> list[Any]:
     """A safetensors file as parts: the header, and the memory of each array."""
     if not isinstance(tensors, Mapping):
         raise InvalidError(f"expected a dict of arrays, found a {type(tensors).__name__}")
-    held: dict[str, Array] = {}
-    entries = []
-    for name, array in tensors.items():
-        if not isinstance(array, numpy.ndarray):
-            raise InvalidError(f"{name}: a {type(array).__name__} is no array")
-        if array.dtype.name not in _NAMES:
-            raise InvalidError(f"{name}: arrays of {array.dtype} cannot be saved")
-        # As it stands in the file: little-endian, one row behind the other.
-        array = numpy.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
-        held[name] = array
-        dtype = _NAMES[array.dtype.name]
-        entries.append(_header.Entry(name, dtype, tuple(tensors[name].shape), array.nbytes))
-    order = _header.layout(entries)
-    return [_header.build(order, metadata), *(view(held[entry.name]) for entry in order)]
+    held = {name: plain(name, array) for name, array in tensors.items()}
+    order = _header.layout(entry for entry, _ in held.values())
+    return [_header.build(order, metadata), *(view(held[entry.name][1]) for entry in order)]
 
 
 def save(
@@ -83,10 +93,10 @@ def save_file(
     """Saves arrays to a .lmc file, which appears whole or not at all."""
     _lmckpt.save_parts(
         serialize(tensor_dict, metadata),
-        os.fspath(filename),
+        path_text(filename),
         level=level,
         threads=threads,
-        bases=[] if base is None else [os.fspath(base)],
+        bases=[] if base is None else [path_text(base)],
     )
 
 
@@ -96,7 +106,7 @@ def load_archive(archive: _lmckpt.Archive, threads: int = 0) -> dict[str, Array]
     if not archive.is_safetensors:
         raise InvalidError("the file holds no tensors: its original is no safetensors file")
     head = bytearray(described[0][3] if described else archive.original_len)
-    arrays = {name: numpy.empty(shape, dtype_of(dtype)) for name, dtype, shape, _, _ in described}
+    arrays = {name: empty(dtype, shape) for name, dtype, shape, _, _ in described}
     places = [view(arrays[name], writable=True) for name, *_ in described]
     archive.scatter([head, *places], threads=threads)
     return arrays
@@ -105,10 +115,14 @@ def load_archive(archive: _lmckpt.Archive, threads: int = 0) -> dict[str, Array]
 def load_file(filename: Path, *, threads: int = 0) -> dict[str, Array]:
     """Loads all arrays of a .lmc file, or of a safetensors file if safetensors is installed."""
     if is_plain(filename):
-        from safetensors.numpy import load_file as load_plain
-
-        return load_plain(filename)
+        return load_plain(lambda: _load_safetensors(filename))
     return load_archive(open_archive(filename), threads)
+
+
+def _load_safetensors(filename: Path) -> dict[str, Array]:
+    from safetensors.numpy import load_file as load
+
+    return load(filename)
 
 
 def load(data: Any, *, threads: int = 0) -> dict[str, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -10,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from . import _lmckpt
 from ._async import Saver
-from ._buffers import is_torch, view
+from ._buffers import check_target, is_numpy, is_torch
 from ._lmckpt import Snapshot
 from ._open import safe_open
-from ._state import STATE_FILE, Flat, flatten, unflatten
-from .errors import InvalidError, NotFoundError
-from .files import Level, Path
+from ._state import STATE_FILE, STATE_LEN_MAX, Flat, flatten, unflatten
+from .errors import InvalidError, LimitError, NotFoundError
+from .files import Level, Path, path_text
 
 if TYPE_CHECKING:
     from ._lmckpt import SaveOptions  # A type that is in the stub alone.
@@ -31,7 +32,7 @@ class Store:
 
         With ``create``, one is made if none is there.
         """
-        self._url = os.fspath(url)
+        self._url = path_text(url)
         self._owner = 0
         self._native: _lmckpt.Store | None = None
         self._saver: Saver | None = None
@@ -55,7 +56,7 @@ class Store:
     @classmethod
     def init(cls, url: Path) -> Store:
         """Makes a store at ``url``, where none may be."""
-        _lmckpt.Store.init(os.fspath(url))
+        _lmckpt.Store.init(path_text(url))
         return cls(url)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -100,7 +101,7 @@ class Store:
         """
         options = save_options(run, step, tags, meta, parent, level, threads, verify)
         if isinstance(state, (str, os.PathLike)):
-            return self._handle().save_path(state, options)
+            return self._handle().save_path(path_text(state), options)
         return self._save_flat(flatten(state), options)
 
     def _save_flat(self, flat: Flat, options: SaveOptions) -> Snapshot:
@@ -111,7 +112,7 @@ class Store:
 
     def save_async(
         self,
-        state: State,
+        state: State | Path,
         *,
         run: str = "main",
         step: int | None = None,
@@ -126,11 +127,15 @@ class Store:
 
         It returns as soon as the copy is made; then the state may be changed. There is one copy:
         if the save before has not ended, this waits for it. Memory for the copy is kept for the
-        next save; ``close`` gives it back.
+        next save; ``close`` gives it back. A file or a directory is not copied: it must stay as it
+        is until the future is done.
         """
         options = save_options(run, step, tags, meta, parent, level, threads, verify)
         if self._saver is None or self._saver.owner != os.getpid():
             self._saver = Saver()
+        if isinstance(state, (str, os.PathLike)):
+            path = path_text(state)
+            return self._saver.save_path(lambda: self._handle().save_path(path, options))
         return self._saver.save(flatten(state), lambda flat: self._save_flat(flat, options))
 
     def wait(self) -> None:
@@ -162,27 +167,38 @@ class Store:
         """The state of a snapshot.
 
         With ``into``, tensors are written into those of a state of the same form, in place, and
-        that is returned. ``only`` is a pattern such as ``model.*`` for the names of tensors, with
-        the name at the top of the state in front; the others are left out of the result. A snapshot
-        of a directory gives the tensors of its safetensors files by file and name.
+        that is returned; nothing is written unless all of them fit. ``only`` is a pattern such as
+        ``model.*`` for the names of tensors, with the name at the top of the state in front; the
+        others are left out of the result. A snapshot of a directory gives the tensors of its
+        safetensors files by file and name.
         """
         name = _name(snapshot)
         entries, _ = self._handle().entries(name)
         paths = [path for path, kind, _, _ in entries if kind == "file"]
-        reader = _Reader(self, name, only, device, into)
+        reader = _Reader(self, name, only, device if into is None else "cpu", threads)
         if STATE_FILE in paths:
-            with_state = self._handle().file(name, STATE_FILE)
-            text = with_state.read(0, with_state.original_len)
-            return _filled(into, unflatten(text, reader.tensor), (), reader)
+            file = self._handle().file(name, STATE_FILE)
+            if file.original_len > STATE_LEN_MAX:
+                raise LimitError(f"{STATE_FILE} has {file.original_len} bytes")
+            state = unflatten(file.read(0, file.original_len), reader.tensor)
+            copies: list[tuple[Any, Any]] = []
+            state = _merged(into, state, (), copies)
+            for target, value in copies:
+                if is_torch(target):
+                    target.data.copy_(value)
+                else:
+                    target[...] = value
+            return state
         if into is not None:
             raise InvalidError("into is for snapshots of states; this one is of files")
-        found = {}
-        for path in paths:
-            if path.endswith(".safetensors"):
-                found[path] = {key: reader.tensor("torch", path, key) for key in reader.keys(path)}
-        if not found:
+        paths = [path for path in paths if path.endswith(".safetensors")]
+        if not paths:
             raise InvalidError("the snapshot holds no tensors that can be loaded; restore it")
-        return found
+        read = {
+            path: {key: reader.tensor("torch", path, key) for key in reader.keys(path)}
+            for path in paths
+        }
+        return _merged(None, read, (), [])
 
     def open_file(
         self, snapshot: str | Snapshot, path: str, framework: str = "pt", device: Any = "cpu"
@@ -217,8 +233,8 @@ class Store:
         """Restores the files of a snapshot to a directory, byte for byte."""
         self._handle().restore(
             _name(snapshot),
-            target,
-            only=list(only),
+            path_text(target),
+            only=[only] if isinstance(only, str) else list(only),
             weights_only=weights_only,
             overwrite=overwrite,
             threads=threads,
@@ -230,7 +246,7 @@ class Store:
 
     def get(self, name: str) -> Snapshot:
         """The snapshot that is meant by the start of its id, latest, RUN@STEP or RUN@latest."""
-        return self._handle().get(name)
+        return self._handle().get(_name(name))
 
     def latest(self, run: str | None = None) -> Snapshot | None:
         """The newest snapshot, of all or of a run, if there is one."""
@@ -267,19 +283,19 @@ class Store:
         dry_run: bool = False,
     ) -> list[Snapshot]:
         """Forgets the snapshots that no rule keeps, never the newest of a run; returns them."""
-        within = None if keep_within_days is None else int(keep_within_days * 86_400_000)
+        within = _milliseconds(keep_within_days, 86_400_000)
         return self._handle().forget(
             run=run,
             keep_last=keep_last,
             keep_every=keep_every,
-            keep_tags=list(keep_tags),
+            keep_tags=[keep_tags] if isinstance(keep_tags, str) else list(keep_tags),
             keep_within_ms=within,
             dry_run=dry_run,
         )[1]
 
     def prune(self, *, grace_hours: float | None = None, dry_run: bool = False) -> int:
         """Removes forgotten snapshots and what nobody needs; returns the bytes that are freed."""
-        grace = None if grace_hours is None else int(grace_hours * 3_600_000)
+        grace = _milliseconds(grace_hours, 3_600_000)
         return self._handle().prune(grace_ms=grace, dry_run=dry_run)[2]
 
     def stats(self) -> dict[str, int]:
@@ -288,7 +304,23 @@ class Store:
 
 
 def _name(snapshot: str | Snapshot) -> str:
-    return snapshot.id if isinstance(snapshot, Snapshot) else snapshot
+    if isinstance(snapshot, Snapshot):
+        return snapshot.id
+    if not isinstance(snapshot, str):
+        raise TypeError(f"a snapshot is named by text, not by a {type(snapshot).__name__}")
+    try:
+        snapshot.encode()
+    except UnicodeEncodeError:
+        raise InvalidError(f"{snapshot!r} is no name of a snapshot") from None
+    return snapshot
+
+
+def _milliseconds(count: float | None, unit: int) -> int | None:
+    if count is None:
+        return None
+    if not math.isfinite(count) or count < 0:
+        raise InvalidError(f"{count} is no length of time")
+    return min(int(count * unit), 2**63)
 
 
 def save_options(
@@ -317,15 +349,9 @@ def save_options(
 def serialize_any(tensors: Mapping[str, Any]) -> list[Any]:
     """A safetensors file of tensors and arrays, as buffers one behind the other."""
     if any(is_torch(tensor) for tensor in tensors.values()):
-        import torch
-
         from .torch import serialize
 
-        every = {
-            name: tensor if is_torch(tensor) else torch.from_numpy(tensor)
-            for name, tensor in tensors.items()
-        }
-        return serialize(every)
+        return serialize(tensors, arrays=True)
     from .numpy import serialize as serialize_arrays
 
     return serialize_arrays(tensors)
@@ -339,17 +365,18 @@ class _Reader:
     """The tensors of a snapshot, one by one."""
 
     def __init__(
-        self, store: Store, name: str, only: str | None, device: Any, into: State | None
+        self, store: Store, name: str, only: str | None, device: Any, threads: int
     ) -> None:
         self._store, self._name, self._only = store, name, only
-        self._device = device if into is None else "cpu"
+        self._device, self._threads = device, threads
         self._open: dict[tuple[str, str], safe_open] = {}
 
     def _file(self, kind: str, path: str) -> safe_open:
         key = (kind, path)
         if key not in self._open:
             framework, device = ("pt", self._device) if kind == "torch" else ("np", "cpu")
-            self._open[key] = self._store.open_file(self._name, path, framework, device)
+            archive = self._store._handle().file(self._name, path)
+            self._open[key] = safe_open.of(archive, framework, device, self._threads)
         return self._open[key]
 
     def keys(self, path: str) -> list[str]:
@@ -362,34 +389,36 @@ class _Reader:
         return self._file(kind, path).get_tensor(name)
 
 
-def _filled(into: Any, found: Any, way: tuple[str, ...], reader: _Reader) -> Any:
-    """What was found, without what was not asked for; tensors go into those of ``into``."""
+def _merged(into: Any, found: Any, way: tuple[str, ...], copies: list[tuple[Any, Any]]) -> Any:
+    """What was found, without what was not asked for. Tensors go to ``copies`` together with those
+    of ``into``, which take their places."""
     if isinstance(found, dict):
         if into is not None and not isinstance(into, Mapping):
-            raise InvalidError(f"{'.'.join(way)}: a dict is in the snapshot, and none in into")
-        kept = {}
-        for key, value in found.items():
+            place = ".".join(way) or "the state"
+            raise InvalidError(f"{place}: a dict is in the snapshot, and none in into")
+        for key, value in list(found.items()):
             if value is _Missing:
+                del found[key]
                 continue
             if into is not None and key not in into:
                 raise InvalidError(f"{'.'.join((*way, str(key)))} is not in into")
             target = None if into is None else into[key]
-            kept[key] = _filled(target, value, (*way, str(key)), reader)
-        return kept
-    if isinstance(found, (list, tuple)):
+            found[key] = _merged(target, value, (*way, str(key)), copies)
+        return found
+    if type(found) in (list, tuple):
         targets = into if isinstance(into, (list, tuple)) else [None] * len(found)
         if len(targets) != len(found):
             raise InvalidError(f"{'.'.join(way)} has another length in into")
         pairs = enumerate(zip(targets, found, strict=True))
-        items = [_filled(a, b, (*way, str(i)), reader) for i, (a, b) in pairs if b is not _Missing]
-        return items if isinstance(found, list) else tuple(items)
-    if into is not None and (is_torch(found) or hasattr(found, "__array_interface__")):
-        if getattr(into, "shape", None) != found.shape or into.dtype != found.dtype:
-            raise InvalidError(f"{'.'.join(way)} has another shape or type in into")
-        if is_torch(into):
-            into.data.copy_(found)
-        else:
-            view(into, writable=True)
-            into[...] = found
+        items = [_merged(a, b, (*way, str(i)), copies) for i, (a, b) in pairs if b is not _Missing]
+        return type(found)(items)
+    if into is not None and (is_torch(found) or is_numpy(found)):
+        place = ".".join(way)
+        if not is_torch(into) and not is_numpy(into):
+            raise InvalidError(f"{place}: a tensor is in the snapshot, and none in into")
+        if into.shape != found.shape or into.dtype != found.dtype:
+            raise InvalidError(f"{place} has another shape or type in into")
+        check_target(into, place)
+        copies.append((into, found))
         return into
     return found

@@ -8,18 +8,18 @@ and every dense type of torch can be saved.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import _header, _lmckpt
-from ._buffers import view
-from ._open import is_plain, open_archive
+from ._buffers import is_dense, is_numpy, view
+from ._open import is_plain, load_plain, open_archive
 from ._torch_types import NAME_OF, OTHER_OF, OTHERS, PACKED, TYPE_OF
-from .errors import InvalidError
-from .files import Level, Path
+from .errors import CorruptError, InvalidError, LimitError
+from .files import Level, Path, path_text
 
 # The name in the metadata under which the types stand that safetensors does not know.
 TYPES_KEY = "lmckpt.types"
@@ -29,10 +29,15 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor with plain memory on the CPU: itself if it has, otherwise a copy."""
     if not isinstance(tensor, torch.Tensor):
         raise InvalidError(f"a {type(tensor).__name__} is no tensor")
-    if tensor.layout != torch.strided or tensor.is_quantized:
-        raise InvalidError("sparse and quantized tensors cannot be saved; make them dense first")
+    if not is_dense(tensor):
+        raise InvalidError(
+            "sparse, nested and quantized tensors cannot be saved; make them dense first"
+        )
     if tensor.device.type == "meta":
         raise InvalidError("a tensor on the device meta has no values to save")
+    if is_traceable_wrapper_subclass(tensor):
+        kind = type(tensor).__name__
+        raise InvalidError(f"a {kind} is made of other tensors; save those, or its full_tensor()")
     return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
 
 
@@ -53,17 +58,26 @@ def _entry(name: str, tensor: torch.Tensor, others: dict[str, str]) -> _header.E
 
 
 def serialize(
-    tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None
+    tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None, *, arrays: bool = False
 ) -> list[Any]:
-    """A safetensors file as parts: the header, and the memory of each tensor."""
+    """A safetensors file as parts: the header, and the memory of each tensor.
+
+    With ``arrays``, some may be arrays.
+    """
     if not isinstance(tensors, Mapping):
         raise InvalidError(f"expected a dict of tensors, found a {type(tensors).__name__}")
-    held: dict[str, torch.Tensor] = {}
+    held: dict[str, Any] = {}
     entries: list[_header.Entry] = []
     others: dict[str, str] = {}
     for name, tensor in tensors.items():
-        held[name] = plain(tensor)
-        entries.append(_entry(name, held[name], others))
+        if arrays and is_numpy(tensor):
+            from .numpy import plain as plain_array
+
+            entry, held[name] = plain_array(name, tensor)
+        else:
+            held[name] = plain(tensor)
+            entry = _entry(name, held[name], others)
+        entries.append(entry)
     if others:
         metadata = {**(metadata or {}), TYPES_KEY: json.dumps(others, sort_keys=True)}
     order = _header.layout(entries)
@@ -76,20 +90,34 @@ def empty(dtype: str, shape: list[int], other: str | None = None) -> torch.Tenso
         if other not in OTHER_OF:
             raise InvalidError(f"this torch has no type {other}")
         words = OTHER_OF[other].itemsize * 8 // _header.BITS[dtype]
-        return torch.empty(shape[:-1] if words > 1 else shape, dtype=OTHER_OF[other])
+        if OTHERS[OTHER_OF[other]] != dtype or (words > 1 and shape[-1:] != [words]):
+            raise CorruptError(f"values of {dtype} and shape {shape} are no {other}")
+        return _new(shape[:-1] if words > 1 else shape, OTHER_OF[other])
     if dtype not in TYPE_OF:
         raise InvalidError(f"this torch has no type for {dtype}")
     if dtype == "F4":
         if not shape or shape[-1] % 2:
             raise InvalidError("a tensor of 4-bit values needs an even last dimension")
         shape = [*shape[:-1], shape[-1] // 2]
-    return torch.empty(shape, dtype=TYPE_OF[dtype])
+    return _new(shape, TYPE_OF[dtype])
+
+
+def _new(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
+    try:
+        return torch.empty(shape, dtype=dtype)
+    except (MemoryError, OverflowError, RuntimeError, TypeError) as error:
+        # The first line says it; C++ goes on for many.
+        why = str(error).partition("\n")[0]
+        raise LimitError(f"torch cannot hold a tensor of {shape} values: {why}") from None
 
 
 def other_types(metadata: Mapping[str, str] | None) -> dict[str, str]:
     """The types of tensors that safetensors does not know, as the metadata names them."""
-    found = json.loads((metadata or {}).get(TYPES_KEY, "{}"))
-    return {str(name): str(dtype) for name, dtype in found.items()}
+    try:
+        found = json.loads((metadata or {}).get(TYPES_KEY, "{}"))
+        return {str(name): str(dtype) for name, dtype in found.items()}
+    except (AttributeError, RecursionError, ValueError) as error:
+        raise CorruptError(f"{TYPES_KEY} in the metadata cannot be read: {error}") from None
 
 
 def save(
@@ -119,10 +147,10 @@ def save_file(
     """
     _lmckpt.save_parts(
         serialize(tensors, metadata),
-        os.fspath(filename),
+        path_text(filename),
         level=level,
         threads=threads,
-        bases=[] if base is None else [os.fspath(base)],
+        bases=[] if base is None else [path_text(base)],
     )
 
 
@@ -143,7 +171,7 @@ def load_archive(
     places = [view(tensors[name], writable=True) for name, *_ in described]
     archive.scatter([header, *places], threads=threads)
     if str(device) != "cpu":
-        return {name: tensor.to(device) for name, tensor in tensors.items()}
+        return {name: tensor.to(device=device) for name, tensor in tensors.items()}
     return tensors
 
 
@@ -152,10 +180,14 @@ def load_file(
 ) -> dict[str, torch.Tensor]:
     """Loads all tensors of a .lmc file, or of a safetensors file if safetensors is installed."""
     if is_plain(filename):
-        from safetensors.torch import load_file as load_plain
-
-        return load_plain(filename, device=str(device))
+        return load_plain(lambda: _load_safetensors(filename, str(device)))
     return load_archive(open_archive(filename), device, threads)
+
+
+def _load_safetensors(filename: Path, device: str) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file as load
+
+    return load(filename, device=device)
 
 
 def load(data: Any, *, threads: int = 0) -> dict[str, torch.Tensor]:

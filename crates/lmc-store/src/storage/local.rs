@@ -7,7 +7,7 @@
 use super::disk::{Disk, RealDisk};
 use super::{Entry, Put, Stat, Storage, io_error, not_found};
 use crate::config::CONFIG_NAME;
-use crate::names::random_id;
+use crate::names::{is_id, random_id};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -345,7 +345,9 @@ impl Storage for LocalStorage {
     }
 
     fn remove_temporaries(&self, before_ms: u64) -> Result<u64> {
-        let old = |entry: &Entry| entry.stat.modified_ms < before_ms;
+        // A store may have been made where others have a folder of this name.
+        let is_ours = |name: &str| name.split_once('/').is_some_and(|(_, name)| is_id(name));
+        let old = |entry: &Entry| is_ours(&entry.name) && entry.stat.modified_ms < before_ms;
         let names: Vec<String> =
             self.list(TEMPORARY)?.into_iter().filter(old).map(|entry| entry.name).collect();
         self.delete(&names)?;

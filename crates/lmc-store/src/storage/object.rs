@@ -21,6 +21,7 @@ use lmc_format::{Error, ErrorKind, Result};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use url::Url;
@@ -39,7 +40,24 @@ pub struct ObjectStorage {
     prefix: Path,
     place: Place,
     retries: usize,
-    runtime: Runtime,
+    network: Network,
+}
+
+/// Network threads, and the process that has them.
+#[derive(Debug)]
+struct Network {
+    runtime: Arc<Runtime>,
+    pid: u32,
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // In a process that was forked off, none of the threads is there, and waiting for their
+        // ends would never end.
+        if self.pid != std::process::id() {
+            std::mem::forget(self.runtime.clone());
+        }
+    }
 }
 
 impl ObjectStorage {
@@ -60,8 +78,9 @@ impl ObjectStorage {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime
             .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start network threads: {e}")))?;
+        let network = Network { runtime: Arc::new(runtime), pid: std::process::id() };
         let place = Place::of_store(&*store);
-        Ok(Self { store, prefix, place, retries: RETRIES, runtime })
+        Ok(Self { store, prefix, place, retries: RETRIES, network })
     }
 
     fn path(&self, name: &str) -> Result<Path> {
@@ -71,7 +90,7 @@ impl ObjectStorage {
     }
 
     fn wait<T>(&self, work: impl Future<Output = T>) -> T {
-        self.runtime.block_on(work)
+        self.network.runtime.block_on(work)
     }
 
     /// Sends a request again that `object_store` does not send again when no answer came, since it

@@ -1,4 +1,4 @@
-//! A storage that can be told to stop, for a process that is asked to end.
+//! A storage that can be told to stop, for a process or a call that is asked to end.
 //!
 //! From then on every call fails but those that clear up, so that whatever is under way ends by the
 //! same ways as on any other error: leases go, and so do files that have no name yet.
@@ -6,28 +6,33 @@
 use super::{Entry, Put, Stat, Storage};
 use crate::names::{PENDING, PRUNING};
 use lmc_format::{Error, ErrorKind, Result};
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Folders of what tells of work under way: removed when that ends, whatever the reason is.
 const OWN: [&str; 3] = [PENDING, PRUNING, "probe"];
 
-/// Another storage, until `stop` is set.
-#[derive(Debug)]
+/// Another storage, until `is_stopped` says so, which is asked before each call.
 pub struct Stoppable {
     inner: Arc<dyn Storage>,
-    stop: &'static AtomicBool,
+    is_stopped: fn() -> bool,
+}
+
+impl fmt::Debug for Stoppable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
 }
 
 impl Stoppable {
-    /// The storage `inner` until `stop` is set.
-    pub fn new(inner: Arc<dyn Storage>, stop: &'static AtomicBool) -> Self {
-        Self { inner, stop }
+    /// The storage `inner` until `is_stopped`.
+    pub fn new(inner: Arc<dyn Storage>, is_stopped: fn() -> bool) -> Self {
+        Self { inner, is_stopped }
     }
 
     fn check(&self) -> Result<()> {
-        match self.stop.load(Ordering::Acquire) {
-            true => Err(Error::new(ErrorKind::Io, "interrupted")),
+        match (self.is_stopped)() {
+            true => Err(Error::new(ErrorKind::Interrupted, "interrupted")),
             false => Ok(()),
         }
     }
@@ -66,6 +71,11 @@ impl Storage for Stoppable {
     fn names(&self, folder: &str) -> Result<Vec<String>> {
         self.check()?;
         self.inner.names(folder)
+    }
+
+    fn folders(&self, folder: &str) -> Result<Vec<String>> {
+        self.check()?;
+        self.inner.folders(folder)
     }
 
     fn list(&self, folder: &str) -> Result<Vec<Entry>> {

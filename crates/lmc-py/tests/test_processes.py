@@ -1,0 +1,284 @@
+"""Forks, threads, Ctrl-C and the end of the interpreter."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import lmckpt
+import numpy
+import pytest
+import torch
+from lmckpt import Store, errors
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store.init(tmp_path / "store")
+
+
+def values(count: int, seed: int = 0) -> numpy.ndarray:
+    return numpy.random.default_rng(seed).standard_normal(count).astype("f4")
+
+
+def in_child(work: Callable[[], bool]) -> None:
+    """Runs ``work`` in a process that is forked off, and fails unless it is true there."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # A child that hangs must not hang the test.
+        is_right = False
+        try:
+            is_right = work()
+        finally:
+            os._exit(0 if is_right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_fork_with_open_files(store: Store, tmp_path) -> None:
+    """What is open is good in the child too, and the parent does not notice."""
+    data = values(200_000)
+    store.save({"x": data}, step=1)
+    lmckpt.numpy.save_file({"x": data}, tmp_path / "x.lmc")
+    with lmckpt.safe_open(tmp_path / "x.lmc", "np") as file:
+        stored = store.open_file("latest", "model.safetensors", "np")
+
+        def child() -> bool:
+            is_right = bool((file.get_tensor("x") == data).all())
+            is_right &= bool((stored.get_tensor("x") == data).all())
+            store.save({"x": data + 1}, step=2)
+            return is_right and store.latest().step == 2
+
+        in_child(child)
+        assert (file.get_tensor("x") == data).all()
+    assert (store.load("main@2")["x"] == data + 1).all()
+
+
+def test_fork_with_a_save_under_way(store: Store, monkeypatch) -> None:
+    """The save is the parent's: the child neither waits for it nor ends it, and may save itself."""
+    go = threading.Event()
+    save = Store._save_flat
+
+    def slow(self, flat, options):
+        assert options["run"] == "child" or go.wait(60)
+        return save(self, flat, options)
+
+    monkeypatch.setattr(Store, "_save_flat", slow)
+    future = store.save_async({"x": torch.ones(1000)}, run="parent")
+
+    def child() -> bool:
+        store.wait()
+        store.close()
+        store.save_async({"x": torch.zeros(1000)}, run="child").result(60)
+        store.close()
+        return not future.done()
+
+    in_child(child)
+    go.set()
+    assert future.result(60).run == "parent"
+    assert sorted(snapshot.run for snapshot in store.snapshots()) == ["child", "parent"]
+
+
+def _row(job: tuple[Store, str, int]) -> float:
+    store, path, row = job
+    with lmckpt.safe_open(path, "pt") as file:
+        alone = file.get_slice("x")[row]
+    with store.open_file("latest", "model.safetensors") as file:
+        assert torch.equal(alone, file.get_slice("x")[row])
+    return float(alone[0])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers(store: Store, method: str, tmp_path) -> None:
+    """Workers as those of a DataLoader read rows of a file and of a store, which is pickled."""
+    tensor = torch.arange(40.0).repeat_interleave(100).reshape(40, 100)
+    lmckpt.torch.save_file({"x": tensor}, tmp_path / "x.lmc")
+    store.save({"x": tensor})
+    jobs = [(store, str(tmp_path / "x.lmc"), row) for row in range(40)]
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        assert pool.map_async(_row, jobs).get(120) == [float(row) for row in range(40)]
+
+
+def test_threads_on_one_store(store: Store, tmp_path) -> None:
+    """Saves, loads and compressions from many threads at once are all right."""
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for step in range(3):
+                data = values(30_000, 10 * number + step)
+                store.save({"x": data}, run=f"r{number}", step=step, threads=1)
+                assert (store.load(f"r{number}@{step}")["x"] == data).all()
+                assert lmckpt.decompress(lmckpt.compress(data)) == data.tobytes()
+        except BaseException as error:  # noqa: BLE001, the test raises it
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len(store.snapshots()) == 18
+    assert store.check(read_data=True) == []
+
+
+def test_interpreter_is_free(tmp_path) -> None:
+    """Another thread goes on while a call works: the call waits for what that thread will do.
+
+    The source is a pipe. With the interpreter held, nobody could ever write to it.
+    """
+    data = values(10_000).tobytes()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done: list[str] = []
+
+    def read() -> None:
+        done.append(lmckpt.compress_file(pipe, tmp_path / "x.lmc"))
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    pipe.write_bytes(data)
+    thread.join(60)
+    assert done and lmckpt.decompress(Path(done[0]).read_bytes()) == data
+
+
+# Each has a folder with a store and a file of 240 MB, which is x too, and takes longer than the
+# test waits for it to begin, on any machine.
+CALLS = {
+    "compress": "lmckpt.compress(x, level='max', threads=1)",
+    "compress_file": "lmckpt.compress_file(file, file + '.lmc', level='max', threads=1)",
+    "save": "store.save({'x': x}, run='new', level='max', threads=1)",
+    "save_path": "store.save(file, run='new', level='max', threads=1)",
+    "save_file": "lmckpt.numpy.save_file({'x': x}, file + '.lmc', level='max', threads=1)",
+    "restore": "[store.restore('latest', f'{folder}/whole-{i}', threads=1) for i in range(1000)]",
+    "load": "[store.load('latest', threads=1) for _ in range(1000)]",
+    "decompress": "[lmckpt.decompress(packed, threads=1) for _ in range(1000)]",
+    "check": "[store.check(read_data=True) for _ in range(1000)]",
+    "wait": "store.save_async({'x': x}, run='new', level='max', threads=1); store.wait()",
+}
+SCRIPT = """
+import os, sys, signal
+import numpy, lmckpt, lmckpt.numpy
+folder, call = sys.argv[1:]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+store = lmckpt.Store(folder + "/store")
+code = compile(call, "call", "exec")  # exec of text would end the process by the signal.
+file = folder + "/x.bin"
+x = numpy.fromfile(file, "f4")
+packed = open(folder + "/packed", "rb").read()
+print("ready", flush=True)
+try:
+    exec(code)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    # Everything works as if nothing had been.
+    assert store.latest().run == "old"
+    assert lmckpt.decompress(lmckpt.compress(b"abc")) == b"abc"
+    if "save_async" in call:
+        os._exit(0)  # The save itself goes on; it is not what is looked at here.
+else:
+    print("ended", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A store, a file and its compressed form."""
+    folder = tmp_path_factory.mktemp("calls")
+    data = values(12_000_000)
+    numpy.resize(data, 60_000_000).tofile(folder / "x.bin")
+    (folder / "packed").write_bytes(lmckpt.compress(data, level="fast"))
+    Store.init(folder / "store").save({"x": data}, run="old", level="fast")
+    return folder
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_ctrl_c(name: str, folder: Path) -> None:
+    """A call that would take long ends soon after SIGINT, and leaves nothing behind."""
+    command = [sys.executable, "-c", SCRIPT, str(folder), CALLS[name]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+            time.sleep(0.3)  # It is somewhere in the call now; where does not matter.
+            child.send_signal(signal.SIGINT)
+            assert child.communicate(timeout=30)[0] == "interrupted\n"
+        finally:
+            child.kill()
+    assert child.returncode == 0
+    store = Store(folder / "store")
+    size = store.latest().size
+    for whole in folder.glob("whole-*"):
+        assert sum(file.stat().st_size for file in whole.iterdir()) == size
+        shutil.rmtree(whole)
+    assert {path.name for path in folder.iterdir()} == {"packed", "store", "x.bin"}
+    if name != "wait":
+        assert not any((folder / "store" / "pending").iterdir())
+    assert {snapshot.run for snapshot in store.snapshots()} == {"old"}
+    assert store.check() == []
+
+
+def test_other_signals(tmp_path) -> None:
+    """Handlers run while a call goes on; one that does not raise does not end it."""
+    seen: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: seen.append(number))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        with open(pipe, "wb") as file:
+            file.write(b"first")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGUSR1)
+            # The call cannot end before the handler has run: the file is not whole until then.
+            until = time.monotonic() + 60
+            while not seen and time.monotonic() < until:
+                time.sleep(0.01)
+            file.write(b" last")
+
+    writer = threading.Thread(target=write)
+    try:
+        writer.start()
+        packed = lmckpt.compress_file(pipe, tmp_path / "x.lmc")
+        writer.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert seen == [signal.SIGUSR1]
+    assert lmckpt.decompress(Path(packed).read_bytes()) == b"first last"
+
+
+def test_end_of_the_interpreter(store: Store) -> None:
+    """A save that is under way when the program ends is finished first."""
+    script = (
+        "import sys, torch, lmckpt\n"
+        "state = {'x': torch.arange(3_000_000.0)}\n"
+        "lmckpt.Store(sys.argv[1]).save_async(state, step=7, level='max', threads=1)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, store.url], check=True, timeout=120)
+    assert torch.equal(store.load("main@7")["x"], torch.arange(3_000_000.0))
+
+
+def test_no_thread_left(store: Store, monkeypatch) -> None:
+    """A save that cannot begin is an error, and nobody waits for it."""
+
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError):
+            store.save_async({"x": torch.ones(3)})
+        with pytest.raises(RuntimeError):
+            store.wait()
+    assert store.save_async({"x": torch.ones(3)}).result(60).step == 0
+    store.close()
+    with pytest.raises(errors.NotFoundError):
+        store.get("main@1")

@@ -1,0 +1,90 @@
+//! Work that is interrupted ends before it is done, leaves nothing, and can be done again.
+
+mod common;
+
+use common::{bases, compress_on, nudged};
+use lmc::{
+    Archive, ErrorKind, Input, Interrupt, Level, Options, Output, Publish, Result, compress,
+    compress_parts, content_hash, decompress, decompress_into, decompress_to_vec,
+};
+use lmc_testkit::data::{self, Kind};
+
+/// More than a few spans.
+const LEN: usize = 20 << 20;
+
+/// Fails unless work that is interrupted before it starts ends, and the same work is done after it.
+fn ends(mut work: impl FnMut() -> Result<()>) {
+    let interrupt = Interrupt::default();
+    interrupt.send();
+    assert_eq!(interrupt.run(&mut work).unwrap_err().kind, ErrorKind::Interrupted);
+    work().unwrap();
+}
+
+/// Both directions, from memory and to files: interrupted when the first part is done, they do not
+/// come to the last one, and no file appears.
+#[test]
+fn files() {
+    let original = vec![0; LEN];
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { threads: 2, ..Options::default() };
+    let run = |is_interrupted: bool, back: Option<&Archive>| {
+        let interrupt = Interrupt::default();
+        let progress = |_| {
+            if is_interrupted {
+                interrupt.send();
+            }
+        };
+        let target = folder.path().join("target");
+        let mut publish = Publish::create(&target, true).unwrap();
+        let output = Output::File(&mut publish);
+        let done = interrupt.run(|| match back {
+            None => compress(Input::Bytes(&original), output, &options, &progress),
+            Some(archive) => decompress(archive, output, 2, &progress),
+        });
+        if is_interrupted {
+            assert_eq!(done.unwrap_err().kind, ErrorKind::Interrupted);
+            drop(publish);
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        } else {
+            done.unwrap();
+            publish.commit(None).unwrap();
+        }
+        target
+    };
+    run(true, None);
+    let packed = std::fs::read(run(false, None)).unwrap();
+    std::fs::remove_file(folder.path().join("target")).unwrap();
+    let archive = Archive::from_bytes(packed).unwrap();
+    run(true, Some(&archive));
+    assert_eq!(std::fs::metadata(run(false, Some(&archive))).unwrap().len(), LEN as u64);
+}
+
+/// Work in memory.
+#[test]
+fn memory() {
+    let original = vec![0; LEN];
+    let options = Options { threads: 2, ..Options::default() };
+    let mut packed = Vec::new();
+    ends(|| {
+        packed = compress_parts(Input::Bytes(&original), &options, Vec::new())?.concat();
+        Ok(())
+    });
+    ends(|| content_hash(Input::Bytes(&original), 2).map(drop));
+    let archive = Archive::from_bytes(packed).unwrap();
+    ends(|| archive.test(2, &|_| ()));
+    let mut out = vec![1; LEN];
+    ends(|| decompress_into(&archive, &mut out, 2));
+    ends(|| archive.read_to(5, &mut out[5..], 2));
+    assert!(out == original);
+}
+
+/// A base that could not be looked at because of an interrupt is looked at again.
+#[test]
+fn bases_are_found_again() {
+    let old = data::words(Kind::Weights, 2, true, 1 << 19, 1);
+    let new = nudged(&old, 2, 50, 1);
+    let packed = compress_on(&new, &bases(&[("old", &old)]), Level::Default, 1);
+    let archive = Archive::from_bytes_on(packed, &bases(&[("old", &old)])).unwrap();
+    ends(|| decompress_to_vec(&archive, 1).map(|found| assert!(found == new)));
+    ends(|| archive.test(1, &|_| ()));
+}
