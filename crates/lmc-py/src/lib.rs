@@ -7,6 +7,7 @@
 mod archive;
 mod buffers;
 mod cli;
+mod contents;
 mod errors;
 mod memory;
 mod options;
@@ -23,6 +24,8 @@ mod _lmckpt {
     use super::archive::Archive;
     #[pymodule_export]
     use super::cli::main;
+    #[pymodule_export]
+    use super::contents::Contents;
     #[pymodule_export]
     use super::memory::{compress, compress_file, decompress, decompress_file, save_parts};
     #[pymodule_export]

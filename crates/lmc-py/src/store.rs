@@ -3,25 +3,21 @@
 use lmc::Level;
 use lmc_store::storage::{Stoppable, Storage};
 use lmc_store::{
-    CheckOptions, Glob, Keep, MemoryFile, Node, Parent, Part, PruneOptions, RelPath,
-    RestoreOptions, SaveOptions, SnapshotName, SystemClock, storage,
+    CheckOptions, Glob, Keep, MemoryFile, Parent, Part, PruneOptions, RelPath, RestoreOptions,
+    SaveOptions, SnapshotName, SystemClock, storage,
 };
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::archive::Archive;
 use crate::buffers::{Bytes, parts};
+use crate::contents::Contents;
 use crate::errors::Raise;
 use crate::options::{count, level as level_of};
 use crate::snapshot::Snapshot;
 use crate::work::long;
 
-/// Path, type, bytes and kind.
-type EntryTuple = (String, &'static str, u64, &'static str);
-/// What a user had to say of a snapshot.
-type Meta = BTreeMap<String, String>;
 /// Objects, and files by snapshot and path, with what is wrong.
 type CheckTuple = (Vec<(String, String)>, Vec<(String, String, String)>);
 /// Paths that are the same, only old, only new, and changed ones with both sizes.
@@ -46,7 +42,7 @@ struct Save {
     step: Option<u64>,
     tags: Vec<String>,
     meta: BTreeMap<String, String>,
-    parent: ParentArg,
+    parent: SnapshotArg,
     #[pyo3(from_py_with = level_of)]
     level: Level,
     #[pyo3(from_py_with = count)]
@@ -54,9 +50,9 @@ struct Save {
     verify: bool,
 }
 
-/// What to code against: a snapshot, which may be gone, or what names one that must not be.
+/// A snapshot, or what names one.
 #[derive(FromPyObject)]
-enum ParentArg {
+enum SnapshotArg {
     Snapshot(Py<Snapshot>),
     Text(String),
 }
@@ -95,8 +91,9 @@ impl Store {
 
     fn save_options(&self, py: Python<'_>, save: Save) -> PyResult<SaveOptions> {
         let parent = match save.parent {
-            ParentArg::Snapshot(snapshot) => Parent::Preferred(snapshot.get().name.clone()),
-            ParentArg::Text(text) => match &text[..] {
+            // It may be gone since, which is no reason to fail.
+            SnapshotArg::Snapshot(snapshot) => Parent::Preferred(snapshot.get().name.clone()),
+            SnapshotArg::Text(text) => match &text[..] {
                 "auto" => Parent::Auto,
                 "none" => Parent::None,
                 id => Parent::Snapshot(long(py, || self.find(id))?.raise()?),
@@ -113,6 +110,12 @@ impl Store {
             verify: save.verify,
             ..SaveOptions::default()
         })
+    }
+
+    fn one(&self, text: &str) -> lmc_store::Result<Snapshot> {
+        let name = self.find(text)?;
+        let tags = self.store.tags()?.remove(&name.id).unwrap_or_default();
+        Ok(Snapshot { name, tags: tags.into_iter().collect() })
     }
 
     fn with_tags(&self, names: Vec<SnapshotName>) -> lmc_store::Result<Vec<Snapshot>> {
@@ -236,35 +239,21 @@ impl Store {
 
     /// The snapshot that `text` means: the start of an id, `latest`, `RUN@STEP` or `RUN@latest`.
     fn get(&self, py: Python<'_>, text: &str) -> PyResult<Snapshot> {
-        let found = long(py, || self.with_tags(vec![self.find(text)?]))?.raise()?;
-        // One name in, one snapshot out.
-        found
-            .into_iter()
-            .next()
-            .ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(text.to_string()))
+        long(py, || self.one(text))?.raise()
     }
 
-    /// What is in a snapshot: path, type, bytes and kind of each entry, and what was said of it.
-    fn entries(&self, py: Python<'_>, snapshot: &str) -> PyResult<(Vec<EntryTuple>, Meta)> {
-        let manifest = long(py, || self.store.manifest(&self.find(snapshot)?))?.raise()?;
-        let entry = |entry: &lmc_store::Entry| {
-            let path = entry.path.to_string();
-            match &entry.node {
-                Node::File(file) => (path, "file", file.size, file.kind.name()),
-                Node::Directory { .. } => (path, "directory", 0, ""),
-                Node::Link { .. } => (path, "link", 0, ""),
-            }
+    /// The files of a snapshot. One that is given itself is not looked for.
+    fn contents(&self, py: Python<'_>, snapshot: SnapshotArg) -> PyResult<Contents> {
+        let known = match snapshot {
+            SnapshotArg::Snapshot(known) => Ok(known.get().clone()),
+            SnapshotArg::Text(text) => Err(text),
         };
-        Ok((manifest.entries.iter().map(entry).collect(), manifest.meta.clone()))
-    }
-
-    /// A file of a snapshot, open, wherever its bytes are.
-    fn file(&self, py: Python<'_>, snapshot: &str, path: &str) -> PyResult<Archive> {
-        let opened = long(py, || {
-            let manifest = Arc::new(self.store.manifest(&self.find(snapshot)?)?);
-            self.store.archive(&manifest, &RelPath::new(path.as_bytes())?)
+        let found = long(py, || {
+            let snapshot = known.or_else(|text| self.one(&text))?;
+            let manifest = Arc::new(self.store.manifest(&snapshot.name)?);
+            Ok(Contents { store: self.store.clone(), manifest, snapshot })
         });
-        opened?.map(Archive).raise()
+        found?.raise()
     }
 
     /// Restores a snapshot to `target`; returns files and bytes.

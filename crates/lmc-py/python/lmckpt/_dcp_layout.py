@@ -15,10 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ._lmckpt import Contents
 from .errors import CorruptError
+from .store import read_small
 
 LAYOUT_FILE = "dcp.json"
 FORMAT = 1
+_LAYOUT_LEN_MAX = 1 << 30
 # Words in the names of tensors that only the state of an optimizer has.
 _OPTIMIZER = frozenset({"optim", "optimizer", "optimizers"})
 # A cut is not made where it would leave fewer bytes than this.
@@ -112,6 +115,11 @@ class Layout:
             "planner": self.planner,
         }
         return json.dumps(layout, separators=(",", ":"), allow_nan=False).encode()
+
+    @staticmethod
+    def of(contents: Contents) -> Layout:
+        """That of a snapshot."""
+        return Layout.from_json(read_small(contents, LAYOUT_FILE, _LAYOUT_LEN_MAX))
 
     @staticmethod
     def from_json(text: bytes) -> Layout:

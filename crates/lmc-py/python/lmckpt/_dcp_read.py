@@ -12,11 +12,10 @@ import torch
 from . import _lmckpt
 from ._buffers import view
 from ._dcp_layout import Chunk, Shape, Whole, region_name
-from ._lmckpt import Snapshot
 from ._open import safe_open
-from ._state import unflatten
+from ._state import STATE_LEN_MAX, unflatten
 from .errors import CorruptError, NotFoundError, UnsupportedError
-from .store import Store
+from .store import read_small
 
 # Tensors up to this length are coded together, so they are read together.
 _SMALL_LEN = 1 << 16
@@ -173,15 +172,15 @@ class _File:
 class Reader:
     """The files of a snapshot."""
 
-    def __init__(self, store: Store, snapshot: Snapshot, threads: int) -> None:
-        self._store, self._snapshot, self._threads = store, snapshot, threads
+    def __init__(self, contents: _lmckpt.Contents, threads: int) -> None:
+        self._contents, self._threads = contents, threads
 
     def _archive(self, path: str) -> _lmckpt.Archive:
         try:
-            return self._store._handle().file(self._snapshot.id, path)
+            return self._contents.file(path)
         except NotFoundError:
             raise NotFoundError(
-                f"{path} is not in snapshot {self._snapshot.id[:8]}; if optimizer state was left "
+                f"{path} is not in snapshot {self._contents.snapshot.id[:8]}; if optimizer state was left "
                 "out of it, load without"
             ) from None
 
@@ -195,8 +194,7 @@ class Reader:
 
     def objects(self, path: str) -> dict[str, Any]:
         """What a rank wrote that is no tensor."""
-        archive = self._archive(path)
-        text = archive.read(0, archive.original_len)
+        text = read_small(self._contents, path, STATE_LEN_MAX)
         open_files: dict[str, safe_open] = {}
 
         def tensor(kind: str, file: str, name: str) -> Any:

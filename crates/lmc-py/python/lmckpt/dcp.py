@@ -45,7 +45,7 @@ from ._dcp_layout import (
 )
 from ._dcp_read import Reader, Wanted, type_of
 from ._dcp_write import Gathered, Written, shape_of
-from ._lmckpt import Snapshot
+from ._lmckpt import Contents, Snapshot
 from ._state import flatten, unflatten
 from .errors import ConflictError, CorruptError, InvalidError, NotFoundError, UnsupportedError
 from .files import Level, Path
@@ -148,7 +148,7 @@ class StoreWriter(StorageWriter):
         if self._parent is None:
             return options, Earlier(None)
         try:
-            layout = Layout.from_json(self.store.read_file(self._parent, LAYOUT_FILE))
+            layout = Layout.of(self.store._handle().contents(self._parent))
         except (NotFoundError, CorruptError):
             layout = None  # It is of another kind, or damaged: nothing is known of its files.
         return {**options, "parent": self._parent}, Earlier(layout)
@@ -206,32 +206,32 @@ class StoreReader(StorageReader):
         self.store = store if isinstance(store, Store) else Store(store)
         self._wanted: str | Snapshot = snapshot
         self._threads = _threads(threads)
-        self._layout: Layout | None = None
-        #: The snapshot that is loaded.
-        self.snapshot: Snapshot | None = None
+        self._opened: tuple[Contents, Layout] | None = None
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot that is loaded."""
+        return None if self._opened is None else self._opened[0].snapshot
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Begins a load; a ``checkpoint_id`` names the snapshot."""
         if checkpoint_id:
             self._wanted = os.fspath(checkpoint_id)
-        self._layout = self.snapshot = None
+        self._opened = None
 
-    def _found(self) -> tuple[Snapshot, Layout]:
-        if self.snapshot is None or self._layout is None:
-            wanted = self._wanted
-            found = wanted if isinstance(wanted, Snapshot) else self.store.get(wanted)
+    def _open(self) -> tuple[Contents, Layout]:
+        if self._opened is None:
+            contents = self.store._handle().contents(self._wanted)
             try:
-                text = self.store.read_file(found, LAYOUT_FILE)
+                self._opened = contents, Layout.of(contents)
             except NotFoundError:
-                raise InvalidError(
-                    f"snapshot {found.id[:8]} is no distributed checkpoint"
-                ) from None
-            self.snapshot, self._layout = found, Layout.from_json(text)
-        return self.snapshot, self._layout
+                id = contents.snapshot.id[:8]
+                raise InvalidError(f"snapshot {id} is no distributed checkpoint") from None
+        return self._opened
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         """What the checkpoint holds."""
-        _, layout = self._found()
+        _, layout = self._open()
         found: dict[str, Any] = {name: BytesStorageMetadata() for name in layout.objects}
         for name, whole in layout.tensors.items():
             chunks = [
@@ -250,7 +250,7 @@ class StoreReader(StorageReader):
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
         """Tells the coordinator which snapshot this rank reads."""
-        plan.storage_data = self._found()[0].id
+        plan.storage_data = self._open()[0].snapshot.id
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
@@ -263,8 +263,8 @@ class StoreReader(StorageReader):
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         """Fills the tensors and values of the plan."""
-        snapshot, layout = self._found()
-        reader = Reader(self.store, snapshot, self._threads)
+        contents, layout = self._open()
+        reader = Reader(contents, self._threads)
         chunks = {
             (name, chunk.offsets): (whole, chunk)
             for name, whole in layout.tensors.items()

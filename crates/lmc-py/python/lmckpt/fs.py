@@ -107,7 +107,7 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
         def read() -> dict[str, int | None]:
             tree: dict[str, int | None] = {"": None}
-            for path, kind, size, _ in self._store._handle().entries(snapshot.id)[0]:
+            for path, kind, size, _ in self._store._handle().contents(snapshot).entries():
                 if kind == "link":
                     continue
                 tree[path] = size if kind == "file" else None
@@ -120,7 +120,7 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _archive(self, snapshot: Snapshot, inner: str) -> Archive:
         # Connections do not survive a fork.
         key = (os.getpid(), snapshot.id, inner)
-        return self._archives.get(key, lambda: self._store._handle().file(snapshot.id, inner))
+        return self._archives.get(key, lambda: self._store._handle().contents(snapshot).file(inner))
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         """What is at a path."""

@@ -172,15 +172,13 @@ class Store:
         others are left out of the result. A snapshot of a directory gives the tensors of its
         safetensors files by file and name.
         """
-        name = _name(snapshot)
-        entries, _ = self._handle().entries(name)
-        paths = [path for path, kind, _, _ in entries if kind == "file"]
-        reader = _Reader(self, name, only, device if into is None else "cpu", threads)
+        # One manifest for all of it: another snapshot may become the latest meanwhile.
+        contents = self._handle().contents(snapshot)
+        paths = [path for path, kind, _, _ in contents.entries() if kind == "file"]
+        reader = _Reader(contents, only, device if into is None else "cpu", threads)
         if STATE_FILE in paths:
-            file = self._handle().file(name, STATE_FILE)
-            if file.original_len > STATE_LEN_MAX:
-                raise LimitError(f"{STATE_FILE} has {file.original_len} bytes")
-            state = unflatten(file.read(0, file.original_len), reader.tensor)
+            text = read_small(contents, STATE_FILE, STATE_LEN_MAX)
+            state = unflatten(text, reader.tensor)
             copies: list[tuple[Any, Any]] = []
             state = _merged(into, state, (), copies)
             for target, value in copies:
@@ -204,21 +202,21 @@ class Store:
         self, snapshot: str | Snapshot, path: str, framework: str = "pt", device: Any = "cpu"
     ) -> safe_open:
         """A safetensors file of a snapshot, as ``safe_open`` gives it."""
-        return safe_open.of(self._handle().file(_name(snapshot), path), framework, device)
+        return safe_open.of(self._handle().contents(snapshot).file(path), framework, device)
 
     def read_file(self, snapshot: str | Snapshot, path: str) -> bytes:
         """A file of a snapshot."""
-        archive = self._handle().file(_name(snapshot), path)
+        archive = self._handle().contents(snapshot).file(path)
         return archive.read(0, archive.original_len)
 
     def files(self, snapshot: str | Snapshot = "latest") -> dict[str, int]:
         """The files of a snapshot and their sizes."""
-        entries, _ = self._handle().entries(_name(snapshot))
+        entries = self._handle().contents(snapshot).entries()
         return {path: size for path, kind, size, _ in entries if kind == "file"}
 
     def meta(self, snapshot: str | Snapshot = "latest") -> dict[str, str]:
         """What was said of a snapshot when it was saved."""
-        return self._handle().entries(_name(snapshot))[1]
+        return self._handle().contents(snapshot).meta()
 
     def restore(
         self,
@@ -303,6 +301,14 @@ class Store:
         return self._handle().stats()
 
 
+def read_small(contents: _lmckpt.Contents, path: str, max_size: int) -> bytes:
+    """A file of a snapshot that must not be large."""
+    archive = contents.file(path)
+    if archive.original_len > max_size:
+        raise LimitError(f"{path} has {archive.original_len} bytes, more than {max_size}")
+    return archive.read(0, archive.original_len)
+
+
 def _name(snapshot: str | Snapshot) -> str:
     if isinstance(snapshot, Snapshot):
         return snapshot.id
@@ -365,9 +371,9 @@ class _Reader:
     """The tensors of a snapshot, one by one."""
 
     def __init__(
-        self, store: Store, name: str, only: str | None, device: Any, threads: int
+        self, contents: _lmckpt.Contents, only: str | None, device: Any, threads: int
     ) -> None:
-        self._store, self._name, self._only = store, name, only
+        self._contents, self._only = contents, only
         self._device, self._threads = device, threads
         self._open: dict[tuple[str, str], safe_open] = {}
 
@@ -375,7 +381,7 @@ class _Reader:
         key = (kind, path)
         if key not in self._open:
             framework, device = ("pt", self._device) if kind == "torch" else ("np", "cpu")
-            archive = self._store._handle().file(self._name, path)
+            archive = self._contents.file(path)
             self._open[key] = safe_open.of(archive, framework, device, self._threads)
         return self._open[key]
 

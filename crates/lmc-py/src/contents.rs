@@ -1,0 +1,53 @@
+//! What is in a snapshot: one manifest, read once, whatever is saved meanwhile.
+
+use lmc_store::{Manifest, Node, RelPath};
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::archive::Archive;
+use crate::errors::Raise;
+use crate::snapshot::Snapshot;
+use crate::work::long;
+
+/// Path, type, bytes and kind.
+type EntryTuple = (String, &'static str, u64, &'static str);
+
+/// The files of a snapshot.
+#[pyclass(frozen, module = "lmckpt._lmckpt")]
+#[derive(Debug)]
+pub struct Contents {
+    pub store: lmc_store::Store,
+    pub manifest: Arc<Manifest>,
+    /// The snapshot.
+    #[pyo3(get)]
+    pub snapshot: Snapshot,
+}
+
+#[pymethods]
+impl Contents {
+    /// Path, type, bytes and kind of each entry.
+    fn entries(&self) -> Vec<EntryTuple> {
+        let entry = |entry: &lmc_store::Entry| {
+            let path = entry.path.to_string();
+            match &entry.node {
+                Node::File(file) => (path, "file", file.size, file.kind.name()),
+                Node::Directory { .. } => (path, "directory", 0, ""),
+                Node::Link { .. } => (path, "link", 0, ""),
+            }
+        };
+        self.manifest.entries.iter().map(entry).collect()
+    }
+
+    /// What was said of the snapshot when it was saved.
+    fn meta(&self) -> BTreeMap<String, String> {
+        self.manifest.meta.clone()
+    }
+
+    /// A file, open, wherever its bytes are.
+    fn file(&self, py: Python<'_>, path: &str) -> PyResult<Archive> {
+        let opened =
+            long(py, || self.store.archive(&self.manifest, &RelPath::new(path.as_bytes())?));
+        opened?.map(Archive).raise()
+    }
+}
