@@ -95,6 +95,13 @@ impl lmc::ReadAt for Scattered {
         }
         if rest.is_empty() { Ok(()) } else { Err(Error::truncated("the buffers end too early")) }
     }
+
+    fn slice(&self, at: u64, len: u64) -> Option<&[u8]> {
+        let i = self.ends.partition_point(|&end| end <= at);
+        let bytes = self.parts.get(i)?.get();
+        let start = bytes.len() - (self.ends[i] - at) as usize;
+        bytes.get(start..)?.get(..usize::try_from(len).ok()?)
+    }
 }
 
 /// All buffers of a list, or the one that `object` is.

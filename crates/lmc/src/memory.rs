@@ -5,7 +5,7 @@ use crate::archive::Archive;
 use crate::compress::{Assembly, Job, Worker};
 use crate::decompress::{check_empty_items, check_part, decode_part, parts};
 use crate::io::{Input, Source, zeroed};
-use crate::pipeline::{Pool, each, thread_count};
+use crate::pipeline::{Buffer, Pool, each, thread_count};
 use crate::span::SpanDecoder;
 use lmc_format::file::header;
 use lmc_format::{Error, Result};
@@ -29,11 +29,11 @@ pub fn compress_parts(
     let coded = each(
         cuts.len(),
         threads,
-        || Worker::new(options),
-        |worker, i| {
+        || (Worker::new(options), Buffer::default()),
+        |(worker, raw), i| {
             let range = &cuts[i].range;
-            let raw = source.bytes(range.start, range.end - range.start)?;
-            worker.encode(&job, i, &raw, pool.take())
+            let raw = source.bytes(range.start, range.end - range.start, raw)?;
+            worker.encode(&job, i, raw, pool.take())
         },
     )?;
     let mut assembly = Assembly::new(&job);
@@ -65,11 +65,11 @@ pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usi
     let index = &archive.index;
     let parts = parts(index);
     let places = cut_places(out, index.spans.iter().map(|span| span.raw_len as usize));
-    let worker = || (SpanDecoder::default(), Vec::new());
-    let hashes = each(parts.len(), thread_count(threads), worker, |(decoder, whole), i| {
+    let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
+    let hashes = each(parts.len(), thread_count(threads), worker, |(decoder, coded, whole), i| {
         let mut place = places[i].lock().map_err(|_| Error::invalid("another thread failed"))?;
-        let coded = archive.span_bytes(i)?;
-        decode_to(&mut place, whole, |out| decode_part(archive, i, &parts[i], decoder, &coded, out))
+        let coded = archive.span_bytes(i, coded)?;
+        decode_to(&mut place, whole, |out| decode_part(archive, i, &parts[i], decoder, coded, out))
     })?;
     let mut open = Vec::new();
     for (part, hashes) in parts.iter().zip(hashes) {
