@@ -303,6 +303,13 @@ impl Archive {
         self.source.bytes(self.places[i].file, self.index.spans[i].coded_len(), buffer)
     }
 
+    /// Has the system read span `i` ahead, if there is one.
+    pub(crate) fn read_ahead(&self, i: usize) {
+        if let (Some(span), Some(place)) = (self.index.spans.get(i), self.places.get(i)) {
+            self.source.read_ahead(place.file, span.coded_len());
+        }
+    }
+
     pub(crate) fn span_name(&self, i: usize) -> String {
         let place = self.places[i];
         format!("span {i}, at byte {} of the file", place.file)

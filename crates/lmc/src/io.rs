@@ -231,6 +231,17 @@ impl<'a> Source<'a> {
         Ok(buffer.bytes())
     }
 
+    /// Has the system read the `len` bytes from `at` on ahead, if they are in a file.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(crate) fn read_ahead(&self, at: u64, len: u64) {
+        #[cfg(target_os = "linux")]
+        if let Self::File(file) = self {
+            use rustix::fs::{Advice, fadvise};
+            // It is advice: where it fails, the read itself will say why.
+            let _ = fadvise(file.get(), at, std::num::NonZeroU64::new(len), Advice::WillNeed);
+        }
+    }
+
     /// The `len` bytes from `at` on.
     pub(crate) fn read_vec(&self, at: u64, len: u64) -> Result<Vec<u8>> {
         let mut bytes = zeroed(len)?;

@@ -145,8 +145,11 @@ pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usi
     let parts = parts(index);
     let places = cut_places(out, index.spans.iter().map(|span| span.raw_len as usize));
     let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
-    let hashes = each(parts.len(), thread_count(threads), worker, |(decoder, coded, whole), i| {
+    let threads = thread_count(threads);
+    let hashes = each(parts.len(), threads, worker, |(decoder, coded, whole), i| {
         let mut place = places[i].lock().map_err(|_| another_failed())?;
+        // The disk works while this thread decodes.
+        archive.read_ahead(i + threads);
         let coded = archive.span_bytes(i, coded)?;
         decode_to(&mut place, whole, |out| decode_part(archive, i, &parts[i], decoder, coded, out))
     })?;
