@@ -6,7 +6,7 @@ use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::buffers::{Bytes, Scattered};
+use crate::buffers::{Bytes, NewBytes, Scattered};
 use crate::errors::{Raise, exception};
 use crate::options::{base_sources, open_bases};
 
@@ -83,8 +83,10 @@ impl Archive {
             let len = self.0.original_len();
             return Err(Error::invalid(format!("bytes {start} to {end} of {len}"))).raise();
         }
-        let read = |out: &mut [u8]| py.detach(|| self.0.read_to(start, out, threads));
-        PyBytes::new_with(py, usize::try_from(end - start)?, |out| read(out).raise())
+        let mut bytes = NewBytes::new(py, usize::try_from(end - start)?)?;
+        let out = bytes.get_mut();
+        py.detach(|| self.0.read_to(start, out, threads)).raise()?;
+        Ok(bytes.finish())
     }
 
     /// Fills `out` with the original bytes from `start` on.

@@ -3,7 +3,12 @@
 
 use lmc::Error;
 use pyo3::buffer::PyBuffer;
+use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::ffi::c_int;
+
+use std::ptr::null;
 
 use crate::errors::exception;
 
@@ -51,6 +56,61 @@ impl Bytes {
         // SAFETY: as above; the memory may be written to, and `self` is borrowed for as long as
         // the slice lives. That no other object shares this memory is for the caller to see to.
         unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast(), self.0.len_bytes()) }
+    }
+}
+
+/// A `bytes` object that nobody else has seen yet.
+///
+/// [`PyBytes::new_with`] fills it with zeros first, on one thread and with the interpreter held,
+/// which takes longer than to decode what goes there.
+#[derive(Debug)]
+pub struct NewBytes<'py>(Bound<'py, PyBytes>);
+
+// Of the stable ABI; pyo3 has it for itself alone.
+unsafe extern "C" {
+    fn _PyBytes_Resize(bytes: *mut *mut ffi::PyObject, len: ffi::Py_ssize_t) -> c_int;
+}
+
+impl<'py> NewBytes<'py> {
+    /// One of `len` bytes, which mean nothing yet.
+    pub fn new(py: Python<'py>, len: usize) -> PyResult<Self> {
+        let size = ffi::Py_ssize_t::try_from(len)?;
+        // SAFETY: without a source this is a new object of this length, or NULL with an error set.
+        let object = unsafe {
+            Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(null(), size))
+        };
+        Ok(Self(object?.cast_into()?))
+    }
+
+    /// As a slice to write to.
+    pub fn get_mut(&mut self) -> &mut [u8] {
+        let len = self.0.as_bytes().len();
+        if len == 0 {
+            return &mut []; // This object is shared.
+        }
+        // SAFETY: the object has so many bytes, and nobody else has it. It was made by foreign code,
+        // for all that Rust knows with these bytes in it.
+        unsafe {
+            std::slice::from_raw_parts_mut(ffi::PyBytes_AsString(self.0.as_ptr()).cast(), len)
+        }
+    }
+
+    /// The same with another length; bytes that are new mean nothing.
+    pub fn resized(self, len: usize) -> PyResult<Self> {
+        let (py, size) = (self.0.py(), ffi::Py_ssize_t::try_from(len)?);
+        let mut object = self.0.into_ptr();
+        // SAFETY: the one reference to an object that nobody else has seen is given away, and comes
+        // back for the same object or one in another place, or as NULL with an error set.
+        let object = unsafe {
+            _PyBytes_Resize(&raw mut object, size);
+            Bound::from_owned_ptr_or_err(py, object)
+        };
+        Ok(Self(object?.cast_into()?))
+    }
+
+    /// The object, for all to see.
+    pub fn finish(self) -> Bound<'py, PyBytes> {
+        self.0
     }
 }
 

@@ -7,9 +7,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::buffers::{Bytes, Scattered, parts};
+use crate::buffers::{Bytes, NewBytes, Scattered, parts};
 use crate::errors::{Raise, exception};
 use crate::options::{base_sources, level as level_of, open_bases, options};
+
+/// Data of this length is coded right into the object that is returned.
+const IN_PLACE_LEN_MIN: usize = 1 << 20;
 
 /// Compresses a buffer, or several that stand one behind the other, to the bytes of a `.lmc` file.
 #[pyfunction]
@@ -22,21 +25,23 @@ pub fn compress<'py>(
     bases: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (parts, level, bases) = (parts(data)?, level_of(level)?, base_sources(&bases)?);
+    let len: usize = parts.iter().map(|part| part.get().len()).sum();
+    // As long as if nothing were gained; what is not written to takes no memory. Small results would
+    // each keep a page that way, and go where they belong in the end.
+    let mut bytes = NewBytes::new(data.py(), if len < IN_PLACE_LEN_MIN { 0 } else { len })?;
+    let out = bytes.get_mut();
     let coded = data.py().detach(|| {
         let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
         let options = options(level, threads, verify, bases)?;
-        lmc::compress_parts(Input::Parts(&slices), &options, Vec::new())
+        lmc::compress_into(Input::Parts(&slices), &options, out)
     });
-    let coded = coded.raise()?;
-    let len = coded.iter().map(Vec::len).sum();
-    PyBytes::new_with(data.py(), len, |mut out| {
-        for part in &coded {
-            let (own, after) = out.split_at_mut(part.len());
-            own.copy_from_slice(part);
-            out = after;
-        }
-        Ok(())
-    })
+    let (written, rest) = coded.raise()?;
+    let rest = rest.concat();
+    let mut bytes = bytes.resized(written + rest.len())?;
+    if !rest.is_empty() {
+        bytes.get_mut()[written..].copy_from_slice(&rest);
+    }
+    Ok(bytes.finish())
 }
 
 /// Restores what [`compress`] was given, to new bytes or into `into`. More than `max_size` bytes
@@ -67,8 +72,10 @@ pub fn decompress<'py>(
         return done.raise().map(|()| None);
     }
     let len = usize::try_from(archive.original_len())?;
-    let decode = |out: &mut [u8]| py.detach(|| lmc::decompress_into(&archive, out, threads));
-    PyBytes::new_with(py, len, |out| decode(out).raise()).map(Some)
+    let mut bytes = NewBytes::new(py, len)?;
+    let out = bytes.get_mut();
+    py.detach(|| lmc::decompress_into(&archive, out, threads)).raise()?;
+    Ok(Some(bytes.finish()))
 }
 
 /// Compresses buffers that stand one behind the other to a file, which takes the place of one that
