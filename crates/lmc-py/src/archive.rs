@@ -6,7 +6,7 @@ use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::buffers::{Bytes, NewBytes, Scattered};
+use crate::buffers::{Bytes, NewBytes, Scattered, expect_writes};
 use crate::errors::{Raise, exception};
 use crate::options::{base_sources, open_bases};
 
@@ -107,7 +107,8 @@ impl Archive {
     fn scatter(&self, py: Python<'_>, out: Vec<Bound<'_, PyAny>>, threads: usize) -> PyResult<()> {
         let mut out = out.iter().map(Bytes::new_mut).collect::<PyResult<Vec<_>>>()?;
         py.detach(|| {
-            let places = out.iter_mut().map(Bytes::get_mut).collect();
+            let mut places: Vec<_> = out.iter_mut().map(Bytes::get_mut).collect();
+            places.iter_mut().for_each(|place| expect_writes(place));
             lmc::decompress_scattered(&self.0, places, threads)
         })
         .raise()

@@ -79,7 +79,9 @@ impl<'py> NewBytes<'py> {
         let object = unsafe {
             Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(null(), size))
         };
-        Ok(Self(object?.cast_into()?))
+        let mut bytes = Self(object?.cast_into()?);
+        expect_writes(bytes.get_mut());
+        Ok(bytes)
     }
 
     /// As a slice to write to.
@@ -111,6 +113,24 @@ impl<'py> NewBytes<'py> {
     /// The object, for all to see.
     pub fn finish(self) -> Bound<'py, PyBytes> {
         self.0
+    }
+}
+
+/// Has the system give large pages to memory that is new: for each page it stops a thread, and with
+/// those of 4 KiB that takes longer than to decode what goes there. numpy does the same.
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+pub fn expect_writes(memory: &mut [u8]) {
+    const LARGE: usize = 2 << 20;
+    let start = memory.as_ptr().align_offset(LARGE);
+    let len = memory.len().saturating_sub(start) / LARGE * LARGE;
+    #[cfg(target_os = "linux")]
+    if len > 0 {
+        let place = memory[start..].as_mut_ptr().cast();
+        // SAFETY: the pages lie in the slice, and the advice changes nothing in them. It may fail
+        // where the system has no such pages, and then all is as before.
+        unsafe {
+            let _ = rustix::mm::madvise(place, len, rustix::mm::Advice::LinuxHugepage);
+        }
     }
 }
 
