@@ -6,6 +6,7 @@
 mod archive;
 mod buffers;
 mod cli;
+mod copy;
 mod errors;
 mod memory;
 mod options;
@@ -21,6 +22,8 @@ mod _lmckpt {
     use super::archive::Archive;
     #[pymodule_export]
     use super::cli::main;
+    #[pymodule_export]
+    use super::copy::copy;
     #[pymodule_export]
     use super::memory::{compress, compress_file, decompress, decompress_file, save_parts};
     #[pymodule_export]
