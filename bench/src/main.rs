@@ -136,6 +136,9 @@ struct PairsArgs {
 struct ScaleArgs {
     #[arg(long, default_value = "bf16")]
     set: Set,
+    /// Time this file, and not a buffer of the corpus.
+    #[arg(long, conflicts_with_all = ["set", "size_mib"])]
+    file: Option<PathBuf>,
     #[arg(long, default_value = "default")]
     level: LevelName,
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16])]

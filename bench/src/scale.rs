@@ -1,9 +1,10 @@
 //! The whole file format on more and more threads, from memory to memory: planning, coding and
-//! every checksum, without and with the decoding that verifies each block.
+//! every checksum, into memory of an earlier round and into new memory, and with the decoding that
+//! verifies each block.
 
 use std::time::Instant;
 
-use lmc::{Archive, Input, Level, Options, compress_parts, decompress_into};
+use lmc::{Archive, Input, Level, Options, compress_into, compress_parts, decompress_into};
 use lmc_peers::Result;
 
 use crate::ScaleArgs;
@@ -17,26 +18,36 @@ struct Row {
     threads: usize,
     copy: f64,
     compress: f64,
+    compress_new: f64,
     verified: f64,
     decompress: f64,
 }
 
-/// Measures and prints every number of threads.
-pub fn run(args: &ScaleArgs, corpus: &[lmc_testkit::CorpusFile]) -> Result<()> {
+/// A buffer of the corpus as a safetensors file.
+pub fn corpus_file(args: &ScaleArgs, corpus: &[lmc_testkit::CorpusFile]) -> Result<Vec<u8>> {
     let buffer = Buffer::build(&args.set.files(corpus), args.size_mib * MIB, true)?;
-    let file = safetensors(&buffer, args.set.name())?;
-    println!("{} at level {}, {} bytes", args.set, args.level, file.len());
-    println!("threads  memcpy  compress  with verify  decompress  GiB/s; compress of one thread");
+    safetensors(&buffer, args.set.name())
+}
+
+/// Measures and prints every number of threads.
+pub fn run(args: &ScaleArgs, file: &[u8]) -> Result<()> {
+    let name = args.file.as_ref().map_or(args.set.to_string(), |path| path.display().to_string());
+    println!("{name} at level {}, {} bytes", args.level, file.len());
+    println!(
+        "threads  memcpy  compress  new memory  with verify  decompress  GiB/s; compress of one \
+         thread"
+    );
     let mut one = None;
     for &threads in &args.threads {
-        let row = measure(&file, args.level.level(), threads, args.repeats)?;
+        let row = measure(file, args.level.level(), threads, args.repeats)?;
         let speed = |seconds: f64| file.len() as f64 / GIB / seconds;
         let base = *one.get_or_insert(row.compress * row.threads as f64);
         println!(
-            "{:7} {:7.2} {:9.2} {:12.2} {:11.2}  {:.2}",
+            "{:7} {:7.2} {:9.2} {:11.2} {:12.2} {:11.2}  {:.2}",
             row.threads,
             speed(row.copy),
             speed(row.compress),
+            speed(row.compress_new),
             speed(row.verified),
             speed(row.decompress),
             base / row.compress,
@@ -50,6 +61,7 @@ fn measure(file: &[u8], level: Level, threads: usize, repeats: usize) -> Result<
         threads,
         copy: f64::MAX,
         compress: f64::MAX,
+        compress_new: f64::MAX,
         verified: f64::MAX,
         decompress: f64::MAX,
     };
@@ -71,6 +83,10 @@ fn measure(file: &[u8], level: Level, threads: usize, repeats: usize) -> Result<
             parts = compress_parts(Input::Bytes(file), &options, parts)?;
             least(best, start);
         }
+        let options = Options { level, threads, verify: false, ..Options::default() };
+        let start = Instant::now();
+        compress_into(Input::Bytes(file), &options, &mut vec![0; file.len()])?;
+        least(&mut row.compress_new, start);
         let archive = Archive::from_bytes(parts.concat())?;
         let start = Instant::now();
         decompress_into(&archive, &mut back, threads)?;

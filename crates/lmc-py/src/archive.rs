@@ -6,7 +6,7 @@ use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::buffers::{Bytes, Scattered, new_bytes};
+use crate::buffers::{Bytes, NewBytes, Scattered, expect_writes};
 use crate::errors::{Raise, exception};
 use crate::options::{base_sources, count, open_bases};
 use crate::work::{long, short, sized};
@@ -84,9 +84,10 @@ impl Archive {
             let len = self.0.original_len();
             return Err(Error::invalid(format!("bytes {start} to {end} of {len}"))).raise();
         }
-        new_bytes(py, end - start, |out| {
-            sized(py, out.len(), || self.0.read_to(start, out, threads))?.raise()
-        })
+        let mut bytes = NewBytes::new(py, end - start)?;
+        let out = bytes.get_mut();
+        sized(py, out.len(), || self.0.read_to(start, out, threads))?.raise()?;
+        Ok(bytes.finish())
     }
 
     /// Fills `out` with the original bytes from `start` on.
@@ -112,7 +113,8 @@ impl Archive {
         #[pyo3(from_py_with = count)] threads: usize,
     ) -> PyResult<()> {
         let mut out = out.iter().map(Bytes::new_mut).collect::<PyResult<Vec<_>>>()?;
-        let places: Vec<&mut [u8]> = out.iter_mut().map(Bytes::get_mut).collect();
+        let mut places: Vec<&mut [u8]> = out.iter_mut().map(Bytes::get_mut).collect();
+        places.iter_mut().for_each(|place| expect_writes(place));
         let len = places.iter().map(|place| place.len()).sum();
         sized(py, len, || lmc::decompress_scattered(&self.0, places, threads))?.raise()
     }

@@ -4,8 +4,11 @@
 use lmc::{Error, ErrorKind};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyMemoryError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::ffi::c_int;
+use std::ptr::null;
 
 use crate::errors::exception;
 
@@ -56,6 +59,89 @@ impl Bytes {
     }
 }
 
+/// A `bytes` object that nobody else has seen yet.
+///
+/// [`PyBytes::new_with`] fills it with zeros first, on one thread and with the interpreter held,
+/// which takes longer than to decode what goes there.
+#[derive(Debug)]
+pub struct NewBytes<'py>(Bound<'py, PyBytes>);
+
+// Of the stable ABI; pyo3 has it for itself alone.
+unsafe extern "C" {
+    fn _PyBytes_Resize(bytes: *mut *mut ffi::PyObject, len: ffi::Py_ssize_t) -> c_int;
+}
+
+impl<'py> NewBytes<'py> {
+    /// One of `len` bytes, which mean nothing yet; too many for the memory there is are refused.
+    pub fn new(py: Python<'py>, len: u64) -> PyResult<Self> {
+        let too_many = || {
+            let message = format!("{len} bytes are more than memory holds");
+            exception(&Error::new(ErrorKind::LimitExceeded, message))
+        };
+        let size = ffi::Py_ssize_t::try_from(len).map_err(|_| too_many())?;
+        // SAFETY: without a source this is a new object of this length, or NULL with an error set.
+        let object = unsafe {
+            Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(null(), size))
+        };
+        let object = object.map_err(|error| match error.is_instance_of::<PyMemoryError>(py) {
+            true => too_many(),
+            false => error,
+        });
+        let mut bytes = Self(object?.cast_into()?);
+        expect_writes(bytes.get_mut());
+        Ok(bytes)
+    }
+
+    /// As a slice to write to.
+    pub fn get_mut(&mut self) -> &mut [u8] {
+        let len = self.0.as_bytes().len();
+        if len == 0 {
+            return &mut []; // This object is shared.
+        }
+        // SAFETY: the object has so many bytes, and nobody else has it. It was made by foreign code,
+        // for all that Rust knows with these bytes in it.
+        unsafe {
+            std::slice::from_raw_parts_mut(ffi::PyBytes_AsString(self.0.as_ptr()).cast(), len)
+        }
+    }
+
+    /// The same with another length; bytes that are new mean nothing.
+    pub fn resized(self, len: usize) -> PyResult<Self> {
+        let (py, size) = (self.0.py(), ffi::Py_ssize_t::try_from(len)?);
+        let mut object = self.0.into_ptr();
+        // SAFETY: the one reference to an object that nobody else has seen is given away, and comes
+        // back for the same object or one in another place, or as NULL with an error set.
+        let object = unsafe {
+            _PyBytes_Resize(&raw mut object, size);
+            Bound::from_owned_ptr_or_err(py, object)
+        };
+        Ok(Self(object?.cast_into()?))
+    }
+
+    /// The object, for all to see.
+    pub fn finish(self) -> Bound<'py, PyBytes> {
+        self.0
+    }
+}
+
+/// Has the system give large pages to memory that is new: for each page it stops a thread, and with
+/// those of 4 KiB that takes longer than to decode what goes there. numpy does the same.
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+pub fn expect_writes(memory: &mut [u8]) {
+    const LARGE: usize = 2 << 20;
+    let start = memory.as_ptr().align_offset(LARGE);
+    let len = memory.len().saturating_sub(start) / LARGE * LARGE;
+    #[cfg(target_os = "linux")]
+    if len > 0 {
+        let place = memory[start..].as_mut_ptr().cast();
+        // SAFETY: the pages lie in the slice, and the advice changes nothing in them. It may fail
+        // where the system has no such pages, and then all is as before.
+        unsafe {
+            let _ = rustix::mm::madvise(place, len, rustix::mm::Advice::LinuxHugepage);
+        }
+    }
+}
+
 /// Bytes in several places, one part behind the other.
 #[derive(Debug)]
 pub struct Scattered {
@@ -97,24 +183,13 @@ impl lmc::ReadAt for Scattered {
         }
         if rest.is_empty() { Ok(()) } else { Err(Error::truncated("the buffers end too early")) }
     }
-}
 
-/// New bytes of this length that `fill` fills; too many for the memory there is are refused.
-pub fn new_bytes<'py>(
-    py: Python<'py>,
-    len: u64,
-    fill: impl FnOnce(&mut [u8]) -> PyResult<()>,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let too_many = || {
-        let message = format!("{len} bytes are more than memory holds");
-        exception(&Error::new(ErrorKind::LimitExceeded, message))
-    };
-    let count = usize::try_from(len).ok().filter(|&len| isize::try_from(len).is_ok());
-    let made = PyBytes::new_with(py, count.ok_or_else(too_many)?, fill);
-    made.map_err(|error| match error.is_instance_of::<PyMemoryError>(py) {
-        true => too_many(),
-        false => error,
-    })
+    fn slice(&self, at: u64, len: u64) -> Option<&[u8]> {
+        let i = self.ends.partition_point(|&end| end <= at);
+        let bytes = self.parts.get(i)?.get();
+        let start = bytes.len() - (self.ends[i] - at) as usize;
+        bytes.get(start..)?.get(..usize::try_from(len).ok()?)
+    }
 }
 
 /// All buffers of a list, or the one that `object` is.

@@ -8,6 +8,7 @@ mod archive;
 mod buffers;
 mod cli;
 mod contents;
+mod copy;
 mod errors;
 mod memory;
 mod options;
@@ -26,6 +27,8 @@ mod _lmckpt {
     use super::cli::main;
     #[pymodule_export]
     use super::contents::Contents;
+    #[pymodule_export]
+    use super::copy::copy;
     #[pymodule_export]
     use super::memory::{compress, compress_file, decompress, decompress_file, save_parts};
     #[pymodule_export]

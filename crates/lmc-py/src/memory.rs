@@ -7,10 +7,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::buffers::{Bytes, Scattered, new_bytes, parts};
+use crate::buffers::{Bytes, NewBytes, Scattered, parts};
 use crate::errors::{Raise, exception};
 use crate::options::{base_sources, count, level as level_of, open_bases, options};
 use crate::work::{long, short, sized};
+
+/// Data of this length is coded right into the object that is returned.
+const IN_PLACE_LEN_MIN: usize = 1 << 20;
 
 /// Compresses a buffer, or several that stand one behind the other, to the bytes of a `.lmc` file.
 #[pyfunction]
@@ -23,23 +26,25 @@ pub fn compress<'py>(
     verify: bool,
     bases: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let (parts, bases) = (parts(data)?, base_sources(&bases)?);
+    let (py, parts, bases) = (data.py(), parts(data)?, base_sources(&bases)?);
     let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
     let len = slices.iter().map(|part| part.len()).sum();
-    let coded = sized(data.py(), len, || {
+    // As long as if nothing were gained; what is not written to takes no memory. Small results would
+    // each keep a page that way, and go where they belong in the end.
+    let room = if len < IN_PLACE_LEN_MIN { 0 } else { len as u64 };
+    let mut bytes = NewBytes::new(py, room).or_else(|_| NewBytes::new(py, 0))?;
+    let out = bytes.get_mut();
+    let coded = sized(py, len, || {
         let options = options(level, threads, verify, bases)?;
-        lmc::compress_parts(Input::Parts(&slices), &options, Vec::new())
+        lmc::compress_into(Input::Parts(&slices), &options, out)
     });
-    let coded = coded?.raise()?;
-    let len = coded.iter().map(|part| part.len() as u64).sum();
-    new_bytes(data.py(), len, |mut out| {
-        for part in &coded {
-            let (own, after) = out.split_at_mut(part.len());
-            own.copy_from_slice(part);
-            out = after;
-        }
-        Ok(())
-    })
+    let (written, rest) = coded?.raise()?;
+    let rest = rest.concat();
+    let mut bytes = bytes.resized(written + rest.len())?;
+    if !rest.is_empty() {
+        bytes.get_mut()[written..].copy_from_slice(&rest);
+    }
+    Ok(bytes.finish())
 }
 
 /// Restores what [`compress`] was given, to new bytes or into `into`. More than `max_size` bytes
@@ -70,10 +75,10 @@ pub fn decompress<'py>(
         let done = sized(py, out.len(), || lmc::decompress_into(&archive, out, threads));
         return done?.raise().map(|()| None);
     }
-    let made = new_bytes(py, archive.original_len(), |out| {
-        sized(py, out.len(), || lmc::decompress_into(&archive, out, threads))?.raise()
-    });
-    made.map(Some)
+    let mut bytes = NewBytes::new(py, archive.original_len())?;
+    let out = bytes.get_mut();
+    sized(py, out.len(), || lmc::decompress_into(&archive, out, threads))?.raise()?;
+    Ok(Some(bytes.finish()))
 }
 
 /// Compresses buffers that stand one behind the other to a file, which takes the place of one that

@@ -35,6 +35,16 @@ def test_buffers(level: str) -> None:
     assert lmckpt.decompress(lmckpt.compress(b"")) == b""
 
 
+def test_lengths_of_results() -> None:
+    """Results that are much shorter than the data, nearly as long, and longer."""
+    noise = random.Random(1).randbytes(3_000_000)
+    for data in (bytes(5_000_000), noise, weights(3_000_000).tobytes() + noise):
+        packed = lmckpt.compress(data, threads=3)
+        assert packed == lmckpt.compress(data, threads=1)
+        assert lmckpt.decompress(packed) == data
+    assert len(lmckpt.compress(noise)) > len(noise)
+
+
 def test_bases() -> None:
     old = weights(200_000)
     new = old.copy()

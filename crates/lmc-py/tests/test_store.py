@@ -128,6 +128,28 @@ def test_async(store: Store) -> None:
         store.wait()
 
 
+def test_async_copies_views(store: Store) -> None:
+    """Tensors and arrays with gaps, in another order or with no values, beside plain ones."""
+    whole = torch.arange(6_000_000, dtype=torch.float32).reshape(2000, 3000)
+    value = {
+        "model": {"whole": whole, "rows": whole[3:9], "turned": whole.T, "gaps": whole[:, ::7]},
+        "arrays": {
+            "whole": whole.numpy().copy(),
+            "turned": whole.numpy().T,
+            "none": numpy.empty(0),
+        },
+        "conj": torch.tensor([1 + 2j, 3j]).conj(),
+    }
+    wanted = pickle.loads(pickle.dumps(value))
+    for _ in range(2):
+        future = store.save_async(value)
+        whole.zero_()
+        saved = store.load(future.result())
+        whole.copy_(wanted["model"]["whole"])
+        assert same(saved["model"], wanted["model"]) and same(saved["conj"], wanted["conj"])
+        assert same(saved["arrays"], wanted["arrays"])
+
+
 def test_async_does_not_block(store: Store, monkeypatch) -> None:
     """A save that takes long holds up the next save, not the caller."""
     go = threading.Event()

@@ -4,7 +4,7 @@ use crate::base::{Base, Bases, Links};
 use crate::decompress::restore;
 use crate::effort;
 use crate::io::{Input, ReadAt, Source, SourceFile, io_error, zeroed};
-use crate::pipeline::Pool;
+use crate::pipeline::{Buffer, Pool};
 use crate::reference;
 use crate::span::{self, SpanDecoder, blocks_of, check};
 use crate::{Progress, Reference};
@@ -14,7 +14,6 @@ use lmc_format::{
     AnyRecipe, BaseUse, BlockKind, BlockPrefix, Error, ErrorKind, Footer, HEADER_LEN, Hash, Index,
     Piece, Reader, Result, SourceKind, Span, dtype,
 };
-use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -299,9 +298,16 @@ impl Archive {
         Ok(coded)
     }
 
-    /// All pieces of span `i`.
-    pub(crate) fn span_bytes(&self, i: usize) -> Result<Cow<'_, [u8]>> {
-        self.source.bytes(self.places[i].file, self.index.spans[i].coded_len())
+    /// All pieces of span `i`, in `buffer` if they are not in memory.
+    pub(crate) fn span_bytes<'b>(&'b self, i: usize, buffer: &'b mut Buffer) -> Result<&'b [u8]> {
+        self.source.bytes(self.places[i].file, self.index.spans[i].coded_len(), buffer)
+    }
+
+    /// Has the system read span `i` ahead, if there is one.
+    pub(crate) fn read_ahead(&self, i: usize) {
+        if let (Some(span), Some(place)) = (self.index.spans.get(i), self.places.get(i)) {
+            self.source.read_ahead(place.file, span.coded_len());
+        }
     }
 
     pub(crate) fn span_name(&self, i: usize) -> String {

@@ -1,12 +1,11 @@
 //! Where bytes come from and go to.
 
 use crate::Publish;
+use crate::pipeline::Buffer;
 use lmc_format::{Error, ErrorKind, Result};
-use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex};
 
@@ -38,6 +37,10 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
     fn size(&self) -> u64;
     /// Fills `out` with the bytes from `at` on.
     fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()>;
+    /// The `len` bytes from `at` on, if they are in memory, in one place.
+    fn slice(&self, _at: u64, _len: u64) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// An error of the operating system.
@@ -91,7 +94,7 @@ impl<'a> Parts<'a> {
     /// The bytes from `at` on, if all stand in one place.
     fn slice(&self, at: u64, len: u64) -> Option<&'a [u8]> {
         let (i, start) = self.find(at);
-        self.parts.get(i)?.get(start..)?.get(..usize::try_from(len).ok()?)
+        slice(self.parts.get(i)?, start as u64, len)
     }
 
     fn read(&self, at: u64, buffer: &mut [u8]) -> Result<()> {
@@ -207,26 +210,36 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The `len` bytes from `at` on, copied only if they are not in memory, in one place.
-    pub(crate) fn bytes(&self, at: u64, len: u64) -> Result<Cow<'_, [u8]>> {
-        let part = |bytes: &'_ [u8]| -> Option<Range<usize>> {
-            let start = usize::try_from(at).ok()?;
-            let end = start.checked_add(usize::try_from(len).ok()?)?;
-            (end <= bytes.len()).then_some(start..end)
+    /// The `len` bytes from `at` on; those that are not in memory, in one place, go to `buffer`.
+    pub(crate) fn bytes<'b>(
+        &'b self,
+        at: u64,
+        len: u64,
+        buffer: &'b mut Buffer,
+    ) -> Result<&'b [u8]> {
+        let found = match self {
+            Self::File(_) => None,
+            Self::Bytes(bytes) => slice(bytes, at, len),
+            Self::Parts(parts) => parts.slice(at, len),
+            Self::Owned(bytes) => slice(bytes, at, len),
+            Self::Elsewhere(bytes) => bytes.slice(at, len),
         };
-        let bytes = match self {
-            Self::File(_) | Self::Elsewhere(_) => {
-                return Ok(Cow::Owned(self.read_vec(at, len)?));
-            }
-            Self::Parts(parts) => {
-                let slice = parts.slice(at, len).map(Cow::Borrowed);
-                return slice.map_or_else(|| Ok(Cow::Owned(self.read_vec(at, len)?)), Ok);
-            }
-            Self::Bytes(bytes) => bytes,
-            Self::Owned(bytes) => &bytes[..],
-        };
-        let range = part(bytes).ok_or_else(|| ends_early(at, len as usize))?;
-        Ok(Cow::Borrowed(&bytes[range]))
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        self.read(at, buffer.sized(len)?)?;
+        Ok(buffer.bytes())
+    }
+
+    /// Has the system read the `len` bytes from `at` on ahead, if they are in a file.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(crate) fn read_ahead(&self, at: u64, len: u64) {
+        #[cfg(target_os = "linux")]
+        if let Self::File(file) = self {
+            use rustix::fs::{Advice, fadvise};
+            // It is advice: where it fails, the read itself will say why.
+            let _ = fadvise(file.get(), at, std::num::NonZeroU64::new(len), Advice::WillNeed);
+        }
     }
 
     /// The `len` bytes from `at` on.
@@ -249,9 +262,12 @@ pub(crate) fn zeroed(len: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+fn slice(bytes: &[u8], at: u64, len: u64) -> Option<&[u8]> {
+    bytes.get(usize::try_from(at).ok()?..)?.get(..usize::try_from(len).ok()?)
+}
+
 fn copy(bytes: &[u8], at: u64, buffer: &mut [u8]) -> Result<()> {
-    let start = usize::try_from(at).ok();
-    let part = start.and_then(|start| bytes.get(start..)?.get(..buffer.len()));
+    let part = slice(bytes, at, buffer.len() as u64);
     buffer.copy_from_slice(part.ok_or_else(|| ends_early(at, buffer.len()))?);
     Ok(())
 }

@@ -37,7 +37,9 @@ pub use io::{Input, Output, ReadAt};
 pub use lmc_codec::Level;
 pub use lmc_format::{Conversion, Error, ErrorKind, Reference, Result};
 pub use masters::masters;
-pub use memory::{compress_parts, decompress_into, decompress_scattered, decompress_to_vec};
+pub use memory::{
+    compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_vec,
+};
 pub use publish::Publish;
 pub use tensors::Tensor;
 

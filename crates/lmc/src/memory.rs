@@ -2,13 +2,14 @@
 
 use crate::Options;
 use crate::archive::Archive;
-use crate::compress::{Assembly, Job, Worker};
+use crate::compress::{Assembly, Done, Job, Worker};
 use crate::decompress::{check_empty_items, check_part, decode_part, parts};
 use crate::io::{Input, Source, zeroed};
-use crate::pipeline::{Pool, each, thread_count};
+use crate::pipeline::{Buffer, Pool, each, thread_count};
 use crate::span::SpanDecoder;
 use lmc_format::file::header;
 use lmc_format::{Error, Result};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 /// Compresses `input` to parts that make the file when they stand one behind the other.
@@ -20,31 +21,109 @@ pub fn compress_parts(
     options: &Options,
     reuse: Vec<Vec<u8>>,
 ) -> Result<Vec<Vec<u8>>> {
+    Ok(compress_to(input, options, reuse, &mut [])?.1)
+}
+
+/// Compresses `input` into `out`, from its start; returns how many bytes of it were written, and
+/// what no longer fits there, as parts that stand behind it.
+pub fn compress_into(
+    input: Input,
+    options: &Options,
+    out: &mut [u8],
+) -> Result<(usize, Vec<Vec<u8>>)> {
+    compress_to(input, options, Vec::new(), out)
+}
+
+fn compress_to(
+    input: Input,
+    options: &Options,
+    reuse: Vec<Vec<u8>>,
+    out: &mut [u8],
+) -> Result<(usize, Vec<Vec<u8>>)> {
     let source = Source::new(input)?;
     let stamp = source.stamp()?;
     let job = Job::new(&source, options)?;
-    let cuts = &job.spans.cuts;
     let pool = Pool::new(reuse);
-    let threads = thread_count(options.threads);
-    let coded = each(
-        cuts.len(),
-        threads,
-        || Worker::new(options),
-        |worker, i| {
-            let range = &cuts[i].range;
-            let raw = source.bytes(range.start, range.end - range.start)?;
-            worker.encode(&job, i, &raw, pool.take())
+    let copy = |(place, bytes): (&mut [u8], Vec<u8>)| {
+        place.copy_from_slice(&bytes);
+        pool.give(bytes);
+    };
+    let mut memory = Memory { written: 0, free: out, rest: Vec::new() };
+    memory.push(header().to_vec()).map(copy);
+    let body = Mutex::new(Body::new(&job, memory));
+    each(
+        job.spans.cuts.len(),
+        thread_count(options.threads),
+        || (Worker::new(options), Buffer::default()),
+        |(worker, raw), i| {
+            let range = &job.spans.cuts[i].range;
+            let raw = source.bytes(range.start, range.end - range.start, raw)?;
+            let done = worker.encode(&job, i, raw, pool.take())?;
+            let placed = body.lock().map_err(|_| another_failed())?.add(i, done);
+            placed.into_iter().for_each(copy);
+            Ok(())
         },
     )?;
-    let mut assembly = Assembly::new(&job);
-    let mut file = vec![header().to_vec()];
-    for (cut, done) in cuts.iter().zip(coded) {
-        file.push(assembly.add(cut, done).1);
-    }
-    file.push(assembly.finish()?);
+    let Body { assembly, mut memory, .. } = body.into_inner().map_err(|_| another_failed())?;
+    memory.push(assembly.finish()?).map(copy);
     source.check_unchanged(stamp)?;
     options.bases.check_unchanged()?;
-    Ok(file)
+    Ok((memory.written, memory.rest))
+}
+
+/// The file as its spans come in, in any order.
+struct Body<'job, 'out> {
+    job: &'job Job<'job>,
+    assembly: Assembly<'job>,
+    /// Coded spans that come behind others which are not there yet.
+    waiting: BTreeMap<usize, Done>,
+    /// The span that comes next.
+    turn: usize,
+    memory: Memory<'out>,
+}
+
+/// Memory that is filled from its start.
+struct Memory<'out> {
+    written: usize,
+    free: &'out mut [u8],
+    /// What did not fit.
+    rest: Vec<Vec<u8>>,
+}
+
+impl<'job, 'out> Body<'job, 'out> {
+    fn new(job: &'job Job<'job>, memory: Memory<'out>) -> Self {
+        Self { job, assembly: Assembly::new(job), waiting: BTreeMap::new(), turn: 0, memory }
+    }
+
+    /// Takes span `i`; returns spans that can now be copied to where they belong.
+    fn add(&mut self, i: usize, done: Done) -> Vec<(&'out mut [u8], Vec<u8>)> {
+        self.waiting.insert(i, done);
+        let mut placed = Vec::new();
+        while let Some(done) = self.waiting.remove(&self.turn) {
+            let (_, bytes) = self.assembly.add(&self.job.spans.cuts[self.turn], done);
+            self.turn += 1;
+            placed.extend(self.memory.push(bytes));
+        }
+        placed
+    }
+}
+
+impl<'out> Memory<'out> {
+    /// Takes what comes next; returns it with its place, unless it is kept since it does not fit.
+    fn push(&mut self, bytes: Vec<u8>) -> Option<(&'out mut [u8], Vec<u8>)> {
+        if !self.rest.is_empty() || bytes.len() > self.free.len() {
+            self.rest.push(bytes);
+            return None;
+        }
+        let (place, after) = std::mem::take(&mut self.free).split_at_mut(bytes.len());
+        self.free = after;
+        self.written += bytes.len();
+        Some((place, bytes))
+    }
+}
+
+fn another_failed() -> Error {
+    Error::invalid("another thread failed")
 }
 
 /// Restores all of the original into `out`, which must be as long as it is.
@@ -65,11 +144,14 @@ pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usi
     let index = &archive.index;
     let parts = parts(index);
     let places = cut_places(out, index.spans.iter().map(|span| span.raw_len as usize));
-    let worker = || (SpanDecoder::default(), Vec::new());
-    let hashes = each(parts.len(), thread_count(threads), worker, |(decoder, whole), i| {
-        let mut place = places[i].lock().map_err(|_| Error::invalid("another thread failed"))?;
-        let coded = archive.span_bytes(i)?;
-        decode_to(&mut place, whole, |out| decode_part(archive, i, &parts[i], decoder, &coded, out))
+    let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
+    let threads = thread_count(threads);
+    let hashes = each(parts.len(), threads, worker, |(decoder, coded, whole), i| {
+        let mut place = places[i].lock().map_err(|_| another_failed())?;
+        // The disk works while this thread decodes.
+        archive.read_ahead(i + threads);
+        let coded = archive.span_bytes(i, coded)?;
+        decode_to(&mut place, whole, |out| decode_part(archive, i, &parts[i], decoder, coded, out))
     })?;
     let mut open = Vec::new();
     for (part, hashes) in parts.iter().zip(hashes) {
@@ -144,8 +226,7 @@ impl Archive {
             thread_count(threads),
             || (),
             |(), i| {
-                let mut place =
-                    places[i].lock().map_err(|_| Error::invalid("another thread failed"))?;
+                let mut place = places[i].lock().map_err(|_| another_failed())?;
                 let start = starts[i].max(range.start);
                 place.iter_mut().try_for_each(|out| self.read_into(start, out, 0))
             },

@@ -150,6 +150,14 @@ fn output_does_not_depend_on_threads() {
         let parts = lmc::compress_parts(input, &options, Vec::new()).expect("compressed");
         assert!(parts.concat() == one);
     }
+    // Into memory that is long enough, or holds the first spans alone, or not even the header.
+    for len in [one.len() + 1000, one.len(), one.len() / 2, 3] {
+        let mut out = vec![0xa5; len];
+        let input = lmc::Input::Bytes(&original);
+        let (written, rest) = lmc::compress_into(input, &options, &mut out).expect("compressed");
+        assert_eq!(rest.is_empty(), len >= one.len());
+        assert!([&out[..written], &rest.concat()].concat() == one, "{len} bytes of memory");
+    }
     assert!(compress_with(lmc::Input::Parts(&scattered), &options) == one);
     assert!(compress(&[], Level::Default, 1) == compress_with(lmc::Input::Parts(&[]), &options));
 }

@@ -8,12 +8,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from ._buffers import is_dense, is_torch
+from . import _lmckpt
+from ._buffers import is_dense, is_torch, view
 from ._lmckpt import Snapshot
 from ._state import Flat
 
 # Key of memory that can be used again: kind, type and number of values.
 _Key = tuple[str, Any, int]
+# Bytes, and where they are to be copied to.
+_Pair = tuple[memoryview, memoryview]
 
 
 class Saver:
@@ -28,10 +31,12 @@ class Saver:
         """Copies all tensors and saves the copy in a thread."""
         self._wait_for_last()
         used: dict[_Key, list[Any]] = {}
+        pairs: list[_Pair] = []
         copies = {
-            path: {name: self._copy(value, used) for name, value in tensors.items()}
+            path: {name: self._copy(value, used, pairs) for name, value in tensors.items()}
             for path, tensors in flat.files.items()
         }
+        _lmckpt.copy(pairs)
         # What this state has no use for is not kept.
         self._free = {}
         return self._start(lambda: save(Flat(flat.tree, files=copies)), used)
@@ -72,9 +77,10 @@ class Saver:
             raise
         return future
 
-    def _copy(self, value: Any, used: dict[_Key, list[Any]]) -> Any:
+    def _copy(self, value: Any, used: dict[_Key, list[Any]], pairs: list[_Pair]) -> Any:
+        """A copy; what is plain memory on both sides is left to be copied to ``pairs``."""
         if is_torch(value):
-            return self._copy_tensor(value, used)
+            return self._copy_tensor(value, used, pairs)
         import numpy
 
         key = ("numpy", value.dtype, value.size)
@@ -83,10 +89,13 @@ class Saver:
             memory = numpy.empty(value.size, value.dtype)
         used.setdefault(key, []).append(memory)
         copy = memory.reshape(value.shape)
-        copy[...] = value
+        if value.flags.c_contiguous and not value.dtype.hasobject:
+            pairs.append((view(value), view(copy)))
+        else:
+            copy[...] = value
         return copy
 
-    def _copy_tensor(self, value: Any, used: dict[_Key, list[Any]]) -> Any:
+    def _copy_tensor(self, value: Any, used: dict[_Key, list[Any]], pairs: list[_Pair]) -> Any:
         import torch
 
         value = value.detach()
@@ -99,7 +108,12 @@ class Saver:
             memory = torch.empty(value.numel(), dtype=value.dtype, pin_memory=pin)
         used.setdefault(key, []).append(memory)
         copy = memory.view(value.shape)
-        copy.copy_(value)
+        is_plain = value.is_contiguous() and not value.is_conj() and not value.is_neg()
+        if value.device.type == "cpu" and is_plain:
+            # Faster than copy_ of torch by half, and on all cores.
+            pairs.append((view(value), view(copy)))
+        else:
+            copy.copy_(value)
         return copy
 
     def _take(self, key: _Key) -> Any:
