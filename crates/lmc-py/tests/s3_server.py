@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 
 BUCKET, KEY, SECRET = "lmc-test", "lmc-test-key", "lmc-test-secret"
+# The shell holds the pipe of the test: when the test ends, however it does, the read ends, and the
+# server with it.
+_KEEPER = ["sh", "-c", '"$@" & pid=$!; read -r _; kill -9 $pid', "sh"]
 _OWN = Path(__file__).parents[3] / "target" / "s3-servers"
 
 
@@ -54,7 +57,9 @@ def seaweed(folder: Path) -> Iterator[dict[str, str]]:
     command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
     command += [f"-{name}={port}" for name, port in ports.items()]
     with open(folder / "log", "wb") as log:
-        server = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+        server = subprocess.Popen(
+            [*_KEEPER, *command], cwd=folder, stdin=subprocess.PIPE, stdout=log, stderr=log
+        )
     try:
         deadline = time.monotonic() + 60
         while _status(ports["s3.port"], "GET", f"/{BUCKET}?list-type=2") == 0:
@@ -71,5 +76,4 @@ def seaweed(folder: Path) -> Iterator[dict[str, str]]:
             "no_proxy": "127.0.0.1",
         }
     finally:
-        server.kill()
-        server.wait()
+        server.communicate()
