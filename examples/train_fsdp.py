@@ -21,6 +21,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from lmckpt.dcp import StoreReader, StoreWriter
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 from train_gpt import Gpt, batch
@@ -73,9 +74,11 @@ def main() -> None:
     source = pathlib.Path(__file__).with_name("train_gpt.py").read_bytes()
     text = torch.frombuffer(bytearray(source), dtype=torch.uint8).long()
     model = Gpt()
+    # By itself it would take a GPU, if there is one.
+    mesh = init_device_mesh("cpu", (ranks,))
     for block in model.blocks:
-        fully_shard(block)
-    fully_shard(model)
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
     training = Training(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
     state = {"training": training}
 

@@ -23,6 +23,7 @@ import torch.multiprocessing
 from lmckpt.dcp import StoreReader, StoreWriter
 from torch.distributed.checkpoint._extension import ZStandard
 from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
@@ -60,9 +61,11 @@ def states(options: argparse.Namespace) -> list[dict[str, Any]]:
     torch.manual_seed(0)
     text = torch.frombuffer(bytearray(Path(__file__).read_bytes()), dtype=torch.uint8).long()
     model = Gpt(options.width, options.layers, options.width // 64, CONTEXT)
+    # By itself it would take a GPU, if there is one.
+    mesh = init_device_mesh("cpu", (ranks,))
     for block in model.blocks:
-        fully_shard(block)
-    fully_shard(model)
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     found = []
     for steps in options.steps:

@@ -127,7 +127,7 @@ def test_part_of_a_state(store: lmckpt.Store) -> None:
         load(store, {"model": {"other": torch.zeros(3)}})
 
 
-def test_names_and_steps(store: lmckpt.Store) -> None:
+def test_names_and_steps(store: lmckpt.Store, caplog: pytest.LogCaptureFixture) -> None:
     """Snapshots are named as elsewhere; one writer serves many saves."""
     state = {"w": torch.arange(1000.0)}
     writer = StoreWriter(store, "r", tags=["good"], meta={"loss": 1.5})
@@ -142,13 +142,13 @@ def test_names_and_steps(store: lmckpt.Store) -> None:
     assert reader.snapshot is not None and reader.snapshot.step == 100
     # What was saved in another way is no distributed checkpoint, but may be coded against.
     store.save({"w": torch.arange(1000.0)}, run="plain")
-    with pytest.raises(dcp.api.CheckpointException) as error:
+    with pytest.raises(dcp.api.CheckpointException):
         load(store, dict(state), "plain@latest")
-    assert "is no distributed checkpoint" in str(cause(error))
+    assert "is no distributed checkpoint" in caplog.text
     save(store, state, run="plain")
-    with pytest.raises(dcp.api.CheckpointException) as error:
+    with pytest.raises(dcp.api.CheckpointException):
         load(store, dict(state), "r@7")
-    assert "no snapshot r@7" in str(cause(error))
+    assert "no snapshot r@7" in caplog.text
     with pytest.raises(UnsupportedError):
         writer.set_up_storage_writer(True, rank=0, use_collectives=False)
     copied = pickle.loads(pickle.dumps(writer))
@@ -205,7 +205,9 @@ def test_wrong_layouts() -> None:
             Layout.from_json(bad_text)
 
 
-def test_lying_snapshots(store: lmckpt.Store, tmp_path: Path) -> None:
+def test_lying_snapshots(
+    store: lmckpt.Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Files that do not fit the layout raise, and no memory is read or written beyond a tensor."""
     snapshot = save(store, {"w": torch.arange(12.0).view(4, 3), "step": 1})
     for change in ("shape", "dtype", "name", "file", "planner", "object"):
@@ -231,10 +233,9 @@ def test_lying_snapshots(store: lmckpt.Store, tmp_path: Path) -> None:
         state = {name: torch.zeros(shape), "other" if change == "object" else "step": 0}
         with pytest.raises(dcp.api.CheckpointException) as error:
             load(store, state, f"{change}@latest")
-        # Of what fails before the plan, torch keeps the text.
+        # What fails before the plan is only told in the log.
         found = cause(error)
-        is_told = isinstance(found, (CorruptError, NotFoundError)) or "dcp.json" in str(found)
-        assert is_told, (change, found)
+        assert isinstance(found, (CorruptError, NotFoundError)) or "dcp.json" in caplog.text, found
 
 
 def test_cuts() -> None:

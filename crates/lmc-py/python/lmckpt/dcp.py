@@ -8,6 +8,7 @@ Nothing that is read is unpickled.
 from __future__ import annotations
 
 import io
+import logging
 import os
 import re
 import warnings
@@ -47,7 +48,14 @@ from ._dcp_read import Reader, Wanted, type_of
 from ._dcp_write import Gathered, Written, shape_of
 from ._lmckpt import Contents, Snapshot
 from ._state import flatten, unflatten
-from .errors import ConflictError, CorruptError, InvalidError, NotFoundError, UnsupportedError
+from .errors import (
+    ConflictError,
+    CorruptError,
+    InvalidError,
+    LmcError,
+    NotFoundError,
+    UnsupportedError,
+)
 from .files import Level, Path
 from .store import Store, save_options
 
@@ -55,6 +63,8 @@ if TYPE_CHECKING:
     from ._lmckpt import File, SaveOptions  # Types that are in the stub alone.
 
 __all__ = ["StoreReader", "StoreWriter"]
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class StoreWriter(StorageWriter):
@@ -231,7 +241,14 @@ class StoreReader(StorageReader):
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         """What the checkpoint holds."""
-        _, layout = self._open()
+        try:
+            return self._metadata(self._open()[1])
+        except LmcError as error:
+            # Some versions of torch keep the reason for themselves.
+            _LOGGER.error("cannot load from %s: %s", self.store.url, error)
+            raise
+
+    def _metadata(self, layout: Layout) -> Metadata:
         found: dict[str, Any] = {name: BytesStorageMetadata() for name in layout.objects}
         for name, whole in layout.tensors.items():
             chunks = [
