@@ -30,7 +30,9 @@ mod _lmckpt {
     #[pymodule_export]
     use super::copy::copy;
     #[pymodule_export]
-    use super::memory::{compress, compress_file, decompress, decompress_file, save_parts};
+    use super::memory::{
+        compress, compress_file, compress_into, decompress, decompress_file, save_parts,
+    };
     #[pymodule_export]
     use super::snapshot::Snapshot;
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! Buffers and files to `.lmc` and back.
 
-use lmc::{Input, Level, Output, Publish};
+use lmc::{Error, ErrorKind, Input, Level, Output, Publish};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
@@ -47,6 +47,43 @@ pub fn compress<'py>(
     Ok(bytes.finish())
 }
 
+/// The same into memory that is there, which `data` must not be part of; returns the bytes written.
+#[pyfunction]
+#[pyo3(signature = (data, into, *, level = Level::Default, threads = 0, verify = false,
+                    bases = Vec::new()))]
+pub fn compress_into(
+    data: &Bound<'_, PyAny>,
+    into: &Bound<'_, PyAny>,
+    #[pyo3(from_py_with = level_of)] level: Level,
+    #[pyo3(from_py_with = count)] threads: usize,
+    verify: bool,
+    bases: Vec<Bound<'_, PyAny>>,
+) -> PyResult<usize> {
+    let (parts, bases, mut into) = (parts(data)?, base_sources(&bases)?, Bytes::new_mut(into)?);
+    let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
+    let place = into.get().as_ptr_range();
+    if slices
+        .iter()
+        .map(|part| part.as_ptr_range())
+        .any(|r| r.start < place.end && place.start < r.end)
+    {
+        return Err(Error::invalid("the data and where it goes share memory")).raise();
+    }
+    let out = into.get_mut();
+    let room = out.len();
+    let coded = sized(data.py(), slices.iter().map(|part| part.len()).sum(), || {
+        let options = options(level, threads, verify, bases)?;
+        let (written, rest) = lmc::compress_into(Input::Parts(&slices), &options, out)?;
+        let more: usize = rest.iter().map(Vec::len).sum();
+        if more > 0 {
+            let message = format!("{} bytes do not fit into {room}", written + more);
+            return Err(Error::new(ErrorKind::LimitExceeded, message));
+        }
+        Ok(written)
+    });
+    coded?.raise()
+}
+
 /// Restores what [`compress`] was given, to new bytes or into `into`. More than `max_size` bytes
 /// are refused.
 #[pyfunction]
@@ -67,7 +104,7 @@ pub fn decompress<'py>(
     let archive = archive.raise()?;
     if archive.original_len() > max_size {
         let message = format!("{} bytes are more than {max_size}", archive.original_len());
-        return Err(lmc::Error::new(lmc::ErrorKind::LimitExceeded, message)).raise();
+        return Err(Error::new(ErrorKind::LimitExceeded, message)).raise();
     }
     if let Some(into) = into {
         let mut out = Bytes::new_mut(into)?;

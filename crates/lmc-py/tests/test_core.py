@@ -35,6 +35,21 @@ def test_buffers(level: str) -> None:
     assert lmckpt.decompress(lmckpt.compress(b"")) == b""
 
 
+def test_into_memory_that_is_there() -> None:
+    data = weights(2_000_000)
+    room = bytearray(data.nbytes + data.nbytes // 1000 + 65_536)
+    for source in (data, data[:1000], random.Random(1).randbytes(2_000_000), b""):
+        packed = lmckpt.compress(source, into=room)
+        assert packed.obj is room and packed == lmckpt.compress(source)
+        assert lmckpt.decompress(packed) == bytes(source)
+    with pytest.raises(errors.LimitError, match="do not fit into 1000"):
+        lmckpt.compress(data, into=bytearray(1000))
+    with pytest.raises(errors.InvalidError, match="share memory"):
+        lmckpt.compress(data, into=data.view(numpy.uint8)[100_000:])
+    with pytest.raises(errors.InvalidError, match="read-only"):
+        lmckpt.compress(data, into=bytes(10))
+
+
 def test_lengths_of_results() -> None:
     """Results that are much shorter than the data, nearly as long, and longer."""
     noise = random.Random(1).randbytes(3_000_000)

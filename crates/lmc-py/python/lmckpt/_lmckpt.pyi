@@ -30,6 +30,15 @@ def compress(
     verify: bool = ...,
     bases: Sequence[Path | Buffer] = ...,
 ) -> bytes: ...
+def compress_into(
+    data: Buffer,
+    into: Buffer,
+    *,
+    level: str = ...,
+    threads: int = ...,
+    verify: bool = ...,
+    bases: Sequence[Path | Buffer] = ...,
+) -> int: ...
 def decompress(
     data: Buffer,
     *,

@@ -35,24 +35,56 @@ def _bases(bases: Sequence[Any]) -> list[Any]:
     return [path_text(base) if isinstance(base, is_path) else view(base) for base in bases]
 
 
+@overload
 def compress(
     data: Any,
     *,
+    into: None = None,
+    level: Level = ...,
+    threads: int = ...,
+    verify: bool = ...,
+    bases: Sequence[Any] = ...,
+) -> bytes: ...
+@overload
+def compress(
+    data: Any,
+    *,
+    into: Any,
+    level: Level = ...,
+    threads: int = ...,
+    verify: bool = ...,
+    bases: Sequence[Any] = ...,
+) -> memoryview: ...
+def compress(
+    data: Any,
+    *,
+    into: Any = None,
     level: Level = "default",
     threads: int = 0,
     verify: bool = False,
     bases: Sequence[Any] = (),
-) -> bytes:
+) -> bytes | memoryview:
     """Compresses a buffer, an array or a tensor to the bytes of a .lmc file.
+
+    With ``into``, a buffer that is kept for many calls, they are written there, and what was
+    written of it is returned: memory that is there is faster than new memory. A thousandth and 64
+    KiB more than the data always suffice.
 
     The type of the values is found out by looking at them, unless the bytes are a safetensors
     file. ``bases`` are earlier versions, as paths or as buffers, that it is coded against where
     that is smaller; the same are needed to restore it. ``verify`` decodes everything at once and
     compares. The data must not be changed while this runs.
     """
-    return _lmckpt.compress(
-        view(data), level=level, threads=threads, verify=verify, bases=_bases(bases)
+    known = _bases(bases)
+    if into is None:
+        return _lmckpt.compress(
+            view(data), level=level, threads=threads, verify=verify, bases=known
+        )
+    place = view(into, writable=True)
+    written = _lmckpt.compress_into(
+        view(data), place, level=level, threads=threads, verify=verify, bases=known
     )
+    return place[:written]
 
 
 @overload
