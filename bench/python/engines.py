@@ -57,14 +57,14 @@ class Copy(Engine):
 
 
 class Lmckpt(Engine):
-    """Ours."""
+    """Ours. Coded bytes are new memory, or go to `room`, which is used again."""
 
-    def __init__(self, level: str, threads: int) -> None:
-        super().__init__(f"lmckpt {level}", threads)
-        self.level = level
+    def __init__(self, level: str, threads: int, room: bytearray | None = None) -> None:
+        super().__init__(f"lmckpt {level}" + (", into=" if room else ""), threads)
+        self.level, self.room = level, room
 
     def compress(self, tensor: torch.Tensor) -> list[Any]:
-        return [lmckpt.compress(tensor, level=self.level, threads=self.threads)]
+        return [lmckpt.compress(tensor, into=self.room, level=self.level, threads=self.threads)]
 
     def decompress(self, coded: list[Any], out: torch.Tensor) -> list[np.ndarray]:
         lmckpt.decompress(coded[0], into=out, threads=self.threads)
@@ -128,8 +128,10 @@ class OpenZl(Engine):
 def all_engines(tensor: torch.Tensor, threads: list[int]) -> list[Engine]:
     """Every engine that is installed, with each number of threads that it takes."""
     engines: list[Engine] = []
+    room = bytearray(tensor.nbytes + tensor.nbytes // 1000 + (1 << 16))
     for count in threads:
         engines += [Copy(tensor, count), Lmckpt("default", count), Lmckpt("fast", count)]
+        engines += [Lmckpt("default", count, room)]
         engines += _installed("zipnn", lambda count=count: Zipnn(count))
     return engines + _installed("openzl", OpenZl)
 
