@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """torch.distributed.checkpoint with the writers of torch and with a store: a small GPT is trained on
 some ranks with FSDP, and its state at two steps saved and loaded by each. Prints a Markdown table.
 
