@@ -1,8 +1,8 @@
 """Trains a small GPT on the text of a file, saves into a store every few steps, and goes on where
 it was killed: the losses are those of a run that was never stopped, bit for bit.
 
-    python examples/train_gpt.py --store /tmp/store --steps 60          # kill it whenever you like
-    python examples/train_gpt.py --store /tmp/store --steps 60          # goes on from the last save
+    python examples/train_gpt.py --store /tmp/store --steps 3000        # kill it whenever you like
+    python examples/train_gpt.py --store /tmp/store --steps 3000        # goes on from the last save
 
 Needs lmckpt and torch; runs on a CPU in about a minute.
 """

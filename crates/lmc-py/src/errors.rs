@@ -21,6 +21,16 @@ fn class_name(kind: ErrorKind) -> &'static str {
     }
 }
 
+/// What the libraries advise in the words of the command, and what that is called here.
+const WORDS: [(&str, &str); 6] = [
+    ("-f overwrites it", "overwrite=True replaces it"),
+    ("-f restores into it", "overwrite=True restores into it"),
+    ("give it with --base", "give it in bases="),
+    ("make it, or give another -o", "make it, or give another path"),
+    ("give another -o, or -c for stdout", "give another path"),
+    ("lmc log shows what there is", "Store.snapshots() shows what there is"),
+];
+
 /// The exception for an error.
 pub fn exception(error: &Error) -> PyErr {
     Python::attach(|py| {
@@ -29,7 +39,11 @@ pub fn exception(error: &Error) -> PyErr {
             .and_then(|module| module.getattr(class_name(error.kind)))
             .and_then(|class| Ok(class.cast_into::<PyType>()?));
         match class {
-            Ok(class) => PyErr::from_type(class, (error.to_string(),)),
+            Ok(class) => {
+                let text = error.to_string();
+                let text = WORDS.iter().fold(text, |text, (from, to)| text.replace(from, to));
+                PyErr::from_type(class, (text,))
+            }
             Err(failure) => failure,
         }
     })

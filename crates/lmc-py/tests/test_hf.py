@@ -117,8 +117,9 @@ def test_restore(tmp_path) -> None:
     out = tmp_path / "out"
     assert restore_checkpoint(store, "r", out) == str(out / "checkpoint-2")
     assert restore_checkpoint(where, "r", out, step=1) == str(out / "checkpoint-1")
-    with pytest.raises(errors.ExistsError):
-        restore_checkpoint(store, "r", out)
+    (out / "checkpoint-2" / "mine").touch()
+    assert restore_checkpoint(store, "r", out) == str(out / "checkpoint-2")
+    assert (out / "checkpoint-2" / "mine").exists()
     (out / "checkpoint-2/a.json").write_text("broken")
     (out / "checkpoint-2/more").write_text("more")
     assert restore_checkpoint(store, "r", out, overwrite=True)

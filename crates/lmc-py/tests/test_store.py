@@ -79,17 +79,47 @@ def test_into_and_only(store: Store) -> None:
     target = state(5)
     weight = target["model"]["weight"]
     loaded = store.load(into=target)
-    assert loaded["model"]["weight"] is weight and same(loaded, value)
+    assert loaded is target and loaded["model"]["weight"] is weight and same(loaded, value)
     part = store.load(only="model.*")
-    assert part["model"].keys() == value["model"].keys()
-    assert "rng" not in part or part["rng"] is not None
-    assert part["optimizer"]["param_groups"] == value["optimizer"]["param_groups"]
+    assert part.keys() == {"model"} and part["model"].keys() == value["model"].keys()
+    with pytest.raises(errors.InvalidError, match="no tensor fits 'modle"):
+        store.load(only="modle.*")
+    # Only the weights, into a model that has nothing else.
+    model = {"model": state(5)["model"], "other": 1}
+    assert store.load(into=model, only="model.*") is model and same(model["model"], value["model"])
+    target["more"] = 1
+    with pytest.raises(errors.InvalidError, match="more is in into, and not in the snapshot"):
+        store.load(into=target)
+    del target["more"]
     target["model"]["weight"] = torch.zeros(3)
     with pytest.raises(errors.InvalidError, match=r"model\.weight"):
         store.load(into=target)
     del target["model"]["weight"]
-    with pytest.raises(errors.InvalidError, match="not in into"):
+    with pytest.raises(errors.InvalidError, match="and not in into"):
         store.load(into=target)
+    with pytest.raises(TypeError, match="int"):
+        store.load(5)
+    for step in ("10", -1, 1.0, True):
+        with pytest.raises(errors.InvalidError, match="a step is a number"):
+            store.save({"a": 1}, step=step)
+
+
+def test_failed_saves_are_heard_of(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """What fails in the background is logged, and raised by the next call unless it was seen."""
+    bad = {"a": object()}
+    with pytest.raises(errors.InvalidError):
+        store.save_async(bad)
+    store.save_async({"a": 1}, parent="0123456789")
+    with pytest.raises(errors.NotFoundError):
+        store.save_async({"a": 2})
+    assert "a save in the background failed" in caplog.text
+    store.save_async({"a": 3})
+    assert store.load() == {"a": 3}, "a load waits for it"
+    seen = store.save_async({"a": 4}, parent="0123456789")
+    assert isinstance(seen.exception(), errors.NotFoundError)
+    store.save_async({"a": 5})
+    store.close()
+    assert store.load() == {"a": 5}
 
 
 def test_what_cannot_be_saved(store: Store) -> None:

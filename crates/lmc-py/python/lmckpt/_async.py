@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -19,13 +21,32 @@ _Key = tuple[str, Any, int]
 _Pair = tuple[memoryview, memoryview]
 
 
+_LOGGER = logging.getLogger(__name__)
+
+
+class Saving(Future[Snapshot]):
+    """A save in the background, which knows whether somebody has asked how it ended."""
+
+    is_heard = False
+
+    def result(self, timeout: float | None = None) -> Snapshot:
+        """The snapshot, once it is there."""
+        self.is_heard = True
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The error, if there was one."""
+        self.is_heard = True
+        return super().exception(timeout)
+
+
 class Saver:
     """One save at a time, of a copy whose memory is used again."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
         self._free: dict[_Key, list[Any]] = {}
-        self._under_way: Future[Snapshot] | None = None
+        self._under_way: Saving | None = None
 
     def save(self, flat: Flat, save: Callable[[Flat], Snapshot]) -> Future[Snapshot]:
         """Copies all tensors and saves the copy in a thread."""
@@ -46,13 +67,19 @@ class Saver:
         self._wait_for_last()
         return self._start(save, self._free)
 
-    def _wait_for_last(self) -> None:
+    def settle(self) -> None:
+        """Waits for the save under way, however it ends."""
         if self._under_way is not None:
-            # Its error belongs to whoever holds the future.
-            self._under_way.exception()
+            concurrent.futures.wait([self._under_way])
+
+    def _wait_for_last(self) -> None:
+        self.settle()
+        if self._under_way is not None and not self._under_way.is_heard:
+            # Nobody holds the future, or nobody has looked at it.
+            self._under_way.result()
 
     def _start(self, save: Callable[[], Snapshot], used: dict[_Key, list[Any]]) -> Future[Snapshot]:
-        future: Future[Snapshot] = Future()
+        future = Saving()
         future.set_running_or_notify_cancel()
         self._under_way = future
 
@@ -61,6 +88,7 @@ class Saver:
                 saved = save()
             except BaseException as error:  # noqa: BLE001, whoever holds the future gets it
                 self._free = used
+                _LOGGER.error("a save in the background failed: %s", error)
                 future.set_exception(error)
             else:
                 self._free = used

@@ -197,7 +197,7 @@ class Reader:
         text = read_small(self._contents, path, STATE_LEN_MAX)
         open_files: dict[str, safe_open] = {}
 
-        def tensor(kind: str, file: str, name: str) -> Any:
+        def tensor(kind: str, file: str, name: str, _: tuple[str, ...]) -> Any:
             if file not in open_files:
                 framework = "pt" if kind == "torch" else "np"
                 open_files[file] = safe_open.of(self._archive(f"objects/{file}"), framework)

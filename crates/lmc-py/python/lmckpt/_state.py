@@ -34,7 +34,8 @@ _FACTORIES = {
     kind.__name__: kind for kind in (bool, bytes, dict, float, int, list, set, str, tuple)
 }
 
-Tensor = Callable[[str, str, str], Any]
+# Gives a tensor by its kind, its file, its name there and the way to it in the state.
+Tensor = Callable[[str, str, str, tuple[str, ...]], Any]
 
 
 @dataclass
@@ -202,7 +203,7 @@ class _Place:
 
 
 def unflatten(text: bytes, tensor: Tensor) -> Any:
-    """The state of ``state.json``; ``tensor(kind, file, name)`` gives each tensor."""
+    """The state of ``state.json``, with what ``tensor`` gives."""
     if len(text) > STATE_LEN_MAX:
         raise LimitError(f"{STATE_FILE} has {len(text)} bytes, more than {STATE_LEN_MAX}")
     try:
@@ -215,21 +216,20 @@ def unflatten(text: bytes, tensor: Tensor) -> Any:
         raise CorruptError(f"{STATE_FILE} cannot be read: {error!r}"[:300]) from None
     except RecursionError:
         raise CorruptError(f"{STATE_FILE} is too deep") from None
-    return _filled(tree, tensor)
+    return _filled(tree, tensor, ())
 
 
-def _filled(value: Any, tensor: Tensor) -> Any:
+def _filled(value: Any, tensor: Tensor, way: tuple[str, ...]) -> Any:
     """The same with tensors in their places."""
     if isinstance(value, _Place):
-        return _with_role(tensor(value.kind, value.file, value.name), value.role)
+        return _with_role(tensor(value.kind, value.file, value.name, way), value.role)
     if isinstance(value, dict):
         for key, item in value.items():
-            value[key] = _filled(item, tensor)
+            value[key] = _filled(item, tensor, (*way, str(key)))
         return value
-    if isinstance(value, list):
-        return [_filled(item, tensor) for item in value]
-    if type(value) in (tuple, set, frozenset):
-        return type(value)(_filled(item, tensor) for item in value)
+    if type(value) in (list, tuple, set, frozenset):
+        items = enumerate(value)
+        return type(value)(_filled(item, tensor, (*way, str(i))) for i, item in items)
     return value
 
 

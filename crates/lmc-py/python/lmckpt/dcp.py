@@ -341,5 +341,5 @@ def _pickled(value: Any) -> io.BytesIO:
     return data
 
 
-def _no_tensor(kind: str, file: str, name: str) -> Any:
+def _no_tensor(kind: str, file: str, name: str, way: tuple[str, ...]) -> Any:
     raise CorruptError(f"{LAYOUT_FILE}: the data of a planner holds no tensors")

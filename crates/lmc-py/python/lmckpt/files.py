@@ -30,7 +30,7 @@ def path_text(path: Path) -> str:
 
 def _bases(bases: Sequence[Any]) -> list[Any]:
     is_path = (str, os.PathLike)
-    if isinstance(bases, is_path):
+    if not isinstance(bases, (list, tuple)):
         raise TypeError("bases are a list of paths or buffers")
     return [path_text(base) if isinstance(base, is_path) else view(base) for base in bases]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from ._lmckpt import Snapshot
-from .errors import ExistsError, InvalidError, NotFoundError
+from .errors import InvalidError, NotFoundError
 from .files import Level, Path
 from .store import Store
 
@@ -156,7 +156,7 @@ def restore_checkpoint(
     """Restores the newest checkpoint of a run, or that of a step, to ``target/checkpoint-N``.
 
     Returns that directory, for ``trainer.train(resume_from_checkpoint=...)``; it appears whole or
-    not at all. With ``missing_ok``, nothing is returned if the run has no checkpoint yet.
+    not at all. One that is there is taken as it is, unless ``overwrite`` is set. With ``missing_ok``, nothing is returned if the run has no checkpoint yet.
     """
     try:
         store = store if isinstance(store, Store) else Store(store)
@@ -167,8 +167,8 @@ def restore_checkpoint(
         raise
     name = f"checkpoint-{snapshot.step}"
     folder = os.path.join(os.fspath(target), name)
-    if os.path.lexists(folder) and not overwrite:
-        raise ExistsError(f"{folder} is there already; overwrite=True replaces it")
+    if os.path.isdir(folder) and not overwrite:
+        return folder
     os.makedirs(target, exist_ok=True)
     part = os.path.join(os.fspath(target), f".{name}.{os.getpid()}.part")
     try:

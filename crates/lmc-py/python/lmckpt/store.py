@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from . import _lmckpt
 from ._async import Saver
-from ._buffers import check_target, is_numpy, is_torch
+from ._buffers import is_torch
 from ._lmckpt import Snapshot
+from ._merge import MISSING, Merge
 from ._open import safe_open
 from ._state import STATE_FILE, STATE_LEN_MAX, Flat, flatten, unflatten
-from .errors import InvalidError, LimitError, NotFoundError
+from .errors import ExistsError, InvalidError, LimitError, NoStoreError, NotFoundError
 from .files import Level, Path, path_text
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ class Store:
         self._native: _lmckpt.Store | None = None
         self._saver: Saver | None = None
         if create:
-            from .errors import ExistsError, NoStoreError
-
             try:
                 self._handle()
             except NoStoreError:
@@ -77,7 +76,11 @@ class Store:
     def _handle(self) -> _lmckpt.Store:
         # Threads and connections do not survive a fork.
         if self._native is None or self._owner != os.getpid():
-            self._native = _lmckpt.Store.open(self._url)
+            try:
+                self._native = _lmckpt.Store.open(self._url)
+            except NoStoreError:
+                message = f"no store is at {self._url}; Store(..., create=True) makes one"
+                raise NoStoreError(message) from None
             self._owner = os.getpid()
         return self._native
 
@@ -166,57 +169,62 @@ class Store:
     ) -> Any:
         """The state of a snapshot.
 
-        With ``into``, tensors are written into those of a state of the same form, in place, and
-        that is returned; nothing is written unless all of them fit. ``only`` is a pattern such as
-        ``model.*`` for the names of tensors, with the name at the top of the state in front; the
-        others are left out of the result. A snapshot of a directory gives the tensors of its
-        safetensors files by file and name.
+        With ``into``, a state of the same form, tensors are written into its tensors, in place, and
+        other values take the places of its values; nothing is written unless all fits. ``only`` is
+        a pattern such as ``model.*`` for the names of tensors, with the name at the top of the
+        state in front; all else is left out, and may be missing in ``into``. A snapshot of a
+        directory gives the tensors of its safetensors files by file and name. A save of this store
+        in the background is waited for.
         """
+        if self._saver is not None and self._saver.owner == os.getpid():
+            self._saver.settle()
         # One manifest for all of it: another snapshot may become the latest meanwhile.
-        contents = self._handle().contents(snapshot)
+        contents = self._contents(snapshot)
         paths = [path for path, kind, _, _ in contents.entries() if kind == "file"]
         reader = _Reader(contents, only, device if into is None else "cpu", threads)
         if STATE_FILE in paths:
             text = read_small(contents, STATE_FILE, STATE_LEN_MAX)
             state = unflatten(text, reader.tensor)
-            copies: list[tuple[Any, Any]] = []
-            state = _merged(into, state, (), copies)
-            for target, value in copies:
-                if is_torch(target):
-                    target.data.copy_(value)
-                else:
-                    target[...] = value
+            merge = Merge(only)
+            state = merge.node(into, state, ())
+            merge.write()
             return state
         if into is not None:
             raise InvalidError("into is for snapshots of states; this one is of files")
         paths = [path for path in paths if path.endswith(".safetensors")]
         if not paths:
             raise InvalidError("the snapshot holds no tensors that can be loaded; restore it")
-        read = {
-            path: {key: reader.tensor("torch", path, key) for key in reader.keys(path)}
-            for path in paths
-        }
-        return _merged(None, read, (), [])
+        read: dict[str, dict[str, Any]] = {path: {} for path in paths}
+        for path, tensors in read.items():
+            for key in reader.keys(path):
+                way = path.removesuffix(".safetensors"), key
+                tensors[key] = reader.tensor("torch", path, key, way)
+        return Merge(only).node(None, read, ())
+
+    def _contents(self, snapshot: str | Snapshot) -> _lmckpt.Contents:
+        if not isinstance(snapshot, (str, Snapshot)):
+            raise TypeError(f"a snapshot is named by text, not by a {type(snapshot).__name__}")
+        return self._handle().contents(snapshot)
 
     def open_file(
         self, snapshot: str | Snapshot, path: str, framework: str = "pt", device: Any = "cpu"
     ) -> safe_open:
         """A safetensors file of a snapshot, as ``safe_open`` gives it."""
-        return safe_open.of(self._handle().contents(snapshot).file(path), framework, device)
+        return safe_open.of(self._contents(snapshot).file(path), framework, device)
 
     def read_file(self, snapshot: str | Snapshot, path: str) -> bytes:
         """A file of a snapshot."""
-        archive = self._handle().contents(snapshot).file(path)
+        archive = self._contents(snapshot).file(path)
         return archive.read(0, archive.original_len)
 
     def files(self, snapshot: str | Snapshot = "latest") -> dict[str, int]:
         """The files of a snapshot and their sizes."""
-        entries = self._handle().contents(snapshot).entries()
+        entries = self._contents(snapshot).entries()
         return {path: size for path, kind, size, _ in entries if kind == "file"}
 
     def meta(self, snapshot: str | Snapshot = "latest") -> dict[str, str]:
         """What was said of a snapshot when it was saved."""
-        return self._handle().contents(snapshot).meta()
+        return self._contents(snapshot).meta()
 
     def restore(
         self,
@@ -340,6 +348,8 @@ def save_options(
     verify: bool,
 ) -> SaveOptions:
     """What the native module is told of a save."""
+    if step is not None and (isinstance(step, bool) or not hasattr(step, "__index__") or step < 0):
+        raise InvalidError(f"a step is a number from 0 on, not {step!r}")
     return {
         "run": run,
         "step": step,
@@ -363,10 +373,6 @@ def serialize_any(tensors: Mapping[str, Any]) -> list[Any]:
     return serialize_arrays(tensors)
 
 
-class _Missing:
-    """A tensor that was not asked for."""
-
-
 class _Reader:
     """The tensors of a snapshot, one by one."""
 
@@ -388,43 +394,7 @@ class _Reader:
     def keys(self, path: str) -> list[str]:
         return self._file("torch", path).keys()
 
-    def tensor(self, kind: str, path: str, name: str) -> Any:
-        whole = f"{path.removesuffix('.safetensors')}.{name}"
-        if self._only is not None and not fnmatch.fnmatchcase(whole, self._only):
-            return _Missing
+    def tensor(self, kind: str, path: str, name: str, way: tuple[str, ...]) -> Any:
+        if self._only is not None and not fnmatch.fnmatchcase(".".join(way), self._only):
+            return MISSING
         return self._file(kind, path).get_tensor(name)
-
-
-def _merged(into: Any, found: Any, way: tuple[str, ...], copies: list[tuple[Any, Any]]) -> Any:
-    """What was found, without what was not asked for. Tensors go to ``copies`` together with those
-    of ``into``, which take their places."""
-    if isinstance(found, dict):
-        if into is not None and not isinstance(into, Mapping):
-            place = ".".join(way) or "the state"
-            raise InvalidError(f"{place}: a dict is in the snapshot, and none in into")
-        for key, value in list(found.items()):
-            if value is _Missing:
-                del found[key]
-                continue
-            if into is not None and key not in into:
-                raise InvalidError(f"{'.'.join((*way, str(key)))} is not in into")
-            target = None if into is None else into[key]
-            found[key] = _merged(target, value, (*way, str(key)), copies)
-        return found
-    if type(found) in (list, tuple):
-        targets = into if isinstance(into, (list, tuple)) else [None] * len(found)
-        if len(targets) != len(found):
-            raise InvalidError(f"{'.'.join(way)} has another length in into")
-        pairs = enumerate(zip(targets, found, strict=True))
-        items = [_merged(a, b, (*way, str(i)), copies) for i, (a, b) in pairs if b is not _Missing]
-        return type(found)(items)
-    if into is not None and (is_torch(found) or is_numpy(found)):
-        place = ".".join(way)
-        if not is_torch(into) and not is_numpy(into):
-            raise InvalidError(f"{place}: a tensor is in the snapshot, and none in into")
-        if into.shape != found.shape or into.dtype != found.dtype:
-            raise InvalidError(f"{place} has another shape or type in into")
-        check_target(into, place)
-        copies.append((into, found))
-        return into
-    return found
