@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::buffers::{Bytes, NewBytes, Scattered, parts};
+use crate::buffers::{Bytes, NewBytes, Scattered, expect_writes, parts};
 use crate::errors::{Raise, exception};
 use crate::options::{base_sources, count, level as level_of, open_bases, options};
 use crate::work::{long, short, sized};
@@ -70,6 +70,7 @@ pub fn compress_into(
         return Err(Error::invalid("the data and where it goes share memory")).raise();
     }
     let out = into.get_mut();
+    expect_writes(out);
     let room = out.len();
     let coded = sized(data.py(), slices.iter().map(|part| part.len()).sum(), || {
         let options = options(level, threads, verify, bases)?;
@@ -109,6 +110,7 @@ pub fn decompress<'py>(
     if let Some(into) = into {
         let mut out = Bytes::new_mut(into)?;
         let out = out.get_mut();
+        expect_writes(out);
         let done = sized(py, out.len(), || lmc::decompress_into(&archive, out, threads));
         return done?.raise().map(|()| None);
     }
