@@ -218,7 +218,7 @@ fn list_and_inspect() {
         serde_json::from_slice(&folder.ok(&["inspect", "--json", "new.lmc"])).expect("JSON");
     assert_eq!(json["spans"][1]["reference"]["source"], 1);
     let other = safetensors(&[
-        ("w", "BF16", &[100, 512], &weights(100 * 512, 1)),
+        ("w", "BF16", &[200, 256], &weights(200 * 256, 1)),
         ("b", "F32", &[100, 1000], &noise(400_000, 1)),
         ("c", "BF16", &[100, 1000], &weights(100 * 1000, 2)),
     ]);

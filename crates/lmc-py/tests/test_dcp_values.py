@@ -110,6 +110,31 @@ def test_values(store: lmckpt.Store) -> None:
     assert len(store.snapshots()) == 1
 
 
+def test_arrays_and_tensors(store: lmckpt.Store) -> None:
+    """Arrays of numpy and tensors in one value stay what they are; single values have any stride."""
+    numpy = pytest.importorskip("numpy")
+    values = [torch.ones(2, dtype=torch.bfloat16), numpy.arange(3.0), torch.zeros(3)]
+    for order in (values, values[::-1]):
+        save(store, {"o": tuple(order), "w": torch.arange(4)[::2][:1]})
+        zero = {"o": (None, None, None), "w": torch.zeros(8, dtype=torch.int64)[::3][:1]}
+        found = load(store, zero)
+        assert [type(value) for value in found["o"]] == [type(value) for value in order]
+        assert found["w"].item() == 0 and found["o"][1].tolist() == order[1].tolist()
+
+
+def test_damaged_layout_of_the_parent(store: lmckpt.Store, tmp_path: Path) -> None:
+    """What an old snapshot says of its files stops no save."""
+    first = save(store, {"w": torch.arange(12.0)})
+    for name in ("../../x", "a\0b", "\ud800", "elsewhere"):
+        target = tmp_path / name.encode(errors="backslashreplace").hex()
+        store.restore(first, target)
+        layout = json.loads((target / "dcp.json").read_text())
+        layout["files"] = [name]
+        (target / "dcp.json").write_text(json.dumps(layout))
+        store.save(target, run="main")
+        save(store, {"w": torch.arange(12.0) + 1})
+
+
 def test_part_of_a_state(store: lmckpt.Store) -> None:
     """Only what is asked for is read: the model of a snapshot without optimizer state, say."""
     values = torch.randn(300, 40)
@@ -149,6 +174,13 @@ def test_names_and_steps(store: lmckpt.Store, caplog: pytest.LogCaptureFixture) 
     with pytest.raises(dcp.api.CheckpointException):
         load(store, dict(state), "r@7")
     assert "no snapshot r@7" in caplog.text
+    # Of two saves under way with one writer, the second would take the name of the first.
+    writer.reset("step-300")
+    with pytest.raises(ConflictError, match="under way"):
+        writer.reset("step-400")
+    writer.reset("step-500")
+    dcp.save(state, storage_writer=writer, no_dist=True)
+    assert store.latest("r").step == 500
     with pytest.raises(UnsupportedError):
         writer.set_up_storage_writer(True, rank=0, use_collectives=False)
     copied = pickle.loads(pickle.dumps(writer))
@@ -184,6 +216,7 @@ def test_wrong_layouts() -> None:
         [0, [1, 0], [4, 3], [4]],
         [0, [0, 0], [4, 3], [2, 1]],
         [0, [0, 0], [4, 3], [5, -1]],
+        [0, [0, 0], [4, 3], [0, 4]],
         [0, [0], [4, 3], [4]],
         [0, [0, 0], [4, 1 << 70], [4]],
         [7, [0, 0], [4, 3], [4]],
@@ -197,7 +230,16 @@ def test_wrong_layouts() -> None:
         bad["tensors"]["w"]["chunks"] = [wrong]
         with pytest.raises(CorruptError):
             Layout.from_json(json.dumps(bad).encode())
-    for change in ({"format": 9}, {"files": [7]}, {"objects": []}, {"tensors": {"w": 1}}):
+    twice = {"dtype": "float32", "shape": [4, 3], "chunks": [number, number]}
+    deep = {"dtype": "float32", "shape": [1] * 100, "chunks": []}
+    for change in (
+        {"tensors": {"w": twice}},
+        {"tensors": {"w": deep}},
+        {"format": 9},
+        {"files": [7]},
+        {"objects": []},
+        {"tensors": {"w": 1}},
+    ):
         with pytest.raises(CorruptError):
             Layout.from_json(json.dumps({**good, **change}).encode())
     for bad_text in (b"", b"[]", b"null", b"\xff", b"[" * 100_000):
@@ -241,7 +283,7 @@ def test_lying_snapshots(
 def test_cuts() -> None:
     """Chunks are cut where earlier ones end, but not into crumbs."""
     halves = [Chunk((0, 0), (500, 64), "a", [500]), Chunk((500, 0), (500, 64), "b", [500])]
-    earlier = Earlier(Layout({"w": Whole("float32", (1000, 64), halves)}, {}))
+    earlier = Earlier(Layout({"w": Whole("float32", (1000, 64), halves)}, {}), {"a", "b"})
     assert earlier.rows("w", (334, 0), (333, 64), 4) == [166, 167]
     assert earlier.rows("w", (0, 0), (1000, 64), 4) == [500, 500]
     assert earlier.rows("w", (0, 0), (500, 64), 4) == [500]

@@ -86,9 +86,9 @@ impl Store {
         let leaves = in_memory(files, self.clock.now_ms())?;
         let mut stored = self.store_leaves(&leaves, false, options.step, options, progress)?;
         for part in parts {
-            stored.unchanged += part.unchanged;
-            stored.packs.put += part.packs_put;
-            stored.packs.found += part.packs_found;
+            stored.unchanged = stored.unchanged.saturating_add(part.unchanged);
+            stored.packs.put = stored.packs.put.saturating_add(part.packs_put);
+            stored.packs.found = stored.packs.found.saturating_add(part.packs_found);
             stored.warnings.extend(part.warnings.iter().cloned());
         }
         merge(&mut stored.manifest, parts)?;

@@ -81,7 +81,9 @@ def torch_bytes(tensor: Any) -> Any:
     tensor = tensor.detach()
     if tensor.is_conj() or tensor.is_neg():
         raise InvalidError("a conjugated or negated view has no memory of its own; copy it first")
-    return tensor.reshape(-1).view(torch.uint8).numpy()
+    # A single value counts as contiguous whatever its stride is, and has no bytes then.
+    flat = tensor.as_strided((1,), (1,)) if tensor.numel() == 1 else tensor.reshape(-1)
+    return flat.view(torch.uint8).numpy()
 
 
 def numpy_bytes(array: Any) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ _OPTIMIZER = frozenset({"optim", "optimizer", "optimizers"})
 # A cut is not made where it would leave fewer bytes than this.
 _CUT_MIN = 4096
 _CUTS_MAX = 64
+_DIMENSIONS_MAX = 64
 # Most files that one is coded against.
 _LIKE_MAX = 32
 
@@ -127,9 +128,8 @@ class Layout:
         try:
             layout = json.loads(text)
             if layout["format"] != FORMAT:
-                raise CorruptError(
-                    f"{LAYOUT_FILE} has format {layout['format']}, this lmckpt knows {FORMAT}"
-                )
+                found = repr(layout["format"])[:20]
+                raise CorruptError(f"{LAYOUT_FILE} has format {found}, this lmckpt knows {FORMAT}")
             files = [_text(file) for file in layout["files"]]
             tensors = {
                 name: _whole(name, found, files) for name, found in layout["tensors"].items()
@@ -139,7 +139,7 @@ class Layout:
         except CorruptError:
             raise
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as e:
-            raise CorruptError(f"{LAYOUT_FILE} cannot be read: {e!r}") from None
+            raise CorruptError(f"{LAYOUT_FILE} cannot be read: {e!r}"[:300]) from None
 
 
 def _text(value: Any) -> str:
@@ -156,11 +156,18 @@ def _sizes(values: Any) -> Shape:
 
 def _whole(name: str, found: Any, files: Sequence[str]) -> Whole:
     whole = Whole(_text(found["dtype"]), _sizes(found["shape"]))
+    if len(whole.shape) > _DIMENSIONS_MAX:
+        raise CorruptError(f"{LAYOUT_FILE}: {name} has {len(whole.shape)} dimensions")
+    seen: set[Shape] = set()
     for number, offsets, sizes, rows in found["chunks"]:
         chunk = Chunk(_sizes(offsets), _sizes(sizes), files[_sizes([number])[0]], [*_sizes(rows)])
         ends = zip(chunk.offsets, chunk.sizes, whole.shape, strict=True)
         is_inside = all(offset + size <= end for offset, size, end in ends)
-        if not is_inside or sum(chunk.rows) != (chunk.sizes[0] if chunk.sizes else 1):
+        is_cut = sum(chunk.rows) == (chunk.sizes[0] if chunk.sizes else 1)
+        is_cut &= len(chunk.rows) == 1 or 0 not in chunk.rows and len(chunk.rows) <= _CUTS_MAX
+        is_twice = math.prod(chunk.sizes) > 0 and chunk.offsets in seen
+        seen.add(chunk.offsets)
+        if not is_inside or not is_cut or is_twice:
             raise CorruptError(f"{LAYOUT_FILE}: {name} has a chunk that does not fit it")
         whole.chunks.append(chunk)
     return whole
@@ -169,8 +176,10 @@ def _whole(name: str, found: Any, files: Sequence[str]) -> Whole:
 class Earlier:
     """What an earlier checkpoint offers to code against."""
 
-    def __init__(self, layout: Layout | None) -> None:
+    def __init__(self, layout: Layout | None, files: Collection[str] = ()) -> None:
+        """``files`` are those that are there, whatever the layout says."""
         self._tensors: Mapping[str, Whole] = layout.tensors if layout is not None else {}
+        self._files = files
 
     def _beside(self, name: str, offsets: Shape, sizes: Shape) -> Iterator[tuple[int, int, str]]:
         """First row, end and file of what it has of these columns."""
@@ -210,6 +219,6 @@ class Earlier:
             end = first + (sizes[0] if sizes else 1)
             for start, stop, file in self._beside(name, offsets, sizes):
                 common = min(end, stop) - max(first, start)
-                if common > 0:
+                if common > 0 and file in self._files:
                     held[file] += common * math.prod(sizes[1:])
         return [file for file, _ in held.most_common(_LIKE_MAX)]

@@ -139,6 +139,8 @@ class _File:
     def _plan_runs(self, pieces: Sequence[_Piece]) -> None:
         """Finds stretches of the file that hold several small tensors."""
         places = sorted({self._place(piece) for piece in pieces})
+        # An empty tensor begins where the next one does.
+        places = [(low, high) for low, high in places if low < high]
         start = end = 0
         small: list[int] = []
         for low, high in [*places, (1 << 62, 1 << 62)]:
@@ -161,7 +163,7 @@ class _File:
         row = (end - start) // piece.sizes[0] if piece.sizes and piece.sizes[0] else 0
         low, memory = start + piece.low * row, piece.memory()
         out = view(memory, writable=True)
-        if start in self._runs:
+        if start in self._runs and len(out):
             first, run = self._runs[start]
             out[:] = memoryview(run)[low - first : low - first + len(out)]
         elif len(out):
@@ -195,13 +197,14 @@ class Reader:
     def objects(self, path: str) -> dict[str, Any]:
         """What a rank wrote that is no tensor."""
         text = read_small(self._contents, path, STATE_LEN_MAX)
-        open_files: dict[str, safe_open] = {}
+        open_files: dict[tuple[str, str], safe_open] = {}
 
         def tensor(kind: str, file: str, name: str, _: tuple[str, ...]) -> Any:
-            if file not in open_files:
+            if (kind, file) not in open_files:
                 framework = "pt" if kind == "torch" else "np"
-                open_files[file] = safe_open.of(self._archive(f"objects/{file}"), framework)
-            return open_files[file].get_tensor(name)
+                archive = self._archive(f"objects/{file}")
+                open_files[kind, file] = safe_open.of(archive, framework)
+            return open_files[kind, file].get_tensor(name)
 
         found = unflatten(text, tensor)
         if not isinstance(found, dict):

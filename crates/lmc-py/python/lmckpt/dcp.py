@@ -11,6 +11,7 @@ import io
 import logging
 import os
 import re
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 __all__ = ["StoreReader", "StoreWriter"]
 
 _LOGGER = logging.getLogger(__name__)
+_BUSY = "a save with this writer is under way; wait for it, or make a writer for each save"
 
 
 class StoreWriter(StorageWriter):
@@ -97,6 +99,7 @@ class StoreWriter(StorageWriter):
         self._step = step
         self._named_step: int | None = None
         self._rank = 0
+        self._thread: threading.Thread | None = None
         self._part: str | None = None
         self._parent: Snapshot | None = None
         #: The snapshot that was saved last, on the rank that committed it.
@@ -104,12 +107,27 @@ class StoreWriter(StorageWriter):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Takes the step of the next save from its name; torch calls this only if it has one."""
+        has_begun = self._named_step is None
+        self._named_step = None
+        if not has_begun or self._is_busy():
+            raise ConflictError(_BUSY)
         self._named_step = _step_of(checkpoint_id)
+
+    def _is_busy(self) -> bool:
+        """Whether another thread is saving with this writer."""
+        thread = self._thread
+        return thread is not None and thread is not threading.current_thread() and thread.is_alive()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_thread": None}
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Begins a save."""
         if not kwargs.get("use_collectives", True):
             raise UnsupportedError("a save without collectives has nobody who commits it")
+        if self._is_busy():
+            raise ConflictError(_BUSY)
+        self._thread = threading.current_thread()
         self._rank = int(kwargs.get("rank") or 0)
         step, self._named_step = self._named_step, None
         self._options["step"] = self._step if self._step is not None else step
@@ -157,11 +175,14 @@ class StoreWriter(StorageWriter):
             self._parent = self.store.get(parent) if isinstance(parent, str) else parent
         if self._parent is None:
             return options, Earlier(None)
+        options = {**options, "parent": self._parent}
         try:
-            layout = Layout.of(self.store._handle().contents(self._parent))
-        except (NotFoundError, CorruptError):
-            layout = None  # It is of another kind, or damaged: nothing is known of its files.
-        return {**options, "parent": self._parent}, Earlier(layout)
+            contents = self.store._handle().contents(self._parent)
+            earlier = Earlier(Layout.of(contents), {path for path, *_ in contents.entries()})
+        except LmcError:
+            # It is of another kind, or damaged, or gone: nothing is known of its files.
+            return options, Earlier(None)
+        return options, earlier
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Makes the snapshot visible."""
@@ -193,7 +214,7 @@ class StoreWriter(StorageWriter):
             options = {**options, "parent": self._parent}
         files: list[File] = [(LAYOUT_FILE, layout.to_json(), [])]
         self.snapshot = self.store._handle().commit_parts(parts, files, options)
-        self._part = None
+        self._part = self._thread = None
 
     def storage_meta(self) -> StorageMeta | None:
         """Where it goes, for torch's logs."""
@@ -257,7 +278,7 @@ class StoreReader(StorageReader):
             ]
             properties = TensorProperties(dtype=type_of(name, whole.dtype))
             found[name] = TensorStorageMetadata(properties, torch.Size(whole.shape), chunks)
-        planner = unflatten(layout.planner, _no_tensor)["data"]
+        planner = _planner_data(layout)
         return Metadata(found, planner_data=planner, storage_meta=StorageMeta(self.store.url))
 
     def set_up_storage_reader(
@@ -323,7 +344,7 @@ class StoreReader(StorageReader):
 def _step_of(checkpoint_id: str | os.PathLike[str] | None) -> int | None:
     """The number at the end of a name such as ``checkpoint-1000``."""
     found = re.search(r"([0-9]+)/*$", os.fspath(checkpoint_id or ""))
-    return int(found[1]) if found else None
+    return int(found[1]) if found and len(found[1]) < 19 else None
 
 
 def _threads(threads: int) -> int:
@@ -338,6 +359,20 @@ def _pickled(value: Any) -> io.BytesIO:
     data = io.BytesIO()
     torch.save(value, data)
     data.seek(0)
+    return data
+
+
+def _planner_data(layout: Layout) -> Any:
+    """What the planner that saved wants to know; places in lists that cannot be are refused."""
+    if not isinstance(layout.planner, str):
+        raise CorruptError(f"{LAYOUT_FILE} has no data of a planner")
+    state = unflatten(layout.planner.encode(), _no_tensor)
+    data = state.get("data") if isinstance(state, dict) else None
+    ways = list(data.values()) if isinstance(data, dict) else []
+    for way in ways:
+        for part in way if isinstance(way, tuple) else ():
+            if isinstance(part, int) and not 0 <= part <= len(ways):
+                raise CorruptError(f"{LAYOUT_FILE}: place {part} in a list is too far")
     return data
 
 

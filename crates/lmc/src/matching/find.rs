@@ -12,6 +12,8 @@ use std::collections::{HashMap, HashSet};
 
 /// A tensor of up to this many bytes with one candidate is not tried: reading its base is as fast.
 const TRIAL_LEN_MIN: u64 = 1 << 20;
+/// Tensors of its name, or parts of one, that are tried for one tensor: one in each of some bases.
+const NAMED_MAX: usize = 64;
 /// Candidates of other names that are tried for one tensor.
 const RELATED_MAX: usize = 4;
 /// A reference must save this share of a sample: for less, no file should need another one.
@@ -74,10 +76,14 @@ impl Place<'_> {
     }
 }
 
+/// The name of a tensor, and the columns of it that a part of it has.
+type Stem<'a> = (&'a str, Vec<(u64, u64)>);
+
 /// The tensors of all bases.
 pub(super) struct Known<'a> {
     places: Vec<Place<'a>>,
-    names: HashMap<&'a str, Vec<usize>>,
+    /// Of each, the rows that they start at, in rising order.
+    stems: HashMap<Stem<'a>, Vec<(u64, usize)>>,
 }
 
 impl<'a> Known<'a> {
@@ -87,18 +93,29 @@ impl<'a> Known<'a> {
             let source = i as u64 + 1;
             places.extend(base.tensors()?.iter().map(|tensor| Place { source, tensor }));
         }
-        let mut names: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut stems: HashMap<Stem, Vec<(u64, usize)>> = HashMap::new();
         for (i, place) in places.iter().enumerate() {
-            names.entry(Region::of(place.tensor).name).or_default().push(i);
+            let (row, stem) = stem(place.tensor);
+            stems.entry(stem).or_default().push((row, i));
         }
-        Ok(Self { places, names })
+        stems.values_mut().for_each(|starts| starts.sort_unstable());
+        Ok(Self { places, stems })
     }
 
-    /// Those of the same name, or that are parts of one of that name, in the order of their bases.
-    pub(super) fn named(&self, tensor: &Tensor) -> impl Iterator<Item = Place<'a>> {
-        let numbers = self.names.get(Region::of(tensor).name);
-        numbers.into_iter().flatten().map(|&i| self.places[i])
+    /// Those of the same name, or that are parts of one of that name, which start nearest before
+    /// the tensor does; in the order of their starts and bases.
+    pub(super) fn named(&self, tensor: &Tensor) -> Vec<Place<'a>> {
+        let (row, stem) = stem(tensor);
+        let starts = self.stems.get(&stem).map_or(&[][..], Vec::as_slice);
+        let end = starts.partition_point(|&(start, _)| start <= row);
+        let nearest = &starts[end.saturating_sub(NAMED_MAX)..end];
+        nearest.iter().map(|&(_, i)| self.places[i]).collect()
     }
+}
+
+fn stem(tensor: &Tensor) -> (u64, Stem<'_>) {
+    let region = Region::of(tensor);
+    (region.row(), (region.name, region.columns(&tensor.shape)))
 }
 
 /// What the large tensors of the file may refer to, beside those of their names.
@@ -175,7 +192,10 @@ impl Own<'_> {
             .iter()
             .copied()
             .filter(|&i| {
-                known.named(own[i].tensor).all(|place| place.holding(own[i].tensor).is_empty())
+                known
+                    .named(own[i].tensor)
+                    .iter()
+                    .all(|place| place.holding(own[i].tensor).is_empty())
             })
             .collect();
         let mut base_related = Related::default();

@@ -23,7 +23,7 @@ impl<'a> Region<'a> {
         let mut starts = Vec::new();
         for (i, range) in ranges.split(',').enumerate() {
             let ends = range.split_once(':').and_then(|(start, end)| {
-                let (start, end): (u64, u64) = (start.parse().ok()?, end.parse().ok()?);
+                let (start, end) = (number(start)?, number(end)?);
                 (tensor.shape.get(i).copied() == end.checked_sub(start)).then_some(start)
             });
             let Some(start) = ends else { return whole() };
@@ -34,6 +34,17 @@ impl<'a> Region<'a> {
 
     fn start(&self, dimension: usize) -> u64 {
         self.starts.get(dimension).copied().unwrap_or(0)
+    }
+
+    /// The row of the larger one that it starts at.
+    pub(super) fn row(&self) -> u64 {
+        self.start(0)
+    }
+
+    /// Starts and sizes of all dimensions but the first: parts that differ in them share no rows.
+    pub(super) fn columns(&self, shape: &[u64]) -> Vec<(u64, u64)> {
+        let rest = shape.iter().enumerate().skip(1);
+        rest.map(|(dimension, &size)| (self.start(dimension), size)).collect()
     }
 
     /// How many of the base's first rows are to be skipped so that those of the tensor follow; none
@@ -47,6 +58,12 @@ impl<'a> Region<'a> {
         let skip = self.start(0).checked_sub(base.start(0)).filter(|_| is_same)?;
         (rows <= base_rows.saturating_sub(skip)).then_some(skip)
     }
+}
+
+/// A number in its one spelling: many for one would make many parts of one.
+fn number(text: &str) -> Option<u64> {
+    let number: u64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
 }
 
 #[cfg(test)]
@@ -76,6 +93,8 @@ mod tests {
             ("w[]", &[], "w[]"),
             ("w[-1:2]", &[3], "w[-1:2]"),
             ("w]", &[3], "w]"),
+            ("w[+2:5]", &[3], "w[+2:5]"),
+            ("w[02:5]", &[3], "w[02:5]"),
             ("list[0]", &[3], "list[0]"),
         ] {
             assert_eq!(Region::of(&tensor(name, shape)).name, stem, "{name}");

@@ -47,7 +47,7 @@ impl Own<'_> {
         tensor: &lmc_input::Tensor,
     ) -> Result<Option<Reference>> {
         let candidates: Vec<Reference> =
-            known.named(tensor).flat_map(|place| place.holding(tensor)).collect();
+            known.named(tensor).iter().flat_map(|place| place.holding(tensor)).collect();
         match candidates[..] {
             [] => Ok(None),
             [one] => Ok(Some(one)),
