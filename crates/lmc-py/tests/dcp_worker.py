@@ -79,12 +79,17 @@ def load(folder: Path, options: dict[str, Any]) -> None:
 
 
 def save_async(folder: Path, options: dict[str, Any]) -> None:
-    """Saves in the background while the tensors are changed, twice with one writer's settings."""
+    """Saves in the background with one writer while the tensors are changed."""
     kind = AsyncCheckpointerType[options["kind"]]
+    writer = store_dcp.StoreWriter(folder / "store", "run")
     for step in options["steps"]:
         values = state(step)
-        writer = store_dcp.StoreWriter(folder / "store", "run", step)
-        response = dcp.async_save(values, storage_writer=writer, async_checkpointer_type=kind)
+        response = dcp.async_save(
+            values,
+            checkpoint_id=f"step-{step}",
+            storage_writer=writer,
+            async_checkpointer_type=kind,
+        )
         saved = response if not hasattr(response, "upload_completion") else None
         if saved is None:
             response.staging_completion.result()

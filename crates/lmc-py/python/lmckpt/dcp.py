@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 __all__ = ["StoreReader", "StoreWriter"]
 
 _LOGGER = logging.getLogger(__name__)
+_END_SECONDS = 2
 _BUSY = "a save with this writer is under way; wait for it, or make a writer for each save"
 
 
@@ -97,8 +98,9 @@ class StoreWriter(StorageWriter):
             run, step, tags, meta, parent, level, _threads(threads), verify
         )
         self._step = step
-        self._named_step: int | None = None
-        self._rank = 0
+        # By thread, as each save has one.
+        self._named_steps: dict[int, int | None] = {}
+        self._rank, self._is_coordinator = 0, False
         self._thread: threading.Thread | None = None
         self._part: str | None = None
         self._parent: Snapshot | None = None
@@ -107,19 +109,19 @@ class StoreWriter(StorageWriter):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Takes the step of the next save from its name; torch calls this only if it has one."""
-        has_begun = self._named_step is None
-        self._named_step = None
-        if not has_begun or self._is_busy():
-            raise ConflictError(_BUSY)
-        self._named_step = _step_of(checkpoint_id)
+        self._named_steps[threading.get_ident()] = _step_of(checkpoint_id)
 
     def _is_busy(self) -> bool:
         """Whether another thread is saving with this writer."""
         thread = self._thread
-        return thread is not None and thread is not threading.current_thread() and thread.is_alive()
+        if thread is None or thread is threading.current_thread():
+            return False
+        # One whose save has just failed elsewhere is about to end.
+        thread.join(_END_SECONDS)
+        return thread.is_alive()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_thread": None}
+        return {**self.__dict__, "_thread": None, "_named_steps": {}}
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Begins a save."""
@@ -127,9 +129,9 @@ class StoreWriter(StorageWriter):
             raise UnsupportedError("a save without collectives has nobody who commits it")
         if self._is_busy():
             raise ConflictError(_BUSY)
-        self._thread = threading.current_thread()
+        self._thread, self._is_coordinator = threading.current_thread(), is_coordinator
         self._rank = int(kwargs.get("rank") or 0)
-        step, self._named_step = self._named_step, None
+        step = self._named_steps.pop(threading.get_ident(), None)
         self._options["step"] = self._step if self._step is not None else step
         self.snapshot = self._parent = None
         if self._part is not None:
@@ -148,7 +150,13 @@ class StoreWriter(StorageWriter):
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Stores all that the plan has for this rank."""
         future: Future[list[WriteResult]] = Future()
-        future.set_result(self._write(plan, planner) if plan.items else [])
+        is_last = True
+        try:
+            future.set_result(self._write(plan, planner) if plan.items else [])
+            is_last = not self._is_coordinator
+        finally:
+            if is_last:
+                self._thread = None
         return future
 
     def _write(self, plan: SavePlan, planner: SavePlanner) -> list[WriteResult]:
