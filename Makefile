@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 FUZZ_SECONDS ?= 60
 
-.PHONY: demo test test-scalar test-python test-package test-s3 lint bench fuzz crash ci
+.PHONY: demo test test-scalar test-python test-package test-s3 lint bench fuzz crash soak ci
 
 ## demo: a made-up checkpoint at every level, there and back, in a table
 demo:
@@ -26,7 +26,7 @@ test-python: $(VENV)/ready
 test-package: $(VENV)/ready
 	tools/s3-servers
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check \
-		--config-settings=build-args="--profile quick" '.[test]'
+		--config-settings=build-args="--profile dev" '.[test]'
 	$(VENV)/bin/ruff check crates/lmc-py
 	$(VENV)/bin/ruff format --check crates/lmc-py
 	$(VENV)/bin/mypy
@@ -68,6 +68,11 @@ crash:
 	LMC_KILL_STRIDE=1 LMC_KILLS=1000 LMC_POWER_CUTS=100 \
 		$(CARGO) test --locked -p lmc-cli --test store_kill --test store_disk \
 		-- --nocapture --include-ignored --test-threads=1
+
+## soak: many commands on two stores for ten minutes, killed and stopped at random
+soak:
+	$(CARGO) build --release --locked -p lmc-cli
+	$(PYTHON) tools/soak.py target/release/lmc
 
 ## ci: what a change must pass
 ci: lint test test-scalar
