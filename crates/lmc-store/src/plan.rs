@@ -8,9 +8,11 @@
 //! Two bounds hold whatever the costs are: how many archives stand one on the other, and how many
 //! bytes a restore reads.
 
+use crate::archives::SnapshotLibrary;
 use crate::kind::Kind;
 use crate::manifest::{ArchiveInfo, DEPTH_MAX, Manifest};
 use crate::path::RelPath;
+use std::collections::BTreeMap;
 
 /// Most archives that stand one on the other in what is saved.
 pub const CHAIN_DEPTH_MAX: usize = 16;
@@ -41,9 +43,41 @@ pub(crate) struct Wanted<'a> {
     pub like: &'a [RelPath],
 }
 
+/// Archives of the parent that are offered to a file that is not in it, by the kinds of files. They
+/// are looked for once, not for each file again.
+#[derive(Debug, Default)]
+pub(crate) struct Offered(BTreeMap<Kind, Vec<usize>>);
+
+impl Offered {
+    pub(crate) fn of(parent: &Manifest) -> Self {
+        let mut offered = Self::default();
+        for (_, file) in parent.files().filter(|(_, file)| file.size > 0) {
+            offer(offered.0.entry(file.kind).or_default(), file.archive);
+        }
+        offered
+    }
+
+    fn get(&self, kind: Kind) -> &[usize] {
+        self.0.get(&kind).map_or(&[], |archives| archives)
+    }
+}
+
+/// Adds an archive to those that are offered, unless there are enough.
+fn offer(offered: &mut Vec<usize>, archive: usize) {
+    if offered.len() < OFFERED_MAX && !offered.contains(&archive) {
+        offered.push(archive);
+    }
+}
+
 /// What a file should be coded against.
-pub(crate) fn plan(parent: &Manifest, wanted: &Wanted, depth_max: usize) -> Plan {
-    let (depths, depth_max) = (parent.depths(), depth_max.min(DEPTH_MAX));
+pub(crate) fn plan(
+    library: &SnapshotLibrary,
+    offered: &Offered,
+    wanted: &Wanted,
+    depth_max: usize,
+) -> Plan {
+    let (parent, depths) = (library.manifest(), library.depths());
+    let depth_max = depth_max.min(DEPTH_MAX);
     let is_deep = |i: usize| depths[i] >= depth_max;
     let fits = |&i: &usize| !is_deep(i) && may_be_read(&parent.archives[i]);
     let same = match wanted.like {
@@ -66,14 +100,13 @@ pub(crate) fn plan(parent: &Manifest, wanted: &Wanted, depth_max: usize) -> Plan
     }
     // Renamed, resharded, new, or not in every snapshot: any of the parent's files of its kind may
     // hold its tensors.
-    let kind = Kind::of(wanted.path);
-    let known = wanted.like.iter().filter_map(|path| parent.file(path));
-    let any = parent.files().map(|(_, file)| file).filter(|file| file.kind == kind);
-    let any = any.filter(|_| wanted.like.is_empty());
     let mut own: Vec<usize> = Vec::new();
-    for file in known.chain(any).filter(|file| file.size > 0) {
-        if own.len() < OFFERED_MAX && !own.contains(&file.archive) {
-            own.push(file.archive);
+    if wanted.like.is_empty() {
+        own.extend(offered.get(Kind::of(wanted.path)));
+    }
+    for file in wanted.like.iter().filter_map(|path| parent.file(path)) {
+        if file.size > 0 {
+            offer(&mut own, file.archive);
         }
     }
     let instead = |&i: &usize| [i, root(parent, i)].into_iter().find(fits);

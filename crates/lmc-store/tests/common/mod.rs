@@ -191,6 +191,8 @@ pub struct MortalStorage {
     pub changes_left: AtomicU64,
     /// Puts of packs that were done.
     pub packs_put: AtomicU64,
+    /// Bytes of packs that were read.
+    pub pack_bytes_read: AtomicU64,
     /// A folder that cannot be listed.
     pub unlistable: std::sync::Mutex<Option<String>>,
     watch: std::sync::RwLock<Watch>,
@@ -199,8 +201,8 @@ pub struct MortalStorage {
 impl MortalStorage {
     pub fn new(inner: Arc<dyn Storage>, changes: u64) -> Arc<Self> {
         let (changes_left, packs_put) = (AtomicU64::new(changes), AtomicU64::new(0));
-        let (unlistable, watch) = Default::default();
-        Arc::new(Self { inner, changes_left, packs_put, unlistable, watch })
+        let (pack_bytes_read, unlistable, watch) = Default::default();
+        Arc::new(Self { inner, changes_left, packs_put, pack_bytes_read, unlistable, watch })
     }
 
     /// From now on `decide` is asked before each call.
@@ -276,13 +278,6 @@ impl Storage for MortalStorage {
         self.change(name, || self.inner.replace(name, bytes))
     }
 
-    fn take_back(&self, name: &str) {
-        let _ = self.change(name, || {
-            self.inner.take_back(name);
-            Ok(())
-        });
-    }
-
     fn settle(&self, name: &str) -> Result<()> {
         self.readable(name)?;
         self.inner.settle(name)
@@ -290,6 +285,9 @@ impl Storage for MortalStorage {
 
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
         self.readable(name)?;
+        if name.starts_with("packs/") {
+            self.pack_bytes_read.fetch_add(out.len() as u64, Ordering::SeqCst);
+        }
         self.inner.read(name, at, out)
     }
 
