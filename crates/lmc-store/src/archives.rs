@@ -149,8 +149,17 @@ impl SnapshotLibrary {
         }
     }
 
+    fn name(&self, archive: usize) -> String {
+        self.names.get(&archive).cloned().unwrap_or_else(|| "base".to_string())
+    }
+
     pub(crate) fn bytes(&self, archive: usize) -> Arc<dyn ReadAt> {
         Arc::new(StoredBytes::new(&self.packs, &self.manifest.archives[archive]))
+    }
+
+    /// The same archives, of which one is the first to be found by its hash.
+    pub(crate) fn with_first(self: &Arc<Self>, number: usize) -> Arc<dyn Library> {
+        Arc::new(WithFirst { library: self.clone(), number })
     }
 
     /// Opens an archive; what it is on is found here too.
@@ -172,8 +181,24 @@ pub(crate) fn open(bytes: Arc<dyn ReadAt>, bases: &Bases, info: &ArchiveInfo) ->
 impl Library for SnapshotLibrary {
     fn find(&self, hash: u128) -> Result<Option<(String, Arc<dyn ReadAt>)>> {
         let Some(number) = self.number(hash) else { return Ok(None) };
-        let name = self.names.get(&number).cloned().unwrap_or_else(|| "base".to_string());
-        Ok(Some((name, self.bytes(number))))
+        Ok(Some((self.name(number), self.bytes(number))))
+    }
+}
+
+/// The archives of a snapshot, one before all others with its hash. None is on one with its own
+/// hash, so that its bases are found as ever.
+#[derive(Debug)]
+struct WithFirst {
+    library: Arc<SnapshotLibrary>,
+    number: usize,
+}
+
+impl Library for WithFirst {
+    fn find(&self, hash: u128) -> Result<Option<(String, Arc<dyn ReadAt>)>> {
+        match hash == self.library.manifest.archives[self.number].hash {
+            true => Ok(Some((self.library.name(self.number), self.library.bytes(self.number)))),
+            false => self.library.find(hash),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::manifest::{Entry, FileNode, Node};
 use crate::packs::PackWriter;
 use crate::path::RelPath;
 use crate::plan::{self, Offered};
-use crate::reuse::{Presence, Verdict, blake3_of, compare, is_unreadable};
+use crate::reuse::{Presence, Verdict, compare, has_blake3, is_unreadable};
 use crate::room::Room;
 use crate::save::SaveOptions;
 use crate::storage::{Storage, not_found};
@@ -211,7 +211,7 @@ impl<'a, 'w> Coding<'a, 'w> {
     fn compare(&mut self, number: usize, file: &Opened, size: u64) -> Result<Verdict> {
         let is_far = !self.storage.has_cheap_stat();
         if let Some(content) = self.builder.content(number).filter(|_| is_far) {
-            if blake3_of(file, size)? != content {
+            if !has_blake3(file, size, &content)? {
                 return Ok(Verdict::Different);
             }
             if let Some(parent) = self.builder.parent()

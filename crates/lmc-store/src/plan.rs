@@ -171,3 +171,74 @@ pub(crate) fn costs(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> (u64, u64
         .map(|base| scaled(u128::from(base.rent), u128::from(alone), u128::from(base.alone)));
     (alone, read, rent.max().unwrap_or(0).saturating_add(rent_of(read, alone)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archives::Packs;
+    use crate::manifest::{Entry, FileNode, MANIFEST_FORMAT, Node};
+    use lmc_format::{Error, Result};
+    use std::sync::Arc;
+
+    #[derive(Debug)]
+    struct NoPacks;
+
+    impl Packs for NoPacks {
+        fn read(&self, _: usize, _: u64, _: &mut [u8]) -> Result<()> {
+            Err(Error::invalid("there are none"))
+        }
+    }
+
+    fn path(folder: &str, i: usize) -> RelPath {
+        RelPath::new(format!("{folder}/{i:08}.bin").as_bytes()).unwrap()
+    }
+
+    /// As many files as a snapshot can hold are planned one by one, known and new ones. If each
+    /// looked through the whole parent, this would take a hundred billion steps.
+    #[test]
+    fn a_plan_does_not_look_through_the_whole_parent() {
+        let count = 400_000;
+        let archive = |i: usize| ArchiveInfo {
+            hash: i as u128,
+            size: 100,
+            stored: 50,
+            alone: 50,
+            read: 50,
+            rent: 0,
+            bases: Vec::new(),
+            extents: Vec::new(),
+            blake3: None,
+        };
+        let entry = |i: usize| {
+            let (mode, mtime, size) = (0o644, (0, 0), 100);
+            let node = FileNode { mode, mtime, size, kind: Kind::Weights, archive: i };
+            Entry { path: path("a", i), node: Node::File(node) }
+        };
+        let manifest = Manifest {
+            format: MANIFEST_FORMAT,
+            run: String::new(),
+            step: 0,
+            time_ms: 0,
+            save: String::new(),
+            copy: None,
+            parent: None,
+            meta: Default::default(),
+            is_thinned: false,
+            is_file: false,
+            added: 0,
+            entries: (0..count).map(entry).collect(),
+            archives: (0..count).map(archive).collect(),
+            packs: Vec::new(),
+        };
+        let library = SnapshotLibrary::with_packs(Arc::new(NoPacks), &Arc::new(manifest));
+        let offered = Offered::of(library.manifest());
+        for i in 0..count {
+            let plan_of = |path: &RelPath| {
+                let wanted = Wanted { path, is_adopted: false, like: &[] };
+                plan(&library, &offered, &wanted, CHAIN_DEPTH_MAX)
+            };
+            assert_eq!(plan_of(&path("a", i)).bases, [i]);
+            assert_eq!(plan_of(&path("new", i)).bases.len(), OFFERED_MAX);
+        }
+    }
+}

@@ -5,7 +5,7 @@
 use crate::archives::SnapshotLibrary;
 use crate::manifest::{Manifest, Pack};
 use crate::names::PackName;
-use crate::storage::Storage;
+use crate::storage::{Storage, io_error};
 use crate::tree::Opened;
 use lmc::{Archive, Input, Output};
 use lmc_format::{Error, ErrorKind, Result};
@@ -16,8 +16,8 @@ use std::os::unix::fs::FileExt;
 
 /// Originals of up to so many bytes are decoded in one piece, without threads.
 const SMALL_LEN: u64 = 1 << 20;
-/// Bytes of a file that are hashed at once.
-const HASHED_LEN: usize = 1 << 20;
+/// Bytes of a file that are read at once.
+const READ_LEN: usize = 1 << 20;
 
 /// How a file and an archive compare.
 #[derive(Debug)]
@@ -39,19 +39,21 @@ pub(crate) fn compare(
 ) -> Result<Verdict> {
     let hasher = with_hash.then(blake3::Hasher::new);
     let mut comparer = Comparer { rest: Rest::of(file.input()), hasher, end: None };
-    let decoded = if archive.original_len() <= SMALL_LEN {
-        lmc::decompress_to_vec(archive, 1).map(|bytes| comparer.write_all(&bytes).is_ok())
-    } else {
-        let output = Output::Stream(&mut comparer);
-        lmc::decompress(archive, output, threads, &|_| ()).map(|_| true)
-    };
-    match (comparer.end, decoded) {
-        (Some(End::Different), _) => Ok(Verdict::Different),
-        (Some(End::Failed(error)), _) => Err(error),
-        (None, Ok(_)) => Ok(Verdict::Same(comparer.hasher.map(|h| *h.finalize().as_bytes()))),
-        (None, Err(error)) if is_unreadable(&error) => Ok(Verdict::Damaged(error)),
-        (None, Err(error)) => Err(error),
+    match comparer.take(archive, threads) {
+        Err(error) if is_unreadable(&error) => Ok(Verdict::Damaged(error)),
+        Err(error) => Err(error),
+        Ok(false) => Ok(Verdict::Different),
+        Ok(true) => Ok(Verdict::Same(comparer.hasher.map(|hash| *hash.finalize().as_bytes()))),
     }
+}
+
+/// Whether two archives hold the same bytes.
+pub(crate) fn have_same_original(one: &Archive, other: &Archive, threads: usize) -> Result<bool> {
+    if one.original_len() != other.original_len() {
+        return Ok(false);
+    }
+    let rest = Rest::Archive { archive: other, at: 0, threads };
+    Comparer { rest, hasher: None, end: None }.take(one, threads)
 }
 
 /// Whether an error says that what is stored cannot be decoded, now or later.
@@ -60,23 +62,29 @@ pub(crate) fn is_unreadable(error: &Error) -> bool {
     matches!(error.kind, Corrupt | Truncated | NotFound | LimitExceeded | Unsupported)
 }
 
-/// The BLAKE3 hash of a file of `len` bytes.
-pub(crate) fn blake3_of(file: &Opened, len: u64) -> Result<[u8; 32]> {
+/// Whether a file of `len` bytes has this BLAKE3 hash.
+pub(crate) fn has_blake3(file: &Opened, len: u64, wanted: &[u8; 32]) -> Result<bool> {
     let mut rest = Rest::of(file.input());
     let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; HASHED_LEN];
+    let mut buffer = vec![0; READ_LEN];
     let mut left = len;
     while left > 0 {
-        let count = left.min(HASHED_LEN as u64) as usize;
-        rest.read(&mut buffer[..count]).map_err(|e| unread(&e))?;
+        let count = left.min(READ_LEN as u64) as usize;
+        match rest.read(&mut buffer[..count]) {
+            Err(e) if rest.was_cut(&e) => return Ok(false),
+            read => read?,
+        }
         hasher.update(&buffer[..count]);
         left -= count as u64;
     }
-    Ok(*hasher.finalize().as_bytes())
+    Ok(hasher.finalize().as_bytes() == wanted)
 }
 
 fn unread(error: &io::Error) -> Error {
-    crate::storage::io_error("cannot read it", error)
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => Error::truncated("the file ends early"),
+        _ => io_error("cannot read it", error),
+    }
 }
 
 /// Which packs of a parent are there with their sizes. Each is looked at once, and so is each
@@ -150,6 +158,23 @@ enum End {
     Failed(Error),
 }
 
+impl Comparer<'_> {
+    /// Decodes an archive; whether that is the same up to its end.
+    fn take(&mut self, archive: &Archive, threads: usize) -> Result<bool> {
+        let decoded = if archive.original_len() <= SMALL_LEN {
+            lmc::decompress_to_vec(archive, 1).map(|bytes| drop(self.write_all(&bytes)))
+        } else {
+            let output = Output::Stream(self);
+            lmc::decompress(archive, output, threads, &|_| ()).map(drop)
+        };
+        match self.end.take() {
+            Some(End::Different) => Ok(false),
+            Some(End::Failed(error)) => Err(error),
+            None => decoded.map(|()| true),
+        }
+    }
+}
+
 impl Write for Comparer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.rest.starts_with(bytes) {
@@ -160,9 +185,7 @@ impl Write for Comparer<'_> {
                 return Ok(bytes.len());
             }
             Ok(false) => self.end = Some(End::Different),
-            // It was cut while it was read: whoever looks at it next finds that.
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => self.end = Some(End::Different),
-            Err(e) => self.end = Some(End::Failed(unread(&e))),
+            Err(e) => self.end = Some(End::Failed(e)),
         }
         Err(io::Error::other("the file is not the same"))
     }
@@ -174,14 +197,15 @@ impl Write for Comparer<'_> {
 
 /// A file from some place on.
 enum Rest<'a> {
-    File { file: &'a File, at: u64, buffer: Vec<u8> },
+    File { file: &'a File, at: u64 },
     Parts { parts: &'a [&'a [u8]], skip: usize },
+    Archive { archive: &'a Archive, at: u64, threads: usize },
 }
 
 impl<'a> Rest<'a> {
     fn of(input: Input<'a>) -> Self {
         match input {
-            Input::File(file) => Self::File { file, at: 0, buffer: Vec::new() },
+            Input::File(file) => Self::File { file, at: 0 },
             Input::Parts(parts) => Self::Parts { parts, skip: 0 },
             // Files that are saved are on a disk, or parts in memory.
             Input::Bytes(_) | Input::Stream(_) => Self::Parts { parts: &[], skip: 0 },
@@ -189,45 +213,52 @@ impl<'a> Rest<'a> {
     }
 
     /// Whether the next bytes are these; goes on behind them.
-    fn starts_with(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        if let Self::File { file, at, buffer } = self {
-            buffer.resize(bytes.len().max(buffer.len()), 0);
-            let own = &mut buffer[..bytes.len()];
-            file.read_exact_at(own, *at)?;
-            *at += bytes.len() as u64;
-            return Ok(own == bytes);
-        }
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let own = self.next_part(rest.len())?;
-            let (now, after) = rest.split_at(own.len());
-            if now != own {
-                return Ok(false);
+    fn starts_with(&mut self, bytes: &[u8]) -> Result<bool> {
+        let mut own = vec![0; bytes.len().min(READ_LEN)];
+        for bytes in bytes.chunks(READ_LEN) {
+            let own = &mut own[..bytes.len()];
+            match self.read(own) {
+                Ok(()) if own == bytes => {}
+                Ok(()) => return Ok(false),
+                Err(e) if self.was_cut(&e) => return Ok(false),
+                Err(e) => return Err(e),
             }
-            rest = after;
         }
         Ok(true)
     }
 
+    /// Whether an error says that a file was cut while it was read: whoever looks at it next finds
+    /// that too.
+    fn was_cut(&self, error: &Error) -> bool {
+        error.kind == ErrorKind::Truncated && !matches!(self, Self::Archive { .. })
+    }
+
     /// Fills `out` with the next bytes.
-    fn read(&mut self, out: &mut [u8]) -> io::Result<()> {
-        if let Self::File { file, at, .. } = self {
-            file.read_exact_at(out, *at)?;
-            *at += out.len() as u64;
-            return Ok(());
-        }
-        let mut rest = out;
-        while !rest.is_empty() {
-            let own = self.next_part(rest.len())?;
-            let (now, after) = rest.split_at_mut(own.len());
-            now.copy_from_slice(own);
-            rest = after;
+    fn read(&mut self, out: &mut [u8]) -> Result<()> {
+        match self {
+            Self::File { file, at } => {
+                file.read_exact_at(out, *at).map_err(|e| unread(&e))?;
+                *at += out.len() as u64;
+            }
+            Self::Archive { archive, at, threads } => {
+                archive.read_to(*at, out, *threads)?;
+                *at += out.len() as u64;
+            }
+            Self::Parts { .. } => {
+                let mut rest = out;
+                while !rest.is_empty() {
+                    let own = self.next_part(rest.len())?;
+                    let (now, after) = rest.split_at_mut(own.len());
+                    now.copy_from_slice(own);
+                    rest = after;
+                }
+            }
         }
         Ok(())
     }
 
     /// Some of the next bytes in memory, at most `len`.
-    fn next_part(&mut self, len: usize) -> io::Result<&'a [u8]> {
+    fn next_part(&mut self, len: usize) -> Result<&'a [u8]> {
         let Self::Parts { parts, skip } = self else { return Ok(&[]) };
         while let Some((first, others)) = parts.split_first() {
             let own = &first[*skip..];
@@ -239,6 +270,6 @@ impl<'a> Rest<'a> {
             *skip += own.len();
             return Ok(own);
         }
-        Err(io::ErrorKind::UnexpectedEof.into())
+        Err(Error::truncated("the file ends early"))
     }
 }

@@ -280,3 +280,28 @@ fn unchanged_files_are_downloaded_once() {
         check_restores(&store, &saved.name, &root);
     }
 }
+
+/// Two snapshots are compared by their bytes: files with one content hash are not called the same.
+#[test]
+fn a_diff_tells_files_with_the_same_hash_apart() {
+    let (store, _, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    let mut manifests = Vec::new();
+    let [one, other] = pair(5000, 4);
+    let large = checkpoint(&["a"], 600_000, 1, 0);
+    for bytes in [&one, &other, &one] {
+        write(&root.join("x.bin"), bytes);
+        write(&root.join("large.bin"), &large);
+        // Each is stored in a place of its own.
+        write(&root.join("a.bin"), &checkpoint(&["b"], 100 + manifests.len(), 2, 0));
+        let saved = save_again(&store, &root, &format!("r{}", manifests.len()), Parent::None);
+        manifests.push(Arc::new(store.manifest(&saved.name).unwrap()));
+    }
+    let paths = |found: &[RelPath]| found.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let diff = store.diff(&manifests[0], &manifests[1], 1).unwrap();
+    assert_eq!(paths(&diff.same), ["large.bin"]);
+    assert_eq!(diff.changed.len(), 2);
+    let diff = store.diff(&manifests[0], &manifests[2], 1).unwrap();
+    assert_eq!(paths(&diff.same), ["large.bin", "x.bin"]);
+}

@@ -110,20 +110,21 @@ fn wrong_lists() {
 fn one_base_of_a_hash() {
     let mut manifest = good();
     let archives = manifest["archives"].as_array().unwrap().clone();
-    let [base, delta] = &archives[..] else { panic!("{archives:?}") };
-    manifest["archives"] = json!([base, delta, base]);
-    assert_eq!(parse(&manifest).unwrap().archives.len(), 3);
+    let [base, config, delta] = &archives[..] else { panic!("{archives:?}") };
+    assert_eq!(delta["bases"], json!([0]));
+    manifest["archives"] = json!([base, config, delta, base]);
+    assert_eq!(parse(&manifest).unwrap().archives.len(), 4);
     let mut other = delta.clone();
     other["hash"] = json!(format!("{:032x}", 7));
-    for (bases, is_good) in [([0], true), ([2], false)] {
+    for (bases, is_good) in [([0], true), ([3], false)] {
         other["bases"] = json!(bases);
-        manifest["archives"] = json!([base, delta, base, other]);
+        manifest["archives"] = json!([base, config, delta, base, other]);
         assert_eq!(parse(&manifest).is_ok(), is_good, "{bases:?}");
     }
     // Nor can it be on one that it could be taken for.
     other["hash"] = base["hash"].clone();
     other["bases"] = json!([0]);
-    manifest["archives"] = json!([base, delta, other]);
+    manifest["archives"] = json!([base, config, delta, other]);
     assert!(parse(&manifest).is_err());
 }
 
