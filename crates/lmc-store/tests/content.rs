@@ -305,3 +305,82 @@ fn a_diff_tells_files_with_the_same_hash_apart() {
     let diff = store.diff(&manifests[0], &manifests[2], 1).unwrap();
     assert_eq!(paths(&diff.same), ["large.bin", "x.bin"]);
 }
+
+/// Files of one save that are the same are compared with what was stored of the first, wherever that
+/// is by then: in the pack that is being filled, on its way, or put.
+#[test]
+fn files_of_one_save_are_compared_with_what_was_stored() {
+    for pack_len in [300, 7000, 1 << 20] {
+        for (store, _) in stores() {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().join("root");
+            let [one, other] = pair(5000, 5);
+            // Larger than what is decoded in one piece.
+            let large = checkpoint(&["a"], 700_000, 1, 0);
+            for (i, bytes) in [&one, &large, &other, &large, &one, &other].into_iter().enumerate() {
+                write(&root.join(format!("{i}.bin")), bytes);
+            }
+            let saved = save(&store, &root, SaveOptions { pack_len, ..SaveOptions::default() });
+            assert_eq!(saved.unchanged, 3);
+            check_restores(&store, &saved.name, &root);
+        }
+    }
+}
+
+/// A file that is known by its hash in a bucket is stored again where its packs are gone or cut.
+#[test]
+fn known_files_whose_packs_are_gone_are_stored_again() {
+    let [_, (store, storage)] = stores();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    write(&root.join("model.safetensors"), &checkpoint(&["a"], 3000, 1, 0));
+    (0..3).for_each(|step| drop(save_step(&store, &root, "r", step)));
+    for (step, is_cut) in [(3, true), (4, false)] {
+        for pack in storage.names("packs").unwrap() {
+            match is_cut {
+                true => storage.replace(&pack, b"cut").unwrap(),
+                false => storage.delete(&[pack]).unwrap(),
+            }
+        }
+        let saved = save_step(&store, &root, "r", step);
+        assert!(saved.warnings.iter().any(|text| text.contains("stored again")));
+        check_restores(&store, &saved.name, &root);
+    }
+}
+
+/// A file is coded against one beside it only while that is the one that was stored. If it changes
+/// in between, with its time put back, the save ends and there is no snapshot.
+#[test]
+fn a_file_beside_that_changed_is_no_base() {
+    let (store, _, _) = memory_store();
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    let bf16 = checkpoint(&["a"], 50_000, 1, 0);
+    let header = 8 + bf16[..8].iter().rev().fold(0, |len, &byte| len << 8 | usize::from(byte));
+    let mut low = 1_u16;
+    let f32 = f32_of(&bf16[header..], 50_000, || {
+        low = low.wrapping_mul(25_173).wrapping_add(13_849);
+        low >> 2
+    });
+    write(&root.join("model.safetensors"), &bf16);
+    let master = root.join("master.safetensors");
+    write(&master, &f32);
+    let done = std::sync::atomic::AtomicU64::new(0);
+    let change = |bytes: u64| {
+        // All of the first file has been read when its last part is done.
+        if done.fetch_add(bytes, Ordering::SeqCst) + bytes == f32.len() as u64 {
+            let times = std::fs::metadata(&master).unwrap();
+            let mut changed = f32.clone();
+            let middle = changed.len() / 2;
+            changed[middle] ^= 1;
+            std::fs::write(&master, &changed).unwrap();
+            let file = std::fs::File::options().write(true).open(&master).unwrap();
+            let modified = times.modified().unwrap();
+            file.set_times(std::fs::FileTimes::new().set_modified(modified)).unwrap();
+        }
+    };
+    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
+    let error = store.save(&root, &options, &change).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+    assert!(store.snapshots().unwrap().is_empty());
+}

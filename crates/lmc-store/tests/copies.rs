@@ -304,3 +304,32 @@ fn copies_after_a_killed_prune_double_nothing() {
         }
     }
 }
+
+/// What a killed copy has put beside a killed prune is relied on while its lease is young, and after
+/// that no more: a prune may have taken that lease for one of the dead.
+#[test]
+fn packs_of_a_killed_copy_are_relied_on_while_its_lease_is_young() {
+    for hours in [1, 13] {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, source, saved) = history(folder.path(), 2);
+        let names: Vec<SnapshotName> = saved.iter().map(|(name, _)| name.clone()).collect();
+        let clock = TestClock::new();
+        let memory = Arc::new(MemoryStorage::new(clock.clone()));
+        let target = Store::init(memory.clone(), clock.clone()).unwrap();
+        memory.put_new(&format!("pruning/{:032x}", 5), b"").unwrap();
+        // Its lease and its pack, and then it is killed.
+        let mortal = MortalStorage::new(memory.clone(), 2);
+        let killed = Store::open(mortal, clock.clone()).unwrap();
+        store.copy_to(&killed, &names[..1], &|_| ()).unwrap_err();
+        assert_eq!(memory.names("packs").unwrap().len(), 1);
+        assert_eq!(memory.names("pending").unwrap().len(), 1);
+        clock.pass_hours(hours);
+        store.copy_to(&target, &names, &|_| ()).unwrap();
+        let spare = usize::from(hours > 12);
+        let wanted = source.names("packs").unwrap().len() + spare;
+        assert_eq!(memory.names("packs").unwrap().len(), wanted, "after {hours} hours");
+        for name in target.snapshots().unwrap() {
+            check_restores(&target, &name, &saved[name.step as usize].1);
+        }
+    }
+}

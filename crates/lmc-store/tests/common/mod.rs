@@ -92,6 +92,24 @@ fn next(state: &mut u64) -> u64 {
     *state >> 16
 }
 
+/// A safetensors file of f32 values whose rounding towards zero is given.
+pub fn f32_of(bf16: &[u8], values: usize, mut low: impl FnMut() -> u16) -> Vec<u8> {
+    let mut header = format!(
+        "{{\"a\":{{\"dtype\":\"F32\",\"shape\":[{values}],\"data_offsets\":[0,{}]}}}}",
+        4 * values
+    );
+    while header.len() % 8 != 0 {
+        header.push(' ');
+    }
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    for high in bf16.chunks(2) {
+        bytes.extend(low().to_le_bytes());
+        bytes.extend(high);
+    }
+    bytes
+}
+
 /// Writes a file, with the folders it is in.
 pub fn write(path: &Path, bytes: &[u8]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
