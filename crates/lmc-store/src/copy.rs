@@ -30,8 +30,8 @@ pub struct Copied {
     pub left_out: Vec<(SnapshotName, Error)>,
     /// Packs.
     pub packs: PackCount,
-    /// Packs of the target that were damaged or missing and have their bytes again.
-    pub healed: Vec<PackName>,
+    /// Objects of the target that were damaged or missing and have their bytes again.
+    pub healed: Vec<String>,
 }
 
 impl Store {
@@ -50,6 +50,7 @@ impl Store {
             target,
             progress,
             there: target.snapshots()?,
+            damaged: BTreeSet::new(),
             new_ids: HashMap::new(),
             target_packs: None,
             compared: HashSet::new(),
@@ -82,6 +83,8 @@ struct Copying<'a> {
     progress: Progress<'a>,
     /// Snapshots of the target.
     there: Vec<SnapshotName>,
+    /// Those of them whose manifests are damaged.
+    damaged: BTreeSet<SnapshotName>,
     /// The ids that snapshots have in the target, by those in the source.
     new_ids: HashMap<String, String>,
     /// Objects of packs in the target, with their sizes, once they were listed.
@@ -135,7 +138,7 @@ impl<'a> Copying<'a> {
         new.copy = None;
         or_leave_out!(self.verify(&manifest, &new));
         let (count, healed, lease) = putter.into_parts();
-        self.copied.healed.extend(healed);
+        self.copied.healed.extend(healed.iter().map(PackName::object));
         if target.was_there(&new, name.page, &lease)? {
             new.copy = Some(random_id()?);
             // Under another id it would be there twice.
@@ -146,6 +149,9 @@ impl<'a> Copying<'a> {
         }
         let own = tags.get(&name.id).cloned().unwrap_or_default();
         let new = target.commit(&new, name.page, &own, lease)?;
+        if self.damaged.contains(&new) {
+            self.copied.healed.push(new.object()?);
+        }
         self.copied.packs.put += count.put;
         self.copied.packs.found += count.found;
         self.new_ids.insert(name.id.clone(), new.id.clone());
@@ -175,7 +181,10 @@ impl<'a> Copying<'a> {
                 Ok(Some(theirs)) => theirs,
                 Ok(None) => continue,
                 // It is put again, under its name or another.
-                Err(e) if is_damage(&e) => continue,
+                Err(e) if is_damage(&e) => {
+                    self.damaged.insert(other);
+                    continue;
+                }
                 Err(e) => return Err(e),
             };
             // What a manifest says of itself proves nothing; all of it must be the same.
@@ -213,7 +222,7 @@ impl<'a> Copying<'a> {
     fn heal(&mut self, name: &PackName, pack: &Pack) -> Result<Result<()>> {
         let bytes = or_leave_out!(self.source.read_pack(&pack.name, pack.size));
         self.target.storage.replace(&name.object(), &bytes)?;
-        self.copied.healed.push(name.clone());
+        self.copied.healed.push(name.object());
         self.compared.insert(name.clone());
         Ok(Ok(()))
     }

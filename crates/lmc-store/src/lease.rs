@@ -175,12 +175,13 @@ pub(crate) fn pendings(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
 }
 
 /// The numbers of copies of packs in leases that are younger than half of grace and not among
-/// `seen`, to which they are added. A lease that cannot be read has none.
+/// `seen`, to which they are added, and when the leases were made. A lease that cannot be read has
+/// none.
 pub(crate) fn numbers_of_others(
     store: &Store,
     now_ms: u64,
     seen: &mut HashSet<String>,
-) -> Result<Vec<u32>> {
+) -> Result<Vec<(u32, u64)>> {
     let mut numbers = Vec::new();
     for entry in store.storage.list(PENDING)? {
         let is_young = now_ms.saturating_sub(entry.stat.modified_ms) < store.grace_ms() / 2;
@@ -193,7 +194,9 @@ pub(crate) fn numbers_of_others(
             Err(e) => return Err(e),
         };
         let pending: Pending = serde_json::from_slice(&bytes).unwrap_or_default();
-        numbers.extend(Some(pending.number).filter(|&number| number != 0));
+        if pending.number != 0 {
+            numbers.push((pending.number, entry.stat.modified_ms));
+        }
         seen.insert(entry.name);
     }
     Ok(numbers)

@@ -63,9 +63,9 @@ struct State {
     /// Packs that were damaged and have their bytes again.
     healed: Vec<PackName>,
     /// Leases of others that were looked at, and the numbers of the packs that they put beside
-    /// prunes.
+    /// prunes, with the time of the first lease of each.
     leases: HashSet<String>,
-    numbers: HashSet<u32>,
+    numbers: HashMap<u32, u64>,
 }
 
 /// What the threads that put packs share.
@@ -301,16 +301,19 @@ impl<'a> Putter<'a> {
             (lease.storage_now_ms(), lease.number())
         };
         let mut state = self.state();
-        let more = numbers_of_others(self.store, now_ms, &mut state.leases)?;
-        state.numbers.extend(more.into_iter().filter(|&number| number != own));
-        let numbers: Vec<u32> = state.numbers.iter().copied().collect();
+        for (number, made_ms) in numbers_of_others(self.store, now_ms, &mut state.leases)? {
+            if number != own {
+                let first_ms = state.numbers.entry(number).or_insert(made_ms);
+                *first_ms = made_ms.min(*first_ms);
+            }
+        }
+        let numbers: Vec<(u32, u64)> = state.numbers.iter().map(|(n, ms)| (*n, *ms)).collect();
         drop(state);
-        for number in numbers {
+        for (number, lease_ms) in numbers {
             let name = plain.numbered_copy(number);
-            let stat = self.store.storage.stat(&name.object())?;
-            let is_young =
-                |modified_ms| now_ms.saturating_sub(modified_ms) < self.store.grace_ms() / 2;
-            if stat.is_some_and(|stat| stat.size == len as u64 && is_young(stat.modified_ms)) {
+            let Some(stat) = self.store.storage.stat(&name.object())? else { continue };
+            let is_young = now_ms.saturating_sub(stat.modified_ms) < self.store.grace_ms() / 2;
+            if stat.size == len as u64 && is_young && stat.modified_ms >= lease_ms {
                 return Ok(Some(name));
             }
         }

@@ -289,9 +289,13 @@ impl Store {
                 return Err(e);
             }
         };
-        // Its name is the hash of its bytes: it is the same one, or it is damaged.
-        if put == Put::Exists && self.storage.read_all(&object, MANIFEST_LEN_MAX)? != bytes {
-            self.storage.replace(&object, &bytes)?;
+        if put == Put::Exists {
+            // Its name is the hash of its bytes: it is the same one, or it is damaged.
+            match self.storage.read_all(&object, MANIFEST_LEN_MAX) {
+                Ok(found) if found == bytes => {}
+                Err(e) if !is_damage(&e) && e.kind != ErrorKind::LimitExceeded => return Err(e),
+                _ => self.storage.replace(&object, &bytes)?,
+            }
         }
         // The snapshot is there. A lease that cannot be ended grows old and is removed by a prune.
         let _ = lease.end();

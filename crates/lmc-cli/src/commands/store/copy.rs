@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lmc_store::{Copied, PackName, SnapshotName, Store};
+use lmc_store::{Copied, SnapshotName, Store};
 use serde_json::{Value, json};
 
 use super::{name_json, open};
@@ -56,9 +56,9 @@ fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
 fn tell(copied: &Copied) -> Tally {
     let mut tally = Tally::default();
     (0..copied.snapshots.len() as u64 + copied.there).for_each(|_| tally.done());
-    for pack in &copied.healed {
+    for object in &copied.healed {
         let message = "was damaged or missing in the target; it was written again";
-        eprintln!("{}", printable(&format!("lmc: {} {message}", pack.object())));
+        eprintln!("{}", printable(&format!("lmc: {object} {message}")));
     }
     for (name, error) in &copied.left_out {
         let failure = Failure::from(error.clone()).at("was not copied");
@@ -81,6 +81,6 @@ fn copied_json(copied: &Copied) -> Value {
         "left_out": copied.left_out.iter().map(left_out).collect::<Value>(),
         "packs_put": copied.packs.put,
         "packs_found": copied.packs.found,
-        "packs_healed": copied.healed.iter().map(PackName::object).collect::<Value>(),
+        "healed": copied.healed,
     })
 }
