@@ -134,3 +134,48 @@ fn exit_codes() {
     let output = folder.lmc(&["log"]);
     assert_eq!(code(&output), 2, "{}", stderr(&output));
 }
+
+/// A copy goes on without a snapshot that is damaged or gone, names it, and ends with 4 or 3; what
+/// it puts right in the target it says.
+#[test]
+fn copies_say_what_they_left_out() {
+    let folder = scene();
+    for other in ["one", "two", "three"] {
+        assert_eq!(code(&folder.lmc(&["init", "--store", other])), 0);
+    }
+    let copy = |target: &str| folder.lmc(&["copy", "store", target]);
+    assert_eq!(code(&copy("one")), 0);
+    let pack = walk(&folder.path("one/packs")).remove(0);
+    std::fs::write(&pack, b"rot").unwrap();
+    let output = copy("one");
+    assert_eq!(code(&output), 0);
+    assert!(stderr(&output).contains("written again"), "{}", stderr(&output));
+    assert_eq!(code(&folder.lmc(&["check", "--store", "one", "--read-data"])), 0);
+    // The packs that only the newer one needs.
+    let older = json(&folder, &["log"])[0]["id"].as_str().unwrap().to_string();
+    assert_eq!(code(&folder.lmc(&["copy", "store", "two", "--snapshot", &older])), 0);
+    let names = |store: &str| -> Vec<_> {
+        let packs = walk(&folder.path(&format!("{store}/packs")));
+        packs.iter().map(|path| path.file_name().unwrap().to_owned()).collect()
+    };
+    let shared = names("two");
+    let own: Vec<_> = walk(&folder.path("store/packs"))
+        .into_iter()
+        .filter(|path| !shared.contains(&path.file_name().unwrap().to_owned()))
+        .collect();
+    assert!(!own.is_empty());
+    for (wanted, bytes) in [(4, Some(b"rot")), (3, None)] {
+        for path in &own {
+            match bytes {
+                Some(bytes) => std::fs::write(path, bytes).unwrap(),
+                None => std::fs::remove_file(path).unwrap(),
+            }
+        }
+        let output = copy("three");
+        assert_eq!(code(&output), wanted, "{}", stderr(&output));
+        assert!(stderr(&output).contains("r@10: was not copied"), "{}", stderr(&output));
+        let output = folder.lmc(&["log", "--store", "three", "--json"]);
+        let log: Value = serde_json::from_str(&text(output.stdout)).unwrap();
+        assert_eq!((log.as_array().unwrap().len(), &log[0]["step"]), (1, &Value::from(9)));
+    }
+}

@@ -1,7 +1,7 @@
 //! Files that the parent does not have and a snapshot before it has: weights may be saved at every
 //! step, and optimizer state at every tenth.
 
-use crate::builder::Renumbered;
+use crate::builder::{Donor, Renumbered};
 use crate::manifest::{Entry, Manifest, Node};
 use crate::path::RelPath;
 use std::collections::BTreeSet;
@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 pub(crate) const LOOKED_AT_MAX: usize = 12;
 
 /// Gives `manifest` those files of `older` that are wanted; they are wanted no more. Archives that
-/// it has already stay as they are.
+/// it has already stay as they are; a file that is coded against others with the same hashes is
+/// left out.
 pub(crate) fn adopt(manifest: &mut Manifest, older: &Manifest, wanted: &mut BTreeSet<RelPath>) {
     let mut merged = Renumbered::of(manifest);
     let found: Vec<&Entry> = older
@@ -18,9 +19,10 @@ pub(crate) fn adopt(manifest: &mut Manifest, older: &Manifest, wanted: &mut BTre
         .iter()
         .filter(|entry| matches!(entry.node, Node::File(_)) && wanted.contains(&entry.path))
         .collect();
+    let donor = Donor::new(older);
     for entry in found {
         let Node::File(file) = &entry.node else { continue };
-        let archive = merged.adopt(older, file.archive);
+        let Some(archive) = merged.adopt(&donor, file.archive) else { continue };
         let mut entry = entry.clone();
         entry.node = Node::File(crate::manifest::FileNode { archive, ..*file });
         wanted.remove(&entry.path);

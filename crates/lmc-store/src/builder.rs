@@ -1,12 +1,14 @@
 //! The archives of a snapshot as they come together: those of the parent that are still needed and
 //! the new ones.
 
-use crate::archives::SnapshotLibrary;
+use crate::archives::{Packs, SnapshotLibrary, StoredBytes, open};
+use crate::identity::{Identity, identities};
 use crate::manifest::{ArchiveInfo, DEPTH_MAX, Extent, FileNode, Manifest, Node, Pack};
+use crate::names::PackName;
 use crate::packs::PackWriter;
 use crate::plan;
-use lmc::Compressed;
-use lmc_format::{Error, Result};
+use lmc::{Archive, Bases, Compressed, Library, ReadAt};
+use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -16,12 +18,21 @@ use std::sync::Arc;
 pub(crate) struct Builder {
     parent: Option<Arc<SnapshotLibrary>>,
     added: Vec<ArchiveInfo>,
-    numbers: HashMap<u128, usize>,
+    /// How many archives each new one stands on.
+    depths: Vec<usize>,
+    /// New archives by their hashes.
+    numbers: HashMap<u128, Vec<usize>>,
+    /// Archives that new ones are on, by their hashes. An archive names its bases by their hashes,
+    /// so that of those with one hash only one can be a base.
+    based: HashMap<u128, usize>,
+    /// BLAKE3 hashes of originals that were compared with files.
+    contents: HashMap<usize, [u8; 32]>,
 }
 
 impl Builder {
     pub(crate) fn new(parent: Option<Arc<SnapshotLibrary>>) -> Self {
-        Self { parent, added: Vec::new(), numbers: HashMap::new() }
+        let (numbers, based, contents) = Default::default();
+        Self { parent, added: Vec::new(), depths: Vec::new(), numbers, based, contents }
     }
 
     pub(crate) fn parent(&self) -> Option<&Arc<SnapshotLibrary>> {
@@ -37,97 +48,127 @@ impl Builder {
         self.parents().iter().map(|archive| archive.size)
     }
 
-    fn get(&self, number: usize) -> &ArchiveInfo {
+    pub(crate) fn get(&self, number: usize) -> &ArchiveInfo {
         let parents = self.parents();
         parents.get(number).unwrap_or_else(|| &self.added[number - parents.len()])
     }
 
-    /// The number of the archive of these bytes, if there is one.
-    pub(crate) fn known(&self, hash: u128, size: u64) -> Option<usize> {
-        let in_parent = self.parent.as_ref().and_then(|parent| parent.number(hash));
-        let number = in_parent.or_else(|| self.numbers.get(&hash).copied())?;
-        (self.get(number).size == size).then_some(number)
+    /// The numbers of archives that may hold a file, by its content hash and size.
+    pub(crate) fn candidates(&self, hash: u128, size: u64) -> Vec<usize> {
+        let in_parent = self.parent.iter().flat_map(|parent| parent.all_of(hash));
+        let own = self.numbers.get(&hash).into_iter().flatten().copied();
+        in_parent.chain(own).filter(|&number| self.get(number).size == size).collect()
     }
 
-    /// Whether what a known archive needs is there: a reference to what is lost would be lost too.
-    pub(crate) fn is_there(&self, number: usize) -> Result<bool> {
+    /// The BLAKE3 hash of what an archive holds, if the store has ever compared that with a file.
+    pub(crate) fn content(&self, number: usize) -> Option<[u8; 32]> {
+        self.contents.get(&number).copied().or(self.get(number).blake3)
+    }
+
+    /// Remembers what an archive holds.
+    pub(crate) fn learn(&mut self, number: usize, content: [u8; 32]) {
+        self.contents.insert(number, content);
+    }
+
+    /// Opens an archive; new ones are in `packs`.
+    pub(crate) fn open(&self, number: usize, packs: &Arc<dyn Packs>) -> Result<Archive> {
+        if let Some(parent) = self.parent.as_ref().filter(|_| number < self.parents().len()) {
+            return parent.open(number);
+        }
+        let below = self.closure([number]).into_iter().filter(|&base| base != number);
+        let found = below.map(|base| (self.get(base).hash, self.bytes(base, packs))).collect();
+        let bases = Bases::from_library(Arc::new(Below(found)), &[], 1)?;
+        open(self.bytes(number, packs), &bases, self.get(number))
+    }
+
+    fn bytes(&self, number: usize, packs: &Arc<dyn Packs>) -> Arc<dyn ReadAt> {
         match &self.parent {
-            Some(parent) if number < self.parents().len() => parent.is_there(number),
-            _ => Ok(true),
+            Some(parent) if number < self.parents().len() => parent.bytes(number),
+            _ => Arc::new(StoredBytes::new(packs, self.get(number))),
         }
     }
 
     /// Whether another file of the same save may be coded against an archive.
     pub(crate) fn may_carry(&self, number: usize, depth_max: usize) -> bool {
-        self.depth(number) < depth_max.min(DEPTH_MAX) && plan::may_be_read(self.get(number))
+        self.depth(number) < depth_max.min(DEPTH_MAX)
+            && plan::may_be_read(self.get(number))
+            && self.may_be_base(number)
+    }
+
+    /// Whether no other archive of the same hash is a base.
+    pub(crate) fn may_be_base(&self, number: usize) -> bool {
+        let hash = self.get(number).hash;
+        let in_parent = || self.parent.as_ref().and_then(|parent| parent.base(hash));
+        let base = self.based.get(&hash).copied().or_else(in_parent);
+        base.is_none_or(|base| base == number)
     }
 
     /// How many archives one stands on; each is on those before it.
     fn depth(&self, number: usize) -> usize {
-        let mut depths: Vec<usize> = Vec::with_capacity(number + 1);
-        for i in 0..=number {
-            let below = self.get(i).bases.iter().map(|&base| depths[base] + 1);
-            depths.push(below.max().unwrap_or(0));
+        match &self.parent {
+            Some(parent) if number < self.parents().len() => parent.depths()[number],
+            _ => self.depths[number - self.parents().len()],
         }
-        depths[number]
     }
 
-    /// Adds the archive that `code` writes; returns its number.
+    /// Adds the archive that `code` writes, on some of the archives `offered`; returns its number.
     pub(crate) fn add<'w>(
         &mut self,
         writer: &mut PackWriter<'w>,
+        offered: &[usize],
         code: impl FnOnce(&mut PackWriter<'w>) -> Result<Compressed>,
     ) -> Result<usize> {
         let start = writer.position();
         let coded = code(writer)?;
-        // Only now is it known for files that were not hashed before; what was written is wasted.
-        if let Some(number) = self.known(coded.content_hash, coded.summary.bytes_in)
-            && self.is_there(number)?
-        {
-            return Ok(number);
-        }
-        self.take(writer, start, coded)
-    }
-
-    /// The same where the parent has an archive of the same original, which this one replaces.
-    pub(crate) fn add_again<'w>(
-        &mut self,
-        writer: &mut PackWriter<'w>,
-        code: impl FnOnce(&mut PackWriter<'w>) -> Result<Compressed>,
-    ) -> Result<usize> {
-        let start = writer.position();
-        let coded = code(writer)?;
-        self.take(writer, start, coded)
-    }
-
-    fn take(&mut self, writer: &PackWriter, start: u64, coded: Compressed) -> Result<usize> {
-        let bases = self.bases_of(&coded)?;
+        let bases = self.bases_of(&coded, offered)?;
         let (size, stored) = (coded.summary.bytes_in, coded.summary.bytes_out);
         let below: Vec<&ArchiveInfo> = bases.iter().map(|&base| self.get(base)).collect();
+        if below.iter().any(|base| base.hash == coded.content_hash) {
+            // What is the same is a reference, and was not when it was looked at before.
+            let message = "changed while it was saved; save again when nobody writes to it";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
         let (alone, read, rent) = plan::costs(size, stored, &below);
         let (hash, extents) = (coded.content_hash, writer.extents_from(start));
-        Ok(self.push(ArchiveInfo { hash, size, stored, alone, read, rent, bases, extents }))
+        let info =
+            ArchiveInfo { hash, size, stored, alone, read, rent, bases, extents, blake3: None };
+        Ok(self.push(info))
     }
 
     /// Whether what was coded on bases is better than a whole copy.
-    pub(crate) fn pays(&self, coded: &Compressed) -> Result<bool> {
-        let bases = self.bases_of(coded)?;
+    pub(crate) fn pays(&self, coded: &Compressed, offered: &[usize]) -> Result<bool> {
+        let bases = self.bases_of(coded, offered)?;
         let below: Vec<&ArchiveInfo> = bases.iter().map(|&base| self.get(base)).collect();
         let (size, stored) = (coded.summary.bytes_in, coded.summary.bytes_out);
         Ok(!below.is_empty() && plan::pays(size, stored, &below))
     }
 
-    fn bases_of(&self, coded: &Compressed) -> Result<Vec<usize>> {
+    /// The bases by their numbers: of those that were offered, never others with the same hash.
+    fn bases_of(&self, coded: &Compressed, offered: &[usize]) -> Result<Vec<usize>> {
         let number = |base: &lmc_format::Base| {
-            let number = self.known(base.hash, base.len);
-            number.ok_or_else(|| Error::corrupt("it was coded against what was not offered"))
+            let is_it = |number: &&usize| {
+                let archive = self.get(**number);
+                archive.hash == base.hash && archive.size == base.len
+            };
+            let number = offered.iter().find(is_it).copied();
+            number.ok_or_else(|| {
+                // A file beside it is no longer the one that was stored.
+                let message = "was coded against what changed while it was saved; save again when \
+                               nobody writes to it";
+                Error::new(ErrorKind::Conflict, message)
+            })
         };
         coded.bases.iter().map(number).collect()
     }
 
     fn push(&mut self, archive: ArchiveInfo) -> usize {
         let number = self.parents().len() + self.added.len();
-        self.numbers.insert(archive.hash, number);
+        let below = archive.bases.iter().map(|&base| self.depth(base) + 1);
+        self.depths.push(below.max().unwrap_or(0));
+        for &base in &archive.bases {
+            self.based.insert(self.get(base).hash, base);
+        }
+        self.numbers.entry(archive.hash).or_default().push(number);
         self.added.push(archive);
         number
     }
@@ -136,8 +177,9 @@ impl Builder {
     /// archives.
     pub(crate) fn finish(&self, mut manifest: Manifest, packs: Vec<Pack>) -> Result<Manifest> {
         let mut archives = Renumbered::default();
-        for number in self.needed(&manifest) {
-            let archive = self.get(number);
+        for number in self.closure(manifest.files().map(|(_, file)| file.archive)) {
+            let mut archive = self.get(number).clone();
+            archive.blake3 = self.content(number);
             let is_own = number >= self.parents().len();
             let place = |extent: &Extent| {
                 let theirs = self.parent.as_ref().map(|parent| &parent.manifest().packs);
@@ -146,7 +188,7 @@ impl Builder {
                 pack.map(|pack| (pack, *extent)).ok_or_else(|| Error::corrupt("a pack is missing"))
             };
             let places = archive.extents.iter().map(place).collect::<Result<Vec<_>>>()?;
-            archives.add(number, archive, &places);
+            archives.add(number, &archive, &places);
         }
         for entry in &mut manifest.entries {
             if let Node::File(FileNode { archive, .. }) = &mut entry.node {
@@ -157,10 +199,10 @@ impl Builder {
         Ok(manifest)
     }
 
-    /// The archives that the files of a manifest need, each behind those that it is on.
-    fn needed(&self, manifest: &Manifest) -> BTreeSet<usize> {
+    /// The archives that some need, themselves among them, each behind those that it is on.
+    fn closure(&self, wanted: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
         let mut needed = BTreeSet::new();
-        let mut open: Vec<usize> = manifest.files().map(|(_, file)| file.archive).collect();
+        let mut open: Vec<usize> = wanted.into_iter().collect();
         while let Some(number) = open.pop() {
             if needed.insert(number) {
                 open.extend(&self.get(number).bases);
@@ -170,35 +212,75 @@ impl Builder {
     }
 }
 
+/// What a new archive is on, by the hashes that it names.
+#[derive(Debug)]
+struct Below(HashMap<u128, Arc<dyn ReadAt>>);
+
+impl Library for Below {
+    fn find(&self, hash: u128) -> Result<Option<(String, Arc<dyn ReadAt>)>> {
+        Ok(self.0.get(&hash).map(|bytes| ("base".to_string(), bytes.clone())))
+    }
+}
+
 /// Archives and packs with new numbers.
 #[derive(Default)]
 pub(crate) struct Renumbered {
     archives: Vec<ArchiveInfo>,
     numbers: HashMap<usize, usize>,
     packs: Vec<Pack>,
-    pack_numbers: HashMap<String, usize>,
+    pack_numbers: HashMap<PackName, usize>,
+    /// Archives by all that is known of them.
+    known: HashMap<Identity, usize>,
+    /// Archives that others are on, by their hashes.
+    based: HashMap<u128, usize>,
+}
+
+/// A manifest whose archives are to be added to others.
+pub(crate) struct Donor<'a> {
+    manifest: &'a Manifest,
+    identities: Vec<Identity>,
+}
+
+impl<'a> Donor<'a> {
+    pub(crate) fn new(manifest: &'a Manifest) -> Self {
+        Self { manifest, identities: identities(manifest, PackName::hash) }
+    }
 }
 
 impl Renumbered {
     /// Those of a manifest, under the numbers that they have there.
     pub(crate) fn of(manifest: &Manifest) -> Self {
         let (archives, packs) = (manifest.archives.clone(), manifest.packs.clone());
-        let name = |(i, pack): (usize, &Pack)| (pack.name.as_str().to_string(), i);
+        let name = |(i, pack): (usize, &Pack)| (pack.name.clone(), i);
         let pack_numbers = packs.iter().enumerate().map(name).collect();
-        Self { archives, packs, pack_numbers, numbers: HashMap::new() }
+        let known = identities(manifest, PackName::hash).into_iter().zip(0..).collect();
+        let bases = archives.iter().flat_map(|archive| &archive.bases);
+        let based = bases.map(|&base| (archives[base].hash, base)).collect();
+        Self { archives, packs, pack_numbers, numbers: HashMap::new(), known, based }
     }
 
-    /// Adds an archive of another manifest with all that it is on, unless its original has one;
-    /// returns its number.
-    pub(crate) fn adopt(&mut self, other: &Manifest, number: usize) -> usize {
-        let archive = &other.archives[number];
-        if let Some(known) = self.archives.iter().position(|known| known.hash == archive.hash) {
-            return known;
+    /// Adds an archive of another manifest with all that it is on, unless it is there; returns its
+    /// number. None if another archive with the hash of one of its bases is a base here.
+    pub(crate) fn adopt(&mut self, donor: &Donor, number: usize) -> Option<usize> {
+        let (identity, archive) = (donor.identities[number], &donor.manifest.archives[number]);
+        if let Some(&known) = self.known.get(&identity) {
+            let content = &mut self.archives[known].blake3;
+            *content = content.or(archive.blake3);
+            return Some(known);
         }
-        let bases = archive.bases.iter().map(|&base| self.adopt(other, base)).collect();
-        let place = |extent: &Extent| (&other.packs[extent.pack], *extent);
+        let mut bases = Vec::with_capacity(archive.bases.len());
+        for &base in &archive.bases {
+            let base = self.adopt(donor, base)?;
+            if *self.based.entry(self.archives[base].hash).or_insert(base) != base {
+                return None;
+            }
+            bases.push(base);
+        }
+        let place = |extent: &Extent| (&donor.manifest.packs[extent.pack], *extent);
         let places: Vec<(&Pack, Extent)> = archive.extents.iter().map(place).collect();
-        self.place(ArchiveInfo { bases, ..archive.clone() }, &places)
+        let number = self.place(ArchiveInfo { bases, ..archive.clone() }, &places);
+        self.known.insert(identity, number);
+        Some(number)
     }
 
     pub(crate) fn into_parts(self) -> (Vec<ArchiveInfo>, Vec<Pack>) {
@@ -223,7 +305,7 @@ impl Renumbered {
 
     fn pack(&mut self, pack: &Pack) -> usize {
         let packs = &mut self.packs;
-        *self.pack_numbers.entry(pack.name.as_str().to_string()).or_insert_with(|| {
+        *self.pack_numbers.entry(pack.name.clone()).or_insert_with(|| {
             packs.push(pack.clone());
             packs.len() - 1
         })

@@ -2,11 +2,13 @@
 
 use crate::Store;
 use crate::archives::SnapshotLibrary;
-use crate::manifest::{Extent, MANIFEST_LEN_MAX, Manifest};
+use crate::identity::{Identity, identities};
+use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::names::{PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
 use crate::path::RelPath;
+use crate::verify::verify;
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// How much is read.
@@ -86,6 +88,7 @@ impl Store {
         let there: HashMap<String, u64> =
             self.storage.list(PACKS)?.into_iter().map(|e| (e.name, e.stat.size)).collect();
         let seed = random_id()?;
+        let mut read: HashSet<&PackName> = HashSet::new();
         for (name, size) in packs {
             let object = name.object();
             let mut error = look(&object, size, there.get(&object).copied());
@@ -93,10 +96,23 @@ impl Store {
                 checked.packs_read += 1;
                 checked.bytes_read += size;
                 error = self.read_pack(name, size)?.err();
+                read.insert(name);
             }
             checked.damaged.extend(error.map(|error| (name.clone(), Damage { object, error })));
         }
-        checked.hurt = self.hurt(&good, &checked.damaged, options.threads)?;
+        let damaged = checked.damaged.iter().map(|(name, _)| name).collect();
+        let mut contents = Contents {
+            store: self,
+            damaged,
+            read,
+            threads: options.threads,
+            tested: HashMap::new(),
+        };
+        for (snapshot, manifest) in &good {
+            let (hurt, lies) = contents.look(snapshot, manifest)?;
+            checked.hurt.extend(hurt);
+            checked.manifests.extend(lies);
+        }
         Ok(checked)
     }
 
@@ -144,41 +160,61 @@ impl Store {
         }
         Ok(Ok(bytes))
     }
+}
 
-    /// The files that need damaged packs and cannot be restored. Damage elsewhere in a pack hurts
-    /// no file, so each is decoded to see.
-    fn hurt(
-        &self,
-        good: &[(SnapshotName, Arc<Manifest>)],
-        damaged: &[(PackName, Damage)],
-        threads: usize,
-    ) -> Result<Vec<Hurt>> {
-        let names: BTreeSet<&PackName> = damaged.iter().map(|(name, _)| name).collect();
-        // By all that is read, not by content: the same file may be stored in several places.
-        let mut tested: HashMap<Vec<(&PackName, u64, u64)>, Option<Error>> = HashMap::new();
-        let mut hurt = Vec::new();
-        for (snapshot, manifest) in good.iter().filter(|_| !names.is_empty()) {
-            let is_bad: Vec<bool> =
-                manifest.packs.iter().map(|pack| names.contains(&pack.name)).collect();
-            let library = SnapshotLibrary::new(self, manifest);
-            for (path, file) in manifest.files() {
-                let needed = manifest.closure([file.archive]);
-                let extents = needed.iter().flat_map(|&i| &manifest.archives[i].extents);
-                if !extents.clone().any(|extent| is_bad[extent.pack]) {
-                    continue;
-                }
-                let place = |e: &Extent| (&manifest.packs[e.pack].name, e.offset, e.len);
-                let test = || library.open(file.archive)?.test(threads, &|_| ());
-                let tested = tested.entry(extents.map(place).collect());
-                let error = tested.or_insert_with(|| test().err());
-                hurt.extend(error.clone().map(|error| Hurt {
-                    snapshot: snapshot.clone(),
-                    path: path.clone(),
-                    error,
-                }));
-            }
+/// What archives hold.
+struct Contents<'a> {
+    store: &'a Store,
+    damaged: HashSet<&'a PackName>,
+    /// Packs that were read.
+    read: HashSet<&'a PackName>,
+    threads: usize,
+    /// What became of each archive, by all that is read for it and not by its content: the same
+    /// file may be stored in several places.
+    tested: HashMap<Identity, Option<Error>>,
+}
+
+impl Contents<'_> {
+    /// The files of a snapshot that cannot be restored, and archives of no file that do not hold
+    /// what the manifest says. Of damaged packs, each file that needs them is decoded: damage
+    /// elsewhere in a pack hurts it not. Of packs that were read, every archive is decoded and
+    /// compared with what the manifest says of it.
+    fn look(
+        &mut self,
+        snapshot: &SnapshotName,
+        manifest: &Arc<Manifest>,
+    ) -> Result<(Vec<Hurt>, Vec<Damage>)> {
+        let packs = |set: &HashSet<&PackName>| -> Vec<bool> {
+            manifest.packs.iter().map(|pack| set.contains(&pack.name)).collect()
+        };
+        let is_hit = manifest.archives_in(&packs(&self.damaged));
+        let is_read = packs(&self.read);
+        let mut has_file = vec![false; manifest.archives.len()];
+        manifest.files().for_each(|(_, file)| has_file[file.archive] = true);
+        let library = SnapshotLibrary::new(self.store, manifest);
+        let mut errors: Vec<Option<Error>> = Vec::with_capacity(manifest.archives.len());
+        for (number, identity) in identities(manifest, PackName::as_str).into_iter().enumerate() {
+            let extents = &manifest.archives[number].extents;
+            let was_read = !extents.is_empty() && extents.iter().all(|e| is_read[e.pack]);
+            let is_tested = if is_hit[number] { has_file[number] } else { was_read };
+            let test = || verify(&library, number, self.threads).err();
+            errors.push(match is_tested {
+                true => self.tested.entry(identity).or_insert_with(test).clone(),
+                false => None,
+            });
         }
-        Ok(hurt)
+        let hurt = manifest.files().filter_map(|(path, file)| {
+            let error = errors[file.archive].clone()?;
+            Some(Hurt { snapshot: snapshot.clone(), path: path.clone(), error })
+        });
+        let hurt = hurt.collect();
+        let object = snapshot.object()?;
+        let lies = errors.into_iter().enumerate().filter(|(number, _)| !has_file[*number]);
+        let lie = |(number, error): (usize, Option<Error>)| {
+            let error = error?.at(format_args!("archive {number}"));
+            Some(Damage { object: object.clone(), error })
+        };
+        Ok((hurt, lies.filter_map(lie).collect()))
     }
 }
 

@@ -6,14 +6,20 @@ use crate::kind::Kind;
 use crate::manifest::{Entry, FileNode, Node};
 use crate::packs::PackWriter;
 use crate::path::RelPath;
-use crate::plan;
+use crate::plan::{self, Offered};
+use crate::reuse::{Presence, Verdict, compare, has_blake3, is_unreadable};
+use crate::room::Room;
 use crate::save::SaveOptions;
+use crate::storage::{Storage, not_found};
 use crate::tree::{FileState, Leaf, Opened, What};
 use lmc::{Bases, Options, Output, Progress};
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Archives with the hash of a file that it is compared with: more are made to cost time.
+const COMPARED_MAX: usize = 8;
 
 /// Files on their way into packs.
 pub(crate) struct Coding<'a, 'w> {
@@ -21,7 +27,15 @@ pub(crate) struct Coding<'a, 'w> {
     pub builder: Builder,
     /// Files that the parent has from a snapshot before.
     adopted: BTreeSet<RelPath>,
+    /// Archives of the parent for files that are not in it.
+    offered: Offered,
+    storage: &'a dyn Storage,
+    /// What the storage was seen to have, where it is too far to read it.
+    presence: Presence,
     writer: &'a mut PackWriter<'w>,
+    /// What is left of the manifest, and archives that have their place in it.
+    room: Room,
+    listed: HashSet<usize>,
     /// Sizes that more than one file has, here or in the parent.
     sizes: HashMap<u64, usize>,
     /// Files that the store had already.
@@ -35,6 +49,8 @@ impl<'a, 'w> Coding<'a, 'w> {
         options: &'a SaveOptions,
         builder: Builder,
         adopted: BTreeSet<RelPath>,
+        room: Room,
+        storage: &'a dyn Storage,
         leaves: &[Leaf<'_>],
         writer: &'a mut PackWriter<'w>,
     ) -> Self {
@@ -46,23 +62,32 @@ impl<'a, 'w> Coding<'a, 'w> {
         for size in own.chain(builder.parent_sizes()) {
             *sizes.entry(size).or_default() += 1;
         }
-        Self { options, builder, adopted, writer, sizes, unchanged: 0, warnings: Vec::new() }
+        let parent = builder.parent().map(|parent| Offered::of(parent.manifest()));
+        let (offered, presence) = (parent.unwrap_or_default(), Presence::default());
+        let (unchanged, listed, warnings) = (0, HashSet::new(), Vec::new());
+        Self {
+            options,
+            builder,
+            adopted,
+            offered,
+            storage,
+            presence,
+            writer,
+            room,
+            listed,
+            sizes,
+            unchanged,
+            warnings,
+        }
     }
 
     pub(crate) fn entries(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Entry>> {
         let archives = self.archives(leaves, progress)?;
         let entry = |(leaf, archive): (&Leaf, Option<usize>)| {
-            let node = match &leaf.what {
-                What::Directory { mode } => Node::Directory { mode: *mode },
-                What::Link { target } => Node::Link { target: target.clone() },
-                What::File(state) => {
-                    let FileState { mode, mtime, size } = *state;
-                    let missing = || Error::invalid("a file was not coded; please report it");
-                    let (kind, archive) = (Kind::of(&leaf.path), archive.ok_or_else(missing)?);
-                    Node::File(FileNode { mode, mtime, size, kind, archive })
-                }
-            };
-            Ok(Entry { path: leaf.path.clone(), node })
+            let is_file = matches!(leaf.what, What::File(_));
+            let missing = || Error::invalid("a file was not coded; please report it");
+            let archive = if is_file { archive.ok_or_else(missing)? } else { 0 };
+            Ok(entry(leaf, archive))
         };
         leaves.iter().zip(archives).map(entry).collect()
     }
@@ -94,7 +119,11 @@ impl<'a, 'w> Coding<'a, 'w> {
             let twins = masters[i].iter().filter_map(|&i| Some((&leaves[i], archives[i]?)));
             let twins: Vec<(&Leaf, usize)> = twins.collect();
             let archive = self.file(leaf, state, &twins, progress);
-            archives[i] = Some(archive.map_err(|e| e.at(&leaf.path))?);
+            let archive = archive.map_err(|e| e.at(&leaf.path))?;
+            if self.listed.insert(archive) {
+                self.room.take_archive(self.builder.get(archive))?;
+            }
+            archives[i] = Some(archive);
         }
         Ok(archives)
     }
@@ -109,19 +138,26 @@ impl<'a, 'w> Coding<'a, 'w> {
     ) -> Result<usize> {
         let file = leaf.place.open()?;
         file.check(state)?;
+        let mut is_alike = false;
         // Nothing can be the same where nothing has the same size.
         if self.sizes.get(&state.size).is_some_and(|&count| count > 1) {
             let hash = lmc::content_hash(file.input(), self.options.threads)?;
-            if let Some(archive) = self.builder.known(hash, state.size)
-                && self.builder.is_there(archive)?
-            {
+            let candidates = self.builder.candidates(hash, state.size);
+            is_alike = !candidates.is_empty();
+            if let Some(archive) = self.same(leaf, &file, state.size, &candidates)? {
                 file.check(state)?;
                 self.unchanged += 1;
                 progress(state.size);
                 return Ok(archive);
             }
         }
-        let archive = match self.code(leaf, &file, twins, progress) {
+        let coded = if is_alike {
+            // Nothing depends on which of those with its hash is meant.
+            self.code_on(&[], &[], &file, progress)
+        } else {
+            self.code(leaf, &file, twins, progress)
+        };
+        let archive = match coded {
             // A new checkpoint is not lost because an old one is damaged.
             Err(e) if is_gone(&e) && self.builder.parent().is_some() => {
                 self.warnings.push(format!(
@@ -143,6 +179,55 @@ impl<'a, 'w> Coding<'a, 'w> {
         Ok(archive)
     }
 
+    /// The first of some archives that holds the bytes of a file.
+    fn same(
+        &mut self,
+        leaf: &Leaf,
+        file: &Opened,
+        size: u64,
+        candidates: &[usize],
+    ) -> Result<Option<usize>> {
+        for &number in candidates.iter().take(COMPARED_MAX) {
+            match self.compare(number, file, size)? {
+                Verdict::Same(content) => {
+                    if let Some(content) = content {
+                        self.builder.learn(number, content);
+                    }
+                    return Ok(Some(number));
+                }
+                Verdict::Different => {}
+                Verdict::Damaged(e) => self.warnings.push(format!(
+                    "{}: what the store has of it cannot be read, so it is stored again; run lmc \
+                     check: {e}",
+                    leaf.path
+                )),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Compares a file with what an archive holds. Where reading that costs much, this is done once
+    /// in the life of the file, and after that by a cryptographic hash of what was compared.
+    fn compare(&mut self, number: usize, file: &Opened, size: u64) -> Result<Verdict> {
+        let is_far = !self.storage.has_cheap_stat();
+        if let Some(content) = self.builder.content(number).filter(|_| is_far) {
+            if !has_blake3(file, size, &content)? {
+                return Ok(Verdict::Different);
+            }
+            if let Some(parent) = self.builder.parent()
+                && let Some(pack) = self.presence.lacks(parent, self.storage, number)?
+            {
+                return Ok(Verdict::Damaged(not_found(&pack.object())));
+            }
+            return Ok(Verdict::Same(None));
+        }
+        match self.builder.open(number, &self.writer.packs()) {
+            Ok(archive) => compare(&archive, file, self.options.threads, is_far),
+            Err(e) if is_unreadable(&e) => Ok(Verdict::Damaged(e)),
+            Err(e) => Err(e),
+        }
+    }
+
     fn code(
         &mut self,
         leaf: &Leaf,
@@ -153,30 +238,57 @@ impl<'a, 'w> Coding<'a, 'w> {
         let depth_max = self.options.depth_max;
         let is_adopted = self.adopted.contains(&leaf.path);
         let wanted = plan::Wanted { path: &leaf.path, is_adopted, like: leaf.like };
-        let parent = self.builder.parent().map(|parent| parent.manifest());
-        let plan = parent.map(|parent| plan::plan(parent, &wanted, depth_max));
-        let plan = plan.unwrap_or_default();
-        let is_better = !plan.doubted.is_empty() && self.pays(&plan.doubted, file)?;
-        let numbers = if is_better { plan.doubted } else { plan.bases };
-        let may_carry =
-            |(_, archive): &&(&Leaf, usize)| self.builder.may_carry(*archive, depth_max);
-        let twins: Vec<&Path> =
-            twins.iter().filter(may_carry).filter_map(|(leaf, _)| leaf.place.path()).collect();
+        let plan = |parent| plan::plan(parent, &self.offered, &wanted, depth_max);
+        let plan = self.builder.parent().map(|parent| plan(parent)).unwrap_or_default();
+        let doubted = self.as_bases(&plan.doubted);
+        let is_better = !doubted.is_empty() && self.pays(&doubted, file)?;
+        let numbers = if is_better { doubted } else { self.as_bases(&plan.bases) };
+        let is_new = |archive: usize| {
+            let hash = self.builder.get(archive).hash;
+            numbers.iter().all(|&number| self.builder.get(number).hash != hash)
+        };
+        let may_carry = |(_, archive): &&(&Leaf, usize)| {
+            self.builder.may_carry(*archive, depth_max) && is_new(*archive)
+        };
+        let path = |(leaf, archive): &(&Leaf<'_>, usize)| {
+            Some((leaf.place.path()?.to_path_buf(), *archive))
+        };
+        let twins: Vec<(PathBuf, usize)> =
+            twins.iter().filter(may_carry).filter_map(path).collect();
         self.code_on(&numbers, &twins, file, progress)
+    }
+
+    /// Archives of the parent as bases, which are named by their hashes: of several with one hash
+    /// the one that is meant.
+    fn as_bases(&self, numbers: &[usize]) -> Vec<usize> {
+        let Some(parent) = self.builder.parent() else { return Vec::new() };
+        let mut bases: Vec<usize> = Vec::with_capacity(numbers.len());
+        for &number in numbers {
+            let base = parent.number(self.builder.get(number).hash).unwrap_or(number);
+            let may_be = base == number && self.builder.may_be_base(base)
+                || self.builder.may_carry(base, self.options.depth_max);
+            if may_be && !bases.contains(&base) {
+                bases.push(base);
+            }
+        }
+        bases
     }
 
     /// Codes a file against archives of the parent and files beside it.
     fn code_on(
         &mut self,
         numbers: &[usize],
-        twins: &[&Path],
+        twins: &[(PathBuf, usize)],
         file: &Opened,
         progress: Progress,
     ) -> Result<usize> {
         let SaveOptions { level, threads, verify, .. } = *self.options;
-        let bases = self.builder.bases(numbers, twins, threads)?;
+        let paths: Vec<&Path> = twins.iter().map(|(path, _)| path.as_path()).collect();
+        let bases = self.builder.bases(numbers, &paths, threads)?;
         let options = Options { level, threads, verify, bases };
-        self.builder.add(self.writer, |writer| {
+        let twins = twins.iter().map(|(_, archive)| *archive);
+        let offered: Vec<usize> = numbers.iter().copied().chain(twins).collect();
+        self.builder.add(self.writer, &offered, |writer| {
             lmc::compress_known(file.input(), Output::Stream(writer), &options, progress)
         })
     }
@@ -189,8 +301,21 @@ impl<'a, 'w> Coding<'a, 'w> {
         let mut nowhere = io::sink();
         let output = Output::Stream(&mut nowhere);
         let tried = lmc::compress_known(file.input(), output, &options, &|_| ())?;
-        self.builder.pays(&tried)
+        self.builder.pays(&tried, numbers)
     }
+}
+
+/// What a manifest says of a name; `archive` is the number of the archive of a file.
+pub(crate) fn entry(leaf: &Leaf, archive: usize) -> Entry {
+    let node = match &leaf.what {
+        What::Directory { mode } => Node::Directory { mode: *mode },
+        What::Link { target } => Node::Link { target: target.clone() },
+        What::File(state) => {
+            let FileState { mode, mtime, size } = *state;
+            Node::File(FileNode { mode, mtime, size, kind: Kind::of(&leaf.path), archive })
+        }
+    };
+    Entry { path: leaf.path.clone(), node }
 }
 
 /// Whether an error says that what was stored before is damaged or missing.

@@ -1,13 +1,19 @@
-//! Snapshots from one store to another.
+//! Snapshots from one store to another. Nothing that the other store says is believed: packs are
+//! compared with their hashes, and archives with what the manifest says of them.
 
 use crate::Store;
+use crate::archives::SnapshotLibrary;
+use crate::check::is_damage;
 use crate::lease::{SaveLease, is_pruning};
-use crate::manifest::{Manifest, Pack};
-use crate::names::{PackName, SnapshotName, random_id};
+use crate::manifest::{Extent, Manifest, Pack};
+use crate::names::{PACKS, PackName, SnapshotName, random_id};
 use crate::packs::{PackCount, Putter, Reuse};
+use crate::reuse::is_unreadable;
+use crate::verify::{SealedPacks, Seals, Verified};
 use lmc::Progress;
 use lmc_format::{Error, Result};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 /// Snapshots of the target that are looked into for packs that need not be copied again.
 const PARENTS_MAX: usize = 3;
@@ -19,45 +25,46 @@ pub struct Copied {
     pub snapshots: Vec<SnapshotName>,
     /// Snapshots that the target had already.
     pub there: u64,
+    /// Snapshots that could not be copied, by their names in the source, and why: they are gone,
+    /// damaged, or hold something else than they say.
+    pub left_out: Vec<(SnapshotName, Error)>,
     /// Packs.
     pub packs: PackCount,
+    /// Objects of the target that were damaged or missing and have their bytes again.
+    pub healed: Vec<String>,
 }
 
 impl Store {
     /// Copies snapshots with their tags to another store; each is whole there, or not there. Those
-    /// that the target has already are left out. Every pack is compared with its hash on the way.
+    /// that the target has already are left out, and so are those that cannot be copied, while the
+    /// others are. Every pack is compared with its hash on the way, and every archive with what its
+    /// manifest says of it.
     pub fn copy_to(
         &self,
         target: &Store,
         names: &[SnapshotName],
         progress: Progress,
     ) -> Result<Copied> {
-        let mut there = target.snapshots()?;
+        let mut copying = Copying {
+            source: self,
+            target,
+            progress,
+            there: target.snapshots()?,
+            damaged: BTreeSet::new(),
+            new_ids: HashMap::new(),
+            target_packs: None,
+            compared: HashSet::new(),
+            verified: Verified::default(),
+            seals: Arc::default(),
+            copied: Copied::default(),
+        };
         let tags = self.tags()?;
-        let mut copied = Copied::default();
         for name in names {
-            let manifest = self.manifest(name)?;
-            // The id may be another where packs have other names; the save is the same.
-            if there.iter().any(|other| is_same(target, other, name, &manifest).unwrap_or(false)) {
-                copied.there += 1;
-                continue;
+            if let Err(error) = copying.one(name, &tags)? {
+                copying.copied.left_out.push((name.clone(), error));
             }
-            let own = tags.get(&name.id).cloned().unwrap_or_default();
-            let (lease, reuse) = target.lease_for(&manifest, name, &there)?;
-            let putter = Putter::new(target, lease, reuse);
-            let packs = self.copy_packs(&manifest, &putter, progress)?;
-            let (count, lease) = putter.into_parts();
-            let mut manifest = Manifest { packs, copy: None, ..manifest };
-            if target.was_there(&manifest, name.page, &lease)? {
-                manifest.copy = Some(random_id()?);
-            }
-            let new = target.commit(&manifest, name.page, &own, lease)?;
-            copied.packs.put += count.put;
-            copied.packs.found += count.found;
-            there.push(new.clone());
-            copied.snapshots.push(new);
         }
-        Ok(copied)
+        Ok(copying.copied)
     }
 
     /// Whether a snapshot of this name may be about to be removed here, or its mark may have been
@@ -67,68 +74,276 @@ impl Store {
         let (_, name) = manifest.write(page)?;
         Ok(self.is_forgotten(&name)? || is_pruning(self, lease.storage_now_ms())?)
     }
+}
 
-    fn copy_packs(
-        &self,
-        manifest: &Manifest,
-        putter: &Putter,
-        progress: Progress,
-    ) -> Result<Vec<Pack>> {
-        let mut packs = Vec::with_capacity(manifest.packs.len());
-        for Pack { name, size } in &manifest.packs {
-            // One that is known to stay there is not even read.
-            let name = match putter.known(name) {
-                Some(name) => name,
+/// Snapshots on their way.
+struct Copying<'a> {
+    source: &'a Store,
+    target: &'a Store,
+    progress: Progress<'a>,
+    /// Snapshots of the target.
+    there: Vec<SnapshotName>,
+    /// Those of them whose manifests are damaged.
+    damaged: BTreeSet<SnapshotName>,
+    /// The ids that snapshots have in the target, by those in the source.
+    new_ids: HashMap<String, String>,
+    /// Objects of packs in the target, with their sizes, once they were listed.
+    target_packs: Option<HashMap<String, u64>>,
+    /// Packs of the target that were compared with their hashes.
+    compared: HashSet<PackName>,
+    verified: Verified,
+    seals: Arc<Seals>,
+    copied: Copied,
+}
+
+/// An error that is about one snapshot is apart from others, which end the copy.
+fn apart<T>(result: Result<T>) -> Result<Result<T>> {
+    match result {
+        Err(e) if !is_unreadable(&e) => Err(e),
+        result => Ok(result),
+    }
+}
+
+/// Ends with an error that is about one snapshot.
+macro_rules! or_leave_out {
+    ($result:expr) => {
+        match $result? {
+            Ok(value) => value,
+            Err(error) => return Ok(Err(error)),
+        }
+    };
+}
+
+impl<'a> Copying<'a> {
+    /// Copies one snapshot; the inner error is that this one cannot be copied.
+    fn one(
+        &mut self,
+        name: &SnapshotName,
+        tags: &BTreeMap<String, BTreeSet<String>>,
+    ) -> Result<Result<()>> {
+        let (source, target) = (self.source, self.target);
+        let manifest = or_leave_out!(apart(source.manifest(name)));
+        if or_leave_out!(self.has(name, &manifest)) {
+            return Ok(Ok(()));
+        }
+        // Another copy may have come with it since.
+        self.list_again(&name.run)?;
+        if or_leave_out!(self.has(name, &manifest)) {
+            return Ok(Ok(()));
+        }
+        let (lease, reuse) = self.lease_for(&manifest, name)?;
+        let putter = Putter::new(target, lease, reuse);
+        let names = or_leave_out!(self.packs(&manifest, &putter));
+        let mut new = with_packs(&manifest, &names);
+        new.copy = None;
+        or_leave_out!(self.verify(&manifest, &new));
+        let (count, healed, lease) = putter.into_parts();
+        self.copied.healed.extend(healed.iter().map(PackName::object));
+        if target.was_there(&new, name.page, &lease)? {
+            new.copy = Some(random_id()?);
+            // Under another id it would be there twice.
+            self.list_again(&name.run)?;
+            if or_leave_out!(self.has(name, &manifest)) {
+                return Ok(Ok(()));
+            }
+        }
+        let own = tags.get(&name.id).cloned().unwrap_or_default();
+        let new = target.commit(&new, name.page, &own, lease)?;
+        if self.damaged.contains(&new) {
+            self.copied.healed.push(new.object()?);
+        }
+        self.copied.packs.put += count.put;
+        self.copied.packs.found += count.found;
+        self.new_ids.insert(name.id.clone(), new.id.clone());
+        self.there.push(new.clone());
+        self.copied.snapshots.push(new);
+        Ok(Ok(()))
+    }
+
+    /// Adds what others have made of a run since it was listed.
+    fn list_again(&mut self, run: &str) -> Result<()> {
+        for name in self.target.snapshots_of(run)? {
+            if !self.there.contains(&name) {
+                self.there.push(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the target has the snapshot, with all packs; those that it lacks are put again.
+    fn has(&mut self, name: &SnapshotName, manifest: &Manifest) -> Result<Result<bool>> {
+        let looks = |name: &SnapshotName| (name.run.clone(), name.step, name.time_ms, name.size);
+        let wanted = looks(name);
+        let likely = |other: &&SnapshotName| other.id == name.id || looks(other) == wanted;
+        let likely: Vec<SnapshotName> = self.there.iter().filter(likely).cloned().collect();
+        for other in likely {
+            let theirs = match self.target.manifest_of(&other) {
+                Ok(Some(theirs)) => theirs,
+                Ok(None) => continue,
+                // It is put again, under its name or another.
+                Err(e) if is_damage(&e) => {
+                    self.damaged.insert(other);
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            // What a manifest says of itself proves nothing; all of it must be the same.
+            if essence(&theirs) == essence(manifest) {
+                // Whoever made it may not have made it durable.
+                self.target.storage.settle(&other.object()?)?;
+                or_leave_out!(self.complete(&theirs, manifest));
+                self.new_ids.insert(name.id.clone(), other.id.clone());
+                self.copied.there += 1;
+                return Ok(Ok(true));
+            }
+        }
+        Ok(Ok(false))
+    }
+
+    /// Puts packs again that a snapshot of the target lacks, or that are cut.
+    fn complete(&mut self, theirs: &Manifest, manifest: &Manifest) -> Result<Result<()>> {
+        if self.target_packs.is_none() {
+            let packs = self.target.storage.list(PACKS)?.into_iter();
+            self.target_packs = Some(packs.map(|entry| (entry.name, entry.stat.size)).collect());
+        }
+        for Pack { name, size } in &theirs.packs {
+            let found = self.target_packs.as_ref().and_then(|packs| packs.get(&name.object()));
+            if found == Some(size) || self.compared.contains(name) {
+                continue;
+            }
+            let pack = manifest.packs.iter().find(|pack| pack.name.hash() == name.hash());
+            let Some(pack) = pack else { continue };
+            or_leave_out!(self.heal(name, pack));
+        }
+        Ok(Ok(()))
+    }
+
+    /// Writes a pack of the target again, with the bytes of one of the source.
+    fn heal(&mut self, name: &PackName, pack: &Pack) -> Result<Result<()>> {
+        let bytes = or_leave_out!(self.source.read_pack(&pack.name, pack.size));
+        self.target.storage.replace(&name.object(), &bytes)?;
+        self.copied.healed.push(name.object());
+        self.compared.insert(name.clone());
+        Ok(Ok(()))
+    }
+
+    /// The names that the packs of a snapshot have in the target, where they are now.
+    fn packs(&mut self, manifest: &Manifest, putter: &Putter) -> Result<Result<Vec<PackName>>> {
+        let mut names = Vec::with_capacity(manifest.packs.len());
+        for pack in &manifest.packs {
+            let name = match putter.known(&pack.name) {
+                Some(name) => {
+                    or_leave_out!(self.compare(&name, pack));
+                    name
+                }
                 None => {
-                    let bytes = self.read_pack(name, *size)?.map_err(|e| e.at(name.object()))?;
+                    let bytes = or_leave_out!(self.source.read_pack(&pack.name, pack.size));
+                    if !self.is_near() {
+                        self.seals.seal(&pack.name, &bytes);
+                    }
                     putter.put(&bytes)?
                 }
             };
-            progress(*size);
-            packs.push(Pack { name, size: *size });
+            (self.progress)(pack.size);
+            self.compared.insert(name.clone());
+            names.push(name);
         }
-        Ok(packs)
+        Ok(Ok(names))
+    }
+
+    /// Whether reading what the target has costs little.
+    fn is_near(&self) -> bool {
+        self.target.storage.has_cheap_stat()
+    }
+
+    /// Sees to it that a pack which the target needs already is as it should be: by its bytes, or,
+    /// where those would have to be downloaded, by its size.
+    fn compare(&mut self, name: &PackName, pack: &Pack) -> Result<Result<()>> {
+        if self.compared.contains(name) {
+            return Ok(Ok(()));
+        }
+        let is_good = if self.is_near() {
+            self.target.read_pack(name, pack.size)?.is_ok()
+        } else {
+            let stat = self.target.storage.stat(&name.object())?;
+            stat.is_some_and(|stat| stat.size == pack.size)
+        };
+        if is_good { Ok(Ok(())) } else { self.heal(name, pack) }
+    }
+
+    /// Decodes the archives that the target does not have yet: as they are there, or, where that is
+    /// far, as they were read.
+    fn verify(&mut self, manifest: &Manifest, new: &Manifest) -> Result<Result<()>> {
+        let library = if self.is_near() {
+            SnapshotLibrary::new(self.target, &Arc::new(new.clone()))
+        } else {
+            let packs = SealedPacks::of(self.source, manifest, &self.seals);
+            SnapshotLibrary::with_packs(Arc::new(packs), &Arc::new(manifest.clone()))
+        };
+        self.verified.verify_all(&library, |_| true)
     }
 
     /// A lease that names the snapshots which are likely to share packs with the one to come, and
     /// their packs.
     fn lease_for(
-        &self,
+        &mut self,
         manifest: &Manifest,
         name: &SnapshotName,
-        there: &[SnapshotName],
-    ) -> Result<(SaveLease<'_>, Reuse)> {
-        let parent = there.iter().filter(|other| Some(&other.id) == manifest.parent.as_ref());
-        let before = there.iter().rev().filter(|other| other.run == name.run);
-        let mut parents: Vec<&SnapshotName> = parent.chain(before).take(PARENTS_MAX).collect();
-        parents.dedup();
-        let keys = parents.iter().map(|parent| parent.key()).collect::<Result<Vec<_>>>()?;
-        let lease = SaveLease::create(self, &random_id()?, keys)?;
-        let mut known: HashSet<PackName> = HashSet::new();
-        for parent in parents {
-            let manifest = self.read_leased(parent)?;
-            let packs = manifest.into_iter().flat_map(|manifest| manifest.packs);
-            known.extend(packs.map(|pack| pack.name));
+    ) -> Result<(SaveLease<'a>, Reuse)> {
+        let id = manifest.parent.as_ref().map(|id| self.new_ids.get(id).unwrap_or(id));
+        let parent = self.there.iter().filter(|other| Some(&other.id) == id);
+        let before = self.there.iter().rev().filter(|other| other.run == name.run);
+        let mut parents: Vec<&SnapshotName> = Vec::new();
+        for other in parent.chain(before) {
+            if parents.len() < PARENTS_MAX && !parents.contains(&other) {
+                parents.push(other);
+            }
         }
-        let is_pruning = is_pruning(self, lease.storage_now_ms())?;
-        Ok((lease, Reuse { known, is_pruning }))
+        let keys = parents.iter().map(|parent| parent.key()).collect::<Result<Vec<_>>>()?;
+        let target = self.target;
+        let lease = SaveLease::create(target, &random_id()?, keys)?;
+        let mut known: Vec<Pack> = Vec::new();
+        for parent in parents {
+            match target.read_leased(parent) {
+                Ok(Some(manifest)) => {
+                    self.verified.trust(&manifest);
+                    known.extend(manifest.packs);
+                }
+                Ok(None) => {}
+                // It is only looked into.
+                Err(e) if is_damage(&e) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let is_pruning = is_pruning(target, lease.storage_now_ms())?;
+        Ok((lease, Reuse::new(known.iter(), is_pruning)))
     }
 }
 
-/// Whether a snapshot of the target was copied from `name`, or the other way round.
-fn is_same(
-    target: &Store,
-    other: &SnapshotName,
-    name: &SnapshotName,
-    manifest: &Manifest,
-) -> Result<bool> {
-    if other.id == name.id {
-        return Ok(true);
+/// A manifest whose packs have other names; several of the same bytes may have become one.
+fn with_packs(manifest: &Manifest, names: &[PackName]) -> Manifest {
+    let mut packs: Vec<Pack> = Vec::with_capacity(names.len());
+    let mut numbers: HashMap<&PackName, usize> = HashMap::new();
+    let mut places = Vec::with_capacity(names.len());
+    for (name, Pack { size, .. }) in names.iter().zip(&manifest.packs) {
+        let number = *numbers.entry(name).or_insert_with(|| {
+            packs.push(Pack { name: name.clone(), size: *size });
+            packs.len() - 1
+        });
+        places.push(number);
     }
-    let looks = |name: &SnapshotName| (name.run.clone(), name.step, name.time_ms, name.size);
-    if looks(other) != looks(name) {
-        return Ok(false);
+    let mut manifest = Manifest { packs, ..manifest.clone() };
+    for archive in &mut manifest.archives {
+        for Extent { pack, .. } in &mut archive.extents {
+            *pack = places[*pack];
+        }
     }
-    let theirs = target.manifest_of(other)?.ok_or_else(|| Error::invalid("it is gone"))?;
-    Ok(theirs.save == manifest.save)
+    manifest
+}
+
+/// What a snapshot and its copies have in common: all but the names that copies give.
+fn essence(manifest: &Manifest) -> Manifest {
+    let plain = |pack: &Pack| pack.name.numbered_copy(0);
+    let names: Vec<PackName> = manifest.packs.iter().map(plain).collect();
+    Manifest { copy: None, ..with_packs(manifest, &names) }
 }

@@ -2,8 +2,11 @@
 
 use crate::Store;
 use crate::archives::SnapshotLibrary;
+use crate::identity::identities;
 use crate::manifest::Manifest;
+use crate::names::PackName;
 use crate::path::RelPath;
+use crate::reuse::have_same_original;
 use lmc::{Bases, Diff, Level};
 use lmc_format::{Error, Result};
 use std::sync::Arc;
@@ -43,6 +46,7 @@ impl Store {
         threads: usize,
     ) -> Result<SnapshotDiff> {
         let libraries = (SnapshotLibrary::new(self, old), SnapshotLibrary::new(self, new));
+        let places = (identities(old, PackName::hash), identities(new, PackName::hash));
         let mut diff = SnapshotDiff::default();
         for (path, file) in new.files() {
             let Some(before) = old.file(path) else {
@@ -50,12 +54,21 @@ impl Store {
                 continue;
             };
             let hashes = (old.archives[before.archive].hash, new.archives[file.archive].hash);
-            if hashes.0 == hashes.1 {
+            // One hash in two places is no proof; the bytes are.
+            let is_same = || {
+                let archives = (libraries.0.open(before.archive)?, libraries.1.open(file.archive)?);
+                have_same_original(&archives.0, &archives.1, threads)
+            };
+            if places.0[before.archive] == places.1[file.archive]
+                || hashes.0 == hashes.1 && is_same().map_err(|e| e.at(path))?
+            {
                 diff.same.push(path.clone());
                 continue;
             }
-            let before_bases = Bases::from_library(libraries.0.clone(), &[hashes.0], threads)?;
-            let bases = Bases::from_library(libraries.1.clone(), &[hashes.1], threads)?;
+            let before_library = libraries.0.with_first(before.archive);
+            let before_bases = Bases::from_library(before_library, &[hashes.0], threads)?;
+            let library = libraries.1.with_first(file.archive);
+            let bases = Bases::from_library(library, &[hashes.1], threads)?;
             let ([old_base], [new_base]) = (before_bases.list(), bases.list()) else {
                 return Err(Error::invalid("two files are compared"));
             };

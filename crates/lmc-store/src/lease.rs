@@ -4,10 +4,11 @@
 //! decides what nobody needs. `docs/store.md` argues why that is enough.
 
 use crate::Store;
-use crate::names::{PENDING, PRUNING, random_id};
+use crate::names::{PENDING, PRUNING, random_copy_number, random_id};
 use crate::storage::Entry;
 use lmc_format::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 
 const LEASE_LEN_MAX: u64 = 1 << 26;
 
@@ -22,6 +23,9 @@ pub struct Pending {
     pub parents: Vec<String>,
     /// Packs that it has put or found by the time the lease was made.
     pub packs: Vec<String>,
+    /// The number of copies of packs that it puts beside a prune; 0 if it does not say.
+    #[serde(default)]
+    pub number: u32,
 }
 
 /// A lease that was found, and how old it is.
@@ -45,8 +49,8 @@ pub(crate) struct SaveLease<'a> {
 impl<'a> SaveLease<'a> {
     /// Tells of a save that relies on `parents`.
     pub(crate) fn create(store: &'a Store, save: &str, parents: Vec<String>) -> Result<Self> {
-        let (pid, packs) = (std::process::id(), Vec::new());
-        let pending = Pending { save: save.to_string(), pid, parents, packs };
+        let (pid, packs, number) = (std::process::id(), Vec::new(), random_copy_number()?);
+        let pending = Pending { save: save.to_string(), pid, parents, packs, number };
         let objects = Vec::new();
         let mut lease = Self { store, pending, objects, made_ms: 0, stored_ms: 0 };
         lease.make()?;
@@ -95,6 +99,11 @@ impl<'a> SaveLease<'a> {
         self.keep()?;
         let newest = self.objects.last().map(|object| self.store.storage.stat(object));
         newest.transpose()?.flatten().map(|_| ()).ok_or_else(lost)
+    }
+
+    /// The number of copies of packs that are put under this lease, which has had it from the start.
+    pub(crate) fn number(&self) -> u32 {
+        self.pending.number
     }
 
     /// The time now by the clock of the storage.
@@ -163,6 +172,34 @@ pub(crate) fn pendings(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
         found.push(Found { entry, pending });
     }
     Ok(found)
+}
+
+/// The numbers of copies of packs in leases that are younger than half of grace and not among
+/// `seen`, to which they are added, and when the leases were made. A lease that cannot be read has
+/// none.
+pub(crate) fn numbers_of_others(
+    store: &Store,
+    now_ms: u64,
+    seen: &mut HashSet<String>,
+) -> Result<Vec<(u32, u64)>> {
+    let mut numbers = Vec::new();
+    for entry in store.storage.list(PENDING)? {
+        let is_young = now_ms.saturating_sub(entry.stat.modified_ms) < store.grace_ms() / 2;
+        if !is_young || seen.contains(&entry.name) {
+            continue;
+        }
+        let bytes = match store.storage.read_all(&entry.name, LEASE_LEN_MAX) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind == ErrorKind::NotFound => continue,
+            Err(e) => return Err(e),
+        };
+        let pending: Pending = serde_json::from_slice(&bytes).unwrap_or_default();
+        if pending.number != 0 {
+            numbers.push((pending.number, entry.stat.modified_ms));
+        }
+        seen.insert(entry.name);
+    }
+    Ok(numbers)
 }
 
 /// The lease of a prune.

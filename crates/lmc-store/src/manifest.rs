@@ -9,7 +9,7 @@ use crate::names::{PackName, SnapshotName};
 use crate::path::{PATH_LEN_MAX, RelPath};
 use lmc_format::{Error, ErrorKind, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Largest manifest in bytes.
 pub const MANIFEST_LEN_MAX: u64 = 1 << 28;
@@ -125,6 +125,9 @@ pub struct ArchiveInfo {
     pub bases: Vec<usize>,
     /// Where its bytes are, one part behind the other.
     pub extents: Vec<Extent>,
+    /// The BLAKE3 hash of its original, once the store has compared that with a file byte by byte.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "blake3_text")]
+    pub blake3: Option<[u8; 32]>,
 }
 
 /// Part of a pack.
@@ -250,6 +253,17 @@ impl Manifest {
         needed
     }
 
+    /// Which archives need one of some packs, for themselves or for what they are on.
+    pub(crate) fn archives_in(&self, packs: &[bool]) -> Vec<bool> {
+        let mut is_in: Vec<bool> = Vec::with_capacity(self.archives.len());
+        for archive in &self.archives {
+            // Each stands behind those that it is on.
+            let below = archive.bases.iter().any(|&base| is_in[base]);
+            is_in.push(below || archive.extents.iter().any(|extent| packs[extent.pack]));
+        }
+        is_in
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         crate::names::check_label(&self.run)?;
         self.check_entries()?;
@@ -315,18 +329,26 @@ impl Manifest {
     }
 
     fn check_archives(&self) -> Result<()> {
-        let mut hashes = HashSet::new();
+        // An archive names its bases by their hashes, so that of several with one hash only one can
+        // be a base.
+        let mut based: HashMap<u128, usize> = HashMap::new();
         for (i, archive) in self.archives.iter().enumerate() {
             let wrong = |why: &str| Err(Error::invalid(format!("archive {i} {why}")));
-            if !hashes.insert(archive.hash) {
-                return wrong("is there twice");
-            }
             if archive.bases.iter().any(|&base| base >= i) {
                 return wrong("is on one that does not stand before it");
             }
             let bases: HashSet<&usize> = archive.bases.iter().collect();
             if bases.len() != archive.bases.len() {
                 return wrong("names a base twice");
+            }
+            for &base in &archive.bases {
+                let hash = self.archives[base].hash;
+                if hash == archive.hash {
+                    return wrong("is on one with its own hash");
+                }
+                if *based.entry(hash).or_insert(base) != base {
+                    return wrong("is on one of two bases that have the same hash");
+                }
             }
             let mut len = 0_u128;
             for extent in &archive.extents {
@@ -414,5 +436,27 @@ mod hash_text {
         let is_hash = text.len() == 32 && crate::names::is_hex(&text);
         let hash = u128::from_str_radix(&text, 16).ok().filter(|_| is_hash);
         hash.ok_or_else(|| serde::de::Error::custom("no content hash"))
+    }
+}
+
+mod blake3_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(
+        hash: &Option<[u8; 32]>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match hash {
+            Some(hash) => serializer.serialize_some(&crate::names::hex(hash)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<[u8; 32]>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let hash = crate::names::unhex(&text).and_then(|bytes| bytes.try_into().ok());
+        hash.map(Some).ok_or_else(|| serde::de::Error::custom("not a BLAKE3 hash"))
     }
 }

@@ -34,6 +34,14 @@ pub fn random_id() -> Result<String> {
     Ok(hex(&bytes))
 }
 
+/// A random number for copies of packs, far from those that are counted up: it is all but certain
+/// that no copy ever had it.
+pub(crate) fn random_copy_number() -> Result<u32> {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).map_err(|e| no_random(&e))?;
+    Ok(u32::from_le_bytes(bytes) | 1 << 31)
+}
+
 fn no_random(error: &getrandom::Error) -> Error {
     Error::new(ErrorKind::Io, format!("no random numbers: {error}"))
 }
@@ -247,12 +255,9 @@ impl PackName {
         Self::numbered(self.hash(), self.number().saturating_add(1))
     }
 
-    /// A copy of the same bytes with a number that, as good as surely, no copy ever had.
-    pub fn unheard_of_copy(&self) -> Result<Self> {
-        let mut bytes = [0; 4];
-        getrandom::fill(&mut bytes).map_err(|e| no_random(&e))?;
-        // Far from those that are counted up.
-        Ok(Self::numbered(self.hash(), u32::from_le_bytes(bytes) | 1 << 31))
+    /// The copy of the same bytes with this number.
+    pub fn numbered_copy(&self, number: u32) -> Self {
+        Self::numbered(self.hash(), number)
     }
 
     /// A name as it stands in a manifest; none if it is not one.

@@ -1,16 +1,18 @@
 //! The bytes of a save, cut into packs that are put while the next ones are coded.
 
 use crate::Store;
-use crate::lease::{SaveLease, is_pruning};
+use crate::archives::Packs;
+use crate::check::is_damage;
+use crate::lease::{SaveLease, is_pruning, numbers_of_others};
 use crate::manifest::{Extent, Pack};
 use crate::names::PackName;
-use crate::storage::Put;
+use crate::storage::{Put, Storage};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::ScopedJoinHandle;
 
 /// Bytes of a pack. One is in memory for each put that is under way, and one is being filled.
@@ -28,10 +30,20 @@ pub struct PackCount {
 /// Which packs that are there already may be relied on.
 #[derive(Debug)]
 pub(crate) struct Reuse {
-    /// Packs of the parent.
-    pub known: HashSet<PackName>,
+    /// Packs of the parent, by the hashes of their bytes.
+    pub known: HashMap<String, PackName>,
     /// Whether a prune was under way when the save began, which may be about to remove others.
     pub is_pruning: bool,
+}
+
+impl Reuse {
+    pub(crate) fn new<'a>(packs: impl Iterator<Item = &'a Pack>, is_pruning: bool) -> Self {
+        let mut known = HashMap::new();
+        for Pack { name, .. } in packs {
+            known.entry(name.hash().to_string()).or_insert_with(|| name.clone());
+        }
+        Self { known, is_pruning }
+    }
 }
 
 /// Puts packs, under a lease that names them.
@@ -39,12 +51,27 @@ pub(crate) struct Putter<'a> {
     store: &'a Store,
     lease: Mutex<SaveLease<'a>>,
     reuse: Reuse,
-    count: Mutex<PackCount>,
+    state: Mutex<State>,
+}
+
+/// What a putter has done so far.
+#[derive(Default)]
+struct State {
+    count: PackCount,
+    /// Packs that were put or found, by the hashes of their bytes.
+    done: HashMap<String, PackName>,
+    /// Packs that were damaged and have their bytes again.
+    healed: Vec<PackName>,
+    /// Leases of others that were looked at, and the numbers of the packs that they put beside
+    /// prunes, with the time of the first lease of each.
+    leases: HashSet<String>,
+    numbers: HashMap<u32, u64>,
 }
 
 /// What the threads that put packs share.
 struct Shared<'a> {
     putter: Putter<'a>,
+    bytes: Arc<PackBytes>,
     done: Mutex<Done>,
     has_failed: AtomicBool,
 }
@@ -55,20 +82,78 @@ struct Done {
     failure: Option<Error>,
 }
 
+/// The packs of a save as far as they are written, to be read again: they are being filled, on their
+/// way, or put.
+#[derive(Debug)]
+pub(crate) struct PackBytes {
+    storage: Arc<dyn Storage>,
+    written: RwLock<Written>,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    sent: Vec<Sent>,
+    /// The one behind those that were sent.
+    filling: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+enum Sent {
+    OnItsWay(Arc<Vec<u8>>),
+    Put(PackName),
+}
+
+impl PackBytes {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Written> {
+        self.written.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Written> {
+        self.written.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Packs for PackBytes {
+    fn read(&self, pack: usize, at: u64, out: &mut [u8]) -> Result<()> {
+        let sent = {
+            let written = PackBytes::read(self);
+            match written.sent.get(pack) {
+                Some(sent) => sent.clone(),
+                None => return copy(&written.filling, at, out),
+            }
+        };
+        match sent {
+            Sent::OnItsWay(bytes) => copy(&bytes, at, out),
+            Sent::Put(name) => self.storage.read(&name.object(), at, out),
+        }
+    }
+}
+
+fn copy(bytes: &[u8], at: u64, out: &mut [u8]) -> Result<()> {
+    let start = usize::try_from(at).ok();
+    let part = start.and_then(|start| bytes.get(start..)?.get(..out.len()));
+    out.copy_from_slice(part.ok_or_else(|| Error::truncated("the pack ends early"))?);
+    Ok(())
+}
+
 /// A stream of bytes into packs.
 pub(crate) struct PackWriter<'a> {
     has_failed: &'a AtomicBool,
-    sender: Sender<(usize, Vec<u8>)>,
+    sender: Sender<(usize, Arc<Vec<u8>>)>,
     pack_len: usize,
-    buffer: Vec<u8>,
+    bytes: Arc<PackBytes>,
     /// Where each pack starts in the stream; the last one is being filled.
     starts: Vec<u64>,
+    /// Bytes of the one that is being filled.
+    filled: usize,
 }
 
 /// The packs of a save, and its lease again.
 pub(crate) struct Packed<'a> {
     pub packs: Vec<Pack>,
     pub count: PackCount,
+    /// Packs that were damaged and have their bytes again.
+    pub healed: Vec<PackName>,
     pub lease: SaveLease<'a>,
 }
 
@@ -82,7 +167,9 @@ pub(crate) fn write_packs<'a, T>(
     write: impl FnOnce(&mut PackWriter) -> Result<T>,
 ) -> Result<(T, Packed<'a>)> {
     let putter = Putter::new(store, lease, reuse);
-    let shared = Shared { putter, done: Mutex::default(), has_failed: AtomicBool::new(false) };
+    let bytes = PackBytes { storage: store.storage.clone(), written: RwLock::default() };
+    let (bytes, has_failed) = (Arc::new(bytes), AtomicBool::new(false));
+    let shared = Shared { putter, bytes: bytes.clone(), done: Mutex::default(), has_failed };
     let written = std::thread::scope(|scope| {
         let (sender, receiver) = bounded(0);
         let threads: Vec<ScopedJoinHandle<()>> = (0..store.storage.puts_at_once().max(1))
@@ -93,9 +180,8 @@ pub(crate) fn write_packs<'a, T>(
             })
             .collect();
         drop(receiver);
-        let (buffer, starts) = (Vec::new(), vec![0]);
-        let mut writer =
-            PackWriter { has_failed: &shared.has_failed, sender, pack_len, buffer, starts };
+        let (has_failed, starts) = (&shared.has_failed, vec![0]);
+        let mut writer = PackWriter { has_failed, sender, pack_len, bytes, starts, filled: 0 };
         let written = write(&mut writer).and_then(|value| writer.cut().map(|()| value));
         drop(writer);
         for thread in threads {
@@ -111,16 +197,17 @@ pub(crate) fn write_packs<'a, T>(
         return Err(failure);
     }
     let value = written?;
-    let (count, lease) = shared.putter.into_parts();
+    let (count, healed, lease) = shared.putter.into_parts();
     let packs = done.packs.into_values().collect();
-    Ok((value, Packed { packs, count, lease }))
+    Ok((value, Packed { packs, count, healed, lease }))
 }
 
 impl Shared<'_> {
-    fn put_all(&self, receiver: &Receiver<(usize, Vec<u8>)>) {
+    fn put_all(&self, receiver: &Receiver<(usize, Arc<Vec<u8>>)>) {
         for (i, bytes) in receiver {
             match self.putter.put(&bytes) {
                 Ok(name) => {
+                    self.bytes.write().sent[i] = Sent::Put(name.clone());
                     let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
                     done.packs.insert(i, Pack { name, size: bytes.len() as u64 });
                 }
@@ -138,54 +225,122 @@ impl Shared<'_> {
 
 impl<'a> Putter<'a> {
     pub(crate) fn new(store: &'a Store, lease: SaveLease<'a>, reuse: Reuse) -> Self {
-        Self { store, lease: Mutex::new(lease), reuse, count: Mutex::default() }
+        Self { store, lease: Mutex::new(lease), reuse, state: Mutex::default() }
     }
 
-    /// A pack that is there and stays, if it is known to.
+    /// A pack with the bytes of `name` that is there and stays, if one is known to.
     pub(crate) fn known(&self, name: &PackName) -> Option<PackName> {
-        self.reuse.known.get(name).cloned()
+        self.reuse.known.get(name.hash()).cloned()
     }
 
     /// Sees to it that a pack of these bytes is there and stays.
     pub(crate) fn put(&self, bytes: &[u8]) -> Result<PackName> {
-        let mut name = PackName::of(bytes, 0);
-        let is_new = loop {
-            if self.reuse.known.contains(&name) {
-                break false;
-            }
-            match self.store.storage.stat(&name.object())? {
-                Some(stat)
-                    if stat.size == bytes.len() as u64 && self.may_rely(stat.modified_ms) =>
-                {
-                    self.store.storage.settle(&name.object())?;
-                    break false;
-                }
-                Some(_) => name = name.next_copy(),
-                None => {
-                    // Looked for after the pack: it may be missing because one prune removed it,
-                    // while another one has it in its list and would remove ours.
-                    if self.is_pruning_now()? {
-                        name = name.unheard_of_copy()?;
-                    }
-                    match self.store.storage.put_new(&name.object(), bytes)? {
-                        Put::Created => break true,
-                        // Another writer was faster, or we were and did not hear of it.
-                        Put::Exists => {}
-                    }
-                }
-            }
-        };
-        self.count(is_new);
+        let plain = PackName::of(bytes, 0);
+        if let Some(name) = self.state().done.get(plain.hash()) {
+            return Ok(name.clone());
+        }
+        let (name, is_new) = self.place(&plain, bytes)?;
+        if !is_new {
+            self.store.storage.settle(&name.object())?;
+            self.compare(&name, bytes)?;
+        }
+        let mut state = self.state();
+        state.count.put += u64::from(is_new);
+        state.count.found += u64::from(!is_new);
+        state.done.insert(plain.hash().to_string(), name.clone());
+        drop(state);
         let mut lease = self.lease();
         lease.add_packs([name.as_str().to_string()]);
         lease.keep()?;
         Ok(name)
     }
 
-    fn count(&self, is_new: bool) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        count.put += u64::from(is_new);
-        count.found += u64::from(!is_new);
+    /// A pack that may be relied on, or a new one of these bytes; and whether it is new.
+    fn place(&self, plain: &PackName, bytes: &[u8]) -> Result<(PackName, bool)> {
+        if let Some(known) = self.known(plain) {
+            return Ok((known, false));
+        }
+        let mut name = plain.clone();
+        loop {
+            match self.store.storage.stat(&name.object())? {
+                Some(stat) if self.may_rely(stat.modified_ms) => return Ok((name, false)),
+                Some(_) => name = name.next_copy(),
+                None => {
+                    // Looked for after the pack: it may be missing because one prune removed it,
+                    // while another one has it in its list and would remove ours.
+                    if self.is_pruning_now()? {
+                        return self.place_beside_prune(plain, bytes);
+                    }
+                    match self.store.storage.put_new(&name.object(), bytes)? {
+                        Put::Created => return Ok((name, true)),
+                        // Another writer was faster, or we were and did not hear of it.
+                        Put::Exists => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// The same where a prune may remove packs by their plain names.
+    fn place_beside_prune(&self, plain: &PackName, bytes: &[u8]) -> Result<(PackName, bool)> {
+        if let Some(name) = self.put_by_another(plain, bytes.len())? {
+            return Ok((name, false));
+        }
+        let name = plain.numbered_copy(self.lease().number());
+        // If it is there, another thread of ours was faster: nobody else has this number.
+        let put = self.store.storage.put_new(&name.object(), bytes)?;
+        Ok((name, put == Put::Created))
+    }
+
+    /// A pack of the same bytes that another writer put beside a prune, under a number that its
+    /// lease has had since before it put any. No prune that has listed the pack has missed that
+    /// lease, or else it sees ours.
+    fn put_by_another(&self, plain: &PackName, len: usize) -> Result<Option<PackName>> {
+        let (now_ms, own) = {
+            let lease = self.lease();
+            (lease.storage_now_ms(), lease.number())
+        };
+        let mut state = self.state();
+        for (number, made_ms) in numbers_of_others(self.store, now_ms, &mut state.leases)? {
+            if number != own {
+                let first_ms = state.numbers.entry(number).or_insert(made_ms);
+                *first_ms = made_ms.min(*first_ms);
+            }
+        }
+        let numbers: Vec<(u32, u64)> = state.numbers.iter().map(|(n, ms)| (*n, *ms)).collect();
+        drop(state);
+        for (number, lease_ms) in numbers {
+            let name = plain.numbered_copy(number);
+            let Some(stat) = self.store.storage.stat(&name.object())? else { continue };
+            let is_young = now_ms.saturating_sub(stat.modified_ms) < self.store.grace_ms() / 2;
+            if stat.size == len as u64 && is_young && stat.modified_ms >= lease_ms {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Compares a pack that is relied on with the bytes that it should have, and writes them again
+    /// if it has others.
+    fn compare(&self, name: &PackName, bytes: &[u8]) -> Result<()> {
+        let storage = &self.store.storage;
+        let is_good = match storage.read_all(&name.object(), bytes.len() as u64) {
+            Ok(found) => found == bytes,
+            Err(e) if is_damage(&e) => false,
+            Err(e) if matches!(e.kind, ErrorKind::NotFound | ErrorKind::LimitExceeded) => false,
+            // Of a disk this is a bad sector; of a bucket it says nothing about the pack.
+            Err(e) if e.kind == ErrorKind::Io && storage.has_cheap_stat() => false,
+            Err(e) => return Err(e),
+        };
+        if !is_good {
+            storage.replace(&name.object(), bytes)?;
+            self.state().healed.push(name.clone());
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a pack that no snapshot is known to need will stay: no prune that has not seen our
@@ -201,21 +356,32 @@ impl<'a> Putter<'a> {
         is_pruning(self.store, now_ms)
     }
 
-    fn lease(&self) -> std::sync::MutexGuard<'_, SaveLease<'a>> {
+    fn lease(&self) -> MutexGuard<'_, SaveLease<'a>> {
         self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was done, and the lease.
-    pub(crate) fn into_parts(self) -> (PackCount, SaveLease<'a>) {
-        let count = self.count.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (count, self.lease.into_inner().unwrap_or_else(PoisonError::into_inner))
+    /// What was done, what was damaged and is good again, and the lease.
+    pub(crate) fn into_parts(self) -> (PackCount, Vec<PackName>, SaveLease<'a>) {
+        let State { count, healed, .. } =
+            self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (count, healed, self.lease.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// What a user is told of a pack that was damaged.
+pub(crate) fn healed_text(name: &PackName) -> String {
+    format!("{} was damaged; it was written again and is good now", name.object())
 }
 
 impl PackWriter<'_> {
     /// Bytes written so far.
     pub(crate) fn position(&self) -> u64 {
-        self.pack_start() + self.buffer.len() as u64
+        self.pack_start() + self.filled as u64
+    }
+
+    /// What was written so far, to be read again.
+    pub(crate) fn packs(&self) -> Arc<dyn Packs> {
+        self.bytes.clone()
     }
 
     fn pack_start(&self) -> u64 {
@@ -224,7 +390,7 @@ impl PackWriter<'_> {
 
     /// Ends the pack that is being filled, so that what comes can be removed apart from it.
     pub(crate) fn cut(&mut self) -> Result<()> {
-        if !self.buffer.is_empty() {
+        if self.filled > 0 {
             self.send().map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
         }
         Ok(())
@@ -245,11 +411,17 @@ impl PackWriter<'_> {
     }
 
     fn send(&mut self) -> io::Result<()> {
-        let next = Vec::with_capacity(self.buffer.capacity().min(self.pack_len));
-        let bytes = std::mem::replace(&mut self.buffer, next);
-        let start = self.pack_start() + bytes.len() as u64;
+        let bytes = {
+            let mut written = self.bytes.write();
+            let next = Vec::with_capacity(written.filling.capacity().min(self.pack_len));
+            let bytes = Arc::new(std::mem::replace(&mut written.filling, next));
+            written.sent.push(Sent::OnItsWay(bytes.clone()));
+            bytes
+        };
+        let start = self.position();
         let sent = self.sender.send((self.starts.len() - 1, bytes));
         self.starts.push(start);
+        self.filled = 0;
         sent.map_err(|_| failed())
     }
 }
@@ -263,9 +435,10 @@ impl Write for PackWriter<'_> {
         if self.has_failed.load(Ordering::Acquire) {
             return Err(failed());
         }
-        let count = bytes.len().min(self.pack_len - self.buffer.len());
-        self.buffer.extend_from_slice(&bytes[..count]);
-        if self.buffer.len() == self.pack_len {
+        let count = bytes.len().min(self.pack_len - self.filled);
+        self.bytes.write().filling.extend_from_slice(&bytes[..count]);
+        self.filled += count;
+        if self.filled == self.pack_len {
             self.send()?;
         }
         Ok(count)

@@ -6,7 +6,7 @@
 //! moment in which a prune sees no lease for it. `docs/store.md` has the argument.
 
 use crate::Store;
-use crate::builder::Renumbered;
+use crate::builder::{Donor, Renumbered};
 use crate::manifest::{Entry, FileNode, Manifest, Node};
 use crate::names::{PENDING, is_id};
 use crate::packs::PackCount;
@@ -14,7 +14,7 @@ use crate::path::RelPath;
 use crate::save::{SaveOptions, Saved, Stored};
 use crate::tree::{MemoryFile, in_memory};
 use lmc::Progress;
-use lmc_format::{Error, Result};
+use lmc_format::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -120,10 +120,15 @@ fn merge(manifest: &mut Manifest, parts: &[Part]) -> Result<()> {
         own.map(|Entry { path, node }| (path, node)).collect();
     for part in parts {
         manifest.added = manifest.added.saturating_add(part.manifest.added);
+        let donor = Donor::new(&part.manifest);
         for Entry { path, node } in &part.manifest.entries {
             let node = match node {
                 Node::File(file) => {
-                    let archive = merged.adopt(&part.manifest, file.archive);
+                    let archive = merged.adopt(&donor, file.archive).ok_or_else(|| {
+                        let message = "is coded against another archive than the other parts, with \
+                                       the same hash; save all parts again on one parent";
+                        Error::new(ErrorKind::Conflict, message).at(path)
+                    })?;
                     Node::File(FileNode { archive, ..*file })
                 }
                 node => node.clone(),

@@ -8,9 +8,11 @@
 //! Two bounds hold whatever the costs are: how many archives stand one on the other, and how many
 //! bytes a restore reads.
 
+use crate::archives::SnapshotLibrary;
 use crate::kind::Kind;
 use crate::manifest::{ArchiveInfo, DEPTH_MAX, Manifest};
 use crate::path::RelPath;
+use std::collections::BTreeMap;
 
 /// Most archives that stand one on the other in what is saved.
 pub const CHAIN_DEPTH_MAX: usize = 16;
@@ -41,9 +43,41 @@ pub(crate) struct Wanted<'a> {
     pub like: &'a [RelPath],
 }
 
+/// Archives of the parent that are offered to a file that is not in it, by the kinds of files. They
+/// are looked for once, not for each file again.
+#[derive(Debug, Default)]
+pub(crate) struct Offered(BTreeMap<Kind, Vec<usize>>);
+
+impl Offered {
+    pub(crate) fn of(parent: &Manifest) -> Self {
+        let mut offered = Self::default();
+        for (_, file) in parent.files().filter(|(_, file)| file.size > 0) {
+            offer(offered.0.entry(file.kind).or_default(), file.archive);
+        }
+        offered
+    }
+
+    fn get(&self, kind: Kind) -> &[usize] {
+        self.0.get(&kind).map_or(&[], |archives| archives)
+    }
+}
+
+/// Adds an archive to those that are offered, unless there are enough.
+fn offer(offered: &mut Vec<usize>, archive: usize) {
+    if offered.len() < OFFERED_MAX && !offered.contains(&archive) {
+        offered.push(archive);
+    }
+}
+
 /// What a file should be coded against.
-pub(crate) fn plan(parent: &Manifest, wanted: &Wanted, depth_max: usize) -> Plan {
-    let (depths, depth_max) = (parent.depths(), depth_max.min(DEPTH_MAX));
+pub(crate) fn plan(
+    library: &SnapshotLibrary,
+    offered: &Offered,
+    wanted: &Wanted,
+    depth_max: usize,
+) -> Plan {
+    let (parent, depths) = (library.manifest(), library.depths());
+    let depth_max = depth_max.min(DEPTH_MAX);
     let is_deep = |i: usize| depths[i] >= depth_max;
     let fits = |&i: &usize| !is_deep(i) && may_be_read(&parent.archives[i]);
     let same = match wanted.like {
@@ -66,14 +100,13 @@ pub(crate) fn plan(parent: &Manifest, wanted: &Wanted, depth_max: usize) -> Plan
     }
     // Renamed, resharded, new, or not in every snapshot: any of the parent's files of its kind may
     // hold its tensors.
-    let kind = Kind::of(wanted.path);
-    let known = wanted.like.iter().filter_map(|path| parent.file(path));
-    let any = parent.files().map(|(_, file)| file).filter(|file| file.kind == kind);
-    let any = any.filter(|_| wanted.like.is_empty());
     let mut own: Vec<usize> = Vec::new();
-    for file in known.chain(any).filter(|file| file.size > 0) {
-        if own.len() < OFFERED_MAX && !own.contains(&file.archive) {
-            own.push(file.archive);
+    if wanted.like.is_empty() {
+        own.extend(offered.get(Kind::of(wanted.path)));
+    }
+    for file in wanted.like.iter().filter_map(|path| parent.file(path)) {
+        if file.size > 0 {
+            offer(&mut own, file.archive);
         }
     }
     let instead = |&i: &usize| [i, root(parent, i)].into_iter().find(fits);
@@ -137,4 +170,75 @@ pub(crate) fn costs(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> (u64, u64
         .iter()
         .map(|base| scaled(u128::from(base.rent), u128::from(alone), u128::from(base.alone)));
     (alone, read, rent.max().unwrap_or(0).saturating_add(rent_of(read, alone)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archives::Packs;
+    use crate::manifest::{Entry, FileNode, MANIFEST_FORMAT, Node};
+    use lmc_format::{Error, Result};
+    use std::sync::Arc;
+
+    #[derive(Debug)]
+    struct NoPacks;
+
+    impl Packs for NoPacks {
+        fn read(&self, _: usize, _: u64, _: &mut [u8]) -> Result<()> {
+            Err(Error::invalid("there are none"))
+        }
+    }
+
+    fn path(folder: &str, i: usize) -> RelPath {
+        RelPath::new(format!("{folder}/{i:08}.bin").as_bytes()).unwrap()
+    }
+
+    /// As many files as a snapshot can hold are planned one by one, known and new ones. If each
+    /// looked through the whole parent, this would take a hundred billion steps.
+    #[test]
+    fn a_plan_does_not_look_through_the_whole_parent() {
+        let count = 400_000;
+        let archive = |i: usize| ArchiveInfo {
+            hash: i as u128,
+            size: 100,
+            stored: 50,
+            alone: 50,
+            read: 50,
+            rent: 0,
+            bases: Vec::new(),
+            extents: Vec::new(),
+            blake3: None,
+        };
+        let entry = |i: usize| {
+            let (mode, mtime, size) = (0o644, (0, 0), 100);
+            let node = FileNode { mode, mtime, size, kind: Kind::Weights, archive: i };
+            Entry { path: path("a", i), node: Node::File(node) }
+        };
+        let manifest = Manifest {
+            format: MANIFEST_FORMAT,
+            run: String::new(),
+            step: 0,
+            time_ms: 0,
+            save: String::new(),
+            copy: None,
+            parent: None,
+            meta: Default::default(),
+            is_thinned: false,
+            is_file: false,
+            added: 0,
+            entries: (0..count).map(entry).collect(),
+            archives: (0..count).map(archive).collect(),
+            packs: Vec::new(),
+        };
+        let library = SnapshotLibrary::with_packs(Arc::new(NoPacks), &Arc::new(manifest));
+        let offered = Offered::of(library.manifest());
+        for i in 0..count {
+            let plan_of = |path: &RelPath| {
+                let wanted = Wanted { path, is_adopted: false, like: &[] };
+                plan(&library, &offered, &wanted, CHAIN_DEPTH_MAX)
+            };
+            assert_eq!(plan_of(&path("a", i)).bases, [i]);
+            assert_eq!(plan_of(&path("new", i)).bases.len(), OFFERED_MAX);
+        }
+    }
 }

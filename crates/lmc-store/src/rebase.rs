@@ -30,10 +30,7 @@ impl Store {
         let (save, lease, old) = self.lease_of(name)?;
         let old = Arc::new(old);
         let library = SnapshotLibrary::new(self, &old);
-        let reuse = Reuse {
-            known: old.packs.iter().map(|pack| pack.name.clone()).collect(),
-            is_pruning: is_pruning(self, lease.storage_now_ms())?,
-        };
+        let reuse = Reuse::new(old.packs.iter(), is_pruning(self, lease.storage_now_ms())?);
         let mut manifest = Manifest { save, copy: None, parent: None, ..(*old).clone() };
         let mut builder = Builder::new(Some(library.clone()));
         let (added, packed) = write_packs(self, lease, reuse, options.pack_len, |writer| {
@@ -47,7 +44,7 @@ impl Store {
                 file.archive = match moved.entry(file.archive) {
                     Entry::Occupied(number) => *number.get(),
                     Entry::Vacant(number) => {
-                        *number.insert(builder.add_again(writer, |writer| {
+                        *number.insert(builder.add(writer, &[], |writer| {
                             recode(&library, file.archive, writer, options, progress)
                         })?)
                     }

@@ -26,6 +26,8 @@ pub struct Repaired {
     pub manifests: Vec<String>,
     /// Manifests that were moved to `damaged/`.
     pub moved: Vec<String>,
+    /// Manifests that the other store has and that hold something else than they say.
+    pub refused: Vec<(String, Error)>,
     /// What a check says now.
     pub after: Checked,
 }
@@ -125,7 +127,7 @@ impl Store {
     fn bring_back(&self, other: &Store, dry_run: bool, repaired: &mut Repaired) -> Result<()> {
         for key in self.keys(DAMAGED)? {
             let object = format!("{SNAPSHOTS}/{key}");
-            let Some(bytes) = other.good_manifest(&key) else { continue };
+            let Some(bytes) = self.believed_manifest(other, &key, repaired)? else { continue };
             if !dry_run {
                 // What was forgotten since stays so.
                 if SnapshotName::parse(&key).map_or(Ok(true), |name| self.is_forgotten(&name))? {
@@ -146,6 +148,28 @@ impl Store {
         Manifest::read(&bytes, &name).ok().map(|_| bytes)
     }
 
+    /// The same of another store, where all that can be had of the snapshot is decoded and compared
+    /// with what the manifest says.
+    fn believed_manifest(
+        &self,
+        other: &Store,
+        key: &str,
+        repaired: &mut Repaired,
+    ) -> Result<Option<Vec<u8>>> {
+        let object = format!("{SNAPSHOTS}/{key}");
+        if repaired.refused.iter().any(|(refused, _)| *refused == object) {
+            return Ok(None);
+        }
+        let Some(bytes) = other.good_manifest(key) else { return Ok(None) };
+        match self.vouch_for(other, &Manifest::parse(&bytes)?)? {
+            Ok(()) => Ok(Some(bytes)),
+            Err(error) => {
+                repaired.refused.push((object, error));
+                Ok(None)
+            }
+        }
+    }
+
     fn repair_manifest(
         &self,
         object: &str,
@@ -154,7 +178,8 @@ impl Store {
         repaired: &mut Repaired,
     ) -> Result<()> {
         let key = &object[SNAPSHOTS.len() + 1..];
-        if let Some(bytes) = other.and_then(|other| other.good_manifest(key)) {
+        let good = other.map(|other| self.believed_manifest(other, key, repaired)).transpose()?;
+        if let Some(bytes) = good.flatten() {
             if !dry_run {
                 self.storage.replace(object, &bytes)?;
             }

@@ -9,9 +9,10 @@ use crate::coding::Coding;
 use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{MANIFEST_FORMAT, MANIFEST_LEN_MAX, Manifest, PACK_LEN_MAX};
 use crate::names::{SnapshotName, check_label, random_id};
-use crate::packs::{PACK_LEN, PackCount, Packed, Reuse, write_packs};
+use crate::packs::{PACK_LEN, PackCount, Packed, Reuse, healed_text, write_packs};
 use crate::path::RelPath;
 use crate::plan;
+use crate::room::Room;
 use crate::snapshots::Recent;
 use crate::storage::Put;
 use crate::tree::{Leaf, MemoryFile, What, in_memory, walk};
@@ -194,15 +195,17 @@ impl Store {
         progress: Progress,
     ) -> Result<Stored<'_>> {
         check_options(options)?;
+        let room = Room::beside(leaves)?;
         let save = random_id()?;
         let Start { page, lease, parent, mut warnings } = self.start(&save, leaves, options)?;
         let is_pruning = is_pruning(self, lease.storage_now_ms())?;
         let known = parent.iter().flat_map(|parent| &parent.library.manifest().packs);
-        let reuse = Reuse { known: known.map(|pack| pack.name.clone()).collect(), is_pruning };
+        let reuse = Reuse::new(known, is_pruning);
         let builder = Builder::new(parent.as_ref().map(|parent| parent.library.clone()));
         let (coded, packed) = write_packs(self, lease, reuse, options.pack_len, |writer| {
             let adopted = parent.as_ref().map(|parent| parent.adopted.clone()).unwrap_or_default();
-            let mut coding = Coding::new(options, builder, adopted, leaves, writer);
+            let storage = &*self.storage;
+            let mut coding = Coding::new(options, builder, adopted, room, storage, leaves, writer);
             let entries = coding.entries(leaves, progress)?;
             let Coding { builder, unchanged, warnings, .. } = coding;
             Ok((entries, unchanged, warnings, builder, writer.position()))
@@ -225,7 +228,8 @@ impl Store {
             archives: Vec::new(),
             packs: Vec::new(),
         };
-        let Packed { packs, count, lease } = packed;
+        let Packed { packs, count, healed, lease } = packed;
+        warnings.extend(healed.iter().map(healed_text));
         let manifest = builder.finish(manifest, packs)?;
         let parent = parent.map(|parent| parent.name);
         Ok(Stored { manifest, page, lease, parent, unchanged, packs: count, warnings })
@@ -273,14 +277,24 @@ impl Store {
         }
         lease.check()?;
         let object = name.object()?;
-        let put = self.storage.put_new(&object, &bytes).inspect_err(|_| {
-            // It may be there and not be durable, or be there and not be known to be.
-            self.storage.take_back(&object);
-        })?;
+        // A put that failed is not taken back: another copy of the same snapshot may have made the
+        // object, and one snapshot too many is no loss.
+        let put = match self.storage.put_new(&object, &bytes) {
+            Ok(put) => put,
+            Err(e) => {
+                // A request without an answer may still be done: until then nothing may be pruned.
+                if !self.storage.has_cheap_stat() {
+                    lease.leave();
+                }
+                return Err(e);
+            }
+        };
         if put == Put::Exists {
-            // Its name is the hash of its bytes, so that it is ours: a put was sent twice.
-            if self.storage.read_all(&object, MANIFEST_LEN_MAX)? != bytes {
-                return Err(Error::corrupt(format!("{object} is there and has other bytes")));
+            // Its name is the hash of its bytes: it is the same one, or it is damaged.
+            match self.storage.read_all(&object, MANIFEST_LEN_MAX) {
+                Ok(found) if found == bytes => {}
+                Err(e) if !is_damage(&e) && e.kind != ErrorKind::LimitExceeded => return Err(e),
+                _ => self.storage.replace(&object, &bytes)?,
             }
         }
         // The snapshot is there. A lease that cannot be ended grows old and is removed by a prune.

@@ -18,9 +18,6 @@ impl Storage for Careless {
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         self.0.replace(name, bytes)
     }
-    fn take_back(&self, name: &str) {
-        self.0.take_back(name);
-    }
     fn settle(&self, name: &str) -> Result<()> {
         self.0.settle(name)
     }

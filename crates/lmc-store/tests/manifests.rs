@@ -100,9 +100,44 @@ fn wrong_lists() {
     change("entries", entries);
     change("entries", [list("entries"), list("entries")].concat());
     change("entries", list("entries")[1..].to_vec());
-    change("archives", [list("archives"), list("archives")].concat());
     change("archives", list("archives").into_iter().rev().collect());
     change("packs", [list("packs"), list("packs")].concat());
+}
+
+/// Archives with the same content hash may hold different files. Others name a base by its hash, so
+/// that only one of these can be a base.
+#[test]
+fn one_base_of_a_hash() {
+    let mut manifest = good();
+    let archives = manifest["archives"].as_array().unwrap().clone();
+    let [base, config, delta] = &archives[..] else { panic!("{archives:?}") };
+    assert_eq!(delta["bases"], json!([0]));
+    manifest["archives"] = json!([base, config, delta, base]);
+    assert_eq!(parse(&manifest).unwrap().archives.len(), 4);
+    let mut other = delta.clone();
+    other["hash"] = json!(format!("{:032x}", 7));
+    for (bases, is_good) in [([0], true), ([3], false)] {
+        other["bases"] = json!(bases);
+        manifest["archives"] = json!([base, config, delta, base, other]);
+        assert_eq!(parse(&manifest).is_ok(), is_good, "{bases:?}");
+    }
+    // Nor can it be on one that it could be taken for.
+    other["hash"] = base["hash"].clone();
+    other["bases"] = json!([0]);
+    manifest["archives"] = json!([base, config, delta, other]);
+    assert!(parse(&manifest).is_err());
+}
+
+/// The BLAKE3 hash of an original may be there, and is one if it is.
+#[test]
+fn hashes_of_originals() {
+    let mut manifest = good();
+    manifest["archives"][0]["blake3"] = json!("ab".repeat(32));
+    assert_eq!(parse(&manifest).unwrap().archives[0].blake3, Some([0xab; 32]));
+    for bad in [json!("ab"), json!("AB".repeat(32)), json!("ab".repeat(33)), json!(5), json!("")] {
+        manifest["archives"][0]["blake3"] = bad.clone();
+        assert!(parse(&manifest).is_err(), "{bad}");
+    }
 }
 
 /// A newer format is told apart from damage.

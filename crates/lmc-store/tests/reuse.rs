@@ -191,24 +191,6 @@ fn roundings_cost_little() {
     }
 }
 
-/// A safetensors file of f32 values whose rounding towards zero is given.
-fn f32_of(bf16: &[u8], values: usize, mut low: impl FnMut() -> u16) -> Vec<u8> {
-    let mut header = format!(
-        "{{\"a\":{{\"dtype\":\"F32\",\"shape\":[{values}],\"data_offsets\":[0,{}]}}}}",
-        4 * values
-    );
-    while header.len() % 8 != 0 {
-        header.push(' ');
-    }
-    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(header.as_bytes());
-    for high in bf16.chunks(2) {
-        bytes.extend(low().to_le_bytes());
-        bytes.extend(high);
-    }
-    bytes
-}
-
 /// A chain that would be left for what its last delta cost goes on if the next one is small: layers
 /// were frozen, or only moved to other files.
 #[test]

@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 pub mod casts;
+pub mod collide;
 pub mod corpus;
 pub mod data;
 pub mod entropy;
 pub mod s3;
 pub mod shuffle;
 
+pub use collide::colliding;
 pub use corpus::{CorpusFile, Dtype, Tensor};
 pub use data::Random;

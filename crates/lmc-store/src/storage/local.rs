@@ -254,14 +254,6 @@ impl Storage for LocalStorage {
         self.publish(name, bytes, |from, to| self.disk.rename_over(from, to)).map(|_| ())
     }
 
-    fn take_back(&self, name: &str) {
-        // After a failed sync too: what is taken back is as good as what never was.
-        let path = self.path(name);
-        if self.disk.remove(&path).is_ok() {
-            let _ = self.disk.sync_dir(path.parent().unwrap_or(&self.root));
-        }
-    }
-
     fn settle(&self, name: &str) -> Result<()> {
         self.check_usable()?;
         let path = self.path(name);

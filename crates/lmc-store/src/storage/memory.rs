@@ -58,10 +58,6 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
-    fn take_back(&self, name: &str) {
-        self.objects().remove(name);
-    }
-
     fn settle(&self, _name: &str) -> Result<()> {
         Ok(())
     }

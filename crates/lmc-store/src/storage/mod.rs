@@ -61,10 +61,6 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// overwritten.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()>;
 
-    /// Tries to take back an object whose put failed, so that it is not there after all. Only for
-    /// one that nobody else can rely on.
-    fn take_back(&self, name: &str);
-
     /// Makes sure that an object stays after a power cut, if another writer made it and it is only
     /// seen to be there.
     fn settle(&self, name: &str) -> Result<()>;

@@ -174,11 +174,6 @@ impl Storage for ObjectStorage {
         self.put(name, bytes, &PutMode::Overwrite).map(|_| ())
     }
 
-    fn take_back(&self, name: &str) {
-        // A put that was not answered may have been done, and then this may fail as well.
-        let _ = self.delete(&[name.to_string()]);
-    }
-
     fn settle(&self, _name: &str) -> Result<()> {
         Ok(())
     }

@@ -49,10 +49,6 @@ impl Storage for Stoppable {
         self.inner.replace(name, bytes)
     }
 
-    fn take_back(&self, name: &str) {
-        self.inner.take_back(name);
-    }
-
     fn settle(&self, name: &str) -> Result<()> {
         self.check()?;
         self.inner.settle(name)

@@ -92,6 +92,24 @@ fn next(state: &mut u64) -> u64 {
     *state >> 16
 }
 
+/// A safetensors file of f32 values whose rounding towards zero is given.
+pub fn f32_of(bf16: &[u8], values: usize, mut low: impl FnMut() -> u16) -> Vec<u8> {
+    let mut header = format!(
+        "{{\"a\":{{\"dtype\":\"F32\",\"shape\":[{values}],\"data_offsets\":[0,{}]}}}}",
+        4 * values
+    );
+    while header.len() % 8 != 0 {
+        header.push(' ');
+    }
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    for high in bf16.chunks(2) {
+        bytes.extend(low().to_le_bytes());
+        bytes.extend(high);
+    }
+    bytes
+}
+
 /// Writes a file, with the folders it is in.
 pub fn write(path: &Path, bytes: &[u8]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -191,6 +209,8 @@ pub struct MortalStorage {
     pub changes_left: AtomicU64,
     /// Puts of packs that were done.
     pub packs_put: AtomicU64,
+    /// Bytes of packs that were read.
+    pub pack_bytes_read: AtomicU64,
     /// A folder that cannot be listed.
     pub unlistable: std::sync::Mutex<Option<String>>,
     watch: std::sync::RwLock<Watch>,
@@ -199,8 +219,8 @@ pub struct MortalStorage {
 impl MortalStorage {
     pub fn new(inner: Arc<dyn Storage>, changes: u64) -> Arc<Self> {
         let (changes_left, packs_put) = (AtomicU64::new(changes), AtomicU64::new(0));
-        let (unlistable, watch) = Default::default();
-        Arc::new(Self { inner, changes_left, packs_put, unlistable, watch })
+        let (pack_bytes_read, unlistable, watch) = Default::default();
+        Arc::new(Self { inner, changes_left, packs_put, pack_bytes_read, unlistable, watch })
     }
 
     /// From now on `decide` is asked before each call.
@@ -276,13 +296,6 @@ impl Storage for MortalStorage {
         self.change(name, || self.inner.replace(name, bytes))
     }
 
-    fn take_back(&self, name: &str) {
-        let _ = self.change(name, || {
-            self.inner.take_back(name);
-            Ok(())
-        });
-    }
-
     fn settle(&self, name: &str) -> Result<()> {
         self.readable(name)?;
         self.inner.settle(name)
@@ -290,6 +303,9 @@ impl Storage for MortalStorage {
 
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
         self.readable(name)?;
+        if name.starts_with("packs/") {
+            self.pack_bytes_read.fetch_add(out.len() as u64, Ordering::SeqCst);
+        }
         self.inner.read(name, at, out)
     }
 

@@ -137,7 +137,8 @@ impl History {
         }
         for (i, snapshot) in saved.iter().enumerate().take(2) {
             let parents = vec![snapshot.name.key().unwrap()];
-            let pending = Pending { save: format!("{i:032x}"), pid: 1, parents, packs: Vec::new() };
+            let pending =
+                Pending { save: format!("{i:032x}"), pid: 1, parents, ..Pending::default() };
             let bytes = serde_json::to_vec(&pending).unwrap();
             storage.put_new(&format!("pending/{i:032x}"), &bytes).unwrap();
         }

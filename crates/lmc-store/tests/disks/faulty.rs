@@ -79,6 +79,8 @@ struct Plan {
 pub struct FaultyDisk<N> {
     disk: Handle<N>,
     plan: Arc<Plan>,
+    /// Manifests that were to get their names.
+    commits: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -113,7 +115,13 @@ impl Plan {
 
 impl<N> FaultyDisk<N> {
     pub fn new(disk: Arc<CrashDisk<N>>, fault: Fault) -> Arc<Self> {
-        Arc::new(Self { disk: Handle(disk), plan: Arc::new(Plan { fault, done: 0.into() }) })
+        let plan = Arc::new(Plan { fault, done: 0.into() });
+        Arc::new(Self { disk: Handle(disk), plan, commits: AtomicU64::new(0) })
+    }
+
+    /// How often a manifest was to get its name: before that, a save has left no snapshot.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::SeqCst)
     }
 
     /// Whether anything has failed.
@@ -185,6 +193,9 @@ impl<N: Note> Disk for FaultyDisk<N> {
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if to.components().any(|part| part.as_os_str() == "snapshots") {
+            self.commits.fetch_add(1, Ordering::SeqCst);
+        }
         self.plan.run(Kind::Rename, || self.disk.rename_new(from, to))
     }
 

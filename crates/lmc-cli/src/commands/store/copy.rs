@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use lmc_store::{SnapshotName, Store};
+use lmc_store::{Copied, SnapshotName, Store};
 use serde_json::{Value, json};
 
 use super::{name_json, open};
 use crate::args::store::CopyArgs;
-use crate::exit::{self, Exit, Failure};
+use crate::exit::{self, Exit, Failure, Tally};
 use crate::progress::{Progress, Volume};
 use crate::stdio::print;
+use crate::table::printable;
 
 /// Copies what `args` names.
 pub fn run(args: &CopyArgs) -> Exit {
@@ -18,10 +19,14 @@ pub fn run(args: &CopyArgs) -> Exit {
         Err(failure) => return exit::report(Path::new(&args.source), Err(failure)),
     };
     let from_to = format!("{} to {}", args.source, args.target);
-    exit::report(Path::new(&from_to), copy(&source, args))
+    match copy(&source, args) {
+        Ok(tally) => tally.exit(),
+        Err(failure) => exit::report(Path::new(&from_to), Err(failure)),
+    }
 }
 
-fn copy(source: &Store, args: &CopyArgs) -> Result<(), Failure> {
+/// Copies, and counts what was copied or was there, and what was not copied.
+fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
     let target = open(&args.target)?;
     let names: Vec<SnapshotName> = match (&args.run, &args.snapshots[..]) {
         (Some(run), _) => source.snapshots_of(run)?,
@@ -33,22 +38,49 @@ fn copy(source: &Store, args: &CopyArgs) -> Result<(), Failure> {
     let copied = source.copy_to(&target, &names, &|bytes| progress.add(bytes));
     progress.finish();
     let copied = copied?;
+    let tally = tell(&copied);
     if args.json {
-        let value = json!({
-            "snapshots": copied.snapshots.iter().map(name_json).collect::<Value>(),
-            "there_already": copied.there,
-            "packs_put": copied.packs.put,
-            "packs_found": copied.packs.found,
-        });
-        return print(format!("{value:#}\n"));
+        print(format!("{:#}\n", copied_json(&copied)))?;
+    } else if !args.quiet {
+        print(format!(
+            "copied {} snapshots with {} packs; {} snapshots were there already\n",
+            copied.snapshots.len(),
+            copied.packs.put,
+            copied.there,
+        ))?;
     }
-    if args.quiet {
-        return Ok(());
+    Ok(tally)
+}
+
+/// Tells of what was damaged and what was left out.
+fn tell(copied: &Copied) -> Tally {
+    let mut tally = Tally::default();
+    (0..copied.snapshots.len() as u64 + copied.there).for_each(|_| tally.done());
+    for object in &copied.healed {
+        let message = "was damaged or missing in the target; it was written again";
+        eprintln!("{}", printable(&format!("lmc: {object} {message}")));
     }
-    print(format!(
-        "copied {} snapshots with {} packs; {} snapshots were there already\n",
-        copied.snapshots.len(),
-        copied.packs.put,
-        copied.there,
-    ))
+    for (name, error) in &copied.left_out {
+        let failure = Failure::from(error.clone()).at("was not copied");
+        let snapshot = format!("snapshot {} {}@{}", name.short_id(), name.run, name.step);
+        eprintln!("{}", failure.line(snapshot));
+        tally.failed(&failure);
+    }
+    tally
+}
+
+fn copied_json(copied: &Copied) -> Value {
+    let left_out = |(name, error): &(SnapshotName, lmc_store::Error)| {
+        let mut value = name_json(name);
+        value["error"] = error.to_string().into();
+        value
+    };
+    json!({
+        "snapshots": copied.snapshots.iter().map(name_json).collect::<Value>(),
+        "there_already": copied.there,
+        "left_out": copied.left_out.iter().map(left_out).collect::<Value>(),
+        "packs_put": copied.packs.put,
+        "packs_found": copied.packs.found,
+        "healed": copied.healed,
+    })
 }

@@ -23,9 +23,16 @@ fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
     } else {
         print(text(&repaired, args.dry_run))?;
     }
+    for (object, error) in &repaired.refused {
+        let message = "is not what it says it is in the other store, and was not taken";
+        eprintln!("{}", printable(&format!("lmc: {object} {message}: {error}")));
+    }
     // What was only moved away is lost all the same.
     if !repaired.moved.is_empty() {
         return Err(Failure::damage("some snapshots are in damaged/ and not in the log any more"));
+    }
+    if !repaired.refused.is_empty() {
+        return Err(Failure::damage("some snapshots of the other store are not what they say"));
     }
     check::verdict(&repaired.after)
 }
@@ -37,6 +44,7 @@ fn json(repaired: &Repaired) -> Value {
         "lost_packs": packs(&repaired.lost),
         "repaired_manifests": repaired.manifests,
         "moved_manifests": repaired.moved,
+        "refused_manifests": repaired.refused.iter().map(|(object, _)| object.as_str()).collect::<Value>(),
         "after": check::checked_json(&repaired.after),
     })
 }
