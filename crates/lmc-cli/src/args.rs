@@ -325,7 +325,7 @@ impl fmt::Display for Rows {
 fn parse_rows(text: &str) -> Result<Rows, String> {
     let number = |text: &str| match text {
         "" => Ok(None),
-        _ => text.parse().map(Some).map_err(|_| format!("`{text}` is not a number of a row")),
+        _ => text.parse().map(Some).map_err(|_| "each end of the rows is a number or left out"),
     };
     let (start, end) = text.split_once("..").ok_or("rows are given as A..B, A.. or ..B")?;
     Ok(Rows { start: number(start)?.unwrap_or(0), end: number(end)? })

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use lmc::ErrorKind;
 
-use crate::table::printable;
+use lmc_store::storage::without_secrets;
 
 use crate::interrupt;
+use crate::printable::Printable;
+use crate::stdio;
 
 /// How a run ended; each has its own exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub enum Exit {
     Error,
     /// The command line makes no sense.
     Usage,
-    /// Some files were done, others were not.
+    /// Some files were done, others were not; or a change was made that stdout took no word of.
     Partial,
     /// Damaged or cut off data was found.
     Corrupt,
@@ -102,6 +104,17 @@ impl Failure {
         Self::new(format!("cannot {what}: {error}"))
     }
 
+    /// What was done could not be told on stdout.
+    pub fn untold(error: &io::Error) -> Self {
+        match Self::io("write to stdout", error) {
+            closed if closed.is_pipe_closed() => closed,
+            Self { message, .. } => Self {
+                exit: Exit::Partial,
+                message: format!("what is said above is done, but lmc {message}"),
+            },
+        }
+    }
+
     /// Whether nothing more can be written to stdout.
     pub fn is_pipe_closed(&self) -> bool {
         self.exit == Exit::PipeClosed
@@ -114,9 +127,10 @@ impl Failure {
         self
     }
 
-    /// The line for stderr.
-    pub fn line(&self, name: impl Display) -> String {
-        printable(&format!("lmc: {name}: {}", self.message))
+    /// The line for stderr. A URL may be taken for a file or a snapshot, so even here its secrets
+    /// are left out.
+    pub fn line(&self, name: impl Display) -> Printable {
+        Printable::line(without_secrets(&format!("lmc: {name}: {}", self.message)))
     }
 }
 
@@ -167,15 +181,33 @@ impl Tally {
     }
 }
 
+/// The failure of a command that could not tell what it found, or the one that it found: that one
+/// decides the exit code, and both are told.
+pub fn both(told: Result<(), Failure>, found: Result<(), Failure>) -> Result<(), Failure> {
+    match (told, found) {
+        (Err(told), Err(found)) if !told.is_pipe_closed() => {
+            let message = format!("{}; {}", found.message, told.message);
+            Err(Failure { message, ..found })
+        }
+        (told, Ok(())) => told,
+        (_, found) => found,
+    }
+}
+
 /// Prints the failure of a command that has one file, and gives its exit code.
 pub fn report(name: &Path, result: Result<(), Failure>) -> Exit {
+    report_at(name.display(), result)
+}
+
+/// The same where it has something else, a store say.
+pub fn report_at(name: impl Display, result: Result<(), Failure>) -> Exit {
     match result {
         Ok(()) => Exit::Done,
         // What fails now fails because of that.
         Err(_) if interrupt::is_stopped() => Exit::Interrupted,
         Err(failure) => {
             if !failure.is_pipe_closed() {
-                eprintln!("{}", failure.line(name.display()));
+                stdio::say(failure.line(name));
             }
             failure.exit
         }

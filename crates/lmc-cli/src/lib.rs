@@ -3,6 +3,7 @@
 //! stdout carries data, tables or JSON; progress, summaries and errors go to stderr. No decision
 //! about bytes is taken here.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
 mod bases;
@@ -10,6 +11,7 @@ mod commands;
 mod exit;
 mod interrupt;
 mod names;
+mod printable;
 mod progress;
 mod stdio;
 mod table;
@@ -18,6 +20,9 @@ use std::ffi::OsString;
 
 use args::{Cli, Command};
 use clap::Parser;
+use clap::error::ContextValue;
+use lmc_store::storage::without_secrets;
+use printable::Printable;
 
 pub use exit::Exit;
 
@@ -29,12 +34,34 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     let args = args::expand_short_form(args.into_iter().collect());
     match Cli::try_parse_from(args::command_first(args)) {
         Ok(cli) => dispatch(&cli.command),
-        Err(error) => {
-            // Nothing can be done about a closed stdout while the help text is printed.
-            let _ = error.print();
-            if error.use_stderr() { Exit::Usage } else { Exit::Done }
+        Err(error) if error.use_stderr() => {
+            stdio::say(refusal(error));
+            Exit::Usage
         }
+        Err(help) => exit::report_at("help", stdio::print(Printable::layout(help.render()))),
     }
+}
+
+/// Why a command line makes no sense. What it quotes may have been made by a pattern of the shell,
+/// from names of files.
+fn refusal(mut error: clap::Error) -> Printable {
+    let quoted = |text: &str| Printable::word(without_secrets(text)).as_str().to_string();
+    let clean = |value: &ContextValue| match value {
+        ContextValue::String(text) => Some(ContextValue::String(quoted(text))),
+        ContextValue::Strings(texts) => {
+            Some(ContextValue::Strings(texts.iter().map(|text| quoted(text)).collect()))
+        }
+        ContextValue::StyledStrs(texts) => Some(ContextValue::StyledStrs(
+            texts.iter().map(|text| quoted(&text.to_string()).into()).collect(),
+        )),
+        _ => None,
+    };
+    let cleaned: Vec<_> =
+        error.context().filter_map(|(kind, value)| Some((kind, clean(value)?))).collect();
+    for (kind, value) in cleaned {
+        error.insert(kind, value);
+    }
+    Printable::layout(error.render())
 }
 
 fn dispatch(command: &Command) -> Exit {
@@ -64,7 +91,7 @@ fn dispatch(command: &Command) -> Exit {
         Command::Tag(args) => commands::store::tag::run(args),
         Command::Copy(args) => commands::store::copy::run(args),
         Command::Export(args) => commands::store::export::run(args),
-        Command::Demo(args) => exit::report("demo".as_ref(), commands::demo::run(args)),
+        Command::Demo(args) => exit::report_at("demo", commands::demo::run(args)),
         #[cfg(feature = "bench")]
         Command::Bench(args) => commands::bench::run(args),
         Command::Completions(args) => commands::completions::run(args),

@@ -1,15 +1,15 @@
 //! What stderr shows: a bar while a terminal watches, lines about files, and errors.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, stderr};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lmc::Summary;
 
 use crate::exit::Failure;
+use crate::printable::Printable;
+use crate::stdio;
 use crate::table::gib_s;
-use crate::table::printable;
 
 const STYLE: &str = "{prefix} {bar:24} {percent:>3}% of {total_bytes} {bytes_per_sec} {eta} left";
 const STYLE_UNKNOWN: &str = "{prefix} {bytes} {bytes_per_sec}";
@@ -53,14 +53,14 @@ impl Progress {
     /// Starts the bar of a file of `total` original bytes, if that is known.
     pub fn start(&mut self, name: impl Display, total: Option<u64>) {
         self.started = Instant::now();
-        if self.volume == Volume::Quiet || !stderr().is_terminal() {
+        if self.volume == Volume::Quiet || !stdio::is_watched() {
             return;
         }
         // Hidden until it has its style, or the default one would flash up.
         self.bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
-        self.bar.set_prefix(shortened(&name.to_string()));
+        self.bar.set_prefix(shortened(&Printable::word(name)));
         self.set_style(if total.is_some() { STYLE } else { STYLE_UNKNOWN });
-        self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        self.bar.set_draw_target(stdio::bar_target());
     }
 
     /// Says how long the file is, once that is known.
@@ -102,21 +102,21 @@ impl Progress {
     /// A line, unless quiet.
     pub fn note(&self, line: impl Display) {
         if self.volume != Volume::Quiet {
-            let line = printable(&line.to_string());
-            self.bar.suspend(|| eprintln!("{line}"));
+            self.bar.suspend(|| stdio::say(Printable::line(line)));
         }
     }
 
     /// The line of a failure, always.
     pub fn failure(&self, name: impl Display, failure: &Failure) {
         if !failure.is_pipe_closed() {
-            self.bar.suspend(|| eprintln!("{}", failure.line(name)));
+            self.bar.suspend(|| stdio::say(failure.line(name)));
         }
     }
 }
 
 /// The end of a long name, which tells more than its start.
-fn shortened(name: &str) -> String {
+fn shortened(name: &Printable) -> String {
+    let name = name.as_str();
     let count = name.chars().count();
     if count <= NAME_LEN_MAX {
         return name.to_owned();
@@ -140,8 +140,8 @@ mod tests {
     /// Long names keep their end and fit.
     #[test]
     fn long_names() {
-        assert_eq!(shortened("short"), "short");
-        let long = format!("{}end", "x".repeat(100));
+        assert_eq!(shortened(&Printable::word("short")), "short");
+        let long = Printable::word(format!("{}end", "x".repeat(100)));
         assert_eq!(shortened(&long).len(), NAME_LEN_MAX);
         assert!(shortened(&long).ends_with("end"));
     }

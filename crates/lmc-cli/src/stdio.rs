@@ -1,10 +1,15 @@
-//! stdin and stdout: files where they can be, streams where they must.
+//! stdin, stdout and stderr: files where they can be, streams where they must. Nothing is written
+//! to a terminal but from here, and text only as a [`Printable`].
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Seek, Stdout, Write};
 use std::os::fd::AsFd;
 
+use indicatif::ProgressDrawTarget;
+use serde_json::Value;
+
 use crate::exit::Failure;
+use crate::printable::Printable;
 
 /// stdout for bytes; remembers that its reader went away, which is no error to tell of.
 pub struct BytesOut {
@@ -50,11 +55,67 @@ impl Write for BytesOut {
     }
 }
 
+/// What a command on a store or on files has done by the time it prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It only looked: without its words, it did nothing.
+    Looked,
+    /// Something is different now, whether anybody hears of it or not.
+    Changed,
+}
+
+impl Effect {
+    /// The effect of a command that can be told only to look.
+    pub fn unless(dry_run: bool) -> Self {
+        if dry_run { Self::Looked } else { Self::Changed }
+    }
+}
+
 /// Prints text to stdout.
-pub fn print(text: impl std::fmt::Display) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    let written = write!(stdout, "{text}").and_then(|()| stdout.flush());
-    written.map_err(|error| Failure::io("write to stdout", &error))
+pub fn print(text: impl Into<Printable>) -> Result<(), Failure> {
+    write(&mut io::stdout(), &text.into()).map_err(|error| Failure::io("write to stdout", &error))
+}
+
+/// Prints how a command ended to stdout: `json` if it was asked for, else `text`. Where stdout
+/// takes nothing and something was changed, stderr gets `text`, and the failure says that it is
+/// done.
+pub fn tell(effect: Effect, text: Printable, json: Option<Value>) -> Result<(), Failure> {
+    let told = match &json {
+        Some(value) => write(&mut io::stdout(), &Printable::json(value)),
+        None => write(&mut io::stdout(), &text),
+    };
+    match (told, effect) {
+        (Ok(()), _) => Ok(()),
+        (Err(error), Effect::Looked) => Err(Failure::io("write to stdout", &error)),
+        (Err(error), Effect::Changed) => {
+            let failure = Failure::untold(&error);
+            if !failure.is_pipe_closed() {
+                say(text);
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// Prints text to stderr. There is nobody to tell if that fails.
+pub fn say(text: impl Into<Printable>) {
+    let _ = write(&mut io::stderr(), &text.into());
+}
+
+/// The one function that writes text to a terminal.
+fn write(to: &mut dyn Write, text: &Printable) -> io::Result<()> {
+    to.write_all(text.as_str().as_bytes())?;
+    to.flush()
+}
+
+/// Whether somebody may see a bar.
+pub fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Where bars are drawn; their names are printable.
+pub fn bar_target() -> ProgressDrawTarget {
+    ProgressDrawTarget::stderr()
 }
 
 /// stdin as a file, if it is a regular one that nobody has read from.

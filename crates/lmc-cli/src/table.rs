@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::printable::Printable;
+
 /// How a column is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -9,28 +11,28 @@ pub enum Align {
     Right,
 }
 
-/// Rows of text, set in columns when printed.
+/// Rows of text, set in columns when printed. No cell ends a line, whatever is in it.
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<Align>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Vec<Printable>>,
 }
 
 impl Table {
     /// A table with a heading and how each column is set.
     pub fn new(heading: &[(&str, Align)]) -> Self {
-        let names = heading.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let names = heading.iter().map(|(name, _)| Printable::word(name)).collect();
         Self { columns: heading.iter().map(|(_, align)| *align).collect(), rows: vec![names] }
     }
 
     /// Adds a row of as many cells as there are columns.
     pub fn push(&mut self, row: Vec<String>) {
         debug_assert_eq!(row.len(), self.columns.len());
-        self.rows.push(row);
+        self.rows.push(row.into_iter().map(Printable::word).collect());
     }
 
     fn widths(&self) -> Vec<usize> {
-        let width = |i: usize| self.rows.iter().map(|row| row[i].chars().count()).max();
+        let width = |i: usize| self.rows.iter().map(|row| row[i].as_str().chars().count()).max();
         (0..self.columns.len()).map(|i| width(i).unwrap_or(0)).collect()
     }
 }
@@ -41,6 +43,7 @@ impl fmt::Display for Table {
         for row in &self.rows {
             let mut line = String::new();
             for ((cell, &width), align) in row.iter().zip(&widths).zip(&self.columns) {
+                let cell = cell.as_str();
                 line += &match align {
                     Align::Left => format!("{cell:<width$}  "),
                     Align::Right => format!("{cell:>width$}  "),
@@ -60,16 +63,6 @@ pub fn ratio(original: u64, coded: u64) -> String {
 /// `bytes` in `seconds` as GiB/s.
 pub fn gib_s(bytes: u64, seconds: f64) -> f64 {
     bytes as f64 / f64::from(1 << 30) / seconds
-}
-
-/// A name that cannot steer the terminal: control characters, and those that turn the direction of
-/// text around, are escaped.
-pub fn printable(name: &str) -> String {
-    let escape = |c: char| -> String {
-        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if c.is_control() || turns { c.escape_default().collect() } else { c.to_string() }
-    };
-    name.chars().map(escape).collect()
 }
 
 /// The dimensions of a tensor.

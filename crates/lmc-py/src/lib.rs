@@ -36,7 +36,7 @@ mod _lmckpt {
     #[pymodule_export]
     use super::snapshot::Snapshot;
     #[pymodule_export]
-    use super::store::Store;
+    use super::store::{Store, shown};
 
     use super::*;
 

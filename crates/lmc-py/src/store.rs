@@ -1,7 +1,7 @@
 //! A store: snapshots of directories and of files in memory.
 
 use lmc::Level;
-use lmc_store::storage::{Stoppable, Storage};
+use lmc_store::storage::{Location, Stoppable, Storage};
 use lmc_store::{
     CheckOptions, Glob, Keep, MemoryFile, Parent, Part, PruneOptions, RelPath, RestoreOptions,
     SaveOptions, SnapshotName, SystemClock, storage,
@@ -28,9 +28,7 @@ type DiffTuple = (Vec<String>, Vec<String>, Vec<String>, Vec<(String, u64, u64)>
 #[derive(Debug)]
 pub struct Store {
     store: lmc_store::Store,
-    /// Where it is.
-    #[pyo3(get)]
-    url: String,
+    location: Location,
 }
 
 /// What a save is told: a mapping with these keys.
@@ -128,9 +126,15 @@ impl Store {
     }
 }
 
-/// The storage at `url`, which fails once the work of the thread that calls it should end.
-fn open(url: &str) -> lmc::Result<Arc<dyn Storage>> {
-    Ok(Arc::new(Stoppable::new(storage::open(url)?, lmc::is_interrupted)))
+/// The storage at a location, which fails once the work of the thread that calls it should end.
+fn open(location: &Location) -> lmc::Result<Arc<dyn Storage>> {
+    Ok(Arc::new(Stoppable::new(storage::open(location.with_secrets())?, lmc::is_interrupted)))
+}
+
+/// Where a store is, as it is shown: without user, password and query.
+#[pyfunction]
+pub fn shown(url: &str) -> String {
+    Location::from(url).to_string()
 }
 
 #[pymethods]
@@ -138,18 +142,26 @@ impl Store {
     /// Opens the store at `url`.
     #[staticmethod]
     fn open(py: Python<'_>, url: String) -> PyResult<Self> {
-        let opened = long(py, || lmc_store::Store::open(open(&url)?, Arc::new(SystemClock)));
-        opened?.map(|store| Self { store, url }).raise()
+        let location = Location::from(url);
+        let opened = long(py, || lmc_store::Store::open(open(&location)?, Arc::new(SystemClock)));
+        opened?.map(|store| Self { store, location }).raise()
+    }
+
+    /// Where it is, as it was given.
+    #[getter]
+    fn url(&self) -> &str {
+        self.location.with_secrets()
     }
 
     /// Makes a store at `url`.
     #[staticmethod]
     fn init(py: Python<'_>, url: String) -> PyResult<Self> {
+        let location = Location::from(url);
         let made = long(py, || {
-            storage::make_parents(&url)?;
-            lmc_store::Store::init(open(&url)?, Arc::new(SystemClock))
+            storage::make_parents(location.with_secrets())?;
+            lmc_store::Store::init(open(&location)?, Arc::new(SystemClock))
         });
-        made?.map(|store| Self { store, url }).raise()
+        made?.map(|store| Self { store, location }).raise()
     }
 
     /// Saves a file or a directory.

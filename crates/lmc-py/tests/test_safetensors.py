@@ -77,8 +77,9 @@ def test_layouts(tmp_path) -> None:
     for name, tensor in tensors.items():
         assert same(found[name], tensor.detach().resolve_conj().contiguous()), name
     assert all(found[name].is_contiguous() for name in found)
-    for bad in (torch.randn(3, 3).to_sparse(), torch.empty(3, device="meta")):
-        with pytest.raises(errors.InvalidError):
+    lazy = torch.nn.LazyLinear(2).weight
+    for bad in (torch.randn(3, 3).to_sparse(), torch.empty(3, device="meta"), lazy):
+        with pytest.raises(errors.InvalidError, match="^bad: "):
             lmc_torch.save({"bad": bad})
 
 

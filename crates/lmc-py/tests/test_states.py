@@ -257,6 +257,9 @@ REFUSED = {
     "quantized": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
     "meta": torch.empty(2, device="meta"),
     "objects": numpy.array([None]),
+    "text array": numpy.array(["a"]),
+    "dates": numpy.array(["2020-01-01"], "M8[D]"),
+    "lazy": torch.nn.LazyLinear(2).state_dict(),
     "key": {frozenset([1]): 1},
     "function": print,
 }
@@ -264,8 +267,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, store: Store) -> None:
-    with pytest.raises(errors.InvalidError):
+    """What cannot be saved is refused at once, and the error names the whole way to it."""
+    with pytest.raises(errors.InvalidError, match=r"^state\.of"):
         store.save({"state": {"of": REFUSED[name]}})
-    with pytest.raises(errors.InvalidError):
-        store.save_async({"state": {"of": REFUSED[name]}}).result()
+    with pytest.raises(errors.InvalidError, match=r"^state\.of"):
+        store.save_async({"state": {"of": REFUSED[name]}})
     assert store.snapshots() == []

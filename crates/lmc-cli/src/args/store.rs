@@ -3,20 +3,21 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use lmc_store::storage::Location;
 
 /// Which store is meant.
 #[derive(Args, Debug)]
 pub struct StoreArgs {
     /// The store: a directory or a URL such as s3://bucket/runs; LMC_STORE if it is not given
     #[arg(long = "store", value_name = "STORE")]
-    pub location: Option<String>,
+    pub location: Option<Location>,
 }
 
 #[derive(Args, Debug)]
 pub struct InitArgs {
     /// Where to make it: a directory or a URL; --store or LMC_STORE if it is not given
     #[arg(value_name = "STORE")]
-    pub place: Option<String>,
+    pub place: Option<Location>,
     #[command(flatten)]
     pub store: StoreArgs,
     /// How long what a save is working on is kept by prune: a number with s, m, h or d
@@ -180,7 +181,7 @@ pub struct RepairArgs {
     pub store: StoreArgs,
     /// Another store to take good copies from
     #[arg(long, value_name = "STORE")]
-    pub from: Option<String>,
+    pub from: Option<Location>,
     /// Only say what would be done
     #[arg(short = 'n', long)]
     pub dry_run: bool,
@@ -279,9 +280,9 @@ pub struct TagArgs {
 #[derive(Args, Debug)]
 pub struct CopyArgs {
     /// The store to copy from
-    pub source: String,
+    pub source: Location,
     /// The store to copy to, which must be there
-    pub target: String,
+    pub target: Location,
     /// Only these snapshots; all if none is given
     #[arg(long = "snapshot", value_name = "SNAP")]
     pub snapshots: Vec<String>,
@@ -341,9 +342,9 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
         "w" => 7 * 86_400,
         _ => return Err("a time is a number with s, m, h, d or w behind it".into()),
     };
-    let number: u64 = number.parse().map_err(|_| format!("`{text}` is not a time"))?;
+    let number: u64 = number.parse().map_err(|_| "a time begins with a number")?;
     let time = number.checked_mul(seconds).and_then(|seconds| seconds.checked_mul(1000));
-    time.ok_or_else(|| format!("`{text}` is too long"))
+    time.ok_or_else(|| "the time is too long".into())
 }
 
 fn parse_meta(text: &str) -> Result<(String, String), String> {

@@ -17,7 +17,6 @@ mod share;
 mod storage;
 
 use std::fs;
-use std::io::{IsTerminal, stderr};
 use std::num::NonZero;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,7 +26,8 @@ use serde_json::Value;
 
 use crate::args::BenchArgs;
 use crate::exit::{self, Exit, Failure};
-use crate::stdio::print;
+use crate::printable::Printable;
+use crate::stdio::{self, print};
 use blocks::Blocks;
 use engine::{Engine, Measured};
 use ours::Ours;
@@ -60,16 +60,18 @@ pub fn run(args: &BenchArgs) -> Exit {
             rows.extend(report::json(path, &data, &measured, storage.as_ref()));
             return Ok(());
         }
-        let matched = base.map(|pair| format!("with a base: {} bytes\n", pair.matched_len));
-        let text = report::text(path, &data, &measured, storage.as_ref());
-        print(text + &matched.unwrap_or_default())
+        let mut text = report::text(path, &data, &measured, storage.as_ref());
+        if let Some(pair) = base {
+            text.push_line(format_args!("with a base: {} bytes", pair.matched_len));
+        }
+        print(text)
     });
     if !args.json {
         return exit;
     }
-    match print(format!("{:#}\n", Value::from(rows))) {
+    match print(Printable::json(&rows.into())) {
         Ok(()) => exit,
-        Err(failure) => exit::report("stdout".as_ref(), Err(failure)),
+        Err(failure) => exit::report_at("stdout", Err(failure)),
     }
 }
 
@@ -127,8 +129,8 @@ fn measure_pair(
 fn measure(args: &BenchArgs, engine: &mut dyn Engine) -> Result<Measured, Failure> {
     let (rounds, threads) = (usize::from(args.repeats), threads(args));
     let label = engine.label();
-    if stderr().is_terminal() {
-        eprintln!("lmc: timing {label}");
+    if stdio::is_watched() {
+        stdio::say(Printable::line(format_args!("lmc: timing {label}")));
     }
     let mut best = Measured::new(label, threads);
     let (begin, is_slow) = (Instant::now(), engine.is_slow());

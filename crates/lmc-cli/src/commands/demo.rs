@@ -14,6 +14,7 @@ use lmc::{Archive, Input, Level, Options, Output, Publish, Tensor};
 use crate::args::DemoArgs;
 use crate::exit::Failure;
 use crate::interrupt;
+use crate::printable::Printable;
 use crate::stdio::print;
 use crate::table::{Align, Table, gib_s, ratio};
 
@@ -37,7 +38,12 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let original = checkpoint::make(usize::from(args.size_mib) << 20);
     let input = dir.path().join("checkpoint.safetensors");
     fs::write(&input, &original).map_err(|error| Failure::io("write the checkpoint", &error))?;
-    print(format!("a made-up checkpoint of {} bytes, from file to file:\n\n", original.len()))?;
+    let mut head = Printable::line(format_args!(
+        "a made-up checkpoint of {} bytes, from file to file:",
+        original.len()
+    ));
+    head.push_line("");
+    print(head)?;
 
     let mut levels = Table::new(&[
         ("level", Align::Left),
@@ -54,10 +60,12 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
             kinds = Some(kind_table(&Archive::open(&input.with_extension("lmc"))?.tensors()?));
         }
     }
-    let kinds = kinds.map(|table| table.to_string()).unwrap_or_default();
-    print(format!(
-        "{levels}\n{kinds}\nEvery file came back byte for byte. Now your own: lmc compress FILE\n"
-    ))
+    let mut text = Printable::from(levels);
+    text.push_line("");
+    text.push(kinds.map(Printable::from).unwrap_or_default());
+    text.push_line("");
+    text.push_line("Every file came back byte for byte. Now your own: lmc compress FILE");
+    print(text)
 }
 
 /// One row: there and back through files beside `input`. The disk's own time is not counted.

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use crate::args::DiffArgs;
 use crate::exit::Failure;
+use crate::printable::Printable;
 use crate::stdio::print;
-use crate::table::{Align, Table, printable, shape};
+use crate::table::{Align, Table, shape};
 
 /// Compares the two files that `args` names.
 pub fn run(args: &DiffArgs) -> Result<(), Failure> {
@@ -19,7 +20,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     let [old, new, ..] = files.list() else { return Err(Failure::new("two files are compared")) };
     let diff = lmc::diff(old, new, Level::Default, threads)?;
     if args.json {
-        return print(format!("{:#}\n", diff_json(&diff)));
+        return print(Printable::json(&diff_json(&diff)));
     }
     print(text(&diff))
 }
@@ -29,7 +30,7 @@ fn total(diff: &Diff) -> Change {
     diff.both.iter().fold(Change::default(), |sum, tensor| sum.and(tensor.change))
 }
 
-pub(super) fn text(diff: &Diff) -> String {
+pub(super) fn text(diff: &Diff) -> Printable {
     let mut table = Table::new(&[
         ("tensor", Align::Left),
         ("dtype", Align::Left),
@@ -41,43 +42,44 @@ pub(super) fn text(diff: &Diff) -> String {
     ]);
     for tensor in &diff.both {
         let TensorDiff { name, dtype, shape: dimensions, change } = tensor;
-        let name = [printable(name), dtype.clone(), shape(dimensions)];
+        let name = [name.clone(), dtype.clone(), shape(dimensions)];
         table.push(name.into_iter().chain(cells(change)).collect());
     }
     let sum = total(diff);
     let name = ["total".to_string(), String::new(), String::new()];
     table.push(name.into_iter().chain(cells(&sum)).collect());
-    let mut text = if diff.both.is_empty() { String::new() } else { table.to_string() };
+    let mut text = if diff.both.is_empty() { Printable::default() } else { table.into() };
     for (name, old, new) in &diff.reshaped {
-        text += &format!("{}: was {old}, is {new}\n", printable(name));
+        text.push_line(format_args!("{name}: was {old}, is {new}"));
     }
     for (names, which) in [(&diff.only_old, "old"), (&diff.only_new, "new")] {
         for name in names {
-            text += &format!("{}: only in the {which} one\n", printable(name));
+            text.push_line(format_args!("{name}: only in the {which} one"));
         }
     }
     if let Some(bytes) = &diff.bytes {
-        text += &bytes_text(bytes);
+        text.push_line(bytes_text(bytes));
         let has_tensors = !diff.only_old.is_empty() || !diff.only_new.is_empty();
         if !has_tensors {
             return text;
         }
     }
     let (both, other) = (diff.both.len(), diff.reshaped.len());
-    text + &format!(
+    text.push_line(format_args!(
         "{both} tensors in both, {other} of another type or shape, {} only in the old one, {} only \
-         in the new one; {} values in {} bytes\n",
+         in the new one; {} values in {} bytes",
         diff.only_old.len(),
         diff.only_new.len(),
         sum.values,
         sum.coded_len,
-    )
+    ));
+    text
 }
 
 /// How files differ that have no tensors in common to tell of.
 fn bytes_text(bytes: &BytesDiff) -> String {
     let BytesDiff { old_len, new_len, same, first } = bytes;
-    let Some(first) = first else { return format!("the same {new_len} bytes\n") };
+    let Some(first) = first else { return format!("the same {new_len} bytes") };
     let common = old_len.min(new_len);
     let sizes = match old_len == new_len {
         true => format!("{new_len} bytes each"),
@@ -86,7 +88,7 @@ fn bytes_text(bytes: &BytesDiff) -> String {
     let differing = common - same;
     format!(
         "no safetensors, so bytes are compared: {sizes}, {differing} of the first {common} differ, \
-         from byte {first} on\n"
+         from byte {first} on"
     )
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::args::InspectArgs;
 use crate::bases;
 use crate::exit::Failure;
+use crate::printable::Printable;
 use crate::stdio::print;
 use crate::table::{Align, Table, ratio};
 
@@ -22,10 +23,16 @@ pub fn run(args: &InspectArgs) -> Result<(), Failure> {
         }
     }
     if args.json {
-        return print(format!("{:#}\n", file_json(&archive, &spans, args.blocks)));
+        return print(Printable::json(&file_json(&archive, &spans, args.blocks)));
     }
-    print(format!("{}\n{}", summary(&archive, &spans), span_table(&archive, &spans)))?;
-    if args.blocks { print(format!("\n{}", block_table(&spans))) } else { Ok(()) }
+    let mut text = summary(&archive, &spans);
+    text.push_line("");
+    text.push(span_table(&archive, &spans));
+    if args.blocks {
+        text.push_line("");
+        text.push(block_table(&spans));
+    }
+    print(text)
 }
 
 /// Where the parts of the file lie: header, body, index, footer.
@@ -37,23 +44,21 @@ fn parts(archive: &Archive, spans: &[SpanInfo]) -> [(&'static str, Range<u64>); 
     [("header", 0..body), ("body", body..index), ("index", index..footer), ("footer", footer..file)]
 }
 
-fn summary(archive: &Archive, spans: &[SpanInfo]) -> String {
+fn summary(archive: &Archive, spans: &[SpanInfo]) -> Printable {
     let (original, file) = (archive.original_len(), archive.file_len());
     let kind = if archive.is_safetensors() { "safetensors" } else { "bytes" };
     let blocks: usize = spans.iter().map(|span| span.blocks.len()).sum();
-    let mut text = format!(
-        "original      {kind}, {original} bytes\ncontent hash  {:032x}\n\
-         file          version {VERSION}, {file} bytes, {}x\n\
-         coded         {} spans, {blocks} blocks\n",
-        archive.content_hash(),
-        ratio(original, file),
-        spans.len(),
-    );
+    let mut text = Printable::default();
+    let mut line = |label: &str, value: String| text.push_line(format_args!("{label:<14}{value}"));
+    line("original", format!("{kind}, {original} bytes"));
+    line("content hash", format!("{:032x}", archive.content_hash()));
+    line("file", format!("version {VERSION}, {file} bytes, {}x", ratio(original, file)));
+    line("coded", format!("{} spans, {blocks} blocks", spans.len()));
     for (name, range) in parts(archive, spans) {
-        text += &format!("{name:<14}{} bytes at {}\n", range.end - range.start, range.start);
+        line(name, format!("{} bytes at {}", range.end - range.start, range.start));
     }
     for base in archive.bases() {
-        text += &format!("base          {}, {} bytes, {:032x}\n", base.name, base.len, base.hash);
+        line("base", format!("{}, {} bytes, {:032x}", base.name, base.len, base.hash));
     }
     text
 }

@@ -11,8 +11,9 @@ use crate::args::ListArgs;
 use crate::bases;
 use crate::exit::{self, Exit, Failure};
 use crate::names;
+use crate::printable::Printable;
 use crate::stdio::print;
-use crate::table::{Align, Table, printable, ratio, shape};
+use crate::table::{Align, Table, ratio, shape};
 
 /// Lists every file; JSON is one array, printed when all files have been read.
 pub fn run(args: &ListArgs) -> Exit {
@@ -31,9 +32,9 @@ pub fn run(args: &ListArgs) -> Exit {
     if !args.json {
         return exit;
     }
-    match print(format!("{:#}\n", Value::from(listed))) {
+    match print(Printable::json(&listed.into())) {
         Ok(()) => exit,
-        Err(failure) => exit::report("stdout".as_ref(), Err(failure)),
+        Err(failure) => exit::report_at("stdout", Err(failure)),
     }
 }
 
@@ -50,7 +51,7 @@ fn print_file(path: &Path, archive: &Archive, tensors: &[Tensor]) -> Result<(), 
     for (tensor, note) in tensors.iter().zip(archive.base_notes(tensors)) {
         let len = tensor.range.end - tensor.range.start;
         table.push(vec![
-            printable(&tensor.name),
+            tensor.name.clone(),
             tensor.dtype.clone(),
             shape(&tensor.shape),
             len.to_string(),
@@ -60,13 +61,14 @@ fn print_file(path: &Path, archive: &Archive, tensors: &[Tensor]) -> Result<(), 
         ]);
     }
     let (original, coded) = (archive.original_len(), archive.file_len());
-    let total = format!(
-        "{}: {}, {original} bytes in {coded}, {}x\n",
+    let mut text = if tensors.is_empty() { Printable::default() } else { table.into() };
+    text.push_line(format_args!(
+        "{}: {}, {original} bytes in {coded}, {}x",
         path.display(),
         kind(archive, tensors),
         ratio(original, coded),
-    );
-    if tensors.is_empty() { print(total) } else { print(format!("{table}{total}")) }
+    ));
+    print(text)
 }
 
 fn kind(archive: &Archive, tensors: &[Tensor]) -> String {

@@ -5,11 +5,13 @@ use clap_mangen::Man;
 
 use crate::args::{Cli, ManArgs};
 use crate::exit::{self, Exit, Failure};
+use crate::printable::Printable;
 use crate::stdio::print;
 
 /// Prints the page.
 pub fn run(args: &ManArgs) -> Exit {
-    exit::report("man".as_ref(), page(args.command.as_deref()).and_then(print))
+    let printed = page(args.command.as_deref()).and_then(|page| print(Printable::layout(page)));
+    exit::report_at("man", printed)
 }
 
 fn page(command: Option<&str>) -> Result<String, Failure> {
@@ -25,4 +27,20 @@ fn page(command: Option<&str>) -> Result<String, Failure> {
     let rendered = Man::new(found.clone()).render(&mut page);
     rendered.map_err(|error| Failure::io("write the man page", &error))?;
     Ok(String::from_utf8_lossy(&page).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page is printed as it is: there is nothing in it that would be escaped.
+    #[test]
+    fn pages_are_printed_as_they_are() {
+        let cli = Cli::command();
+        let commands = cli.get_subcommands().map(|command| Some(command.get_name()));
+        for command in commands.chain([None]) {
+            let page = page(command).expect("a page");
+            assert_eq!(Printable::layout(&page).as_str(), page, "{command:?}");
+        }
+    }
 }

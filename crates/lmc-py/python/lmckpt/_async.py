@@ -11,9 +11,10 @@ from concurrent.futures import Future
 from typing import Any
 
 from . import _lmckpt
-from ._buffers import is_dense, is_torch, view
+from ._buffers import is_torch, view
 from ._lmckpt import Snapshot
 from ._state import Flat
+from .errors import printable
 
 # Key of memory that can be used again: kind, type and number of values.
 _Key = tuple[str, Any, int]
@@ -88,7 +89,7 @@ class Saver:
                 saved = save()
             except BaseException as error:  # noqa: BLE001, whoever holds the future gets it
                 self._free = used
-                _LOGGER.error("a save in the background failed: %s", error)
+                _LOGGER.error("a save in the background failed: %s", printable(str(error)))
                 future.set_exception(error)
             else:
                 self._free = used
@@ -117,7 +118,7 @@ class Saver:
             memory = numpy.empty(value.size, value.dtype)
         used.setdefault(key, []).append(memory)
         copy = memory.reshape(value.shape)
-        if value.flags.c_contiguous and not value.dtype.hasobject:
+        if value.flags.c_contiguous:
             pairs.append((view(value), view(copy)))
         else:
             copy[...] = value
@@ -127,8 +128,6 @@ class Saver:
         import torch
 
         value = value.detach()
-        if not is_dense(value) or value.device.type == "meta":
-            return value  # It is refused when it is saved.
         key = ("torch", (value.dtype, value.device.type), value.numel())
         memory = self._take(key)
         if memory is None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._buffers import is_masked, is_numpy, is_torch
+from ._buffers import is_numpy, is_torch
 from .errors import CorruptError, InvalidError, LimitError, UnsupportedError
 
 STATE_FILE = "state.json"
@@ -98,8 +98,8 @@ def _node(value: Any, way: tuple[str, ...], flat: Flat, depth: int) -> Any:
 
 
 def _tensor_node(value: Any, way: tuple[str, ...], flat: Flat) -> dict[str, Any]:
-    if is_masked(value):
-        raise InvalidError(f"{'.'.join(way)}: a masked array is two; save its data and its mask")
+    if why := _refusal(value):
+        raise InvalidError(f"{'.'.join(way)}: {why}")
     file, name = flat.prefix + _file(way), ".".join(way[1:] if len(way) > 1 else way)
     # Any text can be a key, but only what UTF-8 can tell can be a name.
     name = name.encode("utf-8", "backslashreplace").decode()
@@ -114,6 +114,17 @@ def _tensor_node(value: Any, way: tuple[str, ...], flat: Flat) -> dict[str, Any]
         elif value.requires_grad and value.is_leaf:
             node["is"] = "leaf"
     return node
+
+
+def _refusal(value: Any) -> str | None:
+    """Why a tensor or an array cannot be saved, if so."""
+    if is_torch(value):
+        from .torch import refusal as torch_refusal
+
+        return torch_refusal(value)
+    from .numpy import refusal as numpy_refusal
+
+    return numpy_refusal(value)
 
 
 def _scalar_node(value: Any) -> dict[str, Any] | None:

@@ -56,6 +56,7 @@ from .errors import (
     LmcError,
     NotFoundError,
     UnsupportedError,
+    printable,
 )
 from .files import Level, Path
 from .store import Store, save_options
@@ -170,7 +171,7 @@ class StoreWriter(StorageWriter):
                 gathered.add_tensor(item.index, item.tensor_data, data)
         self._part, found = self.store._handle().save_part(gathered.files(), options)
         for warning in found:
-            warnings.warn(warning, stacklevel=2)
+            warnings.warn(printable(warning), stacklevel=2)
         return gathered.results(self._part)
 
     def _on_parent(self) -> tuple[SaveOptions, Earlier]:
@@ -226,7 +227,7 @@ class StoreWriter(StorageWriter):
 
     def storage_meta(self) -> StorageMeta | None:
         """Where it goes, for torch's logs."""
-        return StorageMeta(self.store.url)
+        return StorageMeta(self.store._shown)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
@@ -274,7 +275,8 @@ class StoreReader(StorageReader):
             return self._metadata(self._open()[1])
         except LmcError as error:
             # Some versions of torch keep the reason for themselves.
-            _LOGGER.error("cannot load from %s: %s", self.store.url, error)
+            place = self.store._shown
+            _LOGGER.error("cannot load from %s: %s", printable(place), printable(str(error)))
             raise
 
     def _metadata(self, layout: Layout) -> Metadata:
@@ -287,7 +289,7 @@ class StoreReader(StorageReader):
             properties = TensorProperties(dtype=type_of(name, whole.dtype))
             found[name] = TensorStorageMetadata(properties, torch.Size(whole.shape), chunks)
         planner = _planner_data(layout)
-        return Metadata(found, planner_data=planner, storage_meta=StorageMeta(self.store.url))
+        return Metadata(found, planner_data=planner, storage_meta=StorageMeta(self.store._shown))
 
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any

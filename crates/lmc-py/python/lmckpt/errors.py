@@ -45,3 +45,12 @@ class NoStoreError(LmcError, FileNotFoundError):
 
 class StorageError(LmcError, OSError):
     """The operating system or the bucket refused to read or write."""
+
+
+def printable(text: str) -> str:
+    """Text for a log or a warning, in one line: what would steer a terminal is escaped.
+
+    Names in the text of an error may be those of others. An error keeps it as it is, since whoever
+    catches it may compare it.
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

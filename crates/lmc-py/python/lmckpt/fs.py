@@ -100,7 +100,7 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
                     return self._store.get(unquote(name)), name, inner
                 except (NotFoundError, InvalidError):
                     pass
-        raise NotFoundError(f"no snapshot {name!r} in {self._store.url}")
+        raise NotFoundError(f"no snapshot {name!r} in {self._store._shown}")
 
     def _tree(self, snapshot: Snapshot) -> dict[str, int | None]:
         """All paths of a snapshot, with the sizes of files; directories have none."""
@@ -129,7 +129,7 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
         snapshot, name, inner = self._find(path)
         tree = self._tree(snapshot)
         if inner not in tree:
-            raise NotFoundError(f"no {inner!r} in snapshot {name} of {self._store.url}")
+            raise NotFoundError(f"no {inner!r} in snapshot {name} of {self._store._shown}")
         return _info(snapshot, name, inner, tree[inner])
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:

@@ -186,7 +186,7 @@ class StoreCheckpointIO(CheckpointIO):
             snapshot = self._store.get(place).id
         except (NotFoundError, InvalidError):
             raise NotFoundError(
-                f"{place} is neither a file nor the name of a snapshot in {self._store.url}"
+                f"{place} is neither a file nor the name of a snapshot in {self._store._shown}"
             ) from None
         return self._load(snapshot, map_location)
 

@@ -48,14 +48,21 @@ def empty(dtype: str, shape: list[int]) -> Array:
         raise LimitError(f"numpy cannot hold an array of {shape} values: {error}") from None
 
 
+def refusal(array: Any) -> str | None:
+    """Why this cannot be saved as an array, if so."""
+    if not isinstance(array, numpy.ndarray):
+        return f"a {type(array).__name__} is no array"
+    if is_masked(array):
+        return "a masked array is two; save its data and its mask"
+    if array.dtype.name not in _NAMES:
+        return f"arrays of {array.dtype} cannot be saved; turn them into numbers"
+    return None
+
+
 def plain(name: str, array: Array) -> tuple[_header.Entry, Array]:
     """An array as it stands in a file: little-endian, one row behind the other."""
-    if not isinstance(array, numpy.ndarray):
-        raise InvalidError(f"{name}: a {type(array).__name__} is no array")
-    if is_masked(array):
-        raise InvalidError(f"{name}: a masked array is two; save its data and its mask")
-    if array.dtype.name not in _NAMES:
-        raise InvalidError(f"{name}: arrays of {array.dtype} cannot be saved")
+    if why := refusal(array):
+        raise InvalidError(f"{name}: {why}")
     shape = tuple(array.shape)
     array = numpy.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
     return _header.Entry(name, _NAMES[array.dtype.name], shape, array.nbytes), array

@@ -66,12 +66,17 @@ class Store:
         self._owner, self._native, self._saver = 0, None, None
 
     def __repr__(self) -> str:
-        return f"Store({self._url!r})"
+        return f"Store({self._shown!r})"
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Where it is, as it was given: a URL with its secrets, if it has some."""
         return self._url
+
+    @property
+    def _shown(self) -> str:
+        """Where it is, for whoever reads errors and logs: without user, password and query."""
+        return _lmckpt.shown(self._url)
 
     def _handle(self) -> _lmckpt.Store:
         # Threads and connections do not survive a fork.
@@ -79,7 +84,7 @@ class Store:
             try:
                 self._native = _lmckpt.Store.open(self._url)
             except NoStoreError:
-                message = f"no store is at {self._url}; Store(..., create=True) makes one"
+                message = f"no store is at {self._shown}; Store(..., create=True) makes one"
                 raise NoStoreError(message) from None
             self._owner = os.getpid()
         return self._native

@@ -25,19 +25,30 @@ from .files import Level, Path, path_text
 TYPES_KEY = "lmckpt.types"
 
 
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor with plain memory on the CPU: itself if it has, otherwise a copy."""
+def refusal(tensor: Any) -> str | None:
+    """Why this cannot be saved as a tensor, if so."""
     if not isinstance(tensor, torch.Tensor):
-        raise InvalidError(f"a {type(tensor).__name__} is no tensor")
+        return f"a {type(tensor).__name__} is no tensor"
+    if torch.nn.parameter.is_lazy(tensor):
+        return "a parameter of a lazy module has no values yet; run the module once before"
     if not is_dense(tensor):
-        raise InvalidError(
-            "sparse, nested and quantized tensors cannot be saved; make them dense first"
-        )
+        return "sparse, nested and quantized tensors cannot be saved; make them dense first"
     if tensor.device.type == "meta":
-        raise InvalidError("a tensor on the device meta has no values to save")
+        return "a tensor on the device meta has no values to save"
     if is_traceable_wrapper_subclass(tensor):
         kind = type(tensor).__name__
-        raise InvalidError(f"a {kind} is made of other tensors; save those, or its full_tensor()")
+        return f"a {kind} is made of other tensors; save those, or its full_tensor()"
+    if tensor.dtype in PACKED and not tensor.shape:
+        return "a scalar cannot hold two values in a byte"
+    if tensor.dtype not in NAME_OF and tensor.dtype not in OTHERS:
+        return f"tensors of {tensor.dtype} cannot be saved"
+    return None
+
+
+def plain(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with plain memory on the CPU: itself if it has, otherwise a copy."""
+    if why := refusal(tensor):
+        raise InvalidError(f"{name}: {why}")
     return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
 
 
@@ -45,16 +56,12 @@ def _entry(name: str, tensor: torch.Tensor, others: dict[str, str]) -> _header.E
     shape, dtype = tuple(tensor.shape), tensor.dtype
     size = tensor.numel() * tensor.element_size()
     if dtype in PACKED:
-        if not shape:
-            raise InvalidError(f"{name}: a scalar cannot hold two values in a byte")
         return _header.Entry(name, NAME_OF[dtype], (*shape[:-1], shape[-1] * 2), size)
     if dtype in NAME_OF:
         return _header.Entry(name, NAME_OF[dtype], shape, size)
-    if dtype in OTHERS:
-        others[name] = str(dtype).removeprefix("torch.")
-        words = dtype.itemsize * 8 // _header.BITS[OTHERS[dtype]]
-        return _header.Entry(name, OTHERS[dtype], (*shape, words) if words > 1 else shape, size)
-    raise InvalidError(f"{name}: tensors of {dtype} cannot be saved")
+    others[name] = str(dtype).removeprefix("torch.")
+    words = dtype.itemsize * 8 // _header.BITS[OTHERS[dtype]]
+    return _header.Entry(name, OTHERS[dtype], (*shape, words) if words > 1 else shape, size)
 
 
 def serialize(
@@ -75,7 +82,7 @@ def serialize(
 
             entry, held[name] = plain_array(name, tensor)
         else:
-            held[name] = plain(tensor)
+            held[name] = plain(name, tensor)
             entry = _entry(name, held[name], others)
         entries.append(entry)
     if others:

@@ -6,12 +6,14 @@
 
 pub mod disk;
 mod local;
+mod location;
 mod memory;
 #[cfg(feature = "bucket")]
 mod object;
 mod stoppable;
 
 pub use local::LocalStorage;
+pub use location::{Location, without_secrets};
 pub use memory::MemoryStorage;
 #[cfg(feature = "bucket")]
 pub use object::ObjectStorage;
@@ -140,6 +142,7 @@ fn open_url(url: &str) -> Result<Arc<dyn Storage>> {
 
 #[cfg(not(feature = "bucket"))]
 fn open_url(url: &str) -> Result<Arc<dyn Storage>> {
+    let url = Location::from(url);
     let message = format!("{url}: this lmc is built without buckets; name a directory");
     Err(Error::new(ErrorKind::Unsupported, message))
 }

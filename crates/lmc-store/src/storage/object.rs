@@ -15,7 +15,7 @@ mod open;
 mod place;
 
 use self::place::{Place, is_unanswered, is_without_bucket};
-use super::{Entry, Put, Stat, Storage, not_found};
+use super::{Entry, Location, Put, Stat, Storage, not_found};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lmc_format::{Error, ErrorKind, Result};
 use object_store::path::Path;
@@ -66,8 +66,8 @@ impl ObjectStorage {
     /// `AZURE_STORAGE_ACCOUNT_NAME` and so on). `LMC_RETRIES` says how often a request is sent
     /// again.
     pub fn from_url(url: &str) -> Result<Self> {
-        let parsed =
-            Url::parse(url).map_err(|e| Error::invalid(format!("{url} is no URL: {e}")))?;
+        let parsed = Url::parse(url)
+            .map_err(|e| Error::invalid(format!("{} is no URL: {e}", Location::from(url))))?;
         let retries = open::retries()?;
         let (store, prefix) = open::open(&parsed, std::env::vars_os(), retries)?;
         Ok(Self { place: Place::of_url(&parsed), retries, ..Self::new(store, prefix)? })

@@ -6,10 +6,16 @@ use serde_json::{Value, json};
 
 use super::engine::Measured;
 use super::storage::Storage;
+use crate::printable::Printable;
 use crate::table::{Align, Table};
 
 /// A table, and whether compression pays if the speed of storage is known.
-pub fn text(path: &Path, data: &[u8], measured: &[Measured], storage: Option<&Storage>) -> String {
+pub fn text(
+    path: &Path,
+    data: &[u8],
+    measured: &[Measured],
+    storage: Option<&Storage>,
+) -> Printable {
     let mut heading = vec![
         ("engine", Align::Left),
         ("MiB", Align::Right),
@@ -37,14 +43,19 @@ pub fn text(path: &Path, data: &[u8], measured: &[Measured], storage: Option<&St
     }
     let threads = measured.first().map_or(1, |row| row.threads);
     let head = format!("{}: {} bytes, threads: {threads}", path.display(), data.len());
-    let verdict = storage.map(|storage| verdict(data.len(), measured, storage));
-    format!("{head}\n{table}{}", verdict.unwrap_or_default())
+    let mut text = Printable::line(head);
+    text.push(table);
+    if let Some(storage) = storage {
+        text.push(verdict(data.len(), measured, storage));
+    }
+    text
 }
 
 /// Two lines: the fastest save and load beside those of plain bytes.
-fn verdict(len: usize, measured: &[Measured], storage: &Storage) -> String {
+fn verdict(len: usize, measured: &[Measured], storage: &Storage) -> Printable {
     let how = if storage.is_measured { "measured by writing" } else { "as given" };
-    let mut text = format!("storage at {:.2} GB/s, {how}:\n", storage.speed / 1e9);
+    let speed = storage.speed / 1e9;
+    let mut text = Printable::line(format_args!("storage at {speed:.2} GB/s, {how}:"));
     type Seconds = fn(&Storage, usize, &Measured) -> f64;
     let moves: [(&str, Seconds); 2] = [("save", Storage::save_s), ("load", Storage::load_s)];
     for (name, seconds) in moves {
@@ -53,13 +64,17 @@ fn verdict(len: usize, measured: &[Measured], storage: &Storage) -> String {
         let best = measured.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
         let Some(best) = best else { continue };
         let best_s = time(&best);
-        text += &match best_s < plain {
-            true => format!(
-                "  {name}: {plain:.3} s as it is, {best_s:.3} s with {}: compression pays\n",
+        match best_s < plain {
+            true => text.push_line(format_args!(
+                "  {name}: {plain:.3} s as it is, {best_s:.3} s with {}: compression pays",
                 best.label
-            ),
-            false => format!("  {name}: {plain:.3} s as it is, and no engine is faster\n"),
-        };
+            )),
+            false => {
+                text.push_line(format_args!(
+                    "  {name}: {plain:.3} s as it is, and no engine is faster"
+                ));
+            }
+        }
     }
     text
 }

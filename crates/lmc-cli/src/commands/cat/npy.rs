@@ -1,6 +1,8 @@
 //! The header of a .npy file, version 1.0.
 
 use crate::exit::Failure;
+use crate::printable::Printable;
+use crate::stdio;
 
 const MAGIC: &[u8; 8] = b"\x93NUMPY\x01\x00";
 /// The data starts at a multiple of this.
@@ -13,7 +15,9 @@ pub fn header(dtype: &str, shape: &[u64]) -> Result<Vec<u8>, Failure> {
         Some(descr) => descr,
         None => {
             let descr = stand_in(dtype)?;
-            eprintln!("lmc: numpy has no {dtype}: written as {descr}, the bits as they are");
+            let note = "the bits as they are";
+            let line = format_args!("lmc: numpy has no {dtype}: written as {descr}, {note}");
+            stdio::say(Printable::line(line));
             descr
         }
     };

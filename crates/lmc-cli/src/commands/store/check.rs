@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{size_text, with_store};
 use crate::args::store::CheckArgs;
-use crate::exit::{Exit, Failure};
-use crate::stdio::print;
-use crate::table::printable;
+use crate::exit::{self, Exit, Failure};
+use crate::printable::Printable;
+use crate::stdio::{Effect, tell};
 
 /// Checks the store.
 pub fn run(args: &CheckArgs) -> Exit {
@@ -18,12 +18,8 @@ fn check(store: &Store, args: &CheckArgs) -> Result<(), Failure> {
     let read_percent = args.read_data_subset.unwrap_or(if args.read_data { 100 } else { 0 });
     let options = CheckOptions { read_percent, threads: usize::from(args.threads) };
     let checked = store.check(&options)?;
-    if args.json {
-        print(format!("{:#}\n", checked_json(&checked)))?;
-    } else {
-        print(text(&checked))?;
-    }
-    verdict(&checked)
+    let json = args.json.then(|| checked_json(&checked));
+    exit::both(tell(Effect::Looked, text(&checked), json), verdict(&checked))
 }
 
 /// Damage is a failure, told of in one line.
@@ -63,24 +59,23 @@ pub(super) fn checked_json(checked: &Checked) -> Value {
 }
 
 /// What was found, in lines.
-pub(super) fn text(checked: &Checked) -> String {
-    let mut text = String::new();
+pub(super) fn text(checked: &Checked) -> Printable {
+    let mut text = Printable::default();
     let packs = checked.damaged.iter().map(|(_, damage)| damage);
     for Damage { object, error } in checked.manifests.iter().chain(packs) {
-        text += &printable(&format!("damaged: {object}: {error}"));
-        text.push('\n');
+        text.push_line(format_args!("damaged: {object}: {error}"));
     }
     for Hurt { snapshot, path, error } in &checked.hurt {
         let (id, run, step) = (snapshot.short_id(), &snapshot.run, snapshot.step);
-        text += &printable(&format!("cannot be restored: {id} {run}@{step} {path}: {error}"));
-        text.push('\n');
+        text.push_line(format_args!("cannot be restored: {id} {run}@{step} {path}: {error}"));
     }
-    text + &format!(
-        "{}{} snapshots, {} packs; {} packs read, {}\n",
+    text.push_line(format_args!(
+        "{}{} snapshots, {} packs; {} packs read, {}",
         if checked.is_clean() { "no damage found: " } else { "" },
         checked.snapshots,
         checked.packs,
         checked.packs_read,
         size_text(checked.bytes_read),
-    )
+    ));
+    text
 }

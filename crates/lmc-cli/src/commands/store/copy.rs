@@ -1,27 +1,27 @@
 //! `lmc copy`: snapshots to another store.
 
-use std::path::Path;
-
 use lmc_store::{Copied, SnapshotName, Store};
 use serde_json::{Value, json};
 
 use super::{name_json, open};
 use crate::args::store::CopyArgs;
 use crate::exit::{self, Exit, Failure, Tally};
+use crate::printable::Printable;
 use crate::progress::{Progress, Volume};
-use crate::stdio::print;
-use crate::table::printable;
+use crate::stdio::{Effect, say, tell};
 
 /// Copies what `args` names.
 pub fn run(args: &CopyArgs) -> Exit {
     let source = match open(&args.source) {
         Ok(source) => source,
-        Err(failure) => return exit::report(Path::new(&args.source), Err(failure)),
+        Err(failure) => return exit::report_at(&args.source, Err(failure)),
     };
-    let from_to = format!("{} to {}", args.source, args.target);
     match copy(&source, args) {
         Ok(tally) => tally.exit(),
-        Err(failure) => exit::report(Path::new(&from_to), Err(failure)),
+        Err(failure) => {
+            let from_to = format_args!("{} to {}", args.source, args.target);
+            exit::report_at(from_to, Err(failure))
+        }
     }
 }
 
@@ -38,32 +38,32 @@ fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
     let copied = source.copy_to(&target, &names, &|bytes| progress.add(bytes));
     progress.finish();
     let copied = copied?;
-    let tally = tell(&copied);
-    if args.json {
-        print(format!("{:#}\n", copied_json(&copied)))?;
-    } else if !args.quiet {
-        print(format!(
-            "copied {} snapshots with {} packs; {} snapshots were there already\n",
-            copied.snapshots.len(),
-            copied.packs.put,
-            copied.there,
-        ))?;
+    let tally = say_left_out(&copied);
+    if args.quiet && !args.json {
+        return Ok(tally);
     }
+    let text = Printable::line(format_args!(
+        "copied {} snapshots with {} packs; {} snapshots were there already",
+        copied.snapshots.len(),
+        copied.packs.put,
+        copied.there,
+    ));
+    tell(Effect::Changed, text, args.json.then(|| copied_json(&copied)))?;
     Ok(tally)
 }
 
-/// Tells of what was damaged and what was left out.
-fn tell(copied: &Copied) -> Tally {
+/// Says what was damaged and what was left out.
+fn say_left_out(copied: &Copied) -> Tally {
     let mut tally = Tally::default();
     (0..copied.snapshots.len() as u64 + copied.there).for_each(|_| tally.done());
     for object in &copied.healed {
         let message = "was damaged or missing in the target; it was written again";
-        eprintln!("{}", printable(&format!("lmc: {object} {message}")));
+        say(Printable::line(format_args!("lmc: {object} {message}")));
     }
     for (name, error) in &copied.left_out {
         let failure = Failure::from(error.clone()).at("was not copied");
         let snapshot = format!("snapshot {} {}@{}", name.short_id(), name.run, name.step);
-        eprintln!("{}", failure.line(snapshot));
+        say(failure.line(snapshot));
         tally.failed(&failure);
     }
     tally

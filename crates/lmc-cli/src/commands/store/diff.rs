@@ -10,8 +10,8 @@ use super::with_store;
 use crate::args::DiffArgs;
 use crate::commands::diff::{diff_json, text as tensors_text};
 use crate::exit::{Exit, Failure};
-use crate::stdio::print;
-use crate::table::printable;
+use crate::printable::Printable;
+use crate::stdio::{Effect, tell};
 
 /// Whether snapshots are compared and not files: a store is named, or one is set and the names are
 /// not those of files.
@@ -32,7 +32,7 @@ fn diff(store: &Store, args: &DiffArgs) -> Result<(), Failure> {
     };
     let (old, new) = (manifest(&args.old)?, manifest(&args.new)?);
     let diff = store.diff(&old, &new, usize::from(args.threads))?;
-    if args.json { print(format!("{:#}\n", json(&diff))) } else { print(text(&diff)) }
+    tell(Effect::Looked, text(&diff), args.json.then(|| json(&diff)))
 }
 
 fn json(diff: &SnapshotDiff) -> Value {
@@ -53,24 +53,24 @@ fn json(diff: &SnapshotDiff) -> Value {
     })
 }
 
-fn text(diff: &SnapshotDiff) -> String {
-    let mut text = String::new();
+fn text(diff: &SnapshotDiff) -> Printable {
+    let mut text = Printable::default();
     for (paths, which) in [(&diff.only_old, "old"), (&diff.only_new, "new")] {
         for path in paths {
-            text += &format!("{}: only in the {which} one\n", printable(&path.to_string()));
+            text.push_line(format_args!("{path}: only in the {which} one"));
         }
     }
     for file in &diff.changed {
         let FileDiff { path, old_size, new_size, tensors } = file;
-        let path = printable(&path.to_string());
-        text += &format!("{path}: {old_size} bytes, now {new_size}\n");
-        text += &tensors_text(tensors);
+        text.push_line(format_args!("{path}: {old_size} bytes, now {new_size}"));
+        text.push(tensors_text(tensors));
     }
-    text + &format!(
-        "{} files the same, {} changed, {} only in the old one, {} only in the new one\n",
+    text.push_line(format_args!(
+        "{} files the same, {} changed, {} only in the old one, {} only in the new one",
         diff.same.len(),
         diff.changed.len(),
         diff.only_old.len(),
         diff.only_new.len(),
-    )
+    ));
+    text
 }

@@ -9,8 +9,9 @@ use super::{size_text, with_store};
 use crate::args::store::ExportArgs;
 use crate::exit::{Exit, Failure};
 use crate::interrupt;
+use crate::printable::Printable;
 use crate::progress::{Progress, Volume};
-use crate::stdio::print;
+use crate::stdio::{Effect, tell};
 
 /// Exports what `args` names.
 pub fn run(args: &ExportArgs) -> Exit {
@@ -31,18 +32,19 @@ fn export(store: &Store, args: &ExportArgs) -> Result<(), Failure> {
     let exported = store.export(&name, &target, &options, &|bytes| progress.add(bytes));
     progress.finish();
     let exported = exported?;
-    if args.json {
-        let value = json!({
+    if args.quiet && !args.json {
+        return Ok(());
+    }
+    let json = || {
+        json!({
             "id": name.id,
             "target": target.to_string_lossy(),
             "files": exported.files,
             "bytes": exported.bytes,
-        });
-        return print(format!("{value:#}\n"));
-    }
-    if args.quiet {
-        return Ok(());
-    }
-    let (files, size) = (exported.files, size_text(exported.bytes));
-    print(format!("{}: {files} files, {size} to {}\n", name.short_id(), target.display()))
+        })
+    };
+    let (id, files, size) = (name.short_id(), exported.files, size_text(exported.bytes));
+    let target = target.display();
+    let text = Printable::line(format_args!("{id}: {files} files, {size} to {target}"));
+    tell(Effect::Changed, text, args.json.then(json))
 }

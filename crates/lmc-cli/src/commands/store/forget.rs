@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{name_json, time_text, with_store};
 use crate::args::store::ForgetArgs;
 use crate::exit::{Exit, Failure};
-use crate::stdio::print;
-use crate::table::printable;
+use crate::printable::Printable;
+use crate::stdio::{self, Effect, tell};
 
 /// Forgets what `args` does not keep.
 pub fn run(args: &ForgetArgs) -> Exit {
@@ -51,11 +51,9 @@ fn forget(store: &Store, args: &ForgetArgs) -> Result<(), Failure> {
             thinned.name = store.thin(&thinned.name)?;
         }
     }
-    if args.json {
-        print(format!("{:#}\n", json(&plan, &thinned, args)))
-    } else {
-        print(text(&plan, &thinned, args))
-    }
+    let text = text(&plan, &thinned, args);
+    let json = args.json.then(|| json(&plan, &thinned, args));
+    tell(Effect::unless(args.dry_run), text, json)
 }
 
 /// A run or a tag that is nowhere is more likely a slip than meant.
@@ -63,12 +61,12 @@ fn warn_of_typos(store: &Store, args: &ForgetArgs, plan: &Forgotten) -> Result<(
     if let Some(run) = &args.run
         && plan.kept.is_empty()
     {
-        let message = format!("no snapshot of run {}; lmc log shows what there is", printable(run));
+        let message = format!("no snapshot of run {run}; lmc log shows what there is");
         return Err(lmc_store::Error::new(ErrorKind::NotFound, message).into());
     }
     let tags: BTreeSet<String> = store.tags()?.into_values().flatten().collect();
     for tag in args.keep_tag.iter().filter(|tag| !tags.contains(*tag)) {
-        eprintln!("lmc: no snapshot has the tag {}", printable(tag));
+        stdio::say(Printable::line(format_args!("lmc: no snapshot has the tag {tag}")));
     }
     Ok(())
 }
@@ -88,20 +86,21 @@ fn json(plan: &Forgotten, thinned: &[Thinned], args: &ForgetArgs) -> Value {
     })
 }
 
-fn text(plan: &Forgotten, thinned: &[Thinned], args: &ForgetArgs) -> String {
+fn text(plan: &Forgotten, thinned: &[Thinned], args: &ForgetArgs) -> Printable {
     let would = if args.dry_run { "would " } else { "" };
     let (forget, thin) = if args.dry_run { ("forget", "thin") } else { ("forgot", "thinned") };
     let line = |what: &str, name: &SnapshotName| {
-        let (id, run, time) = (name.short_id(), printable(&name.run), time_text(name.time_ms));
+        let (id, run, time) = (name.short_id(), &name.run, time_text(name.time_ms));
         format!("{would}{what} {id} {run}@{} {time}", name.step)
     };
-    let gone = plan.forgotten.iter().map(|name| line(forget, name) + "\n");
-    let files = |thinned: &Thinned| {
-        let files: Vec<String> =
-            thinned.files.iter().map(|path| printable(&path.to_string())).collect();
-        format!("{}: without {}\n", line(thin, &thinned.name), files.join(", "))
-    };
-    let text: String = gone.chain(thinned.iter().map(files)).collect();
+    let mut text = Printable::default();
+    for name in &plan.forgotten {
+        text.push_line(line(forget, name));
+    }
+    for Thinned { name, files, .. } in thinned {
+        let files: Vec<String> = files.iter().map(ToString::to_string).collect();
+        text.push_line(format_args!("{}: without {}", line(thin, name), files.join(", ")));
+    }
     let to_forget = if args.dry_run { "to forget" } else { "forgotten" };
     let mut counts = format!("{} kept, {} {to_forget}", plan.kept.len(), plan.forgotten.len());
     if !thinned.is_empty() {
@@ -110,5 +109,6 @@ fn text(plan: &Forgotten, thinned: &[Thinned], args: &ForgetArgs) -> String {
     if !args.dry_run && plan.forgotten.len() + thinned.len() > 0 {
         counts += "; lmc prune frees what only they need";
     }
-    format!("{text}{counts}\n")
+    text.push_line(counts);
+    text
 }

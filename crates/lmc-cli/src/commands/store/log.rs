@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::{name_json, size_text, time_text, with_store};
 use crate::args::store::LogArgs;
 use crate::exit::{Exit, Failure};
-use crate::stdio::print;
-use crate::table::{Align, Table, printable, ratio};
+use crate::printable::Printable;
+use crate::stdio::{Effect, tell};
+use crate::table::{Align, Table, ratio};
 
 type Tags = BTreeMap<String, BTreeSet<String>>;
 
@@ -29,11 +30,8 @@ fn list(store: &Store, args: &LogArgs) -> Result<(), Failure> {
     }
     let skipped = args.count.map_or(0, |count| names.len().saturating_sub(count));
     names.drain(..skipped);
-    if args.json {
-        let values: Vec<Value> = names.iter().map(|name| json(name, &tags)).collect();
-        return print(format!("{:#}\n", Value::from(values)));
-    }
-    print(text(&names, &tags))
+    let json = || names.iter().map(|name| json(name, &tags)).collect::<Value>();
+    tell(Effect::Looked, text(&names, &tags), args.json.then(json))
 }
 
 fn json(name: &SnapshotName, tags: &Tags) -> Value {
@@ -42,7 +40,7 @@ fn json(name: &SnapshotName, tags: &Tags) -> Value {
     value
 }
 
-fn text(names: &[SnapshotName], tags: &Tags) -> String {
+fn text(names: &[SnapshotName], tags: &Tags) -> Printable {
     let mut table = Table::new(&[
         ("id", Align::Left),
         ("run", Align::Left),
@@ -54,11 +52,10 @@ fn text(names: &[SnapshotName], tags: &Tags) -> String {
         ("tags", Align::Left),
     ]);
     for name in names {
-        let own: Vec<String> =
-            tags.get(&name.id).into_iter().flatten().map(|tag| printable(tag)).collect();
+        let own: Vec<&str> = tags.get(&name.id).into_iter().flatten().map(String::as_str).collect();
         table.push(vec![
             name.short_id().to_string(),
-            printable(&name.run),
+            name.run.clone(),
             name.step.to_string(),
             time_text(name.time_ms),
             size_text(name.size),
@@ -67,5 +64,5 @@ fn text(names: &[SnapshotName], tags: &Tags) -> String {
             own.join(", "),
         ]);
     }
-    if names.is_empty() { "no snapshots\n".into() } else { table.to_string() }
+    if names.is_empty() { Printable::line("no snapshots") } else { table.into() }
 }

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use super::{size_text, with_store};
 use crate::args::store::LsArgs;
 use crate::exit::{Exit, Failure};
+use crate::printable::Printable;
 use crate::stdio::print;
-use crate::table::{Align, Table, printable, ratio, shape};
+use crate::table::{Align, Table, ratio, shape};
 
 /// Lists what `args` names.
 pub fn run(args: &LsArgs) -> Exit {
@@ -28,7 +29,7 @@ fn files(manifest: &Manifest, as_json: bool) -> Result<(), Failure> {
     if as_json {
         let depths = manifest.depths();
         let entries = manifest.entries.iter().map(|entry| entry_json(manifest, &depths, entry));
-        return print(format!("{:#}\n", entries.collect::<Value>()));
+        return print(Printable::json(&entries.collect()));
     }
     let mut table = Table::new(&[
         ("mode", Align::Left),
@@ -38,7 +39,7 @@ fn files(manifest: &Manifest, as_json: bool) -> Result<(), Failure> {
         ("path", Align::Left),
     ]);
     for entry in &manifest.entries {
-        let path = printable(&entry.path.to_string());
+        let path = entry.path.to_string();
         let row = match &entry.node {
             Node::File(file) => {
                 let stored = manifest.archives[file.archive].stored;
@@ -49,7 +50,7 @@ fn files(manifest: &Manifest, as_json: bool) -> Result<(), Failure> {
                 [format!("{mode:03o}"), "folder".into(), "".into(), "".into(), format!("{path}/")]
             }
             Node::Link { target } => {
-                let target = printable(&String::from_utf8_lossy(&target.0));
+                let target = String::from_utf8_lossy(&target.0);
                 ["".into(), "link".into(), "".into(), "".into(), format!("{path} -> {target}")]
             }
         };
@@ -106,7 +107,7 @@ fn tensors(
                 "hash": format!("{:032x}", tensor.hash),
             })
         };
-        return print(format!("{:#}\n", tensors.iter().map(tensor).collect::<Value>()));
+        return print(Printable::json(&tensors.iter().map(tensor).collect()));
     }
     let mut table = Table::new(&[
         ("tensor", Align::Left),
@@ -119,7 +120,7 @@ fn tensors(
     for tensor in &tensors {
         let len = tensor.range.end - tensor.range.start;
         table.push(vec![
-            printable(&tensor.name),
+            tensor.name.clone(),
             tensor.dtype.clone(),
             shape(&tensor.shape),
             size_text(len),
@@ -127,5 +128,8 @@ fn tensors(
             tensor.recipe.clone(),
         ]);
     }
-    if tensors.is_empty() { print("no tensors are known in it\n") } else { print(table) }
+    match tensors.is_empty() {
+        true => print(Printable::line("no tensors are known in it")),
+        false => print(table),
+    }
 }

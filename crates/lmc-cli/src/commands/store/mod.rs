@@ -17,10 +17,10 @@ pub mod show;
 pub mod stats;
 pub mod tag;
 
-use std::path::Path;
 use std::sync::Arc;
 
-use lmc_store::{SnapshotName, Store, SystemClock, rfc3339, storage};
+use lmc_store::storage::{self, Location};
+use lmc_store::{SnapshotName, Store, SystemClock, rfc3339};
 use serde_json::{Value, json};
 
 use crate::args::store::StoreArgs;
@@ -29,10 +29,11 @@ use crate::interrupt;
 
 impl StoreArgs {
     /// Where the store is, by the option or by the environment.
-    pub fn location(&self) -> Result<String, Failure> {
-        let named = self.location.clone().or_else(|| std::env::var("LMC_STORE").ok());
+    pub fn location(&self) -> Result<Location, Failure> {
+        let set = || std::env::var("LMC_STORE").ok().map(Location::from);
+        let named = self.location.clone().or_else(set);
         named
-            .filter(|location| !location.is_empty())
+            .filter(|location| !location.with_secrets().is_empty())
             .ok_or_else(|| Failure::usage("no store is named; give --store, or set LMC_STORE"))
     }
 }
@@ -41,15 +42,15 @@ impl StoreArgs {
 fn with_store(args: &StoreArgs, work: impl FnOnce(&Store) -> Result<(), Failure>) -> Exit {
     let location = match args.location() {
         Ok(location) => location,
-        Err(failure) => return exit::report("store".as_ref(), Err(failure)),
+        Err(failure) => return exit::report_at("store", Err(failure)),
     };
     let result = open(&location).and_then(|store| work(&store));
-    exit::report(Path::new(&location), result)
+    exit::report_at(location, result)
 }
 
 /// Opens the store at `location`.
-fn open(location: &str) -> Result<Store, Failure> {
-    let storage = interrupt::stoppable(storage::open(location)?);
+fn open(location: &Location) -> Result<Store, Failure> {
+    let storage = interrupt::stoppable(storage::open(location.with_secrets())?);
     Ok(Store::open(storage, Arc::new(SystemClock))?)
 }
 

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::{name_json, size_text, with_store};
 use crate::args::store::PruneArgs;
 use crate::exit::{Exit, Failure};
-use crate::stdio::print;
+use crate::printable::Printable;
+use crate::stdio::{Effect, tell};
 
 /// Prunes the store.
 pub fn run(args: &PruneArgs) -> Exit {
@@ -16,11 +17,8 @@ pub fn run(args: &PruneArgs) -> Exit {
 fn prune(store: &Store, args: &PruneArgs) -> Result<(), Failure> {
     let options = PruneOptions { grace_ms: args.grace, dry_run: args.dry_run };
     let pruned = store.prune(&options)?;
-    if args.json {
-        print(format!("{:#}\n", json(&pruned, args)))
-    } else {
-        print(text(&pruned, args))
-    }
+    let json = args.json.then(|| json(&pruned, args));
+    tell(Effect::unless(args.dry_run), text(&pruned, args), json)
 }
 
 fn json(pruned: &Pruned, args: &PruneArgs) -> Value {
@@ -37,28 +35,32 @@ fn json(pruned: &Pruned, args: &PruneArgs) -> Value {
     })
 }
 
-fn text(pruned: &Pruned, args: &PruneArgs) -> String {
+fn text(pruned: &Pruned, args: &PruneArgs) -> Printable {
     let what = if args.dry_run { "would remove" } else { "removed" };
-    let mut text = format!(
-        "{what} {} snapshots and {} packs, {}\n",
+    let mut text = Printable::line(format_args!(
+        "{what} {} snapshots and {} packs, {}",
         pruned.snapshots.len(),
         pruned.packs.len(),
         size_text(pruned.bytes),
-    );
+    ));
     if pruned.bytes_young > 0 {
         let size = size_text(pruned.bytes_young);
-        text += &format!("{size} that nobody needs are too young; a later prune removes them\n");
+        text.push_line(format_args!(
+            "{size} that nobody needs are too young; a later prune removes them"
+        ));
         if pruned.leases > 0 {
             let count = pruned.leases;
-            text += &format!("{count} saves are under way, or were killed less than grace ago\n");
+            text.push_line(format_args!(
+                "{count} saves are under way, or were killed less than grace ago"
+            ));
         }
     }
     if pruned.bytes_bases + pruned.bytes_beside > 0 {
         let (bases, beside) = (size_text(pruned.bytes_bases), size_text(pruned.bytes_beside));
-        text += &format!(
+        text.push_line(format_args!(
             "kept: {bases} that only deltas of what is kept stand on, {beside} beside what is \
-             needed; lmc rebase of what is kept, then prune, frees them\n"
-        );
+             needed; lmc rebase of what is kept, then prune, frees them"
+        ));
     }
     text
 }

@@ -6,8 +6,9 @@ use serde_json::json;
 use super::{name_json, size_text, with_store};
 use crate::args::store::RebaseArgs;
 use crate::exit::{Exit, Failure};
+use crate::printable::Printable;
 use crate::progress::{Progress, Volume};
-use crate::stdio::print;
+use crate::stdio::{Effect, tell};
 
 /// Stores the snapshot again, on no other.
 pub fn run(args: &RebaseArgs) -> Exit {
@@ -22,18 +23,19 @@ fn rebase(store: &Store, args: &RebaseArgs) -> Result<(), Failure> {
     let new = store.rebase(&old, &options, &|bytes| progress.add(bytes));
     progress.finish();
     let new = new?;
-    if args.json {
-        let mut value = name_json(&new);
-        value["replaces"] = json!(old.id);
-        return print(format!("{value:#}\n"));
-    }
-    if args.quiet {
+    if args.quiet && !args.json {
         return Ok(());
     }
-    print(format!(
-        "{} takes the place of {}; {} were added\n",
+    let json = || {
+        let mut value = name_json(&new);
+        value["replaces"] = json!(old.id);
+        value
+    };
+    let text = Printable::line(format_args!(
+        "{} takes the place of {}; {} were added",
         new.short_id(),
         old.short_id(),
         size_text(new.added)
-    ))
+    ));
+    tell(Effect::Changed, text, args.json.then(json))
 }

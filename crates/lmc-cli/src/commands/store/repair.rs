@@ -3,11 +3,13 @@
 use lmc_store::{PackName, Repaired, Store};
 use serde_json::{Value, json};
 
+use lmc_store::storage::Location;
+
 use super::{check, open, with_store};
 use crate::args::store::RepairArgs;
-use crate::exit::{Exit, Failure};
-use crate::stdio::print;
-use crate::table::printable;
+use crate::exit::{self, Exit, Failure};
+use crate::printable::Printable;
+use crate::stdio::{Effect, say, tell};
 
 /// Repairs the store.
 pub fn run(args: &RepairArgs) -> Exit {
@@ -15,19 +17,20 @@ pub fn run(args: &RepairArgs) -> Exit {
 }
 
 fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
-    let open_other = |from: &str| open(from).map_err(|failure| failure.at(from));
-    let other = args.from.as_deref().map(open_other).transpose()?;
+    let open_other = |from: &Location| open(from).map_err(|failure| failure.at(from));
+    let other = args.from.as_ref().map(open_other).transpose()?;
     let repaired = store.repair(other.as_ref(), args.dry_run, usize::from(args.threads))?;
-    if args.json {
-        print(format!("{:#}\n", json(&repaired)))?;
-    } else {
-        print(text(&repaired, args.dry_run))?;
-    }
+    let text = text(&repaired, args.dry_run);
     for (object, error) in &repaired.refused {
         let message = "is not what it says it is in the other store, and was not taken";
-        eprintln!("{}", printable(&format!("lmc: {object} {message}: {error}")));
+        say(Printable::line(format_args!("lmc: {object} {message}: {error}")));
     }
-    // What was only moved away is lost all the same.
+    let told = tell(Effect::unless(args.dry_run), text, args.json.then(|| json(&repaired)));
+    exit::both(told, verdict(&repaired))
+}
+
+/// What was only moved away is lost all the same.
+fn verdict(repaired: &Repaired) -> Result<(), Failure> {
     if !repaired.moved.is_empty() {
         return Err(Failure::damage("some snapshots are in damaged/ and not in the log any more"));
     }
@@ -49,13 +52,12 @@ fn json(repaired: &Repaired) -> Value {
     })
 }
 
-fn text(repaired: &Repaired, dry_run: bool) -> String {
+fn text(repaired: &Repaired, dry_run: bool) -> Printable {
     let would = if dry_run { "would be " } else { "" };
-    let mut text = String::new();
+    let mut text = Printable::default();
     let mut lines = |what: &str, objects: Vec<String>| {
         for object in objects {
-            text += &printable(&format!("{what}: {object}"));
-            text.push('\n');
+            text.push_line(format_args!("{what}: {object}"));
         }
     };
     let objects = |packs: &[PackName]| packs.iter().map(PackName::object).collect();
@@ -63,5 +65,6 @@ fn text(repaired: &Repaired, dry_run: bool) -> String {
     lines(&format!("{would}moved to damaged/"), repaired.moved.clone());
     lines(&format!("{would}repaired"), objects(&repaired.packs));
     lines("no good copy", objects(&repaired.lost));
-    text + &check::text(&repaired.after)
+    text.push(check::text(&repaired.after));
+    text
 }

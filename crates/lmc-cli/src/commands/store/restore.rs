@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 
 use super::{size_text, with_store};
 use crate::args::store::RestoreArgs;
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use crate::interrupt;
+use crate::printable::Printable;
 use crate::progress::{Progress, Volume};
-use crate::stdio::print;
+use crate::stdio::{Effect, tell};
 
 /// Restores what `args` names.
 pub fn run(args: &RestoreArgs) -> Exit {
@@ -34,32 +35,35 @@ fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
         progress.note(format_args!("lmc: {path}: {error}"));
     }
     let failed = restored.failed.len();
-    if args.json {
+    let json = || {
         let failed = restored
             .failed
             .iter()
             .map(|(path, error)| json!({"path": path.to_string(), "error": error.to_string()}));
-        let value = json!({
+        json!({
             "id": name.id,
             "target": args.target.to_string_lossy(),
             "files": restored.files,
             "bytes": restored.bytes,
             "failed": failed.collect::<Value>(),
-        });
-        print(format!("{value:#}\n"))?;
-    } else if !args.quiet {
-        print(format!(
-            "{} {}@{}: {} files, {} to {}\n",
-            name.short_id(),
-            name.run,
-            name.step,
-            restored.files,
-            size_text(restored.bytes),
-            args.target.display(),
-        ))?;
-    }
-    match failed {
+        })
+    };
+    let text = Printable::line(format_args!(
+        "{} {}@{}: {} files, {} to {}",
+        name.short_id(),
+        name.run,
+        name.step,
+        restored.files,
+        size_text(restored.bytes),
+        args.target.display(),
+    ));
+    let told = match args.quiet && !args.json {
+        true => Ok(()),
+        false => tell(Effect::Changed, text, args.json.then(json)),
+    };
+    let found = match failed {
         0 => Ok(()),
         _ => Err(Failure::damage(format!("{failed} files are damaged and were left out"))),
-    }
+    };
+    exit::both(told, found)
 }

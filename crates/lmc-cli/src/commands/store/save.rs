@@ -9,9 +9,10 @@ use serde_json::json;
 use super::{name_json, size_text, with_store};
 use crate::args::store::SaveArgs;
 use crate::exit::{Exit, Failure};
+use crate::printable::Printable;
 use crate::progress::{Progress, Volume};
-use crate::stdio::print;
-use crate::table::{printable, ratio};
+use crate::stdio::{self, Effect, tell};
+use crate::table::ratio;
 
 /// Saves what `args` names.
 pub fn run(args: &SaveArgs) -> Exit {
@@ -27,18 +28,19 @@ fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
     progress.finish();
     let saved = saved?;
     for warning in &saved.warnings {
-        eprintln!("lmc: {}", printable(warning));
+        stdio::say(Printable::line(format_args!("lmc: {warning}")));
     }
-    if args.json {
-        return print(format!("{:#}\n", saved_json(&saved)));
+    if args.quiet && !args.json {
+        return Ok(());
     }
-    if args.quiet { Ok(()) } else { print(text(&saved)) }
+    tell(Effect::Changed, text(&saved), args.json.then(|| saved_json(&saved)))
 }
 
 /// A store that is in what is saved would hold itself, again and again.
 fn refuse_store_inside(args: &SaveArgs) -> Result<(), Failure> {
     let location = args.store.location()?;
-    let store = location.strip_prefix("file://").unwrap_or(&location);
+    let location = location.with_secrets();
+    let store = location.strip_prefix("file://").unwrap_or(location);
     let (Ok(store), Ok(saved)) = (fs::canonicalize(store), fs::canonicalize(&args.path)) else {
         return Ok(());
     };
@@ -74,13 +76,13 @@ fn options(store: &Store, args: &SaveArgs) -> Result<SaveOptions, Failure> {
     })
 }
 
-fn text(saved: &Saved) -> String {
+fn text(saved: &Saved) -> Printable {
     let name = &saved.name;
     let on = saved.parent.as_ref().map_or(String::new(), |parent| {
         format!(" on {} ({}@{})", parent.short_id(), parent.run, parent.step)
     });
-    format!(
-        "{} {}@{}: {} files, {} of them known, {} in {} ({}x){on}\n",
+    Printable::line(format_args!(
+        "{} {}@{}: {} files, {} of them known, {} in {} ({}x){on}",
         name.short_id(),
         name.run,
         name.step,
@@ -89,7 +91,7 @@ fn text(saved: &Saved) -> String {
         size_text(name.size),
         size_text(name.added),
         ratio(name.size, name.added),
-    )
+    ))
 }
 
 fn saved_json(saved: &Saved) -> serde_json::Value {

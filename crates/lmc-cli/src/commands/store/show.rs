@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{name_json, size_text, time_text, with_store};
 use crate::args::store::ShowArgs;
 use crate::exit::{Exit, Failure};
-use crate::stdio::print;
-use crate::table::printable;
+use crate::printable::Printable;
+use crate::stdio::{Effect, tell};
 
 /// Shows the snapshot that `args` names.
 pub fn run(args: &ShowArgs) -> Exit {
@@ -20,13 +20,13 @@ fn show(store: &Store, args: &ShowArgs) -> Result<(), Failure> {
     let name = store.find(&args.snapshot)?;
     let manifest = store.manifest(&name)?;
     let tags = store.tags()?.remove(&name.id).unwrap_or_default();
-    if args.json {
+    let json = || {
         let mut value = json(&name, &manifest);
         value["tags"] = json!(tags);
-        return print(format!("{value:#}\n"));
-    }
-    let tags: Vec<String> = tags.iter().map(|tag| printable(tag)).collect();
-    print(text(&name, &manifest, &tags.join(", ")))
+        value
+    };
+    let listed: Vec<&str> = tags.iter().map(String::as_str).collect();
+    tell(Effect::Looked, text(&name, &manifest, &listed.join(", ")), args.json.then(json))
 }
 
 /// Files, bytes of them, and bytes that their own archives take, of each kind.
@@ -70,21 +70,19 @@ fn json(name: &SnapshotName, manifest: &Manifest) -> Value {
     value
 }
 
-fn text(name: &SnapshotName, manifest: &Manifest, tags: &str) -> String {
-    let mut text = format!(
-        "snapshot  {}\nrun       {}\nstep      {}\ntime      {}\n",
-        name.id,
-        printable(&name.run),
-        name.step,
-        time_text(name.time_ms),
-    );
-    let mut line = |label: &str, value: String| text += &format!("{label:<10}{value}\n");
-    line("parent", printable(manifest.parent.as_deref().unwrap_or("none")));
+fn text(name: &SnapshotName, manifest: &Manifest, tags: &str) -> Printable {
+    let mut text = Printable::default();
+    let mut line = |label: &str, value: String| text.push_line(format_args!("{label:<10}{value}"));
+    line("snapshot", name.id.clone());
+    line("run", name.run.clone());
+    line("step", name.step.to_string());
+    line("time", time_text(name.time_ms));
+    line("parent", manifest.parent.as_deref().unwrap_or("none").to_string());
     if !tags.is_empty() {
         line("tags", tags.to_string());
     }
     for (key, value) in &manifest.meta {
-        line("meta", format!("{}={}", printable(key), printable(value)));
+        line("meta", format!("{key}={value}"));
     }
     line("size", size_text(name.size));
     line("added", size_text(name.added));

@@ -6,7 +6,8 @@ use serde_json::json;
 use super::{size_text, with_store};
 use crate::args::store::StatsArgs;
 use crate::exit::{Exit, Failure};
-use crate::stdio::print;
+use crate::printable::Printable;
+use crate::stdio::{Effect, tell};
 use crate::table::{Align, Table, ratio};
 
 /// Counts everything.
@@ -16,7 +17,7 @@ pub fn run(args: &StatsArgs) -> Exit {
 
 fn show(store: &Store, args: &StatsArgs) -> Result<(), Failure> {
     let stats = store.stats()?;
-    if args.json { print(format!("{:#}\n", json(&stats))) } else { print(text(&stats)) }
+    tell(Effect::Looked, text(&stats), args.json.then(|| json(&stats)))
 }
 
 fn json(stats: &Stats) -> serde_json::Value {
@@ -39,7 +40,7 @@ fn json(stats: &Stats) -> serde_json::Value {
     })
 }
 
-fn text(stats: &Stats) -> String {
+fn text(stats: &Stats) -> Printable {
     let share = |bytes: i64| match stats.logical {
         0 => "-".to_string(),
         logical => format!("{:.1} %", 100.0 * bytes as f64 / logical as f64),
@@ -62,9 +63,9 @@ fn text(stats: &Stats) -> String {
         let size = format!("{sign}{}", size_text(bytes.unsigned_abs()));
         table.push(vec![label.to_string(), size, share(bytes)]);
     }
-    format!(
-        "{table}{} snapshots of {} files in {} packs, {}x; {} archives alone, {} on others, up to \
-         {} deep\n",
+    let mut text = Printable::from(table);
+    text.push_line(format_args!(
+        "{} snapshots of {} files in {} packs, {}x; {} archives alone, {} on others, up to {} deep",
         stats.snapshots,
         stats.files,
         stats.packs,
@@ -72,5 +73,6 @@ fn text(stats: &Stats) -> String {
         stats.whole,
         stats.deltas,
         stats.depth_max,
-    )
+    ));
+    text
 }

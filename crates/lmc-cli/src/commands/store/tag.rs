@@ -6,8 +6,8 @@ use serde_json::json;
 use super::with_store;
 use crate::args::store::TagArgs;
 use crate::exit::{Exit, Failure};
-use crate::stdio::print;
-use crate::table::printable;
+use crate::printable::Printable;
+use crate::stdio::{Effect, tell};
 
 /// Changes the tags of the snapshot.
 pub fn run(args: &TagArgs) -> Exit {
@@ -23,10 +23,9 @@ fn tag(store: &Store, args: &TagArgs) -> Result<(), Failure> {
         store.untag(&name, tag)?;
     }
     let tags = store.tags()?.remove(&name.id).unwrap_or_default();
-    if args.json {
-        return print(format!("{:#}\n", json!({"id": name.id, "tags": tags})));
-    }
-    let tags: Vec<String> = tags.iter().map(|tag| printable(tag)).collect();
-    let tags = if tags.is_empty() { "no tags".to_string() } else { tags.join(", ") };
-    print(format!("{} {}@{}: {tags}\n", name.short_id(), printable(&name.run), name.step))
+    let listed: Vec<&str> = tags.iter().map(String::as_str).collect();
+    let listed = if tags.is_empty() { "no tags".to_string() } else { listed.join(", ") };
+    let (id, run, step) = (name.short_id(), &name.run, name.step);
+    let text = Printable::line(format_args!("{id} {run}@{step}: {listed}"));
+    tell(Effect::Changed, text, args.json.then(|| json!({"id": name.id, "tags": tags})))
 }

@@ -1,6 +1,6 @@
 //! From a URL to a bucket: what the environment says, how long to wait and how often to try.
 
-use super::place::Place;
+use super::place::{Place, library_words};
 use lmc_format::{Error, ErrorKind, Result};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreScheme};
@@ -20,8 +20,7 @@ pub(super) fn open(
     retries: usize,
 ) -> Result<(Box<dyn ObjectStore>, Path)> {
     let cannot = |e: object_store::Error| {
-        let text = e.to_string().replace('\n', " ");
-        Error::invalid(format!("cannot use {}: {text}", Place::of_url(url)))
+        Error::invalid(format!("cannot use {}: {}", Place::of_url(url), library_words(&e)))
     };
     let (scheme, path) = ObjectStoreScheme::parse(url).map_err(|e| cannot(e.into()))?;
     let path = Path::parse(path).map_err(|e| cannot(e.into()))?;

@@ -1,5 +1,6 @@
 //! Which bucket is meant, and errors that name it and say what to do.
 
+use crate::storage::location::{Location, map_words, without_secrets};
 use lmc_format::{Error, ErrorKind};
 use std::fmt;
 use url::Url;
@@ -11,8 +12,8 @@ pub(super) struct Place(String);
 impl Place {
     /// Without a name, a password or a query, which may be secret.
     pub(super) fn of_url(url: &Url) -> Self {
-        let host = url.host_str().unwrap_or_default();
-        Self(format!("{}://{host}{}", url.scheme(), url.path().trim_end_matches('/')))
+        let shown = Location::from(url.as_str()).to_string();
+        Self(shown.trim_end_matches('/').to_string())
     }
 
     pub(super) fn of_store(store: &dyn object_store::ObjectStore) -> Self {
@@ -35,7 +36,7 @@ impl Place {
             _ if is_unreachable(error) => (ErrorKind::Io, NO_SERVER),
             _ => (ErrorKind::Io, "try again"),
         };
-        let cause = first_line(&text);
+        let cause = library_words(error);
         Error::new(kind, format!("cannot {what} {name} in {self}: {advice} ({cause})"))
     }
 }
@@ -93,10 +94,77 @@ fn was_sent(_: &object_store::Error) -> Option<bool> {
     None
 }
 
-fn first_line(text: &str) -> String {
-    let line = text.replace('\n', " ");
-    match line.char_indices().nth(400) {
+/// What a library says, and in it what a server said, in one line that is not too long and holds
+/// neither keys nor signatures: requests are quoted with their queries.
+pub(super) fn library_words(error: &object_store::Error) -> String {
+    let line = clean(&error.to_string().replace('\n', " "));
+    match line.char_indices().nth(WORDS_LEN_MAX) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,
+    }
+}
+
+/// Longest text of a library that is passed on, in characters.
+const WORDS_LEN_MAX: usize = 400;
+/// What stands before a secret in the words of servers, in small letters.
+const SECRET_NAMES: [&str; 5] = ["signature=", "sig=", "credential=", "token=", "password="];
+
+fn clean(text: &str) -> String {
+    let words = |word: &str| {
+        // The query of a request whose URL is not whole.
+        let word = match word.split_once('?') {
+            Some((path, query)) if query.contains('=') => path,
+            _ => word,
+        };
+        // Bytes keep their places in small letters of ASCII.
+        let small = word.to_ascii_lowercase();
+        let secret = SECRET_NAMES.iter().filter_map(|name| Some(small.find(name)? + name.len()));
+        secret.min().map_or_else(|| word.to_string(), |at| format!("{}...", &word[..at]))
+    };
+    map_words(&without_secrets(&without_details(text)), words)
+}
+
+/// Text that ends in an answer of a server in XML, with only the code and the message of that: the
+/// rest repeats the request, and what it was signed with.
+fn without_details(text: &str) -> String {
+    let Some(start) = text.find("<?xml").or_else(|| text.find("<Error>")) else {
+        return text.to_string();
+    };
+    let (before, answer) = text.split_at(start);
+    let element = |name: &str| {
+        let (_, rest) = answer.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once(&format!("</{name}>"))?.0)
+    };
+    match (element("Code"), element("Message")) {
+        (Some(code), Some(message)) => format!("{before}{code}: {message}"),
+        (Some(word), None) | (None, Some(word)) => format!("{before}{word}"),
+        (None, None) => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a server repeats of a request is not passed on; what it says of it is.
+    #[test]
+    fn words_of_servers_lose_keys_and_signatures() {
+        for (given, wanted) in [
+            ("cannot GET http://u:p@h/x?X-Amz-Signature=1 (at 2)", "cannot GET http://h/x (at 2)"),
+            ("GET /x?sig=1&a=2 failed", "GET /x failed"),
+            ("what? no", "what? no"),
+            (
+                "AWS4 Credential=A/b, X-Amz-Signature=c and sig=d",
+                "AWS4 Credential=... X-Amz-Signature=... and sig=...",
+            ),
+            (
+                "403: <?xml?><Error><Code>C</Code><Message>m http://u:p@h</Message><Key>k</Key></Error>",
+                "403: C: m http://h",
+            ),
+            ("403: <Error><Code>C</Code><Key>k</Key></Error>", "403: C"),
+            ("<html>busy</html>", "<html>busy</html>"),
+        ] {
+            assert_eq!(clean(given), wanted);
+        }
     }
 }

@@ -1,0 +1,182 @@
+//! Text that cannot steer a terminal.
+//!
+//! Names of files, tensors, runs and tags, and the words of servers, were chosen by others. A
+//! [`Printable`] can be made only here, and `stdio.rs` prints nothing else, so the compiler sees to
+//! it that none of them reaches a terminal as it is.
+
+use std::fmt::Display;
+
+use serde_json::Value;
+
+use crate::table::Table;
+
+/// Lines of visible characters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Printable(String);
+
+impl Printable {
+    /// A part of a line. What cannot be shown becomes `\x1b` or `\u{202e}`, a backslash becomes
+    /// two, and so the text can be told from what is printed.
+    pub fn word(text: impl Display) -> Self {
+        Self(escaped(&text.to_string(), |c| c == '\\' || is_hidden(c), shown_code))
+    }
+
+    /// A line of its own, escaped in the same way.
+    pub fn line(text: impl Display) -> Self {
+        let mut line = Self::word(text);
+        line.0.push('\n');
+        line
+    }
+
+    /// JSON, followed by the end of the line. Inside strings, JSON's own escapes stand for what
+    /// cannot be shown, and outside there is none of it.
+    pub fn json(value: &Value) -> Self {
+        let json_code = |c: char| {
+            let mut units = [0; 2];
+            c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+        };
+        Self(escaped(&format!("{value:#}\n"), |c| c != '\n' && is_hidden(c), json_code))
+    }
+
+    /// Text in lines of our own: a help text, a script, a table. Names in it must have been
+    /// escaped as a [`Printable::word`] is, or they could end a line.
+    pub fn layout(text: impl Display) -> Self {
+        Self(escaped(&text.to_string(), |c| c != '\n' && is_hidden(c), shown_code))
+    }
+
+    /// Adds a line.
+    pub fn push_line(&mut self, text: impl Display) {
+        self.push(Self::line(text));
+    }
+
+    /// Adds what is printable already.
+    pub fn push(&mut self, text: impl Into<Self>) {
+        self.0.push_str(&text.into().0);
+    }
+
+    /// The text as it is printed.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<Table> for Printable {
+    fn from(table: Table) -> Self {
+        Self::layout(table)
+    }
+}
+
+/// The one function that makes text printable: each character that is chosen becomes its code.
+fn escaped(text: &str, is_chosen: impl Fn(char) -> bool, code: impl Fn(char) -> String) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_chosen(c) {
+            true => shown += &code(c),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Whether a character steers a terminal, turns the direction of text around, ends a line, or
+/// leaves no trace.
+fn is_hidden(c: char) -> bool {
+    let is_format = matches!(c,
+        // The soft hyphen, the Arabic letter mark, the Mongolian vowel separator.
+        '\u{ad}' | '\u{61c}' | '\u{180e}'
+        // No width, marks of direction. Joiners are left alone: scripts and emoji need them.
+        | '\u{200b}' | '\u{200e}' | '\u{200f}'
+        // Ends of lines and paragraphs, embeddings, overrides and isolates.
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        // The byte order mark, annotations, tags.
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    c.is_control() || is_format
+}
+
+/// How a character stands in text.
+fn shown_code(c: char) -> String {
+    match c {
+        '\\' => "\\\\".into(),
+        '\n' => "\\n".into(),
+        '\r' => "\\r".into(),
+        '\t' => "\\t".into(),
+        c if c.is_ascii() => format!("\\x{:02x}", u32::from(c)),
+        c => format!("\\u{{{:x}}}", u32::from(c)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Align;
+
+    /// All characters below U+3000, and some above.
+    fn characters() -> impl Iterator<Item = char> {
+        ('\0'..'\u{3000}').chain(['\u{feff}', '\u{fffa}', '\u{fffd}', '\u{1f600}', '\u{e0041}'])
+    }
+
+    /// The text that a printed word stands for.
+    fn read_back(word: &str) -> String {
+        let mut text = String::new();
+        let mut rest = word;
+        while let Some(at) = rest.find('\\') {
+            text += &rest[..at];
+            let code = &rest[at + 1..];
+            let (c, len) = match &code[..1] {
+                "x" => (u32::from_str_radix(&code[1..3], 16).expect("digits"), 3),
+                "u" => {
+                    let end = code.find('}').expect("an end");
+                    (u32::from_str_radix(&code[2..end], 16).expect("digits"), end + 1)
+                }
+                "n" => (10, 1),
+                "r" => (13, 1),
+                "t" => (9, 1),
+                "\\" => (92, 1),
+                other => panic!("no code {other}"),
+            };
+            text.push(char::from_u32(c).expect("a character"));
+            rest = &code[len..];
+        }
+        text + rest
+    }
+
+    /// A word can be read back, so no two texts look the same, and nothing hidden is left in it.
+    #[test]
+    fn words_can_be_read_back() {
+        let all: String = characters().collect();
+        for text in [&all[..], "\\x1b", "\u{1b}", "\\\\", "a\\nb", "a\nb", "C:\\new", ""] {
+            let word = Printable::word(text);
+            assert_eq!(read_back(word.as_str()), text);
+            assert!(!word.as_str().contains(is_hidden), "{word:?}");
+        }
+        assert_eq!(Printable::word("\u{1b}[2J\u{202e}").as_str(), "\\x1b[2J\\u{202e}");
+        assert_eq!(Printable::line("a\nb").as_str(), "a\\nb\n");
+    }
+
+    /// Names in other scripts, and emoji, are printed as they are.
+    #[test]
+    fn ordinary_text_stays() {
+        for text in ["model.safetensors", "größe", "模型", "نموذج", "नमूना", "👩\u{200d}🔬", "a b"]
+        {
+            assert_eq!(Printable::word(text).as_str(), text);
+        }
+    }
+
+    /// JSON is the same value, and nothing hidden is left in it but the ends of its lines.
+    #[test]
+    fn json_keeps_its_value() {
+        let all: String = characters().collect();
+        let value = serde_json::json!({ &all[..]: [&all[..], 1, null] });
+        let json = Printable::json(&value);
+        assert_eq!(serde_json::from_str::<Value>(json.as_str()).expect("JSON"), value);
+        assert!(!json.as_str().contains(|c| c != '\n' && is_hidden(c)));
+    }
+
+    /// A cell of a table neither ends a line nor steers the terminal.
+    #[test]
+    fn cells_stay_in_their_lines() {
+        let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
+        table.push(vec!["a\n\u{1b}\\".into(), "1".into()]);
+        assert_eq!(Printable::from(table).as_str(), "name       n\na\\n\\x1b\\\\  1\n");
+    }
+}

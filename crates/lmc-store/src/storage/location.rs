@@ -1,0 +1,146 @@
+//! Where a store is: as the user wrote it to open it, and without its secrets to show it.
+
+use std::fmt;
+
+/// A directory or a URL. What it shows of a URL has no user, password, query or fragment: they may
+/// hold keys and signatures, and whoever reads a log need not know them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Location(String);
+
+impl Location {
+    /// All of it, secrets too: to open it, never to print it.
+    pub fn with_secrets(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Location {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&str> for Location {
+    fn from(text: &str) -> Self {
+        Self(text.to_string())
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&shown(&self.0))
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Location({:?})", shown(&self.0))
+    }
+}
+
+/// Text in which every URL is as a [`Location`] shows it.
+pub fn without_secrets(text: &str) -> String {
+    map_words(text, |word| match word.find(":/") {
+        None => word.to_string(),
+        Some(colon) => {
+            let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
+            let before = word[..colon].trim_end_matches(is_scheme);
+            let url = &word[before.len()..];
+            // Brackets and full stops behind a URL belong to the sentence.
+            let end = url.trim_end_matches(|c: char| ").,;:'`]}".contains(c)).len();
+            format!("{before}{}{}", shown(&url[..end]), &url[end..])
+        }
+    })
+}
+
+/// Text with each of its words replaced. Words end at blanks, quotation marks and angle brackets,
+/// none of which is in a URL.
+pub(super) fn map_words(text: &str, map: impl Fn(&str) -> String) -> String {
+    let is_end = |c: char| c.is_whitespace() || "\"<>".contains(c);
+    let parts = text.split_inclusive(is_end);
+    let mapped = parts.map(|part| {
+        let word = part.trim_end_matches(is_end);
+        map(word) + &part[word.len()..]
+    });
+    mapped.collect()
+}
+
+/// A URL without its secrets; any other text as it is.
+fn shown(text: &str) -> String {
+    let Some((scheme, rest)) = split_scheme(text) else { return text.to_string() };
+    let (head, hidden) = split_at_any(rest, &['?', '#']);
+    let (authority, path) = split_at_any(head, &['/']);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    // A password with `/`, `?` or `#` in it ends elsewhere than it seems to. Then all is hidden.
+    let is_cut = authority.contains([':', '@']) && (path.contains('@') || hidden.contains('@'));
+    match is_cut || !has_port_or_none(host) {
+        true => format!("{scheme}..."),
+        false => format!("{scheme}{host}{path}"),
+    }
+}
+
+/// Whether what follows a colon is a port, and not half of a password.
+fn has_port_or_none(host: &str) -> bool {
+    let port = host.rsplit_once(':').filter(|_| !host.ends_with(']'));
+    port.is_none_or(|(_, port)| port.bytes().all(|c| c.is_ascii_digit()))
+}
+
+/// What a URL begins with, `s3://` say, and the rest. One slash is enough: it is a slip.
+fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    let (name, rest) = text.split_once(":/")?;
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c));
+    let rest = rest.strip_prefix('/').unwrap_or(rest);
+    is_name.then(|| text.split_at(text.len() - rest.len()))
+}
+
+fn split_at_any<'a>(text: &'a str, ends: &[char]) -> (&'a str, &'a str) {
+    text.split_at(text.find(ends).unwrap_or(text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Users, passwords, queries and fragments are not shown, and what says where it is stays.
+    #[test]
+    fn urls_are_shown_without_secrets() {
+        for (given, wanted) in [
+            ("s3://bucket/runs", "s3://bucket/runs"),
+            ("s3://bucket/run@3", "s3://bucket/run@3"),
+            ("s3://key:word@bucket/runs?sig=x#y", "s3://bucket/runs"),
+            ("s3://key@bucket", "s3://bucket"),
+            ("s3://bucket?sig=a@b", "s3://bucket"),
+            ("https://host:9000/x", "https://host:9000/x"),
+            ("file:///data/store", "file:///data/store"),
+            ("http://[::1]/x", "http://[::1]/x"),
+            ("http://[::1]:9000/x", "http://[::1]:9000/x"),
+            ("http://key:word", "http://..."),
+            ("s3://key:wo/rd@bucket", "s3://..."),
+            ("s3://key:wo?rd@bucket", "s3://..."),
+            ("s3://key:w@o/rd@bucket", "s3://..."),
+            ("s3:/key:word@bucket", "s3:/bucket"),
+            ("/data/what?/a@b", "/data/what?/a@b"),
+            ("dir:with/colon@x", "dir:with/colon@x"),
+            ("", ""),
+        ] {
+            assert_eq!(Location::from(given).to_string(), wanted, "{given}");
+        }
+        let debug = format!("{:?}", Location::from("s3://key:word@bucket"));
+        assert_eq!(debug, "Location(\"s3://bucket\")");
+    }
+
+    /// URLs in a sentence lose their secrets, and the rest of it stays.
+    #[test]
+    fn sentences_lose_the_secrets_of_urls() {
+        for (given, wanted) in [
+            ("no URL: a/b?c=d e@f", "no URL: a/b?c=d e@f"),
+            ("see (http://u:p@h:1/x?sig=y), again", "see (http://h:1/x), again"),
+            ("\"s3://u:p@b\" and url=s3://u:p@c\n.", "\"s3://b\" and url=s3://c\n."),
+            ("<a>http://u:p@h</a>", "<a>http://h</a>"),
+            ("http://a,http://u:p@b", "http://..."),
+        ] {
+            assert_eq!(without_secrets(given), wanted);
+        }
+    }
+}
