@@ -1,5 +1,6 @@
 //! Who reads a terminal, a log or JSON learns no password, key or signature of a store's URL.
 
+#[cfg(feature = "s3")]
 #[path = "common/answers.rs"]
 mod answers;
 mod common;
@@ -23,6 +24,7 @@ const SECRETS: [&str; 8] = [
 const URL: &str = "s3://TheKeyName:hunter2@bucket/runs?X-Amz-Signature=signed-by-me&sig=hunter3";
 
 /// Every command that takes a store, and where it takes it.
+#[cfg(feature = "s3")]
 fn commands(url: &str) -> Vec<Vec<String>> {
     let mut all: Vec<Vec<&str>> = vec![
         vec!["init", url],
@@ -65,6 +67,7 @@ fn check(what: &dyn std::fmt::Debug, output: &Output) {
 }
 
 /// Runs every command on `url` with a server at `address`, which does not do what it is asked.
+#[cfg(feature = "s3")]
 fn try_all(folder: &Folder, url: &str, address: &str) {
     let server: SocketAddr = "127.0.0.1:1".parse().expect("an address");
     for args in commands(url) {

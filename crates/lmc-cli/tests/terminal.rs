@@ -1,6 +1,7 @@
 //! Names that others chose never steer the terminal: nothing but visible text and line ends is
 //! printed, whatever the names of files, tensors, runs, tags and servers' words hold.
 
+#[cfg(feature = "s3")]
 #[path = "common/answers.rs"]
 mod answers;
 mod common;
