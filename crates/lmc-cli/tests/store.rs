@@ -134,3 +134,23 @@ fn exit_codes() {
     let output = folder.lmc(&["log"]);
     assert_eq!(code(&output), 2, "{}", stderr(&output));
 }
+
+/// A save whose stdout cannot be written to fails, and says that the snapshot is there.
+#[test]
+fn a_save_that_cannot_print_says_that_it_saved() {
+    let folder = Folder::new();
+    folder.write("x", b"x");
+    folder.ok(&["init", "store"]);
+    for format in [&[][..], &["--json"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("a full device");
+        let args = [&["save", "x", "--store", "store"], format].concat();
+        let output = common::command(&folder.path(""), &args).stdout(full).output().expect("lmc");
+        assert_eq!(code(&output), 1);
+        let log = common::text(folder.ok(&["log", "--json", "--store", "store"]));
+        let log: Value = serde_json::from_str(&log).expect("JSON");
+        let ids = log.as_array().expect("snapshots").iter().filter_map(|one| one["id"].as_str());
+        let said = common::stderr(&output);
+        assert!(ids.into_iter().any(|id| said.contains(&id[..8])), "{said}");
+        assert!(said.contains("saved"), "{said}");
+    }
+}

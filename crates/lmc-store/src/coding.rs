@@ -12,8 +12,9 @@ use crate::tree::{FileState, Leaf, Opened, What};
 use lmc::{Bases, Options, Output, Progress};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Files on their way into packs.
 pub(crate) struct Coding<'a, 'w> {
@@ -56,7 +57,7 @@ impl<'a, 'w> Coding<'a, 'w> {
                 What::Directory { mode } => Node::Directory { mode: *mode },
                 What::Link { target } => Node::Link { target: target.clone() },
                 What::File(state) => {
-                    let FileState { mode, mtime, size } = *state;
+                    let FileState { mode, mtime, size, .. } = *state;
                     let missing = || Error::invalid("a file was not coded; please report it");
                     let (kind, archive) = (Kind::of(&leaf.path), archive.ok_or_else(missing)?);
                     Node::File(FileNode { mode, mtime, size, kind, archive })
@@ -72,9 +73,13 @@ impl<'a, 'w> Coding<'a, 'w> {
     /// comes last, in packs of its own, which go when it goes.
     fn archives(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Option<usize>>> {
         // What is in memory has no path, and is beside nothing.
-        let path = |leaf: &Leaf| leaf.place.path().map(Path::to_path_buf).unwrap_or_default();
-        let sources: Vec<PathBuf> = leaves.iter().map(path).collect();
-        let mut masters = lmc::masters(&sources);
+        let sources: Vec<PathBuf> = leaves.iter().map(|leaf| leaf.place.path()).collect();
+        // What a link leads to is not opened.
+        let open = |i: usize| match &leaves[i].what {
+            What::File(_) => leaves[i].place.file().ok().flatten(),
+            _ => None,
+        };
+        let mut masters = lmc::masters(&sources, open);
         for (leaf, masters) in leaves.iter().zip(&mut masters) {
             // Weights do not come to depend on optimizer state, which may be forgotten first.
             masters.retain(|&i| Kind::of(&leaves[i].path) == Kind::of(&leaf.path));
@@ -129,7 +134,7 @@ impl<'a, 'w> Coding<'a, 'w> {
                      run lmc check: {e}",
                     leaf.path
                 ));
-                self.code_on(&[], &[], &file, progress)?
+                self.code_on(&[], Vec::new(), &file, progress)?
             }
             coded => coded?,
         };
@@ -160,16 +165,19 @@ impl<'a, 'w> Coding<'a, 'w> {
         let numbers = if is_better { plan.doubted } else { plan.bases };
         let may_carry =
             |(_, archive): &&(&Leaf, usize)| self.builder.may_carry(*archive, depth_max);
-        let twins: Vec<&Path> =
-            twins.iter().filter(may_carry).filter_map(|(leaf, _)| leaf.place.path()).collect();
-        self.code_on(&numbers, &twins, file, progress)
+        let mut opened = Vec::new();
+        for (twin, _) in twins.iter().filter(may_carry) {
+            let file = twin.place.file().map_err(|e| e.at(&twin.path))?;
+            opened.extend(file.map(|file| (twin.place.path(), file)));
+        }
+        self.code_on(&numbers, opened, file, progress)
     }
 
     /// Codes a file against archives of the parent and files beside it.
     fn code_on(
         &mut self,
         numbers: &[usize],
-        twins: &[&Path],
+        twins: Vec<(PathBuf, File)>,
         file: &Opened,
         progress: Progress,
     ) -> Result<usize> {
@@ -184,7 +192,7 @@ impl<'a, 'w> Coding<'a, 'w> {
     /// Whether a file is best coded against archives of the parent, which is tried.
     fn pays(&self, numbers: &[usize], file: &Opened) -> Result<bool> {
         let SaveOptions { level, threads, .. } = *self.options;
-        let bases = self.builder.bases(numbers, &[], threads)?;
+        let bases = self.builder.bases(numbers, Vec::new(), threads)?;
         let options = Options { level, threads, verify: false, bases };
         let mut nowhere = io::sink();
         let output = Output::Stream(&mut nowhere);
@@ -200,8 +208,15 @@ pub(crate) fn is_gone(error: &Error) -> bool {
 
 impl Builder {
     /// Archives of the parent and files beside to code against.
-    fn bases(&self, numbers: &[usize], files: &[&Path], threads: usize) -> Result<Bases> {
-        let Some(parent) = self.parent() else { return Bases::open(files, threads) };
+    fn bases(
+        &self,
+        numbers: &[usize],
+        files: Vec<(PathBuf, File)>,
+        threads: usize,
+    ) -> Result<Bases> {
+        let Some(parent) = self.parent() else {
+            return Bases::open_with::<PathBuf>(&[], files, threads);
+        };
         let hash = |&i: &usize| parent.manifest().archives[i].hash;
         let hashes: Vec<u128> = numbers.iter().map(hash).collect();
         Bases::from_library_and_files(parent.clone(), &hashes, files, threads)

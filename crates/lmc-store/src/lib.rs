@@ -31,7 +31,6 @@ mod rebase;
 mod repair;
 mod replace;
 mod restore;
-mod sandbox;
 mod save;
 mod snapshots;
 mod stats;

@@ -29,10 +29,13 @@ fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
     for warning in &saved.warnings {
         eprintln!("lmc: {}", printable(warning));
     }
-    if args.json {
-        return print(format!("{:#}\n", saved_json(&saved)));
-    }
-    if args.quiet { Ok(()) } else { print(text(&saved)) }
+    let printed = match (args.json, args.quiet) {
+        (true, _) => print(format!("{:#}\n", saved_json(&saved))),
+        (_, true) => Ok(()),
+        _ => print(text(&saved)),
+    };
+    let id = saved.name.short_id();
+    printed.map_err(|failure| failure.at(format_args!("snapshot {id} is saved")))
 }
 
 /// A store that is in what is saved would hold itself, again and again.
