@@ -15,9 +15,13 @@ pub fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// `path` with `.lmc` behind its name. Fails for `.` and `..`, which have none.
+/// `path` with `.lmc` behind its name. Fails for `.` and `..`, which have none, and where there is no
+/// room for it.
 pub fn compressed(path: &Path) -> Result<PathBuf, Failure> {
     let name = path.file_name().ok_or_else(|| Failure::new("has no name; give one with -o"))?;
+    if !lmc::has_room(path) {
+        return Err(Failure::new("its name has no room for .lmc; give another one with -o"));
+    }
     let mut name = OsString::from(name);
     name.push(".");
     name.push(EXTENSION);
@@ -65,8 +69,9 @@ pub fn archives(paths: &[PathBuf]) -> Vec<PathBuf> {
     for path in paths {
         let tree = Tree::read(path, Links::Kept);
         let entries = tree.iter().flat_map(Tree::entries);
-        let files = entries
-            .filter(|entry| entry.state.kind == FileKind::File && is_compressed(&entry.path));
+        let files = entries.filter(|entry| {
+            entry.state.kind == FileKind::File && lmc::original_path(&entry.path).is_some()
+        });
         let before = found.len();
         found.extend(files.map(|file| path.join(&file.path)));
         if found.len() == before {

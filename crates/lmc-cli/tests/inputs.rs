@@ -154,6 +154,14 @@ fn a_result_never_replaces_another_input() {
     assert_eq!(folder.read("dir/a.lmc"), b"precious");
     assert!(folder.exists("dir/a.lmc.lmc"));
 
+    // What is left out was given too.
+    let folder = Folder::new();
+    folder.write("dir/a", b"a");
+    symlink("elsewhere", folder.path("dir/a.lmc")).expect("a link");
+    let output = folder.lmc(&["compress", "-f", "dir", "-o", "dir"]);
+    assert_ne!(code(&output), 0);
+    assert!(folder.path("dir/a.lmc").is_symlink());
+
     let folder = Folder::new();
     let others = ["a.lmc", "./a.lmc", "hard", "soft"];
     for (other, rm) in others.iter().flat_map(|other| [(other, &["--rm"][..]), (other, &[])]) {
@@ -244,4 +252,25 @@ fn rm_keeps_a_base_while_a_file_that_needs_it_is_left() {
     folder.ok(&["decompress", "--rm", "all", "-o", "out"]);
     assert_eq!(folder.read("out/c"), step(100));
     assert!(!folder.exists("all"));
+}
+
+/// A directory that another one takes the place of meanwhile is read as it was, never as a mix of
+/// both, and it is said.
+#[test]
+fn two_directories_never_become_one() {
+    let folder = Folder::new();
+    for (name, seed) in [("ckpt", 1), ("next", 5)] {
+        for file in ["a", "b"] {
+            folder.write(&format!("{name}/{file}"), &noise(1000, seed + u64::from(file == "b")));
+        }
+    }
+    let old = folder.read("ckpt/b");
+    let held = Held::start(&folder, &["compress", "ckpt"], "ckpt.lmc/a.lmc");
+    fs::rename(folder.path("ckpt"), folder.path("old")).expect("ours");
+    fs::rename(folder.path("next"), folder.path("ckpt")).expect("ours");
+    let (code, said) = held.finish();
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("replaced"), "{said}");
+    folder.ok(&["decompress", "ckpt.lmc/b.lmc", "-o", "b"]);
+    assert_eq!(folder.read("b"), old);
 }

@@ -217,9 +217,11 @@ impl Work<'_> {
     fn all(&self, sandbox: &Sandbox, stays: bool) -> Result<Restored> {
         let manifest = self.library.manifest();
         let wanted: Vec<&Entry> = self.wanted().collect();
-        let folders = self.folders(&wanted);
+        let folders = self.folders(&wanted)?;
         let mode = |path: &RelPath| match manifest.node(path) {
             Some(Node::Directory { mode }) => *mode,
+            // The folder of a long name, which who may read the file may enter.
+            Some(Node::File(file)) => file.mode | (file.mode & 0o444) >> 2,
             _ => 0o700,
         };
         for path in &folders {
@@ -247,17 +249,20 @@ impl Work<'_> {
         }
         // The inner ones first: a folder may be closed to writing.
         for path in folders.iter().rev() {
-            sandbox.finish_dir(path.as_path(), mode(path), None)?;
+            sandbox.finish_dir(path.as_path(), &Origin::recorded_mode(mode(path)))?;
         }
         Ok(restored)
     }
 
     /// The folders that are wanted, and those that hold what is wanted.
-    fn folders(&self, wanted: &[&Entry]) -> BTreeSet<RelPath> {
+    fn folders(&self, wanted: &[&Entry]) -> Result<BTreeSet<RelPath>> {
         let mut folders = BTreeSet::new();
         for entry in wanted {
-            let own = matches!(entry.node, Node::Directory { .. }).then(|| entry.path.clone());
-            let mut next = own.or_else(|| entry.path.folder());
+            let mut next = match &entry.node {
+                Node::Directory { .. } => Some(entry.path.clone()),
+                Node::File(_) => self.path(&entry.path)?.folder(),
+                Node::Link { .. } => entry.path.folder(),
+            };
             while let Some(folder) = next {
                 next = folder.folder();
                 if !folders.insert(folder) {
@@ -265,14 +270,14 @@ impl Work<'_> {
                 }
             }
         }
-        folders
+        Ok(folders)
     }
 
     /// The path of a file in the target.
     fn path(&self, path: &RelPath) -> Result<RelPath> {
         match self.form {
             Form::Original => Ok(path.clone()),
-            Form::Archive => RelPath::new(&[path.as_bytes(), b".lmc"].concat()),
+            Form::Archive => RelPath::new(lmc::archive_path(path.as_path()).as_os_str().as_bytes()),
         }
     }
 

@@ -68,6 +68,11 @@ impl FileState {
         Ok(Self::new(&rustix::fs::stat(path)?))
     }
 
+    /// Looks at `path` itself, which may be a link.
+    pub fn of_name(path: &Path) -> io::Result<Self> {
+        Ok(Self::new(&rustix::fs::lstat(path)?))
+    }
+
     #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
     fn new(stat: &Stat) -> Self {
         let kind = match FileType::from_raw_mode(stat.st_mode as RawMode) {

@@ -23,6 +23,7 @@ mod leftover;
 mod masters;
 mod matching;
 mod memory;
+mod names;
 mod pipeline;
 mod publish;
 mod reference;
@@ -46,6 +47,7 @@ pub use masters::masters;
 pub use memory::{
     compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_vec,
 };
+pub use names::{archive_path, has_room, original_path};
 pub use publish::{Origin, Publish};
 pub use sandbox::{NewDirectory, Sandbox};
 pub use tensors::Tensor;

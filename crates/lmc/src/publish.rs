@@ -52,21 +52,34 @@ impl Origin {
         Self { mode: Some(mode & MODE_BITS), group: None, mtime: Some(mtime) }
     }
 
+    /// Something of which only the permissions were kept.
+    pub fn recorded_mode(mode: u32) -> Self {
+        Self { mode: Some(mode & MODE_BITS), group: None, mtime: None }
+    }
+
+    /// The permissions for what has this group, if there are any to take over. Another group than
+    /// before may do no more than everyone.
+    fn mode_for(&self, group: u32) -> Option<u32> {
+        let mode = self.mode?;
+        let is_same = self.group.is_none_or(|own| own == group);
+        Some(if is_same { mode } else { mode & (0o707 | (mode & 0o007) << 3) })
+    }
+
     /// Gives a file that is whole its permissions and its time.
     fn give(&self, file: &File) -> io::Result<()> {
-        if let Some(mode) = self.mode {
-            let group = FileState::of(file)?.group;
-            let mode = within(mode, self.group.is_none_or(|own| own == group));
+        if let Some(mode) = self.mode_for(FileState::of(file)?.group) {
             rustix::fs::fchmod(file, Mode::from_raw_mode(mode as RawMode))?;
         }
         self.mtime.map_or(Ok(()), |mtime| set_time(file.as_fd(), mtime))
     }
-}
 
-/// Permissions for a file of the same group, or of another one, which then may do no more than
-/// everyone.
-pub(crate) fn within(mode: u32, is_same_group: bool) -> u32 {
-    if is_same_group { mode } else { mode & (0o707 | (mode & 0o007) << 3) }
+    /// The same for a folder.
+    pub(crate) fn give_folder(&self, folder: &Folder) -> io::Result<()> {
+        if let Some(mtime) = self.mtime {
+            folder.set_time(mtime)?;
+        }
+        self.mode_for(folder.state()?.group).map_or(Ok(()), |mode| folder.set_mode(mode))
+    }
 }
 
 /// A file being written under a temporary name beside its final one. Dropped without

@@ -118,16 +118,10 @@ impl Sandbox {
 
     /// Gives a directory its mode and its time, the root with an empty path, and makes what is in
     /// it durable.
-    pub fn finish_dir(&self, path: &Path, mode: u32, mtime: Option<(i64, u32)>) -> Result<()> {
+    pub fn finish_dir(&self, path: &Path, origin: &Origin) -> Result<()> {
         let folder = self.folder(path)?;
-        let finish = || {
-            if let Some(mtime) = mtime {
-                folder.set_time(mtime)?;
-            }
-            folder.set_mode(mode)?;
-            folder.sync()
-        };
-        finish().map_err(|e| io_error(&format!("cannot finish {}", path.display()), &e))
+        let finished = origin.give_folder(&folder).and_then(|()| folder.sync());
+        finished.map_err(|e| io_error(&format!("cannot finish {}", path.display()), &e))
     }
 
     /// Makes the names in a directory durable, in the root with an empty path.

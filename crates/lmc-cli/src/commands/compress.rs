@@ -42,6 +42,10 @@ impl Direction for Compress<'_> {
         names::compressed(source)
     }
 
+    fn target_below(&self, source: &Path) -> Option<PathBuf> {
+        Some(lmc::archive_path(source))
+    }
+
     fn refuses(&self, source: &Path) -> Option<&'static str> {
         names::is_compressed(source).then_some("ends in .lmc already; -f compresses it once more")
     }

@@ -28,6 +28,10 @@ impl Direction for Decompress {
         names::restored(source)
     }
 
+    fn target_below(&self, source: &Path) -> Option<PathBuf> {
+        lmc::original_path(source)
+    }
+
     fn refuses(&self, _source: &Path) -> Option<&'static str> {
         None
     }

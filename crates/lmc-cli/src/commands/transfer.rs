@@ -24,6 +24,9 @@ use crate::{interrupt, stdio};
 pub trait Direction {
     /// The usual name of the result.
     fn target(&self, source: &Path) -> Result<PathBuf, Failure>;
+    /// The path of the result of a file in a directory, both from the root of that on; none if it is
+    /// left out.
+    fn target_below(&self, source: &Path) -> Option<PathBuf>;
     /// Why a file named on the command line is not worked on without `-f`.
     fn refuses(&self, source: &Path) -> Option<&'static str>;
     /// Original bytes, if they are known before the work starts.
@@ -138,7 +141,7 @@ pub fn run(args: &FileArgs, direction: &dyn Direction) -> Exit {
         }
     }
     if args.force {
-        refuse_collisions(&mut batches);
+        refuse_collisions(&args.files, &mut batches);
     }
     transfer.run_batches(&batches);
     transfer.tally.exit()
@@ -160,16 +163,19 @@ fn check(args: &FileArgs, direction: &dyn Direction) -> Result<(), Failure> {
 }
 
 /// Refuses the jobs whose results would take the place of an input of another job, or of its result.
-/// Inputs are told by what they are, not by their names.
-fn refuse_collisions(batches: &mut [(&Path, Batch)]) {
+/// All that was given counts, also what is left out or cannot be done. Inputs are told by what they
+/// are, not by their names.
+fn refuse_collisions(given: &[PathBuf], batches: &mut [(&Path, Batch)]) {
     let jobs = || batches.iter().flat_map(|(_, batch)| &batch.jobs);
     let mut inputs: HashMap<FileId, PathBuf> = HashMap::new();
-    for base in jobs().flat_map(|job| &job.bases) {
-        let state = FileState::at(base).ok().filter(|state| state.kind == FileKind::File);
-        inputs.extend(state.map(|state| (state.id, base.clone())));
+    for path in given.iter().chain(jobs().flat_map(|job| &job.bases)) {
+        let state = FileState::at(path).ok().filter(|state| state.kind != FileKind::Folder);
+        inputs.extend(state.map(|state| (state.id, path.clone())));
     }
-    for job in jobs() {
-        inputs.extend(job.state.map(|state| state.id).zip(job.source.clone()));
+    for tree in batches.iter().filter_map(|(_, batch)| batch.tree.as_ref()) {
+        let files = tree.source.entries().iter();
+        let files = files.filter(|entry| entry.state.kind != FileKind::Folder);
+        inputs.extend(files.map(|file| (file.state.id, tree.source.path().join(&file.path))));
     }
     let mut results: HashMap<PathBuf, PathBuf> = HashMap::new();
     for job in batches.iter_mut().flat_map(|(_, batch)| &mut batch.jobs) {
@@ -177,8 +183,8 @@ fn refuse_collisions(batches: &mut [(&Path, Batch)]) {
         let name = job.source.clone().unwrap_or_default();
         // Whether it would replace its own file or base is looked at when its turn comes.
         let is_own = |path: &&PathBuf| **path == name || job.bases.contains(path);
-        let there = FileState::at(target).ok().and_then(|there| inputs.get(&there.id));
-        let replaced = there.filter(|path| !is_own(path));
+        let there = [FileState::at(target), FileState::of_name(target)].into_iter().flatten();
+        let replaced = there.filter_map(|there| inputs.get(&there.id)).find(|path| !is_own(path));
         let other = results.insert(names::resolved(target), name.clone());
         let target = target.display();
         job.refused = match (replaced, other) {
@@ -272,16 +278,19 @@ impl Transfer<'_> {
         let mut jobs = Vec::new();
         for entry in plan.source.entries() {
             let from = source.join(&entry.path);
-            match (entry.state.kind, self.direction.target(&entry.path)) {
+            match (entry.state.kind, self.direction.target_below(&entry.path)) {
                 (FileKind::Folder, _) => plan.dirs.push((entry.path.clone(), entry.state)),
-                (FileKind::File, Ok(to)) => {
-                    let bases = self.bases(bases::Place::InTree(&entry.path))?;
+                (FileKind::File, Some(to)) => {
+                    let bases = match lmc::has_room(&entry.path) {
+                        true => self.bases(bases::Place::InTree(&entry.path))?,
+                        false => Vec::new(),
+                    };
                     let target = Some(plan.target.join(&to));
                     let mut job = Job::new(Some(from), bases, target, Some(entry.state));
                     job.in_tree = Some(InTree { source: entry.path.clone(), target: to });
                     jobs.push(job);
                 }
-                (FileKind::File, Err(_)) => {
+                (FileKind::File, None) => {
                     plan.left_out.push((from, Failure::new("does not end in .lmc; left out")));
                 }
                 _ => {
@@ -294,11 +303,14 @@ impl Transfer<'_> {
             let name = plan.left_out[0].0.display();
             return Err(Failure::new(format!("{name} would be left out, so --rm is refused")));
         }
+        plan.fit_folders(&jobs);
         refuse_folders_in_the_way(&jobs, &plan)?;
         let sources: Vec<PathBuf> = jobs.iter().filter_map(|job| job.source.clone()).collect();
         let siblings = self.direction.siblings(&sources, &|i| jobs[i].open_in(&plan).ok());
-        for (job, siblings) in jobs.iter_mut().zip(siblings) {
-            job.siblings = siblings;
+        // A file in a folder of its own is not beside the others any more.
+        let is_beside = |i: usize| lmc::has_room(&sources[i]);
+        for (i, siblings) in siblings.into_iter().enumerate().filter(|(i, _)| is_beside(*i)) {
+            jobs[i].siblings = siblings.into_iter().filter(|&i| is_beside(i)).collect();
         }
         Ok(Batch { jobs, tree: Some(plan) })
     }
@@ -323,12 +335,8 @@ impl Transfer<'_> {
         }
         self.remove_kept(batches, kept, &needs, left);
         if self.args.rm {
-            let trees = batches.iter().filter_map(|(_, batch)| batch.tree.as_ref());
-            for (tree, (dir, _)) in
-                trees.flat_map(|tree| tree.dirs.iter().rev().map(move |dir| (tree, dir)))
-            {
-                // What was left out or failed stays, and so does the directory it is in.
-                let _ = tree.source.remove_folder(dir);
+            for tree in batches.iter().filter_map(|(_, batch)| batch.tree.as_ref()) {
+                tree.remove_source_folders();
             }
         }
     }
@@ -399,6 +407,9 @@ impl Transfer<'_> {
         }
         for (path, failure) in batch.tree.iter().flat_map(|tree| &tree.left_out) {
             self.failed(path, failure);
+        }
+        if let Some(Err(replaced)) = batch.tree.as_ref().map(|tree| tree.source.check_folders()) {
+            self.failed(name, &replaced.into());
         }
         if let (Some(tree), Some(target)) = (&batch.tree, &target) {
             if tally.is_all_failed() {
@@ -636,6 +647,42 @@ fn refuse_folders_in_the_way(jobs: &[Job], plan: &TreePlan) -> Result<(), Failur
     Ok(())
 }
 
+impl TreePlan {
+    /// Adds the folders that results come to be in because of their long names, and leaves out those
+    /// that only such a name made.
+    fn fit_folders(&mut self, jobs: &[Job]) {
+        let mut alone: HashMap<&Path, bool> = HashMap::new();
+        for folder in self.source.entries().iter().filter_map(|entry| entry.path.parent()) {
+            alone.entry(folder).and_modify(|alone| *alone = false).or_insert(true);
+        }
+        let mut made = HashSet::new();
+        for (place, state) in
+            jobs.iter().filter_map(|job| Some((job.in_tree.as_ref()?, job.state?)))
+        {
+            if place.target.parent() == Some(&place.source) {
+                // Who may read the file may enter its folder.
+                let mode = state.mode | (state.mode & 0o444) >> 2;
+                self.dirs.push((place.source.clone(), FileState { mode, ..state }));
+            } else if place.source.parent() == Some(&place.target)
+                && alone.get(place.target.as_path()) == Some(&true)
+            {
+                made.insert(&place.target);
+            }
+        }
+        self.dirs.retain(|(dir, _)| !made.contains(dir));
+    }
+
+    /// Removes the folders of the source that are empty by now. What was left out or failed stays,
+    /// and so does the directory it is in.
+    fn remove_source_folders(&self) {
+        let entries = self.source.entries().iter().rev();
+        for folder in entries.filter(|entry| entry.state.kind == FileKind::Folder) {
+            let _ = self.source.remove_folder(&folder.path);
+        }
+        let _ = self.source.remove_folder(Path::new(""));
+    }
+}
+
 impl TargetTree {
     /// Makes the directories, closed to others, down to the disk: files in them may replace inputs
     /// that are removed.
@@ -667,7 +714,7 @@ impl TargetTree {
         let dirs = if self.is_new { &tree.dirs[..] } else { &tree.dirs[1..] };
         // The deepest first: a change inside a directory changes its time.
         for (dir, like) in dirs.iter().rev() {
-            self.sandbox.finish_dir(dir, like.mode, Some(like.mtime))?;
+            self.sandbox.finish_dir(dir, &Origin::file(like))?;
         }
         Ok(())
     }
