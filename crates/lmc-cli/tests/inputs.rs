@@ -91,7 +91,8 @@ fn rm_of_a_link_is_refused() {
 /// the directory was listed is not read; the others are done.
 #[test]
 fn what_was_not_listed_is_not_read() {
-    let swaps: [(&str, fn(&Folder)); 4] = [
+    type Swap = fn(&Folder);
+    let swaps: [(&str, Swap); 4] = [
         ("b", |folder| {
             fs::remove_file(folder.path("ckpt/b")).expect("ours");
             symlink("../secret/b", folder.path("ckpt/b")).expect("a link");

@@ -95,8 +95,8 @@ pub(crate) struct Leaf<'a> {
 /// Where a file is.
 #[derive(Debug)]
 pub(crate) enum Place<'a> {
-    /// Below a directory.
-    Below(Arc<Tree>, PathBuf, lmc::FileState),
+    /// Below a directory, by its number there.
+    Below(Arc<Tree>, usize),
     /// Open, and at this path.
     Open(File, PathBuf),
     Memory(&'a [&'a [u8]]),
@@ -106,7 +106,7 @@ impl Place<'_> {
     /// Its path; what is in memory has none.
     pub(crate) fn path(&self) -> PathBuf {
         match self {
-            Self::Below(tree, path, _) => tree.path().join(path),
+            Self::Below(tree, i) => tree.path().join(&tree.entries()[*i].path),
             Self::Open(_, path) => path.clone(),
             Self::Memory(_) => PathBuf::new(),
         }
@@ -115,7 +115,10 @@ impl Place<'_> {
     /// Opens what is on a disk; fails if it is not what was listed.
     pub(crate) fn file(&self) -> Result<Option<File>> {
         match self {
-            Self::Below(tree, path, listed) => tree.open(path, listed).map(Some),
+            Self::Below(tree, i) => {
+                let entry = &tree.entries()[*i];
+                tree.open(&entry.path, &entry.state).map(Some)
+            }
             Self::Open(file, _) => {
                 let file = file.try_clone();
                 Ok(Some(file.map_err(|e| io_error("cannot open it once more", &e))?))
@@ -216,7 +219,7 @@ fn single(root: &Path) -> Result<Source> {
 fn directory(root: &Path, follow: bool) -> Result<Source> {
     let links = if follow { Links::Followed } else { Links::Kept };
     let tree = Arc::new(Tree::read(root, links)?);
-    let leaf = |entry: &lmc::TreeEntry| {
+    let leaf = |(i, entry): (usize, &lmc::TreeEntry)| {
         let what = match (entry.state.kind, &entry.target) {
             (FileKind::File, _) => What::File(FileState::new(entry.state)),
             (FileKind::Folder, _) => What::Directory { mode: entry.state.mode },
@@ -233,10 +236,10 @@ fn directory(root: &Path, follow: bool) -> Result<Source> {
             }
         };
         let path = RelPath::new(entry.path.as_os_str().as_bytes())?;
-        let place = Place::Below(tree.clone(), entry.path.clone(), entry.state);
+        let place = Place::Below(tree.clone(), i);
         Ok(Leaf { path, place, what, like: &[] })
     };
-    let leaves = tree.entries().iter().map(leaf).collect::<Result<_>>()?;
+    let leaves = tree.entries().iter().enumerate().map(leaf).collect::<Result<_>>()?;
     Ok(Source { leaves, root: Root::Directory(tree) })
 }
 

@@ -48,6 +48,8 @@ fn a_private_directory_comes_back_private() {
         let exported = folder.path().join(format!("exported{wanted:o}"));
         store.export(&saved.name, &exported, &RestoreOptions::default(), &|_| ()).unwrap();
         assert_eq!(mode(&exported), wanted);
+        // So that the temporary directory can be removed.
+        [&root, &target, &exported].map(|path| set_mode(path, 0o700));
     }
 }
 
