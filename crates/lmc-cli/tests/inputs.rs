@@ -72,6 +72,18 @@ fn rm_removes_both_names_of_a_file() {
     fs::hard_link(folder.path("x"), folder.path("y")).expect("a hard link");
     folder.ok(&["compress", "--rm", "x", "y"]);
     assert_eq!(folder.names(), ["ckpt.lmc", "x.lmc", "y.lmc"]);
+    // Those that others need go last, all at once.
+    let folder = Folder::new();
+    for name in ["a", "b", "c", "d"] {
+        folder.write(name, &checkpoint());
+    }
+    fs::create_dir(folder.path("all")).expect("ours");
+    folder.ok(&["compress", "a", "-o", "all/a.lmc"]);
+    fs::hard_link(folder.path("all/a.lmc"), folder.path("all/b.lmc")).expect("a hard link");
+    folder.ok(&["compress", "c", "-o", "all/c.lmc", "--base", "a"]);
+    folder.ok(&["compress", "d", "-o", "all/d.lmc", "--base", "b"]);
+    folder.ok(&["decompress", "--rm", "all", "-o", "out"]);
+    assert!(!folder.exists("all") && folder.read("out/d") == checkpoint());
 }
 
 /// `--rm` of a link would remove the link or a file that was not named: it is refused at the start.

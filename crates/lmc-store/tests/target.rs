@@ -49,7 +49,9 @@ fn a_private_directory_comes_back_private() {
         store.export(&saved.name, &exported, &RestoreOptions::default(), &|_| ()).unwrap();
         assert_eq!(mode(&exported), wanted);
         // So that the temporary directory can be removed.
-        [&root, &target, &exported].map(|path| set_mode(path, 0o700));
+        for path in [&root, &target, &exported] {
+            set_mode(path, 0o700);
+        }
     }
 }
 

@@ -121,8 +121,6 @@ struct Read {
     batch: usize,
     job: usize,
     state: FileState,
-    /// Kept open, so that its number is not given to another file.
-    file: File,
 }
 
 /// Works on all files.
@@ -375,20 +373,21 @@ impl Transfer<'_> {
         let target = batch.tree.as_ref().map(make).transpose()?;
         let mut total = Summary { bytes_in: 0, bytes_out: 0 };
         let mut tally = Tally::default();
-        let mut kept = Vec::new();
+        let (mut kept, mut is_written) = (Vec::new(), false);
         for (i, job) in batch.jobs.iter().enumerate() {
             let source = job.source.as_deref().unwrap_or(name);
             let done =
                 self.run_job(source, job, batch, target.as_ref()).and_then(|(done, read)| {
                     total.bytes_in += done.bytes_in;
                     total.bytes_out += done.bytes_out;
-                    let Some((file, state)) = read.filter(|_| self.args.rm) else { return Ok(()) };
-                    let read = Read { batch: number, job: i, state, file };
+                    is_written = true;
+                    // The file stays open until it is removed: its number is not given to another.
+                    let Some((_file, state)) = read.filter(|_| self.args.rm) else { return Ok(()) };
                     if job.key().is_some_and(|key| needed.contains(&key)) {
-                        kept.push(read);
+                        kept.push(Read { batch: number, job: i, state });
                         return Ok(());
                     }
-                    self.remove(job, batch.tree.as_ref(), &read)
+                    self.remove(job, batch.tree.as_ref(), &state)
                 });
             match done {
                 Ok(()) => {
@@ -412,7 +411,7 @@ impl Transfer<'_> {
             self.failed(name, &replaced.into());
         }
         if let (Some(tree), Some(target)) = (&batch.tree, &target) {
-            if tally.is_all_failed() {
+            if tally.is_all_failed() && !is_written {
                 target.remove(tree);
             } else {
                 target.finish(tree)?;
@@ -550,29 +549,34 @@ impl Transfer<'_> {
                 let name = name.display();
                 self.progress
                     .note(format_args!("lmc: {name}: kept, since a file that is left needs it"));
-            } else if let Err(failure) = self.remove(job, batch.tree.as_ref(), &read) {
+            } else if let Err(failure) = self.remove(job, batch.tree.as_ref(), &read.state) {
                 self.failed(name, &failure);
             }
         }
     }
 
     /// Removes an input if it still is what was read.
-    fn remove(&mut self, job: &Job, tree: Option<&TreePlan>, read: &Read) -> Result<(), Failure> {
-        let seen = self.renewed.get(&read.state.id).unwrap_or(&read.state);
+    fn remove(
+        &mut self,
+        job: &Job,
+        tree: Option<&TreePlan>,
+        read: &FileState,
+    ) -> Result<(), Failure> {
+        let seen = *self.renewed.get(&read.id).unwrap_or(read);
+        // Its other names may be inputs too: they have not changed because this one is gone.
+        let other_name = (seen.names > 1).then(|| job.open_renewed(tree, &self.renewed));
         match (tree, &job.in_tree, &job.source) {
-            (Some(tree), Some(place), _) => tree.source.remove(&place.source, seen)?,
+            (Some(tree), Some(place), _) => tree.source.remove(&place.source, &seen)?,
             (_, _, Some(path)) => {
                 let (folder, name) = Folder::open_parent(path)
                     .map_err(|error| Failure::io("open its folder", &error))?;
-                lmc::remove_seen(&folder, &name, seen)?;
+                lmc::remove_seen(&folder, &name, &seen)?;
             }
             _ => {}
         }
-        if read.state.names > 1 {
-            // Its other names may be inputs too: they have not changed because this one is gone.
-            let now =
-                FileState::of(&read.file).map_err(|error| Failure::io("look at it", &error))?;
-            self.renewed.insert(read.state.id, seen.renewed(now));
+        if let Some(Opened::File(file)) = other_name.transpose()? {
+            let now = FileState::of(&file).map_err(|error| Failure::io("look at it", &error))?;
+            self.renewed.insert(seen.id, seen.renewed(now));
         }
         Ok(())
     }
