@@ -5,13 +5,12 @@
 //! one temporary file or directory that is known has been removed.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
+use lmc::Leftover;
 use lmc_store::storage::{Stoppable, Storage};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -28,7 +27,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// Whether there is work that ends by itself.
 static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
 /// What would be left behind.
-static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
+static TEMPORARY: Mutex<Option<Arc<Leftover>>> = Mutex::new(None);
 
 /// While it lives, an interrupt removes the temporary file or directory it was made for.
 pub struct Guard(());
@@ -66,21 +65,19 @@ fn end() {
 }
 
 fn cut_off() -> ! {
-    if let Some(path) = temporary().take() {
-        remove(&path);
+    if let Some(leftover) = temporary().take() {
+        remove(&leftover);
     }
     std::process::exit(i32::from(Exit::Interrupted.code()));
 }
 
-fn remove(path: &Path) {
+fn remove(leftover: &Leftover) {
     for _ in 0..REMOVALS_MAX {
-        // It may have been given its final name just now; then nothing is there.
-        let removed = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
-        match removed {
-            Ok(()) => return,
-            Err(e) if e.kind() == ErrorKind::NotFound => return,
-            Err(_) => sleep(Duration::from_millis(1)),
+        // What was given its final name just now stays.
+        if leftover.remove().is_ok() {
+            return;
         }
+        sleep(Duration::from_millis(1));
     }
 }
 
@@ -95,15 +92,15 @@ pub fn is_stopped() -> bool {
     STOP.load(Ordering::Acquire)
 }
 
-/// Removes `path` if the process is interrupted before the guard is dropped.
-pub fn guard(path: &Path) -> Guard {
-    note(path);
+/// Removes what is temporary if the process is interrupted before the guard is dropped.
+pub fn guard(leftover: Arc<Leftover>) -> Guard {
+    note(leftover);
     Guard(())
 }
 
 /// The same until another one is noted.
-pub fn note(path: &Path) {
-    *temporary() = Some(path.to_path_buf());
+pub fn note(leftover: Arc<Leftover>) {
+    *temporary() = Some(leftover);
 }
 
 impl Drop for Guard {
@@ -112,7 +109,7 @@ impl Drop for Guard {
     }
 }
 
-fn temporary() -> MutexGuard<'static, Option<PathBuf>> {
-    // A path is whole at any time, so a panic elsewhere does not spoil it.
+fn temporary() -> MutexGuard<'static, Option<Arc<Leftover>>> {
+    // It is whole at any time, so a panic elsewhere does not spoil it.
     TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
 }

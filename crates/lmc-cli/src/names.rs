@@ -1,8 +1,9 @@
 //! Path rules: what a result is called, and which files a directory holds.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use lmc::{FileKind, FileState, Links, Tree};
 
 use crate::exit::Failure;
 
@@ -14,9 +15,13 @@ pub fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// `path` with `.lmc` behind its name. Fails for `.` and `..`, which have none.
+/// `path` with `.lmc` behind its name. Fails for `.` and `..`, which have none, and where there is no
+/// room for it.
 pub fn compressed(path: &Path) -> Result<PathBuf, Failure> {
     let name = path.file_name().ok_or_else(|| Failure::new("has no name; give one with -o"))?;
+    if !lmc::has_room(path) {
+        return Err(Failure::new("its name has no room for .lmc; give another one with -o"));
+    }
     let mut name = OsString::from(name);
     name.push(".");
     name.push(EXTENSION);
@@ -36,60 +41,24 @@ pub fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == EXTENSION)
 }
 
-/// Whether both names lead to one file that exists.
+/// Whether both names lead to one file that exists, whatever they are.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
+    match (FileState::at(a), FileState::at(b)) {
+        (Ok(a), Ok(b)) => a.id == b.id,
         _ => false,
     }
 }
 
-/// What is below a directory, as paths relative to it, in the order of their names.
-#[derive(Debug, Default)]
-pub struct Tree {
-    /// Directories, each before what is in it.
-    pub dirs: Vec<PathBuf>,
-    /// Regular files.
-    pub files: Vec<PathBuf>,
-    /// Symbolic links, pipes and the like.
-    pub others: Vec<PathBuf>,
-}
-
-impl Tree {
-    /// Reads the tree below `root`; follows no link.
-    pub fn read(root: &Path) -> Result<Self, Failure> {
-        let mut tree = Self::default();
-        // A stack of our own: a deep tree must not overflow the thread's.
-        let mut pending = vec![PathBuf::new()];
-        while let Some(dir) = pending.pop() {
-            let below = tree.read_dir(root, &dir);
-            pending.extend(below.map_err(|error| {
-                Failure::io(&format!("read the directory {}", root.join(&dir).display()), &error)
-            })?);
-        }
-        tree.dirs.sort();
-        tree.files.sort();
-        tree.others.sort();
-        Ok(tree)
+/// The path that all names of a file come to, also if it is not there yet.
+pub fn resolved(path: &Path) -> PathBuf {
+    if let Ok(path) = path.canonicalize() {
+        return path;
     }
-
-    /// Adds what is in `root/dir` itself, and returns the directories in it.
-    fn read_dir(&mut self, root: &Path, dir: &Path) -> std::io::Result<Vec<PathBuf>> {
-        let mut below = Vec::new();
-        for entry in fs::read_dir(root.join(dir))? {
-            let entry = entry?;
-            let path = dir.join(entry.file_name());
-            let kind = entry.file_type()?;
-            if kind.is_dir() {
-                below.push(path.clone());
-                self.dirs.push(path);
-            } else if kind.is_file() {
-                self.files.push(path);
-            } else {
-                self.others.push(path);
-            }
-        }
-        Ok(below)
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match (path.file_name(), parent) {
+        (Some(name), Some(parent)) => resolved(parent).join(name),
+        (Some(name), None) => std::env::current_dir().unwrap_or_default().join(name),
+        _ => path.to_path_buf(),
     }
 }
 
@@ -98,12 +67,15 @@ impl Tree {
 pub fn archives(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in paths {
-        match Tree::read(path) {
-            Ok(tree) if path.is_dir() && tree.files.iter().any(|file| is_compressed(file)) => {
-                let files = tree.files.iter().filter(|file| is_compressed(file));
-                found.extend(files.map(|file| path.join(file)));
-            }
-            _ => found.push(path.clone()),
+        let tree = Tree::read(path, Links::Kept);
+        let entries = tree.iter().flat_map(Tree::entries);
+        let files = entries.filter(|entry| {
+            entry.state.kind == FileKind::File && lmc::original_path(&entry.path).is_some()
+        });
+        let before = found.len();
+        found.extend(files.map(|file| path.join(&file.path)));
+        if found.len() == before {
+            found.push(path.clone());
         }
     }
     found

@@ -110,3 +110,48 @@ fn nothing_is_passed_over_in_silence() {
     assert!(folder.exists("ckpt/model-00001-of-00002.safetensors"));
     assert!(!folder.exists("ckpt.lmc"));
 }
+
+/// Names of every length come back, from compressed directories and from exports of stores; those
+/// that have no room for the ending become folders.
+#[test]
+fn names_of_every_length() {
+    let folder = Folder::new();
+    let names: Vec<String> = (249..=255).map(|len| "n".repeat(len)).collect();
+    for name in &names {
+        folder.write(&format!("ckpt/{name}"), name.as_bytes());
+        folder.write(&format!("ckpt/sub/{name}"), &checkpoint());
+    }
+    let long = format!("ckpt/{}", names[6]);
+    fs::set_permissions(folder.path(&long), fs::Permissions::from_mode(0o640)).expect("ours");
+    let check = |back: &str| {
+        for name in names.iter().flat_map(|name| [name.clone(), format!("sub/{name}")]) {
+            let (old, new) = (format!("ckpt/{name}"), format!("{back}/{name}"));
+            assert!(folder.read(&new) == folder.read(&old), "{back}: {}", name.len());
+        }
+        assert_eq!(fs::read_dir(folder.path(back)).expect("there").count(), names.len() + 1);
+    };
+    folder.ok(&["compress", "ckpt"]);
+    assert!(folder.exists(&format!("ckpt.lmc/{}.lmc", names[2])));
+    let made = folder.path(&format!("ckpt.lmc/{}", names[6]));
+    assert_eq!(fs::metadata(&made).expect("a folder").permissions().mode() & 0o777, 0o750);
+    assert!(made.join(".lmc").is_file());
+    folder.ok(&["test", "ckpt.lmc"]);
+    folder.ok(&["decompress", "ckpt.lmc", "-o", "back"]);
+    check("back");
+    folder.ok(&["compress", "--rm", "back", "-o", "packed"]);
+    assert!(!folder.exists("back"));
+    folder.ok(&["decompress", "--rm", "packed", "-o", "back"]);
+    assert!(!folder.exists("packed"));
+    check("back");
+
+    folder.ok(&["init", "store"]);
+    folder.ok(&["save", "ckpt", "--store", "store"]);
+    folder.ok(&["export", "latest", "-o", "exported", "--store", "store"]);
+    folder.ok(&["decompress", "exported", "-o", "again"]);
+    check("again");
+
+    // A file that is named itself needs another name for its result.
+    let output = folder.lmc(&["compress", &long]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("-o"), "{}", stderr(&output));
+}

@@ -70,7 +70,7 @@ fn only_regular_files_are_replaced() {
     assert!(made.success());
     let output = folder.lmc(&["compress", "-f", "x", "-o", "pipe"]);
     assert_eq!(code(&output), 1);
-    assert!(stderr(&output).contains("no regular file"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("not a regular file"), "{}", stderr(&output));
     assert!(!pipe.symlink_metadata().expect("the pipe").is_file());
     let output = folder.lmc(&["compress", "/dev/null"]);
     assert_eq!(code(&output), 1);

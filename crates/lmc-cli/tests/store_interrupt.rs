@@ -67,7 +67,7 @@ fn work_ends_by_itself() {
     for (args, number) in cases {
         let Some((calls, _)) = signal_at(&scene(), 0, "", "0", args) else { return };
         let mut interrupted = 0;
-        for call in (1..=calls).step_by(calls.div_ceil(6) as usize) {
+        for call in (1..=calls).step_by(calls.div_ceil(8) as usize) {
             let folder = scene();
             let Some((_, code)) = signal_at(&folder, call, number, "0.2", args) else { return };
             // Once it needs nothing more of the store it goes on to its end.

@@ -1,6 +1,6 @@
 //! Buffers and files to `.lmc` and back.
 
-use lmc::{Error, ErrorKind, Input, Level, Output, Publish};
+use lmc::{Error, ErrorKind, FileState, Input, Level, Origin, Output, Publish};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
@@ -137,10 +137,10 @@ pub fn save_parts(
     let done = long(data.py(), || {
         let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
         let options = options(level, threads, verify, bases)?;
-        let mut publish = Publish::create(&target, true)?;
+        let mut publish = Publish::create(&target, true, &Origin::nothing())?;
         let output = Output::File(&mut publish);
         let done = lmc::compress(Input::Parts(&slices), output, &options, &|_| ())?;
-        publish.commit(None)?;
+        publish.commit()?;
         Ok(done)
     });
     done?
@@ -166,11 +166,11 @@ pub fn compress_file(
     let bases = base_sources(&bases)?;
     let done = long(py, || {
         let options = options(level, threads, verify, bases)?;
-        let file = open(&source)?;
-        let mut publish = Publish::create(&target, overwrite)?;
+        let (file, origin) = open(&source)?;
+        let mut publish = Publish::create(&target, overwrite, &origin)?;
         let done =
             lmc::compress(Input::File(&file), Output::File(&mut publish), &options, &|_| ())?;
-        publish.commit(file.metadata().ok().as_ref())?;
+        publish.commit()?;
         Ok(done)
     });
     done?
@@ -192,12 +192,11 @@ pub fn decompress_file(
     let bases = base_sources(&bases)?;
     let done = long(py, || {
         let bases = open_bases(bases, threads)?;
-        let file = open(&source)?;
-        let metadata = file.metadata().ok();
+        let (file, origin) = open(&source)?;
         let archive = lmc::Archive::from_file(file, source.parent(), &bases)?;
-        let mut publish = Publish::create(&target, overwrite)?;
+        let mut publish = Publish::create(&target, overwrite, &origin)?;
         let done = lmc::decompress(&archive, Output::File(&mut publish), threads, &|_| ())?;
-        publish.commit(metadata.as_ref())?;
+        publish.commit()?;
         Ok(done)
     });
     done?
@@ -205,8 +204,10 @@ pub fn decompress_file(
         .map_err(|error: lmc::Error| exception(&error.at(source.display())))
 }
 
-fn open(path: &Path) -> lmc::Result<File> {
-    File::open(path).map_err(|e| {
+/// Opens a file, and says what a result that is made from it takes over.
+fn open(path: &Path) -> lmc::Result<(File, Origin)> {
+    let opened = File::open(path).and_then(|file| Ok((FileState::of(&file)?, file)));
+    opened.map(|(state, file)| (file, Origin::file(&state))).map_err(|e| {
         let kind = match e.kind() {
             std::io::ErrorKind::NotFound => lmc::ErrorKind::NotFound,
             _ => lmc::ErrorKind::Io,

@@ -15,8 +15,9 @@ use crate::tree::{FileState, Leaf, Opened, What};
 use lmc::{Bases, Options, Output, Progress};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Archives with the hash of a file that it is compared with: more are made to cost time.
 const COMPARED_MAX: usize = 8;
@@ -97,9 +98,13 @@ impl<'a, 'w> Coding<'a, 'w> {
     /// comes last, in packs of its own, which go when it goes.
     fn archives(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Option<usize>>> {
         // What is in memory has no path, and is beside nothing.
-        let path = |leaf: &Leaf| leaf.place.path().map(Path::to_path_buf).unwrap_or_default();
-        let sources: Vec<PathBuf> = leaves.iter().map(path).collect();
-        let mut masters = lmc::masters(&sources);
+        let sources: Vec<PathBuf> = leaves.iter().map(|leaf| leaf.place.path()).collect();
+        // What a link leads to is not opened.
+        let open = |i: usize| match &leaves[i].what {
+            What::File(_) => leaves[i].place.file().ok().flatten(),
+            _ => None,
+        };
+        let mut masters = lmc::masters(&sources, open);
         for (leaf, masters) in leaves.iter().zip(&mut masters) {
             // Weights do not come to depend on optimizer state, which may be forgotten first.
             masters.retain(|&i| Kind::of(&leaves[i].path) == Kind::of(&leaf.path));
@@ -153,7 +158,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         }
         let coded = if is_alike {
             // Nothing depends on which of those with its hash is meant.
-            self.code_on(&[], &[], &file, progress)
+            self.code_on(&[], Vec::new(), &file, progress)
         } else {
             self.code(leaf, &file, twins, progress)
         };
@@ -165,7 +170,7 @@ impl<'a, 'w> Coding<'a, 'w> {
                      run lmc check: {e}",
                     leaf.path
                 ));
-                self.code_on(&[], &[], &file, progress)?
+                self.code_on(&[], Vec::new(), &file, progress)?
             }
             coded => coded?,
         };
@@ -250,12 +255,12 @@ impl<'a, 'w> Coding<'a, 'w> {
         let may_carry = |(_, archive): &&(&Leaf, usize)| {
             self.builder.may_carry(*archive, depth_max) && is_new(*archive)
         };
-        let path = |(leaf, archive): &(&Leaf<'_>, usize)| {
-            Some((leaf.place.path()?.to_path_buf(), *archive))
-        };
-        let twins: Vec<(PathBuf, usize)> =
-            twins.iter().filter(may_carry).filter_map(path).collect();
-        self.code_on(&numbers, &twins, file, progress)
+        let mut opened = Vec::new();
+        for (twin, archive) in twins.iter().filter(may_carry) {
+            let file = twin.place.file().map_err(|e| e.at(&twin.path))?;
+            opened.extend(file.map(|file| (twin.place.path(), file, *archive)));
+        }
+        self.code_on(&numbers, opened, file, progress)
     }
 
     /// Archives of the parent as bases, which are named by their hashes: of several with one hash
@@ -278,16 +283,16 @@ impl<'a, 'w> Coding<'a, 'w> {
     fn code_on(
         &mut self,
         numbers: &[usize],
-        twins: &[(PathBuf, usize)],
+        twins: Vec<(PathBuf, File, usize)>,
         file: &Opened,
         progress: Progress,
     ) -> Result<usize> {
         let SaveOptions { level, threads, verify, .. } = *self.options;
-        let paths: Vec<&Path> = twins.iter().map(|(path, _)| path.as_path()).collect();
-        let bases = self.builder.bases(numbers, &paths, threads)?;
+        let beside = twins.iter().map(|(_, _, archive)| *archive);
+        let offered: Vec<usize> = numbers.iter().copied().chain(beside).collect();
+        let files = twins.into_iter().map(|(path, file, _)| (path, file)).collect();
+        let bases = self.builder.bases(numbers, files, threads)?;
         let options = Options { level, threads, verify, bases };
-        let twins = twins.iter().map(|(_, archive)| *archive);
-        let offered: Vec<usize> = numbers.iter().copied().chain(twins).collect();
         self.builder.add(self.writer, &offered, |writer| {
             lmc::compress_known(file.input(), Output::Stream(writer), &options, progress)
         })
@@ -296,7 +301,7 @@ impl<'a, 'w> Coding<'a, 'w> {
     /// Whether a file is best coded against archives of the parent, which is tried.
     fn pays(&self, numbers: &[usize], file: &Opened) -> Result<bool> {
         let SaveOptions { level, threads, .. } = *self.options;
-        let bases = self.builder.bases(numbers, &[], threads)?;
+        let bases = self.builder.bases(numbers, Vec::new(), threads)?;
         let options = Options { level, threads, verify: false, bases };
         let mut nowhere = io::sink();
         let output = Output::Stream(&mut nowhere);
@@ -311,7 +316,7 @@ pub(crate) fn entry(leaf: &Leaf, archive: usize) -> Entry {
         What::Directory { mode } => Node::Directory { mode: *mode },
         What::Link { target } => Node::Link { target: target.clone() },
         What::File(state) => {
-            let FileState { mode, mtime, size } = *state;
+            let FileState { mode, mtime, size, .. } = *state;
             Node::File(FileNode { mode, mtime, size, kind: Kind::of(&leaf.path), archive })
         }
     };
@@ -325,8 +330,15 @@ pub(crate) fn is_gone(error: &Error) -> bool {
 
 impl Builder {
     /// Archives of the parent and files beside to code against.
-    fn bases(&self, numbers: &[usize], files: &[&Path], threads: usize) -> Result<Bases> {
-        let Some(parent) = self.parent() else { return Bases::open(files, threads) };
+    fn bases(
+        &self,
+        numbers: &[usize],
+        files: Vec<(PathBuf, File)>,
+        threads: usize,
+    ) -> Result<Bases> {
+        let Some(parent) = self.parent() else {
+            return Bases::open_with::<PathBuf>(&[], files, threads);
+        };
         let hash = |&i: &usize| parent.manifest().archives[i].hash;
         let hashes: Vec<u128> = numbers.iter().map(hash).collect();
         Bases::from_library_and_files(parent.clone(), &hashes, files, threads)

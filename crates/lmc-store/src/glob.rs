@@ -1,11 +1,18 @@
 //! Patterns for paths, as shells have them.
 
 use crate::path::RelPath;
+use std::fmt;
 
 /// A pattern: `*` is any text without `/`, `**` any text, `?` one character that is no `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
     pattern: Vec<u8>,
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.pattern))
+    }
 }
 
 impl Glob {

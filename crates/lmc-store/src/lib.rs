@@ -34,7 +34,6 @@ mod replace;
 mod restore;
 mod reuse;
 mod room;
-mod sandbox;
 mod save;
 mod snapshots;
 mod stats;

@@ -22,7 +22,7 @@ pub const PACK_LEN_MAX: u64 = 256 << 20;
 /// Most bytes of all files and archives of a snapshot together.
 const SIZE_MAX: u64 = 1 << 60;
 /// Bits of a mode that are kept.
-pub const MODE_BITS: u32 = 0o777;
+pub const MODE_BITS: u32 = lmc::MODE_BITS;
 
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,9 @@ pub struct Manifest {
     pub is_thinned: bool,
     /// Whether one file was saved, which is then the only entry.
     pub is_file: bool,
+    /// Permissions of the directory that was saved, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_mode: Option<u32>,
     /// Bytes that it added to the store.
     pub added: u64,
     /// Files, directories and links, in the order of their paths.
@@ -310,6 +313,9 @@ impl Manifest {
                     }
                 }
             }
+        }
+        if self.root_mode.is_some_and(|mode| mode > MODE_BITS) {
+            return Err(Error::invalid("the directory has an odd mode"));
         }
         if self.is_file && (self.entries.len() != 1 || self.files().count() != 1) {
             return Err(Error::invalid("one file was saved, but there are others"));

@@ -8,12 +8,11 @@ use crate::manifest::{Entry, FileNode, Manifest, Node};
 use crate::names::SnapshotName;
 use crate::path::RelPath;
 use crate::rebase::original;
-use crate::sandbox::Sandbox;
 use crate::storage::io_error;
-use lmc::{Input, Options, Output, Progress};
+use lmc::{Input, Leftover, NewDirectory, Options, Origin, Output, Progress, Sandbox};
 use lmc_format::{Error, ErrorKind, Result};
-use rustix::fs::RenameFlags;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -38,7 +37,7 @@ pub struct RestoreOptions {
     pub threads: usize,
     /// Is told of each temporary file or directory, the last one being that in use, for a process
     /// that is made to end and wants to leave nothing.
-    pub on_temporary: Option<fn(&Path)>,
+    pub on_temporary: Option<fn(Arc<Leftover>)>,
 }
 
 /// What was restored.
@@ -112,6 +111,7 @@ impl Store {
     ) -> Result<Restored> {
         let library = SnapshotLibrary::new(self, manifest);
         let work = Work { library, options, form, progress };
+        work.check_wanted()?;
         if manifest.is_file {
             return work.single(target);
         }
@@ -119,7 +119,7 @@ impl Store {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => work.new_directory(target),
             Err(e) => Err(io_error(format_args!("cannot look at {}", target.display()), &e)),
             Ok(metadata) if !metadata.is_dir() => {
-                Err(exists(format!("{} is there and no directory", target.display())))
+                Err(exists(format!("{} is there and is not a directory", target.display())))
             }
             Ok(_) => {
                 if !options.overwrite && !is_empty(target)? {
@@ -127,7 +127,10 @@ impl Store {
                     let message = format!("{target} is not empty; -f restores into it");
                     return Err(exists(message));
                 }
-                work.all(&Sandbox::open(target, options.overwrite)?, Some(target))
+                let sandbox = Sandbox::open(target, options.overwrite)?;
+                let restored = work.all(&sandbox, true)?;
+                sandbox.sync_dir(Path::new(""))?;
+                Ok(restored)
             }
         }
     }
@@ -151,33 +154,45 @@ struct Work<'a> {
 impl Work<'_> {
     /// A directory that gets its name when it is whole.
     fn new_directory(&self, target: &Path) -> Result<Restored> {
-        let folder = folder_of(target);
-        let temporary = tempfile::Builder::new()
-            .prefix(".lmc-restore-")
-            .suffix(".part")
-            .tempdir_in(folder)
-            .map_err(|e| {
-                io_error(format_args!("cannot make a folder in {}", folder.display()), &e)
-            })?;
+        let new = NewDirectory::create(target)?;
         if let Some(tell) = self.options.on_temporary {
-            tell(temporary.path());
+            tell(new.leftover());
         }
-        let mode = default_mode(temporary.path())?;
-        let restored = self.all(&Sandbox::open(temporary.path(), false)?, None)?;
-        set_mode(temporary.path(), mode)?;
-        let (from, cwd) = (temporary.path(), rustix::fs::CWD);
-        let mut renamed = rustix::fs::renameat_with(cwd, from, cwd, target, RenameFlags::NOREPLACE);
-        if let Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) = renamed {
-            // Without the flag a directory takes the place of an empty one only.
-            renamed = rustix::fs::renameat(cwd, from, cwd, target);
-        }
-        renamed.map_err(|e| {
-            io_error(format_args!("cannot name {}", target.display()), &std::io::Error::from(e))
-        })?;
-        // Its name is gone, so that nothing is left to remove.
-        let _ = temporary.keep();
-        Sandbox::open(folder, false)?.sync()?;
+        let restored = self.all(new.sandbox(), false)?;
+        new.commit(self.library.manifest().root_mode)?;
         Ok(restored)
+    }
+
+    /// Fails if nothing is wanted though something was asked for, or if two things would come to
+    /// have the same path.
+    fn check_wanted(&self) -> Result<()> {
+        let mut paths = BTreeSet::new();
+        for entry in self.wanted() {
+            let path = match &entry.node {
+                Node::File(_) => self.path(&entry.path)?,
+                _ => entry.path.clone(),
+            };
+            if let Some(path) = paths.replace(path) {
+                let message = format!(
+                    "the .lmc file of one entry and another entry would both be {path}; restore the \
+                     snapshot instead, and compress what is needed"
+                );
+                return Err(Error::invalid(message));
+            }
+        }
+        if paths.is_empty() && !self.options.only.is_empty() {
+            let globs: Vec<String> = self.options.only.iter().map(Glob::to_string).collect();
+            let message = format!(
+                "nothing in the snapshot fits {}; lmc ls shows the paths",
+                globs.join(", ")
+            );
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        Ok(())
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = &Entry> {
+        self.library.manifest().entries.iter().filter(|entry| self.options.wants(entry))
     }
 
     /// The one file of a snapshot of a file: to `target`, or into it if that is a directory.
@@ -192,24 +207,30 @@ impl Work<'_> {
             (folder_of(target), RelPath::new(name.as_bytes())?)
         };
         let sandbox = Sandbox::open(folder, self.options.overwrite)?;
-        self.file(&sandbox, &path, file, Some(folder))?;
-        sandbox.sync()?;
+        self.file(&sandbox, &path, file, true)?;
+        sandbox.sync_dir(Path::new(""))?;
         Ok(Restored { files: 1, bytes: file.size, failed: Vec::new() })
     }
 
-    /// Everything that is wanted, into a directory, whose path is given if it stays on an error.
-    fn all(&self, sandbox: &Sandbox, root: Option<&Path>) -> Result<Restored> {
+    /// Everything that is wanted, into a directory; `stays` says whether that is there after an
+    /// error.
+    fn all(&self, sandbox: &Sandbox, stays: bool) -> Result<Restored> {
         let manifest = self.library.manifest();
-        let wanted: Vec<&Entry> =
-            manifest.entries.iter().filter(|entry| self.options.wants(entry)).collect();
-        let folders = self.folders(&wanted);
+        let wanted: Vec<&Entry> = self.wanted().collect();
+        let folders = self.folders(&wanted)?;
+        let mode = |path: &RelPath| match manifest.node(path) {
+            Some(Node::Directory { mode }) => *mode,
+            // The folder of a long name, which who may read the file may enter.
+            Some(Node::File(file)) => file.mode | (file.mode & 0o444) >> 2,
+            _ => 0o700,
+        };
         for path in &folders {
-            sandbox.make_dir(path)?;
+            sandbox.make_dir(path.as_path(), mode(path))?;
         }
         let mut restored = Restored::default();
         for Entry { path, node } in wanted.iter().copied() {
             let Node::File(file) = node else { continue };
-            match self.file(sandbox, &self.path(path)?, file, root) {
+            match self.file(sandbox, &self.path(path)?, file, stays) {
                 Ok(()) => {
                     restored.files += 1;
                     restored.bytes += file.size;
@@ -223,27 +244,25 @@ impl Work<'_> {
         // Links last: nothing is written after them.
         for Entry { path, node } in wanted.iter().copied() {
             if let Node::Link { target } = node {
-                sandbox.link(path, &target.0)?;
+                sandbox.link(path.as_path(), Path::new(OsStr::from_bytes(&target.0)))?;
             }
         }
         // The inner ones first: a folder may be closed to writing.
         for path in folders.iter().rev() {
-            let mode = match manifest.node(path) {
-                Some(Node::Directory { mode }) => *mode,
-                _ => 0o755,
-            };
-            sandbox.finish_dir(path, mode)?;
+            sandbox.finish_dir(path.as_path(), &Origin::recorded_mode(mode(path)))?;
         }
-        sandbox.sync()?;
         Ok(restored)
     }
 
     /// The folders that are wanted, and those that hold what is wanted.
-    fn folders(&self, wanted: &[&Entry]) -> BTreeSet<RelPath> {
+    fn folders(&self, wanted: &[&Entry]) -> Result<BTreeSet<RelPath>> {
         let mut folders = BTreeSet::new();
         for entry in wanted {
-            let own = matches!(entry.node, Node::Directory { .. }).then(|| entry.path.clone());
-            let mut next = own.or_else(|| entry.path.folder());
+            let mut next = match &entry.node {
+                Node::Directory { .. } => Some(entry.path.clone()),
+                Node::File(_) => self.path(&entry.path)?.folder(),
+                Node::Link { .. } => entry.path.folder(),
+            };
             while let Some(folder) = next {
                 next = folder.folder();
                 if !folders.insert(folder) {
@@ -251,35 +270,27 @@ impl Work<'_> {
                 }
             }
         }
-        folders
+        Ok(folders)
     }
 
     /// The path of a file in the target.
     fn path(&self, path: &RelPath) -> Result<RelPath> {
         match self.form {
             Form::Original => Ok(path.clone()),
-            Form::Archive => RelPath::new(&[path.as_bytes(), b".lmc"].concat()),
+            Form::Archive => RelPath::new(lmc::archive_path(path.as_path()).as_os_str().as_bytes()),
         }
     }
 
-    fn file(
-        &self,
-        sandbox: &Sandbox,
-        path: &RelPath,
-        file: &FileNode,
-        root: Option<&Path>,
-    ) -> Result<()> {
-        let new = sandbox.create(path)?;
-        if let (Some(root), Some(tell)) = (root, self.options.on_temporary) {
-            let folder = path.folder().map_or(root.into(), |folder| root.join(folder.as_path()));
-            tell(&folder.join(new.temporary()));
+    fn file(&self, sandbox: &Sandbox, path: &RelPath, file: &FileNode, stays: bool) -> Result<()> {
+        let new = sandbox.create(path.as_path(), &Origin::recorded(file.mode, file.mtime))?;
+        if let Some(tell) = self.options.on_temporary.filter(|_| stays) {
+            tell(new.leftover());
         }
         let written = match self.form {
-            Form::Original => self.write_original(file.archive, &new.file),
-            Form::Archive => self.write_archive(file.archive, &new.file),
+            Form::Original => self.write_original(file.archive, new.file()),
+            Form::Archive => self.write_archive(file.archive, new.file()),
         };
-        written.map_err(|e| e.at(path))?;
-        sandbox.publish(new, path, file.mode, file.mtime)
+        written.and_then(|()| new.place()).map_err(|e| e.at(path))
     }
 
     fn write_original(&self, archive: usize, out: &File) -> Result<()> {
@@ -331,21 +342,4 @@ fn is_empty(folder: &Path) -> Result<bool> {
     let mut entries = fs::read_dir(folder)
         .map_err(|e| io_error(format_args!("cannot list {}", folder.display()), &e))?;
     Ok(entries.next().is_none())
-}
-
-/// The mode that a new directory has: that of a temporary one is closed to others.
-fn default_mode(folder: &Path) -> Result<fs::Permissions> {
-    let cannot = |e: &std::io::Error| io_error(format_args!("{}", folder.display()), e);
-    // A directory that is made and removed again tells the mask without changing it.
-    let probe = folder.join(".lmc-mode.part");
-    fs::create_dir(&probe).map_err(|e| cannot(&e))?;
-    let mode = fs::metadata(&probe).map(|metadata| metadata.permissions());
-    fs::remove_dir(&probe).map_err(|e| cannot(&e))?;
-    mode.map_err(|e| cannot(&e))
-}
-
-fn set_mode(folder: &Path, mode: fs::Permissions) -> Result<()> {
-    let cannot =
-        |e: &std::io::Error| io_error(format_args!("cannot open up {}", folder.display()), e);
-    fs::set_permissions(folder, mode).map_err(|e| cannot(&e))
 }

@@ -150,9 +150,14 @@ impl Store {
     /// is no new snapshot, or, if the storage failed while it was made visible, the whole one;
     /// those before are as they were.
     pub fn save(&self, path: &Path, options: &SaveOptions, progress: Progress) -> Result<Saved> {
-        let (leaves, is_file) = walk(path, options.follow_links)?;
+        let source = walk(path, options.follow_links)?;
         let step = options.step.or_else(|| step_of(path));
-        self.save_leaves(&leaves, is_file, step, options, progress)
+        let is_file = source.is_file();
+        let mut stored = self.store_leaves(&source.leaves, is_file, step, options, progress)?;
+        source.check()?;
+        stored.manifest.root_mode = source.root_mode();
+        stored.warnings.extend(source.warning());
+        self.finish(stored, options)
     }
 
     /// Saves files that are in memory, as a directory of them would be.
@@ -163,18 +168,7 @@ impl Store {
         progress: Progress,
     ) -> Result<Saved> {
         let leaves = in_memory(files, self.clock.now_ms())?;
-        self.save_leaves(&leaves, false, options.step, options, progress)
-    }
-
-    fn save_leaves(
-        &self,
-        leaves: &[Leaf],
-        is_file: bool,
-        step: Option<u64>,
-        options: &SaveOptions,
-        progress: Progress,
-    ) -> Result<Saved> {
-        self.finish(self.store_leaves(leaves, is_file, step, options, progress)?, options)
+        self.finish(self.store_leaves(&leaves, false, options.step, options, progress)?, options)
     }
 
     /// Makes what was stored visible.
@@ -223,6 +217,7 @@ impl Store {
             meta: options.meta.clone(),
             is_thinned: false,
             is_file,
+            root_mode: None,
             added,
             entries,
             archives: Vec::new(),

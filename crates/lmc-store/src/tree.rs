@@ -1,16 +1,20 @@
 //! What is saved: a file, or all of a directory, or files that are in memory, in the order of the
 //! paths.
+//!
+//! A directory is listed once, and what is read later is what was listed: the same files in the same
+//! folders, not written to since. Links are not followed, unless that is asked for.
 
-use crate::manifest::{Bytes, MODE_BITS};
+use crate::manifest::Bytes;
 use crate::path::RelPath;
 use crate::storage::io_error;
-use lmc::Input;
+use lmc::{FileKind, Input, Links, Tree};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
-use std::fs::{self, File, Metadata};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{self, File};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A file that is in memory.
 #[derive(Clone, Debug)]
@@ -21,6 +25,58 @@ pub struct MemoryFile<'a> {
     pub parts: Vec<&'a [u8]>,
     /// Files of the parent that hold what it was, if that is known; otherwise it is looked for.
     pub like: Vec<RelPath>,
+}
+
+/// What is on a disk and is to be saved.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub leaves: Vec<Leaf<'static>>,
+    root: Root,
+}
+
+#[derive(Debug)]
+enum Root {
+    Directory(Arc<Tree>),
+    File { path: PathBuf, state: lmc::FileState },
+}
+
+impl Source {
+    /// Whether it is a single file.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.root, Root::File { .. })
+    }
+
+    /// The permissions of the directory itself.
+    pub(crate) fn root_mode(&self) -> Option<u32> {
+        match &self.root {
+            Root::Directory(tree) => Some(tree.root().mode),
+            Root::File { .. } => None,
+        }
+    }
+
+    /// Fails if the file, or one of the folders, is not the one that was listed. Files were looked at
+    /// as they were read; what was read is that of one moment, that at which all were listed.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.root {
+            Root::Directory(tree) => tree.check_folders(),
+            Root::File { path, state } => lmc::check_place(path, state.id),
+        }
+    }
+
+    /// What should be said of it.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let is =
+            |what: fn(&What) -> bool| self.leaves.iter().filter(|leaf| what(&leaf.what)).count();
+        let links = is(|what| matches!(what, What::Link { .. }));
+        match (is(|what| matches!(what, What::File(_))), links) {
+            (0, 0) => Some("no file is in it".to_string()),
+            (0, _) => Some(format!(
+                "no file is in it; {links} links are saved as links, without what they lead to, which \
+                 --dereference (follow_links) saves"
+            )),
+            _ => None,
+        }
+    }
 }
 
 /// A name that is to be saved.
@@ -39,26 +95,43 @@ pub(crate) struct Leaf<'a> {
 /// Where a file is.
 #[derive(Debug)]
 pub(crate) enum Place<'a> {
-    Disk(PathBuf),
+    /// Below a directory, by its number there.
+    Below(Arc<Tree>, usize),
+    /// Open, and at this path.
+    Open(File, PathBuf),
     Memory(&'a [&'a [u8]]),
 }
 
 impl Place<'_> {
-    /// Its path, if it is on a disk.
-    pub(crate) fn path(&self) -> Option<&Path> {
+    /// Its path; what is in memory has none.
+    pub(crate) fn path(&self) -> PathBuf {
         match self {
-            Self::Disk(path) => Some(path),
-            Self::Memory(_) => None,
+            Self::Below(tree, i) => tree.path().join(&tree.entries()[*i].path),
+            Self::Open(_, path) => path.clone(),
+            Self::Memory(_) => PathBuf::new(),
+        }
+    }
+
+    /// Opens what is on a disk; fails if it is not what was listed.
+    pub(crate) fn file(&self) -> Result<Option<File>> {
+        match self {
+            Self::Below(tree, i) => {
+                let entry = &tree.entries()[*i];
+                tree.open(&entry.path, &entry.state).map(Some)
+            }
+            Self::Open(file, _) => {
+                let file = file.try_clone();
+                Ok(Some(file.map_err(|e| io_error("cannot open it once more", &e))?))
+            }
+            Self::Memory(_) => Ok(None),
         }
     }
 
     pub(crate) fn open(&self) -> Result<Opened<'_>> {
-        match self {
-            Self::Disk(path) => {
-                let file = File::open(path).map_err(|e| io_error("cannot open it", &e))?;
-                Ok(Opened::File(file))
-            }
-            Self::Memory(parts) => Ok(Opened::Memory(parts)),
+        match (self, self.file()?) {
+            (_, Some(file)) => Ok(Opened::File(file)),
+            (Self::Memory(parts), _) => Ok(Opened::Memory(parts)),
+            _ => Err(Error::invalid("it is nowhere")),
         }
     }
 }
@@ -78,11 +151,11 @@ impl Opened<'_> {
         }
     }
 
-    /// Fails if a file is not as it was when it was first looked at.
+    /// Fails if a file is not as it was when it was listed.
     pub(crate) fn check(&self, state: &FileState) -> Result<()> {
-        let Self::File(file) = self else { return Ok(()) };
-        let metadata = file.metadata().map_err(|e| io_error("cannot look at it", &e))?;
-        if FileState::new(&metadata) != *state {
+        let (Self::File(file), Some(listed)) = (self, &state.listed) else { return Ok(()) };
+        let now = lmc::FileState::of(file).map_err(|e| io_error("cannot look at it", &e))?;
+        if !listed.is_unchanged(&now) {
             let message = "changed while it was saved; save again when nobody writes to it";
             return Err(Error::new(ErrorKind::Conflict, message));
         }
@@ -99,44 +172,75 @@ pub(crate) enum What {
 }
 
 /// A file, as it was when it was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct FileState {
     pub mode: u32,
     pub mtime: (i64, u32),
     pub size: u64,
+    /// All that the disk says of it.
+    pub listed: Option<lmc::FileState>,
 }
 
 impl FileState {
-    pub(crate) fn new(metadata: &Metadata) -> Self {
-        let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
-        Self { mode: mode(metadata), mtime: (metadata.mtime(), nanoseconds), size: metadata.len() }
+    fn new(listed: lmc::FileState) -> Self {
+        let lmc::FileState { mode, mtime, size, .. } = listed;
+        Self { mode, mtime, size, listed: Some(listed) }
     }
 }
 
-fn mode(metadata: &Metadata) -> u32 {
-    metadata.permissions().mode() & MODE_BITS
+/// Everything at `root`, or what a link there leads to. Links in it are kept, unless `follow` is
+/// set.
+pub(crate) fn walk(root: &Path, follow: bool) -> Result<Source> {
+    let cannot = |e| io_error(format_args!("cannot look at {}", root.display()), &e);
+    match lmc::FileState::at(root).map_err(cannot)?.kind {
+        FileKind::Folder => directory(root, follow),
+        FileKind::File => single(root),
+        _ => Err(Error::invalid(format!("{} is not a file or directory", root.display()))),
+    }
 }
 
-/// Everything at `root`, and whether that is a single file. Links in it are not followed, unless
-/// `follow` is set; `root` itself always is.
-pub(crate) fn walk(root: &Path, follow: bool) -> Result<(Vec<Leaf<'static>>, bool)> {
-    let metadata = fs::metadata(root)
-        .map_err(|e| io_error(format_args!("cannot look at {}", root.display()), &e))?;
-    let mut leaves = Vec::new();
-    if metadata.is_dir() {
-        let mut walk = Walk { follow, leaves: &mut leaves };
-        walk.folder(root, None, 0)?;
-    } else if metadata.is_file() {
-        let name = fs::canonicalize(root).ok().and_then(|path| Some(path.file_name()?.to_owned()));
-        let name = root.file_name().map(ToOwned::to_owned).or(name).unwrap_or_default();
-        let path = RelPath::new(name.as_bytes())?;
-        let what = What::File(FileState::new(&metadata));
-        leaves.push(Leaf { path, place: Place::Disk(root.to_path_buf()), what, like: &[] });
-    } else {
-        return Err(Error::invalid(format!("{} is no file or directory", root.display())));
+fn single(root: &Path) -> Result<Source> {
+    let cannot = |e| io_error(format_args!("cannot open {}", root.display()), &e);
+    // A pipe that took its place would have to be waited for.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(root).map_err(cannot)?;
+    let state = lmc::FileState::of(&file).map_err(cannot)?;
+    if state.kind != FileKind::File {
+        return Err(Error::invalid(format!("{} is not a file any more", root.display())));
     }
-    leaves.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok((leaves, metadata.is_file()))
+    let name = fs::canonicalize(root).ok().and_then(|path| Some(path.file_name()?.to_owned()));
+    let name = root.file_name().map(ToOwned::to_owned).or(name).unwrap_or_default();
+    let path = RelPath::new(name.as_bytes())?;
+    let place = Place::Open(file, root.to_path_buf());
+    let leaf = Leaf { path, place, what: What::File(FileState::new(state)), like: &[] };
+    Ok(Source { leaves: vec![leaf], root: Root::File { path: root.to_path_buf(), state } })
+}
+
+fn directory(root: &Path, follow: bool) -> Result<Source> {
+    let links = if follow { Links::Followed } else { Links::Kept };
+    let tree = Arc::new(Tree::read(root, links)?);
+    let leaf = |(i, entry): (usize, &lmc::TreeEntry)| {
+        let what = match (entry.state.kind, &entry.target) {
+            (FileKind::File, _) => What::File(FileState::new(entry.state)),
+            (FileKind::Folder, _) => What::Directory { mode: entry.state.mode },
+            (FileKind::Link, Some(target)) => {
+                What::Link { target: Bytes(target.clone().into_vec()) }
+            }
+            _ => {
+                let message =
+                    "is not a file, directory or link, so it cannot be saved; move it away";
+                return Err(Error::invalid(format!(
+                    "{} {message}",
+                    root.join(&entry.path).display()
+                )));
+            }
+        };
+        let path = RelPath::new(entry.path.as_os_str().as_bytes())?;
+        let place = Place::Below(tree.clone(), i);
+        Ok(Leaf { path, place, what, like: &[] })
+    };
+    let leaves = tree.entries().iter().enumerate().map(leaf).collect::<Result<_>>()?;
+    Ok(Source { leaves, root: Root::Directory(tree) })
 }
 
 /// Files in memory, with the folders that they are in. They get `time_ms` as their time.
@@ -154,7 +258,7 @@ pub(crate) fn in_memory<'a>(files: &'a [MemoryFile<'a>], time_ms: u64) -> Result
             }
         }
         let size = parts.iter().map(|part| part.len() as u64).sum();
-        let what = What::File(FileState { mode: FILE_MODE, mtime, size });
+        let what = What::File(FileState { mode: FILE_MODE, mtime, size, listed: None });
         let leaf = Leaf { path: path.clone(), place: Place::Memory(parts), what, like };
         if leaves.insert(path.clone(), leaf).is_some() {
             return Err(twice());
@@ -163,56 +267,6 @@ pub(crate) fn in_memory<'a>(files: &'a [MemoryFile<'a>], time_ms: u64) -> Result
     Ok(leaves.into_values().collect())
 }
 
-/// Permissions of what never was on a disk.
-const FILE_MODE: u32 = 0o644;
-const FOLDER_MODE: u32 = 0o755;
-
-/// Folders that may stand one in the other: more is a loop of links.
-const FOLDERS_MAX: usize = 200;
-
-struct Walk<'a> {
-    follow: bool,
-    leaves: &'a mut Vec<Leaf<'static>>,
-}
-
-impl Walk<'_> {
-    fn folder(&mut self, source: &Path, path: Option<&RelPath>, depth: usize) -> Result<()> {
-        if depth > FOLDERS_MAX {
-            let message = format!("{}: folders are too deep, or a loop of links", source.display());
-            return Err(Error::invalid(message));
-        }
-        let cannot =
-            |e: &std::io::Error| io_error(format_args!("cannot list {}", source.display()), e);
-        for entry in fs::read_dir(source).map_err(|e| cannot(&e))? {
-            let entry = entry.map_err(|e| cannot(&e))?;
-            let name = entry.file_name();
-            let path = match path {
-                Some(path) => path.join(name.as_bytes())?,
-                None => RelPath::new(name.as_bytes())?,
-            };
-            self.leaf(entry.path(), path, depth)?;
-        }
-        Ok(())
-    }
-
-    fn leaf(&mut self, source: PathBuf, path: RelPath, depth: usize) -> Result<()> {
-        let cannot =
-            |e: &std::io::Error| io_error(format_args!("cannot look at {}", source.display()), e);
-        let look = if self.follow { fs::metadata } else { fs::symlink_metadata };
-        let metadata = look(&source).map_err(|e| cannot(&e))?;
-        let what = if metadata.is_symlink() {
-            let target = fs::read_link(&source).map_err(|e| cannot(&e))?;
-            What::Link { target: Bytes(target.as_os_str().as_bytes().to_vec()) }
-        } else if metadata.is_dir() {
-            self.folder(&source, Some(&path), depth + 1)?;
-            What::Directory { mode: mode(&metadata) }
-        } else if metadata.is_file() {
-            What::File(FileState::new(&metadata))
-        } else {
-            let message = "is no file, directory or link, so it cannot be saved; move it away";
-            return Err(Error::invalid(format!("{} {message}", source.display())));
-        };
-        self.leaves.push(Leaf { path, place: Place::Disk(source), what, like: &[] });
-        Ok(())
-    }
-}
+/// Permissions of what never was on a disk: memory is open to nobody else either.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;

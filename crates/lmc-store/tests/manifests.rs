@@ -50,6 +50,7 @@ fn wrong_values() {
         ("/entries/1/mtime", json!([0, 1_000_000_000])),
         ("/entries/1/kind", json!("code")),
         ("/entries/0/mode", json!(0o10000)),
+        ("/root_mode", json!(0o4755)),
         ("/archives/0/hash", json!("short")),
         ("/archives/0/hash", json!("F".repeat(32))),
         ("/archives/0/stored", json!(huge)),
@@ -78,7 +79,8 @@ fn wrong_values() {
         assert_eq!(error.kind, ErrorKind::Corrupt, "{place} = {value}");
         assert!(error.to_string().contains("manifest"), "{error}");
     }
-    for field in good.as_object().unwrap().keys().filter(|key| *key != "parent") {
+    let is_optional = |key: &String| ["parent", "root_mode"].contains(&&key[..]);
+    for field in good.as_object().unwrap().keys().filter(|key| !is_optional(key)) {
         let mut bad = good.clone();
         bad.as_object_mut().unwrap().remove(field);
         assert!(parse(&bad).is_err(), "without {field}");

@@ -83,10 +83,21 @@ impl Bases {
     /// Opens the files at `paths`; directories among them are looked into for bases by their
     /// names. `threads` is for reading contents, 0 for one on each core.
     pub fn open<P: AsRef<Path>>(paths: &[P], threads: usize) -> Result<Self> {
+        Self::open_with(paths, Vec::new(), threads)
+    }
+
+    /// The same, and behind them files that are open, with the paths where they were found.
+    pub fn open_with<P: AsRef<Path>>(
+        paths: &[P],
+        opened: Vec<(PathBuf, File)>,
+        threads: usize,
+    ) -> Result<Self> {
         let paths = paths.iter().map(|path| path.as_ref().to_path_buf());
         let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = paths.partition(|path| path.is_dir());
         Self::fill(folders, None, threads, |shelf| {
-            files.iter().map(|path| Self::open_file(path, shelf)).collect()
+            let named = files.iter().map(|path| Self::open_file(path, shelf));
+            let opened = opened.into_iter().map(|(path, file)| Self::of_file(file, &path, shelf));
+            named.chain(opened).collect()
         })
     }
 
@@ -119,14 +130,14 @@ impl Bases {
         offered: &[u128],
         threads: usize,
     ) -> Result<Self> {
-        Self::from_library_and_files::<&Path>(library, offered, &[], threads)
+        Self::from_library_and_files(library, offered, Vec::new(), threads)
     }
 
-    /// The same, and behind them the files at `paths`.
-    pub fn from_library_and_files<P: AsRef<Path>>(
+    /// The same, and behind them files that are open, with the paths where they were found.
+    pub fn from_library_and_files(
         library: Arc<dyn Library>,
         offered: &[u128],
-        paths: &[P],
+        opened: Vec<(PathBuf, File)>,
         threads: usize,
     ) -> Result<Self> {
         Self::fill(Vec::new(), Some(library), threads, |shelf| {
@@ -138,13 +149,18 @@ impl Bases {
                     Error::new(ErrorKind::NotFound, message)
                 })
             };
-            let open = |path: &P| Self::open_file(path.as_ref(), shelf);
-            offered.iter().map(find).chain(paths.iter().map(open)).collect()
+            let opened = opened.into_iter().map(|(path, file)| Self::of_file(file, &path, shelf));
+            offered.iter().map(find).chain(opened).collect()
         })
     }
 
     fn open_file(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Base>> {
         Base::open(path, shelf).map_err(|e| e.at(format_args!("base {}", path.display())))
+    }
+
+    fn of_file(file: File, path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Base>> {
+        let base = Base::of_file(file, path, shelf);
+        base.map_err(|e| e.at(format_args!("base {}", path.display())))
     }
 
     /// The bases can find each other, without owning each other.
@@ -205,7 +221,10 @@ impl Base {
         // A pipe would have to be waited for.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path);
-        let file = file.map_err(|e| io_error("cannot open it", &e))?;
+        Self::of_file(file.map_err(|e| io_error("cannot open it", &e))?, path, shelf)
+    }
+
+    fn of_file(file: File, path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
         let kind = file.metadata().map_err(|e| io_error("cannot look at it", &e))?;
         if !kind.is_file() {
             return Err(Error::invalid("is no regular file"));

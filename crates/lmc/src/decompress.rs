@@ -10,7 +10,8 @@ use lmc_format::hash::hash_of_hashes;
 use lmc_format::{Hash, Index, Result, hash};
 use std::ops::Range;
 
-/// Restores all of the original; every checksum is tried before its bytes count as restored.
+/// Restores all of the original; every checksum is tried before its bytes count as restored. Long
+/// runs of zeros become holes in a file.
 ///
 /// On an error the output is incomplete: a stream has some bytes of it, and a [`crate::Publish`]
 /// that is not committed leaves nothing.
@@ -21,8 +22,9 @@ pub fn decompress(
     progress: Progress,
 ) -> Result<Summary> {
     let sink = Sink::new(output);
+    sink.clear()?;
     restore(archive, Some(&sink), threads, progress)?;
-    sink.flush()?;
+    sink.finish(archive.original_len())?;
     Ok(Summary { bytes_in: archive.file_len(), bytes_out: archive.original_len() })
 }
 
@@ -183,7 +185,7 @@ impl Stages for Restore<'_, '_> {
 
     fn write(&self, (at, raw): (u64, Buffer)) -> Result<()> {
         if let Some(sink) = self.sink {
-            sink.write(at, raw.bytes())?;
+            sink.write_sparse(at, raw.bytes())?;
         }
         self.raw_pool.give(raw);
         Ok(())

@@ -25,7 +25,7 @@ pub enum Input<'a> {
 pub enum Output<'a> {
     /// A file that is not there yet.
     File(&'a mut Publish),
-    /// An open file, from its start.
+    /// An open file; what is in it is replaced.
     Open(&'a File),
     /// A stream.
     Stream(&'a mut (dyn Write + Send)),
@@ -292,6 +292,9 @@ pub(crate) fn spool(stream: &mut (impl Read + ?Sized)) -> Result<File> {
     Ok(file)
 }
 
+/// Zeros of this length at a multiple of it are left out of a new file, which makes them a hole.
+const HOLE_LEN: usize = 1 << 16;
+
 /// Bytes that go to their place: in a file in any order, to a stream one behind the other.
 pub(crate) enum Sink<'a> {
     File(&'a File),
@@ -327,9 +330,49 @@ impl<'a> Sink<'a> {
         written.map_err(|e| io_error("cannot write", &e))
     }
 
+    /// Empties a file, so that what is left out of it is zeros.
+    pub(crate) fn clear(&self) -> Result<()> {
+        match self {
+            Self::File(file) => file.set_len(0).map_err(|e| io_error("cannot write", &e)),
+            Self::Stream(_) => Ok(()),
+        }
+    }
+
+    /// The same as [`Sink::write`], but long runs of zeros are left out of a file. It must have been
+    /// empty, and gets its length by [`Sink::finish`].
+    pub(crate) fn write_sparse(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        if matches!(self, Self::Stream(_)) {
+            return self.write(at, bytes);
+        }
+        let first = at.next_multiple_of(HOLE_LEN as u64) - at;
+        let first = bytes.len().min(usize::try_from(first).unwrap_or(usize::MAX));
+        let mut start = 0;
+        for hole in (first..bytes.len()).step_by(HOLE_LEN) {
+            let end = hole + HOLE_LEN;
+            if bytes.get(hole..end).is_some_and(is_zero) {
+                self.write(at + start as u64, &bytes[start..hole])?;
+                start = end;
+            }
+        }
+        self.write(at + start as u64, &bytes[start..])
+    }
+
+    /// Gives a file that may end in a hole its length.
+    pub(crate) fn finish(&self, len: u64) -> Result<()> {
+        match self {
+            Self::File(file) => file.set_len(len).map_err(|e| io_error("cannot write", &e)),
+            Self::Stream(_) => self.flush(),
+        }
+    }
+
     pub(crate) fn flush(&self) -> Result<()> {
         let Self::Stream(stream) = self else { return Ok(()) };
         let flushed = stream.lock().map_or_else(|_| Ok(()), |mut stream| stream.flush());
         flushed.map_err(|e| io_error("cannot write", &e))
     }
+}
+
+/// Whether all bytes are 0. Ends early where they are not, as in weights.
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks(64).all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
 }

@@ -13,35 +13,45 @@ mod convert;
 mod decompress;
 mod diff;
 mod effort;
+mod folder;
 mod guess;
 mod interrupt;
 mod io;
 mod item_hash;
 mod items;
+mod leftover;
 mod masters;
 mod matching;
 mod memory;
+mod names;
 mod pipeline;
 mod publish;
 mod reference;
+mod sandbox;
 mod span;
 mod tensors;
+mod tree;
 
 pub use archive::{Archive, BlockInfo, SpanInfo};
 pub use base::{Base, Bases, Library, content_hash};
 pub use compress::{Compressed, compress, compress_known};
 pub use decompress::decompress;
 pub use diff::{BytesDiff, Change, Diff, TensorDiff, diff};
+pub use folder::{FileId, FileKind, FileState, Folder, Links, MODE_BITS};
 pub use interrupt::{Interrupt, is_interrupted};
 pub use io::{Input, Output, ReadAt};
+pub use leftover::Leftover;
 pub use lmc_codec::Level;
 pub use lmc_format::{Conversion, Error, ErrorKind, Reference, Result};
 pub use masters::masters;
 pub use memory::{
     compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_vec,
 };
-pub use publish::Publish;
+pub use names::{archive_path, has_room, original_path};
+pub use publish::{Origin, Publish};
+pub use sandbox::{NewDirectory, Sandbox};
 pub use tensors::Tensor;
+pub use tree::{Tree, TreeEntry, check_place, remove_seen};
 
 /// How to compress.
 #[derive(Clone, Debug)]

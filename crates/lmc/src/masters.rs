@@ -7,12 +7,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// For each of `paths` the ones, by their numbers, that it may be compressed on: safetensors files
+/// For each of `paths`, which `open` opens by their numbers, the ones, by their numbers, that it may be compressed on: safetensors files
 /// beside it, mostly f32, that together hold a tensor of the same name and shape for most of its
 /// bf16 or f16 bytes. A file that others may be on is on none itself, so that there is no circle. A
 /// file that cannot be read has none.
-pub fn masters(paths: &[PathBuf]) -> Vec<Vec<usize>> {
-    let tensors: Vec<Vec<Tensor>> = paths.iter().map(|path| tensors(path)).collect();
+pub fn masters(paths: &[PathBuf], open: impl Fn(usize) -> Option<File>) -> Vec<Vec<usize>> {
+    let tensors: Vec<Vec<Tensor>> = (0..paths.len()).map(|i| tensors(open(i))).collect();
     let is_master: Vec<bool> =
         tensors.iter().map(|own| share(own, |tensor| tensor.dtype == "F32")).collect();
     let mut known: HashMap<(&Path, &str, &[u64]), Vec<usize>> = HashMap::new();
@@ -49,10 +49,9 @@ fn share(tensors: &[Tensor], is: impl Fn(&Tensor) -> bool) -> bool {
 }
 
 /// The tensors of a file; none if it has none, or cannot be read.
-fn tensors(path: &Path) -> Vec<Tensor> {
+fn tensors(file: Option<File>) -> Vec<Tensor> {
     let look = || {
-        let file =
-            File::open(path).ok().filter(|file| file.metadata().is_ok_and(|m| m.is_file()))?;
+        let file = file?;
         let source = Source::new(Input::File(&file)).ok()?;
         let layout = look(&source, source.len().ok()?).ok()?;
         items::tensors(&source, &layout).ok()

@@ -1,93 +1,185 @@
 //! A file that appears under its name only when it is whole and on the disk.
 
+use crate::folder::{FileKind, FileState, Folder, Links, MODE_BITS, parent, set_time};
 use crate::io::io_error;
+use crate::leftover::Leftover;
+use crate::sandbox::exists;
 use lmc_format::{Error, ErrorKind, Result};
-use rustix::fs::{RenameFlags, Timespec, Timestamps};
-use std::fs::{File, Metadata};
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, RawMode};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use tempfile::{NamedTempFile, TempPath};
+use std::sync::Arc;
+
+/// Links that are followed one after the other, as the system does.
+const LINKS_MAX: usize = 40;
+/// The mode that files are asked for; the mask of the process takes some of it.
+const NEW_MODE: u32 = 0o666;
+/// The mode of a file until it is whole, if it is made from another.
+const CLOSED_MODE: u32 = 0o600;
+
+/// What a new file takes over from what it is made from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin {
+    mode: Option<u32>,
+    /// The group that the mode is about.
+    group: Option<u32>,
+    mtime: Option<(i64, u32)>,
+}
+
+impl Origin {
+    /// Nothing on a disk: the mode is that of any new file, but not wider than that of a file whose
+    /// place it takes.
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// All of this file, whose permissions and time it gets.
+    pub fn file(state: &FileState) -> Self {
+        Self { mtime: Some(state.mtime), ..Self::part_of(state) }
+    }
+
+    /// Something of this file, whose permissions it gets.
+    pub fn part_of(state: &FileState) -> Self {
+        Self { mode: Some(state.mode), group: Some(state.group), mtime: None }
+    }
+
+    /// A file of which only this was kept.
+    pub fn recorded(mode: u32, mtime: (i64, u32)) -> Self {
+        Self { mode: Some(mode & MODE_BITS), group: None, mtime: Some(mtime) }
+    }
+
+    /// Something of which only the permissions were kept.
+    pub fn recorded_mode(mode: u32) -> Self {
+        Self { mode: Some(mode & MODE_BITS), group: None, mtime: None }
+    }
+
+    /// The permissions for what has this group, if there are any to take over. Another group than
+    /// before may do no more than everyone.
+    fn mode_for(&self, group: u32) -> Option<u32> {
+        let mode = self.mode?;
+        let is_same = self.group.is_none_or(|own| own == group);
+        Some(if is_same { mode } else { mode & (0o707 | (mode & 0o007) << 3) })
+    }
+
+    /// Gives a file that is whole its permissions and its time.
+    fn give(&self, file: &File) -> io::Result<()> {
+        if let Some(mode) = self.mode_for(FileState::of(file)?.group) {
+            rustix::fs::fchmod(file, Mode::from_raw_mode(mode as RawMode))?;
+        }
+        self.mtime.map_or(Ok(()), |mtime| set_time(file.as_fd(), mtime))
+    }
+
+    /// The same for a folder.
+    pub(crate) fn give_folder(&self, folder: &Folder) -> io::Result<()> {
+        if let Some(mtime) = self.mtime {
+            folder.set_time(mtime)?;
+        }
+        self.mode_for(folder.state()?.group).map_or(Ok(()), |mode| folder.set_mode(mode))
+    }
+}
 
 /// A file being written under a temporary name beside its final one. Dropped without
 /// [`Publish::commit`], it is removed; killed, it leaves only the temporary name.
 #[derive(Debug)]
 pub struct Publish {
     file: File,
-    temporary: TempPath,
-    path: PathBuf,
+    leftover: Arc<Leftover>,
+    name: OsString,
+    /// How the final name is called in errors.
+    shown: PathBuf,
     overwrite: bool,
+    origin: Origin,
+    is_named: bool,
 }
 
 impl Publish {
-    /// Starts a file that will become `path`, or what a link there points to. Fails if that is there
-    /// already, unless it may be overwritten.
-    pub fn create(path: &Path, overwrite: bool) -> Result<Self> {
-        let linked = match path.symlink_metadata() {
-            Ok(_) if !overwrite => return Err(exists(path)),
-            Ok(metadata) if metadata.is_symlink() => Some(path.canonicalize().map_err(|e| {
-                io_error(&format!("cannot follow the link {}", path.display()), &e)
-            })?),
-            _ => None,
-        };
-        let path = linked.as_deref().unwrap_or(path);
-        // A device or a pipe would be replaced, and a directory cannot be.
-        if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
-            let path = path.display();
-            let message = format!("{path} is no regular file; give another -o, or -c for stdout");
-            return Err(Error::invalid(message));
+    /// Starts a file that will become `path`, or what a link there leads to. Fails if that is there
+    /// already, unless it may be overwritten. It is closed to others until it is whole.
+    pub fn create(path: &Path, overwrite: bool, origin: &Origin) -> Result<Self> {
+        if !overwrite && path.symlink_metadata().is_ok() {
+            return Err(exists(path));
         }
-        let named = tempfile::Builder::new()
-            .prefix(&prefix(path))
-            .suffix(".part")
-            .tempfile_in(folder(path))
-            .map_err(|e| create_error(folder(path), &e))?;
-        let (file, temporary) = NamedTempFile::into_parts(named);
-        Ok(Self { file, temporary, path: path.to_path_buf(), overwrite })
+        let path = &follow(path)?;
+        let (folder, name) = Folder::open_parent(path).map_err(|e| create_error(path, &e))?;
+        // What a link leads to was looked for by its path: it may be another link by now.
+        if folder.look(&name, Links::Kept).is_ok_and(|found| found.kind == FileKind::Link) {
+            return Err(not_a_file(path));
+        }
+        Self::create_in(folder, &name, path, overwrite, origin)
     }
 
-    /// The temporary name, for a process that is told to end and wants to leave nothing.
-    pub fn temporary(&self) -> &Path {
-        &self.temporary
+    /// Starts a file that will become `name` in `folder`, in place of a link of that name too.
+    pub(crate) fn create_in(
+        folder: Folder,
+        name: &OsStr,
+        shown: &Path,
+        overwrite: bool,
+        origin: &Origin,
+    ) -> Result<Self> {
+        let old = folder.look(name, Links::Kept).ok();
+        match old.map(|old| old.kind) {
+            Some(_) if !overwrite => return Err(exists(shown)),
+            // A device or a pipe would be replaced, and a directory cannot be.
+            Some(FileKind::Folder | FileKind::Other) => return Err(not_a_file(shown)),
+            _ => {}
+        }
+        let old_mode =
+            old.filter(|old| old.kind == FileKind::File).map_or(NEW_MODE, |old| old.mode);
+        let mode = origin.mode.map_or(NEW_MODE & old_mode, |_| CLOSED_MODE);
+        let made = Leftover::make_file(folder, &prefix(name), mode);
+        let (leftover, file) =
+            made.map_err(|e| io_error("cannot make a temporary file beside it", &e))?;
+        let (leftover, shown) = (Arc::new(leftover), shown.to_path_buf());
+        let (name, origin) = (name.to_os_string(), *origin);
+        Ok(Self { file, leftover, name, shown, overwrite, origin, is_named: false })
     }
 
-    pub(crate) fn file(&mut self) -> &File {
+    /// The temporary file, for a process that is told to end and wants to leave nothing.
+    pub fn leftover(&self) -> Arc<Leftover> {
+        self.leftover.clone()
+    }
+
+    /// The file, to write to.
+    pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Puts the file under its name, whole and durable. `like` gives it its mode and time of change.
+    /// Puts the file under its name, whole and durable.
     ///
-    /// On an error there is nothing new under the name, and what was there is as it was.
-    pub fn commit(self, like: Option<&Metadata>) -> Result<()> {
-        let mode = like.map_or_else(default_mode, |like| like.permissions().mode() & 0o7777);
-        let permissions = std::fs::Permissions::from_mode(mode);
-        self.file.set_permissions(permissions).map_err(|e| io_error("cannot set its mode", &e))?;
-        if let Some(like) = like {
-            set_time(&self.file, like)?;
-        }
-        self.file.sync_all().map_err(|e| io_error("cannot write it to the disk", &e))?;
-        self.rename()?;
-        let folder = File::open(folder(&self.path)).and_then(|folder| folder.sync_all());
-        folder.map_err(|e| io_error("cannot write its folder to the disk", &e))
+    /// On an error there is nothing new under the name, and what was there is as it was; unless the
+    /// error says that the file is there, which is so if only its folder cannot be synced.
+    pub fn commit(self) -> Result<()> {
+        let (leftover, shown) = (self.leftover.clone(), self.shown.clone());
+        self.place()?;
+        leftover.folder.sync().map_err(|e| {
+            let shown = shown.display();
+            io_error(&format!("{shown} is there, but may be gone after a power cut"), &e)
+        })
     }
 
-    fn rename(&self) -> Result<()> {
-        let (from, to) = (&self.temporary, &self.path);
-        let flags = if self.overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        let cwd = rustix::fs::CWD;
-        let renamed = match rustix::fs::renameat_with(cwd, &**from, cwd, to, flags) {
-            // Some file systems cannot refuse to replace; a hard link can.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if !self.overwrite => {
-                std::fs::hard_link(from, to)
-            }
-            other => other.map_err(Into::into),
-        };
-        match renamed {
-            Ok(()) => Ok(()),
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Err(exists(to)),
-            Err(e) => Err(io_error("cannot give it its name", &e)),
+    /// Puts the file under its name, whole. The name is durable once its folder is synced.
+    pub fn place(mut self) -> Result<()> {
+        self.origin.give(&self.file).map_err(|e| io_error("cannot set its mode and time", &e))?;
+        self.file.sync_all().map_err(|e| io_error("cannot write it to the disk", &e))?;
+        let Leftover { folder, name: temporary, .. } = &*self.leftover;
+        folder.rename(temporary, &self.name, self.overwrite).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => exists(&self.shown),
+            _ => io_error("cannot give it its name", &e),
+        })?;
+        self.is_named = true;
+        Ok(())
+    }
+}
+
+impl Drop for Publish {
+    fn drop(&mut self) {
+        if !self.is_named {
+            let _ = self.leftover.remove();
         }
-        // The temporary path is gone or is removed when it is dropped.
     }
 }
 
@@ -102,46 +194,51 @@ impl Write for Publish {
     }
 }
 
-fn exists(path: &Path) -> Error {
-    let path = path.display();
-    Error::new(ErrorKind::AlreadyExists, format!("{path} is there already; -f overwrites it"))
-}
-
-fn create_error(folder: &Path, error: &io::Error) -> Error {
-    if folder.is_dir() {
-        return io_error("cannot make a temporary file beside it", error);
+/// What a path that somebody gave leads to, which need not be there unless it is a link. A link that
+/// another user has put into a folder that is everyone's is not followed: the system refuses that
+/// too.
+fn follow(given: &Path) -> Result<PathBuf> {
+    let cannot = |e| io_error(&format!("cannot follow the link {}", given.display()), &e);
+    let mut path = given.to_path_buf();
+    for followed in 0..LINKS_MAX {
+        let link = match path.symlink_metadata() {
+            Ok(found) if found.is_symlink() => found,
+            Err(e) if followed > 0 => return Err(cannot(e)),
+            _ => return Ok(path),
+        };
+        let folder = fs::metadata(parent(&path)).map_err(cannot)?;
+        let is_own = link.uid() == rustix::process::geteuid().as_raw();
+        if folder.mode() & 0o1002 == 0o1002 && !is_own && link.uid() != folder.uid() {
+            let message = format!(
+                "{} is a link that another user has put there; give another name",
+                path.display()
+            );
+            return Err(Error::invalid(message));
+        }
+        path = parent(&path).join(fs::read_link(&path).map_err(cannot)?);
     }
-    let folder = folder.display();
-    Error::new(ErrorKind::NotFound, format!("no folder {folder}; make it, or give another -o"))
+    let message = format!("{} is a link that leads back to itself", given.display());
+    Err(Error::invalid(message))
 }
 
-/// The folder of `path`.
-fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
+fn not_a_file(path: &Path) -> Error {
+    let path = path.display();
+    Error::invalid(format!("{path} is not a regular file; give another -o, or -c for stdout"))
+}
+
+fn create_error(path: &Path, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            let folder = parent(path).display();
+            let message = format!("no folder {folder}; make it, or give another -o");
+            Error::new(ErrorKind::NotFound, message)
+        }
+        _ => io_error(&format!("cannot open the folder of {}", path.display()), error),
     }
 }
 
 /// The start of a temporary name, which tells what it was to become.
-fn prefix(path: &Path) -> String {
-    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let short: String = name.chars().take(40).collect();
+fn prefix(name: &OsStr) -> String {
+    let short: String = name.to_string_lossy().chars().take(40).collect();
     format!(".{short}.")
-}
-
-/// The mode of a new file by the process's mask.
-fn default_mode() -> u32 {
-    let mask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(mask);
-    0o666 & !mask.bits()
-}
-
-fn set_time(file: &File, like: &Metadata) -> Result<()> {
-    let at = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
-    let times = Timestamps {
-        last_access: at(like.atime(), like.atime_nsec()),
-        last_modification: at(like.mtime(), like.mtime_nsec()),
-    };
-    rustix::fs::futimens(file, &times).map_err(|e| io_error("cannot set its time", &e.into()))
 }

@@ -4,8 +4,8 @@ mod common;
 
 use common::{bases, compress_on, nudged};
 use lmc::{
-    Archive, ErrorKind, Input, Interrupt, Level, Options, Output, Publish, Result, compress,
-    compress_parts, content_hash, decompress, decompress_into, decompress_to_vec,
+    Archive, ErrorKind, Input, Interrupt, Level, Options, Origin, Output, Publish, Result,
+    compress, compress_parts, content_hash, decompress, decompress_into, decompress_to_vec,
 };
 use lmc_testkit::data::{self, Kind};
 
@@ -35,7 +35,7 @@ fn files() {
             }
         };
         let target = folder.path().join("target");
-        let mut publish = Publish::create(&target, true).unwrap();
+        let mut publish = Publish::create(&target, true, &Origin::nothing()).unwrap();
         let output = Output::File(&mut publish);
         let done = interrupt.run(|| match back {
             None => compress(Input::Bytes(&original), output, &options, &progress),
@@ -47,7 +47,7 @@ fn files() {
             assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         } else {
             done.unwrap();
-            publish.commit(None).unwrap();
+            publish.commit().unwrap();
         }
         target
     };

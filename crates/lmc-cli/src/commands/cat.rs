@@ -2,10 +2,11 @@
 
 mod npy;
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 
-use lmc::{Archive, Bases, Publish, Tensor};
+use lmc::{Archive, Bases, FileState, Origin, Publish, Tensor};
 
 use crate::args::{CatArgs, Rows};
 use crate::exit::Failure;
@@ -14,7 +15,10 @@ use crate::stdio::BytesOut;
 
 /// Writes the tensor that `args` names.
 pub fn run(args: &CatArgs) -> Result<(), Failure> {
-    let archive = Archive::open_on(&args.file, &Bases::open(&args.bases.paths, 0)?)?;
+    let bases = Bases::open(&args.bases.paths, 0)?;
+    let file = File::open(&args.file).map_err(|error| Failure::io("open it", &error))?;
+    let state = FileState::of(&file).map_err(|error| Failure::io("look at it", &error))?;
+    let archive = Archive::from_file(file, args.file.parent(), &bases)?;
     let tensor = find(&archive, &args.tensor)?;
     let mut shape = tensor.shape.clone();
     let bytes = match args.rows {
@@ -26,7 +30,7 @@ pub fn run(args: &CatArgs) -> Result<(), Failure> {
         }
     };
     let header = if args.npy { npy::header(&tensor.dtype, &shape)? } else { Vec::new() };
-    write(args, &[&header, &bytes])
+    write(args, &Origin::part_of(&state), &[&header, &bytes])
 }
 
 fn find(archive: &Archive, name: &str) -> Result<Tensor, Failure> {
@@ -63,13 +67,13 @@ fn row_bytes(tensor: &Tensor, rows: &Range<u64>) -> Result<Range<u64>, Failure> 
     Ok(start + rows.start * row_len..start + rows.end * row_len)
 }
 
-fn write(args: &CatArgs, parts: &[&[u8]]) -> Result<(), Failure> {
+fn write(args: &CatArgs, origin: &Origin, parts: &[&[u8]]) -> Result<(), Failure> {
     match &args.output {
         Some(path) if !names::is_dash(path) => {
-            let mut publish = Publish::create(path, args.force)?;
+            let mut publish = Publish::create(path, args.force, origin)?;
             write_parts(&mut publish, parts)
                 .map_err(|error| Failure::io(&format!("write {}", path.display()), &error))?;
-            Ok(publish.commit(None)?)
+            Ok(publish.commit()?)
         }
         _ => {
             let mut stdout = BytesOut::new(args.force)?;

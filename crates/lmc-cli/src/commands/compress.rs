@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lmc::{Bases, Input, Level, Options, Output, Summary};
 
-use super::transfer::{self, Direction, Job, Opened};
+use super::transfer::{self, Direction, Job, Opened, Source};
 use crate::args::{CodecName, CompressArgs};
 use crate::bases::{self, Place};
 use crate::exit::{Exit, Failure};
@@ -42,6 +42,10 @@ impl Direction for Compress<'_> {
         names::compressed(source)
     }
 
+    fn target_below(&self, source: &Path) -> Option<PathBuf> {
+        Some(lmc::archive_path(source))
+    }
+
     fn refuses(&self, source: &Path) -> Option<&'static str> {
         names::is_compressed(source).then_some("ends in .lmc already; -f compresses it once more")
     }
@@ -54,25 +58,25 @@ impl Direction for Compress<'_> {
         bases::to_compress(given, place)
     }
 
-    fn siblings(&self, files: &[PathBuf]) -> Vec<Vec<usize>> {
-        lmc::masters(files)
+    fn siblings(&self, files: &[PathBuf], open: &dyn Fn(usize) -> Option<File>) -> Vec<Vec<usize>> {
+        lmc::masters(files, open)
     }
 
-    fn needs(&self, job: &Job) -> Vec<PathBuf> {
+    fn needs(&self, job: &Job, _file: File) -> Vec<PathBuf> {
         job.bases.clone()
     }
 
     fn convert(
         &self,
         job: &Job,
-        source: Opened,
+        source: Source,
         output: Output,
         progress: &Progress,
     ) -> lmc::Result<Summary> {
-        let bases = Bases::open(&job.bases, self.options.threads)?;
+        let bases = Bases::open_with(&job.bases, source.siblings, self.options.threads)?;
         let options = Options { bases, ..self.options.clone() };
         let add = |bytes| progress.add(bytes);
-        let done = match source {
+        let done = match source.input {
             Opened::File(file) => lmc::compress_known(Input::File(&file), output, &options, &add),
             Opened::Stdin => {
                 lmc::compress_known(Input::Stream(&mut stdin()), output, &options, &add)

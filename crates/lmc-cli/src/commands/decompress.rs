@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lmc::{Archive, Bases, Output, Summary};
 
-use super::transfer::{self, Direction, Job, Opened};
+use super::transfer::{self, Direction, Job, Opened, Source};
 use crate::args::DecompressArgs;
 use crate::bases::{self, Place};
 use crate::exit::{Exit, Failure};
@@ -28,6 +28,10 @@ impl Direction for Decompress {
         names::restored(source)
     }
 
+    fn target_below(&self, source: &Path) -> Option<PathBuf> {
+        lmc::original_path(source)
+    }
+
     fn refuses(&self, _source: &Path) -> Option<&'static str> {
         None
     }
@@ -40,14 +44,14 @@ impl Direction for Decompress {
         Ok(bases::to_restore(given, place))
     }
 
-    fn siblings(&self, files: &[PathBuf]) -> Vec<Vec<usize>> {
+    fn siblings(&self, files: &[PathBuf], _: &dyn Fn(usize) -> Option<File>) -> Vec<Vec<usize>> {
         vec![Vec::new(); files.len()]
     }
 
-    fn needs(&self, job: &Job) -> Vec<PathBuf> {
+    fn needs(&self, job: &Job, file: File) -> Vec<PathBuf> {
         let Some(source) = &job.source else { return Vec::new() };
-        // One that cannot be opened fails when its turn comes.
-        let archive = Archive::open(source);
+        // One that cannot be read fails when its turn comes.
+        let archive = Archive::from_file(file, None, &Bases::default());
         let names = archive.iter().flat_map(Archive::bases).map(|base| &base.name);
         names
             .flat_map(|name| [name.clone(), format!("{name}.lmc")])
@@ -58,11 +62,11 @@ impl Direction for Decompress {
     fn convert(
         &self,
         job: &Job,
-        source: Opened,
+        source: Source,
         output: Output,
         progress: &Progress,
     ) -> lmc::Result<Summary> {
-        let file = match source {
+        let file = match source.input {
             Opened::File(file) => file,
             Opened::Stdin => stdio::spool_stdin()?,
         };

@@ -7,9 +7,10 @@ mod checkpoint;
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
-use lmc::{Archive, Input, Level, Options, Output, Publish, Tensor};
+use lmc::{Archive, Input, Leftover, Level, Options, Origin, Output, Publish, Tensor};
 
 use crate::args::DemoArgs;
 use crate::exit::Failure;
@@ -34,7 +35,9 @@ const ROUNDS: usize = 3;
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let dir = tempfile::Builder::new().prefix("lmc-demo-").tempdir();
     let dir = dir.map_err(|error| Failure::io("make a temporary directory", &error))?;
-    let _guard = interrupt::guard(dir.path());
+    let leftover = Leftover::directory(dir.path());
+    let leftover = leftover.map_err(|error| Failure::io("open a temporary directory", &error))?;
+    let _guard = interrupt::guard(Arc::new(leftover));
     let original = checkpoint::make(usize::from(args.size_mib) << 20);
     let input = dir.path().join("checkpoint.safetensors");
     fs::write(&input, &original).map_err(|error| Failure::io("write the checkpoint", &error))?;
@@ -74,18 +77,18 @@ fn measure(input: &Path, original: &[u8], options: &Options) -> Result<Vec<Strin
     let (mut compress_s, mut decompress_s) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..ROUNDS {
         let file = File::open(input).map_err(|error| Failure::io("open the checkpoint", &error))?;
-        let mut publish = Publish::create(&coded, true)?;
+        let mut publish = Publish::create(&coded, true, &Origin::nothing())?;
         let start = Instant::now();
         lmc::compress(Input::File(&file), Output::File(&mut publish), options, &|_| ())?;
         compress_s = compress_s.min(start.elapsed().as_secs_f64());
-        publish.commit(None)?;
+        publish.commit()?;
 
         let archive = Archive::open(&coded)?;
-        let mut publish = Publish::create(&restored, true)?;
+        let mut publish = Publish::create(&restored, true, &Origin::nothing())?;
         let start = Instant::now();
         lmc::decompress(&archive, Output::File(&mut publish), options.threads, &|_| ())?;
         decompress_s = decompress_s.min(start.elapsed().as_secs_f64());
-        publish.commit(None)?;
+        publish.commit()?;
     }
     let back = fs::read(&restored).map_err(|error| Failure::io("read the copy", &error))?;
     if back != original {

@@ -1,6 +1,8 @@
 //! What the tests of the command share: running it, and files to run it on.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod held;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -45,12 +45,12 @@ impl Sources {
         &self.all[source].1
     }
 
-    /// Whether it has nothing but files and folders with the usual modes.
+    /// Whether it has nothing but files and folders with the modes that what is in memory gets.
     pub fn is_plain(&self, source: usize) -> bool {
-        let usual = |(kind, mode, _): &(char, u32, Vec<u8>)| {
-            matches!((*kind, *mode), ('f', 0o644) | ('d', 0o755))
+        let private = |(kind, mode, _): &(char, u32, Vec<u8>)| {
+            matches!((*kind, *mode), ('f', 0o600) | ('d', 0o700))
         };
-        self.path(source).is_dir() && self.content(source).values().all(usual)
+        self.path(source).is_dir() && self.content(source).values().all(private)
     }
 
     /// Bytes of the files of a source.
@@ -88,9 +88,15 @@ fn make(path: &Path, number: usize, random: &mut Random) {
         &model,
     );
     write(&path.join("frozen.bin"), &checkpoint(&["c"], 100, 9, 0));
+    for entry in fs::read_dir(path).unwrap() {
+        fs::set_permissions(entry.unwrap().path(), fs::Permissions::from_mode(0o600)).unwrap();
+    }
     if number % 3 != 1 {
         let noise: Vec<u8> = (0..200 + number * 40).map(|_| random.below(256) as u8).collect();
         write(&path.join("sub/optimizer.pt"), &noise);
+        for (name, mode) in [("sub/optimizer.pt", 0o600), ("sub", 0o700)] {
+            fs::set_permissions(path.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
     }
     if number % 4 == 2 {
         write(&path.join("run.sh"), b"");

@@ -1,6 +1,6 @@
 //! `lmc export`: a snapshot as .lmc files that need no store.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lmc_store::{RestoreOptions, Store};
 use serde_json::json;
@@ -25,8 +25,12 @@ fn export(store: &Store, args: &ExportArgs) -> Result<(), Failure> {
     let here = || PathBuf::from(format!("{run}-{}.lmc", name.step));
     let target = args.output.clone().unwrap_or_else(here);
     let (overwrite, threads) = (args.force, usize::from(args.threads));
-    let on_temporary: Option<fn(&Path)> = Some(interrupt::note);
-    let options = RestoreOptions { overwrite, threads, on_temporary, ..RestoreOptions::default() };
+    let options = RestoreOptions {
+        overwrite,
+        threads,
+        on_temporary: Some(interrupt::note),
+        ..RestoreOptions::default()
+    };
     let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
     progress.start(target.display(), Some(name.size));
     let exported = store.export(&name, &target, &options, &|bytes| progress.add(bytes));

@@ -1,0 +1,330 @@
+//! Open folders and what is in them, so that what was looked at is what is read, written or removed.
+//!
+//! A path may lead elsewhere each time it is used. Here a name is only used in a folder that is
+//! open, and a link is followed only where that is asked for.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// The bits of a mode that are taken over from files: reading, writing and executing. Those that
+/// make a program run as its owner never are.
+pub const MODE_BITS: u32 = 0o777;
+
+/// What makes a file itself, whatever its names are: its device and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// What kind of file a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// A pipe, a device and the like.
+    Other,
+}
+
+/// A file as it was when it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct FileState {
+    /// Which file it is.
+    pub id: FileId,
+    /// What it is.
+    pub kind: FileKind,
+    /// Its permissions, without any other bits.
+    pub mode: u32,
+    /// Its group.
+    pub group: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Seconds since 1970 of the last write, and nanoseconds.
+    pub mtime: (i64, u32),
+    /// The same of the last change of any kind, which nobody can set.
+    pub ctime: (i64, u32),
+    /// How many names it has.
+    pub names: u64,
+}
+
+impl FileState {
+    /// Looks at an open file.
+    pub fn of(file: impl AsFd) -> io::Result<Self> {
+        Ok(Self::new(&rustix::fs::fstat(file)?))
+    }
+
+    /// Looks at what `path` leads to.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self::new(&rustix::fs::stat(path)?))
+    }
+
+    /// Looks at `path` itself, which may be a link.
+    pub fn of_name(path: &Path) -> io::Result<Self> {
+        Ok(Self::new(&rustix::fs::lstat(path)?))
+    }
+
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+    fn new(stat: &Stat) -> Self {
+        let kind = match FileType::from_raw_mode(stat.st_mode as RawMode) {
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Folder,
+            FileType::Symlink => FileKind::Link,
+            _ => FileKind::Other,
+        };
+        Self {
+            id: FileId { device: stat.st_dev as u64, inode: stat.st_ino as u64 },
+            kind,
+            mode: stat.st_mode as u32 & MODE_BITS,
+            group: stat.st_gid as u32,
+            size: stat.st_size as u64,
+            mtime: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+            ctime: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
+            names: stat.st_nlink as u64,
+        }
+    }
+
+    /// Whether it is the same file with the same content, as far as can be told without reading it.
+    pub fn is_unchanged(&self, now: &Self) -> bool {
+        self.has_content_of(now) && self.ctime == now.ctime
+    }
+
+    /// The same but for the time of the last change, which moves with a name that comes or goes.
+    fn has_content_of(&self, now: &Self) -> bool {
+        (self.id, self.kind, self.size, self.mtime) == (now.id, now.kind, now.size, now.mtime)
+    }
+
+    /// What it is after one of its names was removed by us: `now`, unless more has changed.
+    pub fn renewed(&self, now: Self) -> Self {
+        if self.has_content_of(&now) { now } else { *self }
+    }
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub struct Folder {
+    fd: OwnedFd,
+}
+
+/// Whether a link is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// It is what the name stands for, and never opened.
+    Kept,
+    /// What it leads to is meant.
+    Followed,
+}
+
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
+
+impl Links {
+    fn open_flags(self) -> OFlags {
+        match self {
+            Self::Kept => OFlags::NOFOLLOW,
+            Self::Followed => OFlags::empty(),
+        }
+    }
+}
+
+impl Folder {
+    /// Opens the directory at `path`, or that a link there leads to.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { fd: rustix::fs::open(path, FOLDER, Mode::empty())? })
+    }
+
+    /// Opens the directory that holds `path`; the name in it comes along.
+    pub fn open_parent(path: &Path) -> io::Result<(Self, OsString)> {
+        let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
+        Ok((Self::open(parent(path))?, name.to_os_string()))
+    }
+
+    /// The directory once more.
+    pub fn again(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()? })
+    }
+
+    /// Looks at the directory itself.
+    pub fn state(&self) -> io::Result<FileState> {
+        FileState::of(&self.fd)
+    }
+
+    /// Looks at a name in it.
+    pub fn look(&self, name: &OsStr, links: Links) -> io::Result<FileState> {
+        let flags = match links {
+            Links::Kept => AtFlags::SYMLINK_NOFOLLOW,
+            Links::Followed => AtFlags::empty(),
+        };
+        Ok(FileState::new(&rustix::fs::statat(&self.fd, name, flags)?))
+    }
+
+    /// The names in it, in their order.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name.to_vec()));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Opens a directory in it.
+    pub fn folder(&self, name: &OsStr, links: Links) -> io::Result<Self> {
+        let flags = FOLDER | links.open_flags();
+        Ok(Self { fd: rustix::fs::openat(&self.fd, name, flags, Mode::empty())? })
+    }
+
+    /// Opens a regular file in it for reading. Nothing else is waited for.
+    pub fn file(&self, name: &OsStr, links: Links) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, name, flags | links.open_flags(), Mode::empty())?;
+        if FileState::of(&fd)?.kind != FileKind::File {
+            return Err(io::Error::other("is not a regular file"));
+        }
+        Ok(File::from(fd))
+    }
+
+    /// What a link in it says.
+    pub fn read_link(&self, name: &OsStr) -> io::Result<OsString> {
+        let target = rustix::fs::readlinkat(&self.fd, name, Vec::new())?;
+        Ok(OsString::from_vec(target.into_bytes()))
+    }
+
+    /// Makes the names in it durable.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.fd)?)
+    }
+
+    /// Makes a file with this mode, less the mask of the process; the name must be free.
+    pub(crate) fn make_file(&self, name: &OsStr, mode: u32) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let flags = flags | OFlags::CLOEXEC;
+        Ok(File::from(rustix::fs::openat(
+            &self.fd,
+            name,
+            flags,
+            Mode::from_raw_mode(mode as RawMode),
+        )?))
+    }
+
+    /// Makes a directory that is closed to others; the name must be free.
+    pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<Self> {
+        rustix::fs::mkdirat(&self.fd, name, Mode::RWXU)?;
+        let made = self.folder(name, Links::Kept)?;
+        // What somebody else has put in its place is not ours to fill.
+        if rustix::fs::fstat(&made.fd)?.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other("somebody else has put another directory in its place"));
+        }
+        Ok(made)
+    }
+
+    /// Makes a symbolic link; the name must be free.
+    pub(crate) fn make_link(&self, name: &OsStr, target: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::symlinkat(target, &self.fd, name)?)
+    }
+
+    /// The mode of a new directory by the mask of the process. One is made and removed again, in
+    /// this one, which others must not be able to enter.
+    pub(crate) fn default_mode(&self) -> io::Result<u32> {
+        let name = OsStr::new(".lmc-mode.part");
+        rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(0o777))?;
+        let made = self.look(name, Links::Kept);
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?;
+        Ok(made?.mode)
+    }
+
+    /// Sets the permissions of the directory. What the system gave it beyond those stays.
+    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
+        let own = rustix::fs::fstat(&self.fd)?.st_mode & !(MODE_BITS as RawMode);
+        let mode = Mode::from_raw_mode(own | mode as RawMode);
+        Ok(rustix::fs::fchmod(&self.fd, mode)?)
+    }
+
+    pub(crate) fn set_time(&self, mtime: (i64, u32)) -> io::Result<()> {
+        set_time(self.fd.as_fd(), mtime)
+    }
+
+    /// Renames `from` to `to`, both in it. A name that is there is replaced only if that is asked
+    /// for; otherwise the error is `AlreadyExists`.
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> io::Result<()> {
+        use rustix::fs::{RenameFlags, linkat, renameat, renameat_with, unlinkat};
+        if replace {
+            return Ok(renameat(&self.fd, from, &self.fd, to)?);
+        }
+        match renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
+            // Some file systems cannot refuse to replace. A hard link can, and without the flag a
+            // directory takes the place of an empty one only.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                if self.look(from, Links::Kept)?.kind == FileKind::Folder {
+                    return Ok(renameat(&self.fd, from, &self.fd, to)?);
+                }
+                linkat(&self.fd, from, &self.fd, to, AtFlags::empty())?;
+                // The file has its name. What is left is a second one that nobody asks for.
+                let _ = unlinkat(&self.fd, from, AtFlags::empty());
+                Ok(())
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Removes a name that is not a directory.
+    pub(crate) fn unlink(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
+    }
+
+    /// Removes an empty directory, if it still is the one with this id.
+    pub fn remove_folder(&self, name: &OsStr, id: FileId) -> io::Result<()> {
+        if self.look(name, Links::Kept)?.id != id {
+            return Err(io::Error::other("another one is in its place"));
+        }
+        Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Removes all that is in it.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        for name in self.names()? {
+            if self.look(&name, Links::Kept)?.kind != FileKind::Folder {
+                self.unlink(&name)?;
+                continue;
+            }
+            let below = self.folder(&name, Links::Kept)?;
+            // It may be closed to writing already.
+            let _ = below.set_mode(0o700);
+            below.clear()?;
+            rustix::fs::unlinkat(&self.fd, &name, AtFlags::REMOVEDIR)?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives a file its time of the last write.
+pub(crate) fn set_time(file: BorrowedFd, mtime: (i64, u32)) -> io::Result<()> {
+    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let last_modification = Timespec { tv_sec: mtime.0, tv_nsec: mtime.1.into() };
+    Ok(rustix::fs::futimens(file, &Timestamps { last_access, last_modification })?)
+}
+
+/// The directory that holds `path`.
+pub(crate) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// `path` as bytes, for an order that is the same everywhere.
+pub(crate) fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}

@@ -1,0 +1,239 @@
+//! A directory that nothing written through it can leave.
+//!
+//! Every name is reached from the open root, folder by folder, and no link is followed on the way.
+//! Paths are relative and have no `..`; so whatever a manifest says, and whatever links are in the
+//! directory already, what is written lies below the root. Modes and times are set on what is open,
+//! never by a path.
+
+use crate::folder::{Folder, Links, parent};
+use crate::io::io_error;
+use crate::leftover::Leftover;
+use crate::publish::{Origin, Publish};
+use lmc_format::{Error, ErrorKind, Result};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+/// What a folder lets only its owner do.
+const OWNER: u32 = 0o700;
+
+/// An open directory to write below.
+#[derive(Debug)]
+pub struct Sandbox {
+    root: Folder,
+    /// Whether files that are there are replaced.
+    overwrite: bool,
+}
+
+impl Sandbox {
+    /// Opens the directory at `root`, or that a link there leads to.
+    pub fn open(root: &Path, overwrite: bool) -> Result<Self> {
+        let opened = Folder::open(root);
+        let root = opened.map_err(|e| io_error(&format!("cannot open {}", root.display()), &e))?;
+        Ok(Self { root, overwrite })
+    }
+
+    /// Makes the directory at `root`, closed to others, and its name durable; or opens the one that
+    /// is there. Says whether it is new. The folders above are made too.
+    pub fn make(root: &Path, overwrite: bool) -> Result<(Self, bool)> {
+        let cannot = |e| io_error(&format!("cannot make {}", root.display()), &e);
+        if root.file_name().is_none() {
+            return Ok((Self::open(root, overwrite)?, false));
+        }
+        std::fs::create_dir_all(parent(root)).map_err(cannot)?;
+        let (above, name) = Folder::open_parent(root).map_err(cannot)?;
+        match above.make_folder(&name) {
+            Ok(root) => {
+                above.sync().map_err(cannot)?;
+                Ok((Self { root, overwrite }, true))
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                Ok((Self::open(root, overwrite)?, false))
+            }
+            Err(e) => Err(cannot(e)),
+        }
+    }
+
+    /// The folder at `path`.
+    fn folder(&self, path: &Path) -> Result<Folder> {
+        let mut folder = self.root.again().map_err(|e| in_the_way(path, &e))?;
+        for name in path.components() {
+            let Component::Normal(name) = name else {
+                let path = path.display();
+                return Err(Error::invalid(format!("{path} is not a path below a directory")));
+            };
+            folder = folder.folder(name, Links::Kept).map_err(|e| in_the_way(path, &e))?;
+        }
+        Ok(folder)
+    }
+
+    /// The folder that holds `path`, and the name in it.
+    fn folder_of<'a>(&self, path: &'a Path) -> Result<(Folder, &'a OsStr)> {
+        let name = path.file_name().ok_or_else(|| Error::invalid("a path has no name"))?;
+        Ok((self.folder(path.parent().unwrap_or(Path::new("")))?, name))
+    }
+
+    /// Makes a directory that is closed to others, or finds that it is there; then what it lets
+    /// others do beyond `mode` is taken away. Says whether it is new.
+    pub fn make_dir(&self, path: &Path, mode: u32) -> Result<bool> {
+        let (folder, name) = self.folder_of(path)?;
+        let cannot = |e| io_error(&format!("cannot make {}", path.display()), &e);
+        match folder.make_folder(name) {
+            Ok(_) => Ok(true),
+            // A directory, not a link to one.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let found = self.folder(path)?;
+                let old = found.state().map_err(cannot)?.mode;
+                if old & !(mode | OWNER) != 0 {
+                    found.set_mode(old & mode | OWNER).map_err(cannot)?;
+                }
+                Ok(false)
+            }
+            Err(e) => Err(cannot(e)),
+        }
+    }
+
+    /// Starts a file that will be at `path`.
+    pub fn create(&self, path: &Path, origin: &Origin) -> Result<Publish> {
+        let (folder, name) = self.folder_of(path)?;
+        Publish::create_in(folder, name, path, self.overwrite, origin)
+    }
+
+    /// Makes a symbolic link. It is never followed here.
+    pub fn link(&self, path: &Path, target: &Path) -> Result<()> {
+        let (folder, name) = self.folder_of(path)?;
+        let cannot = |e| io_error(&format!("cannot make {}", path.display()), &e);
+        let made = Leftover::make_link(folder, ".lmc-", target).map_err(cannot)?;
+        let renamed = made.folder.rename(&made.name, name, self.overwrite);
+        if renamed.is_err() {
+            let _ = made.remove();
+        }
+        renamed.map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => exists(path),
+            _ => cannot(e),
+        })
+    }
+
+    /// Gives a directory its mode and its time, the root with an empty path, and makes what is in
+    /// it durable.
+    pub fn finish_dir(&self, path: &Path, origin: &Origin) -> Result<()> {
+        let folder = self.folder(path)?;
+        let finished = origin.give_folder(&folder).and_then(|()| folder.sync());
+        finished.map_err(|e| io_error(&format!("cannot finish {}", path.display()), &e))
+    }
+
+    /// Makes the names in a directory durable, in the root with an empty path.
+    pub fn sync_dir(&self, path: &Path) -> Result<()> {
+        let synced = self.folder(path)?.sync();
+        synced.map_err(|e| io_error(&format!("cannot sync {}", path.display()), &e))
+    }
+
+    /// Removes the directory itself, which is at `root`, if it is empty.
+    pub fn remove_root(&self, root: &Path) -> Result<()> {
+        let remove = || {
+            let (above, name) = Folder::open_parent(root)?;
+            above.remove_folder(&name, self.root.state()?.id)
+        };
+        remove().map_err(|e| io_error(&format!("cannot remove {}", root.display()), &e))
+    }
+
+    /// Removes a directory that is empty.
+    pub fn remove_dir(&self, path: &Path) -> Result<()> {
+        let (folder, name) = self.folder_of(path)?;
+        let removed =
+            folder.look(name, Links::Kept).and_then(|found| folder.remove_folder(name, found.id));
+        removed.map_err(|e| io_error(&format!("cannot remove {}", path.display()), &e))
+    }
+}
+
+/// A directory that is filled under a temporary name and gets its own when it is whole. Dropped
+/// without [`NewDirectory::commit`], it is removed.
+#[derive(Debug)]
+pub struct NewDirectory {
+    sandbox: Sandbox,
+    leftover: Arc<Leftover>,
+    name: OsString,
+    is_named: bool,
+}
+
+impl NewDirectory {
+    /// Makes it beside where it will be.
+    pub fn create(path: &Path) -> Result<Self> {
+        let (folder, name) = Folder::open_parent(path)
+            .map_err(|e| io_error(&format!("cannot open the folder of {}", path.display()), &e))?;
+        let made = Leftover::make_directory(folder, ".lmc-restore-").and_then(|made| {
+            let root = made.content().ok_or_else(|| io::Error::other("it is gone"))?.again()?;
+            Ok((Sandbox { root, overwrite: false }, made))
+        });
+        let (sandbox, leftover) = made.map_err(|e| {
+            io_error(&format!("cannot make a folder beside {}", path.display()), &e)
+        })?;
+        Ok(Self { sandbox, leftover: Arc::new(leftover), name, is_named: false })
+    }
+
+    /// Where to write.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    /// For a process that is told to end and wants to leave nothing.
+    pub fn leftover(&self) -> Arc<Leftover> {
+        self.leftover.clone()
+    }
+
+    /// Gives it its mode, or that of any new directory, and its name, durably. The name must be
+    /// free. Whatever came to stand under the temporary name meanwhile does not get it.
+    pub fn commit(mut self, mode: Option<u32>) -> Result<()> {
+        let name = &self.name;
+        let cannot = |e| io_error(&format!("cannot name {}", name.display()), &e);
+        let (root, above) = (&self.sandbox.root, &self.leftover.folder);
+        let mode = mode.map_or_else(|| root.default_mode(), Ok).map_err(cannot)?;
+        root.set_mode(mode).and_then(|()| root.sync()).map_err(cannot)?;
+        if !self.leftover.is_at(&self.leftover.name) {
+            return Err(self.swapped());
+        }
+        above.rename(&self.leftover.name, name, false).map_err(cannot)?;
+        // Between the look and the rename there is a moment.
+        if !self.leftover.is_at(name) {
+            return Err(self.swapped());
+        }
+        above.sync().map_err(cannot)?;
+        self.is_named = true;
+        Ok(())
+    }
+
+    fn swapped(&self) -> Error {
+        let temporary = self.leftover.name.display();
+        let message = format!(
+            "somebody has put something else in the place of {temporary}, which was being filled; \
+             use a folder that nobody else can write to"
+        );
+        Error::new(ErrorKind::Conflict, message)
+    }
+}
+
+impl Drop for NewDirectory {
+    fn drop(&mut self) {
+        if !self.is_named {
+            let _ = self.leftover.remove();
+        }
+    }
+}
+
+pub(crate) fn exists(path: &Path) -> Error {
+    let path = path.display();
+    Error::new(ErrorKind::AlreadyExists, format!("{path} is there already; -f overwrites it"))
+}
+
+fn in_the_way(path: &Path, error: &io::Error) -> Error {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::LOOP | Errno::NOTDIR) => {
+            let message = "a link or a file is where a folder of it should be; nothing is written \
+                           through it";
+            Error::new(ErrorKind::AlreadyExists, format!("{}: {message}", path.display()))
+        }
+        _ => io_error(&format!("cannot reach {}", path.display()), error),
+    }
+}
