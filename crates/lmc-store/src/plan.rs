@@ -224,6 +224,7 @@ mod tests {
             parent: None,
             meta: Default::default(),
             is_thinned: false,
+            root_mode: None,
             is_file: false,
             added: 0,
             entries: (0..count).map(entry).collect(),
