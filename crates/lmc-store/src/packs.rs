@@ -5,13 +5,13 @@ use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{Extent, Pack};
 use crate::names::PackName;
 use crate::storage::Put;
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, bounded};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread::ScopedJoinHandle;
+use std::thread::{Builder, ScopedJoinHandle};
 
 /// Bytes of a pack. One is in memory for each put that is under way, and one is being filled.
 pub const PACK_LEN: usize = 64 << 20;
@@ -58,7 +58,9 @@ struct Done {
 /// A stream of bytes into packs.
 pub(crate) struct PackWriter<'a> {
     has_failed: &'a AtomicBool,
-    sender: Sender<(usize, Vec<u8>)>,
+    /// Gives a pack with its number to the threads that put packs, or puts it where there are none;
+    /// says whether that worked.
+    send: &'a (dyn Fn(usize, Vec<u8>) -> bool + Sync),
     pack_len: usize,
     buffer: Vec<u8>,
     /// Where each pack starts in the stream; the last one is being filled.
@@ -85,19 +87,29 @@ pub(crate) fn write_packs<'a, T>(
     let shared = Shared { putter, done: Mutex::default(), has_failed: AtomicBool::new(false) };
     let written = std::thread::scope(|scope| {
         let (sender, receiver) = bounded(0);
-        let threads: Vec<ScopedJoinHandle<()>> = (0..store.storage.puts_at_once().max(1))
-            .map(|_| {
-                let (receiver, shared) = (receiver.clone(), &shared);
-                let interrupt = lmc::Interrupt::current();
-                scope.spawn(move || interrupt.run(|| shared.put_all(&receiver)))
-            })
-            .collect();
+        let start = |_| {
+            let (receiver, shared) = (receiver.clone(), &shared);
+            let interrupt = lmc::Interrupt::current();
+            let put_all = move || interrupt.run(|| shared.put_all(&receiver));
+            // The system may refuse threads; those that there are do the work.
+            Builder::new().spawn_scoped(scope, put_all).ok()
+        };
+        let threads: Vec<ScopedJoinHandle<()>> =
+            (0..store.storage.puts_at_once().max(1)).map_while(start).collect();
         drop(receiver);
+        let has_threads = !threads.is_empty();
+        let send = |i, bytes: Vec<u8>| {
+            if has_threads {
+                return sender.send((i, bytes)).is_ok();
+            }
+            shared.put(i, &bytes);
+            !shared.has_failed.load(Ordering::Acquire)
+        };
+        let has_failed = &shared.has_failed;
         let (buffer, starts) = (Vec::new(), vec![0]);
-        let mut writer =
-            PackWriter { has_failed: &shared.has_failed, sender, pack_len, buffer, starts };
+        let mut writer = PackWriter { has_failed, send: &send, pack_len, buffer, starts };
         let written = write(&mut writer).and_then(|value| writer.cut().map(|()| value));
-        drop(writer);
+        drop(sender);
         for thread in threads {
             if thread.join().is_err() {
                 shared.fail(Error::new(ErrorKind::Io, "a thread failed; please report it"));
@@ -119,13 +131,20 @@ pub(crate) fn write_packs<'a, T>(
 impl Shared<'_> {
     fn put_all(&self, receiver: &Receiver<(usize, Vec<u8>)>) {
         for (i, bytes) in receiver {
-            match self.putter.put(&bytes) {
-                Ok(name) => {
-                    let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-                    done.packs.insert(i, Pack { name, size: bytes.len() as u64 });
-                }
-                Err(error) => return self.fail(error),
+            self.put(i, &bytes);
+            if self.has_failed.load(Ordering::Acquire) {
+                return;
             }
+        }
+    }
+
+    fn put(&self, i: usize, bytes: &[u8]) {
+        match self.putter.put(bytes) {
+            Ok(name) => {
+                let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+                done.packs.insert(i, Pack { name, size: bytes.len() as u64 });
+            }
+            Err(error) => self.fail(error),
         }
     }
 
@@ -248,9 +267,9 @@ impl PackWriter<'_> {
         let next = Vec::with_capacity(self.buffer.capacity().min(self.pack_len));
         let bytes = std::mem::replace(&mut self.buffer, next);
         let start = self.pack_start() + bytes.len() as u64;
-        let sent = self.sender.send((self.starts.len() - 1, bytes));
+        let number = self.starts.len() - 1;
         self.starts.push(start);
-        sent.map_err(|_| failed())
+        if (self.send)(number, bytes) { Ok(()) } else { Err(failed()) }
     }
 }
 
