@@ -38,7 +38,7 @@ pub use classes::ClassRecipe;
 pub use coder::{ApartCoder, ChainTable, Coder, HuffmanTable, RansTable};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Footer, HEADER_LEN};
-pub use hash::{Hash, Hasher, hash};
+pub use hash::{Hash, Hasher, hash, seeded_hash};
 pub use index::{Index, Item, Piece, SourceKind, Span};
 pub use reader::Reader;
 pub use recipe::{AnyRecipe, BaseUse, Columns, Recipe, WordMap};

@@ -26,6 +26,7 @@ mod publish;
 mod reference;
 mod span;
 mod tensors;
+mod witness;
 
 pub use archive::{Archive, BlockInfo, SpanInfo};
 pub use base::{Base, Bases, Library, content_hash};

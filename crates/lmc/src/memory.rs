@@ -40,9 +40,17 @@ fn compress_to(
     reuse: Vec<Vec<u8>>,
     out: &mut [u8],
 ) -> Result<(usize, Vec<Vec<u8>>)> {
-    let source = Source::new(input)?;
+    compress_source(&Source::new(input)?, options, reuse, out)
+}
+
+pub(crate) fn compress_source(
+    source: &Source,
+    options: &Options,
+    reuse: Vec<Vec<u8>>,
+    out: &mut [u8],
+) -> Result<(usize, Vec<Vec<u8>>)> {
     let stamp = source.stamp()?;
-    let job = Job::new(&source, options)?;
+    let job = Job::new(source, options)?;
     let pool = Pool::new(reuse);
     let copy = |(place, bytes): (&mut [u8], Vec<u8>)| {
         place.copy_from_slice(&bytes);

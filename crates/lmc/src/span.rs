@@ -46,8 +46,9 @@ impl SpanEncoder {
     }
 
     /// Codes `raw` into `bytes`, whose contents are replaced; on `base` where that is smaller, which
-    /// has as many bytes and is what `reference` names. `seen` gets each block of `raw` while it is in
-    /// the cache.
+    /// has as many bytes and is what `reference` names. `seen` gets each block while it is in the
+    /// cache: where blocks are verified, as it was decoded. So its checksums are those of what will be
+    /// restored, even if `raw` is memory that somebody writes to.
     pub(crate) fn encode(
         &mut self,
         spec: &TensorSpec,
@@ -58,7 +59,7 @@ impl SpanEncoder {
     ) -> Result<CodedSpan> {
         match base {
             Some((reference, base)) if base == raw => {
-                seen(raw);
+                seen(base);
                 Ok(same(spec.dtype, raw, reference, bytes))
             }
             _ => self.encode_blocks(spec, raw, base, bytes, seen),
@@ -102,7 +103,9 @@ impl SpanEncoder {
         let mut place = 0;
         for block in raw.chunks(block_len) {
             let start = bytes.len();
-            seen(block);
+            if !self.verify {
+                seen(block);
+            }
             let first_value = (place / spec.dtype.width()) as u64;
             let own_base = base.map(|(_, base)| &base[place..][..block.len()]);
             match own_base {
@@ -114,6 +117,7 @@ impl SpanEncoder {
             place += block.len();
             if self.verify {
                 self.check(&bytes[start..], shared.as_ref(), own_base, block)?;
+                seen(&self.back);
             }
             if let (Some((reference, _)), None) = (base, span.reference)
                 && needs_base(&bytes[start..], shared.as_ref())?

@@ -14,7 +14,7 @@ mod small;
 mod trial;
 
 use crate::io::Source;
-use crate::items::tensors;
+use crate::items::Looked;
 use crate::{Options, Reference};
 use lmc_format::{Conversion, Result, SourceKind};
 use lmc_input::{Cut, SourceItem, Tensor, is_small};
@@ -26,15 +26,12 @@ pub(crate) struct Spans {
 }
 
 /// Cuts a file and finds bases for its spans.
-pub(crate) fn spans(
-    source: &Source,
-    layout: &lmc_input::Source,
-    options: &Options,
-) -> Result<Spans> {
+pub(crate) fn spans(source: &Source, looked: &Looked, options: &Options) -> Result<Spans> {
+    let layout = &looked.layout;
     let large = layout.items.iter().skip(1).filter(|item| !is_small(item)).count();
     let has_candidates = !options.bases.list().is_empty() || large > 1;
     // Names are read only where one may help: there can be many.
-    let tensors = if has_candidates { tensors(source, layout)? } else { Vec::new() };
+    let tensors = if has_candidates { looked.tensors() } else { Vec::new() };
     let own = Own { source, layout, tensors, options, starts: starts(&layout.items) };
     let items = match layout.kind {
         SourceKind::Bytes => vec![own.whole_file()?],
@@ -45,20 +42,6 @@ pub(crate) fn spans(
     let references =
         cuts.iter().map(|cut| own.reference(&items, cut)).collect::<Result<Vec<_>>>()?;
     Ok(Spans { cuts, references })
-}
-
-/// Fills `out` from the source of a reference: this file itself or one of its bases.
-pub(crate) fn read(
-    own: &Source,
-    options: &Options,
-    source: u64,
-    start: u64,
-    out: &mut [u8],
-) -> Result<()> {
-    match (source as usize).checked_sub(1) {
-        None => own.read(start, out),
-        Some(i) => options.bases.list()[i].read(start, out, 1),
-    }
 }
 
 /// Where each item starts.
@@ -82,8 +65,13 @@ struct Own<'a> {
 }
 
 impl Own<'_> {
+    /// Fills `out` from the source of a reference: this file itself or one of its bases. It is for
+    /// samples, which only choose: whatever they hold, what is coded later is read and compared anew.
     fn read(&self, source: u64, start: u64, out: &mut [u8]) -> Result<()> {
-        read(self.source, self.options, source, start, out)
+        match (source as usize).checked_sub(1) {
+            None => self.source.read(start, out),
+            Some(i) => self.options.bases.list()[i].sample(start, out, 1),
+        }
     }
 
     fn source_len(&self, source: u64) -> Result<u64> {
