@@ -31,6 +31,7 @@ pub mod limits;
 pub mod reader;
 pub mod recipe;
 pub mod reference;
+pub mod stored_index;
 pub mod varint;
 
 pub use block::{BlockKind, BlockPrefix};
@@ -43,3 +44,4 @@ pub use index::{Index, Item, Piece, SourceKind, Span};
 pub use reader::Reader;
 pub use recipe::{AnyRecipe, BaseUse, Columns, Recipe, WordMap};
 pub use reference::{Base, Conversion, Reference};
+pub use stored_index::StoredIndex;

@@ -5,6 +5,7 @@
 //! refused.
 
 use crate::archive::Archive;
+use crate::effort::{Budget, Cost, Effort};
 use crate::interrupt::Once;
 use crate::io::{Input, ReadAt, Source, SourceFile, Stamp, io_error};
 use crate::items::{ItemHashes, Looked, hasher};
@@ -18,6 +19,7 @@ use lmc_input::{Cut, Tensor};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -346,20 +348,36 @@ impl Base {
     }
 
     /// Fills `out` with the bytes of its original from `start` on; fails if they are not those that
-    /// its content hash is of. `depth` is how many files stand on it here.
-    pub(crate) fn read(&self, start: u64, out: &mut [u8], depth: usize) -> Result<()> {
+    /// its content hash is of.
+    pub(crate) fn read(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
         match &self.content {
-            Content::Raw(raw) => raw.read(start, out).map_err(|e| self.named(e, depth)),
-            Content::Archive(_) => self.sample(start, out, depth),
+            Content::Raw(raw) => raw.read(start, out),
+            Content::Archive(_) if effort.depth > DEPTH_MAX => Err(too_deep()),
+            Content::Archive(archive) => archive.read_into(start, out, effort),
         }
+        .map_err(|e| self.named(e, effort.depth))
+    }
+
+    /// The same with a budget of its own.
+    pub(crate) fn read_alone(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        let budget = Budget::new(self.original_len());
+        self.read(start, out, budget.effort().deeper())
     }
 
     /// The same for what only chooses or shows: a file that is written to meanwhile goes unnoticed.
-    pub(crate) fn sample(&self, start: u64, out: &mut [u8], depth: usize) -> Result<()> {
+    pub(crate) fn sample(&self, start: u64, out: &mut [u8]) -> Result<()> {
         match &self.content {
-            Content::Raw(raw) => raw.source.read(start, out),
+            Content::Raw(raw) => raw.source.read(start, out).map_err(|e| self.named(e, 1)),
+            Content::Archive(_) => self.read_alone(start, out),
+        }
+    }
+
+    /// Adds up what decoders will write to read the bytes `range` of its original.
+    pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
+        match &self.content {
+            Content::Raw(_) => Ok(()),
             Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
-            Content::Archive(archive) => archive.read_into(start, out, depth),
+            Content::Archive(archive) => archive.cost(range, depth, cost),
         }
         .map_err(|e| self.named(e, depth))
     }

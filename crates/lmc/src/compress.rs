@@ -246,7 +246,7 @@ impl Worker {
         reference::read(reference, part, &mut self.wide, base, |start, out| {
             match (reference.source as usize).checked_sub(1) {
                 None => job.own.read(start, out, |at, out| job.source.read(at, out)),
-                Some(i) => job.options.bases.list()[i].read(start, out, 1),
+                Some(i) => job.options.bases.list()[i].read_alone(start, out),
             }
         })
     }

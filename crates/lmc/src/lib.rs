@@ -23,6 +23,7 @@ mod matching;
 mod memory;
 mod pipeline;
 mod publish;
+mod recent;
 mod reference;
 mod span;
 mod tensors;

@@ -148,45 +148,58 @@ pub(crate) fn each<W, R: Send>(
     worker: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
+    let done = Mutex::new(Vec::with_capacity(count));
+    for_each(count, threads, worker, |worker, i| {
+        let result = work(worker, i)?;
+        done.lock().map_err(|_| broken())?.push((i, result));
+        Ok(())
+    })?;
+    let mut done = done.into_inner().map_err(|_| broken())?;
+    done.sort_unstable_by_key(|(i, _)| *i);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
+}
+
+/// The same for work without results.
+pub(crate) fn for_each<W>(
+    count: usize,
+    threads: usize,
+    worker: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, usize) -> Result<()> + Sync,
+) -> Result<()> {
     let next = AtomicUsize::new(0);
     let failure: Mutex<Option<(usize, Error)>> = Mutex::new(None);
-    let interrupt = Interrupt::current();
+    let fail = |i: usize, error: Error| {
+        // All parts before this one are under way; none behind it is needed.
+        next.fetch_max(count, Ordering::Relaxed);
+        let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(before, _)| i < *before) {
+            *first = Some((i, error));
+        }
+    };
     let run = || {
         let mut worker = worker();
-        let mut done = Vec::new();
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             if i >= count {
-                return done;
+                return;
             }
-            match guarded(|| work(&mut worker, i)) {
-                Ok(result) => done.push((i, result)),
-                Err(error) => {
-                    // All parts before this one are under way; none behind it is needed.
-                    next.fetch_max(count, Ordering::Relaxed);
-                    let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
-                    if first.as_ref().is_none_or(|(before, _)| i < *before) {
-                        *first = Some((i, error));
-                    }
-                }
+            if let Err(error) = guarded(|| work(&mut worker, i)) {
+                fail(i, error);
             }
         }
     };
-    let mut all = std::thread::scope(|scope| {
+    let interrupt = Interrupt::current();
+    let has_failed = std::thread::scope(|scope| {
         let start = |_| Builder::new().spawn_scoped(scope, || interrupt.run(run)).ok();
         let others: Vec<_> = (1..threads.min(count)).map_while(start).collect();
-        let mut all = run();
-        others.into_iter().for_each(|thread| all.extend(thread.join().unwrap_or_default()));
-        all
+        run();
+        others.into_iter().fold(false, |failed, thread| thread.join().is_err() || failed)
     });
-    if let Some((_, error)) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some((_, error)) => Err(error),
+        None if has_failed => Err(broken()),
+        None => Ok(()),
     }
-    if all.len() < count {
-        return Err(broken());
-    }
-    all.sort_unstable_by_key(|(i, _)| *i);
-    Ok(all.into_iter().map(|(_, result)| result).collect())
 }
 
 fn read_all<S: Stages>(

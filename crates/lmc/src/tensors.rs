@@ -35,9 +35,14 @@ impl Archive {
         if !self.is_safetensors() {
             return Ok(Vec::new());
         }
+        self.tensor_list()?.collect()
+    }
+
+    /// The same one after the other, for lists that are shown and not kept.
+    pub fn tensor_list(&self) -> Result<impl Iterator<Item = Result<Tensor>> + '_> {
         let mut described: Option<(usize, String)> = None;
-        let tensors = self.original_tensors()?.into_iter().zip(self.index.items.iter().skip(1));
-        tensors.map(|(tensor, item)| self.tensor(tensor, item.hash, &mut described)).collect()
+        let tensors = self.original_tensors()?.into_iter().zip(self.index.items().skip(1));
+        Ok(tensors.map(move |(tensor, item)| self.tensor(tensor, item?.hash, &mut described)))
     }
 
     /// The tensors as the header of the original describes them.
@@ -47,9 +52,9 @@ impl Archive {
         }
         let header = self.header()?;
         let tensors = lmc_input::tensors(&header, self.original_len()).ok_or_else(no_match)?;
-        let items = &self.index.items[1..];
-        let len = |tensor: &lmc_input::Tensor| tensor.range.end - tensor.range.start;
-        if !tensors.iter().map(len).eq(items.iter().map(|item| item.len)) {
+        let lens = tensors.iter().map(|tensor| tensor.range.end - tensor.range.start);
+        let items = self.index.items().skip(1).flatten();
+        if !lens.eq(items.map(|item| item.len)) {
             return Err(no_match());
         }
         Ok(tensors)
@@ -65,7 +70,7 @@ impl Archive {
 
     /// The safetensors header of the original.
     fn header(&self) -> Result<Vec<u8>> {
-        let head = self.index.items.first().ok_or_else(no_match)?;
+        let head = self.index.item(0)?;
         if head.len > HEADER_LEN_MAX {
             return Err(no_match());
         }
@@ -92,7 +97,8 @@ impl Archive {
                 recipe
             }
         };
-        let reference = spans.clone().find_map(|i| self.index.spans[i].reference);
+        let mut references = spans.clone().map(|i| self.index.reference(i));
+        let reference = references.find_map(Result::transpose).transpose()?;
         let coded_len = spans.map(|i| self.share(i, &tensor.range)).sum();
         let lmc_input::Tensor { name, dtype, shape, range } = tensor;
         let dtype = dtype.to_string();
@@ -123,17 +129,16 @@ impl Archive {
         if range.is_empty() {
             return 0..0;
         }
-        let first = self.places.partition_point(|place| place.raw <= range.start).saturating_sub(1);
-        first..self.places.partition_point(|place| place.raw < range.end)
+        self.index.span_at(range.start)..self.index.span_at(range.end - 1) + 1
     }
 
     /// Coded bytes of span `i` that fall to the original bytes `range`.
     fn share(&self, i: usize, range: &Range<u64>) -> u64 {
-        let (span, place) = (&self.index.spans[i], self.places[i]);
-        let start = range.start.max(place.raw);
-        let end = range.end.min(place.raw + span.raw_len);
-        let share = u128::from(span.coded_len()) * u128::from(end - start);
-        (share / u128::from(span.raw_len)) as u64
+        let (own, raw_len) = (self.index.raw_start(i), self.index.raw_len(i));
+        let start = range.start.max(own);
+        let end = range.end.min(own + raw_len);
+        let share = u128::from(self.index.coded_len(i)) * u128::from(end - start);
+        (share / u128::from(raw_len)) as u64
     }
 
     /// The bytes of a tensor, checked against its checksum.
@@ -152,7 +157,7 @@ impl Archive {
         }
         let mut rest = bytes;
         let take = |i: usize| {
-            let (own, after) = rest.split_at(self.index.spans[i].raw_len as usize);
+            let (own, after) = rest.split_at(self.index.raw_len(i) as usize);
             rest = after;
             hash(own)
         };
