@@ -9,6 +9,7 @@ mod bases;
 mod commands;
 mod exit;
 mod interrupt;
+mod json;
 mod names;
 mod progress;
 mod stdio;

@@ -57,6 +57,37 @@ pub fn print(text: impl std::fmt::Display) -> Result<(), Failure> {
     written.map_err(|error| Failure::io("write to stdout", &error))
 }
 
+/// Text for stdout that is longer than should be in memory.
+#[derive(Debug, Default)]
+pub struct Pages {
+    text: String,
+}
+
+impl Pages {
+    /// Bytes that are printed at once.
+    const LEN: usize = 1 << 16;
+
+    /// Prints text, now or with what comes next.
+    pub fn push(&mut self, text: &str) -> Result<(), Failure> {
+        self.text += text;
+        if self.text.len() < Self::LEN {
+            return Ok(());
+        }
+        print(std::mem::take(&mut self.text))
+    }
+
+    /// Prints what is left.
+    pub fn finish(self) -> Result<(), Failure> {
+        print(self.text)
+    }
+
+    /// What is not printed yet.
+    #[cfg(test)]
+    pub fn waiting(&self) -> &str {
+        &self.text
+    }
+}
+
 /// stdin as a file, if it is a regular one that nobody has read from.
 pub fn stdin_file() -> Option<File> {
     let mut file = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);

@@ -12,7 +12,7 @@ use crate::options::{base_sources, count, open_bases};
 use crate::work::{long, short, sized};
 
 /// A tensor: name, element type, shape, and where its bytes start and end in the original.
-type TensorTuple = (String, String, Vec<u64>, u64, u64);
+type TensorTuple = (String, &'static str, Vec<u64>, u64, u64);
 
 /// A `.lmc` file that is open. Reads may come from any thread.
 #[pyclass(frozen, module = "lmckpt._lmckpt")]

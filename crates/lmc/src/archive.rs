@@ -140,6 +140,11 @@ impl Archive {
         self.file_len
     }
 
+    /// Bytes of all spans in the file.
+    pub fn body_len(&self) -> u64 {
+        self.index.body_start(self.span_count())
+    }
+
     /// The name of the original by its content (`docs/format.md`, section 7.4).
     pub fn content_hash(&self) -> u128 {
         self.index.content_hash()

@@ -8,6 +8,7 @@ use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::span::{SpanDecoder, SpanPart, check_hash};
 use crate::{Progress, Summary};
 use lmc_format::{Hash, Hasher, Item, Result, StoredIndex, hash};
+use std::ops::Range;
 
 /// Restores all of the original; every checksum is tried before its bytes count as restored.
 ///
@@ -45,18 +46,62 @@ pub(crate) fn restore_within(
     // Before anything is written.
     archive.check_bases(0)?;
     let index = &archive.index;
-    let parts = Parts::new(index)?;
+    let (parts, groups) = (Parts::new(index)?, Groups::new(index));
     let (coded_pool, raw_pool) = (Pool::default(), Pool::default());
-    let stages = Restore { archive, budget, sink, parts: &parts, coded_pool, raw_pool };
+    let stages =
+        Restore { archive, budget, sink, parts: &parts, groups: &groups, coded_pool, raw_pool };
     let work = thread_count(threads);
     let threads = Threads { work, write: sink.map_or(1, |sink| sink.writers(work)) };
     let mut items = ItemChecks::default();
-    pipeline::run(&stages, index.span_count(), threads, |i, done| {
-        items.add(index, i, done.hashes)?;
-        progress(index.raw_len(i));
-        Ok((index.raw_start(i), done.raw))
+    pipeline::run(&stages, groups.count(), threads, |k, done| {
+        let spans = groups.spans(k);
+        let start = index.raw_start(spans.start);
+        for (i, hashes) in spans.clone().zip(done.hashes) {
+            items.add(index, i, hashes)?;
+        }
+        progress(index.raw_start(spans.end) - start);
+        Ok((start, done.raw))
     })?;
     check_empty_items(index)
+}
+
+/// Spans that go through the pipeline together: to pass on one of a few bytes takes longer than to
+/// decode it, and a file may have millions of them.
+struct Groups {
+    starts: Vec<u32>,
+    end: usize,
+}
+
+/// Bytes of the original, or of the file, in spans that are in one group.
+const GROUP_LEN: u64 = 1 << 18;
+/// Spans in one group.
+const GROUP_SPANS: usize = 1 << 12;
+
+impl Groups {
+    fn new(index: &StoredIndex) -> Self {
+        let mut starts: Vec<u32> = Vec::new();
+        let (mut raw, mut coded) = (0, 0);
+        for i in 0..index.span_count() {
+            (raw, coded) = (raw + index.raw_len(i), coded + index.coded_len(i));
+            let is_full = |&start: &u32| i - start as usize >= GROUP_SPANS;
+            if raw > GROUP_LEN || coded > GROUP_LEN || starts.last().is_none_or(is_full) {
+                (raw, coded) = (index.raw_len(i), index.coded_len(i));
+                // An index is too short for more spans than that.
+                starts.push(i as u32);
+            }
+        }
+        Self { starts, end: index.span_count() }
+    }
+
+    fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The spans of group `k`.
+    fn spans(&self, k: usize) -> Range<usize> {
+        let end = self.starts.get(k + 1).map_or(self.end, |&end| end as usize);
+        self.starts[k] as usize..end
+    }
 }
 
 /// Fails unless items of no bytes have the checksum of no bytes.
@@ -234,14 +279,15 @@ struct Restore<'a, 'sink> {
     budget: &'a Budget,
     sink: Option<&'a Sink<'sink>>,
     parts: &'a Parts,
+    groups: &'a Groups,
     coded_pool: Pool<Buffer>,
     raw_pool: Pool<Buffer>,
 }
 
-/// A restored span and the checksums of its items, or of its part of one.
+/// Restored spans and, for each, the checksums of its items, or of its part of one.
 struct Done {
     raw: Buffer,
-    hashes: Vec<Hash>,
+    hashes: Vec<Vec<Hash>>,
 }
 
 impl Stages for Restore<'_, '_> {
@@ -250,10 +296,12 @@ impl Stages for Restore<'_, '_> {
     type Done = Done;
     type Write = (u64, Buffer);
 
-    fn read(&self, i: usize) -> Result<Buffer> {
+    fn read(&self, k: usize) -> Result<Buffer> {
         let mut coded = self.coded_pool.take();
-        let len = self.archive.index.coded_len(i);
-        self.archive.source.read(self.archive.file_start(i), coded.sized(len)?)?;
+        let spans = self.groups.spans(k);
+        let start = self.archive.file_start(spans.start);
+        let len = self.archive.file_start(spans.end) - start;
+        self.archive.source.read(start, coded.sized(len)?)?;
         Ok(coded)
     }
 
@@ -261,11 +309,20 @@ impl Stages for Restore<'_, '_> {
         SpanDecoder::default()
     }
 
-    fn work(&self, decoder: &mut SpanDecoder, i: usize, coded: Buffer) -> Result<Done> {
+    fn work(&self, decoder: &mut SpanDecoder, k: usize, coded: Buffer) -> Result<Done> {
+        let index = &self.archive.index;
+        let spans = self.groups.spans(k);
         let mut raw = self.raw_pool.take();
-        let out = raw.sized(self.archive.index.raw_len(i))?;
+        let mut out = raw.sized(index.raw_start(spans.end) - index.raw_start(spans.start))?;
+        let mut rest = coded.bytes();
         let effort = self.budget.effort();
-        let hashes = decode_part(self.archive, i, self.parts, decoder, coded.bytes(), out, effort)?;
+        let mut hashes = Vec::with_capacity(spans.len());
+        for i in spans {
+            let (own, after) = rest.split_at(index.coded_len(i) as usize);
+            let (to, behind) = out.split_at_mut(index.raw_len(i) as usize);
+            (rest, out) = (after, behind);
+            hashes.push(decode_part(self.archive, i, self.parts, decoder, own, to, effort)?);
+        }
         self.coded_pool.give(coded);
         Ok(Done { raw, hashes })
     }

@@ -43,7 +43,7 @@ pub use memory::{
     compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_vec,
 };
 pub use publish::Publish;
-pub use tensors::Tensor;
+pub use tensors::{BaseNotes, Tensor};
 
 /// How to compress.
 #[derive(Clone, Debug)]

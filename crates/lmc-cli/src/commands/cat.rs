@@ -25,7 +25,7 @@ pub fn run(args: &CatArgs) -> Result<(), Failure> {
             archive.read(row_bytes(&tensor, &rows)?)?
         }
     };
-    let header = if args.npy { npy::header(&tensor.dtype, &shape)? } else { Vec::new() };
+    let header = if args.npy { npy::header(tensor.dtype, &shape)? } else { Vec::new() };
     write(args, &[&header, &bytes])
 }
 
