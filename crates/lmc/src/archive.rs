@@ -20,6 +20,21 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// An original of more bytes than these, and of so many times the file, is one to be told of.
+const FAR_LEN: u64 = 1 << 30;
+const FAR_TIMES: u64 = 100;
+
+/// Fails if what is to be restored has more than `max_size` bytes.
+pub fn check_size(len: u64, max_size: Option<u64>) -> Result<()> {
+    match max_size {
+        Some(most) if len > most => {
+            let message = format!("{len} bytes would be restored, more than --max-size {most}");
+            Err(Error::new(ErrorKind::LimitExceeded, message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Bytes of a block that hold its recipe, in most cases.
 const HEAD_LEN: u64 = 1 << 13;
 
@@ -138,6 +153,17 @@ impl Archive {
     /// Bytes of the file.
     pub fn file_len(&self) -> u64 {
         self.file_len
+    }
+
+    /// Fails if the original has more than `max_size` bytes: a small file may announce any number.
+    pub fn check_size(&self, max_size: Option<u64>) -> Result<()> {
+        check_size(self.original_len, max_size)
+    }
+
+    /// Whether the original is so much larger than the file that it is worth a word before it is
+    /// restored.
+    pub fn expands_far(&self) -> bool {
+        self.original_len > FAR_LEN && self.original_len / FAR_TIMES > self.file_len
     }
 
     /// Bytes of all spans in the file.

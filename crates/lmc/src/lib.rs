@@ -29,7 +29,7 @@ mod span;
 mod tensors;
 mod witness;
 
-pub use archive::{Archive, BlockInfo, SpanInfo};
+pub use archive::{Archive, BlockInfo, SpanInfo, check_size};
 pub use base::{Base, Bases, Library, content_hash};
 pub use compress::{Compressed, compress, compress_known};
 pub use decompress::decompress;

@@ -15,6 +15,7 @@ use crate::stdio::BytesOut;
 /// Writes the tensor that `args` names.
 pub fn run(args: &CatArgs) -> Result<(), Failure> {
     let archive = Archive::open_on(&args.file, &Bases::open(&args.bases.paths, 0)?)?;
+    archive.check_size(args.limit.max_size)?;
     let tensor = find(&archive, &args.tensor)?;
     let mut shape = tensor.shape.clone();
     let bytes = match args.rows {
