@@ -28,10 +28,13 @@ fuzz_target!(|data: &[u8]| {
     let part = decode_everywhere(block, shared, base, Some(start..end));
     if let Some(whole) = &whole {
         assert!(part.as_deref() == Some(&whole[start..end]), "the range differs from the whole");
+        let need = Decoder::need(block, shared, &(start..end)).expect("a block that is decoded");
+        assert!(need.whole.start <= start && end <= need.whole.end && need.whole.end <= raw_len);
     }
     let mut all = vec![0x55; raw_len];
-    let done = Decoder::new().decode_range_on(block, shared, base, 0..raw_len, &mut all);
+    let part = base.map(|base| (0, base));
+    let done = Decoder::new().decode_range_on(block, shared, part, 0..raw_len, &mut all);
     assert!(done.is_ok().then_some(all) == whole, "the range of everything is not the whole");
-    let over = Decoder::new().decode_range_on(block, shared, base, start..raw_len + 1, &mut []);
+    let over = Decoder::new().decode_range_on(block, shared, part, start..raw_len + 1, &mut []);
     assert!(over.is_err(), "a range beyond the block is decoded");
 });

@@ -68,7 +68,9 @@ pub fn decode_everywhere(
         let out = &mut buffer[front..];
         let done = match range.clone() {
             None => decoder.decode_block_on(block, shared, base, out),
-            Some(range) => decoder.decode_range_on(block, shared, base, range, out),
+            Some(range) => {
+                decoder.decode_range_on(block, shared, base.map(|base| (0, base)), range, out)
+            }
         };
         assert!(buffer[..front].iter().all(|&b| b == fill), "bytes before the output changed");
         answers.push(done.is_ok().then(|| buffer.split_off(front)));

@@ -158,6 +158,16 @@ pub enum CodecName {
 pub struct DecompressArgs {
     #[command(flatten)]
     pub files: FileArgs,
+    #[command(flatten)]
+    pub limit: LimitArgs,
+}
+
+/// What is not restored.
+#[derive(Args, Debug)]
+pub struct LimitArgs {
+    /// Refuse originals of more bytes, before anything is decoded; K, M, G and T are powers of 1024
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub max_size: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -179,6 +189,8 @@ pub struct TestArgs {
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub bases: BaseArgs,
+    #[command(flatten)]
+    pub limit: LimitArgs,
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
@@ -196,6 +208,8 @@ pub struct CatArgs {
     pub tensor: String,
     #[command(flatten)]
     pub bases: BaseArgs,
+    #[command(flatten)]
+    pub limit: LimitArgs,
     /// Write a .npy file instead of plain little-endian bytes
     #[arg(long)]
     pub npy: bool,
@@ -320,6 +334,20 @@ impl fmt::Display for Rows {
         let end = self.end.map_or_else(String::new, |end| end.to_string());
         write!(f, "{}..{end}", self.start)
     }
+}
+
+/// A number of bytes such as `4096`, `512M` or `10G`.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+        Some(b'T' | b't') => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    let number: Option<u64> = number.parse().ok();
+    let size = number.and_then(|number| number.checked_mul(1 << shift));
+    size.ok_or_else(|| "a size is a number of bytes, or one with K, M, G or T behind it".into())
 }
 
 fn parse_rows(text: &str) -> Result<Rows, String> {

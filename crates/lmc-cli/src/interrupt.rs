@@ -3,16 +3,19 @@
 //! Work on a store ends by itself: its storage fails from then on, and whatever is under way clears
 //! up as on any error, its leases too. Other work, and what does not end soon, is cut off after the
 //! one temporary file or directory that is known has been removed.
+//!
+//! A write beyond the limit on the size of files (`ulimit -f`) fails with an error instead of ending
+//! the process.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
-use std::thread::sleep;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, mpsc};
+use std::thread::{Builder, sleep};
 use std::time::Duration;
 
 use lmc::Leftover;
 use lmc_store::storage::{Stoppable, Storage};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
@@ -36,10 +39,23 @@ pub struct Guard(());
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        // With any handler at all the write returns an error, which is then reported. Where no
+        // handler can be set, the signal ends the process as it always does.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
         let ends = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(signal));
-        // Without a handler, signals end the process as they always do.
-        let Ok(mut signals) = Signals::new(ends.collect::<Vec<_>>()) else { return };
-        std::thread::spawn(move || signals.forever().for_each(|_| end()));
+        let ends: Vec<i32> = ends.collect();
+        let (ready, is_ready) = mpsc::channel();
+        // The thread takes the signals over, not this one: where no thread can be had, or no
+        // handler, signals end the process as they always do.
+        let handler = move || {
+            let signals = Signals::new(ends);
+            drop(ready);
+            signals.into_iter().for_each(|mut signals| signals.forever().for_each(|_| end()));
+        };
+        if Builder::new().spawn(handler).is_ok() {
+            // Returns with an error as soon as `ready` is gone.
+            let _: Result<(), _> = is_ready.recv();
+        }
     });
 }
 
@@ -54,11 +70,14 @@ fn is_ignored(signal: i32) -> bool {
 fn end() {
     let is_first = !STOP.swap(true, Ordering::AcqRel);
     if is_first && ENDS_ITSELF.load(Ordering::Acquire) {
-        // Not here: the next signal would wait for it.
-        std::thread::spawn(|| {
+        // Not here, if it can be helped: the next signal would wait for it.
+        let wait = || {
             sleep(PATIENCE);
-            cut_off();
-        });
+            cut_off()
+        };
+        if Builder::new().spawn(wait).is_err() {
+            wait();
+        }
         return;
     }
     cut_off();

@@ -10,6 +10,7 @@ mod bases;
 mod commands;
 mod exit;
 mod interrupt;
+mod json;
 mod names;
 mod printable;
 mod progress;

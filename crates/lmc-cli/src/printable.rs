@@ -31,11 +31,16 @@ impl Printable {
     /// JSON, followed by the end of the line. Inside strings, JSON's own escapes stand for what
     /// cannot be shown, and outside there is none of it.
     pub fn json(value: &Value) -> Self {
+        Self::part_of_json(format_args!("{value:#}\n"))
+    }
+
+    /// Part of a JSON text that is printed piece by piece.
+    pub fn part_of_json(text: impl Display) -> Self {
         let json_code = |c: char| {
             let mut units = [0; 2];
             c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
         };
-        Self(escaped(&format!("{value:#}\n"), |c| c != '\n' && is_hidden(c), json_code))
+        Self(escaped(&text.to_string(), |c| c != '\n' && is_hidden(c), json_code))
     }
 
     /// Text in lines of our own: a help text, a script, a table. Names in it must have been

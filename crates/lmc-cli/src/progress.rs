@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lmc::Summary;
+use lmc::{Archive, Summary};
 
 use crate::exit::Failure;
 use crate::printable::Printable;
@@ -97,6 +97,16 @@ impl Progress {
         let seconds = self.started.elapsed().as_secs_f64();
         let speed = gib_s(bytes_in.max(bytes_out), seconds);
         self.note(format!("{line} in {seconds:.2} s, {speed:.2} GiB/s"));
+    }
+
+    /// Tells of an original that is far larger than its file, before it is restored.
+    pub fn announce(&self, archive: &Archive) {
+        if archive.expands_far() {
+            let (original, file) = (archive.original_len(), archive.file_len());
+            self.note(format_args!(
+                "lmc: {original} bytes come out of a file of {file}; --max-size refuses what is too large"
+            ));
+        }
     }
 
     /// A line, unless quiet.

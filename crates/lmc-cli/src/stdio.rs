@@ -118,6 +118,37 @@ pub fn bar_target() -> ProgressDrawTarget {
     ProgressDrawTarget::stderr()
 }
 
+/// Text for stdout that is longer than should be in memory.
+#[derive(Debug, Default)]
+pub struct Pages {
+    text: Printable,
+}
+
+impl Pages {
+    /// Bytes that are printed at once.
+    const LEN: usize = 1 << 16;
+
+    /// Prints text, now or with what comes next.
+    pub fn push(&mut self, text: impl Into<Printable>) -> Result<(), Failure> {
+        self.text.push(text);
+        if self.text.as_str().len() < Self::LEN {
+            return Ok(());
+        }
+        print(std::mem::take(&mut self.text))
+    }
+
+    /// Prints what is left.
+    pub fn finish(self) -> Result<(), Failure> {
+        print(self.text)
+    }
+
+    /// What is not printed yet.
+    #[cfg(test)]
+    pub fn waiting(&self) -> &str {
+        self.text.as_str()
+    }
+}
+
 /// stdin as a file, if it is a regular one that nobody has read from.
 pub fn stdin_file() -> Option<File> {
     let mut file = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);

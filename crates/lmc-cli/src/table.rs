@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use crate::exit::Failure;
 use crate::printable::Printable;
+use crate::stdio::Pages;
 
 /// How a column is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,26 +34,57 @@ impl Table {
     }
 
     fn widths(&self) -> Vec<usize> {
-        let width = |i: usize| self.rows.iter().map(|row| row[i].as_str().chars().count()).max();
-        (0..self.columns.len()).map(|i| width(i).unwrap_or(0)).collect()
+        let mut widths = vec![0; self.columns.len()];
+        self.rows.iter().for_each(|row| widen(&mut widths, row));
+        widths
     }
+
+    /// Prints a table of rows that are too many for memory: `rows` makes them twice, once to see how
+    /// wide the columns are.
+    pub fn print_rows<I: Iterator<Item = Result<Vec<String>, Failure>>>(
+        self,
+        pages: &mut Pages,
+        rows: impl Fn() -> I,
+    ) -> Result<(), Failure> {
+        let printable = |row: Vec<String>| row.into_iter().map(Printable::word).collect::<Vec<_>>();
+        let mut widths = self.widths();
+        for row in rows() {
+            widen(&mut widths, &printable(row?));
+        }
+        for row in &self.rows {
+            pages.push(Printable::layout(line(row, &widths, &self.columns)))?;
+        }
+        for row in rows() {
+            pages.push(Printable::layout(line(&printable(row?), &widths, &self.columns)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes columns wide enough for a row.
+fn widen(widths: &mut [usize], row: &[Printable]) {
+    for (width, cell) in widths.iter_mut().zip(row) {
+        *width = cell.as_str().chars().count().max(*width);
+    }
+}
+
+/// A row as a line.
+fn line(row: &[Printable], widths: &[usize], columns: &[Align]) -> String {
+    let mut line = String::new();
+    for ((cell, &width), align) in row.iter().zip(widths).zip(columns) {
+        let cell = cell.as_str();
+        line += &match align {
+            Align::Left => format!("{cell:<width$}  "),
+            Align::Right => format!("{cell:>width$}  "),
+        };
+    }
+    format!("{}\n", line.trim_end())
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let widths = self.widths();
-        for row in &self.rows {
-            let mut line = String::new();
-            for ((cell, &width), align) in row.iter().zip(&widths).zip(&self.columns) {
-                let cell = cell.as_str();
-                line += &match align {
-                    Align::Left => format!("{cell:<width$}  "),
-                    Align::Right => format!("{cell:>width$}  "),
-                };
-            }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        Ok(())
+        self.rows.iter().try_for_each(|row| f.write_str(&line(row, &widths, &self.columns)))
     }
 }
 
@@ -82,5 +115,15 @@ mod tests {
         table.push(vec!["a".into(), "100".into()]);
         table.push(vec!["longer".into(), String::new()]);
         assert_eq!(table.to_string(), "name      n\na       100\nlonger\n");
+    }
+
+    /// Rows that are made as they are printed line up as others do.
+    #[test]
+    fn printed_rows_line_up() {
+        let rows = || [["a", "100"], ["longer", ""]].map(|row| Ok(row.map(String::from).to_vec()));
+        let mut pages = Pages::default();
+        let table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
+        table.print_rows(&mut pages, || rows().into_iter()).expect("printed");
+        assert_eq!(pages.waiting(), "name      n\na       100\nlonger\n");
     }
 }

@@ -14,6 +14,9 @@ use lmc_format::{
 };
 use std::ops::Range;
 
+/// What is decoded at once of a block that is stored or constant, where a part of it is wanted.
+const PLAIN_UNIT: usize = 1 << 16;
+
 /// A recipe that stands outside of the blocks that use it, made ready for decoding.
 #[derive(Debug)]
 pub struct SharedRecipe(Ready);
@@ -34,6 +37,55 @@ impl SharedRecipe {
             Ready::Classes(recipe, _) => AnyRecipe::Classes(recipe.clone()),
         }
     }
+
+    /// Bytes that [`SharedRecipe::parse`] makes of these beside the recipe itself: column offsets, of
+    /// which a few bytes can claim many.
+    pub fn cost(bytes: &[u8]) -> Result<usize> {
+        Ok(AnyRecipe::read(&mut Reader::new(bytes))?.column_count())
+    }
+
+    fn need(&self, raw_len: usize, range: &Range<usize>) -> Need {
+        let (segment_len, needs_base, row_len) = match &self.0 {
+            Ready::Planes(ready) => {
+                let needs_base = ready.recipe.base != BaseUse::None;
+                (ready.recipe.segment_len(), needs_base, ready.recipe.column_count())
+            }
+            Ready::Classes(recipe, _) => (recipe.segment_len(), true, 0),
+        };
+        Need::of_coded(raw_len, range, segment_len, needs_base, row_len)
+    }
+}
+
+/// What it takes to decode a part of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The part that is decoded at no more cost: whole segments.
+    pub whole: Range<usize>,
+    /// Bytes that the decoder writes for it.
+    pub writes: usize,
+    /// What of the block's base it needs; nothing if it needs none.
+    pub base: Option<Range<usize>>,
+}
+
+impl Need {
+    fn of_coded(
+        raw_len: usize,
+        range: &Range<usize>,
+        segment_len: usize,
+        needs_base: bool,
+        row_len: usize,
+    ) -> Self {
+        let whole = widened(range, segment_len, raw_len);
+        // All row offsets of a block are decoded, whatever is wanted of it.
+        let rows = raw_len.checked_div(row_len).map_or(0, |rows| rows.saturating_add(1));
+        let writes = whole.len().saturating_add(rows);
+        Self { writes, base: needs_base.then(|| whole.clone()), whole }
+    }
+}
+
+/// The multiples of `unit` that hold `range`, up to `end`.
+fn widened(range: &Range<usize>, unit: usize, end: usize) -> Range<usize> {
+    range.start / unit * unit..range.end.next_multiple_of(unit).min(end)
 }
 
 /// A recipe of either kind, ready.
@@ -175,6 +227,32 @@ impl Decoder {
         Ok(BlockPrefix::read(&mut Reader::new(block))?.raw_len)
     }
 
+    /// What it takes to decode the original bytes `range` of `block`, of which only the start is
+    /// needed: as far as the end of its recipe.
+    pub fn need(block: &[u8], shared: Option<&SharedRecipe>, range: &Range<usize>) -> Result<Need> {
+        let mut input = Reader::new(block);
+        let BlockPrefix { kind, raw_len } = BlockPrefix::read(&mut input)?;
+        if range.start > range.end || range.end > raw_len {
+            let (start, end) = (range.start, range.end);
+            return Err(Error::invalid(format!("bytes {start} to {end} of a block of {raw_len}")));
+        }
+        let plain = |whole: Range<usize>, base| Need { writes: whole.len(), whole, base };
+        match kind {
+            BlockKind::Stored | BlockKind::Constant => {
+                Ok(plain(widened(range, PLAIN_UNIT, raw_len), None))
+            }
+            BlockKind::Same => Ok(plain(range.clone(), Some(range.clone()))),
+            BlockKind::Coded => {
+                let recipe = AnyRecipe::read(&mut input)?;
+                let (segment_len, columns) = (recipe.segment_len(), recipe.column_count());
+                let need =
+                    Need::of_coded(raw_len, range, segment_len, recipe.needs_base(), columns);
+                Ok(Need { writes: need.writes.saturating_add(columns), ..need })
+            }
+            BlockKind::Shared => Ok(shared.ok_or_else(no_recipe)?.need(raw_len, range)),
+        }
+    }
+
     /// Decodes `block` into all of `out`, which must have exactly [`Decoder::raw_len`] bytes.
     ///
     /// `shared` is the tensor's shared recipe, if it has one. On an error the contents of `out`
@@ -197,7 +275,7 @@ impl Decoder {
         base: Option<&[u8]>,
         out: &mut [u8],
     ) -> Result<()> {
-        self.decode(block, shared, base, 0..out.len(), true, out)
+        self.decode(block, shared, base.map(|base| (0, base)), 0..out.len(), true, out)
     }
 
     /// Decodes the original bytes `range` of `block` into all of `out`, reading only the segments
@@ -214,12 +292,13 @@ impl Decoder {
         self.decode_range_on(block, shared, None, range, out)
     }
 
-    /// The same for a block that may be on a base, of which all is given.
+    /// The same for a block that may be on a base. Of that, what [`Decoder::need`] tells is given, or
+    /// more: from which byte of the block on, and the bytes.
     pub fn decode_range_on(
         &mut self,
         block: &[u8],
         shared: Option<&SharedRecipe>,
-        base: Option<&[u8]>,
+        base: Option<(usize, &[u8])>,
         range: Range<usize>,
         out: &mut [u8],
     ) -> Result<()> {
@@ -230,7 +309,7 @@ impl Decoder {
         &mut self,
         block: &[u8],
         shared: Option<&SharedRecipe>,
-        base: Option<&[u8]>,
+        base: Option<(usize, &[u8])>,
         range: Range<usize>,
         is_whole: bool,
         out: &mut [u8],
@@ -247,7 +326,10 @@ impl Decoder {
                 out.len()
             )));
         }
-        if let Some(len) = base.map(<[u8]>::len).filter(|&len| len != raw_len) {
+        let base = base.map(|(start, bytes)| BasePart { start, bytes });
+        if let Some(len) = base.map(|base| base.bytes.len()).filter(|&len| len != raw_len)
+            && (is_whole || len > raw_len)
+        {
             return Err(Error::invalid(format!(
                 "the base of a block of {raw_len} bytes has {len}, as many are wanted"
             )));
@@ -261,7 +343,7 @@ impl Decoder {
             }
             BlockKind::Same => {
                 input.finish("the block")?;
-                out.copy_from_slice(&base.ok_or_else(no_base)?[range]);
+                out.copy_from_slice(base.ok_or_else(no_base)?.get(range)?);
                 Ok(())
             }
             BlockKind::Constant => decode_constant(input, range, out),
@@ -270,9 +352,7 @@ impl Decoder {
                 self.decode_coded(&ready, raw_len, input, base, range, out)
             }
             BlockKind::Shared => {
-                let shared = shared.ok_or_else(|| {
-                    Error::corrupt("block has a shared recipe, and none was given")
-                })?;
+                let shared = shared.ok_or_else(no_recipe)?;
                 self.decode_coded(&shared.0, raw_len, input, base, range, out)
             }
         }
@@ -283,7 +363,7 @@ impl Decoder {
         ready: &Ready,
         raw_len: usize,
         input: Reader,
-        base: Option<&[u8]>,
+        base: Option<BasePart>,
         range: Range<usize>,
         out: &mut [u8],
     ) -> Result<()> {
@@ -300,7 +380,7 @@ impl Decoder {
                 let mut words = vec![0; whole.len()];
                 self.decode_segments(ready, raw_len, input, whole.clone(), &mut words)?;
                 let coded = (raw_len / width * width).saturating_sub(whole.start).min(words.len());
-                let base = &base[whole.start..whole.start + coded];
+                let base = base.get(whole.start..whole.start + coded)?;
                 against::inverse(&ready.recipe, base, &mut words[..coded]);
                 out.copy_from_slice(&words[range.start - whole.start..range.end - whole.start]);
                 Ok(())
@@ -319,7 +399,7 @@ impl Decoder {
         decoder: &ClassDecoder,
         raw_len: usize,
         mut input: Reader,
-        base: &[u8],
+        base: BasePart,
         range: Range<usize>,
         out: &mut [u8],
     ) -> Result<()> {
@@ -335,7 +415,10 @@ impl Decoder {
             let (coded, rest) = segments.split_at(segment_len(entry));
             segments = rest;
             let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
-            let own_base = &base[bytes.clone()];
+            if bytes.end <= range.start || bytes.start >= range.end {
+                continue;
+            }
+            let own_base = base.get(bytes.clone())?;
             let (isa, buffers) = (self.isa, &mut self.class_buffers);
             // The next segment is likely to be as long.
             let ahead = &rest[..rest.len().min(coded.len())];
@@ -425,6 +508,30 @@ fn copy_tail(tail: &[u8], coded_len: usize, range: Range<usize>, out: &mut [u8])
 
 fn no_base() -> Error {
     Error::invalid("the block is coded against a base, and none was given")
+}
+
+fn no_recipe() -> Error {
+    Error::corrupt("block has a shared recipe, and none was given")
+}
+
+/// A part of a block's base.
+#[derive(Clone, Copy)]
+struct BasePart<'a> {
+    /// Where it starts in the block.
+    start: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> BasePart<'a> {
+    /// These bytes of the block's base.
+    fn get(&self, range: Range<usize>) -> Result<&'a [u8]> {
+        let start = range.start.checked_sub(self.start);
+        let found = start.and_then(|start| self.bytes.get(start..)?.get(..range.len()));
+        found.ok_or_else(|| {
+            let (first, end) = (range.start, range.end);
+            Error::invalid(format!("bytes {first} to {end} of the block's base were not given"))
+        })
+    }
 }
 
 fn decode_constant(mut input: Reader, range: Range<usize>, out: &mut [u8]) -> Result<()> {

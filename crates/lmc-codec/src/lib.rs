@@ -57,7 +57,7 @@ pub mod segment;
 pub mod simd;
 pub mod transform;
 
-pub use decode::{Decoder, SharedRecipe};
+pub use decode::{Decoder, Need, SharedRecipe};
 pub use dtype::{Dtype, Level, TensorSpec};
 pub use encode::Encoder;
 pub use lmc_format::{Error, ErrorKind, Result};

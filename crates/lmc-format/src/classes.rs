@@ -43,6 +43,11 @@ impl ClassRecipe {
         1 << self.width_log2
     }
 
+    /// Original bytes of a segment.
+    pub fn segment_len(&self) -> usize {
+        self.width() << self.segment_log2
+    }
+
     /// Bits of the coded difference, and so its largest class.
     pub fn class_max(&self) -> u8 {
         (8_u8 << self.width_log2).saturating_sub(self.raw_bytes.saturating_mul(8))

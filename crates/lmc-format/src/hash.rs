@@ -11,6 +11,11 @@ pub fn hash(bytes: &[u8]) -> Hash {
     twox_hash::XxHash3_128::oneshot(bytes)
 }
 
+/// A hash of `bytes` that differs for every `seed`; [`hash`] is that of 0.
+pub fn seeded_hash(seed: u64, bytes: &[u8]) -> Hash {
+    twox_hash::XxHash3_128::oneshot_with_seed(seed, bytes)
+}
+
 /// The checksum of several checksums, one behind the other.
 pub fn hash_of_hashes(hashes: &[Hash]) -> Hash {
     let bytes: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect();
@@ -22,6 +27,11 @@ pub fn hash_of_hashes(hashes: &[Hash]) -> Hash {
 pub struct Hasher(twox_hash::XxHash3_128);
 
 impl Hasher {
+    /// One that gives what [`seeded_hash`] gives.
+    pub fn seeded(seed: u64) -> Self {
+        Self(twox_hash::XxHash3_128::with_seed(seed))
+    }
+
     /// Adds `bytes`.
     pub fn write(&mut self, bytes: &[u8]) {
         self.0.write(bytes);

@@ -7,11 +7,12 @@ use crate::limits::{
     BASES_MAX, BLOCK_LOG2_MAX, BLOCK_LOG2_MIN, BLOCK_PREFIX_LEN_MAX, RECIPE_LEN_MAX, SPAN_LEN_MAX,
 };
 use crate::reader::Reader;
-use crate::reference::{Base, Conversion, Reference};
+use crate::reference::{Base, Reference};
+use crate::stored_index::StoredIndex;
 use crate::varint;
 
 /// Set in the byte of the kind when bases follow.
-const HAS_BASES: u8 = 1 << 7;
+pub(crate) const HAS_BASES: u8 = 1 << 7;
 /// Set in the byte of a span's element type when it has a reference.
 const HAS_REFERENCE: u8 = 1 << 7;
 
@@ -115,99 +116,10 @@ impl Index {
         out
     }
 
-    /// Reads the index of a file with these lengths of body and original.
+    /// Reads the index of a file with these lengths of body and original, all of it into memory; a
+    /// [`StoredIndex`] takes less.
     pub fn read(bytes: &[u8], body_len: u64, original_len: u64) -> Result<Self> {
-        let mut input = Reader::new(bytes);
-        let kind = input.u8("kind of original")?;
-        let has_bases = kind & HAS_BASES != 0;
-        let kind = match kind & !HAS_BASES {
-            0 => SourceKind::Bytes,
-            1 => SourceKind::Safetensors,
-            other => return Err(Error::corrupt(format!("unknown kind of original {other}"))),
-        };
-        let bases = if has_bases { read_bases(&mut input)? } else { Vec::new() };
-        let mut spans = Vec::new();
-        for i in 0..input.varint("number of spans")? {
-            let span = read_span(&mut input, has_bases);
-            spans.push(span.map_err(|e| e.at(format_args!("span {i}")))?);
-        }
-        let mut items = Vec::new();
-        for i in 0..input.varint("number of items")? {
-            items.push(read_item(&mut input).map_err(|e| e.at(format_args!("item {i}")))?);
-        }
-        input.finish("the index")?;
-        let index = Self { kind, bases, spans, items };
-        index.check(body_len, original_len)?;
-        Ok(index)
-    }
-
-    /// Fails unless spans and items cover body and original, and each item is whole spans or lies in
-    /// one.
-    fn check(&self, body_len: u64, original_len: u64) -> Result<()> {
-        total(self.spans.iter().map(Span::coded_len), body_len, "coded bytes of spans")?;
-        total(self.spans.iter().map(|span| span.raw_len), original_len, "spans")?;
-        total(self.items.iter().map(|item| item.len), original_len, "items")?;
-        let count_fits = match self.kind {
-            SourceKind::Bytes => self.items.len() == 1,
-            SourceKind::Safetensors => !self.items.is_empty(),
-        };
-        if !count_fits {
-            return Err(Error::corrupt(format!("{} items", self.items.len())));
-        }
-        let mut ends = Vec::with_capacity(self.spans.len());
-        let mut end = 0_u64;
-        for span in &self.spans {
-            end = end.saturating_add(span.raw_len);
-            ends.push(end);
-        }
-        self.check_references(&ends)?;
-        let mut start = 0_u64;
-        for (i, item) in self.items.iter().enumerate() {
-            let end = start.saturating_add(item.len);
-            let first = ends.partition_point(|&e| e <= start);
-            let within = item.len == 0 || ends.get(first).is_some_and(|&e| end <= e);
-            let is_bound = |place: u64| place == 0 || ends.binary_search(&place).is_ok();
-            if !(within || is_bound(start) && is_bound(end)) {
-                return Err(Error::corrupt(format!("item {i} crosses the bounds of spans")));
-            }
-            start = end;
-        }
-        Ok(())
-    }
-
-    /// Fails unless every reference is to bytes that are there, and those to this file's own
-    /// original are to earlier spans that need no other part of it. `ends` are those of the spans.
-    fn check_references(&self, ends: &[u64]) -> Result<()> {
-        // How many of the spans before each have a reference to this file.
-        let mut own_before = Vec::with_capacity(self.spans.len());
-        let mut own = 0_usize;
-        for (i, (span, &end)) in self.spans.iter().zip(ends).enumerate() {
-            own_before.push(own);
-            let Some(reference) = &span.reference else { continue };
-            if reference.conversion != Conversion::None && span.raw_len % 2 != 0 {
-                let len = span.raw_len;
-                return Err(Error::corrupt(format!("span {i}: {len} bytes converted from f32")));
-            }
-            let refers = reference.start..reference.end(span.raw_len);
-            let is_inside = if reference.is_own() {
-                own = own.saturating_add(1);
-                let first = ends.partition_point(|&e| e <= refers.start);
-                let last = ends.partition_point(|&e| e < refers.end);
-                refers.end <= end.saturating_sub(span.raw_len)
-                    && own_before.get(first) == own_before.get(last.saturating_add(1))
-            } else {
-                let base = usize::try_from(reference.source.saturating_sub(1)).ok();
-                let base = base.and_then(|base| self.bases.get(base));
-                base.is_some_and(|base| refers.end <= base.len)
-            };
-            if !is_inside {
-                return Err(Error::corrupt(format!(
-                    "span {i} refers to bytes {} to {} of source {}, which it cannot",
-                    refers.start, refers.end, reference.source
-                )));
-            }
-        }
-        Ok(())
+        StoredIndex::read(bytes.to_vec(), body_len, original_len)?.to_index()
     }
 }
 
@@ -220,17 +132,27 @@ fn read_hash(input: &mut Reader) -> Result<Hash> {
     Ok(Hash::from_le_bytes(input.array("checksum")?))
 }
 
-fn read_item(input: &mut Reader) -> Result<Item> {
+pub(crate) fn read_item(input: &mut Reader) -> Result<Item> {
     Ok(Item { len: input.varint("length")?, hash: read_hash(input)? })
 }
 
-fn read_bases(input: &mut Reader) -> Result<Vec<Base>> {
+pub(crate) fn read_bases(input: &mut Reader) -> Result<Vec<Base>> {
     let count = in_range(input.varint("number of bases")?, 0, BASES_MAX, "bases")?;
     let base = |i| Base::read(input).map_err(|e| e.at(format_args!("base {i}")));
     (0..count).map(base).collect()
 }
 
-fn read_span(input: &mut Reader, has_bases: bool) -> Result<Span> {
+/// A span without its blocks.
+pub(crate) struct SpanHead {
+    pub raw_len: u64,
+    pub dtype: u8,
+    pub block_log2: u8,
+    pub reference: Option<Reference>,
+    pub recipe: Option<Piece>,
+}
+
+/// Reads a span up to its blocks.
+pub(crate) fn read_span_head(input: &mut Reader, has_bases: bool) -> Result<SpanHead> {
     let raw_len = in_range(input.varint("length")?, 1, SPAN_LEN_MAX, "original bytes")?;
     let dtype = input.u8("element type")?;
     let has_reference = has_bases && dtype & HAS_REFERENCE != 0;
@@ -250,16 +172,24 @@ fn read_span(input: &mut Reader, has_bases: bool) -> Result<Span> {
             hash: read_hash(input)?,
         }),
     };
-    let block_len = 1_u64.checked_shl(u32::from(block_log2)).unwrap_or(u64::MAX);
-    let mut blocks = Vec::new();
-    for i in 0..raw_len.div_ceil(block_len) {
+    Ok(SpanHead { raw_len, dtype, block_log2, reference, recipe })
+}
+
+/// Reads the blocks of a span, one after the other.
+pub(crate) fn read_blocks(
+    input: &mut Reader,
+    head: &SpanHead,
+    mut found: impl FnMut(Piece),
+) -> Result<()> {
+    let block_len = 1_u64.checked_shl(u32::from(head.block_log2)).unwrap_or(u64::MAX);
+    for i in 0..head.raw_len.div_ceil(block_len) {
         // No more than the last block can have; the others are held to their own length.
-        let raw = raw_len.saturating_sub(i.saturating_mul(block_len)).min(block_len);
+        let raw = head.raw_len.saturating_sub(i.saturating_mul(block_len)).min(block_len);
         let most = raw.saturating_add(BLOCK_PREFIX_LEN_MAX as u64);
         let len = in_range(input.varint("block length")?, 1, most, "bytes of block")?;
-        blocks.push(Piece { len, hash: read_hash(input)? });
+        found(Piece { len, hash: read_hash(input)? });
     }
-    Ok(Span { raw_len, dtype, block_log2, reference, recipe, blocks })
+    Ok(())
 }
 
 fn in_range(value: u64, least: u64, most: u64, what: &str) -> Result<u64> {
@@ -269,21 +199,10 @@ fn in_range(value: u64, least: u64, most: u64, what: &str) -> Result<u64> {
     Err(Error::corrupt(format!("{value} {what}, {least} to {most} expected")))
 }
 
-fn total(lengths: impl Iterator<Item = u64>, expected: u64, what: &str) -> Result<()> {
-    let mut sum = Some(0_u64);
-    for len in lengths {
-        sum = sum.and_then(|sum| sum.checked_add(len));
-    }
-    if sum == Some(expected) {
-        return Ok(());
-    }
-    let sum = sum.map_or("too many".to_string(), |sum| sum.to_string());
-    Err(Error::corrupt(format!("{what} are {sum} bytes, {expected} expected")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reference::Conversion;
 
     const BODY_LEN: u64 = 4;
 

@@ -31,6 +31,7 @@ pub mod limits;
 pub mod reader;
 pub mod recipe;
 pub mod reference;
+pub mod stored_index;
 pub mod varint;
 
 pub use block::{BlockKind, BlockPrefix};
@@ -38,8 +39,9 @@ pub use classes::ClassRecipe;
 pub use coder::{ApartCoder, ChainTable, Coder, HuffmanTable, RansTable};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Footer, HEADER_LEN};
-pub use hash::{Hash, Hasher, hash};
+pub use hash::{Hash, Hasher, hash, seeded_hash};
 pub use index::{Index, Item, Piece, SourceKind, Span};
 pub use reader::Reader;
 pub use recipe::{AnyRecipe, BaseUse, Columns, Recipe, WordMap};
 pub use reference::{Base, Conversion, Reference};
+pub use stored_index::StoredIndex;

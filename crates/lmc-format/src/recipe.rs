@@ -74,6 +74,16 @@ impl Recipe {
         1 << self.width_log2
     }
 
+    /// Original bytes of a segment.
+    pub fn segment_len(&self) -> usize {
+        self.width() << self.segment_log2
+    }
+
+    /// Bytes of column offsets; 0 when there are none.
+    pub fn column_count(&self) -> usize {
+        self.columns.as_ref().map_or(0, |columns| columns.count as usize)
+    }
+
     /// Bits of the partial plane; 0 when there is none.
     pub fn partial_bits(&self) -> u8 {
         self.remainder_bits() % 8
@@ -214,6 +224,22 @@ impl AnyRecipe {
         match self {
             Self::Planes(recipe) => recipe.width(),
             Self::Classes(recipe) => recipe.width(),
+        }
+    }
+
+    /// Original bytes of a segment.
+    pub fn segment_len(&self) -> usize {
+        match self {
+            Self::Planes(recipe) => recipe.segment_len(),
+            Self::Classes(recipe) => recipe.segment_len(),
+        }
+    }
+
+    /// Bytes of column offsets that a decoder makes of the recipe.
+    pub fn column_count(&self) -> usize {
+        match self {
+            Self::Planes(recipe) => recipe.column_count(),
+            Self::Classes(_) => 0,
         }
     }
 }

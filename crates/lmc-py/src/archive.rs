@@ -12,7 +12,7 @@ use crate::options::{base_sources, count, open_bases};
 use crate::work::{long, short, sized};
 
 /// A tensor: name, element type, shape, and where its bytes start and end in the original.
-type TensorTuple = (String, String, Vec<u64>, u64, u64);
+type TensorTuple = (String, &'static str, Vec<u64>, u64, u64);
 
 /// A `.lmc` file that is open. Reads may come from any thread.
 #[pyclass(frozen, module = "lmckpt._lmckpt")]
@@ -21,22 +21,27 @@ pub struct Archive(pub lmc::Archive);
 
 #[pymethods]
 impl Archive {
-    /// Opens the file at `source`, or that which the buffer `source` holds.
+    /// Opens the file at `source`, or that which the buffer `source` holds. An original of more than
+    /// `max_size` bytes is refused.
     #[new]
-    #[pyo3(signature = (source, *, bases = Vec::new()))]
-    fn new(source: &Bound<'_, PyAny>, bases: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
+    #[pyo3(signature = (source, *, bases = Vec::new(), max_size = None))]
+    fn new(
+        source: &Bound<'_, PyAny>,
+        bases: Vec<Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = count)] max_size: Option<u64>,
+    ) -> PyResult<Self> {
         let (py, bases) = (source.py(), base_sources(&bases)?);
+        let checked = |archive: lmc::Archive| archive.check_size(max_size).map(|()| archive);
         if let Ok(bytes) = Bytes::new(source) {
             let opened = long(py, || {
-                lmc::Archive::from_elsewhere(
-                    Arc::new(Scattered::new(vec![bytes])),
-                    &open_bases(bases, 0)?,
-                )
+                let bytes = Arc::new(Scattered::new(vec![bytes]));
+                lmc::Archive::from_elsewhere(bytes, &open_bases(bases, 0)?).and_then(checked)
             });
             return opened?.map(Self).raise();
         }
         let path: PathBuf = source.extract()?;
-        let opened = long(py, || lmc::Archive::open_on(&path, &open_bases(bases, 0)?));
+        let opened =
+            long(py, || lmc::Archive::open_on(&path, &open_bases(bases, 0)?).and_then(checked));
         opened?.map(Self).map_err(|error| exception(&error.at(path.display())))
     }
 

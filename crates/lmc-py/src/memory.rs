@@ -88,13 +88,13 @@ pub fn compress_into(
 /// Restores what [`compress`] was given, to new bytes or into `into`. More than `max_size` bytes
 /// are refused.
 #[pyfunction]
-#[pyo3(signature = (data, *, into = None, threads = 0, bases = Vec::new(), max_size = u64::MAX))]
+#[pyo3(signature = (data, *, into = None, threads = 0, bases = Vec::new(), max_size = None))]
 pub fn decompress<'py>(
     data: &Bound<'py, PyAny>,
     into: Option<&Bound<'py, PyAny>>,
     #[pyo3(from_py_with = count)] threads: usize,
     bases: Vec<Bound<'py, PyAny>>,
-    #[pyo3(from_py_with = count)] max_size: u64,
+    #[pyo3(from_py_with = count)] max_size: Option<u64>,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let py = data.py();
     let (bytes, bases) = (Bytes::new(data)?, base_sources(&bases)?);
@@ -103,10 +103,7 @@ pub fn decompress<'py>(
         lmc::Archive::from_elsewhere(Arc::new(Scattered::new(vec![bytes])), &bases)
     });
     let archive = archive.raise()?;
-    if archive.original_len() > max_size {
-        let message = format!("{} bytes are more than {max_size}", archive.original_len());
-        return Err(Error::new(ErrorKind::LimitExceeded, message)).raise();
-    }
+    archive.check_size(max_size).raise()?;
     if let Some(into) = into {
         let mut out = Bytes::new_mut(into)?;
         let out = out.get_mut();
@@ -180,7 +177,9 @@ pub fn compress_file(
 
 /// Restores a file; returns the bytes in and out.
 #[pyfunction]
-#[pyo3(signature = (source, target, *, threads = 0, bases = Vec::new(), overwrite = false))]
+#[pyo3(signature = (source, target, *, threads = 0, bases = Vec::new(), overwrite = false,
+                    max_size = None))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn decompress_file(
     py: Python<'_>,
     source: PathBuf,
@@ -188,12 +187,14 @@ pub fn decompress_file(
     #[pyo3(from_py_with = count)] threads: usize,
     bases: Vec<Bound<'_, PyAny>>,
     overwrite: bool,
+    #[pyo3(from_py_with = count)] max_size: Option<u64>,
 ) -> PyResult<(u64, u64)> {
     let bases = base_sources(&bases)?;
     let done = long(py, || {
         let bases = open_bases(bases, threads)?;
         let (file, origin) = open(&source)?;
         let archive = lmc::Archive::from_file(file, source.parent(), &bases)?;
+        archive.check_size(max_size)?;
         let mut publish = Publish::create(&target, overwrite, &origin)?;
         let done = lmc::decompress(&archive, Output::File(&mut publish), threads, &|_| ())?;
         publish.commit()?;

@@ -269,7 +269,7 @@ impl Store {
     }
 
     /// Restores a snapshot to `target`; returns files and bytes.
-    #[pyo3(signature = (snapshot, target, *, only, weights_only, overwrite, threads))]
+    #[pyo3(signature = (snapshot, target, *, only, weights_only, overwrite, threads, max_size))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn restore(
         &self,
@@ -280,11 +280,17 @@ impl Store {
         weights_only: bool,
         overwrite: bool,
         #[pyo3(from_py_with = count)] threads: usize,
+        #[pyo3(from_py_with = count)] max_size: Option<u64>,
     ) -> PyResult<(u64, u64)> {
         let restored = long(py, || {
-            let only = only.iter().map(|glob| Glob::new(glob)).collect();
-            let options =
-                RestoreOptions { only, weights_only, overwrite, threads, ..Default::default() };
+            let options = RestoreOptions {
+                only: only.iter().map(|glob| Glob::new(glob)).collect(),
+                weights_only,
+                overwrite,
+                max_size,
+                threads,
+                ..Default::default()
+            };
             self.store.restore(&self.find(snapshot)?, &target, &options, &|_| ())
         });
         restored?.map(|restored| (restored.files, restored.bytes)).raise()

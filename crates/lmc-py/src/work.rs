@@ -1,13 +1,14 @@
-//! Calls of the libraries: without the interpreter, which hears of signals meanwhile.
+//! Calls of the libraries: without the interpreter, which hears of signals meanwhile. A panic in them
+//! becomes an error like any other: `except Exception` would not catch the exception that pyo3 makes
+//! of it.
 
 use lmc::Interrupt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-
-use crate::errors::Raise;
 
 /// How long a signal may wait for its handler.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -15,8 +16,18 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub const SHORT_LEN: usize = 1 << 20;
 
 /// Does work that takes no time worth mentioning.
-pub fn short<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
-    py.detach(work)
+pub fn short<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> lmc::Result<T> + Send,
+) -> lmc::Result<T> {
+    py.detach(|| guarded(work))
+}
+
+/// Does work; a panic in it is an error.
+fn guarded<T>(work: impl FnOnce() -> lmc::Result<T>) -> lmc::Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(lmc::Error::new(lmc::ErrorKind::Io, "a thread of lmc failed; please report it"))
+    })
 }
 
 /// Does work on `len` bytes.
@@ -39,6 +50,11 @@ pub fn long<T: Send>(
         return Ok(short(py, work));
     }
     let (interrupt, end) = (Interrupt::default(), End::default());
+    let work = Mutex::new(Some(work));
+    let work = || match work.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(work) => guarded(work),
+        None => Err(lmc::Error::invalid("the work was done already; please report it")),
+    };
     thread::scope(|scope| {
         let run = || {
             let _signal = SetOnDrop(&end);
@@ -46,7 +62,8 @@ pub fn long<T: Send>(
         };
         let started = thread::Builder::new().name("lmc".to_string()).spawn_scoped(scope, run);
         let Ok(worker) = started else {
-            return Err(lmc::Error::new(lmc::ErrorKind::Io, "no thread can be started")).raise();
+            // No thread can be had, so this one does the work; signals wait until it is done.
+            return Ok(py.detach(work));
         };
         let mut raised = Ok(());
         while raised.is_ok() && !py.detach(|| end.wait()) {
@@ -55,10 +72,9 @@ pub fn long<T: Send>(
         if raised.is_err() {
             interrupt.send();
         }
-        match py.detach(|| worker.join()) {
-            Ok(done) => raised.map(|()| done),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        let done =
+            py.detach(|| worker.join().unwrap_or_else(|panic| guarded(|| resume_unwind(panic))));
+        raised.map(|()| done)
     })
 }
 

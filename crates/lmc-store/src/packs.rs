@@ -7,13 +7,13 @@ use crate::lease::{SaveLease, is_pruning, numbers_of_others};
 use crate::manifest::{Extent, Pack};
 use crate::names::PackName;
 use crate::storage::{Put, Storage};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, bounded};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::thread::ScopedJoinHandle;
+use std::thread::{Builder, ScopedJoinHandle};
 
 /// Bytes of a pack. One is in memory for each put that is under way, and one is being filled.
 pub const PACK_LEN: usize = 64 << 20;
@@ -139,7 +139,9 @@ fn copy(bytes: &[u8], at: u64, out: &mut [u8]) -> Result<()> {
 /// A stream of bytes into packs.
 pub(crate) struct PackWriter<'a> {
     has_failed: &'a AtomicBool,
-    sender: Sender<(usize, Arc<Vec<u8>>)>,
+    /// Gives a pack with its number to the threads that put packs, or puts it where there are none;
+    /// says whether that worked.
+    send: &'a (dyn Fn(usize, Arc<Vec<u8>>) -> bool + Sync),
     pack_len: usize,
     bytes: Arc<PackBytes>,
     /// Where each pack starts in the stream; the last one is being filled.
@@ -172,18 +174,29 @@ pub(crate) fn write_packs<'a, T>(
     let shared = Shared { putter, bytes: bytes.clone(), done: Mutex::default(), has_failed };
     let written = std::thread::scope(|scope| {
         let (sender, receiver) = bounded(0);
-        let threads: Vec<ScopedJoinHandle<()>> = (0..store.storage.puts_at_once().max(1))
-            .map(|_| {
-                let (receiver, shared) = (receiver.clone(), &shared);
-                let interrupt = lmc::Interrupt::current();
-                scope.spawn(move || interrupt.run(|| shared.put_all(&receiver)))
-            })
-            .collect();
+        let start = |_| {
+            let (receiver, shared) = (receiver.clone(), &shared);
+            let interrupt = lmc::Interrupt::current();
+            let put_all = move || interrupt.run(|| shared.put_all(&receiver));
+            // The system may refuse threads; those that there are do the work.
+            Builder::new().spawn_scoped(scope, put_all).ok()
+        };
+        let threads: Vec<ScopedJoinHandle<()>> =
+            (0..store.storage.puts_at_once().max(1)).map_while(start).collect();
         drop(receiver);
-        let (has_failed, starts) = (&shared.has_failed, vec![0]);
-        let mut writer = PackWriter { has_failed, sender, pack_len, bytes, starts, filled: 0 };
+        let has_threads = !threads.is_empty();
+        let send = |i, bytes: Arc<Vec<u8>>| {
+            if has_threads {
+                return sender.send((i, bytes)).is_ok();
+            }
+            shared.put(i, &bytes);
+            !shared.has_failed.load(Ordering::Acquire)
+        };
+        let has_failed = &shared.has_failed;
+        let starts = vec![0];
+        let mut writer = PackWriter { has_failed, send: &send, pack_len, bytes, starts, filled: 0 };
         let written = write(&mut writer).and_then(|value| writer.cut().map(|()| value));
-        drop(writer);
+        drop(sender);
         for thread in threads {
             if thread.join().is_err() {
                 shared.fail(Error::new(ErrorKind::Io, "a thread failed; please report it"));
@@ -205,14 +218,21 @@ pub(crate) fn write_packs<'a, T>(
 impl Shared<'_> {
     fn put_all(&self, receiver: &Receiver<(usize, Arc<Vec<u8>>)>) {
         for (i, bytes) in receiver {
-            match self.putter.put(&bytes) {
-                Ok(name) => {
-                    self.bytes.write().sent[i] = Sent::Put(name.clone());
-                    let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-                    done.packs.insert(i, Pack { name, size: bytes.len() as u64 });
-                }
-                Err(error) => return self.fail(error),
+            self.put(i, &bytes);
+            if self.has_failed.load(Ordering::Acquire) {
+                return;
             }
+        }
+    }
+
+    fn put(&self, i: usize, bytes: &[u8]) {
+        match self.putter.put(bytes) {
+            Ok(name) => {
+                self.bytes.write().sent[i] = Sent::Put(name.clone());
+                let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+                done.packs.insert(i, Pack { name, size: bytes.len() as u64 });
+            }
+            Err(error) => self.fail(error),
         }
     }
 
@@ -419,10 +439,10 @@ impl PackWriter<'_> {
             bytes
         };
         let start = self.position();
-        let sent = self.sender.send((self.starts.len() - 1, bytes));
+        let number = self.starts.len() - 1;
         self.starts.push(start);
         self.filled = 0;
-        sent.map_err(|_| failed())
+        if (self.send)(number, bytes) { Ok(()) } else { Err(failed()) }
     }
 }
 

@@ -33,6 +33,8 @@ pub struct RestoreOptions {
     pub overwrite: bool,
     /// Keep the files that can be restored if others cannot.
     pub keep_going: bool,
+    /// Restore nothing if all that is wanted has more bytes.
+    pub max_size: Option<u64>,
     /// Threads that decode; 0 for one on each core.
     pub threads: usize,
     /// Is told of each temporary file or directory, the last one being that in use, for a process
@@ -109,6 +111,12 @@ impl Store {
         form: Form,
         progress: Progress,
     ) -> Result<Restored> {
+        let size = |entry: &Entry| match &entry.node {
+            Node::File(file) if options.wants(entry) => file.size,
+            _ => 0,
+        };
+        let sizes = manifest.entries.iter().map(size);
+        lmc::check_size(sizes.fold(0, u64::saturating_add), options.max_size)?;
         let library = SnapshotLibrary::new(self, manifest);
         let work = Work { library, options, form, progress };
         work.check_wanted()?;

@@ -2,52 +2,54 @@
 
 use crate::base::{Base, Bases, Links};
 use crate::decompress::restore;
-use crate::effort;
+use crate::effort::{self, Budget, Cost, Effort};
 use crate::io::{Input, ReadAt, Source, SourceFile, io_error, zeroed};
 use crate::pipeline::{Buffer, Pool};
+use crate::recent::{self, Recent};
 use crate::reference;
-use crate::span::{self, SpanDecoder, blocks_of, check};
+use crate::span::{self, SpanDecoder, SpanPart, blocks_of, check, first_part};
 use crate::{Progress, Reference};
-use lmc_codec::SharedRecipe;
+use lmc_codec::{Decoder, SharedRecipe};
 use lmc_format::file::FOOTER_LEN;
 use lmc_format::{
-    AnyRecipe, BaseUse, BlockKind, BlockPrefix, Error, ErrorKind, Footer, HEADER_LEN, Hash, Index,
-    Piece, Reader, Result, SourceKind, Span, dtype,
+    AnyRecipe, BaseUse, BlockKind, BlockPrefix, Error, ErrorKind, Footer, HEADER_LEN, Piece,
+    Reader, Result, SourceKind, Span, StoredIndex, dtype,
 };
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An original of more bytes than these, and of so many times the file, is one to be told of.
+const FAR_LEN: u64 = 1 << 30;
+const FAR_TIMES: u64 = 100;
+
+/// Fails if what is to be restored has more than `max_size` bytes.
+pub fn check_size(len: u64, max_size: Option<u64>) -> Result<()> {
+    match max_size {
+        Some(most) if len > most => {
+            let message = format!("{len} bytes would be restored, more than --max-size {most}");
+            Err(Error::new(ErrorKind::LimitExceeded, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of a block that hold its recipe, in most cases.
+const HEAD_LEN: u64 = 1 << 13;
 
 /// An open `.lmc` file. Its index has been read and checked; the rest is checked when it is read.
 #[derive(Debug)]
 pub struct Archive {
     pub(crate) source: Source<'static>,
-    pub(crate) index: Index,
-    pub(crate) places: Vec<SpanPlace>,
+    pub(crate) index: StoredIndex,
     links: Links,
     decoders: Pool<SpanDecoder>,
+    /// Segments that were decoded for a part of them. All threads share them, so that what a file
+    /// costs does not depend on how many there are.
+    recent: Mutex<Recent<Vec<u8>>>,
     original_len: u64,
     file_len: u64,
-}
-
-/// Where a span is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SpanPlace {
-    /// In the original.
-    pub raw: u64,
-    /// In the file.
-    pub file: u64,
-}
-
-/// What of a span is decoded.
-pub(crate) struct SpanPart<'a> {
-    /// Its number.
-    pub i: usize,
-    /// The pieces that hold the part.
-    pub coded: &'a [u8],
-    /// The part, in the span.
-    pub wanted: Range<u64>,
 }
 
 /// A span, as `lmc inspect` shows it.
@@ -60,7 +62,7 @@ pub struct SpanInfo {
     /// Bytes in the file.
     pub coded_len: u64,
     /// What the bytes were taken for.
-    pub dtype: String,
+    pub dtype: &'static str,
     /// What its blocks may be coded against.
     pub reference: Option<Reference>,
     /// Bytes of the recipe that the blocks share.
@@ -80,8 +82,8 @@ pub struct BlockInfo {
     pub coded_len: u64,
     /// Checksum of the bytes in the file.
     pub hash: u128,
-    /// Stored, constant, coded or shared; empty if the block has not been read.
-    pub kind: String,
+    /// Stored, constant, coded, shared or same; empty if the block has not been read.
+    pub kind: &'static str,
     /// What its planes are coded with; empty if the block has not been read.
     pub recipe: String,
 }
@@ -135,19 +137,12 @@ impl Archive {
         let footer = Footer::read(&start, &end, file_len)?;
         let bytes = source.read_vec(HEADER_LEN as u64 + footer.body_len, footer.index_len)?;
         check(&bytes, footer.index_hash, "the index")?;
-        let index =
-            Index::read(&bytes, footer.body_len, footer.original_len).map_err(|e| e.at("index"))?;
-        let (mut raw, mut file) = (0, HEADER_LEN as u64);
-        let place = |span: &Span| {
-            let place = SpanPlace { raw, file };
-            raw += span.raw_len;
-            file += span.coded_len();
-            place
-        };
-        let places = index.spans.iter().map(place).collect();
+        let index = StoredIndex::read(bytes, footer.body_len, footer.original_len)
+            .map_err(|e| e.at("index"))?;
         let links = links.sized(index.bases.len());
         let (decoders, original_len) = (Pool::default(), footer.original_len);
-        Ok(Self { source, index, places, links, decoders, original_len, file_len })
+        let recent = Mutex::new(Recent::new(recent::LEN_MAX));
+        Ok(Self { source, index, links, decoders, recent, original_len, file_len })
     }
 
     /// Bytes of the original.
@@ -158,6 +153,22 @@ impl Archive {
     /// Bytes of the file.
     pub fn file_len(&self) -> u64 {
         self.file_len
+    }
+
+    /// Fails if the original has more than `max_size` bytes: a small file may announce any number.
+    pub fn check_size(&self, max_size: Option<u64>) -> Result<()> {
+        check_size(self.original_len, max_size)
+    }
+
+    /// Whether the original is so much larger than the file that it is worth a word before it is
+    /// restored.
+    pub fn expands_far(&self) -> bool {
+        self.original_len > FAR_LEN && self.original_len / FAR_TIMES > self.file_len
+    }
+
+    /// Bytes of all spans in the file.
+    pub fn body_len(&self) -> u64 {
+        self.index.body_start(self.span_count())
     }
 
     /// The name of the original by its content (`docs/format.md`, section 7.4).
@@ -199,7 +210,8 @@ impl Archive {
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check_range(&range)?;
         let mut out = zeroed(range.end - range.start)?;
-        self.read_into(range.start, &mut out, 0)?;
+        let budget = Budget::new(self.original_len);
+        self.read_into(range.start, &mut out, budget.effort())?;
         Ok(out)
     }
 
@@ -214,80 +226,203 @@ impl Archive {
         Ok(())
     }
 
-    /// Fills `out` with the original bytes from `start` on, which must be there. `depth` is how many
-    /// files stand on this one here.
-    pub(crate) fn read_into(&self, start: u64, out: &mut [u8], depth: usize) -> Result<()> {
-        let range = start..start + out.len() as u64;
-        let mut rest = out;
+    /// Fills `out` with the original bytes from `start` on, which must be there.
+    pub(crate) fn read_into(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
         let mut decoder = self.decoders.take();
-        let first = self.places.partition_point(|place| place.raw <= range.start).saturating_sub(1);
-        for (i, place) in self.places.iter().enumerate().skip(first) {
-            let span = &self.index.spans[i];
-            let start = range.start.max(place.raw);
-            let end = range.end.min(place.raw + span.raw_len);
-            if start >= end {
-                break;
-            }
-            let (to, after) = rest.split_at_mut((end - start) as usize);
-            rest = after;
-            let wanted = start - place.raw..end - place.raw;
-            let coded = self.read_coded(i, &wanted)?;
-            let part = SpanPart { i, coded: &coded, wanted };
-            self.decode_span(&mut decoder, part, to, depth, |_| ())?;
-        }
+        let done = self.read_parts(&mut decoder, start, out, effort);
         self.decoders.give(decoder);
+        done
+    }
+
+    fn read_parts(
+        &self,
+        decoder: &mut SpanDecoder,
+        start: u64,
+        out: &mut [u8],
+        effort: Effort,
+    ) -> Result<()> {
+        let end = start + out.len() as u64;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let at = end - rest.len() as u64;
+            let count = match self.copy_recent(at, rest) {
+                0 => self.read_part(decoder, at, rest, effort)?,
+                count => count,
+            };
+            rest = &mut rest[count..];
+        }
         Ok(())
     }
 
-    /// Decodes part of a span, as [`SpanDecoder::decode`] does.
+    fn recent(&self) -> MutexGuard<'_, Recent<Vec<u8>>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fills the start of `out` with the original bytes from `start` on, as far as a part that was kept
+    /// holds them. Returns how many bytes that are.
+    fn copy_recent(&self, start: u64, out: &mut [u8]) -> usize {
+        let mut recent = self.recent();
+        let Some((range, bytes)) = recent.find(start) else { return 0 };
+        let from = &bytes[(start - range.start) as usize..];
+        let count = from.len().min(out.len());
+        out[..count].copy_from_slice(&from[..count]);
+        count
+    }
+
+    /// Fills the start of `out` with the original bytes from `start` on: as much as is decoded at once.
+    /// Returns how many bytes that are.
+    fn read_part(
+        &self,
+        decoder: &mut SpanDecoder,
+        start: u64,
+        out: &mut [u8],
+        effort: Effort,
+    ) -> Result<usize> {
+        let i = self.index.span_at(start);
+        let span = self.index.span(i)?;
+        let at = start - self.index.raw_start(i);
+        let end = span.raw_len.min(at.saturating_add(out.len() as u64));
+        let (wanted, is_partial) = first_part(&span, &(at..end));
+        let len = (wanted.end - wanted.start) as usize;
+        let coded = self.read_coded(i, &span, &wanted)?;
+        let part = SpanPart { span: &span, coded: &coded, wanted };
+        if !is_partial {
+            self.decode_span(decoder, i, &part, &mut out[..len], effort, |_| ())?;
+            return Ok(len);
+        }
+        let read_base = self.base_reader(effort);
+        let (first, bytes) = decoder
+            .decode_wide(&part, effort, read_base)
+            .map_err(|e| self.in_span(e, i, effort))?;
+        let own = &bytes[(at - first) as usize..];
+        out[..len].copy_from_slice(&own[..len]);
+        if bytes.len() > len {
+            let first = self.index.raw_start(i) + first;
+            self.recent().keep(first..first + bytes.len() as u64, bytes);
+        }
+        Ok(len)
+    }
+
+    /// Decodes part of span `i`, as [`SpanDecoder::decode`] does.
     pub(crate) fn decode_span(
         &self,
         decoder: &mut SpanDecoder,
-        part: SpanPart,
+        i: usize,
+        part: &SpanPart,
         out: &mut [u8],
-        depth: usize,
+        effort: Effort,
         seen: impl FnMut(&[u8]),
     ) -> Result<()> {
-        let SpanPart { i, coded, wanted } = part;
-        let span = &self.index.spans[i];
-        let read = |reference: &Reference, part, wide: &mut _, out: &mut [u8]| {
+        let done = decoder.decode(part, out, effort, self.base_reader(effort), seen);
+        done.map_err(|e| self.in_span(e, i, effort))
+    }
+
+    /// What reads the bases of spans.
+    fn base_reader<'a>(
+        &'a self,
+        effort: Effort<'a>,
+    ) -> impl FnOnce(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()> + 'a {
+        move |reference, part, wide, out| {
             reference::read(reference, part, wide, out, |start, out| {
-                self.read_source(reference.source, start, out, depth)
+                self.read_source(reference.source, start, out, effort)
             })
-        };
-        decoder.decode(span, coded, wanted, out, read, seen).map_err(|e| match e.kind {
-            // About a whole chain, not about this place in it.
-            ErrorKind::LimitExceeded if depth > 0 => e,
-            _ => e.at(self.span_name(i)),
-        })
+        }
+    }
+
+    /// An error in span `i` with the place, unless it is about a whole chain.
+    fn in_span(&self, error: Error, i: usize, effort: Effort) -> Error {
+        match error.kind {
+            ErrorKind::LimitExceeded if effort.depth > 0 => error,
+            _ => error.at(self.span_name(i)),
+        }
     }
 
     /// Fills `out` from what references name by a number.
-    fn read_source(&self, source: u64, start: u64, out: &mut [u8], depth: usize) -> Result<()> {
+    fn read_source(&self, source: u64, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
         let _spent = effort::spend(out.len())?;
         match (source as usize).checked_sub(1) {
-            None => self.read_into(start, out, depth),
-            Some(i) => self.links.get(i, &self.index.bases[i])?.read(start, out, depth + 1),
+            None => self.read_into(start, out, effort),
+            Some(i) => self.base(i)?.read(start, out, effort.deeper()),
         }
+    }
+
+    fn base(&self, i: usize) -> Result<&Base> {
+        self.links.get(i, &self.index.bases[i])
     }
 
     /// Fails unless every base that a span refers to is there, and all that those need.
     pub(crate) fn check_bases(&self, depth: usize) -> Result<()> {
-        let mut is_used = vec![false; self.index.bases.len()];
-        for reference in self.index.spans.iter().filter_map(|span| span.reference) {
-            if let Some(i) = (reference.source as usize).checked_sub(1) {
-                is_used[i] = true;
+        for (i, base) in self.index.bases.iter().enumerate() {
+            if self.index.is_used(i) {
+                self.links.check(i, base, depth)?;
             }
-        }
-        for (i, base) in self.index.bases.iter().enumerate().filter(|(i, _)| is_used[*i]) {
-            self.links.check(i, base, depth)?;
         }
         Ok(())
     }
 
+    /// Adds up what decoders will write to read the original bytes `range`, if nothing of it is kept
+    /// from an earlier read. What cannot be read is taken to cost as much as it can.
+    pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
+        let mut at = range.start;
+        let id = std::ptr::from_ref(self).addr();
+        while at < range.end && cost.step(depth) {
+            if let Some(kept) = cost.kept(id, at) {
+                at = kept.end;
+                continue;
+            }
+            let i = self.index.span_at(at);
+            let span = self.index.span(i)?;
+            let start = self.index.raw_start(i);
+            let end = span.raw_len.min(range.end - start);
+            let (part, is_partial) = first_part(&span, &(at - start..end));
+            at = start + part.end;
+            let Need { whole, writes, base } = match is_partial {
+                true => self.partial_cost(i, &span, &part)?,
+                false => Need::all(part),
+            };
+            if is_partial {
+                cost.keep(id, start + whole.start..start + whole.end);
+            }
+            cost.writes = cost.writes.saturating_add(writes);
+            let (Some(reference), Some(base)) = (span.reference, base) else { continue };
+            let source_start = reference.start + reference.conversion.source_len(base.start);
+            let source_end = reference.end(base.end);
+            match (reference.source as usize).checked_sub(1) {
+                None => self.cost(source_start..source_end, depth, cost)?,
+                Some(i) => self.base(i)?.cost(source_start..source_end, depth + 1, cost)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What a part of a block takes.
+    fn partial_cost(&self, i: usize, span: &Span, part: &Range<u64>) -> Result<Need> {
+        let block = (part.start >> span.block_log2) as usize;
+        let bounds = span::block_bounds(span, block);
+        let recipe_len = span.recipe.map_or(0, |recipe| recipe.len);
+        let recipe = self.source.read_vec(self.file_start(i), recipe_len)?;
+        let shared = SharedRecipe::parse(&recipe).ok();
+        let before: u64 = span.blocks[..block].iter().map(|block| block.len).sum();
+        let head_len = span.blocks[block].len.min(HEAD_LEN);
+        let head = self.source.read_vec(self.file_start(i) + recipe_len + before, head_len)?;
+        let range = (part.start - bounds.start) as usize..(part.end - bounds.start) as usize;
+        let Ok(need) = Decoder::need(&head, shared.as_ref(), &range) else {
+            return Ok(Need::all(bounds));
+        };
+        let in_span =
+            |part: Range<usize>| bounds.start + part.start as u64..bounds.start + part.end as u64;
+        let (whole, base) = (in_span(need.whole), need.base.map(in_span));
+        Ok(Need { whole, writes: need.writes as u64, base })
+    }
+
+    /// Where span `i` is in the file.
+    pub(crate) fn file_start(&self, i: usize) -> u64 {
+        HEADER_LEN as u64 + self.index.body_start(i)
+    }
+
     /// The pieces that hold the original bytes `wanted` of span `i`, recipe first.
-    fn read_coded(&self, i: usize, wanted: &Range<u64>) -> Result<Vec<u8>> {
-        let (span, at) = (&self.index.spans[i], self.places[i].file);
+    fn read_coded(&self, i: usize, span: &Span, wanted: &Range<u64>) -> Result<Vec<u8>> {
+        let at = self.file_start(i);
         let blocks = blocks_of(span, wanted);
         let recipe_len = span.recipe.map_or(0, |recipe| recipe.len);
         let mut coded = self.source.read_vec(at, recipe_len)?;
@@ -300,62 +435,70 @@ impl Archive {
 
     /// All pieces of span `i`, in `buffer` if they are not in memory.
     pub(crate) fn span_bytes<'b>(&'b self, i: usize, buffer: &'b mut Buffer) -> Result<&'b [u8]> {
-        self.source.bytes(self.places[i].file, self.index.spans[i].coded_len(), buffer)
+        self.source.bytes(self.file_start(i), self.index.coded_len(i), buffer)
     }
 
     /// Has the system read span `i` ahead, if there is one.
     pub(crate) fn read_ahead(&self, i: usize) {
-        if let (Some(span), Some(place)) = (self.index.spans.get(i), self.places.get(i)) {
-            self.source.read_ahead(place.file, span.coded_len());
+        if i < self.index.span_count() {
+            self.source.read_ahead(self.file_start(i), self.index.coded_len(i));
         }
     }
 
     pub(crate) fn span_name(&self, i: usize) -> String {
-        let place = self.places[i];
-        format!("span {i}, at byte {} of the file", place.file)
+        format!("span {i}, at byte {} of the file", self.file_start(i))
     }
 
-    /// The spans, as the index has them.
-    pub fn spans(&self) -> Vec<SpanInfo> {
-        (0..self.places.len()).map(|i| self.span_info(i)).collect()
+    /// The number of spans.
+    pub fn span_count(&self) -> usize {
+        self.index.span_count()
     }
 
-    fn span_info(&self, i: usize) -> SpanInfo {
-        let (span, place) = (&self.index.spans[i], self.places[i]);
+    /// The spans, as the index has them, one after the other: there can be millions.
+    pub fn spans(&self) -> impl Iterator<Item = Result<SpanInfo>> + '_ {
+        (0..self.span_count()).map(|i| self.span_info(i))
+    }
+
+    fn span_info(&self, i: usize) -> Result<SpanInfo> {
+        let span = self.index.span(i)?;
         let recipe_len = span.recipe.map_or(0, |recipe| recipe.len);
-        let mut offset = place.file + recipe_len;
+        let mut offset = self.file_start(i) + recipe_len;
         let block = |(b, piece): (usize, &Piece)| {
-            let bounds = span::block_bounds(span, b);
+            let bounds = span::block_bounds(&span, b);
             let info = BlockInfo {
                 offset,
                 raw_len: bounds.end - bounds.start,
                 coded_len: piece.len,
                 hash: piece.hash,
-                kind: String::new(),
+                kind: "",
                 recipe: String::new(),
             };
             offset += piece.len;
             info
         };
-        SpanInfo {
-            start: place.raw,
+        Ok(SpanInfo {
+            start: self.index.raw_start(i),
             raw_len: span.raw_len,
             coded_len: span.coded_len(),
-            dtype: dtype::name(span.dtype).unwrap_or_default().to_string(),
+            dtype: dtype::name(span.dtype).unwrap_or_default(),
             reference: span.reference,
             recipe_len,
             blocks: span.blocks.iter().enumerate().map(block).collect(),
-        }
+        })
     }
 
-    /// The blocks of span `i` with their kinds and recipes, for which they are read and checked.
-    pub fn describe(&self, i: usize) -> Result<Vec<BlockInfo>> {
-        let mut blocks = self.span_info(i).blocks;
+    /// The same with the kinds and recipes of the blocks, for which they are read and checked.
+    pub fn described_spans(&self) -> impl Iterator<Item = Result<SpanInfo>> + '_ {
+        (0..self.span_count()).map(|i| self.described_span(i))
+    }
+
+    fn described_span(&self, i: usize) -> Result<SpanInfo> {
+        let mut span = self.span_info(i)?;
         let shared = self.shared_recipe(i)?;
-        for (info, piece) in blocks.iter_mut().zip(&self.index.spans[i].blocks) {
-            (info.kind, info.recipe) = self.describe_block(info, piece.hash, shared.as_deref())?;
+        for block in &mut span.blocks {
+            (block.kind, block.recipe) = self.describe_block(block, shared.as_deref())?;
         }
-        Ok(blocks)
+        Ok(span)
     }
 
     /// What the first block of span `i` is coded with.
@@ -363,35 +506,49 @@ impl Archive {
         if let Some(shared) = self.shared_recipe(i)? {
             return Ok(shared);
         }
-        let info = &self.span_info(i).blocks[0];
-        let (kind, recipe) = self.describe_block(info, info.hash, None)?;
-        Ok(if recipe.is_empty() { kind } else { recipe })
+        let span = self.span_info(i)?;
+        let Some(first) = span.blocks.first() else { return Ok(String::new()) };
+        let (kind, recipe) = self.describe_block(first, None)?;
+        Ok(if recipe.is_empty() { kind.to_string() } else { recipe })
     }
 
     fn shared_recipe(&self, i: usize) -> Result<Option<String>> {
-        let Some(piece) = &self.index.spans[i].recipe else { return Ok(None) };
-        let bytes = self.source.read_vec(self.places[i].file, piece.len)?;
+        let Some(piece) = self.index.recipe(i)? else { return Ok(None) };
+        let bytes = self.source.read_vec(self.file_start(i), piece.len)?;
         check(&bytes, piece.hash, "shared recipe").map_err(|e| e.at(self.span_name(i)))?;
-        Ok(Some(words(&SharedRecipe::parse(&bytes)?.recipe())))
+        Ok(Some(words(&AnyRecipe::read(&mut Reader::new(&bytes))?)))
     }
 
     fn describe_block(
         &self,
         info: &BlockInfo,
-        hash: Hash,
         shared: Option<&str>,
-    ) -> Result<(String, String)> {
+    ) -> Result<(&'static str, String)> {
         let bytes = self.source.read_vec(info.offset, info.coded_len)?;
-        check(&bytes, hash, "block").map_err(|e| e.at(format!("byte {}", info.offset)))?;
+        check(&bytes, info.hash, "block").map_err(|e| e.at(format!("byte {}", info.offset)))?;
         let mut input = Reader::new(&bytes);
-        let (kind, recipe) = match BlockPrefix::read(&mut input)?.kind {
+        Ok(match BlockPrefix::read(&mut input)?.kind {
             BlockKind::Stored => ("stored", String::new()),
             BlockKind::Constant => ("constant", String::new()),
             BlockKind::Coded => ("coded", words(&AnyRecipe::read(&mut input)?)),
             BlockKind::Shared => ("shared", shared.unwrap_or_default().to_string()),
             BlockKind::Same => ("same", String::new()),
-        };
-        Ok((kind.to_string(), recipe))
+        })
+    }
+}
+
+/// What decoding a part of a span takes: what is decoded with it, the bytes that are written, and what
+/// of the base is needed, in the span.
+struct Need {
+    whole: Range<u64>,
+    writes: u64,
+    base: Option<Range<u64>>,
+}
+
+impl Need {
+    /// The most that a part can take.
+    fn all(part: Range<u64>) -> Self {
+        Self { writes: part.end - part.start, base: Some(part.clone()), whole: part }
     }
 }
 

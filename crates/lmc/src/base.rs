@@ -5,18 +5,21 @@
 //! refused.
 
 use crate::archive::Archive;
+use crate::effort::{Budget, Cost, Effort};
 use crate::interrupt::Once;
 use crate::io::{Input, ReadAt, Source, SourceFile, Stamp, io_error};
-use crate::items::{self, ItemHashes, hasher, look};
+use crate::items::{ItemHashes, Looked, hasher};
 use crate::pipeline::{Buffer, each, thread_count};
+use crate::witness::Witness;
 use lmc_format::file::MAGIC;
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::limits::BASE_NAME_LEN_MAX;
 use lmc_format::{Error, ErrorKind, Hash, Result};
-use lmc_input::Tensor;
+use lmc_input::{Cut, Tensor};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -212,8 +215,68 @@ pub struct Base {
 
 #[derive(Debug)]
 enum Content {
-    Raw(Source<'static>, u64),
+    Raw(Box<Raw<'static>>),
     Archive(Box<Archive>),
+}
+
+/// A file that is no `.lmc`.
+#[derive(Debug)]
+struct Raw<'a> {
+    source: Source<'a>,
+    len: u64,
+    known: Once<Known>,
+}
+
+/// What is known of it after a look.
+#[derive(Debug)]
+struct Known {
+    looked: Looked,
+    cuts: Vec<Cut>,
+    /// What is read of it must be what its hash is of.
+    witness: Witness,
+}
+
+impl<'a> Raw<'a> {
+    fn new(source: Source<'a>) -> Result<Self> {
+        Ok(Self { len: source.len()?, source, known: Once::default() })
+    }
+
+    fn known(&self) -> Result<&Known> {
+        self.known.get(|| {
+            let looked = Looked::new(&self.source, self.len)?;
+            let cuts = lmc_input::cut(&looked.layout);
+            let witness = Witness::new(cuts.iter().map(|cut| cut.range.clone()));
+            witness.saw_start(&looked.start, |at, out| self.source.read(at, out))?;
+            Ok(Known { looked, cuts, witness })
+        })
+    }
+
+    /// Fills `out` with the bytes from `start` on; fails if they are not those that were read before.
+    fn read(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        self.known()?.witness.read(start, out, |at, out| self.source.read(at, out))
+    }
+
+    /// The content hash.
+    fn hash(&self, threads: usize) -> Result<Hash> {
+        let Known { looked, cuts, witness } = self.known()?;
+        let hashes = each(cuts.len(), thread_count(threads), Buffer::default, |buffer, i| {
+            let cut = &cuts[i];
+            let raw = buffer.sized(cut.range.end - cut.range.start)?;
+            self.source.read(cut.range.start, raw)?;
+            let mut hashes = hasher(cut, &looked.layout.items);
+            hashes.write(raw);
+            let mut pieces = witness.hasher(&cut.range);
+            pieces.iter_mut().for_each(|pieces| pieces.write(raw));
+            witness.saw_run(cut.range.start, pieces)?;
+            Ok(hashes.finish())
+        })?;
+        let mut items = ItemHashes::new(looked.layout.items.len());
+        for (cut, hashes) in cuts.iter().zip(hashes) {
+            items.add(cut, hashes);
+        }
+        let items = items.finish(&looked.layout);
+        Ok(hash_of_hashes(&items.iter().map(|item| item.hash).collect::<Vec<_>>()))
+    }
 }
 
 impl Base {
@@ -252,7 +315,7 @@ impl Base {
                 Links::new(folder, Given::Base(shelf.clone())),
             )?))
         } else {
-            Content::Raw(source, len)
+            Content::Raw(Box::new(Raw::new(source)?))
         };
         let threads = shelf.upgrade().map_or(0, |shelf| shelf.threads);
         let (hash, tensors) = (Once::default(), Once::default());
@@ -269,7 +332,7 @@ impl Base {
     /// Bytes of its original.
     pub fn original_len(&self) -> u64 {
         match &self.content {
-            Content::Raw(_, len) => *len,
+            Content::Raw(raw) => raw.len,
             Content::Archive(archive) => archive.original_len(),
         }
     }
@@ -278,7 +341,7 @@ impl Base {
     /// first time.
     pub fn content_hash(&self) -> Result<u128> {
         let hash = || match &self.content {
-            Content::Raw(source, len) => hash_content(source, *len, self.threads),
+            Content::Raw(raw) => raw.hash(self.threads),
             Content::Archive(archive) => Ok(archive.content_hash()),
         };
         self.hash.get(hash).copied().map_err(|e| e.at(&self.path))
@@ -287,7 +350,7 @@ impl Base {
     /// The tensors of its original, in the order of their bytes.
     pub(crate) fn tensors(&self) -> Result<&[Tensor]> {
         let tensors = || match &self.content {
-            Content::Raw(source, len) => items::tensors(source, &look(source, *len)?),
+            Content::Raw(raw) => Ok(raw.known()?.looked.tensors()),
             Content::Archive(archive) => archive.original_tensors(),
         };
         let tensors = self.tensors.get(tensors).map_err(|e| e.at(&self.path))?;
@@ -297,19 +360,43 @@ impl Base {
     /// What its original is.
     pub(crate) fn layout(&self) -> Result<lmc_input::Source> {
         match &self.content {
-            Content::Raw(source, len) => look(source, *len),
+            Content::Raw(raw) => Ok(raw.known()?.looked.layout.clone()),
             Content::Archive(archive) => archive.layout(),
         }
         .map_err(|e| e.at(&self.path))
     }
 
-    /// Fills `out` with the bytes of its original from `start` on. `depth` is how many files stand
-    /// on it here.
-    pub(crate) fn read(&self, start: u64, out: &mut [u8], depth: usize) -> Result<()> {
+    /// Fills `out` with the bytes of its original from `start` on; fails if they are not those that
+    /// its content hash is of.
+    pub(crate) fn read(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
         match &self.content {
-            Content::Raw(source, _) => source.read(start, out),
+            Content::Raw(raw) => raw.read(start, out),
+            Content::Archive(_) if effort.depth > DEPTH_MAX => Err(too_deep()),
+            Content::Archive(archive) => archive.read_into(start, out, effort),
+        }
+        .map_err(|e| self.named(e, effort.depth))
+    }
+
+    /// The same with a budget of its own.
+    pub(crate) fn read_alone(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        let budget = Budget::new(self.original_len());
+        self.read(start, out, budget.effort().deeper())
+    }
+
+    /// The same for what only chooses or shows: a file that is written to meanwhile goes unnoticed.
+    pub(crate) fn sample(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        match &self.content {
+            Content::Raw(raw) => raw.source.read(start, out).map_err(|e| self.named(e, 1)),
+            Content::Archive(_) => self.read_alone(start, out),
+        }
+    }
+
+    /// Adds up what decoders will write to read the bytes `range` of its original.
+    pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
+        match &self.content {
+            Content::Raw(_) => Ok(()),
             Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
-            Content::Archive(archive) => archive.read_into(start, out, depth),
+            Content::Archive(archive) => archive.cost(range, depth, cost),
         }
         .map_err(|e| self.named(e, depth))
     }
@@ -317,7 +404,7 @@ impl Base {
     /// Pieces of an archive have their own checksums.
     fn check_unchanged(&self) -> Result<()> {
         match &self.content {
-            Content::Raw(source, _) => source.check_unchanged(self.stamp),
+            Content::Raw(raw) => raw.source.check_unchanged(self.stamp),
             Content::Archive(_) => Ok(()),
         }
         .map_err(|e| e.at(format_args!("base {}", self.path)))
@@ -379,28 +466,7 @@ fn fit_name(name: &str) -> String {
 /// The name of a file, or of any bytes, by their content: what [`Archive::content_hash`] is of an
 /// archive of it. Everything is read.
 pub fn content_hash(input: Input, threads: usize) -> Result<u128> {
-    let source = Source::new(input)?;
-    hash_content(&source, source.len()?, threads)
-}
-
-/// The content hash of a file that is no `.lmc`.
-fn hash_content(source: &Source, len: u64, threads: usize) -> Result<Hash> {
-    let layout = look(source, len)?;
-    let cuts = lmc_input::cut(&layout);
-    let hashes = each(cuts.len(), thread_count(threads), Buffer::default, |buffer, i| {
-        let cut = &cuts[i];
-        let raw = buffer.sized(cut.range.end - cut.range.start)?;
-        source.read(cut.range.start, raw)?;
-        let mut hashes = hasher(cut, &layout.items);
-        hashes.write(raw);
-        Ok(hashes.finish())
-    })?;
-    let mut items = ItemHashes::new(layout.items.len());
-    for (cut, hashes) in cuts.iter().zip(hashes) {
-        items.add(cut, hashes);
-    }
-    let items = items.finish(&layout);
-    Ok(hash_of_hashes(&items.iter().map(|item| item.hash).collect::<Vec<_>>()))
+    Raw::new(Source::new(input)?)?.hash(threads)
 }
 
 /// The bases of a file: looked for when they are first needed, among those that were given and

@@ -147,8 +147,8 @@ fn compare_bytes(old: &Base, new: &Base) -> Result<BytesDiff> {
     while at < common {
         let len = BYTES_AT_ONCE.min(usize::try_from(common - at).unwrap_or(BYTES_AT_ONCE));
         let (a, b) = (&mut a[..len], &mut b[..len]);
-        old.read(at, a, 0)?;
-        new.read(at, b, 0)?;
+        old.sample(at, a)?;
+        new.sample(at, b)?;
         let differing = a.iter().zip(&*b).position(|(a, b)| a != b);
         diff.first = diff.first.or(differing.map(|i| at + i as u64));
         diff.same += a.iter().zip(&*b).filter(|(a, b)| a == b).count() as u64;
@@ -178,8 +178,8 @@ impl Worker {
     /// Compares a span of the new checkpoint with the old one from `start` on.
     fn compare(&mut self, old: &Base, new: &Base, cut: &Cut, start: u64) -> Result<Change> {
         let len = cut.range.end - cut.range.start;
-        old.read(start, self.old.sized(len)?, 0)?;
-        new.read(cut.range.start, self.new.sized(len)?, 0)?;
+        old.sample(start, self.old.sized(len)?)?;
+        new.sample(cut.range.start, self.new.sized(len)?)?;
         let (old, new) = (self.old.bytes(), self.new.bytes());
         let dtype = cut.dtype.unwrap_or(Dtype::Bytes);
         let mut change = change(dtype, old, new);

@@ -2,6 +2,7 @@
 
 use crate::Publish;
 use crate::pipeline::Buffer;
+use crate::witness::changed;
 use lmc_format::{Error, ErrorKind, Result};
 use std::fmt;
 use std::fs::File;
@@ -131,11 +132,19 @@ impl SourceFile<'_> {
     }
 }
 
-/// Length and time of the last write of a file.
+/// What is known of a file beside its bytes, and changes when they do.
+///
+/// Anyone who may write to a file can set its time of modification back, but not its time of change.
+/// A time moves in ticks of some milliseconds, or of seconds on some file systems: a write within the
+/// tick of the first look, or through a mapping, shows in none of them. What was read is stored as it
+/// was read even then, and can be restored: see `witness.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
     len: u64,
     modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 impl<'a> Source<'a> {
@@ -163,18 +172,18 @@ impl<'a> Source<'a> {
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>> {
         let Self::File(file) = self else { return Ok(None) };
         let metadata = file.get().metadata().map_err(|e| io_error("cannot look at it", &e))?;
-        let (len, modified) = (metadata.len(), (metadata.mtime(), metadata.mtime_nsec()));
-        Ok(Some(Stamp { len, modified }))
+        Ok(Some(Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }))
     }
 
     /// Fails if a file has been written to since it had this stamp.
     pub(crate) fn check_unchanged(&self, stamp: Option<Stamp>) -> Result<()> {
-        if self.stamp()? != stamp {
-            let message = "changed while it was read, so nothing of it is kept; try again when \
-                           nobody writes to it";
-            return Err(Error::new(ErrorKind::Conflict, message));
-        }
-        Ok(())
+        if self.stamp()? == stamp { Ok(()) } else { Err(changed()) }
     }
 
     pub(crate) fn len(&self) -> Result<u64> {

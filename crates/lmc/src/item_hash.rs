@@ -1,6 +1,6 @@
 //! The checksums of the items in a span, taken as its bytes go by.
 
-use lmc_format::{Hash, Hasher, hash};
+use lmc_format::{Hash, Hasher, seeded_hash};
 
 /// Takes the bytes of items one after the other, in pieces of any length.
 pub(crate) struct ItemHasher {
@@ -11,13 +11,19 @@ pub(crate) struct ItemHasher {
     /// Of those that came, if there were any.
     begun: Option<Hasher>,
     done: Vec<Hash>,
+    seed: u64,
 }
 
 impl ItemHasher {
     /// Of items with these lengths.
     pub(crate) fn new(lens: Vec<u64>) -> Self {
+        Self::seeded(lens, 0)
+    }
+
+    /// The same with hashes of this seed.
+    pub(crate) fn seeded(lens: Vec<u64>, seed: u64) -> Self {
         let done = Vec::with_capacity(lens.len());
-        let mut hasher = Self { lens: lens.into_iter(), left: 0, begun: None, done };
+        let mut hasher = Self { lens: lens.into_iter(), left: 0, begun: None, done, seed };
         hasher.open();
         hasher
     }
@@ -31,9 +37,9 @@ impl ItemHasher {
             rest = after;
             self.left -= now.len() as u64;
             match self.begun.take() {
-                None if self.left == 0 => self.done.push(hash(now)),
+                None if self.left == 0 => self.done.push(seeded_hash(self.seed, now)),
                 begun => {
-                    let mut begun = begun.unwrap_or_default();
+                    let mut begun = begun.unwrap_or_else(|| Hasher::seeded(self.seed));
                     begun.write(now);
                     match self.left {
                         0 => self.done.push(begun.finish()),
@@ -58,7 +64,7 @@ impl ItemHasher {
             let Some(len) = self.lens.next() else { return };
             self.left = len;
             if len == 0 {
-                self.done.push(hash(&[]));
+                self.done.push(seeded_hash(self.seed, &[]));
             }
         }
     }
@@ -67,6 +73,7 @@ impl ItemHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lmc_format::hash;
 
     /// However the bytes are cut, each item has the checksum of its own, empty ones too.
     #[test]

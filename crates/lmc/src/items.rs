@@ -7,19 +7,50 @@ use lmc_format::hash::hash_of_hashes;
 use lmc_format::{Hash, Item, Result, SourceKind, hash};
 use lmc_input::{Cut, SourceItem, Tensor};
 
-/// What the input is.
-pub(crate) fn look(source: &Source, len: u64) -> Result<lmc_input::Source> {
-    if len >= 8 {
-        let mut start = [0; 8];
-        source.read(0, &mut start)?;
-        if let Some(header_len) = lmc_input::header_len(start, len) {
-            let header = source.read_vec(0, header_len)?;
-            if let Some(layout) = lmc_input::parse(&header, len) {
-                return Ok(layout);
+/// What an input is, and the bytes that tell.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    pub layout: lmc_input::Source,
+    /// The start of the input, as far as it was read for this.
+    pub start: Vec<u8>,
+    /// Bytes of the input.
+    pub len: u64,
+}
+
+impl Looked {
+    /// Looks at an input of `len` bytes.
+    pub(crate) fn new(source: &Source, len: u64) -> Result<Self> {
+        let layout = lmc_input::Source::bytes(len);
+        let mut looked = Self { layout, start: Vec::new(), len };
+        if len < 8 {
+            return Ok(looked);
+        }
+        let mut first = [0; 8];
+        source.read(0, &mut first)?;
+        looked.start = first.to_vec();
+        if let Some(header_len) = lmc_input::header_len(first, len) {
+            looked.start = source.read_vec(0, header_len)?;
+            if let Some(layout) = lmc_input::parse(&looked.start, len) {
+                looked.layout = layout;
             }
         }
+        Ok(looked)
     }
-    Ok(lmc_input::Source::bytes(len))
+
+    /// The tensors; none if it is no safetensors file.
+    pub(crate) fn tensors(&self) -> Vec<Tensor> {
+        match self.layout.kind {
+            SourceKind::Safetensors => {
+                lmc_input::tensors(&self.start, self.len).unwrap_or_default()
+            }
+            SourceKind::Bytes => Vec::new(),
+        }
+    }
+}
+
+/// What the input is.
+pub(crate) fn look(source: &Source, len: u64) -> Result<lmc_input::Source> {
+    Ok(Looked::new(source, len)?.layout)
 }
 
 /// The tensors of a file that was looked at; none if it is no safetensors file.

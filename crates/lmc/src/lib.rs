@@ -26,13 +26,15 @@ mod memory;
 mod names;
 mod pipeline;
 mod publish;
+mod recent;
 mod reference;
 mod sandbox;
 mod span;
 mod tensors;
 mod tree;
+mod witness;
 
-pub use archive::{Archive, BlockInfo, SpanInfo};
+pub use archive::{Archive, BlockInfo, SpanInfo, check_size};
 pub use base::{Base, Bases, Library, content_hash};
 pub use compress::{Compressed, compress, compress_known};
 pub use decompress::decompress;
@@ -50,7 +52,7 @@ pub use memory::{
 pub use names::{archive_path, has_room, original_path};
 pub use publish::{Origin, Publish};
 pub use sandbox::{NewDirectory, Sandbox};
-pub use tensors::Tensor;
+pub use tensors::{BaseNotes, Tensor};
 pub use tree::{Tree, TreeEntry, check_place, remove_seen};
 
 /// How to compress.

@@ -3,12 +3,13 @@
 use crate::Options;
 use crate::archive::Archive;
 use crate::compress::{Assembly, Done, Job, Worker};
-use crate::decompress::{check_empty_items, check_part, decode_part, parts};
+use crate::decompress::{ItemChecks, Parts, check_empty_items, decode_part};
+use crate::effort::Budget;
 use crate::io::{Input, Source, zeroed};
-use crate::pipeline::{Buffer, Pool, each, thread_count};
+use crate::pipeline::{Buffer, Pool, for_each, thread_count};
 use crate::span::SpanDecoder;
 use lmc_format::file::header;
-use lmc_format::{Error, Result};
+use lmc_format::{Error, Hash, Result, StoredIndex};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -40,9 +41,17 @@ fn compress_to(
     reuse: Vec<Vec<u8>>,
     out: &mut [u8],
 ) -> Result<(usize, Vec<Vec<u8>>)> {
-    let source = Source::new(input)?;
+    compress_source(&Source::new(input)?, options, reuse, out)
+}
+
+pub(crate) fn compress_source(
+    source: &Source,
+    options: &Options,
+    reuse: Vec<Vec<u8>>,
+    out: &mut [u8],
+) -> Result<(usize, Vec<Vec<u8>>)> {
     let stamp = source.stamp()?;
-    let job = Job::new(&source, options)?;
+    let job = Job::new(source, options)?;
     let pool = Pool::new(reuse);
     let copy = |(place, bytes): (&mut [u8], Vec<u8>)| {
         place.copy_from_slice(&bytes);
@@ -51,7 +60,7 @@ fn compress_to(
     let mut memory = Memory { written: 0, free: out, rest: Vec::new() };
     memory.push(header().to_vec()).map(copy);
     let body = Mutex::new(Body::new(&job, memory));
-    each(
+    for_each(
         job.spans.cuts.len(),
         thread_count(options.threads),
         || (Worker::new(options), Buffer::default()),
@@ -142,33 +151,61 @@ pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usi
     }
     archive.check_bases(0)?;
     let index = &archive.index;
-    let parts = parts(index);
-    let places = cut_places(out, index.spans.iter().map(|span| span.raw_len as usize));
+    let parts = Parts::new(index)?;
+    let places = cut_places(out, (0..index.span_count()).map(|i| index.raw_len(i) as usize));
+    let budget = Budget::new(archive.original_len());
+    let checks = Mutex::new(Checks::default());
     let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
     let threads = thread_count(threads);
-    let hashes = each(parts.len(), threads, worker, |(decoder, coded, whole), i| {
+    for_each(index.span_count(), threads, worker, |(decoder, coded, whole), i| {
         let mut place = places[i].lock().map_err(|_| another_failed())?;
         // The disk works while this thread decodes.
         archive.read_ahead(i + threads);
         let coded = archive.span_bytes(i, coded)?;
-        decode_to(&mut place, whole, |out| decode_part(archive, i, &parts[i], decoder, coded, out))
+        let hashes = decode_to(&mut place, whole, |out| {
+            decode_part(archive, i, &parts, decoder, coded, out, budget.effort())
+        })?;
+        checks.lock().map_err(|_| another_failed())?.add(index, i, hashes)
     })?;
-    let mut open = Vec::new();
-    for (part, hashes) in parts.iter().zip(hashes) {
-        check_part(index, part, hashes, &mut open)?;
-    }
     check_empty_items(index)
 }
 
+/// The checksums of spans as they come in, in any order.
+#[derive(Default)]
+struct Checks {
+    items: ItemChecks,
+    /// Those of spans that come behind others which are not there yet.
+    waiting: BTreeMap<usize, Vec<Hash>>,
+    /// The span that comes next.
+    turn: usize,
+}
+
+impl Checks {
+    fn add(&mut self, index: &StoredIndex, i: usize, hashes: Vec<Hash>) -> Result<()> {
+        self.waiting.insert(i, hashes);
+        while let Some(hashes) = self.waiting.remove(&self.turn) {
+            self.items.add(index, self.turn, hashes)?;
+            self.turn += 1;
+        }
+        Ok(())
+    }
+}
+
 /// Where the bytes of one span go. It is locked once, by the thread that decodes into it.
-type Place<'a> = Mutex<Vec<&'a mut [u8]>>;
+type Place<'a> = Mutex<Pieces<'a>>;
+
+/// Memory in one piece, as nearly always, or in several.
+enum Pieces<'a> {
+    One(&'a mut [u8]),
+    Several(Vec<&'a mut [u8]>),
+}
 
 /// Cuts memory into the places of spans of these lengths, which come to as much.
 fn cut_places<'a>(out: Vec<&'a mut [u8]>, lens: impl Iterator<Item = usize>) -> Vec<Place<'a>> {
     let mut parts = out.into_iter();
     let mut rest: &mut [u8] = &mut [];
     let mut place = |mut len: usize| {
-        let mut place = Vec::new();
+        let mut place = Pieces::One(&mut []);
         while len > 0 {
             if rest.is_empty() {
                 let Some(next) = parts.next() else { break };
@@ -186,19 +223,30 @@ fn cut_places<'a>(out: Vec<&'a mut [u8]>, lens: impl Iterator<Item = usize>) -> 
     lens.map(&mut place).collect()
 }
 
+impl<'a> Pieces<'a> {
+    fn push(&mut self, piece: &'a mut [u8]) {
+        match self {
+            Self::One(one) if one.is_empty() => *one = piece,
+            Self::One(one) => *self = Self::Several(vec![std::mem::take(one), piece]),
+            Self::Several(several) => several.push(piece),
+        }
+    }
+}
+
 /// Decodes right into a place, or, if it is in several pieces, into `whole` first.
 fn decode_to<T>(
-    place: &mut [&mut [u8]],
+    place: &mut Pieces,
     whole: &mut Vec<u8>,
     decode: impl FnOnce(&mut [u8]) -> Result<T>,
 ) -> Result<T> {
-    if let [out] = place {
-        return decode(out);
-    }
-    whole.resize(place.iter().map(|piece| piece.len()).sum(), 0);
+    let pieces = match place {
+        Pieces::One(out) => return decode(out),
+        Pieces::Several(pieces) => pieces,
+    };
+    whole.resize(pieces.iter().map(|piece| piece.len()).sum(), 0);
     let decoded = decode(whole)?;
     let mut rest = &whole[..];
-    for piece in place {
+    for piece in pieces {
         let (own, after) = rest.split_at(piece.len());
         piece.copy_from_slice(own);
         rest = after;
@@ -212,26 +260,22 @@ impl Archive {
     pub fn read_to(&self, start: u64, out: &mut [u8], threads: usize) -> Result<()> {
         let range = start..start.saturating_add(out.len() as u64);
         self.check_range(&range)?;
-        let starts: Vec<u64> = self.spans_of(&range).map(|i| self.places[i].raw).collect();
-        let cuts = starts.iter().skip(1).copied().chain([range.end]);
-        let mut at = range.start;
-        let lens = cuts.map(|end| {
-            let len = end - at;
-            at = end;
-            len as usize
-        });
-        let places = cut_places(vec![out], lens);
-        each(
-            starts.len(),
+        let spans = self.spans_of(&range);
+        let bound = |i: usize| self.index.raw_start(i).clamp(range.start, range.end);
+        let places =
+            cut_places(vec![out], spans.clone().map(|i| (bound(i + 1) - bound(i)) as usize));
+        let budget = Budget::new(self.original_len());
+        for_each(
+            spans.len(),
             thread_count(threads),
             || (),
             |(), i| {
                 let mut place = places[i].lock().map_err(|_| another_failed())?;
-                let start = starts[i].max(range.start);
-                place.iter_mut().try_for_each(|out| self.read_into(start, out, 0))
+                // It was one piece, and so is each part of it.
+                let Pieces::One(out) = &mut *place else { return Err(another_failed()) };
+                self.read_into(bound(spans.start + i), out, budget.effort())
             },
-        )?;
-        Ok(())
+        )
     }
 }
 

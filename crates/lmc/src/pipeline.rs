@@ -6,14 +6,18 @@
 //!
 //! At most as many parts are under way as there are permits, so that memory is bounded whatever a
 //! file holds: a part takes a permit before it is read and gives it back when it is written.
+//!
+//! The system may refuse threads. Then the work goes on with those that could be started, and
+//! without any the calling thread does all of it.
 
 use crate::interrupt::{self, Interrupt};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, Scope};
 
 /// Parts that wait between two stages.
 const WAITING: usize = 2;
@@ -70,38 +74,70 @@ pub(crate) fn run<S: Stages>(
     let next = AtomicUsize::new(0);
     let write_failure = Mutex::new(None);
     let interrupt = &Interrupt::current();
+    let mut collect = collect;
     let collected = std::thread::scope(|scope| {
         let (permit, permits) = bounded(threads.work + PERMITS_EXTRA);
         (0..threads.work + PERMITS_EXTRA).for_each(|_| permit.send(()).unwrap_or_default());
         let (to_work, from_read) = bounded(WAITING);
         let (to_collect, from_work) = bounded(threads.work + WAITING);
         let (to_write, from_collect) = bounded::<S::Write>(WAITING);
-        for _ in 0..threads.work.div_ceil(4) {
+        let start_reader = || {
             let (to_work, permits, next) = (to_work.clone(), permits.clone(), &next);
-            scope.spawn(move || {
+            start(scope, move || {
                 interrupt.run(|| read_all(stages, next, count, &permits, &to_work));
-            });
-        }
-        for _ in 0..threads.work {
+            })
+        };
+        let start_worker = || {
             let (from_read, to_collect) = (from_read.clone(), to_collect.clone());
-            scope.spawn(move || interrupt.run(|| work_all(stages, &from_read, &to_collect)));
-        }
-        for _ in 0..threads.write {
+            start(scope, move || interrupt.run(|| work_all(stages, &from_read, &to_collect)))
+        };
+        let start_writer = || {
             let (from_collect, permit) = (from_collect.clone(), permit.clone());
             let failure = &write_failure;
-            scope.spawn(move || {
+            start(scope, move || {
                 interrupt.run(|| write_all(stages, &from_collect, &permit, failure));
-            });
+            })
+        };
+        // One of each first, the reader last: without all three no part has been touched.
+        if !(start_writer() && start_worker() && start_reader()) {
+            return None;
         }
+        let _ = (1..threads.work).all(|_| start_worker());
+        let _ = (1..threads.work.div_ceil(4)).all(|_| start_reader());
+        let _ = (1..threads.write).all(|_| start_writer());
         drop((to_work, from_read, to_collect, from_collect, permits, permit));
-        collect_all(from_work, &to_write, &write_failure, collect)
+        Some(collect_all(from_work, &to_write, &write_failure, &mut collect))
     });
-    collected?;
+    match collected {
+        None => return run_alone(stages, count, collect),
+        Some(collected) => collected?,
+    }
     match write_failure.into_inner() {
         Ok(None) => Ok(()),
         Ok(Some(error)) => Err(error),
         Err(_) => Err(broken()),
     }
+}
+
+/// Starts a thread; says whether the system let it. What it should have run is dropped otherwise,
+/// and with it its ends of channels.
+fn start<'scope>(scope: &'scope Scope<'scope, '_>, run: impl FnOnce() + Send + 'scope) -> bool {
+    Builder::new().spawn_scoped(scope, run).is_ok()
+}
+
+/// The same as [`run`] on this thread.
+fn run_alone<S: Stages>(
+    stages: &S,
+    count: usize,
+    mut collect: impl FnMut(usize, S::Done) -> Result<S::Write>,
+) -> Result<()> {
+    let mut worker = stages.worker();
+    (0..count).try_for_each(|i| {
+        let read = guarded(|| stages.read(i))?;
+        let done = guarded(|| stages.work(&mut worker, i, read))?;
+        let part = collect(i, done)?;
+        guarded(|| stages.write(part))
+    })
 }
 
 /// Works on parts 0 to `count` on several threads; the results come in order, or the error of the
@@ -112,28 +148,58 @@ pub(crate) fn each<W, R: Send>(
     worker: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
+    let done = Mutex::new(Vec::with_capacity(count));
+    for_each(count, threads, worker, |worker, i| {
+        let result = work(worker, i)?;
+        done.lock().map_err(|_| broken())?.push((i, result));
+        Ok(())
+    })?;
+    let mut done = done.into_inner().map_err(|_| broken())?;
+    done.sort_unstable_by_key(|(i, _)| *i);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
+}
+
+/// The same for work without results.
+pub(crate) fn for_each<W>(
+    count: usize,
+    threads: usize,
+    worker: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, usize) -> Result<()> + Sync,
+) -> Result<()> {
     let next = AtomicUsize::new(0);
-    let interrupt = Interrupt::current();
+    let failure: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+    let fail = |i: usize, error: Error| {
+        // All parts before this one are under way; none behind it is needed.
+        next.fetch_max(count, Ordering::Relaxed);
+        let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(before, _)| i < *before) {
+            *first = Some((i, error));
+        }
+    };
     let run = || {
         let mut worker = worker();
-        let mut done = Vec::new();
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             if i >= count {
-                return done;
+                return;
             }
-            done.push((i, guarded(|| work(&mut worker, i))));
+            if let Err(error) = guarded(|| work(&mut worker, i)) {
+                fail(i, error);
+            }
         }
     };
-    let mut all = std::thread::scope(|scope| {
-        let others: Vec<_> =
-            (1..threads.min(count)).map(|_| scope.spawn(|| interrupt.run(run))).collect();
-        let mut all = run();
-        others.into_iter().for_each(|thread| all.extend(thread.join().unwrap_or_default()));
-        all
+    let interrupt = Interrupt::current();
+    let has_failed = std::thread::scope(|scope| {
+        let start = |_| Builder::new().spawn_scoped(scope, || interrupt.run(run)).ok();
+        let others: Vec<_> = (1..threads.min(count)).map_while(start).collect();
+        run();
+        others.into_iter().fold(false, |failed, thread| thread.join().is_err() || failed)
     });
-    all.sort_by_key(|(i, _)| *i);
-    all.into_iter().map(|(_, result)| result).collect()
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some((_, error)) => Err(error),
+        None if has_failed => Err(broken()),
+        None => Ok(()),
+    }
 }
 
 fn read_all<S: Stages>(
@@ -185,7 +251,7 @@ fn collect_all<D, W>(
     from_work: Receiver<(usize, Result<D>)>,
     to_write: &Sender<W>,
     write_failure: &Mutex<Option<Error>>,
-    mut collect: impl FnMut(usize, D) -> Result<W>,
+    collect: &mut impl FnMut(usize, D) -> Result<W>,
 ) -> Result<()> {
     let mut waiting = BTreeMap::new();
     let mut turn = 0;

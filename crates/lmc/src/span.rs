@@ -1,12 +1,14 @@
 //! One span each way: bytes to pieces with their checksums, and back.
 
 use crate::Reference;
+use crate::effort::{Effort, HASHED_FOR_ONE};
+use crate::io::zeroed;
 use crate::pipeline::Buffer;
-use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_codec::{Decoder, Dtype, Encoder, Level, Need, Plan, SharedRecipe, TensorSpec};
 use lmc_format::limits::BLOCK_LOG2_MIN;
 use lmc_format::{
     AnyRecipe, BlockKind, BlockPrefix, Error, ErrorKind, Hash, Piece, Reader, Result, Span, dtype,
-    hash, varint,
+    hash,
 };
 use std::ops::Range;
 
@@ -46,8 +48,9 @@ impl SpanEncoder {
     }
 
     /// Codes `raw` into `bytes`, whose contents are replaced; on `base` where that is smaller, which
-    /// has as many bytes and is what `reference` names. `seen` gets each block of `raw` while it is in
-    /// the cache.
+    /// has as many bytes and is what `reference` names. `seen` gets each block while it is in the
+    /// cache: where blocks are verified, as it was decoded. So its checksums are those of what will be
+    /// restored, even if `raw` is memory that somebody writes to.
     pub(crate) fn encode(
         &mut self,
         spec: &TensorSpec,
@@ -58,7 +61,7 @@ impl SpanEncoder {
     ) -> Result<CodedSpan> {
         match base {
             Some((reference, base)) if base == raw => {
-                seen(raw);
+                seen(base);
                 Ok(same(spec.dtype, raw, reference, bytes))
             }
             _ => self.encode_blocks(spec, raw, base, bytes, seen),
@@ -102,7 +105,9 @@ impl SpanEncoder {
         let mut place = 0;
         for block in raw.chunks(block_len) {
             let start = bytes.len();
-            seen(block);
+            if !self.verify {
+                seen(block);
+            }
             let first_value = (place / spec.dtype.width()) as u64;
             let own_base = base.map(|(_, base)| &base[place..][..block.len()]);
             match own_base {
@@ -114,6 +119,7 @@ impl SpanEncoder {
             place += block.len();
             if self.verify {
                 self.check(&bytes[start..], shared.as_ref(), own_base, block)?;
+                seen(&self.back);
             }
             if let (Some((reference, _)), None) = (base, span.reference)
                 && needs_base(&bytes[start..], shared.as_ref())?
@@ -194,6 +200,16 @@ pub(crate) struct SpanDecoder {
     wide: Buffer,
 }
 
+/// What of a span is decoded.
+pub(crate) struct SpanPart<'a> {
+    /// The span.
+    pub span: &'a Span,
+    /// Its recipe, if there is one, and its blocks from the one that holds `wanted.start` on.
+    pub coded: &'a [u8],
+    /// The part, in the span.
+    pub wanted: Range<u64>,
+}
+
 /// A block that is to be decoded.
 struct Block<'a> {
     number: usize,
@@ -202,46 +218,103 @@ struct Block<'a> {
     bounds: Range<u64>,
     /// What of it is wanted, in the span.
     part: Range<u64>,
+    /// What it takes.
+    need: Need,
+}
+
+impl Block<'_> {
     /// What of the base it needs, in the span.
-    base: Option<Range<u64>>,
+    fn base(&self) -> Option<Range<u64>> {
+        self.need.base.as_ref().map(|base| self.in_span(base))
+    }
+
+    fn in_span(&self, range: &Range<usize>) -> Range<u64> {
+        self.bounds.start + range.start as u64..self.bounds.start + range.end as u64
+    }
+}
+
+/// Blocks of a span whose checksums are right, and their recipe.
+struct Checked<'a> {
+    recipe: Option<SharedRecipe>,
+    blocks: Vec<Block<'a>>,
+}
+
+impl<'a> Checked<'a> {
+    /// Reads what is wanted of a span. Counts what it will take to decode it, before anything is.
+    fn read(part: &SpanPart<'a>, effort: Effort) -> Result<Self> {
+        let SpanPart { span, coded, wanted } = part;
+        let mut rest = *coded;
+        let recipe = match &span.recipe {
+            Some(piece) => {
+                let bytes = take(&mut rest, piece, "shared recipe", effort)?;
+                let parse = || {
+                    effort.decode(SharedRecipe::cost(bytes)? as u64)?;
+                    SharedRecipe::parse(bytes)
+                };
+                Some(parse().map_err(|e| e.at("shared recipe"))?)
+            }
+            None => None,
+        };
+        let read = |i| read_block(span, i, wanted, &mut rest, recipe.as_ref(), effort);
+        let blocks = blocks_of(span, wanted).map(read).collect::<Result<Vec<Block>>>()?;
+        Ok(Self { recipe, blocks })
+    }
 }
 
 impl SpanDecoder {
-    /// Decodes part of a span whose pieces `coded` are in order; all that is read is checked.
+    /// Decodes part of a span; all that is read is checked, and what it takes is counted by `effort`.
     ///
-    /// `wanted` is a range of the span's original bytes, `out` as long as that. `coded` starts with
-    /// the recipe, if there is one, and goes on with the blocks from the one that holds
-    /// `wanted.start` on. `read_base` gets a part of the span's base; it is called at most once, for
-    /// no more than the blocks need. `seen` gets what was decoded, block by block, while it is in the
-    /// cache.
+    /// `out` is as long as what is wanted. `read_base` gets a part of the span's base; it is called at
+    /// most once, for no more than the blocks need. `seen` gets what was decoded, block by block, while
+    /// it is in the cache.
     pub(crate) fn decode(
         &mut self,
+        part: &SpanPart,
+        out: &mut [u8],
+        effort: Effort,
+        read_base: impl FnOnce(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
+        seen: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let checked = Checked::read(part, effort)?;
+        self.decode_blocks(part.span, &checked, out, read_base, seen)
+    }
+
+    /// The same for a part of one block; what is decoded is what of the block costs no more. Returns
+    /// where it starts in the span, and its bytes.
+    pub(crate) fn decode_wide(
+        &mut self,
+        part: &SpanPart,
+        effort: Effort,
+        read_base: impl FnOnce(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
+    ) -> Result<(u64, Vec<u8>)> {
+        let mut checked = Checked::read(part, effort)?;
+        for block in &mut checked.blocks {
+            block.part = block.in_span(&block.need.whole);
+        }
+        let start = checked.blocks.first().map_or(0, |block| block.part.start);
+        let len: u64 = checked.blocks.iter().map(|block| block.part.end - block.part.start).sum();
+        let mut out = zeroed(len)?;
+        self.decode_blocks(part.span, &checked, &mut out, read_base, |_| ())?;
+        Ok((start, out))
+    }
+
+    fn decode_blocks(
+        &mut self,
         span: &Span,
-        coded: &[u8],
-        wanted: Range<u64>,
+        checked: &Checked,
         out: &mut [u8],
         read_base: impl FnOnce(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
         mut seen: impl FnMut(&[u8]),
     ) -> Result<()> {
-        let mut rest = coded;
-        let recipe = match &span.recipe {
-            Some(piece) => {
-                let bytes = take(&mut rest, piece, "shared recipe")?;
-                Some(SharedRecipe::parse(bytes).map_err(|e| e.at("shared recipe"))?)
-            }
-            None => None,
-        };
-        let blocks = blocks_of(span, &wanted)
-            .map(|i| read_block(span, i, &wanted, &mut rest, recipe.as_ref()))
-            .collect::<Result<Vec<Block>>>()?;
-        let based = read_hull(span, &blocks);
+        let Checked { recipe, blocks } = checked;
+        let based = read_hull(span, blocks);
         if !based.is_empty() {
             let reference = span.reference.as_ref().ok_or_else(no_reference)?;
             let base = self.base.sized(based.end - based.start)?;
             read_base(reference, based.clone(), &mut self.wide, base)?;
         }
         let mut out = out;
-        for block in &blocks {
+        for block in blocks {
             let (to, after) = out.split_at_mut((block.part.end - block.part.start) as usize);
             out = after;
             self.decode_block(block, recipe.as_ref(), based.start, to)
@@ -259,18 +332,14 @@ impl SpanDecoder {
         based: u64,
         to: &mut [u8],
     ) -> Result<()> {
-        let base = block.base.as_ref().map(|base| {
+        let base = block.base().map(|base| {
             &self.base.bytes()[(base.start - based) as usize..(base.end - based) as usize]
         });
         let Block { coded, bounds, part, .. } = block;
         if part == bounds {
             return self.decoder.decode_block_on(coded, recipe, base, to);
         }
-        if let (Some(base), true) = (base, block.base.as_ref() == Some(part)) {
-            // The same as its base, of which only this part was read.
-            to.copy_from_slice(base);
-            return Ok(());
-        }
+        let base = block.need.base.as_ref().zip(base).map(|(need, base)| (need.start, base));
         let range = (part.start - bounds.start) as usize..(part.end - bounds.start) as usize;
         self.decoder.decode_range_on(coded, recipe, base, range, to)
     }
@@ -283,33 +352,43 @@ fn read_block<'a>(
     wanted: &Range<u64>,
     rest: &mut &'a [u8],
     recipe: Option<&SharedRecipe>,
+    effort: Effort,
 ) -> Result<Block<'a>> {
     let place = format!("block {i}");
-    let coded = take(rest, &span.blocks[i], &place)?;
+    let coded = take(rest, &span.blocks[i], &place, effort)?;
     let bounds = block_bounds(span, i);
-    let prefix = BlockPrefix::read(&mut Reader::new(coded)).map_err(|e| e.at(&place))?;
-    if prefix.raw_len as u64 != bounds.end - bounds.start {
+    let raw_len = Decoder::raw_len(coded).map_err(|e| e.at(&place))?;
+    if raw_len as u64 != bounds.end - bounds.start {
         return Err(Error::corrupt(format!("{place} has another length than the index says")));
     }
     let part = wanted.start.max(bounds.start)..wanted.end.min(bounds.end);
-    let base = match prefix.kind {
-        // With nothing behind its prefix it is what it says, and needs no decoder.
-        BlockKind::Same if coded.len() == 1 + varint::len(prefix.raw_len as u64) => {
-            Some(part.clone())
-        }
-        _ if needs_base(coded, recipe).map_err(|e| e.at(&place))? => Some(bounds.clone()),
-        _ => None,
-    };
-    Ok(Block { number: i, coded, bounds, part, base })
+    let range = (part.start - bounds.start) as usize..(part.end - bounds.start) as usize;
+    let need = Decoder::need(coded, recipe, &range).map_err(|e| e.at(&place))?;
+    effort.decode(need.writes as u64)?;
+    Ok(Block { number: i, coded, bounds, part, need })
 }
 
 /// What of the span's base the blocks need, from the first to the last byte; whole words, if they
 /// are converted.
 fn read_hull(span: &Span, blocks: &[Block]) -> Range<u64> {
-    let mut bases = blocks.iter().filter_map(|block| block.base.clone());
+    let mut bases = blocks.iter().filter_map(Block::base);
     let Some(first) = bases.next() else { return 0..0 };
     let end = bases.next_back().map_or(first.end, |last| last.end);
     first.start & !1..end.next_multiple_of(2).min(span.raw_len)
+}
+
+/// The start of `wanted` that is decoded at once: whole blocks, or, as the flag says, a part of one.
+pub(crate) fn first_part(span: &Span, wanted: &Range<u64>) -> (Range<u64>, bool) {
+    let block = block_bounds(span, (wanted.start >> span.block_log2) as usize);
+    if wanted.start > block.start || wanted.end < block.end {
+        return (wanted.start..wanted.end.min(block.end), true);
+    }
+    let end = if wanted.end < span.raw_len {
+        wanted.end >> span.block_log2 << span.block_log2
+    } else {
+        span.raw_len
+    };
+    (wanted.start..end, false)
 }
 
 fn no_reference() -> Error {
@@ -330,7 +409,8 @@ pub(crate) fn blocks_of(span: &Span, wanted: &Range<u64>) -> Range<usize> {
     (wanted.start >> span.block_log2) as usize..((wanted.end - 1) >> span.block_log2) as usize + 1
 }
 
-fn take<'a>(rest: &mut &'a [u8], piece: &Piece, what: &str) -> Result<&'a [u8]> {
+fn take<'a>(rest: &mut &'a [u8], piece: &Piece, what: &str, effort: Effort) -> Result<&'a [u8]> {
+    effort.decode(piece.len / HASHED_FOR_ONE)?;
     let len = usize::try_from(piece.len).unwrap_or(usize::MAX);
     let (bytes, after) = rest
         .split_at_checked(len)

@@ -7,6 +7,7 @@ use lmc_format::{Error, Hash, Reference, Result, hash};
 use lmc_input::HEADER_LEN_MAX;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A tensor in an archive.
 #[derive(Clone, Debug)]
@@ -14,7 +15,7 @@ pub struct Tensor {
     /// Its name.
     pub name: String,
     /// Its element type, by the original's name for it.
-    pub dtype: String,
+    pub dtype: &'static str,
     /// Its dimensions.
     pub shape: Vec<u64>,
     /// Its bytes in the original.
@@ -23,10 +24,26 @@ pub struct Tensor {
     pub hash: u128,
     /// Its share of the coded bytes.
     pub coded_len: u64,
-    /// What it is coded with.
-    pub recipe: String,
+    /// What it is coded with; tensors that share a span share it.
+    pub recipe: Arc<str>,
     /// What it or a part of it is coded against.
     pub reference: Option<Reference>,
+}
+
+/// The tensors of bases, by their names.
+#[derive(Debug)]
+pub struct BaseNotes(HashMap<String, lmc_input::Tensor>);
+
+impl BaseNotes {
+    /// How a tensor that is coded against nothing differs from the one of its name in a base, in
+    /// words; nothing where it does not, or where there is none.
+    pub fn of(&self, tensor: &Tensor) -> Option<String> {
+        let old = self.0.get(&tensor.name).filter(|_| tensor.reference.is_none())?;
+        if old.shape != tensor.shape {
+            return Some(format!("base differs: shape {:?}", old.shape));
+        }
+        (old.dtype != tensor.dtype).then(|| format!("base differs: dtype {}", old.dtype))
+    }
 }
 
 impl Archive {
@@ -35,9 +52,9 @@ impl Archive {
         if !self.is_safetensors() {
             return Ok(Vec::new());
         }
-        let mut described: Option<(usize, String)> = None;
-        let tensors = self.original_tensors()?.into_iter().zip(self.index.items.iter().skip(1));
-        tensors.map(|(tensor, item)| self.tensor(tensor, item.hash, &mut described)).collect()
+        let mut described: Option<(usize, Arc<str>)> = None;
+        let tensors = self.original_tensors()?.into_iter().zip(self.index.items().skip(1));
+        tensors.map(|(tensor, item)| self.tensor(tensor, item?.hash, &mut described)).collect()
     }
 
     /// The tensors as the header of the original describes them.
@@ -47,9 +64,9 @@ impl Archive {
         }
         let header = self.header()?;
         let tensors = lmc_input::tensors(&header, self.original_len()).ok_or_else(no_match)?;
-        let items = &self.index.items[1..];
-        let len = |tensor: &lmc_input::Tensor| tensor.range.end - tensor.range.start;
-        if !tensors.iter().map(len).eq(items.iter().map(|item| item.len)) {
+        let lens = tensors.iter().map(|tensor| tensor.range.end - tensor.range.start);
+        let items = self.index.items().skip(1).flatten();
+        if !lens.eq(items.map(|item| item.len)) {
             return Err(no_match());
         }
         Ok(tensors)
@@ -65,7 +82,7 @@ impl Archive {
 
     /// The safetensors header of the original.
     fn header(&self) -> Result<Vec<u8>> {
-        let head = self.index.items.first().ok_or_else(no_match)?;
+        let head = self.index.item(0)?;
         if head.len > HEADER_LEN_MAX {
             return Err(no_match());
         }
@@ -79,43 +96,35 @@ impl Archive {
         &self,
         tensor: lmc_input::Tensor,
         hash: Hash,
-        described: &mut Option<(usize, String)>,
+        described: &mut Option<(usize, Arc<str>)>,
     ) -> Result<Tensor> {
         let spans = self.spans_of(&tensor.range);
         // Small tensors share a span, which is looked at once.
         let recipe = match described {
-            _ if spans.is_empty() => String::new(),
+            _ if spans.is_empty() => Arc::from(""),
             Some((span, recipe)) if *span == spans.start => recipe.clone(),
             _ => {
-                let recipe = self.describe_first(spans.start)?;
+                let recipe: Arc<str> = self.describe_first(spans.start)?.into();
                 *described = Some((spans.start, recipe.clone()));
                 recipe
             }
         };
-        let reference = spans.clone().find_map(|i| self.index.spans[i].reference);
+        let mut references = spans.clone().map(|i| self.index.reference(i));
+        let reference = references.find_map(Result::transpose).transpose()?;
         let coded_len = spans.map(|i| self.share(i, &tensor.range)).sum();
         let lmc_input::Tensor { name, dtype, shape, range } = tensor;
-        let dtype = dtype.to_string();
         Ok(Tensor { name, dtype, shape, range, hash, coded_len, recipe, reference })
     }
 
-    /// How each of `tensors` that is coded against nothing differs from the one of its name in a
-    /// base, in words; nothing where it does not, or where no base is at hand.
-    pub fn base_notes(&self, tensors: &[Tensor]) -> Vec<Option<String>> {
+    /// What is known of the tensors of its bases, as far as they are at hand.
+    pub fn base_notes(&self) -> BaseNotes {
         let mut known: HashMap<String, lmc_input::Tensor> = HashMap::new();
         for base in self.likely_bases() {
             for tensor in base.tensors().into_iter().flatten() {
                 known.entry(tensor.name.clone()).or_insert_with(|| tensor.clone());
             }
         }
-        let note = |tensor: &Tensor| {
-            let old = known.get(&tensor.name).filter(|_| tensor.reference.is_none())?;
-            if old.shape != tensor.shape {
-                return Some(format!("base differs: shape {:?}", old.shape));
-            }
-            (old.dtype != tensor.dtype).then(|| format!("base differs: dtype {}", old.dtype))
-        };
-        tensors.iter().map(note).collect()
+        BaseNotes(known)
     }
 
     /// The spans that hold the original bytes `range`.
@@ -123,17 +132,16 @@ impl Archive {
         if range.is_empty() {
             return 0..0;
         }
-        let first = self.places.partition_point(|place| place.raw <= range.start).saturating_sub(1);
-        first..self.places.partition_point(|place| place.raw < range.end)
+        self.index.span_at(range.start)..self.index.span_at(range.end - 1) + 1
     }
 
     /// Coded bytes of span `i` that fall to the original bytes `range`.
     fn share(&self, i: usize, range: &Range<u64>) -> u64 {
-        let (span, place) = (&self.index.spans[i], self.places[i]);
-        let start = range.start.max(place.raw);
-        let end = range.end.min(place.raw + span.raw_len);
-        let share = u128::from(span.coded_len()) * u128::from(end - start);
-        (share / u128::from(span.raw_len)) as u64
+        let (own, raw_len) = (self.index.raw_start(i), self.index.raw_len(i));
+        let start = range.start.max(own);
+        let end = range.end.min(own + raw_len);
+        let share = u128::from(self.index.coded_len(i)) * u128::from(end - start);
+        (share / u128::from(raw_len)) as u64
     }
 
     /// The bytes of a tensor, checked against its checksum.
@@ -152,7 +160,7 @@ impl Archive {
         }
         let mut rest = bytes;
         let take = |i: usize| {
-            let (own, after) = rest.split_at(self.index.spans[i].raw_len as usize);
+            let (own, after) = rest.split_at(self.index.raw_len(i) as usize);
             rest = after;
             hash(own)
         };

@@ -9,7 +9,7 @@ use lmc_testkit::casts;
 use lmc_testkit::data::{self, Kind, Random};
 use proptest::prelude::*;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -424,4 +424,32 @@ fn changes_while_reading_are_errors() {
         let error = done.expect_err("it changed");
         assert!(error.to_string().contains("changed while it was read"), "{error}");
     }
+}
+
+/// A file that is written to in place while it is read makes an error, even if its time of
+/// modification is put back: its time of change tells.
+#[test]
+fn changes_with_the_time_put_back_are_errors() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("new");
+    std::fs::write(&path, data::words(Kind::Weights, 2, true, 100_000, 1)).expect("written");
+    let source = File::open(&path).expect("ours");
+    let before = source.metadata().expect("ours");
+    let touch = |_| {
+        let file = File::options().write(true).open(&path).expect("ours");
+        loop {
+            file.write_all_at(&[0x5a; 64], 3000).expect("written");
+            file.set_modified(before.modified().expect("a time")).expect("ours");
+            let now = file.metadata().expect("ours");
+            assert_eq!((now.mtime(), now.mtime_nsec()), (before.mtime(), before.mtime_nsec()));
+            // Again until the clock of the file system has ticked.
+            if (now.ctime(), now.ctime_nsec()) != (before.ctime(), before.ctime_nsec()) {
+                return;
+            }
+        }
+    };
+    let options = Options { threads: 1, ..Options::default() };
+    let mut out = Vec::new();
+    let done = lmc::compress(Input::File(&source), Output::Stream(&mut out), &options, &touch);
+    assert_eq!(done.expect_err("it changed").kind, lmc::ErrorKind::Conflict);
 }

@@ -135,6 +135,8 @@ pub struct RestoreArgs {
     /// Keep what can be restored if some of it is damaged
     #[arg(long)]
     pub keep_going: bool,
+    #[command(flatten)]
+    pub limit: super::LimitArgs,
     /// Threads; 0 is one for each core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]

@@ -19,6 +19,7 @@ pub fn run(args: &CatArgs) -> Result<(), Failure> {
     let file = File::open(&args.file).map_err(|error| Failure::io("open it", &error))?;
     let state = FileState::of(&file).map_err(|error| Failure::io("look at it", &error))?;
     let archive = Archive::from_file(file, args.file.parent(), &bases)?;
+    archive.check_size(args.limit.max_size)?;
     let tensor = find(&archive, &args.tensor)?;
     let mut shape = tensor.shape.clone();
     let bytes = match args.rows {
@@ -29,7 +30,7 @@ pub fn run(args: &CatArgs) -> Result<(), Failure> {
             archive.read(row_bytes(&tensor, &rows)?)?
         }
     };
-    let header = if args.npy { npy::header(&tensor.dtype, &shape)? } else { Vec::new() };
+    let header = if args.npy { npy::header(tensor.dtype, &shape)? } else { Vec::new() };
     write(args, &Origin::part_of(&state), &[&header, &bytes])
 }
 

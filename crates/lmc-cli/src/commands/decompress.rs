@@ -16,11 +16,13 @@ use crate::table::ratio;
 
 /// Restores every file that `args` names.
 pub fn run(args: &DecompressArgs) -> Exit {
-    transfer::run(&args.files, &Decompress { threads: usize::from(args.files.threads) })
+    let (threads, max_size) = (usize::from(args.files.threads), args.limit.max_size);
+    transfer::run(&args.files, &Decompress { threads, max_size })
 }
 
 struct Decompress {
     threads: usize,
+    max_size: Option<u64>,
 }
 
 impl Direction for Decompress {
@@ -73,6 +75,8 @@ impl Direction for Decompress {
         let bases = Bases::open(&job.bases, self.threads)?;
         let folder = job.source.as_deref().and_then(Path::parent);
         let archive = Archive::from_file(file, folder, &bases)?;
+        archive.check_size(self.max_size)?;
+        progress.announce(&archive);
         progress.set_total(archive.original_len());
         lmc::decompress(&archive, output, self.threads, &|bytes| progress.add(bytes))
     }

@@ -117,7 +117,7 @@ fn kind_table(tensors: &[Tensor]) -> Table {
         let raw: u64 = ours.iter().map(|t| t.range.end - t.range.start).sum();
         let coded: u64 = ours.iter().map(|t| t.coded_len).sum();
         let recipe = ours.first().map(|t| t.recipe.clone()).unwrap_or_default();
-        table.push(vec![name.into(), raw.to_string(), ratio(raw, coded), recipe]);
+        table.push(vec![name.into(), raw.to_string(), ratio(raw, coded), recipe.to_string()]);
     }
     table
 }

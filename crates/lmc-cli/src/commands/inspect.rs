@@ -4,67 +4,70 @@ use std::ops::Range;
 
 use lmc::{Archive, BlockInfo, SpanInfo};
 use lmc_format::file::{FOOTER_LEN, HEADER_LEN, VERSION};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::args::InspectArgs;
 use crate::bases;
 use crate::exit::Failure;
+use crate::json;
 use crate::printable::Printable;
-use crate::stdio::print;
+use crate::stdio::Pages;
 use crate::table::{Align, Table, ratio};
 
-/// Shows the file that `args` names; blocks are read only if asked for.
+/// Shows the file that `args` names; blocks are read only if asked for. There may be millions of
+/// spans, so that each is shown and forgotten.
 pub fn run(args: &InspectArgs) -> Result<(), Failure> {
     let archive = Archive::open(&args.file)?;
-    let mut spans = archive.spans();
-    if args.blocks {
-        for (i, span) in spans.iter_mut().enumerate() {
-            span.blocks = archive.describe(i)?;
-        }
-    }
+    let mut pages = Pages::default();
     if args.json {
-        return print(Printable::json(&file_json(&archive, &spans, args.blocks)));
+        print_json(&mut pages, &archive, args.blocks)?;
+        pages.push(Printable::line(""))?;
+        return pages.finish();
     }
-    let mut text = summary(&archive, &spans);
+    let mut text = summary(&archive)?;
     text.push_line("");
-    text.push(span_table(&archive, &spans));
+    pages.push(text)?;
+    print_spans(&mut pages, &archive)?;
     if args.blocks {
-        text.push_line("");
-        text.push(block_table(&spans));
+        pages.push(Printable::line(""))?;
+        print_blocks(&mut pages, &archive)?;
     }
-    print(text)
+    pages.finish()
 }
 
 /// Where the parts of the file lie: header, body, index, footer.
-fn parts(archive: &Archive, spans: &[SpanInfo]) -> [(&'static str, Range<u64>); 4] {
+fn parts(archive: &Archive) -> [(&'static str, Range<u64>); 4] {
     let file = archive.file_len();
     let body = HEADER_LEN as u64;
-    let index = body + spans.iter().map(|span| span.coded_len).sum::<u64>();
+    let index = body + archive.body_len();
     let footer = file - FOOTER_LEN as u64;
     [("header", 0..body), ("body", body..index), ("index", index..footer), ("footer", footer..file)]
 }
 
-fn summary(archive: &Archive, spans: &[SpanInfo]) -> Printable {
+fn summary(archive: &Archive) -> Result<Printable, Failure> {
     let (original, file) = (archive.original_len(), archive.file_len());
     let kind = if archive.is_safetensors() { "safetensors" } else { "bytes" };
-    let blocks: usize = spans.iter().map(|span| span.blocks.len()).sum();
+    let mut blocks = 0;
+    for span in archive.spans() {
+        blocks += span?.blocks.len();
+    }
     let mut text = Printable::default();
     let mut line = |label: &str, value: String| text.push_line(format_args!("{label:<14}{value}"));
     line("original", format!("{kind}, {original} bytes"));
     line("content hash", format!("{:032x}", archive.content_hash()));
     line("file", format!("version {VERSION}, {file} bytes, {}x", ratio(original, file)));
-    line("coded", format!("{} spans, {blocks} blocks", spans.len()));
-    for (name, range) in parts(archive, spans) {
+    line("coded", format!("{} spans, {blocks} blocks", archive.span_count()));
+    for (name, range) in parts(archive) {
         line(name, format!("{} bytes at {}", range.end - range.start, range.start));
     }
     for base in archive.bases() {
         line("base", format!("{}, {} bytes, {:032x}", base.name, base.len, base.hash));
     }
-    text
+    Ok(text)
 }
 
-fn span_table(archive: &Archive, spans: &[SpanInfo]) -> Table {
-    let mut table = Table::new(&[
+fn print_spans(pages: &mut Pages, archive: &Archive) -> Result<(), Failure> {
+    let table = Table::new(&[
         ("span", Align::Right),
         ("original at", Align::Right),
         ("bytes", Align::Right),
@@ -75,27 +78,28 @@ fn span_table(archive: &Archive, spans: &[SpanInfo]) -> Table {
         ("blocks", Align::Right),
         ("on", Align::Left),
     ]);
-    for (i, span) in spans.iter().enumerate() {
+    let row = |(i, span): (usize, lmc::Result<SpanInfo>)| {
+        let span = span?;
         let on = span.reference.as_ref().map_or("-".into(), |reference| {
             format!("{} at {}", archive.describe_reference(reference), reference.start)
         });
-        table.push(vec![
+        Ok(vec![
             i.to_string(),
             span.start.to_string(),
             span.raw_len.to_string(),
             span.coded_len.to_string(),
             ratio(span.raw_len, span.coded_len),
-            span.dtype.clone(),
+            span.dtype.to_string(),
             span.recipe_len.to_string(),
             span.blocks.len().to_string(),
             on,
-        ]);
-    }
-    table
+        ])
+    };
+    table.print_rows(pages, || archive.spans().enumerate().map(row))
 }
 
-fn block_table(spans: &[SpanInfo]) -> Table {
-    let mut table = Table::new(&[
+fn print_blocks(pages: &mut Pages, archive: &Archive) -> Result<(), Failure> {
+    let table = Table::new(&[
         ("span", Align::Right),
         ("block", Align::Right),
         ("file at", Align::Right),
@@ -105,32 +109,37 @@ fn block_table(spans: &[SpanInfo]) -> Table {
         ("recipe", Align::Left),
         ("hash", Align::Left),
     ]);
-    for (i, span) in spans.iter().enumerate() {
-        for (k, block) in span.blocks.iter().enumerate() {
-            table.push(vec![
-                i.to_string(),
-                k.to_string(),
-                block.offset.to_string(),
-                block.raw_len.to_string(),
-                block.coded_len.to_string(),
-                block.kind.clone(),
-                block.recipe.clone(),
-                format!("{:032x}", block.hash),
-            ]);
-        }
-    }
-    table
+    let row = |i: usize, k: usize, block: BlockInfo| {
+        vec![
+            i.to_string(),
+            k.to_string(),
+            block.offset.to_string(),
+            block.raw_len.to_string(),
+            block.coded_len.to_string(),
+            block.kind.to_string(),
+            block.recipe,
+            format!("{:032x}", block.hash),
+        ]
+    };
+    let rows = |(i, span): (usize, lmc::Result<SpanInfo>)| {
+        let (blocks, failure) = match span {
+            Ok(span) => (span.blocks, None),
+            Err(error) => (Vec::new(), Some(Err(error.into()))),
+        };
+        let blocks = blocks.into_iter().enumerate();
+        blocks.map(move |(k, block)| Ok(row(i, k, block))).chain(failure)
+    };
+    table.print_rows(pages, || archive.described_spans().enumerate().flat_map(rows))
 }
 
-fn file_json(archive: &Archive, spans: &[SpanInfo], with_blocks: bool) -> Value {
-    let parts: serde_json::Map<String, Value> = parts(archive, spans)
+fn print_json(pages: &mut Pages, archive: &Archive, with_blocks: bool) -> Result<(), Failure> {
+    let parts: Map<String, Value> = parts(archive)
         .into_iter()
         .map(|(name, range)| {
             (name.into(), json!({"offset": range.start, "bytes": range.end - range.start}))
         })
         .collect();
-    let spans: Vec<Value> = spans.iter().map(|span| span_json(span, with_blocks)).collect();
-    json!({
+    let fields = json!({
         "version": VERSION,
         "safetensors": archive.is_safetensors(),
         "original_bytes": archive.original_len(),
@@ -138,8 +147,16 @@ fn file_json(archive: &Archive, spans: &[SpanInfo], with_blocks: bool) -> Value 
         "content_hash": format!("{:032x}", archive.content_hash()),
         "bases": bases::json(archive),
         "parts": parts,
-        "spans": spans,
-    })
+    });
+    let fields = fields.as_object().cloned().unwrap_or_default();
+    if !with_blocks {
+        let spans = archive.spans().map(|span| Ok(span_json(&span?, false)));
+        return json::object(pages, 0, &fields, "spans", spans);
+    }
+    // All blocks are read before anything is printed: half of a JSON is of no use.
+    archive.described_spans().try_for_each(|span| span.map(drop))?;
+    let spans = archive.described_spans().map(|span| Ok(span_json(&span?, true)));
+    json::object(pages, 0, &fields, "spans", spans)
 }
 
 fn span_json(span: &SpanInfo, with_blocks: bool) -> Value {

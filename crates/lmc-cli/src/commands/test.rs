@@ -20,7 +20,9 @@ pub fn run(args: &TestArgs) -> Exit {
             true => Archive::from_file(stdio::stdin_or_spooled()?, None, &bases)?,
             false => Archive::open_on(path, &bases)?,
         };
+        archive.check_size(args.limit.max_size)?;
         progress.start(path.display(), Some(archive.original_len()));
+        progress.announce(&archive);
         let tested = archive.test(usize::from(args.threads), &|bytes| progress.add(bytes));
         progress.finish();
         tested?;

@@ -45,7 +45,7 @@ def decompress(
     into: Buffer | None = ...,
     threads: int = ...,
     bases: Sequence[Path | Buffer] = ...,
-    max_size: int = ...,
+    max_size: int | None = ...,
 ) -> bytes | None: ...
 def compress_file(
     source: Path,
@@ -64,6 +64,7 @@ def decompress_file(
     threads: int = ...,
     bases: Sequence[Path | Buffer] = ...,
     overwrite: bool = ...,
+    max_size: int | None = ...,
 ) -> tuple[int, int]: ...
 def save_parts(
     data: Buffer | list[Buffer],
@@ -80,7 +81,13 @@ def shown(url: str) -> str: ...
 
 @final
 class Archive:
-    def __new__(cls, source: Path | Buffer, *, bases: Sequence[Path | Buffer] = ...) -> Archive: ...
+    def __new__(
+        cls,
+        source: Path | Buffer,
+        *,
+        bases: Sequence[Path | Buffer] = ...,
+        max_size: int | None = ...,
+    ) -> Archive: ...
     @property
     def original_len(self) -> int: ...
     @property
@@ -149,6 +156,7 @@ class Store:
         weights_only: bool,
         overwrite: bool,
         threads: int,
+        max_size: int | None,
     ) -> tuple[int, int]: ...
     def set_tag(self, snapshot: str, tag: str, is_set: bool) -> None: ...
     def forget(

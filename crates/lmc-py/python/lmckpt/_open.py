@@ -14,9 +14,11 @@ from .files import Path, _bases, path_text
 _MAGIC = b"\x89LMC\r\n\x1a\n"
 
 
-def open_archive(filename: Path, bases: Sequence[Any] = ()) -> _lmckpt.Archive:
-    """Opens a .lmc file."""
-    return _lmckpt.Archive(path_text(filename), bases=_bases(bases))
+def open_archive(
+    filename: Path, bases: Sequence[Any] = (), max_size: int | None = None
+) -> _lmckpt.Archive:
+    """Opens a .lmc file; refuses an original of more than ``max_size`` bytes."""
+    return _lmckpt.Archive(path_text(filename), bases=_bases(bases), max_size=max_size)
 
 
 def is_plain(filename: Path) -> bool:
@@ -51,7 +53,8 @@ class safe_open:
     """Opens a .lmc file to read some of its tensors, as ``safetensors.safe_open`` does.
 
     ``framework`` is "pt" for torch or "np" for numpy. ``bases`` are files that it may be coded
-    against; they are also looked for beside it.
+    against; they are also looked for beside it. An original of more than ``max_size`` bytes is
+    refused.
     """
 
     def __init__(
@@ -61,9 +64,10 @@ class safe_open:
         device: Any = "cpu",
         *,
         bases: Sequence[Any] = (),
+        max_size: int | None = None,
     ) -> None:
         self._set(framework, device, 0)
-        self._archive: _lmckpt.Archive | None = open_archive(filename, bases)
+        self._archive: _lmckpt.Archive | None = open_archive(filename, bases, max_size)
         self._init(self._archive)
 
     def _set(self, framework: str, device: Any, threads: int) -> None:

@@ -123,7 +123,7 @@ def decompress(
         into=None if into is None else view(into, writable=True),
         threads=threads,
         bases=_bases(bases),
-        max_size=2**64 - 1 if max_size is None else max_size,
+        max_size=max_size,
     )
 
 
@@ -162,8 +162,12 @@ def decompress_file(
     threads: int = 0,
     bases: Sequence[Any] = (),
     overwrite: bool = False,
+    max_size: int | None = None,
 ) -> str:
-    """Restores a file, to ``target`` or to its name without .lmc; returns where it is."""
+    """Restores a file, to ``target`` or to its name without .lmc; returns where it is.
+
+    An original of more than ``max_size`` bytes is refused.
+    """
     source = path_text(source)
     if target is None:
         target = source.removesuffix(".lmc")
@@ -171,6 +175,11 @@ def decompress_file(
             raise InvalidError(f"{source} does not end in .lmc; name a target")
     target = path_text(target)
     _lmckpt.decompress_file(
-        source, target, threads=threads, bases=_bases(bases), overwrite=overwrite
+        source,
+        target,
+        threads=threads,
+        bases=_bases(bases),
+        overwrite=overwrite,
+        max_size=max_size,
     )
     return target

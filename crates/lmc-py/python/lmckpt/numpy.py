@@ -119,11 +119,16 @@ def load_archive(archive: _lmckpt.Archive, threads: int = 0) -> dict[str, Array]
     return arrays
 
 
-def load_file(filename: Path, *, threads: int = 0) -> dict[str, Array]:
-    """Loads all arrays of a .lmc file, or of a safetensors file if safetensors is installed."""
+def load_file(
+    filename: Path, *, threads: int = 0, max_size: int | None = None
+) -> dict[str, Array]:
+    """Loads all arrays of a .lmc file, or of a safetensors file if safetensors is installed.
+
+    A .lmc file with an original of more than ``max_size`` bytes is refused.
+    """
     if is_plain(filename):
         return load_plain(lambda: _load_safetensors(filename))
-    return load_archive(open_archive(filename), threads)
+    return load_archive(open_archive(filename, max_size=max_size), threads)
 
 
 def _load_safetensors(filename: Path) -> dict[str, Array]:
@@ -132,6 +137,6 @@ def _load_safetensors(filename: Path) -> dict[str, Array]:
     return load(filename)
 
 
-def load(data: Any, *, threads: int = 0) -> dict[str, Array]:
-    """Loads all arrays from the bytes of a .lmc file."""
-    return load_archive(_lmckpt.Archive(view(data)), threads)
+def load(data: Any, *, threads: int = 0, max_size: int | None = None) -> dict[str, Array]:
+    """Loads all arrays from the bytes of a .lmc file; refuses more than ``max_size`` bytes."""
+    return load_archive(_lmckpt.Archive(view(data), max_size=max_size), threads)

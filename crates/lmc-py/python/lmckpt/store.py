@@ -240,8 +240,12 @@ class Store:
         weights_only: bool = False,
         overwrite: bool = False,
         threads: int = 0,
+        max_size: int | None = None,
     ) -> None:
-        """Restores the files of a snapshot to a directory, byte for byte."""
+        """Restores the files of a snapshot to a directory, byte for byte.
+
+        If they have more than ``max_size`` bytes together, nothing is restored.
+        """
         self._handle().restore(
             _name(snapshot),
             path_text(target),
@@ -249,6 +253,7 @@ class Store:
             weights_only=weights_only,
             overwrite=overwrite,
             threads=threads,
+            max_size=max_size,
         )
 
     def snapshots(self, run: str | None = None) -> list[Snapshot]:

@@ -183,12 +183,19 @@ def load_archive(
 
 
 def load_file(
-    filename: Path, device: str | int | torch.device = "cpu", *, threads: int = 0
+    filename: Path,
+    device: str | int | torch.device = "cpu",
+    *,
+    threads: int = 0,
+    max_size: int | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Loads all tensors of a .lmc file, or of a safetensors file if safetensors is installed."""
+    """Loads all tensors of a .lmc file, or of a safetensors file if safetensors is installed.
+
+    A .lmc file with an original of more than ``max_size`` bytes is refused.
+    """
     if is_plain(filename):
         return load_plain(lambda: _load_safetensors(filename, str(device)))
-    return load_archive(open_archive(filename), device, threads)
+    return load_archive(open_archive(filename, max_size=max_size), device, threads)
 
 
 def _load_safetensors(filename: Path, device: str) -> dict[str, torch.Tensor]:
@@ -197,6 +204,8 @@ def _load_safetensors(filename: Path, device: str) -> dict[str, torch.Tensor]:
     return load(filename, device=device)
 
 
-def load(data: Any, *, threads: int = 0) -> dict[str, torch.Tensor]:
-    """Loads all tensors from the bytes of a .lmc file."""
-    return load_archive(_lmckpt.Archive(view(data)), threads=threads)
+def load(
+    data: Any, *, threads: int = 0, max_size: int | None = None
+) -> dict[str, torch.Tensor]:
+    """Loads all tensors from the bytes of a .lmc file; refuses more than ``max_size`` bytes."""
+    return load_archive(_lmckpt.Archive(view(data), max_size=max_size), threads=threads)

@@ -30,6 +30,10 @@ use url::Url;
 const RETRIES: usize = 10;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// Threads that wait for servers.
+const NETWORK_THREADS: usize = 2;
+/// How long a thread without work stays.
+const KEEP_ALIVE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Times that a create is sent which the server calls a conflict with an object that is not there.
 const CREATES_MAX: usize = 5;
 
@@ -60,6 +64,36 @@ impl Drop for Network {
     }
 }
 
+/// Starts the network threads. The library panics where the system refuses one, so that is tried
+/// first; a panic nevertheless is an error.
+fn start_network() -> Result<Runtime> {
+    let refused = |e: &dyn std::fmt::Display| {
+        let message = format!("cannot start network threads: {e}; allow more threads (ulimit -u)");
+        Error::new(ErrorKind::Io, message)
+    };
+    let gate = std::sync::Mutex::new(());
+    std::thread::scope(|scope| {
+        // All of them wait until the last one has been started.
+        let _closed = gate.lock();
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
+        // One more than the workers: names of servers are looked up on a thread of its own.
+        (0..=NETWORK_THREADS).map(start).collect::<std::io::Result<Vec<_>>>().map(drop)
+    })
+    .map_err(|e| refused(&e))?;
+    let build = || {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(NETWORK_THREADS).thread_keep_alive(KEEP_ALIVE).enable_all();
+        let runtime = builder.build()?;
+        // The thread for lookups is started now and stays, so that none has to be had later.
+        drop(runtime.spawn_blocking(|| ()));
+        Ok::<_, std::io::Error>(runtime)
+    };
+    match std::panic::catch_unwind(build) {
+        Ok(runtime) => runtime.map_err(|e| refused(&e)),
+        Err(_) => Err(refused(&"the system refused one")),
+    }
+}
+
 impl ObjectStorage {
     /// Opens `url`; keys and endpoints come from the environment, as other tools have them
     /// (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
@@ -75,9 +109,7 @@ impl ObjectStorage {
 
     /// Any store of that crate, below a prefix.
     pub fn new(store: Box<dyn ObjectStore>, prefix: Path) -> Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime
-            .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start network threads: {e}")))?;
+        let runtime = start_network()?;
         let network = Network { runtime: Arc::new(runtime), pid: std::process::id() };
         let place = Place::of_store(&*store);
         Ok(Self { store, prefix, place, retries: RETRIES, network })

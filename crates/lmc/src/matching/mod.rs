@@ -13,11 +13,17 @@ mod regions;
 mod small;
 mod trial;
 
+use crate::effort::{Cost, most_for_new};
 use crate::io::Source;
-use crate::items::tensors;
+use crate::items::Looked;
 use crate::{Options, Reference};
 use lmc_format::{Conversion, Result, SourceKind};
 use lmc_input::{Cut, SourceItem, Tensor, is_small};
+
+/// Parts of spans of bases that are looked at to know what all references cost, and for each of them:
+/// one for each base below another, and more where short spans make up what is referred to.
+const COST_STEPS: u64 = 1 << 20;
+const COST_STEPS_EACH: u64 = 256;
 
 /// The spans of a file, and what each refers to.
 pub(crate) struct Spans {
@@ -26,15 +32,12 @@ pub(crate) struct Spans {
 }
 
 /// Cuts a file and finds bases for its spans.
-pub(crate) fn spans(
-    source: &Source,
-    layout: &lmc_input::Source,
-    options: &Options,
-) -> Result<Spans> {
+pub(crate) fn spans(source: &Source, looked: &Looked, options: &Options) -> Result<Spans> {
+    let layout = &looked.layout;
     let large = layout.items.iter().skip(1).filter(|item| !is_small(item)).count();
     let has_candidates = !options.bases.list().is_empty() || large > 1;
     // Names are read only where one may help: there can be many.
-    let tensors = if has_candidates { tensors(source, layout)? } else { Vec::new() };
+    let tensors = if has_candidates { looked.tensors() } else { Vec::new() };
     let own = Own { source, layout, tensors, options, starts: starts(&layout.items) };
     let items = match layout.kind {
         SourceKind::Bytes => vec![own.whole_file()?],
@@ -44,21 +47,9 @@ pub(crate) fn spans(
     let cuts = lmc_input::cut_where(layout, |a, b| own.may_share(&items, a, b));
     let references =
         cuts.iter().map(|cut| own.reference(&items, cut)).collect::<Result<Vec<_>>>()?;
-    Ok(Spans { cuts, references })
-}
-
-/// Fills `out` from the source of a reference: this file itself or one of its bases.
-pub(crate) fn read(
-    own: &Source,
-    options: &Options,
-    source: u64,
-    start: u64,
-    out: &mut [u8],
-) -> Result<()> {
-    match (source as usize).checked_sub(1) {
-        None => own.read(start, out),
-        Some(i) => options.bases.list()[i].read(start, out, 1),
-    }
+    let mut spans = Spans { cuts, references };
+    own.drop_dear(&mut spans)?;
+    Ok(spans)
 }
 
 /// Where each item starts.
@@ -82,8 +73,13 @@ struct Own<'a> {
 }
 
 impl Own<'_> {
+    /// Fills `out` from the source of a reference: this file itself or one of its bases. It is for
+    /// samples, which only choose: whatever they hold, what is coded later is read and compared anew.
     fn read(&self, source: u64, start: u64, out: &mut [u8]) -> Result<()> {
-        read(self.source, self.options, source, start, out)
+        match (source as usize).checked_sub(1) {
+            None => self.source.read(start, out),
+            Some(i) => self.options.bases.list()[i].sample(start, out),
+        }
     }
 
     fn source_len(&self, source: u64) -> Result<u64> {
@@ -104,6 +100,35 @@ impl Own<'_> {
         // A file may be longer than its base.
         let end = reference.end(cut.range.end - cut.range.start);
         Ok((end <= self.source_len(reference.source)?).then_some(reference))
+    }
+
+    /// Drops references to bases if all of them together would make a restore so dear that it would be
+    /// refused: many small tensors, each in another segment of a base. The shortest go first, which
+    /// cost most for what they give.
+    fn drop_dear(&self, spans: &mut Spans) -> Result<()> {
+        let len = |spans: &Spans, i: usize| spans.cuts[i].range.end - spans.cuts[i].range.start;
+        let is_on_base = |spans: &Spans, i: usize| spans.references[i].is_some_and(|r| !r.is_own());
+        while self.is_dear(spans)? {
+            let mut on: Vec<usize> =
+                (0..spans.cuts.len()).filter(|&i| is_on_base(spans, i)).collect();
+            on.sort_by_key(|&i| (len(spans, i), i));
+            on[..on.len().div_ceil(2)].iter().for_each(|&i| spans.references[i] = None);
+        }
+        Ok(())
+    }
+
+    /// Whether a restore would decode so much of bases that it might be refused.
+    fn is_dear(&self, spans: &Spans) -> Result<bool> {
+        let bases = self.options.bases.list();
+        let mut cost =
+            Cost::new(COST_STEPS.saturating_add(COST_STEPS_EACH * spans.cuts.len() as u64));
+        for (cut, reference) in spans.cuts.iter().zip(&spans.references) {
+            if let Some(reference) = reference.filter(|reference| !reference.is_own()) {
+                let range = reference.start..reference.end(cut.range.end - cut.range.start);
+                bases[reference.source as usize - 1].cost(range, 1, &mut cost)?;
+            }
+        }
+        Ok(cost.writes > most_for_new(self.source_len(0)?, cost.depth))
     }
 
     /// Whether two small tensors, one behind the other, can have one reference or have none.

@@ -66,7 +66,7 @@ impl Engine for Ours<'_> {
 pub fn main_width(spans: &[SpanInfo]) -> usize {
     let mut bytes_of: BTreeMap<usize, u64> = BTreeMap::new();
     for span in spans {
-        *bytes_of.entry(width(&span.dtype)).or_default() += span.raw_len;
+        *bytes_of.entry(width(span.dtype)).or_default() += span.raw_len;
     }
     let most = bytes_of.into_iter().max_by_key(|(_, bytes)| *bytes);
     most.map_or(1, |(width, _)| width)
@@ -77,7 +77,7 @@ pub fn spans(data: &[u8], threads: usize) -> Result<Vec<SpanInfo>, Failure> {
     let mut coded = Vec::new();
     let options = Options { level: Level::Fast, threads, verify: false, ..Options::default() };
     lmc::compress(Input::Bytes(data), Output::Stream(&mut coded), &options, &|_| ())?;
-    Ok(Archive::from_bytes(coded)?.spans())
+    Ok(Archive::from_bytes(coded)?.spans().collect::<lmc::Result<_>>()?)
 }
 
 /// Bytes of an element, from the number of bits in the name of its type.

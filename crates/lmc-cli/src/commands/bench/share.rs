@@ -1,11 +1,13 @@
 //! Work that threads share.
 
+use std::io;
 use std::sync::Mutex;
 use std::thread;
 
 use crate::exit::Failure;
 
-/// Gives each item to the next worker that is free; every worker has a thread of its own.
+/// Gives each item to the next worker that is free; every worker has a thread of its own. Fails if
+/// the system refuses one: a measurement with fewer threads would be another one.
 pub fn share<W: Send, T: Send>(
     workers: &mut [W],
     items: &mut [T],
@@ -21,10 +23,11 @@ pub fn share<W: Send, T: Send>(
     };
     let run = &run;
     let results: Vec<lmc_peers::Result<()>> = thread::scope(|scope| {
-        let threads: Vec<_> =
-            workers.iter_mut().map(|worker| scope.spawn(move || run(worker))).collect();
-        let join = |thread: thread::ScopedJoinHandle<_>| {
-            thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))
+        let start = |worker| thread::Builder::new().spawn_scoped(scope, move || run(worker));
+        let threads: Vec<_> = workers.iter_mut().map(start).collect();
+        let join = |thread: io::Result<thread::ScopedJoinHandle<_>>| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err("a thread panicked".into())),
+            Err(error) => Err(format!("cannot start a thread: {error}; give fewer with -T").into()),
         };
         threads.into_iter().map(join).collect()
     });

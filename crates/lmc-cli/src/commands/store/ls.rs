@@ -103,7 +103,7 @@ fn tensors(
                 "shape": tensor.shape,
                 "bytes": tensor.range.end - tensor.range.start,
                 "coded_bytes": tensor.coded_len,
-                "recipe": tensor.recipe,
+                "recipe": &*tensor.recipe,
                 "hash": format!("{:032x}", tensor.hash),
             })
         };
@@ -121,11 +121,11 @@ fn tensors(
         let len = tensor.range.end - tensor.range.start;
         table.push(vec![
             tensor.name.clone(),
-            tensor.dtype.clone(),
+            tensor.dtype.to_string(),
             shape(&tensor.shape),
             size_text(len),
             ratio(len, tensor.coded_len),
-            tensor.recipe.clone(),
+            tensor.recipe.to_string(),
         ]);
     }
     match tensors.is_empty() {

@@ -23,6 +23,7 @@ fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
         weights_only: args.weights_only,
         overwrite: args.force,
         keep_going: args.keep_going,
+        max_size: args.limit.max_size,
         threads: usize::from(args.threads),
         on_temporary: Some(interrupt::note),
     };

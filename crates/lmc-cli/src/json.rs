@@ -1,0 +1,119 @@
+//! JSON that is printed as it is made: lists that would take many times the memory of what they are
+//! made from.
+
+use serde_json::{Map, Value};
+
+use crate::exit::Failure;
+use crate::printable::Printable;
+use crate::stdio::Pages;
+
+/// Prints an object with the fields `fields` and, as `name`, a list of all `items`; it looks as if it
+/// had been printed at once, `depth` levels deep in another one.
+pub fn object(
+    pages: &mut Pages,
+    depth: usize,
+    fields: &Map<String, Value>,
+    name: &str,
+    items: impl Iterator<Item = Result<Value, Failure>>,
+) -> Result<(), Failure> {
+    let line = |depth: usize| format!("\n{}", "  ".repeat(depth));
+    let mut separator = "{";
+    let mut key = |pages: &mut Pages, key: &str| {
+        let start = format!("{separator}{}{}: ", line(depth + 1), Value::from(key));
+        separator = ",";
+        pages.push(Printable::part_of_json(start))
+    };
+    let (before, after): (Vec<_>, Vec<_>) = fields.iter().partition(|(key, _)| key.as_str() < name);
+    for (field, value) in before {
+        key(pages, field)?;
+        pages.push(indented(value, depth + 1))?;
+    }
+    key(pages, name)?;
+    list(pages, depth + 1, items)?;
+    for (field, value) in after {
+        key(pages, field)?;
+        pages.push(indented(value, depth + 1))?;
+    }
+    pages.push(Printable::part_of_json(format_args!("{}}}", line(depth))))
+}
+
+/// Prints a list of all `items`, `depth` levels deep.
+pub fn list(
+    pages: &mut Pages,
+    depth: usize,
+    items: impl Iterator<Item = Result<Value, Failure>>,
+) -> Result<(), Failure> {
+    let mut array = Array::new(depth);
+    for item in items {
+        array.next(pages)?;
+        pages.push(indented(&item?, depth + 1))?;
+    }
+    array.end(pages)
+}
+
+/// A list that is printed item by item.
+pub struct Array {
+    depth: usize,
+    is_empty: bool,
+}
+
+impl Array {
+    /// One that is `depth` levels deep.
+    pub fn new(depth: usize) -> Self {
+        Self { depth, is_empty: true }
+    }
+
+    /// Prints what comes before the next item.
+    pub fn next(&mut self, pages: &mut Pages) -> Result<(), Failure> {
+        let separator = if std::mem::take(&mut self.is_empty) { "[" } else { "," };
+        let indent = "  ".repeat(self.depth + 1);
+        pages.push(Printable::part_of_json(format_args!("{separator}\n{indent}")))
+    }
+
+    /// Prints the end.
+    pub fn end(self, pages: &mut Pages) -> Result<(), Failure> {
+        let end = match self.is_empty {
+            true => "[]".to_string(),
+            false => format!("\n{}]", "  ".repeat(self.depth)),
+        };
+        pages.push(Printable::part_of_json(end))
+    }
+}
+
+/// A value as it stands `depth` levels deep. There is no line break in a string of JSON.
+fn indented(value: &Value, depth: usize) -> Printable {
+    let text = format!("{value:#}").replace('\n', &format!("\n{}", "  ".repeat(depth)));
+    Printable::part_of_json(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// What is printed piece by piece is what would be printed at once.
+    #[test]
+    fn looks_as_if_printed_at_once() {
+        let items = [json!({"a": [1, {"b": null}], "c": "x\ny"}), json!([]), json!("z")];
+        for count in 0..=items.len() {
+            for fields in [json!({}), json!({"a": 1, "z": {"y": [2]}})] {
+                let mut whole = fields.clone();
+                whole["m"] = items[..count].to_vec().into();
+                let mut pages = Pages::default();
+                let own = items[..count].iter().cloned().map(Ok);
+                let fields = fields.as_object().expect("an object");
+                object(&mut pages, 0, fields, "m", own).expect("printed");
+                assert_eq!(pages.waiting(), format!("{whole:#}"));
+                let mut pages = Pages::default();
+                let mut array = Array::new(0);
+                for _ in 0..count {
+                    array.next(&mut pages).expect("printed");
+                    let own = items[..count].iter().cloned().map(Ok);
+                    object(&mut pages, 1, fields, "m", own).expect("printed");
+                }
+                array.end(&mut pages).expect("printed");
+                assert_eq!(pages.waiting(), format!("{:#}", Value::from(vec![whole; count])));
+            }
+        }
+    }
+}

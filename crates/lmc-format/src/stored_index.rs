@@ -1,0 +1,309 @@
+//! The index of a file as it is read: checked once, kept as its bytes, parsed where it is asked for.
+//!
+//! An index of one-byte spans has 21 bytes a span. As structs these would be 200, so that a file of
+//! 100 MB would take a gigabyte before anything of it is decoded. Kept like this it takes 24 bytes a
+//! span and 4 an item beside its own.
+
+use crate::error::{Error, Result};
+use crate::hash::{HASH_LEN, Hash, Hasher};
+use crate::index::{
+    HAS_BASES, Index, Item, Piece, SourceKind, Span, SpanHead, read_bases, read_blocks, read_item,
+    read_span_head,
+};
+use crate::reader::Reader;
+use crate::reference::{Base, Conversion, Reference};
+
+/// Bytes of the smallest span in an index: length, type, block length, no recipe, one block.
+const SPAN_LEN_LEAST: usize = 1 + 1 + 1 + 1 + 1 + HASH_LEN;
+/// Bytes of the smallest item.
+const ITEM_LEN_LEAST: usize = 1 + HASH_LEN;
+
+/// The index of a file, which has been checked.
+#[derive(Clone, Debug)]
+pub struct StoredIndex {
+    /// What the original is.
+    pub kind: SourceKind,
+    /// What spans may refer to.
+    pub bases: Vec<Base>,
+    bytes: Vec<u8>,
+    has_bases: bool,
+    /// Whether a span refers to each base.
+    is_used: Vec<bool>,
+    spans: Vec<Place>,
+    /// Where each item is in the bytes.
+    items: Vec<u32>,
+    /// Where the last span ends, in the original and in the body.
+    end: Place,
+}
+
+/// Where a span is: in the original, in the body and in the index.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    raw: u64,
+    body: u64,
+    index: u32,
+}
+
+impl StoredIndex {
+    /// Reads the index of a file with these lengths of body and original.
+    pub fn read(bytes: Vec<u8>, body_len: u64, original_len: u64) -> Result<Self> {
+        let mut input = Reader::new(&bytes);
+        let kind = input.u8("kind of original")?;
+        let has_bases = kind & HAS_BASES != 0;
+        let kind = match kind & !HAS_BASES {
+            0 => SourceKind::Bytes,
+            1 => SourceKind::Safetensors,
+            other => return Err(Error::corrupt(format!("unknown kind of original {other}"))),
+        };
+        let bases = if has_bases { read_bases(&mut input)? } else { Vec::new() };
+        let is_used = vec![false; bases.len()];
+        let mut index = Self {
+            kind,
+            bases,
+            bytes: Vec::new(),
+            has_bases,
+            is_used,
+            spans: Vec::new(),
+            items: Vec::new(),
+            end: Place::default(),
+        };
+        index.read_spans(&mut input, bytes.len())?;
+        let items_len = index.read_items(&mut input, bytes.len())?;
+        input.finish("the index")?;
+        index.bytes = bytes;
+        total(Some(index.end.body), body_len, "coded bytes of spans")?;
+        total(Some(index.end.raw), original_len, "spans")?;
+        total(items_len, original_len, "items")?;
+        index.check()?;
+        Ok(index)
+    }
+
+    /// Takes note of all spans.
+    fn read_spans(&mut self, input: &mut Reader, len: usize) -> Result<()> {
+        let count = input.varint("number of spans")?;
+        self.spans = with_room(count, input.rest().len() / SPAN_LEN_LEAST);
+        for i in 0..count {
+            let at = |e: Error| e.at(format_args!("span {i}"));
+            self.end.index = position(len, input);
+            self.spans.push(self.end);
+            let head = read_span_head(input, self.has_bases).map_err(at)?;
+            let mut coded = head.recipe.map_or(0, |recipe| recipe.len);
+            read_blocks(input, &head, |piece| coded = coded.saturating_add(piece.len))
+                .map_err(at)?;
+            self.end.raw = self.end.raw.saturating_add(head.raw_len);
+            self.end.body = self.end.body.saturating_add(coded);
+        }
+        Ok(())
+    }
+
+    /// Takes note of all items; returns their length, if it is one.
+    fn read_items(&mut self, input: &mut Reader, len: usize) -> Result<Option<u64>> {
+        let count = input.varint("number of items")?;
+        self.items = with_room(count, input.rest().len() / ITEM_LEN_LEAST);
+        let mut sum = Some(0_u64);
+        for i in 0..count {
+            self.items.push(position(len, input));
+            let item = read_item(input).map_err(|e| e.at(format_args!("item {i}")))?;
+            sum = sum.and_then(|sum| sum.checked_add(item.len));
+        }
+        Ok(sum)
+    }
+
+    /// Fails unless each item is whole spans or lies in one, and references are to what is there.
+    fn check(&mut self) -> Result<()> {
+        let count_fits = match self.kind {
+            SourceKind::Bytes => self.items.len() == 1,
+            SourceKind::Safetensors => !self.items.is_empty(),
+        };
+        if !count_fits {
+            return Err(Error::corrupt(format!("{} items", self.items.len())));
+        }
+        self.check_references()?;
+        let mut start = 0_u64;
+        for (i, item) in self.items().enumerate() {
+            let end = start.saturating_add(item?.len);
+            let within = end == start || self.end_of(self.span_at(start)) >= end;
+            if !(within || self.is_bound(start) && self.is_bound(end)) {
+                return Err(Error::corrupt(format!("item {i} crosses the bounds of spans")));
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Fails unless every reference is to bytes that are there, and those to this file's own
+    /// original are to earlier spans that need no other part of it.
+    fn check_references(&mut self) -> Result<()> {
+        if !self.has_bases {
+            return Ok(());
+        }
+        // How many of the spans before each have a reference to this file.
+        let mut own_before: Vec<u32> = Vec::with_capacity(self.spans.len());
+        let mut own = 0_u32;
+        for i in 0..self.spans.len() {
+            own_before.push(own);
+            let head = self.head(i)?;
+            let Some(reference) = head.reference else { continue };
+            if reference.conversion != Conversion::None && head.raw_len % 2 != 0 {
+                let len = head.raw_len;
+                return Err(Error::corrupt(format!("span {i}: {len} bytes converted from f32")));
+            }
+            let refers = reference.start..reference.end(head.raw_len);
+            let is_inside = if reference.is_own() {
+                own = own.saturating_add(1);
+                let first = self.span_at(refers.start);
+                let last = self.span_at(refers.end.saturating_sub(1));
+                let start = self.end_of(i).saturating_sub(head.raw_len);
+                refers.end <= start
+                    && own_before.get(first) == own_before.get(last.saturating_add(1))
+            } else {
+                let number = usize::try_from(reference.source.saturating_sub(1)).ok();
+                if let Some(is_used) = number.and_then(|number| self.is_used.get_mut(number)) {
+                    *is_used = true;
+                }
+                let base = number.and_then(|number| self.bases.get(number));
+                base.is_some_and(|base| refers.end <= base.len)
+            };
+            if !is_inside {
+                return Err(Error::corrupt(format!(
+                    "span {i} refers to bytes {} to {} of source {}, which it cannot",
+                    refers.start, refers.end, reference.source
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of spans.
+    pub fn span_count(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Span `i`, with its blocks.
+    pub fn span(&self, i: usize) -> Result<Span> {
+        let mut input = self.reader(self.spans.get(i).map(|place| place.index))?;
+        let head = read_span_head(&mut input, self.has_bases)?;
+        let mut blocks = Vec::new();
+        read_blocks(&mut input, &head, |piece| blocks.push(piece))?;
+        let SpanHead { raw_len, dtype, block_log2, reference, recipe } = head;
+        Ok(Span { raw_len, dtype, block_log2, reference, recipe, blocks })
+    }
+
+    /// What span `i` refers to, if it refers to anything.
+    pub fn reference(&self, i: usize) -> Result<Option<Reference>> {
+        Ok(self.head(i)?.reference)
+    }
+
+    /// The recipe that the blocks of span `i` share, if they have one.
+    pub fn recipe(&self, i: usize) -> Result<Option<Piece>> {
+        Ok(self.head(i)?.recipe)
+    }
+
+    /// The element type of span `i`.
+    pub fn dtype(&self, i: usize) -> Result<u8> {
+        Ok(self.head(i)?.dtype)
+    }
+
+    fn head(&self, i: usize) -> Result<SpanHead> {
+        let mut input = self.reader(self.spans.get(i).map(|place| place.index))?;
+        read_span_head(&mut input, self.has_bases)
+    }
+
+    /// Where span `i` starts in the original; behind the last one, where that ends.
+    pub fn raw_start(&self, i: usize) -> u64 {
+        self.spans.get(i).unwrap_or(&self.end).raw
+    }
+
+    /// Original bytes of span `i`.
+    pub fn raw_len(&self, i: usize) -> u64 {
+        self.end_of(i).saturating_sub(self.raw_start(i))
+    }
+
+    /// Where span `i` starts in the body; behind the last one, where that ends.
+    pub fn body_start(&self, i: usize) -> u64 {
+        self.spans.get(i).unwrap_or(&self.end).body
+    }
+
+    /// Bytes of span `i` in the body.
+    pub fn coded_len(&self, i: usize) -> u64 {
+        self.body_start(i.saturating_add(1)).saturating_sub(self.body_start(i))
+    }
+
+    /// The span that holds byte `at` of the original; the number of spans if none does.
+    pub fn span_at(&self, at: u64) -> usize {
+        if at >= self.end.raw {
+            return self.spans.len();
+        }
+        self.spans.partition_point(|place| place.raw <= at).saturating_sub(1)
+    }
+
+    /// Where span `i` ends in the original.
+    fn end_of(&self, i: usize) -> u64 {
+        self.raw_start(i.saturating_add(1))
+    }
+
+    /// Whether a span starts or ends at byte `at` of the original.
+    fn is_bound(&self, at: u64) -> bool {
+        at == self.end.raw || self.spans.binary_search_by_key(&at, |place| place.raw).is_ok()
+    }
+
+    /// Whether a span refers to base `i`, counted from 0.
+    pub fn is_used(&self, i: usize) -> bool {
+        self.is_used.get(i).copied().unwrap_or(false)
+    }
+
+    /// The number of items.
+    pub fn item_count(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Item `i`.
+    pub fn item(&self, i: usize) -> Result<Item> {
+        read_item(&mut self.reader(self.items.get(i).copied())?)
+    }
+
+    /// All items, in order.
+    pub fn items(&self) -> impl Iterator<Item = Result<Item>> + '_ {
+        (0..self.items.len()).map(|i| self.item(i))
+    }
+
+    /// The name of the original by its content: equal for equal files.
+    pub fn content_hash(&self) -> Hash {
+        let mut hasher = Hasher::default();
+        // They were read before, so that none is left out.
+        self.items().flatten().for_each(|item| hasher.write(&item.hash.to_le_bytes()));
+        hasher.finish()
+    }
+
+    /// All of it in memory.
+    pub fn to_index(&self) -> Result<Index> {
+        let spans = (0..self.span_count()).map(|i| self.span(i)).collect::<Result<_>>()?;
+        let items = self.items().collect::<Result<_>>()?;
+        Ok(Index { kind: self.kind, bases: self.bases.clone(), spans, items })
+    }
+
+    fn reader(&self, at: Option<u32>) -> Result<Reader<'_>> {
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        let rest = at.and_then(|at| self.bytes.get(at..));
+        rest.map(Reader::new).ok_or_else(|| Error::invalid("no such part of the index"))
+    }
+}
+
+/// Where `input` stands in an index of `len` bytes. The largest that a file can have fits 32 bits;
+/// nothing of a larger one is found again.
+fn position(len: usize, input: &Reader) -> u32 {
+    u32::try_from(len.saturating_sub(input.rest().len())).unwrap_or(u32::MAX)
+}
+
+/// Room for as many as are claimed, if the bytes that are there can hold them.
+fn with_room<T>(claimed: u64, most: usize) -> Vec<T> {
+    Vec::with_capacity(usize::try_from(claimed).map_or(most, |claimed| claimed.min(most)))
+}
+
+fn total(sum: Option<u64>, expected: u64, what: &str) -> Result<()> {
+    if sum == Some(expected) {
+        return Ok(());
+    }
+    let sum = sum.map_or("too many".to_string(), |sum| sum.to_string());
+    Err(Error::corrupt(format!("{what} are {sum} bytes, {expected} expected")))
+}
