@@ -3,11 +3,13 @@
 use lmc::Interrupt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::errors::Raise;
+use crate::errors::internal;
 
 /// How long a signal may wait for its handler.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -15,8 +17,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub const SHORT_LEN: usize = 1 << 20;
 
 /// Does work that takes no time worth mentioning.
-pub fn short<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
-    py.detach(work)
+///
+/// A panic in it becomes an error that Python code can catch: that of pyo3 is no `Exception`.
+pub fn short<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> lmc::Result<T> + Send,
+) -> PyResult<lmc::Result<T>> {
+    // What the work has left half done is dropped with it, or checked before it is used again.
+    py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|panic| failure(&*panic))
 }
 
 /// Does work on `len` bytes.
@@ -25,28 +33,31 @@ pub fn sized<T: Send>(
     len: usize,
     work: impl FnOnce() -> lmc::Result<T> + Send,
 ) -> PyResult<lmc::Result<T>> {
-    if len < SHORT_LEN { Ok(short(py, work)) } else { long(py, work) }
+    if len < SHORT_LEN { short(py, work) } else { long(py, work) }
 }
 
 /// Does work that may take long. Python runs the handlers of signals on its main thread alone, so
 /// that a call from there works on another one and waits; if a handler raises, as that of Ctrl-C
-/// does, the work is made to end, and what was raised is the error.
+/// does, the work is made to end, and what was raised is the error. Where the system refuses another
+/// thread, the work is done on this one, and signals wait for it.
 pub fn long<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> lmc::Result<T> + Send,
 ) -> PyResult<lmc::Result<T>> {
     if !is_main_thread(py)? {
-        return Ok(short(py, work));
+        return short(py, work);
     }
-    let (interrupt, end) = (Interrupt::default(), End::default());
+    let (interrupt, end, work) = (Interrupt::default(), End::default(), Mutex::new(Some(work)));
+    let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
     thread::scope(|scope| {
         let run = || {
             let _signal = SetOnDrop(&end);
-            interrupt.run(work)
+            take().map(|work| interrupt.run(work))
         };
         let started = thread::Builder::new().name("lmc".to_string()).spawn_scoped(scope, run);
         let Ok(worker) = started else {
-            return Err(lmc::Error::new(lmc::ErrorKind::Io, "no thread can be started")).raise();
+            return take()
+                .map_or_else(|| Err(failure(&"its work is gone")), |work| short(py, work));
         };
         let mut raised = Ok(());
         while raised.is_ok() && !py.detach(|| end.wait()) {
@@ -55,11 +66,17 @@ pub fn long<T: Send>(
         if raised.is_err() {
             interrupt.send();
         }
-        match py.detach(|| worker.join()) {
-            Ok(done) => raised.map(|()| done),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        let done = py.detach(|| worker.join()).map_err(|panic| failure(&*panic))?;
+        raised.and_then(|()| done.ok_or_else(|| failure(&"its work is gone")))
     })
+}
+
+/// The exception for a panic.
+fn failure(panic: &(dyn Any + Send)) -> PyErr {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("for an unknown reason");
+    internal(&format!("lmc failed: {text}; if the system did not refuse it something, report it"))
 }
 
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {

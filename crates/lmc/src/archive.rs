@@ -285,6 +285,16 @@ impl Archive {
         Ok(())
     }
 
+    /// Fails unless every base that it names is there, and all that those need, whether or not
+    /// anything refers to it; and if it names none.
+    pub fn check_named_bases(&self) -> Result<()> {
+        if self.index.bases.is_empty() {
+            return Err(Error::invalid("it names no base that it was made on"));
+        }
+        let mut bases = self.index.bases.iter().enumerate();
+        bases.try_for_each(|(i, base)| self.links.check(i, base, 0))
+    }
+
     /// The pieces that hold the original bytes `wanted` of span `i`, recipe first.
     fn read_coded(&self, i: usize, wanted: &Range<u64>) -> Result<Vec<u8>> {
         let (span, at) = (&self.index.spans[i], self.places[i].file);
