@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(header_len(JSON_LEN_MAX.to_le_bytes(), file_len), Some(HEADER_LEN_MAX));
         assert_eq!(header_len((JSON_LEN_MAX + 1).to_le_bytes(), file_len), None);
         let json = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
-        let json = format!("{json:width$}", width = JSON_LEN_MAX as usize);
-        let (header, len) = file(&json, 4);
+        let filled = json.to_string() + &" ".repeat(JSON_LEN_MAX as usize - json.len());
+        let (header, len) = file(&filled, 4);
         assert_eq!(tensors(&header, len).map(|tensors| tensors.len()), Some(1));
     }
 
