@@ -14,7 +14,7 @@ from typing import Any
 import xxhash
 
 HASH_LEN = 16
-MAX_HEADER_LEN = 1 << 24
+MAX_HEADER_LEN = 8 + 100_000_000
 MAX_CUT = 1 << 23
 # bits of a value, by the names of safetensors
 DTYPE_BITS = {

@@ -9,7 +9,7 @@ mod safetensors_header;
 mod safetensors_json;
 
 pub use cut::{Cut, cut, cut_where, is_small};
-pub use safetensors_header::{HEADER_LEN_MAX, header_len, parse, tensors};
+pub use safetensors_header::{HEADER_LEN_MAX, JSON_LEN_MAX, header_len, parse, tensors};
 
 use lmc_codec::Dtype;
 use lmc_format::SourceKind;

@@ -6,12 +6,15 @@ use lmc_codec::Dtype;
 use lmc_format::SourceKind;
 use std::collections::HashSet;
 
-/// The longest header that is looked into, with its eight bytes of length. The format allows 100
-/// MB, which can take 400 MB to sort out; a file with a longer one than this is coded as bytes.
-pub const HEADER_LEN_MAX: u64 = 1 << 24;
+/// The longest JSON of a header that is looked into, which is the longest that the library of the
+/// format itself reads and writes. A file with a longer one is coded as bytes.
+pub const JSON_LEN_MAX: u64 = 100_000_000;
 
 /// Bytes of the length in front of the header.
 const LENGTH_LEN: u64 = 8;
+
+/// The longest header with its length.
+pub const HEADER_LEN_MAX: u64 = LENGTH_LEN + JSON_LEN_MAX;
 
 /// Bytes up to the end of the header of a file that starts with `start`; None if it cannot be a
 /// safetensors file that is looked into.
@@ -128,6 +131,18 @@ mod tests {
             let (header, len) = file(json, data_len);
             assert!(parse(&header, len).is_none(), "{json}");
         }
+    }
+
+    /// The longest header is looked into, one with a byte more is not.
+    #[test]
+    fn the_limit_of_headers_is_that_of_the_format() {
+        let file_len = u64::MAX;
+        assert_eq!(header_len(JSON_LEN_MAX.to_le_bytes(), file_len), Some(HEADER_LEN_MAX));
+        assert_eq!(header_len((JSON_LEN_MAX + 1).to_le_bytes(), file_len), None);
+        let json = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
+        let filled = json.to_string() + &" ".repeat(JSON_LEN_MAX as usize - json.len());
+        let (header, len) = file(&filled, 4);
+        assert_eq!(tensors(&header, len).map(|tensors| tensors.len()), Some(1));
     }
 
     /// Lengths that cannot be are refused before anything is read.

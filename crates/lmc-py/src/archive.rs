@@ -6,7 +6,7 @@ use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::buffers::{Bytes, NewBytes, Scattered, expect_writes};
+use crate::buffers::{Bytes, NewBytes, Scattered, check_apart, expect_writes};
 use crate::errors::{Raise, exception};
 use crate::options::{base_sources, count, open_bases};
 use crate::work::{long, short, sized};
@@ -71,9 +71,14 @@ impl Archive {
 
     /// The tensors of a safetensors file, in the order of their bytes.
     fn tensors(&self, py: Python<'_>) -> PyResult<Vec<TensorTuple>> {
-        let tensors = short(py, || self.0.tensors()).raise()?;
+        let tensors = short(py, || self.0.tensors())?.raise()?;
         let tuple = |t: lmc::Tensor| (t.name, t.dtype, t.shape, t.range.start, t.range.end);
         Ok(tensors.into_iter().map(tuple).collect())
+    }
+
+    /// Fails unless every base that the file names is there, also one that nothing refers to.
+    fn check_named_bases(&self, py: Python<'_>) -> PyResult<()> {
+        long(py, || self.0.check_named_bases())?.raise()
     }
 
     /// The original bytes from `start` to `end`.
@@ -119,6 +124,7 @@ impl Archive {
     ) -> PyResult<()> {
         let mut out = out.iter().map(Bytes::new_mut).collect::<PyResult<Vec<_>>>()?;
         let mut places: Vec<&mut [u8]> = out.iter_mut().map(Bytes::get_mut).collect();
+        check_apart(places.iter().map(|place| &**place))?;
         places.iter_mut().for_each(|place| expect_writes(place));
         let len = places.iter().map(|place| place.len()).sum();
         sized(py, len, || lmc::decompress_scattered(&self.0, places, threads))?.raise()

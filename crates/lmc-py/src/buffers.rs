@@ -142,6 +142,30 @@ pub fn expect_writes(memory: &mut [u8]) {
     }
 }
 
+/// Fails if any two of these share memory.
+pub fn check_apart<'a>(slices: impl Iterator<Item = &'a [u8]>) -> PyResult<()> {
+    let mut ranges: Vec<_> =
+        slices.filter(|slice| !slice.is_empty()).map(<[u8]>::as_ptr_range).collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    match ranges.is_sorted_by(|low, high| low.end <= high.start) {
+        true => Ok(()),
+        false => Err(exception(&Error::invalid("buffers to write to share memory"))),
+    }
+}
+
+/// Fails if `out`, which is to be written to, shares memory with what is read for that.
+pub fn check_outside<'a>(out: &[u8], mut read: impl Iterator<Item = &'a [u8]>) -> PyResult<()> {
+    let place = out.as_ptr_range();
+    let is_inside = |slice: &[u8]| {
+        let range = slice.as_ptr_range();
+        !slice.is_empty() && range.start < place.end && place.start < range.end
+    };
+    match read.any(is_inside) {
+        true => Err(exception(&Error::invalid("the data and where it goes share memory"))),
+        false => Ok(()),
+    }
+}
+
 /// Bytes in several places, one part behind the other.
 #[derive(Debug)]
 pub struct Scattered {
@@ -159,6 +183,11 @@ impl Scattered {
             end
         });
         Self { ends: ends.collect(), parts }
+    }
+
+    /// The parts.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().map(Bytes::get)
     }
 }
 

@@ -3,9 +3,12 @@
 use pyo3::prelude::*;
 use std::ffi::OsString;
 
+use crate::errors::Raise;
+use crate::work::short;
+
 /// Runs the command line `args`, whose first item is the name of the program; returns its exit
 /// code.
 #[pyfunction]
-pub fn main(py: Python<'_>, args: Vec<OsString>) -> u8 {
-    py.detach(|| lmc_cli::run(args)).code()
+pub fn main(py: Python<'_>, args: Vec<OsString>) -> PyResult<u8> {
+    short(py, || Ok(lmc_cli::run(args).code()))?.raise()
 }

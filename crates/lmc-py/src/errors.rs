@@ -34,17 +34,25 @@ const WORDS: [(&str, &str); 7] = [
 
 /// The exception for an error.
 pub fn exception(error: &Error) -> PyErr {
+    let text = error.to_string();
+    let text = WORDS.iter().fold(text, |text, (from, to)| text.replace(from, to));
+    raised(class_name(error.kind), text)
+}
+
+/// The exception for what should not have happened.
+pub fn internal(text: &str) -> PyErr {
+    raised("LmcError", text.to_string())
+}
+
+/// The exception of a class of `lmckpt.errors`.
+fn raised(class: &str, text: String) -> PyErr {
     Python::attach(|py| {
         let class = py
             .import("lmckpt.errors")
-            .and_then(|module| module.getattr(class_name(error.kind)))
+            .and_then(|module| module.getattr(class))
             .and_then(|class| Ok(class.cast_into::<PyType>()?));
         match class {
-            Ok(class) => {
-                let text = error.to_string();
-                let text = WORDS.iter().fold(text, |text, (from, to)| text.replace(from, to));
-                PyErr::from_type(class, (text,))
-            }
+            Ok(class) => PyErr::from_type(class, (text,)),
             Err(failure) => failure,
         }
     })

@@ -42,6 +42,7 @@ mod _lmckpt {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("HEADER_JSON_LEN_MAX", lmc::HEADER_JSON_LEN_MAX)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

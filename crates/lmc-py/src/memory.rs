@@ -7,24 +7,26 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::buffers::{Bytes, NewBytes, Scattered, expect_writes, parts};
+use crate::buffers::{Bytes, NewBytes, Scattered, check_outside, expect_writes, parts};
 use crate::errors::{Raise, exception};
-use crate::options::{base_sources, count, level as level_of, open_bases, options};
+use crate::options::{BaseSource, base_sources, count, level as level_of, open_bases, options};
 use crate::work::{long, short, sized};
 
 /// Data of this length is coded right into the object that is returned.
 const IN_PLACE_LEN_MIN: usize = 1 << 20;
 
 /// Compresses a buffer, or several that stand one behind the other, to the bytes of a `.lmc` file.
+/// With `name_bases`, it names all bases, also those that are of no use.
 #[pyfunction]
-#[pyo3(signature = (data, *, level = Level::Default, threads = 0, verify = false,
-                    bases = Vec::new()))]
+#[pyo3(signature = (data, *, level = Level::Default, threads = 0, verify = true,
+                    bases = Vec::new(), name_bases = false))]
 pub fn compress<'py>(
     data: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = level_of)] level: Level,
     #[pyo3(from_py_with = count)] threads: usize,
     verify: bool,
     bases: Vec<Bound<'py, PyAny>>,
+    name_bases: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (py, parts, bases) = (data.py(), parts(data)?, base_sources(&bases)?);
     let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
@@ -35,7 +37,10 @@ pub fn compress<'py>(
     let mut bytes = NewBytes::new(py, room).or_else(|_| NewBytes::new(py, 0))?;
     let out = bytes.get_mut();
     let coded = sized(py, len, || {
-        let options = options(level, threads, verify, bases)?;
+        let mut options = options(level, threads, verify, bases)?;
+        if name_bases {
+            options.bases = options.bases.named();
+        }
         lmc::compress_into(Input::Parts(&slices), &options, out)
     });
     let (written, rest) = coded?.raise()?;
@@ -49,7 +54,7 @@ pub fn compress<'py>(
 
 /// The same into memory that is there, which `data` must not be part of; returns the bytes written.
 #[pyfunction]
-#[pyo3(signature = (data, into, *, level = Level::Default, threads = 0, verify = false,
+#[pyo3(signature = (data, into, *, level = Level::Default, threads = 0, verify = true,
                     bases = Vec::new()))]
 pub fn compress_into(
     data: &Bound<'_, PyAny>,
@@ -61,14 +66,8 @@ pub fn compress_into(
 ) -> PyResult<usize> {
     let (parts, bases, mut into) = (parts(data)?, base_sources(&bases)?, Bytes::new_mut(into)?);
     let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
-    let place = into.get().as_ptr_range();
-    if slices
-        .iter()
-        .map(|part| part.as_ptr_range())
-        .any(|r| r.start < place.end && place.start < r.end)
-    {
-        return Err(Error::invalid("the data and where it goes share memory")).raise();
-    }
+    let read = slices.iter().copied().chain(bases.iter().flat_map(BaseSource::slices));
+    check_outside(into.get(), read)?;
     let out = into.get_mut();
     expect_writes(out);
     let room = out.len();
@@ -98,15 +97,19 @@ pub fn decompress<'py>(
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let py = data.py();
     let (bytes, bases) = (Bytes::new(data)?, base_sources(&bases)?);
+    let mut into = into.map(Bytes::new_mut).transpose()?;
+    if let Some(into) = &into {
+        let read = std::iter::once(bytes.get()).chain(bases.iter().flat_map(BaseSource::slices));
+        check_outside(into.get(), read)?;
+    }
     let archive = short(py, || {
         let bases = open_bases(bases, threads)?;
         lmc::Archive::from_elsewhere(Arc::new(Scattered::new(vec![bytes])), &bases)
     });
-    let archive = archive.raise()?;
+    let archive = archive?.raise()?;
     archive.check_size(max_size).raise()?;
-    if let Some(into) = into {
-        let mut out = Bytes::new_mut(into)?;
-        let out = out.get_mut();
+    if let Some(into) = &mut into {
+        let out = into.get_mut();
         expect_writes(out);
         let done = sized(py, out.len(), || lmc::decompress_into(&archive, out, threads));
         return done?.raise().map(|()| None);

@@ -43,6 +43,17 @@ pub enum BaseSource {
     Memory(Scattered),
 }
 
+impl BaseSource {
+    /// Its bytes, if they are in memory.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let memory = match self {
+            Self::Path(_) => None,
+            Self::Memory(bytes) => Some(bytes),
+        };
+        memory.into_iter().flat_map(Scattered::slices)
+    }
+}
+
 /// The bases of a list: each a path, a buffer, or a list of buffers.
 pub fn base_sources(list: &[Bound<'_, PyAny>]) -> PyResult<Vec<BaseSource>> {
     let source = |item: &Bound<'_, PyAny>| match parts(item) {

@@ -1,14 +1,15 @@
-//! Calls of the libraries: without the interpreter, which hears of signals meanwhile. A panic in them
-//! becomes an error like any other: `except Exception` would not catch the exception that pyo3 makes
-//! of it.
+//! Calls of the libraries: without the interpreter, which hears of signals meanwhile.
 
 use lmc::Interrupt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use crate::errors::internal;
 
 /// How long a signal may wait for its handler.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -16,18 +17,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub const SHORT_LEN: usize = 1 << 20;
 
 /// Does work that takes no time worth mentioning.
+///
+/// A panic in it becomes an error that Python code can catch: that of pyo3 is no `Exception`.
 pub fn short<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> lmc::Result<T> + Send,
-) -> lmc::Result<T> {
-    py.detach(|| guarded(work))
-}
-
-/// Does work; a panic in it is an error.
-fn guarded<T>(work: impl FnOnce() -> lmc::Result<T>) -> lmc::Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        Err(lmc::Error::new(lmc::ErrorKind::Io, "a thread of lmc failed; please report it"))
-    })
+) -> PyResult<lmc::Result<T>> {
+    // What the work has left half done is dropped with it, or checked before it is used again.
+    py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|panic| failure(&*panic))
 }
 
 /// Does work on `len` bytes.
@@ -36,34 +33,31 @@ pub fn sized<T: Send>(
     len: usize,
     work: impl FnOnce() -> lmc::Result<T> + Send,
 ) -> PyResult<lmc::Result<T>> {
-    if len < SHORT_LEN { Ok(short(py, work)) } else { long(py, work) }
+    if len < SHORT_LEN { short(py, work) } else { long(py, work) }
 }
 
 /// Does work that may take long. Python runs the handlers of signals on its main thread alone, so
 /// that a call from there works on another one and waits; if a handler raises, as that of Ctrl-C
-/// does, the work is made to end, and what was raised is the error.
+/// does, the work is made to end, and what was raised is the error. Where the system refuses another
+/// thread, the work is done on this one, and signals wait for it.
 pub fn long<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> lmc::Result<T> + Send,
 ) -> PyResult<lmc::Result<T>> {
     if !is_main_thread(py)? {
-        return Ok(short(py, work));
+        return short(py, work);
     }
-    let (interrupt, end) = (Interrupt::default(), End::default());
-    let work = Mutex::new(Some(work));
-    let work = || match work.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        Some(work) => guarded(work),
-        None => Err(lmc::Error::invalid("the work was done already; please report it")),
-    };
+    let (interrupt, end, work) = (Interrupt::default(), End::default(), Mutex::new(Some(work)));
+    let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
     thread::scope(|scope| {
         let run = || {
             let _signal = SetOnDrop(&end);
-            interrupt.run(work)
+            take().map(|work| interrupt.run(work))
         };
         let started = thread::Builder::new().name("lmc".to_string()).spawn_scoped(scope, run);
         let Ok(worker) = started else {
-            // No thread can be had, so this one does the work; signals wait until it is done.
-            return Ok(py.detach(work));
+            return take()
+                .map_or_else(|| Err(failure(&"its work is gone")), |work| short(py, work));
         };
         let mut raised = Ok(());
         while raised.is_ok() && !py.detach(|| end.wait()) {
@@ -72,10 +66,17 @@ pub fn long<T: Send>(
         if raised.is_err() {
             interrupt.send();
         }
-        let done =
-            py.detach(|| worker.join().unwrap_or_else(|panic| guarded(|| resume_unwind(panic))));
-        raised.map(|()| done)
+        let done = py.detach(|| worker.join()).map_err(|panic| failure(&*panic))?;
+        raised.and_then(|()| done.ok_or_else(|| failure(&"its work is gone")))
     })
+}
+
+/// The exception for a panic.
+fn failure(panic: &(dyn Any + Send)) -> PyErr {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("for an unknown reason");
+    internal(&format!("lmc failed: {text}; if the system did not refuse it something, report it"))
 }
 
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {

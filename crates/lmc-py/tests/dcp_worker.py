@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import sys
@@ -140,6 +141,12 @@ def main() -> None:
         globals()[name](folder, options)
         dist.barrier()
     dist.destroy_process_group()
+    # As examples/train_fsdp.py does, which says why; the process of async_save is a child.
+    for child in multiprocessing.active_children():
+        child.terminate()
+        child.join()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from s3_server import BUCKET, seaweed
 
 torch = pytest.importorskip("torch")
 WORKER = Path(__file__).with_name("dcp_worker.py")
+# Fails what shuts the interpreter down while threads of gloo live, which may abort it.
+ENDING = Path(__file__).with_name("ending")
 
 # What every rank does, and how.
 Job = tuple[str, dict[str, Any]]
@@ -25,6 +27,8 @@ Job = tuple[str, dict[str, Any]]
 def start(ranks: int, folder: Path, *jobs: Job) -> list[subprocess.Popen[str]]:
     text = json.dumps([uuid.uuid4().hex, jobs])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1"}
+    paths = [str(ENDING), os.environ.get("PYTHONPATH")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return [
         subprocess.Popen(
             [sys.executable, str(WORKER), str(rank), str(ranks), str(folder), text],

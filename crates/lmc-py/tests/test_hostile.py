@@ -422,6 +422,33 @@ def test_apply() -> None:
     assert lmckpt.apply({"a": tied, "b": tied}, data)["b"] is tied and not tied.any()
 
 
+def test_a_delta_is_applied_only_to_what_it_was_made_on() -> None:
+    """Other weights are refused also where the delta could be decoded without them."""
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.randint(0, 256, (2, 5000), generator=generator, dtype=torch.uint8)
+    for old, new in (
+        # Nothing of the old weights is of use: neither for one tensor nor for any.
+        ({"a": noise[0]}, {"a": noise[1]}),
+        ({"a": noise[0], "b": torch.ones(5000)}, {"a": noise[1], "b": torch.ones(5000) * 2}),
+        ({"a": torch.ones(3)}, {"a": torch.zeros(3)}),
+        ({"a": torch.ones(3)}, {"b": torch.zeros(3)}),
+    ):
+        data = lmckpt.delta(old, new)
+        wrongs = [{**old, "more": torch.ones(1)}, {"x": torch.ones(1)}]
+        wrongs += [{**old, name: tensor + 1} for name, tensor in old.items()]
+        wrongs += [{**old, name: tensor.view(-1, 1)} for name, tensor in old.items()]
+        for wrong in wrongs:
+            before = {name: tensor.clone() for name, tensor in wrong.items()}
+            with pytest.raises(errors.LmcError, match="base .* is needed"):
+                lmckpt.apply(wrong, data)
+            assert all(torch.equal(wrong[name], before[name]) for name in wrong)
+        found = lmckpt.apply({name: tensor.clone() for name, tensor in old.items()}, data)
+        assert found.keys() == new.keys()
+        assert all(torch.equal(found[name], new[name]) for name in new)
+    with pytest.raises(errors.InvalidError, match="names no base"):
+        lmckpt.apply({"a": torch.ones(3)}, lmc_torch.save({"a": torch.zeros(3)}))
+
+
 NODES = {
     "no JSON": "{",
     "a list": "[]",

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lmckpt
+import no_threads
 import numpy
 import pytest
 import torch
@@ -266,19 +267,57 @@ def test_end_of_the_interpreter(store: Store) -> None:
     assert torch.equal(store.load("main@7")["x"], torch.arange(3_000_000.0))
 
 
-def test_no_thread_left(store: Store, monkeypatch) -> None:
-    """A save that cannot begin is an error, and nobody waits for it."""
+def test_a_save_in_the_background_needs_no_thread(store: Store, monkeypatch, caplog) -> None:
+    """Where the system refuses another thread, the save is done at once, and a line says so."""
 
     def start(self) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
-        with pytest.raises(RuntimeError):
+        future = store.save_async({"x": torch.ones(3)}, step=4)
+        assert future.done() and future.result().step == 4
+        assert "done in the foreground: can't start new thread" in caplog.text
+        failed = store.save_async({"x": torch.ones(3)}, parent="0123abcd")
+        assert isinstance(failed.exception(), errors.NotFoundError)
+    assert store.save_async({"x": torch.ones(3)}).result(60).step == 5
+    store.close()
+    assert torch.equal(store.load("main@4")["x"], torch.ones(3))
+
+
+def test_a_save_that_is_broken_off_before_it_begins_is_not_waited_for(
+    store: Store, monkeypatch
+) -> None:
+    """Ctrl-C between two calls leaves nothing that the next save would wait for."""
+
+    def start(self) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(KeyboardInterrupt):
             store.save_async({"x": torch.ones(3)})
-        with pytest.raises(RuntimeError):
+        with pytest.raises(KeyboardInterrupt):
             store.wait()
     assert store.save_async({"x": torch.ones(3)}).result(60).step == 0
     store.close()
-    with pytest.raises(errors.NotFoundError):
-        store.get("main@1")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.distributed is (disabled|unavailable)")
+@pytest.mark.parametrize("where", ["main", "other"])
+def test_no_call_panics_where_no_thread_can_be_had(
+    store: Store, tmp_path: Path, where: str
+) -> None:
+    """Each call works, in the thread that it is called from, or raises what can be caught."""
+    no_threads.fill(tmp_path, store)
+    done = subprocess.run(
+        [sys.executable, no_threads.__file__, str(tmp_path), where],
+        # No stack can be as long as this, so that no thread of Rust is started.
+        env={**os.environ, "RUST_MIN_STACK": str(1 << 62)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0 and done.stdout.endswith("done\n"), done.stdout + done.stderr
+    assert store.check(read_data=True) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lmckpt
 import ml_dtypes
 import numpy
 import pytest
@@ -11,10 +12,12 @@ import safetensors
 import safetensors.numpy
 import safetensors.torch
 import torch
-from lmckpt import errors, safe_open
+from lmckpt import _lmckpt, errors, safe_open
 from lmckpt import numpy as lmc_numpy
 from lmckpt import torch as lmc_torch
+from lmckpt._lmckpt import HEADER_JSON_LEN_MAX
 from lmckpt._torch_types import NAME_OF, OTHERS
+from lmckpt.torch import serialize
 
 DTYPES = [*NAME_OF, *OTHERS]
 
@@ -218,3 +221,57 @@ def test_save_over_what_is_loaded(tmp_path) -> None:
     tensors = lmc_torch.load_file(path)
     lmc_torch.save_file(tensors, path)
     assert torch.equal(lmc_torch.load_file(path)["x"], torch.arange(1000.0))
+
+
+def padded(json_len: int) -> dict[str, str]:
+    """Metadata with which a header of one tensor named "a" has this many bytes."""
+    plain = int.from_bytes(serialize({"a": torch.ones(2)}, {"pad": ""})[0][:8], "little")
+    header = serialize({"a": torch.ones(2)}, {"pad": "x" * (json_len - plain)})[0]
+    # Headers are filled up to eight bytes.
+    fill = len(header) - len(header.rstrip(b" "))
+    return {"pad": "x" * (json_len - plain + fill)}
+
+
+def test_what_can_be_saved_can_be_loaded_up_to_the_longest_header(tmp_path) -> None:
+    """A header of as many bytes as may be loads from every form; one with a byte more is refused."""
+    limit = HEADER_JSON_LEN_MAX
+    assert limit == 100_000_000  # As in safetensors.
+    metadata = padded(limit)
+    assert int.from_bytes(serialize({"a": torch.ones(2)}, metadata)[0][:8], "little") == limit
+    file = tmp_path / "a.lmc"
+    lmc_torch.save_file({"a": torch.ones(2)}, file, metadata, level="fast")
+    assert torch.equal(lmc_torch.load_file(file)["a"], torch.ones(2))
+    with safe_open(file, "pt") as opened:
+        assert opened.keys() == ["a"] and opened.metadata() == metadata
+    more = {"pad": metadata["pad"] + "x"}
+    with pytest.raises(errors.InvalidError, match="save the tensors in several files"):
+        lmc_torch.save_file({"a": torch.ones(2)}, file, more)
+    assert torch.equal(lmc_torch.load_file(file)["a"], torch.ones(2))
+
+
+def test_states_with_long_headers_are_loaded(tmp_path) -> None:
+    """A header of 20 MB, as that of 200,000 tensors with short names, is no obstacle to a store."""
+    values = torch.arange(20_000, dtype=torch.float32)
+    tensors = {f"{i}.{'x' * 1000}": value for i, value in enumerate(values)}
+    store = lmckpt.Store.init(tmp_path / "store")
+    store.save({"optimizer": tensors}, level="fast")
+    found = store.load()["optimizer"]
+    assert list(found) == list(tensors)
+    assert torch.equal(torch.stack(list(found.values())), values)
+
+
+def test_what_is_compressed_in_memory_is_verified(monkeypatch) -> None:
+    """Everything that compresses decodes and compares unless it is told not to."""
+    asked = []
+    monkeypatch.setattr(_lmckpt, "compress", lambda *_, **options: asked.append(options) or b"")
+    monkeypatch.setattr(_lmckpt, "compress_into", lambda *_, **options: asked.append(options) or 0)
+    tensors, arrays = {"a": torch.ones(2)}, {"a": numpy.ones(2)}
+    for verify in (True, False):
+        for options in ({}, {"verify": True}) if verify else ({"verify": False},):
+            asked.clear()
+            lmckpt.compress(b"x", **options)
+            lmckpt.compress(b"x", into=bytearray(9), **options)
+            lmckpt.delta(tensors, tensors, **options)
+            lmc_torch.save(tensors, **options)
+            lmc_numpy.save(arrays, **options)
+            assert [found["verify"] for found in asked] == [verify] * 5

@@ -360,6 +360,16 @@ impl Archive {
         Ok(())
     }
 
+    /// Fails unless every base that it names is there, and all that those need, whether or not
+    /// anything refers to it; and if it names none.
+    pub fn check_named_bases(&self) -> Result<()> {
+        if self.index.bases.is_empty() {
+            return Err(Error::invalid("it names no base that it was made on"));
+        }
+        let mut bases = self.index.bases.iter().enumerate();
+        bases.try_for_each(|(i, base)| self.links.check(i, base, 0))
+    }
+
     /// Adds up what decoders will write to read the original bytes `range`, if nothing of it is kept
     /// from an earlier read. What cannot be read is taken to cost as much as it can.
     pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {

@@ -41,6 +41,8 @@ pub trait Library: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug, Default)]
 pub struct Bases {
     shelf: Arc<Shelf>,
+    /// Whether a file names all of them, also those that it does not need.
+    is_named: bool,
 }
 
 #[derive(Debug, Default)]
@@ -177,7 +179,17 @@ impl Bases {
         let shelf = Arc::new(Shelf { given, folders, library, found, threads });
         let given = open(&Arc::downgrade(&shelf))?;
         shelf.given.get_or_init(|| given);
-        Ok(Self { shelf })
+        Ok(Self { shelf, is_named: false })
+    }
+
+    /// The same; what is compressed on them names each of them, also if nothing of it is needed to
+    /// restore the original, so that [`Archive::check_named_bases`] can tell whether they are there.
+    pub fn named(self) -> Self {
+        Self { is_named: true, ..self }
+    }
+
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_named
     }
 
     /// The files that have been opened: those that were given, and what they are on themselves.

@@ -165,12 +165,12 @@ impl<'a> Assembly<'a> {
         Ok(([bytes, footer.write()].concat(), index))
     }
 
-    /// The bases that spans refer to, which are numbered anew.
+    /// The bases that spans refer to, or all if that is asked for, numbered anew.
     fn bases(&mut self) -> Result<Vec<lmc_format::Base>> {
         let mut bases = Vec::new();
         for (i, base) in self.job.options.bases.list().iter().enumerate() {
             let number = bases.len() as u64 + 1;
-            let mut is_used = false;
+            let mut is_used = self.job.options.bases.is_named();
             for reference in self.spans.iter_mut().filter_map(|span| span.reference.as_mut()) {
                 if reference.source == i as u64 + 1 {
                     reference.source = number;

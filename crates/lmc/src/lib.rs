@@ -45,6 +45,7 @@ pub use io::{Input, Output, ReadAt};
 pub use leftover::Leftover;
 pub use lmc_codec::Level;
 pub use lmc_format::{Conversion, Error, ErrorKind, Reference, Result};
+pub use lmc_input::JSON_LEN_MAX as HEADER_JSON_LEN_MAX;
 pub use masters::masters;
 pub use memory::{
     compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_vec,

@@ -15,6 +15,33 @@ use std::time::{Duration, SystemTime};
 
 const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
 
+/// A file can name a base of which it needs nothing, and is then known to be on that base and on no
+/// other; by itself it names only what it needs.
+#[test]
+fn a_base_that_is_of_no_use_can_be_named() {
+    let random = |seed| {
+        let mut random = Random::new(seed);
+        (0..50_000).map(|_| random.below(256) as u8).collect::<Vec<u8>>()
+    };
+    let (old, new, other) = (random(1), random(2), random(3));
+    let bases_of = |bytes: &[u8]| bases(&[("old", bytes)]);
+    let coded = compress_on(&new, &bases_of(&old).named(), Level::Fast, 1);
+    let archive = Archive::from_bytes_on(coded.clone(), &bases_of(&old)).expect("a valid file");
+    assert_eq!(archive.bases().len(), 1);
+    archive.check_named_bases().expect("the base is there");
+    let wrong = Archive::from_bytes_on(coded.clone(), &bases_of(&other)).expect("a valid file");
+    let error = wrong.check_named_bases().expect_err("another base");
+    assert!(error.to_string().contains("is needed"), "{error}");
+    // Nothing refers to it, so that the original comes back without it.
+    let alone = Archive::from_bytes(coded).expect("a valid file");
+    assert!(decompress_to_vec(&alone, 1).expect("restored") == new);
+
+    let coded = compress_on(&new, &bases_of(&old), Level::Fast, 1);
+    let archive = Archive::from_bytes_on(coded, &bases_of(&old)).expect("a valid file");
+    assert!(archive.bases().is_empty());
+    assert!(archive.check_named_bases().is_err());
+}
+
 /// Types of safetensors with the bytes of a value, and whether they are floats.
 const TYPES: [(&str, usize, bool); 19] = [
     ("BOOL", 1, false),

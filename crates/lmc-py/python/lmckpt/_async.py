@@ -25,6 +25,26 @@ _Pair = tuple[memoryview, memoryview]
 _LOGGER = logging.getLogger(__name__)
 
 
+def start_thread(work: Callable[[], None], give_up: Callable[[BaseException], None]) -> None:
+    """Does work in another thread, or in this one if there can be no other.
+
+    ``give_up`` is told if something else, such as Ctrl-C, keeps the work from being begun.
+    """
+    # Not a daemon: the interpreter waits for it before it ends.
+    thread = threading.Thread(target=work, name="lmckpt-save")
+    try:
+        thread.start()
+    except RuntimeError as error:
+        # The system refuses another thread, or the interpreter is about to end. What is to be saved
+        # matters more than the time that it takes.
+        _LOGGER.warning("a save in the background is done in the foreground: %s", error)
+        work()
+    except BaseException as error:
+        if thread.ident is None:
+            give_up(error)
+        raise
+
+
 class Saving(Future[Snapshot]):
     """A save in the background, which knows whether somebody has asked how it ended."""
 
@@ -95,15 +115,7 @@ class Saver:
                 self._free = used
                 future.set_result(saved)
 
-        # Not a daemon: the interpreter waits for it before it ends.
-        thread = threading.Thread(target=work, name="lmckpt-save")
-        try:
-            thread.start()
-        except BaseException as error:
-            # Nobody would end what nobody began: the interpreter is ending, or has no thread left.
-            if thread.ident is None:
-                future.set_exception(error)
-            raise
+        start_thread(work, future.set_exception)
         return future
 
     def _copy(self, value: Any, used: dict[_Key, list[Any]], pairs: list[_Pair]) -> Any:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from . import _lmckpt
+from ._apart import check_apart, sharing
 from ._buffers import view
 from ._dcp_layout import Chunk, Shape, Whole, region_name
-from ._open import safe_open
+from ._open import safe_open, small_runs
 from ._state import STATE_LEN_MAX, unflatten
 from .errors import CorruptError, NotFoundError, UnsupportedError
 from .store import read_small
-
-# Tensors up to this length are coded together, so they are read together.
-_SMALL_LEN = 1 << 16
-_RUN_LEN = 1 << 22
 
 
 def type_of(name: str, dtype: str) -> torch.dtype:
@@ -132,31 +129,16 @@ class _File:
             for name, piece in by_name.items():
                 piece.take(memory[name])
             return
-        self._plan_runs(pieces)
+        self._read_runs(pieces)
         for piece in pieces:
             self._read(piece)
 
-    def _plan_runs(self, pieces: Sequence[_Piece]) -> None:
-        """Finds stretches of the file that hold several small tensors."""
-        places = sorted({self._place(piece) for piece in pieces})
-        # An empty tensor begins where the next one does.
-        places = [(low, high) for low, high in places if low < high]
-        start = end = 0
-        small: list[int] = []
-        for low, high in [*places, (1 << 62, 1 << 62)]:
-            is_next = high - low <= _SMALL_LEN and low - end <= _SMALL_LEN
-            if not is_next or high - start > _RUN_LEN:
-                if len(small) > 1:
-                    self._runs |= dict.fromkeys(small, (start, bytearray(end - start)))
-                small, start = [], low
-            if high - low <= _SMALL_LEN:
-                small.append(low)
-            end = high
-        done: set[int] = set()
-        for low, run in self._runs.values():
-            if low not in done:
-                done.add(low)
-                self._archive.read_into(low, run, threads=self._threads)
+    def _read_runs(self, pieces: Sequence[_Piece]) -> None:
+        """Reads stretches of the file that hold several small tensors."""
+        for start, end, small in small_runs(sorted({self._place(piece) for piece in pieces})):
+            run = bytearray(end - start)
+            self._archive.read_into(start, run, threads=self._threads)
+            self._runs |= dict.fromkeys(small, (start, run))
 
     def _read(self, piece: _Piece) -> None:
         start, end = self._place(piece)
@@ -187,7 +169,23 @@ class Reader:
             ) from None
 
     def fill(self, wanted: Sequence[Wanted]) -> None:
-        """Fills all targets, file by file."""
+        """Fills all targets, those that share memory first, and these only if all of them fit."""
+        shared = sharing((one.name, one.target) for one in wanted)
+        held = [wanted[i] for i in shared]
+        copies = [
+            replace(one, target=torch.empty(one.target.shape, dtype=one.target.dtype))
+            for one in held
+        ]
+        self._fill(copies)
+        pairs = list(zip(held, copies, strict=True))
+        check_apart([(one.name, one.target, copy.target) for one, copy in pairs])
+        for one, copy in pairs:
+            one.target.copy_(copy.target)
+        others = set(range(len(wanted))).difference(shared)
+        self._fill([wanted[i] for i in sorted(others)])
+
+    def _fill(self, wanted: Sequence[Wanted]) -> None:
+        """Fills targets, file by file."""
         files: defaultdict[str, list[_Piece]] = defaultdict(list)
         for one in wanted:
             files[one.chunk.file].extend(_pieces(one))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ._lmckpt import HEADER_JSON_LEN_MAX
 from .errors import InvalidError
 
-HEADER_LEN_MAX = 100_000_000
 # Bits of an element, by the names that safetensors has for types.
 BITS = {
     "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8,
@@ -58,12 +58,24 @@ def build(entries: Iterable[Entry], metadata: Mapping[str, str] | None) -> bytes
     except UnicodeEncodeError as error:
         raise InvalidError(f"a name or metadata is no text in UTF-8: {error}") from None
     text += b" " * (-len(text) % 8)
-    if len(text) > HEADER_LEN_MAX:
-        raise InvalidError(f"the header would have {len(text)} bytes: too many tensors")
+    if len(text) > HEADER_JSON_LEN_MAX:
+        raise InvalidError(
+            f"names, shapes and metadata take {len(text)} bytes, and a safetensors file may have "
+            f"{HEADER_JSON_LEN_MAX} of them; save the tensors in several files"
+        )
     return len(text).to_bytes(8, "little") + text
 
 
 def metadata_of(header: bytes) -> dict[str, str] | None:
     """The metadata in a header, which starts with its own length."""
-    found = json.loads(header[8:]).get("__metadata__")
+    if b'"__metadata__"' not in header and b"\\" not in header:
+        return None
+    found = json.loads(header[8:], object_pairs_hook=_metadata_alone).get("__metadata__")
     return None if found is None else {str(key): str(value) for key, value in found.items()}
+
+
+def _metadata_alone(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Metadata as they are; of all else nothing but them, as a header may have millions of tensors."""
+    if all(isinstance(value, str) for _, value in pairs):
+        return dict(pairs)
+    return {key: value for key, value in pairs if key == "__metadata__"}

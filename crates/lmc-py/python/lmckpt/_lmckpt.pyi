@@ -5,6 +5,8 @@ from os import PathLike
 from typing import Any, TypeAlias, TypedDict, final
 
 __version__: str
+# The longest header of a safetensors file, without the bytes of its length.
+HEADER_JSON_LEN_MAX: int
 
 Buffer: TypeAlias = Any
 Path: TypeAlias = str | PathLike[str]
@@ -29,6 +31,7 @@ def compress(
     threads: int = ...,
     verify: bool = ...,
     bases: Sequence[Path | Buffer] = ...,
+    name_bases: bool = ...,
 ) -> bytes: ...
 def compress_into(
     data: Buffer,
@@ -97,6 +100,7 @@ class Archive:
     @property
     def is_safetensors(self) -> bool: ...
     def tensors(self) -> list[tuple[str, str, list[int], int, int]]: ...
+    def check_named_bases(self) -> None: ...
     def read(self, start: int, end: int, *, threads: int = ...) -> bytes: ...
     def read_into(self, start: int, out: Buffer, *, threads: int = ...) -> None: ...
     def scatter(self, out: Sequence[Buffer], *, threads: int = ...) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+from ._apart import check_apart
 from ._buffers import check_target, is_numpy, is_torch
 from .errors import InvalidError
 
@@ -17,10 +18,12 @@ class Merge:
 
     def __init__(self, only: str | None) -> None:
         self._only = only
-        # Tensors that are there, and those that were read.
-        self._copies: list[tuple[Any, Any]] = []
+        # Names, tensors that are there, and those that were read.
+        self._copies: list[tuple[str, Any, Any]] = []
         # Dicts and lists, the key, and the value that it gets.
         self._values: list[tuple[Any, Any, Any]] = []
+        # Names and values by dict or list and key, as one may be there several times.
+        self._placed: dict[tuple[int, Any], tuple[str, Any]] = {}
 
     def node(self, into: Any, found: Any, way: tuple[str, ...]) -> Any:
         """What a node becomes: what was found, or ``into``, which is to get all of it."""
@@ -57,8 +60,8 @@ class Merge:
             if into is not None and not is_there:
                 raise InvalidError(f"{_text(there)} is in the snapshot, and not in into")
             found[key] = merged
-            if isinstance(into, MutableMapping) and merged is not into[key]:
-                self._values.append((into, key, merged))
+            if isinstance(into, MutableMapping):
+                self._put(into, key, merged, there)
         if self._only is not None and had and not found:
             return MISSING
         return into if isinstance(into, MutableMapping) else found
@@ -78,10 +81,20 @@ class Merge:
             return MISSING
         if isinstance(into, list):
             for i, node in enumerate(nodes):
-                if node is not MISSING and node is not into[i]:
-                    self._values.append((into, i, node))
+                if node is not MISSING:
+                    self._put(into, i, node, (*way, str(i)))
             return into
         return type(found)(kept)
+
+    def _put(self, container: Any, key: Any, value: Any, way: tuple[str, ...]) -> None:
+        """Takes a value for a dict or a list, which must not get another one in the same place."""
+        name, first = self._placed.setdefault((id(container), key), (_text(way), value))
+        if not _is_same(first, value):
+            raise InvalidError(
+                f"{name} and {_text(way)} are one place in into and are to be different"
+            )
+        if value is not container[key]:
+            self._values.append((container, key, value))
 
     def _tensor(self, into: Any, found: Any, way: tuple[str, ...]) -> Any:
         if into is None:
@@ -94,12 +107,13 @@ class Merge:
                 f"{_text(way)} is {there} in the snapshot, and {into.dtype} {tuple(into.shape)} in into"
             )
         check_target(into, _text(way))
-        self._copies.append((into, found))
+        self._copies.append((_text(way), into, found))
         return into
 
     def write(self) -> None:
-        """Writes all of it."""
-        for target, value in self._copies:
+        """Writes all of it, unless tensors share memory that cannot hold it."""
+        check_apart(self._copies)
+        for _, target, value in self._copies:
             if is_torch(target):
                 target.data.copy_(value)
             else:
@@ -110,3 +124,15 @@ class Merge:
 
 def _text(way: tuple[Any, ...]) -> str:
     return ".".join(map(str, way)) or "the state"
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    """Whether two values that were read are the same one; tensors are, if they are one tensor."""
+    if first is second or is_torch(first) or is_numpy(first) or type(first) is not type(second):
+        return first is second
+    if isinstance(first, (list, tuple)):
+        return len(first) == len(second) and all(map(_is_same, first, second))
+    if isinstance(first, dict):
+        return list(first) == list(second) and all(map(_is_same, first.values(), second.values()))
+    # NaN is not equal to itself.
+    return bool(first == second) or repr(first) == repr(second)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,6 +13,9 @@ from .errors import CorruptError, InvalidError, NotFoundError, StorageError
 from .files import Path, _bases, path_text
 
 _MAGIC = b"\x89LMC\r\n\x1a\n"
+# Tensors up to this length are coded together, so they are read together.
+_SMALL_LEN = 1 << 16
+_RUN_LEN = 1 << 22
 
 
 def open_archive(
@@ -49,6 +53,61 @@ def load_plain(load: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         raise InvalidError(f"safetensors cannot load the file: {error}") from None
 
 
+def small_runs(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, list[int]]]:
+    """Stretches of a file that hold several small tensors: start, end, and where each tensor starts.
+
+    ``places`` are starts and ends of tensors in the order of the file.
+    """
+    start = end = 0
+    small: list[int] = []
+    # An empty tensor begins where the next one does.
+    filled = (place for place in places if place[0] < place[1])
+    for low, high in [*filled, (1 << 62, 1 << 62)]:
+        is_next = high - low <= _SMALL_LEN and low - end <= _SMALL_LEN
+        if not is_next or high - start > _RUN_LEN:
+            if len(small) > 1:
+                yield start, end, small
+            small, start = [], low
+        if high - low <= _SMALL_LEN:
+            small.append(low)
+        end = high
+
+
+class _Ahead:
+    """Small tensors of a file of which all will be asked for, one by one: each run is read once."""
+
+    def __init__(self, archive: _lmckpt.Archive, places: Iterable[tuple[int, int]]) -> None:
+        self._archive = archive
+        self._runs: dict[int, _Run] = {}
+        for low, high, starts in small_runs(sorted(places)):
+            self._runs |= dict.fromkeys(starts, _Run(low, high - low, len(starts)))
+
+    def read(self, start: int, out: memoryview, threads: int) -> bool:
+        """Fills ``out`` from a run; false if it is in none."""
+        run = self._runs.get(start)
+        if run is None or not len(out):
+            return False
+        if run.data is None:
+            run.data = bytearray(run.size)
+            self._archive.read_into(run.start, run.data, threads=threads)
+        out[:] = memoryview(run.data)[start - run.start : start - run.start + len(out)]
+        run.left -= 1
+        if not run.left:
+            run.data, run.left = None, 1
+        return True
+
+
+@dataclass
+class _Run:
+    """Tensors that lie one behind the other."""
+
+    start: int
+    size: int
+    # How many have not been asked for.
+    left: int
+    data: bytearray | None = None
+
+
 class safe_open:
     """Opens a .lmc file to read some of its tensors, as ``safetensors.safe_open`` does.
 
@@ -77,16 +136,28 @@ class safe_open:
         if not self._is_torch and str(device) != "cpu":
             raise InvalidError(f"numpy has no device {device}")
         self._device, self._threads = device, threads
+        self._ahead: _Ahead | None = None
 
     @classmethod
     def of(
-        cls, archive: _lmckpt.Archive, framework: str, device: Any = "cpu", threads: int = 0
+        cls,
+        archive: _lmckpt.Archive,
+        framework: str,
+        device: Any = "cpu",
+        threads: int = 0,
+        *,
+        whole: bool = False,
     ) -> safe_open:
-        """The same for an archive that is open already."""
+        """The same for an archive that is open already.
+
+        With ``whole``, all tensors will be asked for, so that small ones are read together.
+        """
         made = cls.__new__(cls)
         made._set(framework, device, threads)
         made._archive = archive
         made._init(archive)
+        if whole:
+            made._ahead = _Ahead(archive, [place[2:] for place in made._tensors.values()])
         return made
 
     def _init(self, archive: _lmckpt.Archive) -> None:
@@ -161,13 +232,17 @@ class safe_open:
             from .torch import empty
 
             tensor: Any = empty(dtype, shape, self._others.get(name))
-            archive.read_into(start, view(tensor, writable=True), threads=self._threads)
+            self._fill(archive, start, view(tensor, writable=True))
             return tensor if str(self._device) == "cpu" else tensor.to(device=self._device)
         from .numpy import empty as empty_array
 
         array = empty_array(dtype, shape)
-        archive.read_into(start, view(array, writable=True), threads=self._threads)
+        self._fill(archive, start, view(array, writable=True))
         return array
+
+    def _fill(self, archive: _lmckpt.Archive, start: int, out: memoryview) -> None:
+        if self._ahead is None or not self._ahead.read(start, out, self._threads):
+            archive.read_into(start, out, threads=self._threads)
 
 
 class Slice:

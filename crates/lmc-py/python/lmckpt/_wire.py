@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _lmckpt
+from ._apart import check_apart
 from ._buffers import check_target, is_torch, view
 from .errors import InvalidError
 from .files import Level
@@ -24,14 +25,26 @@ def _parts(tensors: Mapping[str, Any]) -> list[Any]:
 
 
 def delta(
-    old: Mapping[str, Any], new: Mapping[str, Any], *, level: Level = "fast", threads: int = 0
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    *,
+    level: Level = "fast",
+    threads: int = 0,
+    verify: bool = True,
 ) -> bytes:
     """What turns ``old`` into ``new``: dicts of tensors or arrays of any types.
 
     Tensors may be added and left out. The result names what it is against by a hash of all of
-    ``old``, names and shapes included.
+    ``old``, names and shapes included. ``verify`` decodes everything at once and compares.
     """
-    return _lmckpt.compress(_parts(new), level=level, threads=threads, bases=[_parts(old)])
+    return _lmckpt.compress(
+        _parts(new),
+        level=level,
+        threads=threads,
+        verify=verify,
+        bases=[_parts(old)],
+        name_bases=True,
+    )
 
 
 def apply(old: Mapping[str, Any], data: Any, *, threads: int = 0) -> dict[str, Any]:
@@ -42,6 +55,8 @@ def apply(old: Mapping[str, Any], data: Any, *, threads: int = 0) -> dict[str, A
     new ones in the result.
     """
     archive = _lmckpt.Archive(view(data), bases=[_parts(old)])
+    # Also where nothing of it is needed: the delta is for these weights and no others.
+    archive.check_named_bases()
     if any(is_torch(tensor) for tensor in old.values()):
         from .torch import load_archive
 
@@ -53,7 +68,7 @@ def apply(old: Mapping[str, Any], data: Any, *, threads: int = 0) -> dict[str, A
     targets = {name: old[name] for name in new if _is_like(old.get(name), new[name])}
     for name, target in targets.items():
         check_target(target, name)
-    _check_apart(targets, new)
+    check_apart([(name, target, new[name]) for name, target in targets.items()])
     for name, target in targets.items():
         if is_torch(target):
             target.data.copy_(new[name])
@@ -64,17 +79,3 @@ def apply(old: Mapping[str, Any], data: Any, *, threads: int = 0) -> dict[str, A
 
 def _is_like(old: Any, new: Any) -> bool:
     return old is not None and old.shape == new.shape and old.dtype == new.dtype
-
-
-def _check_apart(targets: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Fails if tensors share memory, as tied weights do, and are no longer to be the same."""
-    seen: dict[tuple[Any, ...], str] = {}
-    for name, target in targets.items():
-        place: tuple[Any, ...] = (target.shape,)
-        if is_torch(target):
-            place += (target.device, target.data_ptr(), target.stride())
-        else:
-            place += (target.ctypes.data, target.strides)
-        first = seen.setdefault(place, name)
-        if first != name and view(new[first]) != view(new[name]):
-            raise InvalidError(f"{first} and {name} share memory and are to be different")

@@ -61,7 +61,7 @@ def compress(
     into: Any = None,
     level: Level = "default",
     threads: int = 0,
-    verify: bool = False,
+    verify: bool = True,
     bases: Sequence[Any] = (),
 ) -> bytes | memoryview:
     """Compresses a buffer, an array or a tensor to the bytes of a .lmc file.
@@ -73,7 +73,7 @@ def compress(
     The type of the values is found out by looking at them, unless the bytes are a safetensors
     file. ``bases`` are earlier versions, as paths or as buffers, that it is coded against where
     that is smaller; the same are needed to restore it. ``verify`` decodes everything at once and
-    compares. The data must not be changed while this runs.
+    compares, as files are; without it this is faster. The data must not be changed while this runs.
     """
     known = _bases(bases)
     if into is None:

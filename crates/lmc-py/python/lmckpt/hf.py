@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
+from ._async import start_thread
 from ._lmckpt import Snapshot
 from .errors import InvalidError, NotFoundError
 from .files import Level, Path
@@ -122,8 +122,7 @@ class StoreCallback(TrainerCallback):
                 future.set_exception(error)
 
         if self._background:
-            # Not a daemon: the interpreter waits for it before it ends.
-            threading.Thread(target=work, name="lmckpt-save").start()
+            start_thread(work, future.set_exception)
         else:
             work()
         return future

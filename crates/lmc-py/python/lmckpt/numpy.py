@@ -83,9 +83,12 @@ def save(
     *,
     level: Level = "default",
     threads: int = 0,
+    verify: bool = True,
 ) -> bytes:
     """Saves arrays to the bytes of a .lmc file."""
-    return _lmckpt.compress(serialize(tensor_dict, metadata), level=level, threads=threads)
+    return _lmckpt.compress(
+        serialize(tensor_dict, metadata), level=level, threads=threads, verify=verify
+    )
 
 
 def save_file(

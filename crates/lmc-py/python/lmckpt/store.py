@@ -398,7 +398,8 @@ class _Reader:
         if key not in self._open:
             framework, device = ("pt", self._device) if kind == "torch" else ("np", "cpu")
             archive = self._contents.file(path)
-            self._open[key] = safe_open.of(archive, framework, device, self._threads)
+            whole = self._only is None
+            self._open[key] = safe_open.of(archive, framework, device, self._threads, whole=whole)
         return self._open[key]
 
     def keys(self, path: str) -> list[str]:

@@ -133,9 +133,12 @@ def save(
     *,
     level: Level = "default",
     threads: int = 0,
+    verify: bool = True,
 ) -> bytes:
     """Saves tensors to the bytes of a .lmc file."""
-    return _lmckpt.compress(serialize(tensors, metadata), level=level, threads=threads)
+    return _lmckpt.compress(
+        serialize(tensors, metadata), level=level, threads=threads, verify=verify
+    )
 
 
 def save_file(
