@@ -17,17 +17,19 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::Conflict => "ConflictError",
         ErrorKind::NoStore => "NoStoreError",
         ErrorKind::Io => "StorageError",
+        ErrorKind::Interrupted => "StoppedError",
         _ => "LmcError",
     }
 }
 
 /// What the libraries advise in the words of the command, and what that is called here.
-const WORDS: [(&str, &str); 6] = [
+const WORDS: [(&str, &str); 7] = [
     ("-f overwrites it", "overwrite=True replaces it"),
     ("-f restores into it", "overwrite=True restores into it"),
     ("give it with --base", "give it in bases="),
     ("make it, or give another -o", "make it, or give another path"),
     ("give another -o, or -c for stdout", "give another path"),
+    ("--allow-empty removes them", "allow_empty=True removes them"),
     ("lmc log shows what there is", "Store.snapshots() shows what there is"),
 ];
 

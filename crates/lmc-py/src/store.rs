@@ -1,7 +1,7 @@
 //! A store: snapshots of directories and of files in memory.
 
 use lmc::Level;
-use lmc_store::storage::{Stoppable, Storage};
+use lmc_store::storage::{Access, Stoppable, Storage};
 use lmc_store::{
     CheckOptions, Glob, Keep, MemoryFile, Parent, Part, PruneOptions, RelPath, RestoreOptions,
     SaveOptions, SnapshotName, SystemClock, storage,
@@ -130,7 +130,11 @@ impl Store {
 
 /// The storage at `url`, which fails once the work of the thread that calls it should end.
 fn open(url: &str) -> lmc::Result<Arc<dyn Storage>> {
-    Ok(Arc::new(Stoppable::new(storage::open(url)?, lmc::is_interrupted)))
+    Ok(stoppable(storage::open(url)?))
+}
+
+fn stoppable(storage: Arc<dyn Storage>) -> Arc<dyn Storage> {
+    Arc::new(Stoppable::new(storage, lmc::is_interrupted))
 }
 
 #[pymethods]
@@ -146,8 +150,8 @@ impl Store {
     #[staticmethod]
     fn init(py: Python<'_>, url: String) -> PyResult<Self> {
         let made = long(py, || {
-            storage::make_parents(&url)?;
-            lmc_store::Store::init(open(&url)?, Arc::new(SystemClock))
+            let storage = stoppable(storage::open_new(&url, Access::Private)?);
+            lmc_store::Store::init(storage, Arc::new(SystemClock))
         });
         made?.map(|store| Self { store, url }).raise()
     }
@@ -320,14 +324,16 @@ impl Store {
     }
 
     /// Removes what nobody needs; returns snapshots, packs and bytes that went.
-    #[pyo3(signature = (*, grace_ms, dry_run))]
+    #[pyo3(signature = (*, grace_ms, dry_run, allow_empty))]
     fn prune(
         &self,
         py: Python<'_>,
         grace_ms: Option<u64>,
         dry_run: bool,
+        allow_empty: bool,
     ) -> PyResult<(usize, usize, u64)> {
-        let pruned = long(py, || self.store.prune(&PruneOptions { grace_ms, dry_run }))?.raise()?;
+        let options = PruneOptions { grace_ms, dry_run, allow_empty };
+        let pruned = long(py, || self.store.prune(&options))?.raise()?;
         Ok((pruned.snapshots.len(), pruned.packs.len(), pruned.bytes))
     }
 

@@ -5,6 +5,7 @@ use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{Manifest, Pack};
 use crate::names::{PackName, SnapshotName, random_id};
 use crate::packs::{PackCount, Putter, Reuse};
+use crate::save::Author;
 use lmc::Progress;
 use lmc_format::{Error, Result};
 use std::collections::HashSet;
@@ -51,7 +52,7 @@ impl Store {
             if target.was_there(&manifest, name.page, &lease)? {
                 manifest.copy = Some(random_id()?);
             }
-            let new = target.commit(&manifest, name.page, &own, lease)?;
+            let new = target.commit(&manifest, name.page, &own, Author::Anyone, lease)?;
             copied.packs.put += count.put;
             copied.packs.found += count.found;
             there.push(new.clone());

@@ -45,3 +45,7 @@ class NoStoreError(LmcError, FileNotFoundError):
 
 class StorageError(LmcError, OSError):
     """The operating system or the bucket refused to read or write."""
+
+
+class StoppedError(LmcError):
+    """The work was made to end before it was done, by a signal or by another thread."""

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lmc_store::{Store, SystemClock, storage};
+use lmc_store::storage::{self, Access};
+use lmc_store::{GRACE_SECONDS_MIN, Store, SystemClock};
 use serde_json::json;
 
 use crate::args::store::InitArgs;
@@ -20,11 +21,13 @@ pub fn run(args: &InitArgs) -> Exit {
 }
 
 fn make(location: &str, args: &InitArgs) -> Result<(), Failure> {
-    if args.grace == 0 {
-        return Err(Failure::usage("a grace of nothing leaves saves no time; the least is 1s"));
+    if args.grace / 1000 < GRACE_SECONDS_MIN {
+        return Err(Failure::usage(
+            "a grace of less than a minute leaves saves no time; the least is 1m, the usual 24h",
+        ));
     }
-    storage::make_parents(location)?;
-    let storage = storage::open(location)?;
+    let access = if args.shared { Access::Shared } else { Access::Private };
+    let storage = storage::open_new(location, access)?;
     let store = Store::init_with(storage, Arc::new(SystemClock), args.grace / 1000)?;
     if args.json {
         let config = store.config();
@@ -33,8 +36,20 @@ fn make(location: &str, args: &InitArgs) -> Result<(), Failure> {
             "id": config.id,
             "format": config.format,
             "grace_seconds": config.grace_seconds,
+            "mode": storage::mode(location).map(|mode| format!("{mode:04o}")),
         });
         return print(format!("{value:#}\n"));
     }
-    print(format!("made a store at {location}\n"))
+    print(format!("made a store at {location}{}\n", access_text(storage::mode(location))))
+}
+
+/// Who may see what is in a store; in a bucket that is for the bucket to say.
+fn access_text(mode: Option<u32>) -> &'static str {
+    match mode {
+        None => "",
+        Some(mode) if mode & 0o077 == 0 => {
+            "; it is private: only you can read it (chmod of the directory shares what comes later)"
+        }
+        Some(_) => "; others can read it, as the mode of its directory says",
+    }
 }

@@ -7,6 +7,7 @@ use super::{name_json, size_text, with_store};
 use crate::args::store::PruneArgs;
 use crate::exit::{Exit, Failure};
 use crate::stdio::print;
+use crate::table::printable;
 
 /// Prunes the store.
 pub fn run(args: &PruneArgs) -> Exit {
@@ -14,7 +15,8 @@ pub fn run(args: &PruneArgs) -> Exit {
 }
 
 fn prune(store: &Store, args: &PruneArgs) -> Result<(), Failure> {
-    let options = PruneOptions { grace_ms: args.grace, dry_run: args.dry_run };
+    let PruneArgs { grace: grace_ms, dry_run, allow_empty, .. } = *args;
+    let options = PruneOptions { grace_ms, dry_run, allow_empty };
     let pruned = store.prune(&options)?;
     if args.json {
         print(format!("{:#}\n", json(&pruned, args)))
@@ -34,6 +36,7 @@ fn json(pruned: &Pruned, args: &PruneArgs) -> Value {
         "leases": pruned.leases,
         "held_by_deltas_bytes": pruned.bytes_bases,
         "held_in_packs_bytes": pruned.bytes_beside,
+        "unreadable": pruned.unreadable,
     })
 }
 
@@ -59,6 +62,12 @@ fn text(pruned: &Pruned, args: &PruneArgs) -> String {
             "kept: {bases} that only deltas of what is kept stand on, {beside} beside what is \
              needed; lmc rebase of what is kept, then prune, frees them\n"
         );
+    }
+    for object in &pruned.unreadable {
+        text += &printable(&format!(
+            "{object} cannot be read whole: of its packs, those that it still names are kept"
+        ));
+        text.push('\n');
     }
     text
 }
