@@ -49,6 +49,7 @@ pub struct Tally {
     done: usize,
     failed: usize,
     corrupt: bool,
+    interrupted: bool,
     pipe_closed: bool,
 }
 
@@ -140,6 +141,7 @@ impl From<lmc::Error> for Failure {
             ErrorKind::Corrupt | ErrorKind::Truncated => Exit::Corrupt,
             ErrorKind::NoStore => Exit::NoStore,
             ErrorKind::Conflict => Exit::Conflict,
+            ErrorKind::Interrupted => Exit::Interrupted,
             _ => Exit::Error,
         };
         Self { exit, message: error.to_string() }
@@ -156,6 +158,7 @@ impl Tally {
     pub fn failed(&mut self, failure: &Failure) {
         self.failed += 1;
         self.corrupt |= failure.exit == Exit::Corrupt;
+        self.interrupted |= failure.exit == Exit::Interrupted;
         self.pipe_closed |= failure.is_pipe_closed();
     }
 
@@ -169,9 +172,11 @@ impl Tally {
         self.done == 0 && self.failed > 0
     }
 
-    /// The exit code of all files: corruption wins, then a mix is partial.
+    /// The exit code of all files: the end that was asked for wins, then corruption; a mix is
+    /// partial.
     pub fn exit(&self) -> Exit {
         match self {
+            Self { interrupted: true, .. } => Exit::Interrupted,
             Self { corrupt: true, .. } => Exit::Corrupt,
             Self { pipe_closed: true, .. } => Exit::PipeClosed,
             Self { failed: 0, .. } => Exit::Done,
@@ -255,5 +260,18 @@ mod tests {
         assert_eq!(code(2, &[&plain]), 3);
         assert_eq!(code(2, &[&plain, &corrupt]), 4);
         assert_eq!(code(0, &[]), 0);
+    }
+
+    /// Work that was made to end is not an error like any other: its code is that of Ctrl-C, alone
+    /// and among other files.
+    #[test]
+    fn interrupted_work_has_the_exit_code_of_an_interrupt() {
+        let failure = Failure::from(lmc::Error::new(ErrorKind::Interrupted, "interrupted"));
+        assert_eq!(failure.exit.code(), 130);
+        let mut tally = Tally::default();
+        tally.done();
+        tally.failed(&Failure::from(lmc::Error::corrupt("bad")));
+        tally.failed(&failure);
+        assert_eq!(tally.exit().code(), 130);
     }
 }

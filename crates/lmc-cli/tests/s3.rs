@@ -59,7 +59,7 @@ fn rclone_is_refused() {
 
 /// Saves, restores, retention and checks, from the first command to the last.
 fn life(bucket: &Bucket) {
-    bucket.ok(&["init", "--grace", "2s"]);
+    bucket.ok(&["init"]);
     assert_eq!(code(&bucket.lmc(&["init"])), 1, "a store is made once");
     for step in 1..=4 {
         bucket.checkpoint(&format!("step-{step}"), step);

@@ -116,7 +116,75 @@ fn copies_repair() {
 
 fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let entries = entries.filter(|path| !path.ends_with(".folder"));
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}
+
+/// A store is private and says so, or shared and says that; below a minute there is no grace, and an
+/// error that names what can be done.
+#[test]
+fn what_init_promises() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let mode =
+        |name: &str| std::fs::metadata(folder.path(name)).unwrap().permissions().mode() & 0o777;
+    let said = text(folder.ok(&["init", "deep/private"]));
+    assert!(said.contains("only you can read it"), "{said}");
+    let modes = ["deep", "deep/private", "deep/private/packs"].map(mode);
+    assert_eq!(modes, [0o700; 3]);
+    assert_eq!(mode("deep/private/lmc-store.json"), 0o600);
+    // An empty directory that is there is closed too.
+    std::fs::create_dir(folder.path("there")).unwrap();
+    folder.ok(&["init", "there"]);
+    assert_eq!(mode("there"), 0o700);
+    let under = |umask: &str, name: &str| {
+        let lmc = env!("CARGO_BIN_EXE_lmc");
+        let line = format!("umask {umask}; {lmc} init --shared {name}");
+        let mut shell = std::process::Command::new("sh");
+        let output = shell.args(["-c", &line]).current_dir(folder.path("")).output().unwrap();
+        text(output.stdout)
+    };
+    let said = under("022", "shared");
+    assert!(said.contains("others can read it"), "{said}");
+    assert_eq!(
+        ["shared", "shared/packs", "shared/lmc-store.json"].map(mode),
+        [0o755, 0o755, 0o644]
+    );
+    under("077", "closed");
+    assert_eq!(
+        ["closed", "closed/packs", "closed/lmc-store.json"].map(mode),
+        [0o700, 0o700, 0o600]
+    );
+    for grace in ["1s", "0s", "59s"] {
+        let output = folder.lmc(&["init", "short", "--grace", grace]);
+        assert_eq!(code(&output), 2);
+        assert!(stderr(&output).contains("1m"), "{}", stderr(&output));
+        assert!(!folder.exists("short"));
+    }
+    folder.ok(&["init", "short", "--grace", "1m"]);
+}
+
+/// A prune without snapshots says what it needs, and one that is only asked does not write.
+#[test]
+fn what_prune_refuses() {
+    let folder = scene();
+    let lost = folder.path("away");
+    std::fs::rename(folder.path("store/snapshots"), &lost).unwrap();
+    for command in [&["prune", "--grace", "0s"][..], &["prune", "-n"], &["log"], &["check"]] {
+        let output = folder.lmc(&[command, &["--store", "store"]].concat());
+        assert_eq!(code(&output), 4, "{command:?}");
+        assert!(stderr(&output).contains("snapshots/ is not there"), "{}", stderr(&output));
+    }
+    std::fs::rename(&lost, folder.path("store/snapshots")).unwrap();
+    assert_eq!(json(&folder, &["log"]).as_array().unwrap().len(), 2);
+    std::fs::remove_dir_all(folder.path("store/snapshots/r")).unwrap();
+    let prune = ["prune", "--grace", "0s", "--store", "store"];
+    let output = folder.lmc(&prune);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("--allow-empty"), "{}", stderr(&output));
+    assert!(!walk(&folder.path("store/packs")).is_empty());
+    folder.ok(&[&prune[..], &["--allow-empty"]].concat());
+    assert!(walk(&folder.path("store/packs")).is_empty());
 }
 
 /// 10 where there is no store, 1 for what is not there, 2 for wrong use.

@@ -32,17 +32,25 @@ fn works(program: &str, args: &[&str]) -> bool {
 struct Volume {
     folder: TempDir,
     is_memory: bool,
+    /// How many files there can be.
+    files: Option<u64>,
 }
 
 impl Volume {
     /// None where it cannot be had.
     fn new(is_memory: bool, mib: u64) -> Option<Self> {
-        let volume = Self { folder: TempDir::new().expect("a folder"), is_memory };
+        Self::with(is_memory, mib, None)
+    }
+
+    /// The same with so many files at most.
+    fn with(is_memory: bool, mib: u64, files: Option<u64>) -> Option<Self> {
+        let volume = Self { folder: TempDir::new().expect("a folder"), is_memory, files };
         fs::create_dir(volume.path()).expect("a folder");
         if !is_memory {
             let image = File::create(volume.image()).expect("a file");
             image.set_len(mib << 20).expect("its length");
-            let made = works("mkfs.ext4", &["-q", "-m", "0", text(&volume.image())]);
+            let (image, files) = (volume.image(), files.unwrap_or(4096).to_string());
+            let made = works("mkfs.ext4", &["-q", "-m", "0", "-N", &files, text(&image)]);
             if !made {
                 println!("SKIPPED: no mkfs.ext4 is here");
                 return None;
@@ -67,7 +75,9 @@ impl Volume {
         let path = self.path();
         match self.is_memory {
             true => {
-                let size = format!("size={mib}m");
+                let files =
+                    self.files.map_or_else(String::new, |files| format!(",nr_inodes={files}"));
+                let size = format!("size={mib}m{files}");
                 works("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", text(&path)])
             }
             false => works("mount", &["-o", "loop", text(&self.image()), text(&path)]),
@@ -176,7 +186,6 @@ fn fill(volume: &Volume) {
     let store = volume.path().join("store");
     sources.done(Act::Init, &store).expect("a store");
     let mut expected = Expected::default().after(Act::Init);
-    // Nothing was forgotten yet: the folders of marks and leases are made on the full disk.
     for act in [Act::Save(1), Act::Save(2)] {
         sources.done(act, &store).expect("there is room");
         expected = expected.after(act);
@@ -216,6 +225,63 @@ fn fill(volume: &Volume) {
     sources.done(Act::Save(5000), &store).expect("there is room again");
     sources.look(&store, &expected.after(Act::Save(5000))).expect("all of it");
     println!("full after step {}", expected.must.last().copied().unwrap_or(0));
+}
+
+/// Not a single file more can be made, though there is room: forgetting and pruning work, and make
+/// room for files too.
+fn use_up_files(volume: &Volume) {
+    let sources = Sources::new(1 << 16);
+    let store = volume.path().join("store");
+    sources.done(Act::Init, &store).expect("a store");
+    let mut expected = Expected::default().after(Act::Init);
+    for step in 1..=6 {
+        sources.done(Act::Save(step), &store).expect("there are files left");
+        expected = expected.after(Act::Save(step));
+    }
+    let other = volume.path().join("other");
+    fs::create_dir(&other).expect("a folder");
+    let mut made = 0;
+    while File::create(other.join(made.to_string())).is_ok() {
+        made += 1;
+    }
+    let output = sources.run(Act::Save(7), &store);
+    assert_eq!(output.status.code(), Some(1), "no file is left");
+    sources.look(&store, &expected).expect("all that was saved");
+    // Where a hard link takes a file, marks may not all be made at once.
+    let mut rounds = 0;
+    loop {
+        let forgotten = sources.done(Act::Forget(1), &store);
+        expected = expected.during(Act::Forget(1));
+        sources.done(Act::Prune, &store).expect("files can be had back on a disk without files");
+        expected = sources.look(&store, &expected).expect("what is kept");
+        rounds += 1;
+        match forgotten {
+            Ok(()) => break,
+            Err(e) => assert!(rounds < 6, "{e}"),
+        }
+    }
+    assert_eq!(expected.must.len(), 1, "{expected:?}");
+    sources.done(Act::Save(8), &store).expect("there are files again");
+    sources.look(&store, &expected.after(Act::Save(8))).expect("all of it");
+    println!("{made} files were made beside the store, {rounds} rounds");
+}
+
+/// On ext4 with few files.
+#[test]
+#[ignore = "needs root and loop devices; make crash"]
+fn an_ext4_without_files() {
+    if let Some(volume) = Volume::with(false, 16, Some(128)) {
+        use_up_files(&volume);
+    }
+}
+
+/// In memory with few files.
+#[test]
+#[ignore = "needs root; make crash"]
+fn a_tmpfs_without_files() {
+    if let Some(volume) = Volume::with(true, 16, Some(128)) {
+        use_up_files(&volume);
+    }
 }
 
 /// On ext4.

@@ -23,6 +23,8 @@ fn scene() -> Folder {
 fn files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.map(|entry| entry.expect("an entry").path());
+    // Each folder of a store has one from the beginning.
+    let paths = paths.filter(|path| !path.ends_with(".folder"));
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 

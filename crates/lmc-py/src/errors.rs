@@ -17,6 +17,7 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::Conflict => "ConflictError",
         ErrorKind::NoStore => "NoStoreError",
         ErrorKind::Io => "StorageError",
+        ErrorKind::Interrupted => "StoppedError",
         _ => "LmcError",
     }
 }
@@ -29,6 +30,7 @@ const WORDS: [(&str, &str); 7] = [
     ("give it with --base", "give it in bases="),
     ("make it, or give another -o", "make it, or give another path"),
     ("give another -o, or -c for stdout", "give another path"),
+    ("--allow-empty removes them", "allow_empty=True removes them"),
     ("lmc log shows what there is", "Store.snapshots() shows what there is"),
 ];
 

@@ -1,7 +1,7 @@
 //! A store: snapshots of directories and of files in memory.
 
 use lmc::Level;
-use lmc_store::storage::{Location, Stoppable, Storage};
+use lmc_store::storage::{Access, Location, Stoppable, Storage};
 use lmc_store::{
     CheckOptions, Glob, Keep, MemoryFile, Parent, Part, PruneOptions, RelPath, RestoreOptions,
     SaveOptions, SnapshotName, SystemClock, storage,
@@ -128,7 +128,11 @@ impl Store {
 
 /// The storage at a location, which fails once the work of the thread that calls it should end.
 fn open(location: &Location) -> lmc::Result<Arc<dyn Storage>> {
-    Ok(Arc::new(Stoppable::new(storage::open(location.with_secrets())?, lmc::is_interrupted)))
+    Ok(stoppable(storage::open(location.with_secrets())?))
+}
+
+fn stoppable(storage: Arc<dyn Storage>) -> Arc<dyn Storage> {
+    Arc::new(Stoppable::new(storage, lmc::is_interrupted))
 }
 
 /// Where a store is, as it is shown: without user, password and query.
@@ -158,8 +162,8 @@ impl Store {
     fn init(py: Python<'_>, url: String) -> PyResult<Self> {
         let location = Location::from(url);
         let made = long(py, || {
-            storage::make_parents(location.with_secrets())?;
-            lmc_store::Store::init(open(&location)?, Arc::new(SystemClock))
+            let storage = stoppable(storage::open_new(location.with_secrets(), Access::Private)?);
+            lmc_store::Store::init(storage, Arc::new(SystemClock))
         });
         made?.map(|store| Self { store, location }).raise()
     }
@@ -338,14 +342,16 @@ impl Store {
     }
 
     /// Removes what nobody needs; returns snapshots, packs and bytes that went.
-    #[pyo3(signature = (*, grace_ms, dry_run))]
+    #[pyo3(signature = (*, grace_ms, dry_run, allow_empty))]
     fn prune(
         &self,
         py: Python<'_>,
         grace_ms: Option<u64>,
         dry_run: bool,
+        allow_empty: bool,
     ) -> PyResult<(usize, usize, u64)> {
-        let pruned = long(py, || self.store.prune(&PruneOptions { grace_ms, dry_run }))?.raise()?;
+        let options = PruneOptions { grace_ms, dry_run, allow_empty };
+        let pruned = long(py, || self.store.prune(&options))?.raise()?;
         Ok((pruned.snapshots.len(), pruned.packs.len(), pruned.bytes))
     }
 

@@ -86,7 +86,7 @@ impl Store {
         }
         checked.packs = packs.len() as u64;
         let there: HashMap<String, u64> =
-            self.storage.list(PACKS)?.into_iter().map(|e| (e.name, e.stat.size)).collect();
+            self.list_of(PACKS)?.into_iter().map(|e| (e.name, e.stat.size)).collect();
         let seed = random_id()?;
         let mut read: HashSet<&PackName> = HashSet::new();
         for (name, size) in packs {
@@ -97,6 +97,9 @@ impl Store {
                 checked.bytes_read += size;
                 error = self.read_pack(name, size)?.err();
                 read.insert(name);
+            }
+            if error.is_some() {
+                error = self.look_again(name, size)?;
             }
             checked.damaged.extend(error.map(|error| (name.clone(), Damage { object, error })));
         }
@@ -113,7 +116,51 @@ impl Store {
             checked.hurt.extend(hurt);
             checked.manifests.extend(lies);
         }
+        self.leave_out_removed(&mut checked, &good)?;
         Ok(checked)
+    }
+
+    /// A second look at a pack that seemed to be missing or damaged: it may have been put since the
+    /// list was made, and one read may fail.
+    fn look_again(&self, name: &PackName, size: u64) -> Result<Option<Error>> {
+        let object = name.object();
+        let found = self.storage.stat(&object)?.map(|stat| stat.size);
+        match look(&object, size, found) {
+            None => Ok(self.read_pack(name, size)?.err()),
+            error => Ok(error),
+        }
+    }
+
+    /// Leaves out what concerns snapshots that were forgotten or removed since they were listed.
+    /// Manifests go before their packs: so one that is there after a pack was seen to be missing
+    /// lacks it, and that is damage.
+    fn leave_out_removed(
+        &self,
+        checked: &mut Checked,
+        good: &[(SnapshotName, Arc<Manifest>)],
+    ) -> Result<()> {
+        if checked.is_clean() {
+            return Ok(());
+        }
+        let keys = self.keys(SNAPSHOTS)?;
+        let marks = self.marks()?;
+        let is_shown = |key: &str| {
+            let id = SnapshotName::parse(key).map(|name| name.id);
+            keys.contains(key) && id.is_none_or(|id| !marks.contains(&id))
+        };
+        let mut shown: HashSet<&SnapshotName> = HashSet::new();
+        let mut needed: HashSet<&PackName> = HashSet::new();
+        for (name, manifest) in good {
+            if is_shown(&name.key()?) {
+                shown.insert(name);
+                needed.extend(manifest.packs.iter().map(|pack| &pack.name));
+            }
+        }
+        checked.snapshots = shown.len() as u64;
+        checked.manifests.retain(|damage| is_shown(&damage.object[SNAPSHOTS.len() + 1..]));
+        checked.damaged.retain(|(name, _)| needed.contains(name));
+        checked.hurt.retain(|hurt| shown.contains(&hurt.snapshot));
+        Ok(())
     }
 
     /// All snapshots but those that are to go.
@@ -129,17 +176,22 @@ impl Store {
                 continue;
             }
             let name = name.ok_or_else(|| Error::corrupt("is no snapshot"));
-            let read = name.and_then(|name| {
+            let read = || {
+                let name = name.clone()?;
                 let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX)?;
                 Ok((Manifest::read(&bytes, &name)?, name))
-            });
+            };
+            let is_bad = |error: &Error| is_damage(error) || error.kind == ErrorKind::LimitExceeded;
+            // Nothing is called damaged after one look.
+            let read = match read() {
+                Err(error) if is_bad(&error) => read(),
+                first => first,
+            };
             match read {
                 Ok((manifest, name)) => good.push((name, Arc::new(manifest))),
                 // Removed by a prune since it was listed.
                 Err(e) if e.kind == ErrorKind::NotFound => {}
-                Err(error) if is_damage(&error) || error.kind == ErrorKind::LimitExceeded => {
-                    bad.push(Damage { object, error });
-                }
+                Err(error) if is_bad(&error) => bad.push(Damage { object, error }),
                 Err(e) => return Err(e),
             }
         }

@@ -1,12 +1,17 @@
 //! The time, which is passed in so that tests can set it.
 
+use rustix::time::ClockId;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Tells the time.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970. People and programs set this clock, forward and back.
     fn now_ms(&self) -> u64;
+
+    /// Milliseconds since some moment, the same for all of a process. Nobody sets this clock, and
+    /// it goes on while the machine sleeps: how long something has taken is told by it alone.
+    fn boot_ms(&self) -> u64;
 }
 
 /// The clock of the machine.
@@ -17,7 +22,21 @@ impl Clock for SystemClock {
     fn now_ms(&self) -> u64 {
         unix_ms(SystemTime::now())
     }
+
+    fn boot_ms(&self) -> u64 {
+        let time = rustix::time::clock_gettime(BOOT_CLOCK);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+        seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
+    }
 }
+
+/// The clock that goes on while the machine sleeps.
+#[cfg(target_os = "linux")]
+const BOOT_CLOCK: ClockId = ClockId::Boottime;
+/// Elsewhere the monotonic clock does.
+#[cfg(not(target_os = "linux"))]
+const BOOT_CLOCK: ClockId = ClockId::Monotonic;
 
 /// A time as milliseconds since 1970; 0 if it is before that.
 pub(crate) fn unix_ms(time: SystemTime) -> u64 {

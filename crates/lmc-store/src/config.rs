@@ -1,7 +1,7 @@
 //! A store's configuration, and how a store is made and opened.
 
 use crate::clock::{Clock, rfc3339};
-use crate::names::random_id;
+use crate::names::{FOLDERS, MARKER, random_id};
 use crate::storage::{Put, Storage};
 use lmc_format::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,8 @@ pub const CONFIG_NAME: &str = "lmc-store.json";
 pub const FORMAT: u32 = 1;
 /// How long what a save is working on is kept, in seconds.
 pub const GRACE_SECONDS: u64 = 86_400;
+/// The least that makes sense of it: a save must show signs of life in a quarter of it.
+pub const GRACE_SECONDS_MIN: u64 = 60;
 const CONFIG_LEN_MAX: u64 = 1 << 16;
 
 /// What holds for all of a store.
@@ -28,6 +30,10 @@ pub struct Config {
     pub grace_seconds: u64,
     /// Whether the storage was seen to refuse a second object of the same name.
     pub conditional_create: bool,
+    /// Whether each folder of the store has a marker, without which it is not believed to be empty.
+    /// Stores of earlier versions have none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_markers: bool,
 }
 
 /// The configuration as it is written. A bad bit in a number would otherwise be believed.
@@ -63,12 +69,16 @@ impl Store {
             return Err(exists());
         }
         probe(&*storage)?;
+        for folder in FOLDERS {
+            storage.put_new(&format!("{folder}/{MARKER}"), b"")?;
+        }
         let config = Config {
             format: FORMAT,
             id: random_id()?,
             created: rfc3339(clock.now_ms()),
             grace_seconds,
             conditional_create: true,
+            has_markers: true,
         };
         let bytes = config.write()?;
         let put = storage.put_new(CONFIG_NAME, &bytes)?;

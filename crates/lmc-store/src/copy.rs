@@ -9,6 +9,7 @@ use crate::manifest::{Extent, Manifest, Pack};
 use crate::names::{PACKS, PackName, SnapshotName, random_id};
 use crate::packs::{PackCount, Putter, Reuse};
 use crate::reuse::is_unreadable;
+use crate::save::Author;
 use crate::verify::{SealedPacks, Seals, Verified};
 use lmc::Progress;
 use lmc_format::{Error, Result};
@@ -148,7 +149,7 @@ impl<'a> Copying<'a> {
             }
         }
         let own = tags.get(&name.id).cloned().unwrap_or_default();
-        let new = target.commit(&new, name.page, &own, lease)?;
+        let new = target.commit(&new, name.page, &own, Author::Anyone, lease)?;
         if self.damaged.contains(&new) {
             self.copied.healed.push(new.object()?);
         }

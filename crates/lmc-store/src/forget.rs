@@ -6,9 +6,10 @@
 use crate::Store;
 use crate::names::SnapshotName;
 use crate::path::RelPath;
+use crate::snapshots::Dated;
 use crate::thin;
 use lmc_format::Result;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What is kept; a snapshot that any rule keeps is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,16 +49,13 @@ impl Keep {
     }
 
     /// Splits the snapshots of one run, which are in order, into those that stay and those that go.
-    fn split(
-        &self,
-        run: Vec<SnapshotName>,
-        tags: &BTreeMap<String, BTreeSet<String>>,
-    ) -> Forgotten {
+    fn split(&self, run: Vec<Dated>, tags: &BTreeMap<String, BTreeSet<String>>) -> Forgotten {
         let from_end = ranks(&run);
-        let newest_ms = run.last().map_or(0, |name| name.time_ms);
-        let highest = run.iter().map(|name| name.step).max();
+        // No later than now by the clock of the storage, and a minute.
+        let newest_ms = run.last().map_or(0, |dated| dated.time_ms);
+        let highest = run.iter().map(|dated| dated.name.step).max();
         let mut split = Forgotten::default();
-        for (i, name) in run.into_iter().enumerate() {
+        for (i, Dated { time_ms, name }) in run.into_iter().enumerate() {
             let from_end = from_end[i];
             let has_tag = tags.get(&name.id).is_some_and(|own| !own.is_disjoint(&self.tags));
             // The newest by its time and by its step: clocks and steps can both go back.
@@ -65,7 +63,7 @@ impl Keep {
             let is_kept = is_newest
                 || self.last.is_some_and(|last| from_end <= last)
                 || self.every.is_some_and(|every| every > 0 && name.step % every == 0)
-                || self.within_ms.is_some_and(|within| newest_ms - name.time_ms <= within)
+                || self.within_ms.is_some_and(|within| newest_ms - time_ms <= within)
                 || has_tag;
             if is_kept { split.kept.push(name) } else { split.forgotten.push(name) }
         }
@@ -75,10 +73,10 @@ impl Keep {
 
 /// For each of a run, its number from the end. What a rebase made again and the one it was made of
 /// are one: a rebase that was cut off leaves both, and the older ones must not suffer from that.
-fn ranks(run: &[SnapshotName]) -> Vec<u64> {
+fn ranks(run: &[Dated]) -> Vec<u64> {
     let mut ranks = vec![0; run.len()];
     let (mut rank, mut after) = (0, None);
-    for (i, name) in run.iter().enumerate().rev() {
+    for (i, Dated { name, .. }) in run.iter().enumerate().rev() {
         let own = Some((name.time_ms, name.step));
         rank += u64::from(own != after);
         (ranks[i], after) = (rank, own);
@@ -89,11 +87,7 @@ fn ranks(run: &[SnapshotName]) -> Vec<u64> {
 impl Store {
     /// Says what `keep` leaves of the snapshots, of one run or of all.
     pub fn plan_forget(&self, keep: &Keep, run: Option<&str>) -> Result<Forgotten> {
-        let names = match run {
-            Some(run) => self.snapshots_of(run)?,
-            None => self.snapshots()?,
-        };
-        self.split(names, keep)
+        self.split(self.dated(run)?, keep)
     }
 
     /// Marks snapshots as forgotten: they are no longer shown, and the next prune that begins after
@@ -110,7 +104,10 @@ impl Store {
     /// among them.
     pub fn plan_thin(&self, kept: &[SnapshotName], keep: &Keep) -> Result<Vec<Thinned>> {
         let mut thinned = Vec::new();
-        for name in self.split(kept.to_vec(), keep)?.forgotten {
+        let kept: HashSet<&str> = kept.iter().map(|name| name.id.as_str()).collect();
+        let mut dated = self.dated(None)?;
+        dated.retain(|dated| kept.contains(dated.name.id.as_str()));
+        for name in self.split(dated, keep)?.forgotten {
             let files = self.manifest_of(&name)?.map(|manifest| thin::optimizer_files(&manifest));
             let files = files.unwrap_or_default();
             if !files.is_empty() {
@@ -120,15 +117,15 @@ impl Store {
         Ok(thinned)
     }
 
-    fn split(&self, names: Vec<SnapshotName>, keep: &Keep) -> Result<Forgotten> {
+    fn split(&self, snapshots: Vec<Dated>, keep: &Keep) -> Result<Forgotten> {
         let tags = self.tags()?;
-        let mut runs: BTreeMap<String, Vec<SnapshotName>> = BTreeMap::new();
-        for name in names {
-            runs.entry(name.run.clone()).or_default().push(name);
+        let mut runs: BTreeMap<String, Vec<Dated>> = BTreeMap::new();
+        for dated in snapshots {
+            runs.entry(dated.name.run.clone()).or_default().push(dated);
         }
         let mut all = Forgotten::default();
-        for names in runs.into_values() {
-            let split = keep.split(names, &tags);
+        for run in runs.into_values() {
+            let split = keep.split(run, &tags);
             all.kept.extend(split.kept);
             all.forgotten.extend(split.forgotten);
         }

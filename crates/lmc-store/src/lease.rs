@@ -41,8 +41,8 @@ pub(crate) struct SaveLease<'a> {
     store: &'a Store,
     pending: Pending,
     objects: Vec<String>,
-    /// When it was last made, by our clock and by that of the storage.
-    made_ms: u64,
+    /// When it was last made, by the clock that nobody sets and by that of the storage.
+    made_boot_ms: u64,
     stored_ms: u64,
 }
 
@@ -52,7 +52,7 @@ impl<'a> SaveLease<'a> {
         let (pid, packs, number) = (std::process::id(), Vec::new(), random_copy_number()?);
         let pending = Pending { save: save.to_string(), pid, parents, packs, number };
         let objects = Vec::new();
-        let mut lease = Self { store, pending, objects, made_ms: 0, stored_ms: 0 };
+        let mut lease = Self { store, pending, objects, made_boot_ms: 0, stored_ms: 0 };
         lease.make()?;
         Ok(lease)
     }
@@ -61,7 +61,7 @@ impl<'a> SaveLease<'a> {
     /// one goes.
     fn make(&mut self) -> Result<()> {
         let object = format!("{PENDING}/{}", random_id()?);
-        let made_ms = self.store.clock.now_ms();
+        let made_boot_ms = self.store.clock.boot_ms();
         let bytes = serde_json::to_vec(&self.pending)
             .map_err(|e| Error::invalid(format!("cannot write a lease: {e}")))?;
         // Before the put, so that one that fails after all is removed too.
@@ -69,7 +69,7 @@ impl<'a> SaveLease<'a> {
         // The name is random: if it is there, a put was sent twice.
         self.store.storage.put_new(&object, &bytes)?;
         let stat = self.store.storage.stat(&object)?.ok_or_else(lost)?;
-        (self.made_ms, self.stored_ms) = (made_ms, stat.modified_ms);
+        (self.made_boot_ms, self.stored_ms) = (made_boot_ms, stat.modified_ms);
         Ok(())
     }
 
@@ -82,11 +82,20 @@ impl<'a> SaveLease<'a> {
     /// took it for that of a dead process.
     pub(crate) fn keep(&mut self) -> Result<()> {
         let grace = self.store.grace_ms();
-        let age = self.store.clock.now_ms().saturating_sub(self.made_ms);
-        if age > grace / 2 {
+        if self.is_late() {
             return Err(lost());
         }
-        if age > grace / 4 { self.make() } else { Ok(()) }
+        if self.age_ms() > grace / 4 { self.make() } else { Ok(()) }
+    }
+
+    /// How long ago it was last made.
+    fn age_ms(&self) -> u64 {
+        self.store.clock.boot_ms().saturating_sub(self.made_boot_ms)
+    }
+
+    /// Whether somebody may take it for that of a dead process before long.
+    pub(crate) fn is_late(&self) -> bool {
+        self.age_ms() > self.store.grace_ms() / 2
     }
 
     /// Makes the lease again now, with all that it names.
@@ -97,8 +106,13 @@ impl<'a> SaveLease<'a> {
     /// Fails unless the lease has held to this moment.
     pub(crate) fn check(&mut self) -> Result<()> {
         self.keep()?;
+        if self.is_there()? { Ok(()) } else { Err(lost()) }
+    }
+
+    /// Whether nobody has removed it.
+    pub(crate) fn is_there(&self) -> Result<bool> {
         let newest = self.objects.last().map(|object| self.store.storage.stat(object));
-        newest.transpose()?.flatten().map(|_| ()).ok_or_else(lost)
+        Ok(newest.transpose()?.flatten().is_some())
     }
 
     /// The number of copies of packs that are put under this lease, which has had it from the start.
@@ -108,8 +122,7 @@ impl<'a> SaveLease<'a> {
 
     /// The time now by the clock of the storage.
     pub(crate) fn storage_now_ms(&self) -> u64 {
-        let age = self.store.clock.now_ms().saturating_sub(self.made_ms);
-        self.stored_ms.saturating_add(age)
+        self.stored_ms.saturating_add(self.age_ms())
     }
 
     /// Leaves the lease to others, who end it; these are its objects, the newest last.
@@ -150,7 +163,7 @@ fn lost() -> Error {
 /// an error, but for the dead, whose needs do not count. `now_ms` is by the clock of the storage.
 pub(crate) fn pendings(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
     let mut found = Vec::new();
-    for entry in store.storage.list(PENDING)? {
+    for entry in store.list_of(PENDING)? {
         let bytes = match store.storage.read_all(&entry.name, LEASE_LEN_MAX) {
             Ok(bytes) => bytes,
             Err(e) if e.kind == ErrorKind::NotFound => continue,
@@ -207,7 +220,7 @@ pub(crate) fn numbers_of_others(
 pub(crate) struct PruneLease<'a> {
     store: &'a Store,
     object: String,
-    made_ms: u64,
+    made_boot_ms: u64,
     /// When it was made, by the clock of the storage.
     pub stored_ms: u64,
 }
@@ -215,8 +228,8 @@ pub(crate) struct PruneLease<'a> {
 impl<'a> PruneLease<'a> {
     pub(crate) fn create(store: &'a Store) -> Result<Self> {
         let object = format!("{PRUNING}/{}", random_id()?);
-        let made_ms = store.clock.now_ms();
-        let mut lease = Self { store, object, made_ms, stored_ms: 0 };
+        let made_boot_ms = store.clock.boot_ms();
+        let mut lease = Self { store, object, made_boot_ms, stored_ms: 0 };
         // Empty, so that a full disk, which has room for names only, can be pruned.
         store.storage.put_new(&lease.object, b"")?;
         lease.stored_ms = store.storage.stat(&lease.object)?.ok_or_else(lost)?.modified_ms;
@@ -225,7 +238,7 @@ impl<'a> PruneLease<'a> {
 
     /// Fails if saves may take this prune for a dead one.
     pub(crate) fn check(&self) -> Result<()> {
-        let age = self.store.clock.now_ms().saturating_sub(self.made_ms);
+        let age = self.store.clock.boot_ms().saturating_sub(self.made_boot_ms);
         if self.store.grace_ms() > 0 && age > self.store.grace_ms() / 2 {
             let message = "the prune took too long to be sure of what nobody needs; prune again";
             return Err(Error::new(ErrorKind::Conflict, message));
@@ -242,8 +255,30 @@ impl Drop for PruneLease<'_> {
 
 /// Whether a prune is under way that is not dead. `now_ms` is by the clock of the storage.
 pub(crate) fn is_pruning(store: &Store, now_ms: u64) -> Result<bool> {
-    let leases = store.storage.list(PRUNING)?;
+    let leases = store.list_of(PRUNING)?;
     Ok(leases.iter().any(|lease| !is_stale(store, &lease.stat, now_ms)))
+}
+
+/// Fails if a lease is from a time that is yet to come: then the clocks that give objects their times
+/// are so far apart that ages mean nothing. `now_ms` is by the clock of the storage.
+pub(crate) fn check_times<'a>(
+    store: &Store,
+    mut leases: impl Iterator<Item = &'a Entry>,
+    now_ms: u64,
+) -> Result<()> {
+    let limit_ms = now_ms.saturating_add(store.grace_ms() / 4);
+    match leases.find(|lease| lease.stat.modified_ms > limit_ms) {
+        None => Ok(()),
+        Some(lease) => {
+            let (name, minutes) = (&lease.name, (lease.stat.modified_ms - now_ms) / 60_000);
+            let message = format!(
+                "the lease {name} is {minutes} minutes newer than what is written now, so that \
+                 nobody can tell what is old, and nothing was removed; set the clocks of all \
+                 machines that use the store, or remove that lease if its process has ended"
+            );
+            Err(Error::new(ErrorKind::Conflict, message))
+        }
+    }
 }
 
 /// Whether whoever made this lease must have ended.

@@ -45,7 +45,7 @@ mod verify;
 
 pub use check::{CheckOptions, Checked, Damage, Hurt};
 pub use clock::{Clock, SystemClock, rfc3339};
-pub use config::{CONFIG_NAME, Config, GRACE_SECONDS, Store};
+pub use config::{CONFIG_NAME, Config, GRACE_SECONDS, GRACE_SECONDS_MIN, Store};
 pub use copy::Copied;
 pub use diff::{FileDiff, SnapshotDiff};
 pub use forget::{Forgotten, Keep, Thinned};

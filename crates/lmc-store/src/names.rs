@@ -19,6 +19,13 @@ pub const PACKS: &str = "packs";
 pub const PENDING: &str = "pending";
 /// Folder of the leases of prunes.
 pub const PRUNING: &str = "pruning";
+/// Folder of manifests that a repair moved away.
+pub const DAMAGED: &str = "damaged";
+/// The folders of a store, which are there from its beginning.
+pub const FOLDERS: [&str; 7] = [PACKS, SNAPSHOTS, FORGOTTEN, TAGS, PENDING, PRUNING, DAMAGED];
+/// The empty object in each of them that says that the folder is there. No run, tag or id is named
+/// so.
+pub const MARKER: &str = ".folder";
 
 /// The last page of a run.
 pub(crate) const PAGE_MAX: u64 = 99_999_999;
@@ -134,7 +141,7 @@ fn is_device(label: &str) -> bool {
 }
 
 /// A snapshot, as its name tells of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SnapshotName {
     /// The run it belongs to.
     pub run: String,

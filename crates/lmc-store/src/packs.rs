@@ -368,7 +368,7 @@ impl<'a> Putter<'a> {
     /// names it.
     fn may_rely(&self, modified_ms: u64) -> bool {
         let age = self.lease().storage_now_ms().saturating_sub(modified_ms);
-        !self.reuse.is_pruning && age < self.store.grace_ms() / 2
+        !self.reuse.is_pruning && age < self.store.grace_ms() / 4
     }
 
     fn is_pruning_now(&self) -> Result<bool> {

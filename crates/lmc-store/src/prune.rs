@@ -4,10 +4,12 @@
 //! looking ends the prune before anything is removed.
 
 use crate::Store;
-use crate::lease::{Found, PruneLease, is_stale, pendings};
-use crate::manifest::MANIFEST_LEN_MAX;
-use crate::manifest::Manifest;
-use crate::names::{FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS, is_id};
+use crate::lease::{Found, PruneLease, check_times, is_stale, pendings};
+use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
+use crate::names::{
+    DAMAGED, FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS, is_id,
+};
+use crate::repair::damaged_key;
 use crate::storage::{self, Stat};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,8 +20,10 @@ pub struct PruneOptions {
     /// How old a pack that nobody needs must be, in milliseconds; the store's own time if none is
     /// given. While a save is under way it is never less than that.
     pub grace_ms: Option<u64>,
-    /// Only say what would be removed.
+    /// Only say what would be removed, by the clock of this machine. Nothing is written.
     pub dry_run: bool,
+    /// Remove packs even if there is not one snapshot.
+    pub allow_empty: bool,
 }
 
 /// What was removed.
@@ -41,6 +45,9 @@ pub struct Pruned {
     pub bytes_bases: u64,
     /// Bytes that nobody needs, in packs of which something is needed.
     pub bytes_beside: u64,
+    /// Objects in `damaged/` that cannot be read: of what they need, only packs whose names can be
+    /// found in them stay.
+    pub unreadable: Vec<String>,
 }
 
 /// What the snapshots that stay need.
@@ -83,9 +90,25 @@ struct Seen {
     packs: Vec<storage::Entry>,
     /// Ids of what is to go.
     marks: HashSet<String>,
-    pendings: Vec<Found>,
+    /// The living.
+    leases: Vec<Found>,
+    /// Leases of the dead, which are gone by now unless this is a dry run.
+    dead: Vec<String>,
+    /// Leases of prunes.
+    prunes: Vec<storage::Entry>,
+    tags: Vec<storage::Entry>,
     /// Snapshots as run, page and name, with those that cannot be read.
     keys: BTreeMap<String, Option<SnapshotName>>,
+    damaged: Damaged,
+}
+
+/// What a repair moved away: it may come back, and then it needs its packs and its tags.
+#[derive(Default)]
+struct Damaged {
+    /// As run, page and name.
+    keys: HashSet<String>,
+    packs: HashSet<String>,
+    unreadable: Vec<String>,
 }
 
 impl Store {
@@ -93,12 +116,13 @@ impl Store {
     ///
     /// On an error some of what it would have removed is still there, and nothing else is missing.
     pub fn prune(&self, options: &PruneOptions) -> Result<Pruned> {
-        let lease = PruneLease::create(self)?;
-        let seen = self.look(&lease)?;
-        let live_leases: Vec<&Found> =
-            seen.pendings.iter().filter(|found| !self.is_dead(&found.entry.stat, &seen)).collect();
+        let lease = match options.dry_run {
+            true => None,
+            false => Some(PruneLease::create(self)?),
+        };
+        let seen = self.look(lease.as_ref())?;
         let needed: HashSet<&String> =
-            live_leases.iter().flat_map(|found| &found.pending.parents).collect();
+            seen.leases.iter().flat_map(|found| &found.pending.parents).collect();
         // A mark counts only if it was there before the leases were listed.
         let is_marked = |name: &SnapshotName| seen.marks.contains(&name.id);
         let mut going: BTreeMap<&String, &SnapshotName> = BTreeMap::new();
@@ -114,16 +138,18 @@ impl Store {
         let live = self.live(&staying)?;
         let (bytes_bases, bytes_beside) = live.held(&seen.packs);
         let mut live = live.packs;
-        for pack in live_leases.iter().flat_map(|found| &found.pending.packs) {
+        live.extend(seen.damaged.packs.iter().cloned());
+        for pack in seen.leases.iter().flat_map(|found| &found.pending.packs) {
             live.extend(PackName::parse(pack).map(|name| name.object()));
         }
         let grace_ms = match options.grace_ms {
-            Some(given) if live_leases.is_empty() => given,
+            Some(given) if seen.leases.is_empty() => given,
             Some(given) => given.max(self.grace_ms()),
             None => self.grace_ms(),
         };
-        let leases = live_leases.len() as u64;
-        let mut pruned = Pruned { leases, bytes_bases, bytes_beside, ..Pruned::default() };
+        let (leases, unreadable) = (seen.leases.len() as u64, seen.damaged.unreadable.clone());
+        let mut pruned =
+            Pruned { leases, bytes_bases, bytes_beside, unreadable, ..Pruned::default() };
         for entry in &seen.packs {
             let Some(name) = PackName::from_object(&entry.name) else { continue };
             if live.contains(&entry.name) {
@@ -136,24 +162,77 @@ impl Store {
                 pruned.bytes += entry.stat.size;
             }
         }
+        if seen.keys.is_empty() && !pruned.packs.is_empty() && !options.allow_empty {
+            return Err(no_snapshots(pruned.packs.len()));
+        }
         pruned.snapshots = going.values().map(|&name| name.clone()).collect();
         pruned.snapshots.sort();
-        if !options.dry_run {
-            pruned.leftovers = self.remove(&lease, &seen, &going, &pruned.packs)?;
+        if let Some(lease) = &lease {
+            pruned.leftovers = self.remove(lease, &seen, &going, &pruned.packs)?;
         }
         Ok(pruned)
     }
 
     /// Packs before leases: what a save that is not among the leases puts is not among the packs.
     /// Marks before leases: what such a save takes for its parent is not among the marks. Leases
-    /// before snapshots: a save that ended in between is among the snapshots.
-    fn look(&self, lease: &PruneLease) -> Result<Seen> {
-        let packs = self.storage.list(PACKS)?;
+    /// before snapshots: a save that ended in between is among the snapshots. And leases of the dead
+    /// are removed before snapshots are listed: one that lives after all, because clocks are wrong,
+    /// is among the snapshots, or finds its lease gone after its commit. Snapshots before what is
+    /// damaged: what a repair moves in between is there; what it brings back has a lease.
+    fn look(&self, lease: Option<&PruneLease>) -> Result<Seen> {
+        let packs = self.list_of(PACKS)?;
         let marks = self.marks()?.into_iter().filter(|mark| is_id(mark)).collect();
-        let pendings = pendings(self, lease.stored_ms)?;
+        let now_ms = lease.map_or_else(|| self.latest_ms(&packs), |lease| lease.stored_ms);
+        let (mut leases, dead) = self.leases(now_ms)?;
+        if let Some(lease) = lease {
+            check_times(self, leases.iter().map(|found| &found.entry), now_ms)?;
+            if !dead.is_empty() {
+                self.remove_all(lease, &dead)?;
+                // One that was made meanwhile may be for what one of the dead was for.
+                leases = self.leases(now_ms)?.0;
+            }
+        }
+        let (prunes, tags) = (self.list_of(PRUNING)?, self.list_of(TAGS)?);
         let keys = self.keys(SNAPSHOTS)?.into_iter();
         let keys = keys.map(|key| (key.clone(), SnapshotName::parse(&key))).collect();
-        Ok(Seen { now_ms: lease.stored_ms, packs, marks, pendings, keys })
+        let damaged = self.look_at_damaged()?;
+        Ok(Seen { now_ms, packs, marks, leases, dead, prunes, tags, keys, damaged })
+    }
+
+    /// What the clock of this machine says, or the newest pack if that is later.
+    fn latest_ms(&self, packs: &[storage::Entry]) -> u64 {
+        let newest = packs.iter().map(|entry| entry.stat.modified_ms).max();
+        self.clock.now_ms().max(newest.unwrap_or(0))
+    }
+
+    /// The leases of saves that live, and the names of the others.
+    fn leases(&self, now_ms: u64) -> Result<(Vec<Found>, Vec<String>)> {
+        let found = pendings(self, now_ms)?;
+        let is_dead = |found: &Found| is_stale(self, &found.entry.stat, now_ms);
+        let (dead, living): (Vec<Found>, Vec<Found>) = found.into_iter().partition(is_dead);
+        let dead = dead.into_iter().map(|found| found.entry.name).filter(|name| is_ours(name));
+        Ok((living, dead.collect()))
+    }
+
+    /// What lies in `damaged/` and the packs that it names, whether it can be understood or not.
+    fn look_at_damaged(&self) -> Result<Damaged> {
+        let mut damaged = Damaged::default();
+        for entry in self.list_of(DAMAGED)? {
+            let len = usize::try_from(entry.stat.size.min(MANIFEST_LEN_MAX)).unwrap_or(usize::MAX);
+            let mut bytes = vec![0; len];
+            match self.storage.read(&entry.name, 0, &mut bytes) {
+                Ok(()) => {}
+                // Another repair has brought it back, under a lease that names its packs.
+                Err(e) if e.kind == ErrorKind::NotFound => continue,
+                Err(e) => return Err(e.at(format_args!("{}, so nothing was removed", entry.name))),
+            }
+            if Manifest::parse(&bytes).is_err() {
+                damaged.unreadable.push(entry.name.clone());
+            }
+            damaged.packs.extend(packs_in(&bytes).map(|name| name.object()));
+            damaged.keys.insert(damaged_key(&entry.name).to_string());
+        }
+        Ok(damaged)
     }
 
     fn is_dead(&self, stat: &Stat, seen: &Seen) -> bool {
@@ -195,19 +274,21 @@ impl Store {
         lease.check()?;
         let snapshots: Vec<String> = going.keys().map(|key| format!("{SNAPSHOTS}/{key}")).collect();
         self.remove_all(lease, &snapshots)?;
-        let leftovers = self.leftovers(seen, going)?;
+        let leftovers = self.leftovers(seen, going);
         // Those of what stays stay; those of what went, now or before, go.
         let staying = seen.keys.iter().filter(|(key, _)| !going.contains_key(key));
-        let staying: HashSet<&str> =
-            staying.filter_map(|(_, name)| Some(name.as_ref()?.id.as_str())).collect();
-        let marks = seen.marks.iter().filter(|id| !staying.contains(id.as_str()));
+        let staying = staying.filter_map(|(_, name)| name.clone());
+        let damaged = seen.damaged.keys.iter().filter_map(|key| SnapshotName::parse(key));
+        let staying: HashSet<String> = staying.chain(damaged).map(|name| name.id).collect();
+        let marks = seen.marks.iter().filter(|id| !staying.contains(*id));
         let marks: Vec<String> = marks.map(|id| format!("{FORGOTTEN}/{id}")).collect();
         self.remove_all(lease, &marks)?;
         self.remove_all(lease, &packs.iter().map(PackName::object).collect::<Vec<_>>())?;
         self.remove_all(lease, &leftovers)?;
+        let leftovers = leftovers.len() + seen.dead.len();
         let before_ms = seen.now_ms.saturating_sub(self.grace_ms());
         let temporaries = self.storage.remove_temporaries(before_ms)?;
-        Ok(leftovers.len() as u64 + temporaries)
+        Ok(leftovers as u64 + temporaries)
     }
 
     /// Removes objects a few at a time, so that a prune that became too slow to be safe stops; each
@@ -221,31 +302,38 @@ impl Store {
         Ok(())
     }
 
-    /// Leases of the dead, and tags of what is gone.
-    fn leftovers(
-        &self,
-        seen: &Seen,
-        going: &BTreeMap<&String, &SnapshotName>,
-    ) -> Result<Vec<String>> {
-        let dead = seen.pendings.iter().filter(|found| self.is_dead(&found.entry.stat, seen));
-        let is_ours = |name: &str| name.rsplit('/').next().is_some_and(is_id);
-        let mut names: Vec<String> = dead.map(|found| found.entry.name.clone()).collect();
-        let prunes = self.storage.list(PRUNING)?;
-        let dead = prunes.into_iter().filter(|entry| self.is_dead(&entry.stat, seen));
-        names.extend(dead.map(|entry| entry.name));
-        names.retain(|name| is_ours(name));
-        for entry in self.storage.list(TAGS)? {
-            let key = entry.name.splitn(3, '/').nth(2).unwrap_or_default().to_string();
-            if SnapshotName::parse(&key).is_none() {
-                continue;
-            }
-            let is_gone = going.contains_key(&key);
+    /// Leases of dead prunes, and tags of what is gone.
+    fn leftovers(&self, seen: &Seen, going: &BTreeMap<&String, &SnapshotName>) -> Vec<String> {
+        let is_left =
+            |lease: &&storage::Entry| self.is_dead(&lease.stat, seen) && is_ours(&lease.name);
+        let leases = seen.prunes.iter().filter(is_left);
+        let tags = seen.tags.iter().filter(|tag| {
+            let key = tag.name.splitn(3, '/').nth(2).unwrap_or_default().to_string();
+            let is_there = seen.keys.contains_key(&key) || seen.damaged.keys.contains(&key);
             // A save makes tags before its snapshot.
-            let is_lost = !seen.keys.contains_key(&key) && self.is_dead(&entry.stat, seen);
-            if is_gone || is_lost {
-                names.push(entry.name);
-            }
-        }
-        Ok(names)
+            let is_lost = !is_there && self.is_dead(&tag.stat, seen);
+            SnapshotName::parse(&key).is_some() && (going.contains_key(&key) || is_lost)
+        });
+        leases.chain(tags).map(|entry| entry.name.clone()).collect()
     }
+}
+
+/// Whether an object is named as lmc names leases.
+fn is_ours(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(is_id)
+}
+
+/// All that looks like the name of a pack.
+fn packs_in(bytes: &[u8]) -> impl Iterator<Item = PackName> {
+    let words = bytes.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'-');
+    words.filter_map(|word| PackName::parse(std::str::from_utf8(word).ok()?))
+}
+
+fn no_snapshots(packs: usize) -> Error {
+    let message = format!(
+        "there is not one snapshot, and {packs} packs would go, so nothing was removed: snapshots/ \
+         may be elsewhere, or not be copied yet; if the store is meant to be empty, --allow-empty \
+         removes them"
+    );
+    Error::new(ErrorKind::NotFound, message)
 }

@@ -1,19 +1,21 @@
 //! Putting right what can be put right, and never making anything worse.
 //!
 //! A damaged pack is replaced, at once, by one with the right hash: a copy in this store, or one in
-//! another store. A damaged manifest is replaced likewise, or moved away so that it does not stop
-//! prunes; it comes back when a copy turns up. What cannot be put right stays as it is.
+//! another store. A damaged manifest is replaced likewise, or moved away, whole, so that it does not
+//! stop prunes; it comes back when its bytes are right again or a copy turns up. What cannot be put
+//! right stays as it is.
 
 use crate::Store;
-use crate::check::{CheckOptions, Checked, Damage, is_damage};
+use crate::check::{CheckOptions, Checked, Damage};
 use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
-use crate::names::{PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
+use crate::names::{DAMAGED, PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
+use crate::storage::Put;
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-/// Where damaged manifests go.
-pub const DAMAGED: &str = "damaged";
+/// Times that a manifest of one name is moved away; each stays.
+const MOVES_MAX: usize = 100;
 
 /// What was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,13 +42,14 @@ impl Store {
     pub fn repair(&self, other: Option<&Store>, dry_run: bool, threads: usize) -> Result<Repaired> {
         let options = CheckOptions { read_percent: 100, threads };
         let mut repaired = Repaired::default();
-        let _lease = self.lease_of_repair(other, dry_run)?;
+        let returning = self.returning(other, &mut repaired)?;
+        let _lease = self.lease_of_repair(&returning, dry_run)?;
         // Manifests first: a good one may need packs that nothing else does.
         for Damage { object, .. } in self.all_manifests()?.bad {
             self.repair_manifest(&object, other, dry_run, &mut repaired)?;
         }
-        if let Some(other) = other {
-            self.bring_back(other, dry_run, &mut repaired)?;
+        for (key, Return { objects, bytes }) in &returning {
+            self.bring_back(key, objects, bytes, dry_run, &mut repaired)?;
         }
         let damaged = self.check(&options)?.damaged;
         let copies = self.copies(&damaged, other)?;
@@ -73,24 +76,49 @@ impl Store {
         Ok(repaired)
     }
 
+    /// What can come back out of `damaged/`, by run, page and name: its own bytes are right, as they
+    /// may be after a read that failed for once, or the other store has them.
+    fn returning(
+        &self,
+        other: Option<&Store>,
+        repaired: &mut Repaired,
+    ) -> Result<BTreeMap<String, Return>> {
+        let mut returning: BTreeMap<String, Return> = BTreeMap::new();
+        for object in self.names_of(DAMAGED)? {
+            let key = damaged_key(&object);
+            let Some(name) = SnapshotName::parse(key) else { continue };
+            // What was forgotten since stays so.
+            if self.is_forgotten(&name)? {
+                continue;
+            }
+            let bytes = match (self.good_bytes(&object, &name), other) {
+                (None, Some(other)) => self.believed_manifest(other, key, repaired)?,
+                (own, _) => own,
+            };
+            if let Some(bytes) = bytes {
+                let objects = Vec::new();
+                let found = returning.entry(key.to_string()).or_insert(Return { objects, bytes });
+                found.objects.push(object);
+            }
+        }
+        Ok(returning)
+    }
+
     /// Manifests that come back out of `damaged/` need packs that nobody may have needed: a lease
     /// names them, and a prune that may have listed them before is a conflict. One that is damaged
     /// in its place stops prunes itself.
     fn lease_of_repair(
         &self,
-        other: Option<&Store>,
+        returning: &BTreeMap<String, Return>,
         dry_run: bool,
     ) -> Result<Option<SaveLease<'_>>> {
-        let Some(other) = other.filter(|_| !dry_run) else { return Ok(None) };
-        let mut keys = self.keys(DAMAGED)?;
-        keys.retain(|key| other.good_manifest(key).is_some());
-        if keys.is_empty() {
+        if returning.is_empty() || dry_run {
             return Ok(None);
         }
-        let mut lease = SaveLease::create(self, &random_id()?, keys.iter().cloned().collect())?;
-        for key in &keys {
-            let manifest = other.good_manifest(key).and_then(|bytes| Manifest::parse(&bytes).ok());
-            let packs = manifest.into_iter().flat_map(|manifest| manifest.packs);
+        let mut lease =
+            SaveLease::create(self, &random_id()?, returning.keys().cloned().collect())?;
+        for Return { bytes, .. } in returning.values() {
+            let packs = Manifest::parse(bytes)?.packs.into_iter();
             lease.add_packs(packs.map(|pack| pack.name.as_str().to_string()));
         }
         lease.renew()?;
@@ -113,7 +141,7 @@ impl Store {
             return Ok(copies);
         }
         for store in [Some(self), other].into_iter().flatten() {
-            for entry in store.storage.list(PACKS)? {
+            for entry in store.list_of(PACKS)? {
                 let Some(name) = PackName::from_object(&entry.name) else { continue };
                 if let Some(list) = copies.get_mut(name.hash()) {
                     list.push((store, name, entry.stat.size));
@@ -123,29 +151,38 @@ impl Store {
         Ok(copies)
     }
 
-    /// Manifests that an earlier repair moved away come back if the other store has them.
-    fn bring_back(&self, other: &Store, dry_run: bool, repaired: &mut Repaired) -> Result<()> {
-        for key in self.keys(DAMAGED)? {
-            let object = format!("{SNAPSHOTS}/{key}");
-            let Some(bytes) = self.believed_manifest(other, &key, repaired)? else { continue };
-            if !dry_run {
-                // What was forgotten since stays so.
-                if SnapshotName::parse(&key).map_or(Ok(true), |name| self.is_forgotten(&name))? {
-                    continue;
-                }
-                self.storage.put_new(&object, &bytes)?;
-                self.storage.delete(&[format!("{DAMAGED}/{key}")])?;
+    /// Puts a manifest that was moved away back in its place. What was moved away under its name
+    /// goes once the good bytes are there.
+    fn bring_back(
+        &self,
+        key: &str,
+        objects: &[String],
+        bytes: &[u8],
+        dry_run: bool,
+        repaired: &mut Repaired,
+    ) -> Result<()> {
+        let object = format!("{SNAPSHOTS}/{key}");
+        if !dry_run {
+            self.storage.put_new(&object, bytes)?;
+            if self.good_manifest(key).is_none() {
+                // What is there is damaged in its turn, and was told of.
+                return Ok(());
             }
-            repaired.manifests.push(object);
+            self.storage.delete(objects)?;
         }
+        repaired.manifests.push(object);
         Ok(())
     }
 
     /// The bytes of the manifest with this key, if they are here and right.
     fn good_manifest(&self, key: &str) -> Option<Vec<u8>> {
-        let name = SnapshotName::parse(key)?;
-        let bytes = self.storage.read_all(&format!("{SNAPSHOTS}/{key}"), MANIFEST_LEN_MAX).ok()?;
-        Manifest::read(&bytes, &name).ok().map(|_| bytes)
+        self.good_bytes(&format!("{SNAPSHOTS}/{key}"), &SnapshotName::parse(key)?)
+    }
+
+    /// The bytes of an object, if they are the manifest of a snapshot.
+    fn good_bytes(&self, object: &str, name: &SnapshotName) -> Option<Vec<u8>> {
+        let bytes = self.storage.read_all(object, MANIFEST_LEN_MAX).ok()?;
+        Manifest::read(&bytes, name).ok().map(|_| bytes)
     }
 
     /// The same of another store, where all that can be had of the snapshot is decoded and compared
@@ -187,14 +224,48 @@ impl Store {
             return Ok(());
         }
         if !dry_run {
-            match self.storage.read_all(object, MANIFEST_LEN_MAX) {
-                Ok(bytes) => drop(self.storage.put_new(&format!("{DAMAGED}/{key}"), &bytes)?),
-                Err(e) if is_damage(&e) || e.kind == ErrorKind::LimitExceeded => {}
-                Err(e) => return Err(e),
+            let Some(moved) = self.move_away(object, key)? else { return Ok(()) };
+            // Another repair may have put it right between the last look and the move.
+            let name = SnapshotName::parse(key);
+            if name.is_some_and(|name| self.good_bytes(&moved, &name).is_some()) {
+                self.storage.move_new(&moved, object)?;
+                return Ok(());
             }
-            self.storage.delete(&[object.to_string()])?;
         }
         repaired.moved.push(object.to_string());
         Ok(())
+    }
+
+    /// Moves a manifest away, whole and unread; none if it is not there any more. One that was moved
+    /// before stays beside it.
+    fn move_away(&self, object: &str, key: &str) -> Result<Option<String>> {
+        for number in 0..MOVES_MAX {
+            let end = if number == 0 { String::new() } else { format!(".{number}") };
+            let moved = format!("{DAMAGED}/{key}{end}");
+            match self.storage.move_new(object, &moved) {
+                Ok(Put::Created) => return Ok(Some(moved)),
+                Ok(Put::Exists) => {}
+                Err(e) if e.kind == ErrorKind::NotFound => return Ok(None),
+                Err(e) => return Err(e),
+            }
+        }
+        let message = format!("{DAMAGED}/{key} is there {MOVES_MAX} times; remove some of them");
+        Err(Error::new(ErrorKind::AlreadyExists, message))
+    }
+}
+
+/// A manifest that can come back: the objects in `damaged/` with its name, and its bytes.
+struct Return {
+    objects: Vec<String>,
+    bytes: Vec<u8>,
+}
+
+/// Run, page and name of what was moved to this object. The names of snapshots have no dot in them;
+/// what was moved away again has a number behind one.
+pub(crate) fn damaged_key(object: &str) -> &str {
+    let key = object.get(DAMAGED.len() + 1..).unwrap_or_default();
+    match key.rsplit_once('.') {
+        Some((first, number)) if !number.contains('/') => first,
+        _ => key,
     }
 }

@@ -4,6 +4,7 @@ use crate::Store;
 use crate::lease::SaveLease;
 use crate::manifest::Manifest;
 use crate::names::{SnapshotName, random_id};
+use crate::save::Author;
 use lmc_format::{Error, ErrorKind, Result};
 
 impl Store {
@@ -31,7 +32,7 @@ impl Store {
         lease: SaveLease,
     ) -> Result<SnapshotName> {
         let tags = self.tags_of(name)?;
-        let new = self.commit(manifest, name.page, &tags, lease)?;
+        let new = self.commit(manifest, name.page, &tags, Author::Us, lease)?;
         self.forget(std::slice::from_ref(name))?;
         for tag in self.tags_of(name)?.difference(&tags) {
             self.storage.put_new(&new.tag(tag)?, b"")?;

@@ -7,13 +7,13 @@ use crate::builder::Builder;
 use crate::check::is_damage;
 use crate::coding::Coding;
 use crate::lease::{SaveLease, is_pruning};
-use crate::manifest::{MANIFEST_FORMAT, MANIFEST_LEN_MAX, Manifest, PACK_LEN_MAX};
-use crate::names::{SnapshotName, check_label, random_id};
+use crate::manifest::{MANIFEST_FORMAT, MANIFEST_LEN_MAX, Manifest, PACK_LEN_MAX, Pack};
+use crate::names::{PRUNING, SnapshotName, check_label, random_id};
 use crate::packs::{PACK_LEN, PackCount, Packed, Reuse, healed_text, write_packs};
 use crate::path::RelPath;
 use crate::plan;
 use crate::room::Room;
-use crate::snapshots::Recent;
+use crate::snapshots::{AHEAD_MAX_MS, Recent};
 use crate::storage::Put;
 use crate::tree::{Leaf, MemoryFile, What, in_memory, walk};
 use lmc::{Level, Progress};
@@ -135,6 +135,15 @@ pub(crate) struct Stored<'a> {
     pub warnings: Vec<String>,
 }
 
+/// Who may have made a manifest of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// Nobody but this process: there is a random id of its own in it.
+    Us,
+    /// Whoever copies the same snapshot.
+    Anyone,
+}
+
 /// How a save begins.
 #[derive(Debug)]
 struct Start<'a> {
@@ -175,7 +184,7 @@ impl Store {
     pub(crate) fn finish(&self, stored: Stored, options: &SaveOptions) -> Result<Saved> {
         let Stored { manifest, page, lease, parent, unchanged, packs, warnings } = stored;
         let files = manifest.files().count() as u64;
-        let name = self.commit(&manifest, page, &options.tags, lease)?;
+        let name = self.commit(&manifest, page, &options.tags, Author::Us, lease)?;
         Ok(Saved { name, parent, files, unchanged, packs, warnings })
     }
 
@@ -206,11 +215,15 @@ impl Store {
         })?;
         let (entries, unchanged, more, builder, added) = coded;
         warnings.extend(more);
+        let Packed { packs, count, healed, lease } = packed;
+        warnings.extend(healed.iter().map(healed_text));
+        let (time_ms, warning) = self.stamp(&lease, parent.as_ref().map(|parent| &parent.name))?;
+        warnings.extend(warning);
         let manifest = Manifest {
             format: MANIFEST_FORMAT,
             run: options.run.clone(),
             step: self.step(step, options, parent.as_ref().map(|parent| &parent.name))?,
-            time_ms: self.time_after(parent.as_ref().map(|parent| &parent.name)),
+            time_ms,
             save,
             copy: None,
             parent: parent.as_ref().map(|parent| parent.name.id.clone()),
@@ -223,17 +236,33 @@ impl Store {
             archives: Vec::new(),
             packs: Vec::new(),
         };
-        let Packed { packs, count, healed, lease } = packed;
-        warnings.extend(healed.iter().map(healed_text));
         let manifest = builder.finish(manifest, packs)?;
         let parent = parent.map(|parent| parent.name);
         Ok(Stored { manifest, page, lease, parent, unchanged, packs: count, warnings })
     }
 
-    /// Now, or later if the snapshot before was saved by a clock that is ahead.
-    pub(crate) fn time_after(&self, parent: Option<&SnapshotName>) -> u64 {
-        let after = parent.map_or(0, |parent| parent.time_ms.saturating_add(1));
-        self.clock.now_ms().max(after)
+    /// The time of a new snapshot, and what is to be said of it: now, or right after the snapshot
+    /// before it, but never further ahead of the storage's own time than clocks may differ.
+    fn stamp(
+        &self,
+        lease: &SaveLease,
+        parent: Option<&SnapshotName>,
+    ) -> Result<(u64, Option<String>)> {
+        let (now_ms, stored_ms) = (self.clock.now_ms(), lease.storage_now_ms());
+        let limit_ms = stored_ms.saturating_add(AHEAD_MAX_MS);
+        let warning = (now_ms > limit_ms).then(|| {
+            let minutes = (now_ms - stored_ms) / 60_000;
+            format!(
+                "the clock of this machine is {minutes} minutes ahead of that of the storage, whose \
+                 time the snapshot has: set the clock"
+            )
+        });
+        let time_ms = if warning.is_some() { stored_ms } else { now_ms };
+        let after_ms = match parent.filter(|parent| parent.time_ms >= time_ms) {
+            Some(parent) => self.counted_ms(parent)?.map_or(0, |counted| counted.saturating_add(1)),
+            None => 0,
+        };
+        Ok((time_ms.max(after_ms).min(limit_ms), warning))
     }
 
     /// The step that is known, or one more than that of the newest of the run.
@@ -262,6 +291,7 @@ impl Store {
         manifest: &Manifest,
         page: u64,
         tags: &BTreeSet<String>,
+        author: Author,
         mut lease: SaveLease,
     ) -> Result<SnapshotName> {
         let (bytes, name) = manifest.write(page)?;
@@ -292,9 +322,52 @@ impl Store {
                 _ => self.storage.replace(&object, &bytes)?,
             }
         }
+        self.confirm(manifest, &lease)
+            .map_err(|error| self.withdraw(&name, &object, author, error))?;
         // The snapshot is there. A lease that cannot be ended grows old and is removed by a prune.
         let _ = lease.end();
         Ok(name)
+    }
+
+    /// Fails if a prune took this save for a dead one, and may have removed what it needs: the
+    /// process may have slept between its last look and the commit, or clocks may be far apart. A
+    /// prune removes the leases of the dead before it looks for snapshots, and packs after that: so
+    /// whoever finds its lease still there has been seen by every prune, or will be.
+    fn confirm(&self, manifest: &Manifest, lease: &SaveLease) -> Result<()> {
+        let is_there = match lease.is_there() {
+            // Nothing speaks for it, and what is committed is not given up for a failed look.
+            Err(_) if !lease.is_late() => return Ok(()),
+            is_there => is_there?,
+        };
+        if is_there && !lease.is_late() {
+            return Ok(());
+        }
+        let conflict = |what: String| {
+            let message = format!("the save was taken for a dead one by a prune, and {what}");
+            Err(Error::new(ErrorKind::Conflict, message))
+        };
+        if !is_there && !self.list_of(PRUNING)?.is_empty() {
+            return conflict("that may go on".to_string());
+        }
+        for Pack { name, size } in &manifest.packs {
+            let object = name.object();
+            if self.storage.stat(&object)?.is_none_or(|stat| stat.size != *size) {
+                return conflict(format!("lacks {object} now"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back a snapshot that may lack packs, and says what became of it. The manifest of a copy
+    /// stays: it may be that of another process, which has told its user that it is there.
+    fn withdraw(&self, name: &SnapshotName, object: &str, author: Author, error: Error) -> Error {
+        let text = match author {
+            Author::Us if self.storage.delete(&[object.to_string()]).is_ok() => {
+                return error.at("there is no new snapshot; save again");
+            }
+            _ => format!("snapshot {} is there; run lmc check and lmc repair", name.short_id()),
+        };
+        error.at(text)
     }
 
     /// A lease and the parent that it names. The order is what makes the parent safe: the lease

@@ -4,8 +4,10 @@ use crate::Store;
 use crate::ancestors::LOOKED_AT_MAX;
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::names::{
-    FORGOTTEN, PAGE_MAX, SNAPSHOTS, SnapshotName, TAGS, escape, is_hex, parse_page, unescape,
+    FORGOTTEN, MARKER, PAGE_MAX, SNAPSHOTS, SnapshotName, TAGS, escape, is_hex, parse_page,
+    unescape,
 };
+use crate::storage::{Entry, Stat};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -13,6 +15,31 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 const ID_DIGITS_MIN: usize = 4;
 /// Snapshots on a page; writers that do not see each other may make it some more.
 const PAGE_LEN: usize = 256;
+
+/// How far the time of a snapshot may be past that of the storage; what is later was told by a clock
+/// that is wrong.
+pub(crate) const AHEAD_MAX_MS: u64 = 60_000;
+
+/// A snapshot and when it counts as saved: at its own time, but no later than the storage says that
+/// its manifest came. So a clock that was wrong once, here or where a copy is from, decides neither
+/// what is the newest nor what is old.
+#[derive(Clone, Debug)]
+pub(crate) struct Dated {
+    pub time_ms: u64,
+    pub name: SnapshotName,
+}
+
+impl Dated {
+    fn new(name: SnapshotName, stat: &Stat) -> Self {
+        let time_ms = name.time_ms.min(stat.modified_ms.saturating_add(AHEAD_MAX_MS));
+        Self { time_ms, name }
+    }
+
+    /// What they are ordered by.
+    fn order(&self) -> (u64, &SnapshotName) {
+        (self.time_ms, &self.name)
+    }
+}
 
 /// The end of a run.
 #[derive(Debug)]
@@ -24,31 +51,92 @@ pub(crate) struct Recent {
 }
 
 impl Store {
-    /// All snapshots in the order in which they were saved. Only names are read.
+    /// All snapshots in the order in which they were saved. Only names and times are read.
     pub fn snapshots(&self) -> Result<Vec<SnapshotName>> {
-        self.snapshots_below("")
+        Ok(names(self.dated(None)?))
     }
 
     /// Those of one run.
     pub fn snapshots_of(&self, run: &str) -> Result<Vec<SnapshotName>> {
-        self.snapshots_below(&format!("/{}", escape(run)?))
+        Ok(names(self.dated(Some(run))?))
     }
 
-    fn snapshots_below(&self, folder: &str) -> Result<Vec<SnapshotName>> {
+    /// The snapshots of one run or of all, in order, and when each counts as saved.
+    pub(crate) fn dated(&self, run: Option<&str>) -> Result<Vec<Dated>> {
         // Marks after names: what is forgotten in between is left out, never shown without need.
-        let objects = self.storage.names(&format!("{SNAPSHOTS}{folder}"))?;
+        let entries = match run {
+            None => self.list_of(SNAPSHOTS)?,
+            Some(run) => {
+                let entries = self.storage.list(&format!("{SNAPSHOTS}/{}", escape(run)?))?;
+                if entries.is_empty() {
+                    self.check_folder(SNAPSHOTS)?;
+                }
+                entries
+            }
+        };
+        let shown = self.shown(entries.iter().map(|entry| entry.name.as_str()))?;
+        let dated = shown.into_iter().map(|(i, name)| Dated::new(name, &entries[i].stat));
+        let mut dated: Vec<Dated> = dated.collect();
+        dated.sort_unstable_by(|one, other| one.order().cmp(&other.order()));
+        Ok(dated)
+    }
+
+    /// Of objects below the folder of snapshots, those that are snapshots and not forgotten, by
+    /// their numbers.
+    fn shown<'a>(
+        &self,
+        objects: impl Iterator<Item = &'a str>,
+    ) -> Result<Vec<(usize, SnapshotName)>> {
         let forgotten = self.marks()?;
         let mut runs: HashMap<&str, Option<String>> = HashMap::new();
-        let mut names: Vec<SnapshotName> = Vec::with_capacity(objects.len());
-        for object in &objects {
+        let mut shown = Vec::new();
+        for (i, object) in objects.enumerate() {
             let key = &object[SNAPSHOTS.len() + 1..];
             let Some((escaped, rest)) = key.split_once('/') else { continue };
             let run = runs.entry(escaped).or_insert_with(|| unescape(escaped));
-            names.extend(run.as_ref().and_then(|run| SnapshotName::parse_in(run, rest)));
+            let name = run.as_ref().and_then(|run| SnapshotName::parse_in(run, rest));
+            let name = name.filter(|name| !forgotten.contains(&name.id));
+            shown.extend(name.map(|name| (i, name)));
         }
-        names.retain(|name| !forgotten.contains(&name.id));
+        Ok(shown)
+    }
+
+    /// The snapshots of one run or of all, in any order. Only names are read.
+    fn unordered(&self, run: Option<&str>) -> Result<Vec<SnapshotName>> {
+        let objects = match run {
+            None => self.names_of(SNAPSHOTS)?,
+            Some(run) => self.storage.names(&format!("{SNAPSHOTS}/{}", escape(run)?))?,
+        };
+        if objects.is_empty() {
+            self.check_folder(SNAPSHOTS)?;
+        }
+        let shown = self.shown(objects.iter().map(String::as_str))?;
+        Ok(shown.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// The newest of some snapshots. Its time is looked up, and those of others only if it is not
+    /// what its name says.
+    fn newest_of(&self, mut names: Vec<SnapshotName>) -> Result<Option<SnapshotName>> {
         names.sort_unstable();
-        Ok(names)
+        let mut newest: Option<Dated> = None;
+        for name in names.into_iter().rev() {
+            // None counts as later than its name says.
+            if newest.as_ref().is_some_and(|newest| newest.order() >= (name.time_ms, &name)) {
+                break;
+            }
+            let Some(stat) = self.storage.stat(&name.object()?)? else { continue };
+            let dated = Dated::new(name, &stat);
+            if newest.as_ref().is_none_or(|newest| newest.order() < dated.order()) {
+                newest = Some(dated);
+            }
+        }
+        Ok(newest.map(|newest| newest.name))
+    }
+
+    /// When a snapshot counts as saved; none if it is gone.
+    pub(crate) fn counted_ms(&self, name: &SnapshotName) -> Result<Option<u64>> {
+        let stat = self.storage.stat(&name.object()?)?;
+        Ok(stat.map(|stat| Dated::new(name.clone(), &stat).time_ms))
     }
 
     /// The newest of a run, and where the next one goes. What that costs does not grow with the
@@ -58,10 +146,14 @@ impl Store {
         let mut pages: Vec<u64> =
             self.storage.folders(&folder)?.iter().filter_map(|page| parse_page(page)).collect();
         pages.sort_unstable();
+        if pages.is_empty() {
+            self.check_folder(SNAPSHOTS)?;
+        }
+        let mut found: Vec<Dated> = Vec::new();
         let mut recent = Recent { page: pages.last().copied().unwrap_or(0), names: Vec::new() };
         let mut forgotten: Option<HashSet<String>> = None;
         for &page in pages.iter().rev() {
-            let objects = self.storage.names(&format!("{folder}/{page:08}"))?;
+            let objects = self.storage.list(&format!("{folder}/{page:08}"))?;
             if page == recent.page && objects.len() >= PAGE_LEN {
                 recent.page = (page + 1).min(PAGE_MAX);
             }
@@ -70,18 +162,20 @@ impl Store {
                 Some(forgotten) => forgotten,
                 none => none.insert(self.marks()?),
             };
-            let parse = |object: &String| {
-                let (_, name) = object.rsplit_once('/')?;
-                SnapshotName::parse_in(run, &format!("{page:08}/{name}"))
+            let parse = |entry: &Entry| {
+                let (_, name) = entry.name.rsplit_once('/')?;
+                let name = SnapshotName::parse_in(run, &format!("{page:08}/{name}"))?;
+                Some(Dated::new(name, &entry.stat))
             };
-            let names = objects.iter().filter_map(parse);
-            recent.names.extend(names.filter(|name| !forgotten.contains(&name.id)));
-            if recent.names.len() > LOOKED_AT_MAX {
+            let dated = objects.iter().filter_map(parse);
+            found.extend(dated.filter(|dated| !forgotten.contains(&dated.name.id)));
+            if found.len() > LOOKED_AT_MAX {
                 break;
             }
         }
-        recent.names.sort_unstable_by(|one, other| other.cmp(one));
-        recent.names.truncate(LOOKED_AT_MAX + 1);
+        found.sort_unstable_by(|one, other| other.order().cmp(&one.order()));
+        found.truncate(LOOKED_AT_MAX + 1);
+        recent.names = names(found);
         Ok(recent)
     }
 
@@ -97,9 +191,47 @@ impl Store {
 
     /// What stands below a folder of objects that are named by snapshots.
     pub(crate) fn keys(&self, folder: &str) -> Result<HashSet<String>> {
-        let names = self.storage.names(folder)?;
+        let names = self.names_of(folder)?;
         let skip = folder.len() + 1;
         Ok(names.into_iter().map(|name| name[skip..].to_string()).collect())
+    }
+
+    /// The names of all objects in one of the store's folders. A list without the folder's marker is
+    /// an error and not an empty list: the folder may have been renamed, or not be mounted.
+    pub(crate) fn names_of(&self, folder: &str) -> Result<Vec<String>> {
+        let (mut names, marker) = (self.storage.names(folder)?, marker(folder));
+        let len = names.len();
+        names.retain(|name| *name != marker);
+        self.believe(folder, names.len() < len)?;
+        Ok(names)
+    }
+
+    /// The same with sizes and times.
+    pub(crate) fn list_of(&self, folder: &str) -> Result<Vec<Entry>> {
+        let (mut entries, marker) = (self.storage.list(folder)?, marker(folder));
+        let len = entries.len();
+        entries.retain(|entry| entry.name != marker);
+        self.believe(folder, entries.len() < len)?;
+        Ok(entries)
+    }
+
+    /// Fails unless one of the store's folders is there.
+    pub(crate) fn check_folder(&self, folder: &str) -> Result<()> {
+        let has_marker = !self.config.has_markers || self.storage.stat(&marker(folder))?.is_some();
+        self.believe(folder, has_marker)
+    }
+
+    fn believe(&self, folder: &str, has_marker: bool) -> Result<()> {
+        if has_marker || !self.config.has_markers {
+            return Ok(());
+        }
+        let marker = marker(folder);
+        let message = format!(
+            "{folder}/ is not there, or lacks {marker}: it was renamed, is not mounted, or is not \
+             copied yet, so it is not taken to be empty and nothing was changed; put it back, or \
+             make an empty {marker} if what was in it is lost"
+        );
+        Err(Error::corrupt(message))
     }
 
     /// The tags of all snapshots, by their ids.
@@ -119,19 +251,19 @@ impl Store {
     /// The snapshot that `text` means: the start of an id, `latest`, `RUN@STEP` or `RUN@latest`.
     pub fn find(&self, text: &str) -> Result<SnapshotName> {
         if let Some((run, step)) = text.rsplit_once('@') {
-            let names = self.snapshots_of(run)?;
             let wanted = match step {
                 "latest" => None,
                 _ => Some(step.parse::<u64>().map_err(|_| {
                     Error::invalid(format!("{text}: a step is a number, or latest"))
                 })?),
             };
-            let found = names.into_iter().rfind(|name| wanted.is_none_or(|step| name.step == step));
-            return found.ok_or_else(|| no_snapshot(text));
+            let mut names = self.unordered(Some(run))?;
+            names.retain(|name| wanted.is_none_or(|step| name.step == step));
+            return self.newest_of(names)?.ok_or_else(|| no_snapshot(text));
         }
-        let names = self.snapshots()?;
+        let names = self.unordered(None)?;
         if text == "latest" {
-            return names.into_iter().next_back().ok_or_else(|| no_snapshot(text));
+            return self.newest_of(names)?.ok_or_else(|| no_snapshot(text));
         }
         if text.len() < ID_DIGITS_MIN || !is_hex(text) {
             let message = format!(
@@ -171,6 +303,15 @@ impl Store {
     pub(crate) fn is_forgotten(&self, name: &SnapshotName) -> Result<bool> {
         Ok(self.storage.stat(&name.forgotten())?.is_some())
     }
+}
+
+/// The object that says that a folder is there.
+fn marker(folder: &str) -> String {
+    format!("{folder}/{MARKER}")
+}
+
+fn names(dated: Vec<Dated>) -> Vec<SnapshotName> {
+    dated.into_iter().map(|dated| dated.name).collect()
 }
 
 fn no_snapshot(text: &str) -> Error {

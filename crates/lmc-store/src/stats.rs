@@ -85,7 +85,7 @@ impl Store {
         for (archive, logical) in archives.values() {
             stats.add(archive, *logical);
         }
-        for entry in self.storage.list(PACKS)? {
+        for entry in self.list_of(PACKS)? {
             let Some(name) = PackName::from_object(&entry.name) else { continue };
             stats.packs += 1;
             stats.pack_bytes += entry.stat.size;
@@ -93,7 +93,7 @@ impl Store {
                 stats.unneeded_bytes += entry.stat.size;
             }
         }
-        stats.manifest_bytes = self.storage.list(SNAPSHOTS)?.iter().map(|e| e.stat.size).sum();
+        stats.manifest_bytes = self.list_of(SNAPSHOTS)?.iter().map(|e| e.stat.size).sum();
         Ok(stats)
     }
 }

@@ -39,7 +39,7 @@ fn writers_readers_and_prunes() {
                 let keep = Keep { last: Some(3), ..Keep::default() };
                 let plan = store.plan_forget(&keep, None).unwrap();
                 store.forget(&plan.forgotten).unwrap();
-                match store.prune(&PruneOptions { grace_ms: Some(0), dry_run: false }) {
+                match store.prune(&PruneOptions { grace_ms: Some(0), ..PruneOptions::default() }) {
                     Ok(_) => {}
                     Err(e) => assert_eq!(e.kind, ErrorKind::Conflict, "{e}"),
                 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use lmc_store::storage::disk::{Disk, DiskFile, DiskStat, RealDisk};
-use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
+use lmc_store::storage::{Access, LocalStorage, MemoryStorage, Storage};
 use lmc_store::{ErrorKind, SnapshotName, Store};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,7 @@ enum Fails {
 
 /// A disk on which one operation on a manifest fails, after something else was done.
 struct HookedDisk {
+    inner: RealDisk,
     fails: Fails,
     is_hooked: AtomicBool,
     hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -65,41 +66,50 @@ fn is_snapshot(path: &Path) -> bool {
 impl Disk for HookedDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.pass(Fails::Write, true, io::ErrorKind::StorageFull)?;
-        RealDisk.create(path)
+        self.inner.create(path)
     }
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        RealDisk.open(path)
+        self.inner.open(path)
     }
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.pass(Fails::Rename, is_snapshot(to), io::ErrorKind::QuotaExceeded)?;
-        RealDisk.rename_new(from, to)
+        self.inner.rename_new(from, to)
     }
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename_over(from, to)
+        self.inner.rename_over(from, to)
+    }
+    fn link_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.link_new(from, to)
+    }
+    fn truncate(&self, path: &Path) -> io::Result<()> {
+        self.inner.truncate(path)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove(path)
+        self.inner.remove(path)
     }
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         // The folder of the manifest is made right before the manifest is written.
         if is_snapshot(path) {
             self.is_hooked.store(true, Ordering::SeqCst);
         }
-        RealDisk.create_dir(path)
+        self.inner.create_dir(path)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let is_page = path.ends_with("00000000");
         self.pass(Fails::SyncDir, is_page, io::ErrorKind::Other)?;
-        RealDisk.sync_dir(path)
+        self.inner.sync_dir(path)
     }
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>> {
-        RealDisk.read_dir(path)
+        self.inner.read_dir(path)
+    }
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>> {
+        self.inner.list_dir(path)
     }
     fn stat(&self, path: &Path) -> io::Result<DiskStat> {
-        RealDisk.stat(path)
+        self.inner.stat(path)
     }
     fn now_ms(&self) -> u64 {
-        RealDisk.now_ms()
+        self.inner.now_ms()
     }
 }
 
@@ -119,7 +129,8 @@ fn a_failing_copy_removes_nothing_of_another() {
             move || *done.lock().unwrap() = Some(store.copy_to(&target, &[name], &|_| ()))
         };
         let hook = Mutex::new(Some(Box::new(first) as Box<dyn FnOnce() + Send>));
-        let disk = HookedDisk { fails, is_hooked: AtomicBool::new(false), hook };
+        let inner = RealDisk::new(&place, Access::Private);
+        let disk = HookedDisk { inner, fails, is_hooked: AtomicBool::new(false), hook };
         let storage = LocalStorage::on(&place, Arc::new(disk));
         let second = Store::open(Arc::new(storage), clock).unwrap();
         store.copy_to(&second, std::slice::from_ref(&name), &|_| ()).unwrap_err();

@@ -39,7 +39,7 @@ fn restores(store: &Store, name: &SnapshotName, root: &std::path::Path) -> bool 
 fn damaged_packs_are_named() {
     let (store, storage, saved, _folder) = history();
     assert!(store.check(&ALL).unwrap().is_clean());
-    let packs = storage.names("packs").unwrap();
+    let packs = objects_in(&*storage, "packs");
     assert!(packs.len() > 5);
     for (i, pack) in packs.iter().enumerate() {
         let good = storage.read_all(pack, 1 << 20).unwrap();
@@ -136,7 +136,7 @@ fn repair() {
     for (name, root) in &saved {
         check_restores(&other, name, root);
     }
-    let packs = storage.names("packs").unwrap();
+    let packs = objects_in(&*storage, "packs");
     for (i, pack) in packs.iter().enumerate() {
         let mut bytes = storage.read_all(pack, 1 << 20).unwrap();
         let at = i * 91 % bytes.len();
@@ -162,14 +162,14 @@ fn repair() {
     storage.replace(&object, b"rot").unwrap();
     assert_eq!(store.repair(None, false, 1).unwrap().moved, [object]);
     assert!(store.check(&ALL).unwrap().is_clean());
-    assert_eq!(storage.names("damaged").unwrap().len(), 1);
+    assert_eq!(objects_in(&*storage, "damaged").len(), 1);
     for i in [0, 2] {
         check_restores(&store, &saved[i].0, &saved[i].1);
     }
     // What was moved away comes back when there is a copy.
     let repaired = store.repair(Some(&other), false, 1).unwrap();
     assert_eq!(repaired.manifests, [saved[1].0.object().unwrap()]);
-    assert!(storage.names("damaged").unwrap().is_empty());
+    assert!(objects_in(&*storage, "damaged").is_empty());
     check_restores(&store, &saved[1].0, &saved[1].1);
 }
 
@@ -190,7 +190,7 @@ fn repair_from_a_twin() {
 #[test]
 fn references_to_what_is_there() {
     let (store, storage, saved, _folder) = history();
-    for pack in storage.names("packs").unwrap() {
+    for pack in objects_in(&*storage, "packs") {
         storage.delete(&[pack]).unwrap();
     }
     let (_, root) = &saved[2];
@@ -204,7 +204,7 @@ fn saves_beside_damage() {
     let (store, storage, saved, folder) = history();
     let root = folder.path().join("next");
     write(&root.join("model.safetensors"), &checkpoint(&["a"], 9000, 1, 9));
-    for pack in storage.names("packs").unwrap() {
+    for pack in objects_in(&*storage, "packs") {
         storage.replace(&pack, b"rot").unwrap();
     }
     let next = save(&store, &root, SaveOptions::default());

@@ -202,3 +202,55 @@ fn room_can_be_made_on_a_full_disk() {
     player.play(&save).unwrap();
     look(&player).unwrap();
 }
+
+/// On a disk without a single file left, snapshots can be forgotten, any number of them, and pruned,
+/// and neither takes more than what it needs of the reserve.
+#[test]
+fn room_can_be_made_on_a_disk_without_files() {
+    let base = Base::new(3);
+    let mut player = base.player();
+    for step in 4..8 {
+        player.play(&Step::Save { step, tag: None }).unwrap();
+    }
+    for kind in [Kind::Create, Kind::Write] {
+        let error = Failure::Error(ENOSPC);
+        let full = Fault { kind, at: 0, times: u64::MAX, failure: error };
+        player.reopen(Some(FaultyDisk::new(player.disk.clone(), full)));
+        let save = Step::Save { step: 9, tag: None };
+        assert_eq!(player.play(&save).map_err(|e| e.kind), Err(ErrorKind::Io));
+        player.expected.may.clear();
+        let last = if kind == Kind::Create { 4 } else { 6 };
+        for step in last - 3..last {
+            player.play(&Step::Forget { step }).unwrap();
+        }
+        let reserve = player.disk.state().size("/store/reserve");
+        assert_eq!(reserve, Some(64 << 10), "marks need nothing of it");
+        player.play(&Step::Prune).unwrap();
+        look(&player).unwrap();
+        player.reopen(None);
+        player.play(&Step::Prune).unwrap();
+        assert_eq!(player.disk.state().size("/store/reserve"), Some(64 << 10));
+    }
+    player.play(&Step::Save { step: 9, tag: None }).unwrap();
+    look(&player).unwrap();
+}
+
+/// Where a second name takes a file too, one mark and one prune after the other still make room.
+#[test]
+fn room_can_be_made_where_links_count_as_files() {
+    let base = Base::new(4);
+    let mut player = base.player();
+    let error = Failure::Error(ENOSPC);
+    let full = Fault { kind: Kind::CreateOrLink, at: 0, times: u64::MAX, failure: error };
+    for step in 1..3 {
+        player.reopen(Some(FaultyDisk::new(player.disk.clone(), full)));
+        player.play(&Step::Forget { step }).unwrap();
+        player.play(&Step::Prune).unwrap();
+        look(&player).unwrap();
+        // What was freed makes the spare files again.
+        player.reopen(None);
+        player.play(&Step::Prune).unwrap();
+    }
+    player.play(&Step::Save { step: 9, tag: None }).unwrap();
+    look(&player).unwrap();
+}

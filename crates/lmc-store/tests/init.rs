@@ -18,6 +18,9 @@ impl Storage for Careless {
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         self.0.replace(name, bytes)
     }
+    fn move_new(&self, from: &str, to: &str) -> Result<Put> {
+        self.0.move_new(from, to)
+    }
     fn settle(&self, name: &str) -> Result<()> {
         self.0.settle(name)
     }
@@ -30,6 +33,9 @@ impl Storage for Careless {
     fn names(&self, folder: &str) -> Result<Vec<String>> {
         self.0.names(folder)
     }
+    fn folders(&self, folder: &str) -> Result<Vec<String>> {
+        self.0.folders(folder)
+    }
     fn list(&self, folder: &str) -> Result<Vec<Entry>> {
         self.0.list(folder)
     }
@@ -39,8 +45,14 @@ impl Storage for Careless {
     fn remove_temporaries(&self, before_ms: u64) -> Result<u64> {
         self.0.remove_temporaries(before_ms)
     }
+    fn has_cheap_stat(&self) -> bool {
+        true
+    }
     fn puts_at_once(&self) -> usize {
         1
+    }
+    fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {
+        self.0.read_all(name, len_max)
     }
 }
 

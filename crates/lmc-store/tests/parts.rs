@@ -2,8 +2,7 @@
 
 mod common;
 
-use common::{TestClock, checkpoint, memory_store};
-use lmc_store::storage::Storage;
+use common::{TestClock, checkpoint, memory_store, objects_in};
 use lmc_store::{
     ErrorKind, MemoryFile, Parent, Part, PruneOptions, RelPath, SaveOptions, Saved, Store,
 };
@@ -74,7 +73,7 @@ fn parts_become_one_snapshot() {
     assert!(found["model/0.safetensors"] == b && found["model/1.safetensors"] == a);
     assert!(second.name.added < first.name.added / 2, "{first:?} {second:?}");
     assert_eq!(second.parent.as_ref(), Some(&first.name));
-    assert!(storage.list("pending").unwrap().is_empty());
+    assert!(objects_in(&*storage, "pending").is_empty());
 }
 
 /// A prune between the parts and the commit takes nothing that they need, whatever its grace is;
@@ -85,7 +84,7 @@ fn prunes_keep_parts() {
     let (a, b) = (checkpoint(&["a"], 9000, 1, 0), checkpoint(&["b"], 9000, 2, 0));
     let kept = part(&store, &[file("0", &a, &[])], &options(0));
     let abandoned = part(&store, &[file("1", &b, &[])], &options(0));
-    let now = PruneOptions { grace_ms: Some(0), dry_run: false };
+    let now = PruneOptions { grace_ms: Some(0), ..PruneOptions::default() };
     assert!(store.prune(&now).unwrap().packs.is_empty());
     store.abandon_parts(std::slice::from_ref(&abandoned)).unwrap();
     assert!(store.prune(&now).unwrap().packs.is_empty(), "another part is under way");
@@ -93,7 +92,7 @@ fn prunes_keep_parts() {
     clock.pass_hours(1);
     assert_eq!(store.prune(&now).unwrap().packs.len(), 1);
     assert!(restored(&store, &saved)["0"] == a);
-    assert!(storage.list("pending").unwrap().is_empty());
+    assert!(objects_in(&*storage, "pending").is_empty());
 }
 
 /// Parts that were left for too long, or whose lease is gone, are not committed; the snapshot before
@@ -115,10 +114,10 @@ fn old_parts_are_refused() {
     let again = commit(&store, &[part(&store, &[file("1", &a, &[])], &options(0))], 2);
     assert!(restored(&store, &again)["1"] == a);
     // Only the lease of the part that came too late is left, until it is old.
-    assert_eq!(storage.list("pending").unwrap().len(), 1);
+    assert_eq!(objects_in(&*storage, "pending").len(), 1);
     clock.pass_hours(13);
     store.prune(&PruneOptions::default()).unwrap();
-    assert!(storage.list("pending").unwrap().is_empty());
+    assert!(objects_in(&*storage, "pending").is_empty());
 }
 
 /// A parent that is gone when a part is stored is done without; one that is demanded is not.
@@ -146,7 +145,7 @@ fn wrong_parts() {
     assert_eq!(error.kind, ErrorKind::InvalidArgument);
     assert!(store.snapshots().unwrap().is_empty());
     let text = twice().write().unwrap();
-    let lease = storage.list("pending").unwrap()[0].name.clone();
+    let lease = objects_in(&*storage, "pending")[0].clone();
     for (good, bad) in [
         ("model/0", "../0"),
         ("\"archive\":0", "\"archive\":7"),

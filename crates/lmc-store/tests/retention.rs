@@ -37,9 +37,9 @@ fn prune_keeps_what_is_needed() {
     for i in [3, 7] {
         check_restores(&store, &saved[i].0, &saved[i].1);
     }
-    assert_eq!(storage.names("snapshots").unwrap().len(), 2);
-    assert!(storage.names("forgotten").unwrap().is_empty());
-    assert!(storage.names("pruning").unwrap().is_empty());
+    assert_eq!(objects_in(&*storage, "snapshots").len(), 2);
+    assert!(objects_in(&*storage, "forgotten").is_empty());
+    assert!(objects_in(&*storage, "pruning").is_empty());
 
     // A run that starts afresh needs nothing of the one before.
     let root = folder.path().join("fresh");
@@ -82,11 +82,12 @@ fn grace() {
     let pruned = store.prune(&PruneOptions::default()).unwrap();
     assert_eq!((pruned.packs.len(), pruned.bytes_young), (0, 6));
     clock.pass_hours(25);
-    let dry = PruneOptions { dry_run: true, ..PruneOptions::default() };
+    let empty = PruneOptions { allow_empty: true, ..PruneOptions::default() };
+    let dry = PruneOptions { dry_run: true, ..empty };
     assert_eq!(store.prune(&dry).unwrap().packs.len(), 1);
-    assert_eq!(storage.names("packs").unwrap().len(), 1);
-    assert_eq!(store.prune(&PruneOptions::default()).unwrap().packs.len(), 1);
-    assert!(storage.names("packs").unwrap().is_empty());
+    assert_eq!(objects_in(&*storage, "packs").len(), 1);
+    assert_eq!(store.prune(&empty).unwrap().packs.len(), 1);
+    assert!(objects_in(&*storage, "packs").is_empty());
 }
 
 /// Any folder that cannot be listed and any manifest that cannot be read stops a prune.
@@ -97,7 +98,7 @@ fn errors_stop_a_prune() {
     let saved = run(&store, folder.path(), &[1, 2, 3]);
     forget(&store, Keep { last: Some(1), ..Keep::default() });
     clock.pass_hours(48);
-    let objects = |folder: &str| storage.names(folder).unwrap().len();
+    let objects = |folder: &str| objects_in(&*storage, folder).len();
     let (packs, snapshots) = (objects("packs"), objects("snapshots"));
     let mortal = MortalStorage::new(storage.clone(), u64::MAX);
     let other = Store::open(mortal.clone(), clock.clone()).unwrap();
@@ -138,7 +139,7 @@ fn killed_prunes() {
         clock.pass_hours(48);
         store.prune(&PruneOptions::default()).unwrap();
         assert_eq!(storage.stat(&orphan).unwrap(), None);
-        assert!(storage.names("pruning").unwrap().is_empty());
+        assert!(objects_in(&*storage, "pruning").is_empty());
         check_restores(&store, &saved[2].0, &saved[2].1);
     }
 }
@@ -163,7 +164,7 @@ fn prune_beside_a_save() {
         once.call_once(|| {
             save_step(&pruner, &newer, "r", 100);
             assert_eq!(forget(&pruner, Keep { last: Some(1), ..Keep::default() }), [100]);
-            let now = PruneOptions { grace_ms: Some(0), dry_run: false };
+            let now = PruneOptions { grace_ms: Some(0), ..PruneOptions::default() };
             pruner.prune(&now).unwrap();
         });
     };
@@ -174,7 +175,7 @@ fn prune_beside_a_save() {
     clock.pass_hours(48);
     store.prune(&PruneOptions::default()).unwrap();
     check_restores(&store, &new.name, &root);
-    assert!(storage.names("pending").unwrap().is_empty());
+    assert!(objects_in(&*storage, "pending").is_empty());
 }
 
 /// Of two prunes one removes a pack, a save puts the same bytes again, and the other one, which has
@@ -233,14 +234,14 @@ fn dead_saves_are_cleaned_up() {
     let dying = Store::open(mortal.clone(), clock.clone()).unwrap();
     assert!(dying.save(&root, &SaveOptions::default(), &|_| ()).is_err());
     assert_eq!(mortal.packs_put.load(Ordering::SeqCst), 1);
-    let objects = |folder: &str| storage.names(folder).unwrap().len();
+    let objects = |folder: &str| objects_in(&*storage, folder).len();
     assert_eq!((objects("pending"), objects("packs")), (1, 1));
     // Even a prune without grace leaves what may be under way.
-    let now = PruneOptions { grace_ms: Some(0), dry_run: false };
+    let now = PruneOptions { grace_ms: Some(0), ..PruneOptions::default() };
     store.prune(&now).unwrap();
     assert_eq!((objects("pending"), objects("packs")), (1, 1));
     clock.pass_hours(25);
-    store.prune(&PruneOptions::default()).unwrap();
+    store.prune(&PruneOptions { allow_empty: true, ..PruneOptions::default() }).unwrap();
     assert_eq!((objects("pending"), objects("packs")), (0, 0));
 }
 
@@ -376,7 +377,7 @@ fn copies_of_what_was_forgotten() {
     }
     // Beside a prune, which may remove what it has listed, names are new as well.
     assert_eq!(forget(&target, Keep { last: Some(1), ..Keep::default() }), [3]);
-    target.prune(&PruneOptions { grace_ms: Some(0), dry_run: false }).unwrap();
+    target.prune(&PruneOptions { grace_ms: Some(0), ..PruneOptions::default() }).unwrap();
     storage.put_new(&format!("pruning/{:032x}", 5), b"").unwrap();
     let copied = store.copy_to(&target, &names, &|_| ()).unwrap().snapshots;
     assert!(copied.iter().all(|copy| names.iter().all(|name| name.id != copy.id)));

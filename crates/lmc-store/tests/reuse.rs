@@ -154,7 +154,8 @@ fn files_that_are_not_in_every_snapshot() {
     let keep = Keep { last: Some(1), ..Keep::default() };
     store.forget(&store.plan_forget(&keep, None).unwrap().forgotten).unwrap();
     clock.pass_hours(100);
-    let pruned = store.prune(&PruneOptions { grace_ms: Some(0), dry_run: false }).unwrap();
+    let pruned =
+        store.prune(&PruneOptions { grace_ms: Some(0), ..PruneOptions::default() }).unwrap();
     assert_eq!(pruned.snapshots.len(), 5);
     check_restores(&store, &name, &root(5));
 }

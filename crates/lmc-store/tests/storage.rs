@@ -61,7 +61,7 @@ fn links_and_pipes() {
         }
         std::os::unix::fs::symlink(&victim, &path).unwrap();
         assert!(store.storage().names(name).is_err(), "{name}");
-        let old = lmc_store::PruneOptions { grace_ms: Some(0), dry_run: false };
+        let old = lmc_store::PruneOptions { grace_ms: Some(0), ..Default::default() };
         assert!(store.prune(&old).is_err(), "{name}");
         assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 1, "{name}");
     }

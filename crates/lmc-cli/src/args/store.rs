@@ -20,9 +20,12 @@ pub struct InitArgs {
     pub place: Option<Location>,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// How long what a save is working on is kept by prune: a number with s, m, h or d
+    /// How long what a save is working on is kept by prune: a number with s, m, h or d, at least 1m
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_time)]
     pub grace: u64,
+    /// Let others read it, as far as the umask does; without this it is yours alone
+    #[arg(long)]
+    pub shared: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -236,9 +239,12 @@ pub struct PruneArgs {
     /// How old what nobody needs must be; while a save is under way, at least what init was given
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub grace: Option<u64>,
-    /// Only say what would be removed
+    /// Only say what would be removed; needs no right to write
     #[arg(short = 'n', long)]
     pub dry_run: bool,
+    /// Remove packs even if there is not one snapshot
+    #[arg(long)]
+    pub allow_empty: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

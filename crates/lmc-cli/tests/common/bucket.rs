@@ -2,12 +2,28 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use super::common::{code, stderr, text, weights};
-use lmc_testkit::s3::{BUCKET, Server};
+use lmc_store::storage::{ObjectStorage, Storage};
+use lmc_testkit::s3::{ACCESS_KEY, BUCKET, SECRET_KEY, Server};
+use object_store::aws::AmazonS3Builder;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
+
+/// The part of the bucket below a prefix, without the command.
+pub fn storage(address: SocketAddr, prefix: &str) -> Arc<dyn Storage> {
+    let store = AmazonS3Builder::new()
+        .with_endpoint(format!("http://{address}"))
+        .with_allow_http(true)
+        .with_region("us-east-1")
+        .with_access_key_id(ACCESS_KEY)
+        .with_secret_access_key(SECRET_KEY)
+        .with_bucket_name(BUCKET);
+    let store = Box::new(store.build().expect("a bucket"));
+    Arc::new(ObjectStorage::new(store, prefix.into()).expect("network threads"))
+}
 
 #[derive(Clone)]
 pub struct Bucket {

@@ -47,6 +47,10 @@ class StorageError(LmcError, OSError):
     """The operating system or the bucket refused to read or write."""
 
 
+class StoppedError(LmcError):
+    """The work was made to end before it was done, by a signal or by another thread."""
+
+
 def printable(text: str) -> str:
     """Text for a log or a warning, in one line: what would steer a terminal is escaped.
 

@@ -309,10 +309,15 @@ class Store:
             dry_run=dry_run,
         )[1]
 
-    def prune(self, *, grace_hours: float | None = None, dry_run: bool = False) -> int:
-        """Removes forgotten snapshots and what nobody needs; returns the bytes that are freed."""
+    def prune(
+        self, *, grace_hours: float | None = None, dry_run: bool = False, allow_empty: bool = False
+    ) -> int:
+        """Removes forgotten snapshots and what nobody needs; returns the bytes that are freed.
+
+        Packs beside not a single snapshot are removed only with `allow_empty`."""
         grace = _milliseconds(grace_hours, 3_600_000)
-        return self._handle().prune(grace_ms=grace, dry_run=dry_run)[2]
+        handle = self._handle()
+        return handle.prune(grace_ms=grace, dry_run=dry_run, allow_empty=allow_empty)[2]
 
     def stats(self) -> dict[str, int]:
         """Numbers of the whole store."""

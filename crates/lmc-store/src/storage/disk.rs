@@ -1,14 +1,18 @@
 //! The file operations that local storage is made of, so that tests can put another disk below it:
 //! one that fails, or one that forgets what was not synced.
 
+use super::Access;
 use crate::clock::unix_ms;
-use rustix::fs::RenameFlags;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// An open file.
 pub trait DiskFile: Send + fmt::Debug {
@@ -31,16 +35,24 @@ pub struct DiskStat {
     pub is_dir: bool,
 }
 
+/// What an open says of a name that is a link: none is followed.
+pub(super) const IS_LINK: &str = "is a link; a store holds no links, put the file in its place";
+
 /// A file system.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Makes a file that must not be there.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Gives a file another name, which must be free: otherwise the error is `AlreadyExists`.
+    /// Gives a file another name, which must be free: otherwise the error is `AlreadyExists`. The old
+    /// name may stay where only a hard link can do this.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file another name; a file of that name is replaced.
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name, which must be free: otherwise the error is `AlreadyExists`.
+    fn link_new(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Takes all bytes from a file, which is as new as if it were written now.
+    fn truncate(&self, path: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes a directory that must not be there.
@@ -49,15 +61,30 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// The names in a directory, in any order, and whether each is a directory.
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>>;
+    /// The same with what each name is; one that is removed meanwhile is left out.
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>>;
     /// What a name is.
     fn stat(&self, path: &Path) -> io::Result<DiskStat>;
     /// The time by the clock that gives files their times, in milliseconds since 1970.
     fn now_ms(&self) -> u64;
 }
 
-/// The file system of the machine.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RealDisk;
+/// The file system of the machine, for what lies in one directory.
+///
+/// Every name is reached from there folder by folder, and no link is followed on the way: what is
+/// behind one is nobody's to list, to write and to remove. The directory itself may be reached by a
+/// link. What is made is as open as the directory is.
+#[derive(Clone, Debug)]
+pub struct RealDisk {
+    root: PathBuf,
+    /// How open the directory is made.
+    access: Access,
+}
+
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
+/// Permissions of what is being made, until it has those of the root.
+const OWN_FILE: Mode = Mode::from_raw_mode(0o600);
+const OWN_FOLDER: Mode = Mode::from_raw_mode(0o700);
 
 #[derive(Debug)]
 struct RealFile(File);
@@ -76,69 +103,262 @@ impl DiskFile for RealFile {
     }
 }
 
+/// A name in an open folder.
+struct Place<'a> {
+    folder: OwnedFd,
+    name: &'a OsStr,
+    /// The permissions of the root.
+    mode: RawMode,
+}
+
+impl RealDisk {
+    /// For what lies below `root`, which is made by `access` if it is not there.
+    pub fn new(root: &Path, access: Access) -> Self {
+        Self { root: root.to_path_buf(), access }
+    }
+
+    /// Opens the root or a folder below it; also gives the permissions of the root.
+    fn folder(&self, path: &Path) -> io::Result<(OwnedFd, RawMode)> {
+        let mut folder = rustix::fs::open(&self.root, FOLDER, Mode::empty())?;
+        let mode = rustix::fs::fstat(&folder)?.st_mode & 0o777;
+        let Ok(below) = path.strip_prefix(&self.root) else {
+            // The folder that the root is in.
+            return Ok((rustix::fs::open(path, FOLDER, Mode::empty())?, mode));
+        };
+        if let Some(folder) = open_below(&folder, below, FOLDER) {
+            return Ok((folder, mode));
+        }
+        for name in below.components() {
+            let name = name.as_os_str();
+            folder = rustix::fs::openat(&folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
+                .map_err(|e| blocked(&folder, name, e))?;
+        }
+        Ok((folder, mode))
+    }
+
+    /// The place that a path below the root names.
+    fn place<'a>(&self, path: &'a Path) -> io::Result<Place<'a>> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let (folder, mode) = self.folder(above)?;
+        Ok(Place { folder, name, mode })
+    }
+
+    /// Makes the directory itself; the kernel takes away what the umask does not allow.
+    fn create_root(&self) -> io::Result<()> {
+        let mode = match self.access {
+            Access::Private => OWN_FOLDER,
+            Access::Shared => Mode::from_raw_mode(0o777),
+        };
+        Ok(rustix::fs::mkdirat(CWD, &self.root, mode)?)
+    }
+}
+
+/// Opens what is below a folder in one call, without following links; none if that failed or the
+/// kernel cannot do it, and then it is for a walk from folder to folder to say why.
+#[cfg(target_os = "linux")]
+fn open_below(root: &OwnedFd, below: &Path, flags: OFlags) -> Option<OwnedFd> {
+    use rustix::fs::ResolveFlags;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    rustix::fs::openat2(root, below, flags, Mode::empty(), resolve).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_below(_root: &OwnedFd, _below: &Path, _flags: OFlags) -> Option<OwnedFd> {
+    None
+}
+
+/// What an open of a folder without following links failed at.
+fn blocked(above: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
+    let is_folder =
+        |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    match rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if !is_folder(stat) => {
+            let name = name.to_string_lossy();
+            let message = format!(
+                "{name} is a link, or not a directory; a store holds no links, put its folders in \
+                 its place"
+            );
+            io::Error::new(io::ErrorKind::NotADirectory, message)
+        }
+        _ => error.into(),
+    }
+}
+
+/// Gives what was just made the permissions that it should have. A file system that has none, or
+/// others than ours, keeps what was asked for when it was made, which is no more.
+fn open_up(made: impl AsFd, wanted: RawMode) -> io::Result<()> {
+    let now = rustix::fs::fstat(&made)?.st_mode;
+    // What a folder has from the one above it, for its group, stays.
+    let wanted = now & 0o7000 | wanted;
+    if now & 0o7777 == wanted {
+        return Ok(());
+    }
+    match rustix::fs::fchmod(&made, Mode::from_raw_mode(wanted)) {
+        Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+        done => Ok(done?),
+    }
+}
+
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        Ok(Box::new(RealFile(file)))
+        let Place { folder, name, mode } = self.place(path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&folder, name, flags, OWN_FILE)?;
+        open_up(&file, mode & 0o666)?;
+        Ok(Box::new(RealFile(file.into())))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         // A pipe would have to be waited for; what is no file is no object.
-        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&self.root, FOLDER, Mode::empty())?;
+        let below = path.strip_prefix(&self.root).unwrap_or(path);
+        let file = match open_below(&root, below, flags) {
+            Some(file) => file,
+            None => {
+                let Place { folder, name, .. } = self.place(path)?;
+                match rustix::fs::openat(&folder, name, flags, Mode::empty()) {
+                    Err(Errno::LOOP) => {
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, IS_LINK));
+                    }
+                    file => file?,
+                }
+            }
+        };
+        let file = File::from(file);
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other("is no regular file"));
+            return Err(io::Error::other("is not a regular file"));
         }
         Ok(Box::new(RealFile(file)))
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let cwd = rustix::fs::CWD;
-        match rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE) {
+        let (old, new) = (self.place(from)?, self.place(to)?);
+        let no_replace = RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(&old.folder, old.name, &new.folder, new.name, no_replace) {
             // Some file systems cannot refuse to replace; a hard link can.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                fs::hard_link(from, to)?;
-                fs::remove_file(from)
+                self.link_new(from, to)?;
+                // The new name is there, whatever becomes of the old one.
+                let _ = self.remove(from);
+                Ok(())
             }
             other => Ok(other?),
         }
     }
 
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        let (old, new) = (self.place(from)?, self.place(to)?);
+        Ok(rustix::fs::renameat(&old.folder, old.name, &new.folder, new.name)?)
+    }
+
+    fn link_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (old, new) = (self.place(from)?, self.place(to)?);
+        let flags = AtFlags::empty();
+        Ok(rustix::fs::linkat(&old.folder, old.name, &new.folder, new.name, flags)?)
+    }
+
+    fn truncate(&self, path: &Path) -> io::Result<()> {
+        let Place { folder, name, .. } = self.place(path)?;
+        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::fsync(rustix::fs::openat(&folder, name, flags, Mode::empty())?)?)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        let Place { folder, name, .. } = self.place(path)?;
+        Ok(rustix::fs::unlinkat(&folder, name, AtFlags::empty())?)
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir(path)
+        if path == self.root {
+            return self.create_root();
+        }
+        let Place { folder, name, mode } = self.place(path)?;
+        if let Err(e) = rustix::fs::mkdirat(&folder, name, OWN_FOLDER) {
+            // One that is there must be one that is used.
+            let is_there = e == Errno::EXIST;
+            return Err(if is_there {
+                self.folder(path).err().unwrap_or(e.into())
+            } else {
+                e.into()
+            });
+        }
+        let made = rustix::fs::openat(&folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+        open_up(&made, mode)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        Ok(rustix::fs::fsync(self.folder(path)?.0)?)
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>> {
+        let (folder, _) = self.folder(path)?;
         let mut names = Vec::new();
-        for entry in fs::read_dir(path)? {
-            let entry = entry?;
-            // Names of objects are ASCII; others are not ours.
-            if let Ok(name) = entry.file_name().into_string() {
-                names.push((name, entry.file_type()?.is_dir()));
-            }
-        }
+        for_each_name(&folder, |name, kind| {
+            let is_dir = match kind {
+                // Some file systems do not say.
+                FileType::Unknown => look_at(&folder, name)?.map(|stat| stat.is_dir),
+                kind => Some(kind == FileType::Directory),
+            };
+            names.extend(is_dir.map(|is_dir| (name.to_string(), is_dir)));
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>> {
+        let (folder, _) = self.folder(path)?;
+        let mut names = Vec::new();
+        for_each_name(&folder, |name, _| {
+            names.extend(look_at(&folder, name)?.map(|stat| (name.to_string(), stat)));
+            Ok(())
+        })?;
         Ok(names)
     }
 
     fn stat(&self, path: &Path) -> io::Result<DiskStat> {
-        let metadata = fs::symlink_metadata(path)?;
-        let modified_ms = unix_ms(metadata.modified()?);
-        Ok(DiskStat { size: metadata.len(), modified_ms, is_dir: metadata.is_dir() })
+        let Place { folder, name, .. } = self.place(path)?;
+        let stat = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(disk_stat(&stat))
     }
 
     fn now_ms(&self) -> u64 {
-        unix_ms(std::time::SystemTime::now())
+        unix_ms(SystemTime::now())
+    }
+}
+
+/// Calls `see` for every name in a folder; names of objects are ASCII, others are not ours.
+fn for_each_name(
+    folder: &OwnedFd,
+    mut see: impl FnMut(&str, FileType) -> io::Result<()>,
+) -> io::Result<()> {
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        match entry.file_name().to_str() {
+            Ok("." | "..") | Err(_) => {}
+            Ok(name) => see(name, entry.file_type())?,
+        }
+    }
+    Ok(())
+}
+
+/// What a name in a folder is; none if it is gone.
+fn look_at(folder: &OwnedFd, name: &str) -> io::Result<Option<DiskStat>> {
+    match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(disk_stat(&stat))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn disk_stat(stat: &rustix::fs::Stat) -> DiskStat {
+    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+    let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0).unsigned_abs();
+    DiskStat {
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        modified_ms: seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000),
+        is_dir: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
     }
 }

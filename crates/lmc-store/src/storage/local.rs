@@ -5,9 +5,9 @@
 //! first. So a name in a folder always means a whole file, after a power cut too.
 
 use super::disk::{Disk, RealDisk};
-use super::{Entry, Put, Stat, Storage, io_error, not_found};
+use super::{Access, Entry, Put, Stat, Storage, io_error, not_found, read_by_parts};
 use crate::config::CONFIG_NAME;
-use crate::names::{is_id, random_id};
+use crate::names::{FORGOTTEN, MARKER, PRUNING, is_id, random_id};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -18,10 +18,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Where files are before they have their names.
 const TEMPORARY: &str = "tmp";
 /// A file that is given up for room when the disk is full: marks and leases, which make room, need
-/// folders and entries in them first.
+/// entries in folders first, and a lease needs a file.
 const RESERVE: &str = "reserve";
-/// Bytes of it: the folders of a mark and of a lease, and some hundred marks.
+/// Bytes of it: the entries of some hundred marks.
 const RESERVE_LEN: usize = 64 << 10;
+/// A second file to be given up, an empty one: a mark, where a hard link takes a file too (tmpfs).
+const SPARE: &str = "spare";
 
 /// A directory as storage.
 #[derive(Debug)]
@@ -39,7 +41,7 @@ pub struct LocalStorage {
 impl LocalStorage {
     /// The directory `root`, which need not be there before the first put.
     pub fn new(root: &Path) -> Self {
-        Self::on(root, Arc::new(RealDisk))
+        Self::on(root, Arc::new(RealDisk::new(root, Access::Private)))
     }
 
     /// The same on another disk.
@@ -70,29 +72,78 @@ impl LocalStorage {
         io_error(what, error)
     }
 
-    /// Makes the reserve, if it is missing and there is room; only a failed sync is an error.
+    /// Makes the reserve, if it is missing or spent and there is room; only a failed sync is an
+    /// error.
     fn make_reserve(&self) -> Result<()> {
         let path = self.path(RESERVE);
-        if self.disk.stat(&path).is_err() {
+        let is_whole = self.disk.stat(&path).is_ok_and(|stat| stat.size == RESERVE_LEN as u64);
+        if !is_whole {
             // Bytes that no file system makes smaller.
             let mut bytes = vec![0; RESERVE_LEN];
             blake3::Hasher::new().finalize_xof().fill(&mut bytes);
-            if let Ok(temporary) = self.write_temporary(&bytes)
-                && self.disk.rename_new(&temporary, &path).is_err()
-            {
-                let _ = self.disk.remove(&temporary);
-            }
+            self.make_spare(&bytes, &path);
+        }
+        let spare = self.path(SPARE);
+        if self.disk.stat(&spare).is_err() {
+            self.make_spare(b"", &spare);
         }
         self.check_usable()
     }
 
-    /// Whether there is room now that was not there before.
-    fn give_up_reserve(&self) -> bool {
+    fn make_spare(&self, bytes: &[u8], path: &Path) {
+        if let Ok(temporary) = self.write_temporary(bytes)
+            && self.disk.rename_over(&temporary, path).is_err()
+        {
+            let _ = self.disk.remove(&temporary);
+        }
+    }
+
+    /// Puts a mark or the lease of a prune, which are there to make room, on a disk that has no
+    /// room, or no files, left. A mark needs no file of its own: it becomes another name of the
+    /// marker of its folder, or the spare file. A lease becomes the reserve itself, since its time
+    /// counts. None if there is nothing to be done.
+    fn put_in_need(&self, name: &str) -> Option<Result<Put>> {
+        let is_in = |folder: &str| name.split_once('/').is_some_and(|(top, _)| top == folder);
         let is_full = self.is_full.swap(false, Ordering::AcqRel);
-        // What was removed is free when that is durable.
-        is_full
-            && self.disk.remove(&self.path(RESERVE)).is_ok()
-            && self.sync_dir(&self.root).is_ok()
+        if !is_full || !is_in(FORGOTTEN) && !is_in(PRUNING) {
+            return None;
+        }
+        let (path, reserve) = (self.path(name), self.path(RESERVE));
+        let again = || self.publish(name, b"", |from, to| self.disk.rename_new(from, to));
+        if is_in(FORGOTTEN) {
+            // Bytes are given only if the name needs room in its folder, and the file never: a
+            // prune needs it.
+            let with_room = || {
+                self.disk.truncate(&reserve).ok()?;
+                self.give_mark(&path).or_else(|| Some(again()))
+            };
+            return self.give_mark(&path).or_else(with_room);
+        }
+        // The time of a lease is that of its making.
+        self.disk.truncate(&reserve).ok()?;
+        self.named(&path, self.disk.rename_new(&reserve, &path)).or_else(|| {
+            // In a store of an earlier version the folder may have to be made.
+            self.disk.remove(&reserve).ok()?;
+            self.sync_dir(&self.root).ok()?;
+            Some(again())
+        })
+    }
+
+    /// Makes a mark without a new file.
+    fn give_mark(&self, path: &Path) -> Option<Result<Put>> {
+        let marker = self.path(&format!("{FORGOTTEN}/{MARKER}"));
+        let linked = self.named(path, self.disk.link_new(&marker, path));
+        linked.or_else(|| self.named(path, self.disk.rename_new(&self.path(SPARE), path)))
+    }
+
+    /// How a name was given, durably; none if the disk refused it.
+    fn named(&self, path: &Path, given: io::Result<()>) -> Option<Result<Put>> {
+        let put = match given {
+            Ok(()) => Put::Created,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Put::Exists,
+            Err(_) => return None,
+        };
+        Some(self.sync_dir(path.parent().unwrap_or(&self.root)).map(|()| put))
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
@@ -188,28 +239,14 @@ impl LocalStorage {
         Ok(Put::Created)
     }
 
-    /// Fails if a folder of the store is a link: it would lead out of it, and what is out there
-    /// is nobody's to list and to remove. The store itself may be reached by one.
-    fn check_no_link(&self, folder: &Path) -> Result<()> {
-        if folder == self.root {
-            return Ok(());
-        }
-        match self.disk.stat(folder) {
-            Ok(stat) if !stat.is_dir => {
-                let message = "is no folder; a store holds no links, put its folders in its place";
-                Err(Error::new(ErrorKind::Io, message).at(folder.display()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// What is in a folder, and whether it is a folder itself.
-    fn read_dir(&self, folder: &str) -> Result<Vec<(String, bool)>> {
+    /// What is in a folder.
+    fn look_into<T>(
+        &self,
+        folder: &str,
+        look: impl FnOnce(&Path) -> io::Result<Vec<T>>,
+    ) -> Result<Vec<T>> {
         let path = self.path(folder);
-        for above in path.ancestors().take(folder.split('/').count()) {
-            self.check_no_link(above)?;
-        }
-        match self.disk.read_dir(&path) {
+        match look(&path) {
             Ok(entries) => Ok(entries),
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.check_root().map(|()| Vec::new()),
             Err(e) => Err(io_error(format_args!("cannot list {}", path.display()), &e)),
@@ -217,12 +254,25 @@ impl LocalStorage {
     }
 
     fn walk(&self, folder: &str, found: &mut Vec<String>) -> Result<()> {
-        for (name, is_dir) in self.read_dir(folder)? {
+        for (name, is_dir) in self.look_into(folder, |path| self.disk.read_dir(path))? {
             let name = format!("{folder}/{name}");
             if is_dir {
                 self.walk(&name, found)?;
             } else {
                 found.push(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn walk_entries(&self, folder: &str, found: &mut Vec<Entry>) -> Result<()> {
+        for (name, stat) in self.look_into(folder, |path| self.disk.list_dir(path))? {
+            let name = format!("{folder}/{name}");
+            if stat.is_dir {
+                self.walk_entries(&name, found)?;
+            } else {
+                let stat = Stat { size: stat.size, modified_ms: stat.modified_ms };
+                found.push(Entry { name, stat });
             }
         }
         Ok(())
@@ -245,13 +295,34 @@ impl Storage for LocalStorage {
         let put = || self.publish(name, bytes, |from, to| self.disk.rename_new(from, to));
         match put() {
             // Marks and leases of prunes, which are there to make room, are empty.
-            Err(_) if bytes.is_empty() && self.give_up_reserve() => put(),
+            Err(error) if bytes.is_empty() => self.put_in_need(name).unwrap_or(Err(error)),
             other => other,
         }
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         self.publish(name, bytes, |from, to| self.disk.rename_over(from, to)).map(|_| ())
+    }
+
+    fn move_new(&self, from: &str, to: &str) -> Result<Put> {
+        self.check_usable()?;
+        let (old, new) = (self.path(from), self.path(to));
+        let folder = |path: &Path| path.parent().unwrap_or(&self.root).to_path_buf();
+        self.make_folder(&folder(&new))?;
+        match self.disk.rename_new(&old, &new) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(Put::Exists),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(not_found(from)),
+            Err(e) => return Err(self.failed(format_args!("cannot move {from} to {to}"), &e)),
+        }
+        // The new name before the old one, so that a power cut never leaves neither.
+        self.sync_dir(&folder(&new))?;
+        if self.disk.stat(&old).is_ok() {
+            let cannot = |e| io_error(format_args!("cannot remove {from}, which is {to} too"), &e);
+            self.disk.remove(&old).map_err(cannot)?;
+        }
+        self.sync_dir(&folder(&old))?;
+        Ok(Put::Created)
     }
 
     fn settle(&self, name: &str) -> Result<()> {
@@ -265,6 +336,8 @@ impl Storage for LocalStorage {
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
         let cannot = |e: &io::Error| match e.kind() {
             io::ErrorKind::NotFound => not_found(name),
+            // What is a link is not the object that was put.
+            io::ErrorKind::InvalidData => Error::corrupt(format!("{name} {e}")),
             _ => io_error(format_args!("cannot read {name}"), e),
         };
         let file = self.disk.open(&self.path(name)).map_err(|e| cannot(&e))?;
@@ -299,18 +372,13 @@ impl Storage for LocalStorage {
     }
 
     fn folders(&self, folder: &str) -> Result<Vec<String>> {
-        let entries = self.read_dir(folder)?.into_iter();
+        let entries = self.look_into(folder, |path| self.disk.read_dir(path))?.into_iter();
         Ok(entries.filter(|(_, is_dir)| *is_dir).map(|(name, _)| name).collect())
     }
 
     fn list(&self, folder: &str) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        for name in self.names(folder)? {
-            // One that was removed since is not there.
-            if let Some(stat) = self.stat(&name)? {
-                entries.push(Entry { name, stat });
-            }
-        }
+        self.walk_entries(folder, &mut entries)?;
         Ok(entries)
     }
 
@@ -355,5 +423,9 @@ impl Storage for LocalStorage {
     fn puts_at_once(&self) -> usize {
         // One that is synced while the next one is written.
         2
+    }
+
+    fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {
+        read_by_parts(self, name, len_max)
     }
 }

@@ -1,6 +1,6 @@
 //! Memory as storage, for tests.
 
-use super::{Entry, Put, Stat, Storage, not_found};
+use super::{Entry, Put, Stat, Storage, folders_of_names, not_found, read_by_parts};
 use crate::clock::{Clock, SystemClock};
 use lmc_format::{Error, Result};
 use std::collections::BTreeMap;
@@ -58,6 +58,16 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
+    fn move_new(&self, from: &str, to: &str) -> Result<Put> {
+        let mut objects = self.objects();
+        if objects.contains_key(to) {
+            return Ok(Put::Exists);
+        }
+        let object = objects.remove(from).ok_or_else(|| not_found(from))?;
+        objects.insert(to.to_string(), object);
+        Ok(Put::Created)
+    }
+
     fn settle(&self, _name: &str) -> Result<()> {
         Ok(())
     }
@@ -80,6 +90,10 @@ impl Storage for MemoryStorage {
 
     fn names(&self, folder: &str) -> Result<Vec<String>> {
         Ok(self.list(folder)?.into_iter().map(|entry| entry.name).collect())
+    }
+
+    fn folders(&self, folder: &str) -> Result<Vec<String>> {
+        Ok(folders_of_names(&self.names(folder)?, folder))
     }
 
     fn list(&self, folder: &str) -> Result<Vec<Entry>> {
@@ -107,6 +121,10 @@ impl Storage for MemoryStorage {
 
     fn puts_at_once(&self) -> usize {
         1
+    }
+
+    fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {
+        read_by_parts(self, name, len_max)
     }
 }
 

@@ -22,7 +22,9 @@ pub use stoppable::Stoppable;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,7 +55,9 @@ pub struct Entry {
     pub stat: Stat,
 }
 
-/// A place for objects. All functions may be called from any thread.
+/// A place for objects. All functions may be called from any thread. No function has a body here:
+/// one that is added must be written for every storage, or whatever stands in front of another one
+/// (`Stoppable`) would be gone around.
 pub trait Storage: Send + Sync + fmt::Debug {
     /// Makes an object, if there is none of this name. When it returns, the object survives a power
     /// cut; on an error there is no object, or the whole one.
@@ -62,6 +66,10 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Makes an object or takes the place of one, at once. Only for repairs: nothing else is ever
     /// overwritten.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()>;
+
+    /// Gives an object another name if that is free, whole and without reading it. When it returns,
+    /// that survives a power cut. On an error the object has the old name, the new one, or both.
+    fn move_new(&self, from: &str, to: &str) -> Result<Put>;
 
     /// Makes sure that an object stays after a power cut, if another writer made it and it is only
     /// seen to be there.
@@ -79,11 +87,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// The names, without what stands before them, of the folders right below a folder that
     /// objects are in; one that has none any more may be among them.
-    fn folders(&self, folder: &str) -> Result<Vec<String>> {
-        let names = self.names(folder)?;
-        let below = names.iter().filter_map(|name| name[folder.len() + 1..].split_once('/'));
-        Ok(below.map(|(name, _)| name.to_string()).collect::<BTreeSet<_>>().into_iter().collect())
-    }
+    fn folders(&self, folder: &str) -> Result<Vec<String>>;
 
     /// The same as `names` with sizes and ages.
     fn list(&self, folder: &str) -> Result<Vec<Entry>>;
@@ -97,42 +101,87 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn remove_temporaries(&self, before_ms: u64) -> Result<u64>;
 
     /// Whether a look at an object costs next to nothing, as on a disk.
-    fn has_cheap_stat(&self) -> bool {
-        false
-    }
+    fn has_cheap_stat(&self) -> bool;
 
     /// Puts that should be under way at once.
     fn puts_at_once(&self) -> usize;
 
     /// All of an object of at most `len_max` bytes.
-    fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {
-        let stat = self.stat(name)?.ok_or_else(|| not_found(name))?;
-        check_len(name, stat.size, len_max)?;
-        let mut bytes = vec![0; usize::try_from(stat.size).unwrap_or(usize::MAX)];
-        self.read(name, 0, &mut bytes)?;
-        Ok(bytes)
-    }
+    fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>>;
+}
+
+/// [`Storage::read_all`] by a look and a read.
+pub fn read_by_parts(storage: &dyn Storage, name: &str, len_max: u64) -> Result<Vec<u8>> {
+    let stat = storage.stat(name)?.ok_or_else(|| not_found(name))?;
+    check_len(name, stat.size, len_max)?;
+    let mut bytes = vec![0; usize::try_from(stat.size).unwrap_or(usize::MAX)];
+    storage.read(name, 0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// [`Storage::folders`] by a list of all names.
+pub fn folders_of_names(names: &[String], folder: &str) -> Vec<String> {
+    let below = names.iter().filter_map(|name| name.get(folder.len() + 1..)?.split_once('/'));
+    below.map(|(name, _)| name.to_string()).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Who may see what is in a new store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Its owner alone.
+    #[default]
+    Private,
+    /// Whoever may see other new files of its owner, by the umask.
+    Shared,
 }
 
 /// Opens the place that `location` names: a directory, or a URL such as `s3://bucket/prefix`.
 pub fn open(location: &str) -> Result<Arc<dyn Storage>> {
-    match location.split_once("://") {
-        None => Ok(Arc::new(LocalStorage::new(Path::new(location)))),
-        Some(("file", path)) => Ok(Arc::new(LocalStorage::new(Path::new(path)))),
-        Some(_) => open_url(location),
+    match local_path(location) {
+        Some(path) => Ok(Arc::new(LocalStorage::new(path))),
+        None => open_url(location),
     }
 }
 
-/// Makes the folders that a directory for a store is to be in; in a bucket there are none.
-pub fn make_parents(location: &str) -> Result<()> {
-    let path = match location.split_once("://") {
-        None => location,
-        Some(("file", path)) => path,
-        Some(_) => return Ok(()),
+/// Opens a place where a store is to be made: a directory is made with all above it, or, if it is
+/// there and empty, closed to others. In a bucket there are no folders.
+pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
+    let Some(path) = local_path(location) else { return open(location) };
+    let cannot = |e: io::Error| io_error(format_args!("cannot make {}", path.display()), &e);
+    let mode = match access {
+        Access::Private => PRIVATE,
+        Access::Shared => 0o777,
     };
-    let Some(parent) = Path::new(path).parent() else { return Ok(()) };
-    let cannot = |e: io::Error| io_error(format_args!("cannot make {}", parent.display()), &e);
-    std::fs::create_dir_all(parent).map_err(cannot)
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        DirBuilder::new().recursive(true).mode(mode).create(parent).map_err(cannot)?;
+    }
+    if access == Access::Private && is_empty_folder(path) {
+        // One that is not ours stays as it is; `mode` tells.
+        let _ = std::fs::set_permissions(path, PermissionsExt::from_mode(PRIVATE));
+    }
+    Ok(Arc::new(LocalStorage::on(path, Arc::new(disk::RealDisk::new(path, access)))))
+}
+
+/// The permission bits of a store in a directory, by which all that is put into it goes.
+pub fn mode(location: &str) -> Option<u32> {
+    let metadata = std::fs::metadata(local_path(location)?).ok()?;
+    Some(metadata.permissions().mode() & 0o777)
+}
+
+/// The permissions of a folder that only its owner may use.
+const PRIVATE: u32 = 0o700;
+
+fn is_empty_folder(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// The directory that `location` names, if it is one.
+fn local_path(location: &str) -> Option<&Path> {
+    match location.split_once("://") {
+        None => Some(Path::new(location)),
+        Some(("file", path)) => Some(Path::new(path)),
+        Some(_) => None,
+    }
 }
 
 #[cfg(feature = "bucket")]

@@ -162,6 +162,26 @@ impl ObjectStorage {
         }
     }
 
+    /// Copies an object to a name that is free.
+    fn copy_new(&self, from: &str, to: &str) -> Result<Put> {
+        use object_store::Error as E;
+        let paths = (self.path(from)?, self.path(to)?);
+        let mut copied = self.send(|| self.store.copy_if_not_exists(&paths.0, &paths.1));
+        if matches!(copied, Err(E::NotSupported { .. } | E::NotImplemented { .. })) {
+            // Without a condition: of two at once both copy the same object.
+            if self.stat(to)?.is_some() {
+                return Ok(Put::Exists);
+            }
+            copied = self.send(|| self.store.copy(&paths.0, &paths.1));
+        }
+        match copied {
+            Ok(()) => Ok(Put::Created),
+            Err(E::AlreadyExists { .. }) => Ok(Put::Exists),
+            Err(e @ E::NotFound { .. }) => Err(self.unread(from, &e)),
+            Err(e) => Err(self.place.failed("move", from, &e)),
+        }
+    }
+
     fn has_bytes(&self, name: &str, bytes: &[u8]) -> Result<bool> {
         match self.read_all(name, bytes.len() as u64) {
             Ok(found) => Ok(found == bytes),
@@ -206,6 +226,20 @@ impl Storage for ObjectStorage {
         self.put(name, bytes, &PutMode::Overwrite).map(|_| ())
     }
 
+    fn move_new(&self, from: &str, to: &str) -> Result<Put> {
+        // The server copies it, so that it is whole, however long it is.
+        match self.copy_new(from, to)? {
+            Put::Exists => return Ok(Put::Exists),
+            Put::Created => {}
+        }
+        let size = |name: &str| Ok(self.stat(name)?.map(|stat| stat.size));
+        if size(from)? != size(to)? {
+            let message = format!("{to} is not the whole of {from}, which is as it was; try again");
+            return Err(Error::new(ErrorKind::Io, message));
+        }
+        self.delete(&[from.to_string()]).map(|()| Put::Created)
+    }
+
     fn settle(&self, _name: &str) -> Result<()> {
         Ok(())
     }
@@ -241,8 +275,14 @@ impl Storage for ObjectStorage {
         self.wait(async {
             let unread = |e: object_store::Error| self.unread(name, &e);
             let found = self.store.get(&path).await.map_err(unread)?;
-            super::check_len(name, found.meta.size, len_max)?;
-            Ok(found.bytes().await.map_err(unread)?.to_vec())
+            let size = found.meta.size;
+            super::check_len(name, size, len_max)?;
+            let bytes = found.bytes().await.map_err(unread)?;
+            if bytes.len() as u64 != size {
+                let message = format!("{name} gave {} bytes of {size}", bytes.len());
+                return Err(Error::truncated(message));
+            }
+            Ok(bytes.to_vec())
         })
     }
 
@@ -284,6 +324,10 @@ impl Storage for ObjectStorage {
 
     fn remove_temporaries(&self, _before_ms: u64) -> Result<u64> {
         Ok(0)
+    }
+
+    fn has_cheap_stat(&self) -> bool {
+        false
     }
 
     fn puts_at_once(&self) -> usize {

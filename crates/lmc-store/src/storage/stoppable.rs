@@ -49,6 +49,11 @@ impl Storage for Stoppable {
         self.inner.replace(name, bytes)
     }
 
+    fn move_new(&self, from: &str, to: &str) -> Result<Put> {
+        self.check()?;
+        self.inner.move_new(from, to)
+    }
+
     fn settle(&self, name: &str) -> Result<()> {
         self.check()?;
         self.inner.settle(name)

@@ -43,6 +43,17 @@ pub fn conforms(storage: &dyn Storage) {
 
     storage.replace("packs/cd/two", b"replaced").unwrap();
     assert_eq!(storage.read_all("packs/cd/two", 100).unwrap(), b"replaced");
+    // A move is whole, and takes no name that is not free.
+    let later = storage.stat("packs/cd/two").unwrap().unwrap();
+    assert_eq!(storage.move_new("packs/cd/two", "packs/ab/one").unwrap(), Put::Exists);
+    assert_eq!(storage.read_all("packs/ab/one", 100).unwrap(), b"first");
+    assert_eq!(storage.move_new("packs/cd/two", "away/deep/two").unwrap(), Put::Created);
+    assert_eq!(storage.stat("packs/cd/two").unwrap(), None);
+    assert_eq!(storage.read_all("away/deep/two", 100).unwrap(), b"replaced");
+    assert!(storage.stat("away/deep/two").unwrap().unwrap().modified_ms >= later.modified_ms);
+    let missing = storage.move_new("packs/cd/two", "packs/cd/three").unwrap_err();
+    assert_eq!(missing.kind, ErrorKind::NotFound);
+    assert_eq!(storage.move_new("away/deep/two", "packs/cd/two").unwrap(), Put::Created);
     let gone = ["packs/ab/one".to_string(), "packs/ab/none".to_string()];
     storage.delete(&gone).unwrap();
     assert_eq!(storage.stat("packs/ab/one").unwrap(), None);

@@ -3,7 +3,9 @@
 
 pub mod conform;
 
-use lmc_store::storage::{Entry, LocalStorage, MemoryStorage, Put, Stat, Storage};
+use lmc_store::storage::{
+    Entry, LocalStorage, MemoryStorage, Put, Stat, Storage, folders_of_names, read_by_parts,
+};
 use lmc_store::{
     Clock, Error, ErrorKind, RestoreOptions, Result, SaveOptions, Saved, SnapshotName, Store,
 };
@@ -39,7 +41,14 @@ impl Clock for TestClock {
     fn now_ms(&self) -> u64 {
         self.0.fetch_add(1000, Ordering::Relaxed)
     }
+
+    fn boot_ms(&self) -> u64 {
+        self.now_ms() - BOOTED_MS
+    }
 }
+
+/// When the machines of the tests were started.
+const BOOTED_MS: u64 = 1_600_000_000_000;
 
 /// A store in memory, its storage and its clock.
 pub fn memory_store() -> (Store, Arc<MemoryStorage>, Arc<TestClock>) {
@@ -183,8 +192,10 @@ pub enum Fate {
     Fails,
     /// It is done, but whoever asked for it is told that it failed.
     SeemsToFail,
-    /// What is looked for seems not to be there.
+    /// What is looked for seems not to be there; of a list, the folder itself is there.
     FindsNothing,
+    /// A read seems to end before the object does.
+    EndsEarly,
 }
 
 type Decide = Box<dyn Fn(Call, &str) -> Fate + Send + Sync>;
@@ -242,7 +253,7 @@ impl MortalStorage {
             _ if left == 0 => Err(dead()),
             Fate::Fails => Err(failed(name)),
             Fate::SeemsToFail => act().and_then(|_| Err(failed(name))),
-            Fate::Done | Fate::FindsNothing => act(),
+            Fate::Done | Fate::FindsNothing | Fate::EndsEarly => act(),
         }
     }
 
@@ -256,12 +267,18 @@ impl MortalStorage {
         self.alive()?;
         match fate {
             Fate::Fails | Fate::SeemsToFail => Err(failed(name)),
+            Fate::EndsEarly => Err(Error::truncated(format!("{name} ends early"))),
             Fate::Done | Fate::FindsNothing => Ok(fate == Fate::Done),
         }
     }
 
     /// Lists a folder, unless something is against it.
-    fn listed<T>(&self, folder: &str, list: impl FnOnce() -> Result<Vec<T>>) -> Result<Vec<T>> {
+    fn listed<T>(
+        &self,
+        folder: &str,
+        list: impl FnOnce() -> Result<Vec<T>>,
+        is_marker: impl Fn(&T) -> bool,
+    ) -> Result<Vec<T>> {
         let fate = self.fate(Call::List, folder);
         self.alive()?;
         let unlistable = self.unlistable.lock().unwrap();
@@ -269,10 +286,20 @@ impl MortalStorage {
         match fate {
             _ if is_unlistable => Err(failed(folder)),
             Fate::Fails | Fate::SeemsToFail => Err(failed(folder)),
-            Fate::FindsNothing => Ok(Vec::new()),
-            Fate::Done => list(),
+            Fate::FindsNothing => Ok(list()?.into_iter().filter(is_marker).collect()),
+            Fate::Done | Fate::EndsEarly => list(),
         }
     }
+}
+
+/// Whether an object only says that its folder is there.
+pub fn is_marker(name: &str) -> bool {
+    name.ends_with("/.folder")
+}
+
+/// The names of all objects below a folder but for its marker.
+pub fn objects_in(storage: &dyn Storage, folder: &str) -> Vec<String> {
+    storage.names(folder).unwrap().into_iter().filter(|name| !is_marker(name)).collect()
 }
 
 fn dead() -> Error {
@@ -296,6 +323,10 @@ impl Storage for MortalStorage {
         self.change(name, || self.inner.replace(name, bytes))
     }
 
+    fn move_new(&self, from: &str, to: &str) -> Result<Put> {
+        self.change(from, || self.inner.move_new(from, to))
+    }
+
     fn settle(&self, name: &str) -> Result<()> {
         self.readable(name)?;
         self.inner.settle(name)
@@ -314,11 +345,15 @@ impl Storage for MortalStorage {
     }
 
     fn names(&self, folder: &str) -> Result<Vec<String>> {
-        self.listed(folder, || self.inner.names(folder))
+        self.listed(folder, || self.inner.names(folder), |name| is_marker(name))
+    }
+
+    fn folders(&self, folder: &str) -> Result<Vec<String>> {
+        Ok(folders_of_names(&self.names(folder)?, folder))
     }
 
     fn list(&self, folder: &str) -> Result<Vec<Entry>> {
-        self.listed(folder, || self.inner.list(folder))
+        self.listed(folder, || self.inner.list(folder), |entry| is_marker(&entry.name))
     }
 
     fn delete(&self, names: &[String]) -> Result<()> {
@@ -334,8 +369,16 @@ impl Storage for MortalStorage {
         self.inner.remove_temporaries(before_ms)
     }
 
+    fn has_cheap_stat(&self) -> bool {
+        self.inner.has_cheap_stat()
+    }
+
     fn puts_at_once(&self) -> usize {
         1
+    }
+
+    fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {
+        read_by_parts(self, name, len_max)
     }
 }
 

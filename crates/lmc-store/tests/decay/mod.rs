@@ -1,7 +1,7 @@
 //! A store that rots: a history in more than a thousand packs, damage by chance, and what must be
 //! said of it, told from what the manifests say and not by the code that looks for damage.
 
-use crate::common::{TestClock, checkpoint, save, tree, write};
+use crate::common::{TestClock, checkpoint, is_marker, save, tree, write};
 use crate::disks::Random;
 use lmc_store::storage::{MemoryStorage, Storage};
 use lmc_store::{
@@ -220,7 +220,7 @@ impl History {
             _ => CONFIG_NAME,
         };
         let names: Vec<&String> =
-            self.good.keys().filter(|name| name.starts_with(folder)).collect();
+            self.good.keys().filter(|name| name.starts_with(folder) && !is_marker(name)).collect();
         let name = names[random.below(names.len())];
         let old = self.storage.read_all(name, 1 << 28).ok()?;
         let other = names[random.below(names.len())];

@@ -89,6 +89,11 @@ impl State {
         Ok(at)
     }
 
+    /// Bytes of a file, if it is there.
+    pub fn size(&self, path: &str) -> Option<u64> {
+        self.find(Path::new(path)).ok().map(|node| self.nodes[node].stat().size)
+    }
+
     /// The directory that a path is in, and its name there.
     fn place(&self, path: &Path) -> io::Result<(usize, String)> {
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
@@ -143,6 +148,17 @@ impl State {
         Ok(())
     }
 
+    fn link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (self.place(from)?, self.place(to)?);
+        let node = self.get(&from).ok_or(io::ErrorKind::NotFound)?;
+        if self.get(&to).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let change = self.change();
+        self.set(to, Some(node), change);
+        Ok(())
+    }
+
     fn remove(&mut self, path: &Path) -> io::Result<()> {
         let place = self.place(path)?;
         let node = self.get(&place).ok_or(io::ErrorKind::NotFound)?;
@@ -152,6 +168,17 @@ impl State {
         let change = self.change();
         self.set(place, None, change);
         Ok(())
+    }
+}
+
+impl Node {
+    fn stat(&self) -> DiskStat {
+        match self {
+            Self::File { data, modified_ms, .. } => {
+                DiskStat { size: data.len() as u64, modified_ms: *modified_ms, is_dir: false }
+            }
+            Self::Dir { .. } => DiskStat { size: 0, modified_ms: 0, is_dir: true },
+        }
     }
 }
 
@@ -300,6 +327,22 @@ impl<N: Note> Disk for Handle<N> {
         self.0.change(|state| state.rename(from, to, true))
     }
 
+    fn link_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.change(|state| state.link(from, to))
+    }
+
+    fn truncate(&self, path: &Path) -> io::Result<()> {
+        let now_ms = self.0.clock.now_ms();
+        self.0.change(|state| {
+            let node = state.find(path)?;
+            let Node::File { data, synced_len, modified_ms, .. } = &mut state.nodes[node] else {
+                return Err(io::ErrorKind::IsADirectory.into());
+            };
+            (*data, *synced_len, *modified_ms) = (Arc::default(), 0, now_ms);
+            Ok(())
+        })
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.0.change(|state| state.remove(path))
     }
@@ -332,15 +375,19 @@ impl<N: Note> Disk for Handle<N> {
         Ok(names.iter().map(|(name, &node)| (name.clone(), is_dir(node))).collect())
     }
 
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>> {
+        let inner = self.0.inner();
+        let state = &inner.state;
+        let Node::Dir { names, .. } = &state.nodes[state.find(path)?] else {
+            return Err(io::ErrorKind::NotADirectory.into());
+        };
+        Ok(names.iter().map(|(name, &node)| (name.clone(), state.nodes[node].stat())).collect())
+    }
+
     fn stat(&self, path: &Path) -> io::Result<DiskStat> {
         let inner = self.0.inner();
         let state = &inner.state;
-        Ok(match &state.nodes[state.find(path)?] {
-            Node::File { data, modified_ms, .. } => {
-                DiskStat { size: data.len() as u64, modified_ms: *modified_ms, is_dir: false }
-            }
-            Node::Dir { .. } => DiskStat { size: 0, modified_ms: 0, is_dir: true },
-        })
+        Ok(state.nodes[state.find(path)?].stat())
     }
 
     fn now_ms(&self) -> u64 {

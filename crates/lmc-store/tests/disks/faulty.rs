@@ -10,12 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Both that take a file where a hard link counts as one.
+    CreateOrLink,
     Create,
     Open,
     Write,
     Sync,
     ReadAt,
     Rename,
+    Link,
+    Truncate,
     Remove,
     CreateDir,
     SyncDir,
@@ -24,13 +28,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Create,
         Self::Open,
         Self::Write,
         Self::Sync,
         Self::ReadAt,
         Self::Rename,
+        Self::Link,
+        Self::Truncate,
         Self::Remove,
         Self::CreateDir,
         Self::SyncDir,
@@ -92,7 +98,8 @@ struct FaultyFile<N> {
 impl Plan {
     /// How this operation fails, if it does.
     fn next(&self, kind: Kind) -> Option<Failure> {
-        if kind != self.fault.kind {
+        let is_file = matches!(kind, Kind::Create | Kind::Link);
+        if kind != self.fault.kind && !(self.fault.kind == Kind::CreateOrLink && is_file) {
             return None;
         }
         let number = self.done.fetch_add(1, Ordering::SeqCst);
@@ -203,6 +210,14 @@ impl<N: Note> Disk for FaultyDisk<N> {
         self.plan.run(Kind::Rename, || self.disk.rename_over(from, to))
     }
 
+    fn link_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.plan.run(Kind::Link, || self.disk.link_new(from, to))
+    }
+
+    fn truncate(&self, path: &Path) -> io::Result<()> {
+        self.plan.run(Kind::Truncate, || self.disk.truncate(path))
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.plan.run(Kind::Remove, || self.disk.remove(path))
     }
@@ -224,6 +239,10 @@ impl<N: Note> Disk for FaultyDisk<N> {
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>> {
         self.plan.run(Kind::ReadDir, || self.disk.read_dir(path))
+    }
+
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>> {
+        self.plan.run(Kind::ReadDir, || self.disk.list_dir(path))
     }
 
     fn stat(&self, path: &Path) -> io::Result<DiskStat> {

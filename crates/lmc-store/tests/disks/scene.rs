@@ -220,7 +220,8 @@ impl<'a> Player<'a> {
                 store.forget(&names)?;
             }
             Step::Prune => {
-                let options = PruneOptions { grace_ms: Some(0), dry_run: false };
+                // A save that was cut off may have left packs and no snapshot.
+                let options = PruneOptions { grace_ms: Some(0), dry_run: false, allow_empty: true };
                 self.store()?.prune(&options)?;
             }
             Step::Rebase { step } => {

@@ -35,6 +35,10 @@ impl Clock for World {
     fn now_ms(&self) -> u64 {
         self.now_ms.fetch_add(self.tick_ms.load(Ordering::SeqCst), Ordering::SeqCst)
     }
+
+    fn boot_ms(&self) -> u64 {
+        self.peek_ms()
+    }
 }
 
 /// The clock of a machine, which is ahead or behind.
@@ -58,5 +62,33 @@ impl Machine {
 impl Clock for Machine {
     fn now_ms(&self) -> u64 {
         self.world.peek_ms().saturating_add_signed(self.ahead_ms.load(Ordering::SeqCst))
+    }
+
+    /// Nobody sets this one.
+    fn boot_ms(&self) -> u64 {
+        self.world.peek_ms()
+    }
+}
+
+/// A moment, by the clock of the storage and by that of a machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub stored_ms: u64,
+    pub machine_ms: u64,
+}
+
+impl Moment {
+    pub fn of(world: &World, machine: &Machine) -> Self {
+        Self { stored_ms: world.peek_ms(), machine_ms: machine.now_ms() }
+    }
+
+    /// What a snapshot that is saved now may be stamped with at most.
+    pub fn limit_ms(self) -> u64 {
+        self.stored_ms + 60_000
+    }
+
+    /// The time that a save believes: that of its machine, unless that is ahead of the storage.
+    pub fn believed_ms(self) -> u64 {
+        if self.machine_ms > self.limit_ms() { self.stored_ms } else { self.machine_ms }
     }
 }

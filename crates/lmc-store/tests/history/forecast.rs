@@ -2,8 +2,9 @@
 
 use super::Broken;
 use super::model::Model;
+use crate::common::is_marker;
 use crate::ensure;
-use lmc_store::storage::Storage;
+use lmc_store::storage::{Entry, Storage};
 use lmc_store::{PackName, Pending, PruneOptions, Pruned, SnapshotName, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +14,20 @@ const FOLDERS: [&str; 7] =
 
 /// All objects with size and time.
 pub fn objects(storage: &dyn Storage) -> BTreeMap<String, (u64, u64)> {
-    let entries = FOLDERS.iter().flat_map(|folder| storage.list(folder).expect("a list"));
+    let entries = FOLDERS.iter().flat_map(|folder| entries(storage, folder));
     entries.map(|entry| (entry.name, (entry.stat.size, entry.stat.modified_ms))).collect()
+}
+
+/// The objects of a folder.
+fn entries(storage: &dyn Storage, folder: &str) -> Vec<Entry> {
+    let entries = storage.list(folder).expect("a list").into_iter();
+    entries.filter(|entry| !is_marker(&entry.name)).collect()
+}
+
+/// The time that a dry run goes by, which writes nothing: that of its machine, if no pack is newer.
+pub fn dry_now_ms(storage: &dyn Storage, machine_ms: u64) -> u64 {
+    let packs = entries(storage, "packs").into_iter();
+    packs.map(|pack| pack.stat.modified_ms).max().unwrap_or(0).max(machine_ms)
 }
 
 /// What a prune should do.
@@ -34,8 +47,8 @@ impl Forecast {
         let storage = &**store.storage();
         let store_grace_ms = store.config().grace_seconds * 1000;
         let (mut dead, mut alive) = (Vec::new(), Vec::new());
-        for lease in storage.list("pending").expect("a list") {
-            if now_ms - lease.stat.modified_ms > store_grace_ms {
+        for lease in entries(storage, "pending") {
+            if now_ms.saturating_sub(lease.stat.modified_ms) > store_grace_ms {
                 dead.push(lease.name);
             } else {
                 let bytes = storage.read_all(&lease.name, 1 << 20).expect("a lease");
@@ -57,12 +70,12 @@ impl Forecast {
         let grace_ms = if alive.is_empty() { given_ms } else { given_ms.max(store_grace_ms) };
         let mut forecast =
             Self { snapshots, packs: BTreeSet::new(), bytes: 0, bytes_young: 0, dead };
-        for entry in storage.list("packs").expect("a list") {
+        for entry in entries(storage, "packs") {
             let name = PackName::from_object(&entry.name).expect("a pack");
             if needed.contains(&name) {
                 continue;
             }
-            if now_ms - entry.stat.modified_ms < grace_ms {
+            if now_ms.saturating_sub(entry.stat.modified_ms) < grace_ms {
                 forecast.bytes_young += entry.stat.size;
             } else {
                 forecast.bytes += entry.stat.size;

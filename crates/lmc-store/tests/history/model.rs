@@ -1,6 +1,7 @@
 //! What should be in a store: plain data, changed by what was done.
 
 use super::Broken;
+use super::clock::Moment;
 use super::ops::{Choice, Deed, Effect, Op};
 use super::policy::stays;
 use crate::ensure;
@@ -253,12 +254,12 @@ impl Doubts {
 }
 
 /// Fails unless what a save says of itself follows from its options. It was done alone, between
-/// these times by the clock of its machine.
+/// these moments.
 pub fn check_saved(
     model: &Model,
     deed: &Deed,
     size: u64,
-    (from_ms, to_ms): (u64, u64),
+    (from, to): (Moment, Moment),
 ) -> Result<(), Broken> {
     let (Op::Save { run, step, parent, .. }, Ok(Effect::Saved(saved))) = (&deed.op, &deed.result)
     else {
@@ -280,7 +281,10 @@ pub fn check_saved(
     let next = newest.map_or(0, |name| name.step.saturating_add(1));
     ensure!(name.step == step.unwrap_or(next), "step {} of {step:?}, {next}", name.step);
     let after = wanted.map_or(0, |parent| parent.time_ms + 1);
-    let (from_ms, to_ms) = (from_ms.max(after), to_ms.max(after));
+    let time_ms = |moment: Moment| moment.believed_ms().max(after).min(moment.limit_ms());
+    let (from_ms, to_ms) = (time_ms(from), time_ms(to));
+    let is_ahead = from.machine_ms > from.limit_ms();
+    ensure!(is_ahead != saved.warnings.is_empty(), "{:?} of a wrong clock", saved.warnings);
     ensure!((from_ms..=to_ms).contains(&name.time_ms), "{} is not the time", name.time_ms);
     ensure!(name.run == *run && name.size == size, "{name:?} is of {run} and has {size} bytes");
     Ok(())

@@ -142,12 +142,13 @@ impl Op {
     pub fn prune(random: &mut Random) -> Self {
         let grace_ms = [None, Some(0), Some(0), Some(HOUR_MS), Some(200 * HOUR_MS)];
         let grace_ms = grace_ms[random.below(grace_ms.len())];
-        Self::Prune(PruneOptions { grace_ms, dry_run: random.once_in(6) })
+        let dry_run = random.once_in(6);
+        Self::Prune(PruneOptions { grace_ms, dry_run, allow_empty: true })
     }
 
     /// Removes all that nobody needs.
     pub fn prune_now() -> Self {
-        Self::Prune(PruneOptions { grace_ms: Some(0), dry_run: false })
+        Self::Prune(PruneOptions { grace_ms: Some(0), dry_run: false, allow_empty: true })
     }
 
     /// Forgets about all that a policy may.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lmc_store::storage::{self, Location};
-use lmc_store::{Store, SystemClock};
+use lmc_store::storage::{self, Access, Location};
+use lmc_store::{GRACE_SECONDS_MIN, Store, SystemClock};
 use serde_json::json;
 
 use crate::args::store::InitArgs;
@@ -21,21 +21,35 @@ pub fn run(args: &InitArgs) -> Exit {
 }
 
 fn make(location: &Location, args: &InitArgs) -> Result<(), Failure> {
-    if args.grace == 0 {
-        return Err(Failure::usage("a grace of nothing leaves saves no time; the least is 1s"));
+    if args.grace / 1000 < GRACE_SECONDS_MIN {
+        return Err(Failure::usage(
+            "a grace of less than a minute leaves saves no time; the least is 1m, the usual 24h",
+        ));
     }
-    storage::make_parents(location.with_secrets())?;
-    let storage = storage::open(location.with_secrets())?;
+    let access = if args.shared { Access::Shared } else { Access::Private };
+    let storage = storage::open_new(location.with_secrets(), access)?;
     let store = Store::init_with(storage, Arc::new(SystemClock), args.grace / 1000)?;
-    let config = store.config();
+    let (config, mode) = (store.config(), storage::mode(location.with_secrets()));
     let json = || {
         json!({
             "store": location.to_string(),
             "id": config.id,
             "format": config.format,
             "grace_seconds": config.grace_seconds,
+            "mode": mode.map(|mode| format!("{mode:04o}")),
         })
     };
-    let text = Printable::line(format_args!("made a store at {location}"));
-    tell(Effect::Changed, text, args.json.then(json))
+    let text = format!("made a store at {location}{}", access_text(mode));
+    tell(Effect::Changed, Printable::line(text), args.json.then(json))
+}
+
+/// Who may see what is in a store; in a bucket that is for the bucket to say.
+fn access_text(mode: Option<u32>) -> &'static str {
+    match mode {
+        None => "",
+        Some(mode) if mode & 0o077 == 0 => {
+            "; it is private: only you can read it (chmod of the directory shares what comes later)"
+        }
+        Some(_) => "; others can read it, as the mode of its directory says",
+    }
 }

@@ -15,7 +15,8 @@ pub fn run(args: &PruneArgs) -> Exit {
 }
 
 fn prune(store: &Store, args: &PruneArgs) -> Result<(), Failure> {
-    let options = PruneOptions { grace_ms: args.grace, dry_run: args.dry_run };
+    let PruneArgs { grace: grace_ms, dry_run, allow_empty, .. } = *args;
+    let options = PruneOptions { grace_ms, dry_run, allow_empty };
     let pruned = store.prune(&options)?;
     let json = args.json.then(|| json(&pruned, args));
     tell(Effect::unless(args.dry_run), text(&pruned, args), json)
@@ -32,6 +33,7 @@ fn json(pruned: &Pruned, args: &PruneArgs) -> Value {
         "leases": pruned.leases,
         "held_by_deltas_bytes": pruned.bytes_bases,
         "held_in_packs_bytes": pruned.bytes_beside,
+        "unreadable": pruned.unreadable,
     })
 }
 
@@ -60,6 +62,11 @@ fn text(pruned: &Pruned, args: &PruneArgs) -> Printable {
         text.push_line(format_args!(
             "kept: {bases} that only deltas of what is kept stand on, {beside} beside what is \
              needed; lmc rebase of what is kept, then prune, frees them"
+        ));
+    }
+    for object in &pruned.unreadable {
+        text.push_line(format_args!(
+            "{object} cannot be read whole: of its packs, those that it still names are kept"
         ));
     }
     text
