@@ -44,6 +44,8 @@ pub(crate) struct SaveLease<'a> {
     /// When it was last made, by the clock that nobody sets and by that of the storage.
     made_boot_ms: u64,
     stored_ms: u64,
+    /// When the time of the storage was known, by the clock that nobody sets.
+    known_boot_ms: u64,
 }
 
 impl<'a> SaveLease<'a> {
@@ -52,7 +54,8 @@ impl<'a> SaveLease<'a> {
         let (pid, packs, number) = (std::process::id(), Vec::new(), random_copy_number()?);
         let pending = Pending { save: save.to_string(), pid, parents, packs, number };
         let objects = Vec::new();
-        let mut lease = Self { store, pending, objects, made_boot_ms: 0, stored_ms: 0 };
+        let mut lease =
+            Self { store, pending, objects, made_boot_ms: 0, stored_ms: 0, known_boot_ms: 0 };
         lease.make()?;
         Ok(lease)
     }
@@ -70,6 +73,7 @@ impl<'a> SaveLease<'a> {
         self.store.storage.put_new(&object, &bytes)?;
         let stat = self.store.storage.stat(&object)?.ok_or_else(lost)?;
         (self.made_boot_ms, self.stored_ms) = (made_boot_ms, stat.modified_ms);
+        self.known_boot_ms = self.store.clock.boot_ms();
         Ok(())
     }
 
@@ -120,7 +124,14 @@ impl<'a> SaveLease<'a> {
         self.pending.number
     }
 
-    /// The time now by the clock of the storage.
+    /// A time that has come by the clock of the storage, however long it took to make the lease.
+    pub(crate) fn storage_past_ms(&self) -> u64 {
+        let since = self.store.clock.boot_ms().saturating_sub(self.known_boot_ms);
+        self.stored_ms.saturating_add(since)
+    }
+
+    /// The time now by the clock of the storage, or one that is yet to come if it took long to make
+    /// the lease.
     pub(crate) fn storage_now_ms(&self) -> u64 {
         self.stored_ms.saturating_add(self.age_ms())
     }

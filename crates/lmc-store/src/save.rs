@@ -248,7 +248,7 @@ impl Store {
         lease: &SaveLease,
         parent: Option<&SnapshotName>,
     ) -> Result<(u64, Option<String>)> {
-        let (now_ms, stored_ms) = (self.clock.now_ms(), lease.storage_now_ms());
+        let (now_ms, stored_ms) = (self.clock.now_ms(), lease.storage_past_ms());
         let limit_ms = stored_ms.saturating_add(AHEAD_MAX_MS);
         let warning = (now_ms > limit_ms).then(|| {
             let minutes = (now_ms - stored_ms) / 60_000;
