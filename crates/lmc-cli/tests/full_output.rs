@@ -106,9 +106,10 @@ fn damage_is_told_of_where_stdout_is_full() {
         return;
     }
     let folder = store();
-    let packs = std::fs::read_dir(folder.path("store/packs")).expect("packs");
-    for pack in packs.flat_map(|dir| std::fs::read_dir(dir.expect("a folder").path()).expect("it"))
-    {
+    let inside = |folder: std::path::PathBuf| std::fs::read_dir(folder).expect("a folder");
+    // Beside the folders of packs there is a marker.
+    let folders = inside(folder.path("store/packs")).map(|entry| entry.expect("an entry").path());
+    for pack in folders.filter(|path| path.is_dir()).flat_map(inside) {
         let path = pack.expect("a pack").path();
         let len = std::fs::metadata(&path).expect("a pack").len() as usize;
         std::fs::write(&path, noise(len, 3)).expect("it is damaged");

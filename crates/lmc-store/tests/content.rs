@@ -40,7 +40,7 @@ fn save_again(store: &Store, root: &Path, run: &str, parent: Parent) -> Saved {
 
 /// Flips three bytes in the middle of every pack; names and sizes stay.
 fn rot(storage: &MemoryStorage) {
-    for pack in storage.names("packs").unwrap() {
+    for pack in objects_in(storage, "packs") {
         let mut bytes = storage.read_all(&pack, 1 << 28).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle - 1..middle + 2].iter_mut().for_each(|byte| *byte ^= 0x41);
@@ -336,7 +336,7 @@ fn known_files_whose_packs_are_gone_are_stored_again() {
     write(&root.join("model.safetensors"), &checkpoint(&["a"], 3000, 1, 0));
     (0..3).for_each(|step| drop(save_step(&store, &root, "r", step)));
     for (step, is_cut) in [(3, true), (4, false)] {
-        for pack in storage.names("packs").unwrap() {
+        for pack in objects_in(&*storage, "packs") {
             match is_cut {
                 true => storage.replace(&pack, b"cut").unwrap(),
                 false => storage.delete(&[pack]).unwrap(),
