@@ -389,7 +389,12 @@ impl Archive {
             let source_end = reference.end(base.end);
             match (reference.source as usize).checked_sub(1) {
                 None => self.cost(source_start..source_end, depth, cost)?,
-                Some(i) => self.base(i)?.cost(source_start..source_end, depth + 1, cost)?,
+                Some(i) => {
+                    // One that is not there costs nothing; the read of it will say so.
+                    if let Ok(base) = self.base(i) {
+                        base.cost(source_start..source_end, depth + 1, cost)?;
+                    }
+                }
             }
         }
         Ok(())

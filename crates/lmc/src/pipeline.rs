@@ -193,7 +193,7 @@ pub(crate) fn for_each<W>(
         let start = |_| Builder::new().spawn_scoped(scope, || interrupt.run(run)).ok();
         let others: Vec<_> = (1..threads.min(count)).map_while(start).collect();
         run();
-        others.into_iter().fold(false, |failed, thread| thread.join().is_err() || failed)
+        others.into_iter().filter_map(|thread| thread.join().err()).count() > 0
     });
     match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some((_, error)) => Err(error),

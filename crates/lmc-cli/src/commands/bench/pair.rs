@@ -53,7 +53,7 @@ impl Pair {
             }
         }
         let span = |(cut, taken): (Cut, &SpanInfo)| {
-            let dtype = cut.dtype.unwrap_or_else(|| named(&taken.dtype));
+            let dtype = cut.dtype.unwrap_or_else(|| named(taken.dtype));
             Span {
                 range: cut.range.start as usize..cut.range.end as usize,
                 spec: TensorSpec { dtype, row_len: cut.row_len },
