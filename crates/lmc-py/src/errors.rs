@@ -23,7 +23,7 @@ fn class_name(kind: ErrorKind) -> &'static str {
 }
 
 /// What the libraries advise in the words of the command, and what that is called here.
-const WORDS: [(&str, &str); 7] = [
+const WORDS: [(&str, &str); 8] = [
     ("more than --max-size", "more than max_size"),
     ("-f overwrites it", "overwrite=True replaces it"),
     ("-f restores into it", "overwrite=True restores into it"),
