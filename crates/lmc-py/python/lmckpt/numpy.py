@@ -122,9 +122,7 @@ def load_archive(archive: _lmckpt.Archive, threads: int = 0) -> dict[str, Array]
     return arrays
 
 
-def load_file(
-    filename: Path, *, threads: int = 0, max_size: int | None = None
-) -> dict[str, Array]:
+def load_file(filename: Path, *, threads: int = 0, max_size: int | None = None) -> dict[str, Array]:
     """Loads all arrays of a .lmc file, or of a safetensors file if safetensors is installed.
 
     A .lmc file with an original of more than ``max_size`` bytes is refused.

@@ -207,8 +207,6 @@ def _load_safetensors(filename: Path, device: str) -> dict[str, torch.Tensor]:
     return load(filename, device=device)
 
 
-def load(
-    data: Any, *, threads: int = 0, max_size: int | None = None
-) -> dict[str, torch.Tensor]:
+def load(data: Any, *, threads: int = 0, max_size: int | None = None) -> dict[str, torch.Tensor]:
     """Loads all tensors from the bytes of a .lmc file; refuses more than ``max_size`` bytes."""
     return load_archive(_lmckpt.Archive(view(data), max_size=max_size), threads=threads)
