@@ -1,5 +1,6 @@
 """Blocks with recipes by classes for the tests, made by a tiny encoder from docs/format.md,
-sections 3.6 and 4.3, that shares no code with classes.py."""
+sections 3.6 and 4.3, that shares no code with classes.py; and what they have in common with blocks
+of section 3.7."""
 
 from __future__ import annotations
 
@@ -8,6 +9,51 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from builders import SEGMENT_LOG2, Coder, Raw, bit_string, u16, u24, values_of, varint, words_of
+
+
+class FloatSpec:
+    """What recipes for floats on a base have in common."""
+
+    width: int
+    raw_bytes: int
+    exponent_bits: int
+
+    def recipe(self) -> bytes:
+        raise NotImplementedError
+
+    def segment(self, values: list[int], base: list[int]) -> bytes:
+        raise NotImplementedError
+
+    @property
+    def bits(self) -> int:
+        return 8 * self.width
+
+    def difference(self, x: int, b: int) -> tuple[bytes, int]:
+        """Section 3.6: the record and q."""
+        magnitude = (1 << self.bits - 1) - 1
+        half = 1 << 8 * self.raw_bytes - 1 if self.raw_bytes else 0
+        difference = ((x & magnitude) - (b & magnitude) + half) % (1 << self.bits)
+        record = (difference % (1 << 8 * self.raw_bytes)).to_bytes(self.raw_bytes, "little")
+        rest = self.bits - 8 * self.raw_bytes
+        q = difference >> 8 * self.raw_bytes
+        return record, q - ((q >> rest - 1) << rest)
+
+    def exponent(self, b: int) -> int:
+        return b >> self.bits - 1 - self.exponent_bits & (1 << self.exponent_bits) - 1
+
+    def body(self, raw: bytes, base: bytes) -> bytes:
+        values, others = values_of(raw, self.width), values_of(base, self.width)
+        size = 1 << SEGMENT_LOG2
+        cuts = [slice(start, start + size) for start in range(0, len(values), size)]
+        segments = [self.segment(values[cut], others[cut]) for cut in cuts]
+        index = b"".join(u24(len(segment)) for segment in segments)
+        return raw[len(values) * self.width :] + index + b"".join(segments)
+
+    def block(self, raw: bytes, base: bytes) -> bytes:
+        return b"\2" + varint(len(raw)) + self.recipe() + self.body(raw, base)
+
+    def shared_block(self, raw: bytes, base: bytes) -> bytes:
+        return b"\3" + varint(len(raw)) + self.body(raw, base)
 
 
 @dataclass
@@ -22,7 +68,7 @@ class Coded:
 
 
 @dataclass
-class ClassSpec:
+class ClassSpec(FloatSpec):
     """A recipe by classes."""
 
     width: int = 2
@@ -33,10 +79,6 @@ class ClassSpec:
     first: int = 0
     bounds: bytes = b""
     coders: Sequence[Coder] = field(default_factory=lambda: [Raw()])
-
-    @property
-    def bits(self) -> int:
-        return 8 * self.width
 
     @property
     def flip(self) -> int:
@@ -50,13 +92,7 @@ class ClassSpec:
 
     def coded(self, x: int, b: int) -> Coded:
         """Section 3.6, for a value and that of the base."""
-        magnitude = (1 << self.bits - 1) - 1
-        half = 1 << 8 * self.raw_bytes - 1 if self.raw_bytes else 0
-        difference = ((x & magnitude) - (b & magnitude) + half) % (1 << self.bits)
-        record = (difference % (1 << 8 * self.raw_bytes)).to_bytes(self.raw_bytes, "little")
-        rest = self.bits - 8 * self.raw_bytes
-        q = difference >> 8 * self.raw_bytes
-        q -= (q >> rest - 1) << rest
+        record, q = self.difference(x, b)
         flipped = (x ^ b) >> self.bits - 1
         return Coded(record, self.context(b), *self.symbol(q, bool(flipped)))
 
@@ -75,8 +111,7 @@ class ClassSpec:
         return symbol + self.flip * flipped, payload, payload_bits
 
     def context(self, b: int) -> int:
-        exponent = b >> self.bits - 1 - self.exponent_bits & (1 << self.exponent_bits) - 1
-        size = min(max(exponent - self.first, 0), 255)
+        size = min(max(self.exponent(b) - self.first, 0), 255)
         return len([bound for bound in self.bounds if bound > size])
 
     def segment(self, values: list[int], base: list[int]) -> bytes:
@@ -97,20 +132,6 @@ class ClassSpec:
             last = i == self.width - self.raw_bytes - 1
             out += string if last else varint(len(string)) + string
         return out
-
-    def body(self, raw: bytes, base: bytes) -> bytes:
-        values, others = values_of(raw, self.width), values_of(base, self.width)
-        size = 1 << SEGMENT_LOG2
-        cuts = [slice(start, start + size) for start in range(0, len(values), size)]
-        segments = [self.segment(values[cut], others[cut]) for cut in cuts]
-        index = b"".join(u24(len(segment)) for segment in segments)
-        return raw[len(values) * self.width :] + index + b"".join(segments)
-
-    def block(self, raw: bytes, base: bytes) -> bytes:
-        return b"\2" + varint(len(raw)) + self.recipe() + self.body(raw, base)
-
-    def shared_block(self, raw: bytes, base: bytes) -> bytes:
-        return b"\3" + varint(len(raw)) + self.body(raw, base)
 
 
 def near(base: bytes, width: int, seed: int = 1) -> bytes:

@@ -43,7 +43,7 @@ class ClassRecipe:
 
 def read_class_recipe(reader: Reader, layout: int) -> ClassRecipe:
     """Section 3.6: a recipe by classes, after its layout."""
-    require(layout & 0x30 == 0, "bits 4 and 5 of the layout are not 0")
+    require(layout & 0x20 == 0, "bit 5 of the layout is not 0")
     width = 1 << (layout & 3)
     raw_bytes = reader.uint(1)
     require(raw_bytes < width, f"raw_bytes is {raw_bytes}")
@@ -78,17 +78,22 @@ def read_class_segment(reader: Reader, recipe: ClassRecipe, base: Words) -> Word
 
 def contexts_of(recipe: ClassRecipe, base: Words) -> Counts:
     """Section 3.6: the context of each value, which the base alone decides."""
-    exponents = base >> np.uint64(8 * recipe.width - 1 - recipe.exponent_bits)
-    exponents &= np.uint64((1 << recipe.exponent_bits) - 1)
-    sizes = np.clip(exponents.astype(np.int64) - recipe.first, 0, MAX_SIZE)
+    exponents = exponents_of(base, recipe.width, recipe.exponent_bits)
+    sizes = np.clip(exponents - recipe.first, 0, MAX_SIZE)
     contexts = np.zeros_like(sizes)
     for bound in recipe.bounds:
         contexts += bound > sizes
     return contexts
 
 
+def exponents_of(base: Words, width: int, exponent_bits: int) -> Counts:
+    """Sections 3.6 and 3.7: E', the bits just below the top bit of each word of the base."""
+    exponents = base >> np.uint64(8 * width - 1 - exponent_bits)
+    return (exponents & np.uint64((1 << exponent_bits) - 1)).astype(np.int64)
+
+
 def read_class_records(reader: Reader, raw_bytes: int, count: int) -> Words:
-    """Section 4.3, 1: the low bytes of the differences."""
+    """Sections 4.3 and 4.4, 1: the low bytes of the differences."""
     rows = reader.array(raw_bytes * count).reshape(count, raw_bytes).astype(np.uint64)
     records = np.zeros(count, dtype=np.uint64)
     for place in range(raw_bytes):

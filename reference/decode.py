@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from bins import BinRecipe, read_bin_recipe, read_bin_segment
 from classes import ClassRecipe, read_class_recipe, read_class_segment
 from streams import (
     Bytes,
@@ -32,7 +33,8 @@ MAX_RECIPE_LEN = 1 << 21
 MAX_COLUMNS = 1 << 20
 STORED, CONSTANT, CODED, CODED_SHARED, SAME = range(5)
 MAP_NONE, MAP_ROTATE, MAP_ZIGZAG = range(3)
-BASE_UNUSED, BASE_XOR, BASE_DIFFERENCE, BY_CLASSES = range(4)
+BASE_UNUSED, BASE_XOR, BASE_DIFFERENCE, ON_FLOATS = range(4)
+BY_BINS = 0x10
 WIDE_EXCEPTION = 255
 
 
@@ -81,7 +83,7 @@ def needed_base(base: bytes | None, raw_len: int) -> bytes:
     return bytes(base)
 
 
-def parse_shared_recipe(shared_recipe: bytes | None) -> Recipe | ClassRecipe:
+def parse_shared_recipe(shared_recipe: bytes | None) -> AnyRecipe:
     """Section 2, coded with a shared recipe: the recipe that stands outside the block."""
     if shared_recipe is None:
         raise Corrupt("the block needs a shared recipe and none is given")
@@ -117,12 +119,20 @@ class Recipe:
     columns: Columns | None
 
 
-def read_recipe(reader: Reader) -> Recipe | ClassRecipe:
-    """Section 3: the recipe, of either kind."""
+AnyRecipe = Recipe | ClassRecipe | BinRecipe
+
+
+def read_recipe(reader: Reader) -> AnyRecipe:
+    """Section 3: the recipe, of any kind."""
     start = reader.pos
     layout = reader.uint(1)
-    read = read_class_recipe if layout >> 6 == BY_CLASSES else read_plane_recipe
-    recipe = read(reader, layout)
+    recipe: AnyRecipe
+    if layout >> 6 != ON_FLOATS:
+        recipe = read_plane_recipe(reader, layout)
+    elif layout & BY_BINS:
+        recipe = read_bin_recipe(reader, layout)
+    else:
+        recipe = read_class_recipe(reader, layout)
     require(reader.pos - start <= MAX_RECIPE_LEN, "recipe is larger than 2 mib")
     return recipe
 
@@ -226,9 +236,9 @@ class Offsets:
 
 
 def read_coded_body(
-    reader: Reader, recipe: Recipe | ClassRecipe, raw_len: int, base: bytes | None
+    reader: Reader, recipe: AnyRecipe, raw_len: int, base: bytes | None
 ) -> bytes:
-    """Sections 4 and 4.3: the coded body."""
+    """Sections 4, 4.3 and 4.4: the coded body."""
     count, tail_len = divmod(raw_len, recipe.width)
     base_words = read_base_words(recipe, raw_len, base)
     tail = reader.take(tail_len)
@@ -244,6 +254,8 @@ def read_coded_body(
         here = base_words[start : start + size]
         if isinstance(recipe, ClassRecipe):
             words = read_class_segment(segment, recipe, here)
+        elif isinstance(recipe, BinRecipe):
+            words = read_bin_segment(segment, recipe, here)
         else:
             words = read_segment(segment, recipe, offsets, start, min(size, count - start))
             words = undo_base_use(recipe.base_use, words, here)
@@ -252,8 +264,8 @@ def read_coded_body(
     return bytes(values) + tail
 
 
-def read_base_words(recipe: Recipe | ClassRecipe, raw_len: int, base: bytes | None) -> Words:
-    """Sections 3 and 3.6: the words of the base; none if the recipe does not use them."""
+def read_base_words(recipe: AnyRecipe, raw_len: int, base: bytes | None) -> Words:
+    """Sections 3, 3.6 and 3.7: the words of the base; none if the recipe does not use them."""
     if isinstance(recipe, Recipe) and recipe.base_use == BASE_UNUSED:
         return np.zeros(0, dtype=np.uint64)
     data = needed_base(base, raw_len)[: raw_len - raw_len % recipe.width]

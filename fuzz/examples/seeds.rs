@@ -85,21 +85,29 @@ fn planes() -> io::Result<()> {
     Ok(())
 }
 
-/// Shared recipes by classes, with their bases and the bodies of their blocks.
-fn classes() -> io::Result<()> {
+/// Shared recipes by classes and by bins, with their bases and the bodies of their blocks.
+fn on_bases() -> io::Result<()> {
     let mut random = Random::new(3);
     for i in 0..600_u32 {
         let case = recipes::classes::random_class_case(random.below(200), &mut random);
-        let Some(base) = &case.base else { continue };
-        let mut body = Reader::new(&case.block);
-        BlockPrefix::read(&mut body).expect("a valid block");
-        if !case.shared.is_empty() {
-            let lengths = [case.shared.len(), base.len()].map(|len| (len as u16).to_le_bytes());
-            let parts = [&lengths.concat()[..], &case.shared, base, body.rest()];
-            put("classes_decode", &format!("seed-{i}"), &parts)?;
-        }
+        put_on_base("classes_decode", i, &case)?;
+        let case = recipes::bins::random_bin_case(random.below(200), &mut random);
+        put_on_base("bins_decode", i, &case)?;
     }
     Ok(())
+}
+
+/// Writes a case as an input, if it has a shared recipe.
+fn put_on_base(target: &str, i: u32, case: &recipes::Case) -> io::Result<()> {
+    let Some(base) = &case.base else { return Ok(()) };
+    if case.shared.is_empty() {
+        return Ok(());
+    }
+    let mut body = Reader::new(&case.block);
+    BlockPrefix::read(&mut body).expect("a valid block");
+    let lengths = [case.shared.len(), base.len()].map(|len| (len as u16).to_le_bytes());
+    let parts = [&lengths.concat()[..], &case.shared, base, body.rest()];
+    put(target, &format!("seed-{i}"), &parts)
 }
 
 /// Blocks of every type, kind and level, some with a shared recipe.
@@ -212,7 +220,7 @@ fn history(folder: &Path) -> io::Result<()> {
 
 fn main() -> io::Result<()> {
     planes()?;
-    classes()?;
+    on_bases()?;
     blocks()?;
     files()?;
     manifests()?;

@@ -3,41 +3,19 @@
 //! lengths of the recipe and of the base (u16 each), the recipe, the base, the body.
 #![no_main]
 
-use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use lmc_codec::SharedRecipe;
-use lmc_format::{AnyRecipe, BlockKind, BlockPrefix};
-use lmc_fuzz::{RAW_LEN_MAX, check_class_roundtrip, cut_head, decode_everywhere};
+use lmc_format::AnyRecipe;
+use lmc_fuzz::{check_class_roundtrip, check_on_base};
 
 /// The bits of a layout that make a recipe one by classes.
 const CLASSES: u8 = 0xc0;
-
-#[derive(Arbitrary)]
-struct Head {
-    recipe_len: u16,
-    base_len: u16,
-}
+/// The bit that would make it one by bins.
+const BINS: u8 = 0x10;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((head, rest)) = cut_head::<Head>(data) else { return };
-    let Some((recipe, rest)) = rest.split_at_checked(usize::from(head.recipe_len)) else { return };
-    let Some((base, body)) = rest.split_at_checked(usize::from(head.base_len)) else { return };
-    let mut recipe = recipe.to_vec();
-    if let Some(layout) = recipe.first_mut() {
-        *layout |= CLASSES;
-    }
-    let Ok(shared) = SharedRecipe::parse(&recipe) else { return };
-    let AnyRecipe::Classes(recipe) = shared.recipe() else { return };
-    let base = &base[..base.len().min(RAW_LEN_MAX)];
-    let mut block = Vec::new();
-    BlockPrefix { kind: BlockKind::Shared, raw_len: base.len() }.write(&mut block);
-    block.extend_from_slice(body);
-    if let Some(whole) = decode_everywhere(&block, Some(&shared), Some(base), None) {
-        let range = base.len() / 3..base.len() - base.len() / 4;
-        let part = decode_everywhere(&block, Some(&shared), Some(base), Some(range.clone()));
-        assert!(part.as_deref() == Some(&whole[range]), "the range differs from the whole");
-        check_class_roundtrip(&recipe, &whole, base);
-    }
-    let len = body.len().min(base.len());
-    check_class_roundtrip(&recipe, &body[..len], &base[..len]);
+    let layout = |layout: u8| CLASSES | layout & !BINS;
+    check_on_base(data, layout, |recipe, values, base| {
+        let AnyRecipe::Classes(recipe) = recipe else { return };
+        check_class_roundtrip(recipe, values, base);
+    });
 });

@@ -4,11 +4,14 @@
 //! one, whatever the buffers held before, and that nothing may panic or read out of bounds.
 
 use arbitrary::{Arbitrary, Unstructured};
+use lmc_codec::bins::{BinBuffers, BinDecoder, BinEncoder};
 use lmc_codec::classes::{ClassBuffers, ClassDecoder, ClassEncoder};
 use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch, huffman, rans};
 use lmc_codec::simd::chain::Hints;
 use lmc_codec::{Decoder, Isa, SharedRecipe};
-use lmc_format::{ChainTable, ClassRecipe, Coder, Reader};
+use lmc_format::{
+    AnyRecipe, BinRecipe, BlockKind, BlockPrefix, ChainTable, ClassRecipe, Coder, Reader, Result,
+};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -126,23 +129,92 @@ pub fn check_roundtrip(coder: &Coder, plane: &[u8]) {
     }
 }
 
-/// Checks that values come back from the segment of a recipe by classes, the same by every
-/// instruction set, if they have one; what is left over after whole values is not looked at.
+/// The head of an input for a recipe that needs a base.
+#[derive(Debug, Arbitrary)]
+struct OnBaseHead {
+    recipe_len: u16,
+    base_len: u16,
+}
+
+/// Takes an input for a recipe, a base and the body of a block on it: the block is refused or
+/// decoded, in whole and in part. `layout` gives the first byte of the recipe that is wanted, and
+/// `check` gets the recipe with values and their base, which are as long.
+pub fn check_on_base(
+    data: &[u8],
+    layout: impl Fn(u8) -> u8,
+    check: impl Fn(&AnyRecipe, &[u8], &[u8]),
+) {
+    let Some((head, rest)) = cut_head::<OnBaseHead>(data) else { return };
+    let Some((recipe, rest)) = rest.split_at_checked(usize::from(head.recipe_len)) else { return };
+    let Some((base, body)) = rest.split_at_checked(usize::from(head.base_len)) else { return };
+    let mut recipe = recipe.to_vec();
+    if let Some(first) = recipe.first_mut() {
+        *first = layout(*first);
+    }
+    let Ok(shared) = SharedRecipe::parse(&recipe) else { return };
+    let recipe = shared.recipe();
+    let base = &base[..base.len().min(RAW_LEN_MAX)];
+    let mut block = Vec::new();
+    BlockPrefix { kind: BlockKind::Shared, raw_len: base.len() }.write(&mut block);
+    block.extend_from_slice(body);
+    if let Some(whole) = decode_everywhere(&block, Some(&shared), Some(base), None) {
+        let range = base.len() / 3..base.len() - base.len() / 4;
+        let part = decode_everywhere(&block, Some(&shared), Some(base), Some(range.clone()));
+        assert!(part.as_deref() == Some(&whole[range]), "the range differs from the whole");
+        check(&recipe, &whole, base);
+    }
+    let len = body.len().min(base.len());
+    check(&recipe, &body[..len], &base[..len]);
+}
+
+/// Checks that values come back from the segment of a recipe by classes; see [`check_segment`].
 pub fn check_class_roundtrip(recipe: &ClassRecipe, values: &[u8], base: &[u8]) {
-    let len = (values.len() - values.len() % recipe.width()).min(recipe.width() << 10);
-    let (values, base) = (&values[..len], &base[..len]);
     let (encoder, decoder) = (ClassEncoder::new(recipe), ClassDecoder::new(recipe));
-    let mut buffers = ClassBuffers::default();
+    let buffers = RefCell::new(ClassBuffers::default());
+    check_segment(
+        recipe.width(),
+        (values, base),
+        |isa, values, base, out| encoder.encode(isa, values, base, &mut buffers.borrow_mut(), out),
+        |isa, segment, base, back, hints| {
+            decoder.decode(isa, segment, base, &mut buffers.borrow_mut(), back, hints)
+        },
+    );
+}
+
+/// Checks that values come back from the segment of a recipe by bins; see [`check_segment`].
+pub fn check_bin_roundtrip(recipe: &BinRecipe, values: &[u8], base: &[u8]) {
+    let (encoder, decoder) = (BinEncoder::new(recipe), BinDecoder::new(recipe));
+    let buffers = RefCell::new(BinBuffers::default());
+    check_segment(
+        recipe.width(),
+        (values, base),
+        |isa, values, base, out| encoder.encode(isa, values, base, &mut buffers.borrow_mut(), out),
+        |isa, segment, base, back, hints| {
+            decoder.decode(isa, segment, base, &mut buffers.borrow_mut(), back, hints)
+        },
+    );
+}
+
+/// Checks that values come back from their segment, the same by every instruction set, if they have
+/// one; what is left over after whole values is not looked at.
+fn check_segment(
+    width: usize,
+    (values, base): (&[u8], &[u8]),
+    encode: impl Fn(Isa, &[u8], &[u8], &mut Vec<u8>) -> bool,
+    decode: impl Fn(Isa, &[u8], &[u8], &mut [u8], Hints) -> Result<()>,
+) {
+    let len = (values.len() - values.len() % width).min(width << 10);
+    let (values, base) = (&values[..len], &base[..len]);
     let mut first: Option<Option<Vec<u8>>> = None;
     for (isa, fill) in Isa::available().into_iter().zip([0, 0x55, 0xff]) {
         let mut segment = Vec::new();
-        let done = encoder.encode(isa, values, base, &mut buffers, &mut segment);
+        let done = encode(isa, values, base, &mut segment);
         let segment = done.then_some(segment);
         if let Some(segment) = &segment {
             for streaming in [false, true] {
                 let mut back = vec![fill; len];
                 let hints = Hints { streaming, ahead: &[] };
-                let done = decoder.decode(isa, segment, base, &mut buffers, &mut back, hints);
+                let done = decode(isa, segment, base, &mut back, hints);
                 assert!(done.is_ok() && back == values, "other values came back");
             }
         }

@@ -1,5 +1,6 @@
 //! One block back to bytes. The input is hostile: every length is checked before it is used.
 
+use crate::bins::{BinBuffers, BinDecoder};
 use crate::classes::{ClassBuffers, ClassDecoder};
 use crate::entropy::{PlaneDecoder, Scratch};
 use crate::segment::{Buffers, Place, SegmentDecoder, segment_error};
@@ -9,8 +10,8 @@ use crate::transform::against;
 use crate::transform::offsets::{BlockOffsets, ColumnOffsets};
 use lmc_format::limits::RECIPE_LEN_MAX;
 use lmc_format::{
-    AnyRecipe, BaseUse, BlockKind, BlockPrefix, ClassRecipe, Coder, Error, ErrorKind, Reader,
-    Recipe, Result,
+    AnyRecipe, BaseUse, BinRecipe, BlockKind, BlockPrefix, ClassRecipe, Coder, Error, ErrorKind,
+    Reader, Recipe, Result,
 };
 use std::ops::Range;
 
@@ -35,6 +36,7 @@ impl SharedRecipe {
         match &self.0 {
             Ready::Planes(ready) => AnyRecipe::Planes(ready.recipe.clone()),
             Ready::Classes(recipe, _) => AnyRecipe::Classes(recipe.clone()),
+            Ready::Bins(recipe, _) => AnyRecipe::Bins(recipe.clone()),
         }
     }
 
@@ -51,6 +53,7 @@ impl SharedRecipe {
                 (ready.recipe.segment_len(), needs_base, ready.recipe.column_count())
             }
             Ready::Classes(recipe, _) => (recipe.segment_len(), true, 0),
+            Ready::Bins(recipe, _) => (recipe.segment_len(), true, 0),
         };
         Need::of_coded(raw_len, range, segment_len, needs_base, row_len)
     }
@@ -93,6 +96,7 @@ fn widened(range: &Range<usize>, unit: usize, end: usize) -> Range<usize> {
 enum Ready {
     Planes(ReadyRecipe),
     Classes(ClassRecipe, Box<ClassDecoder>),
+    Bins(BinRecipe, Box<BinDecoder>),
 }
 
 impl Ready {
@@ -105,6 +109,10 @@ impl Ready {
             AnyRecipe::Classes(recipe) => {
                 let decoder = ClassDecoder::new(&recipe);
                 Self::Classes(recipe, Box::new(decoder))
+            }
+            AnyRecipe::Bins(recipe) => {
+                let decoder = BinDecoder::new(&recipe);
+                Self::Bins(recipe, Box::new(decoder))
             }
         };
         let len = available - input.rest().len();
@@ -182,6 +190,14 @@ impl<'a> Body<'a> {
     }
 }
 
+/// What tells where the segments of a body are.
+#[derive(Clone, Copy)]
+struct BodyShape {
+    width: usize,
+    segment_log2: u8,
+    raw_len: usize,
+}
+
 fn segment_len(entry: &[u8; 3]) -> usize {
     let [a, b, c] = *entry;
     u32::from_le_bytes([a, b, c, 0]) as usize
@@ -194,6 +210,7 @@ pub struct Decoder {
     streaming: bool,
     buffers: Buffers,
     class_buffers: ClassBuffers,
+    bin_buffers: BinBuffers,
 }
 
 impl Default for Decoder {
@@ -211,7 +228,8 @@ impl Decoder {
     /// A decoder with the given instruction set.
     pub fn with_isa(isa: Isa) -> Self {
         let (buffers, class_buffers) = (Buffers::default(), ClassBuffers::default());
-        Self { isa, streaming: false, buffers, class_buffers }
+        let bin_buffers = BinBuffers::default();
+        Self { isa, streaming: false, buffers, class_buffers, bin_buffers }
     }
 
     /// Whether output that is not read again soon may go past the caches; off at first. What is
@@ -387,25 +405,39 @@ impl Decoder {
             }
             Ready::Classes(recipe, segments) => {
                 let base = base.ok_or_else(no_base)?;
-                self.decode_classes(recipe, segments, raw_len, input, base, range, out)
+                let (width, segment_log2) = (recipe.width(), recipe.segment_log2);
+                let shape = BodyShape { width, segment_log2, raw_len };
+                self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
+                    let buffers = &mut own.class_buffers;
+                    segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
+                })
+            }
+            Ready::Bins(recipe, segments) => {
+                let base = base.ok_or_else(no_base)?;
+                let (width, segment_log2) = (recipe.width(), recipe.segment_log2);
+                let shape = BodyShape { width, segment_log2, raw_len };
+                self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
+                    let buffers = &mut own.bin_buffers;
+                    segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
+                })
             }
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn decode_classes(
+    /// Decodes the segments of a body that has no rows; `decode_segment` does one of them, and gets
+    /// where its original bytes are, its coded ones, where they go and what is known of memory.
+    fn decode_body(
         &mut self,
-        recipe: &ClassRecipe,
-        decoder: &ClassDecoder,
-        raw_len: usize,
+        shape: BodyShape,
         mut input: Reader,
-        base: BasePart,
         range: Range<usize>,
         out: &mut [u8],
+        mut decode_segment: impl FnMut(&mut Self, Range<usize>, &[u8], &mut [u8], Hints) -> Result<()>,
     ) -> Result<()> {
-        let tail = input.take(raw_len % recipe.width(), "tail")?;
+        let BodyShape { width, segment_log2, raw_len } = shape;
+        let tail = input.take(raw_len % width, "tail")?;
         let coded_len = raw_len - tail.len();
-        let segment_bytes = recipe.width() << recipe.segment_log2;
+        let segment_bytes = width << segment_log2;
         let count = coded_len.div_ceil(segment_bytes);
         let (index, _) = input.take(3 * count, "segment index")?.as_chunks();
         let total: usize = index.iter().map(segment_len).sum();
@@ -415,17 +447,12 @@ impl Decoder {
             let (coded, rest) = segments.split_at(segment_len(entry));
             segments = rest;
             let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
-            if bytes.end <= range.start || bytes.start >= range.end {
-                continue;
-            }
-            let own_base = base.get(bytes.clone())?;
-            let (isa, buffers) = (self.isa, &mut self.class_buffers);
             // The next segment is likely to be as long.
             let ahead = &rest[..rest.len().min(coded.len())];
             let hints = Hints { streaming: self.streaming, ahead };
-            decode_part(bytes, &range, out, |dst, is_direct| {
+            decode_part(bytes.clone(), &range, out, |dst, is_direct| {
                 let hints = if is_direct { hints } else { Hints::default() };
-                decoder.decode(isa, coded, own_base, buffers, dst, hints)
+                decode_segment(self, bytes, coded, dst, hints)
             })
             .map_err(|e| segment_error(i, e))?;
         }

@@ -1,10 +1,12 @@
 //! One block to coded bytes, by a plan.
 
+use crate::bins::BinBuffers;
 use crate::classes::ClassBuffers;
 use crate::dtype::Level;
 use crate::entropy::{PlaneEncoder, Scratch};
 use crate::plan::{
-    Plan, Ready, ReadyClasses, ReadyRecipe, Scope, Target, Values, block_rows, choose, choose_bytes,
+    Plan, Ready, ReadyBins, ReadyClasses, ReadyRecipe, Scope, Target, Values, block_rows, choose,
+    choose_bytes,
 };
 use crate::segment::{Buffers, Source};
 use crate::simd::{Isa, fence};
@@ -22,6 +24,7 @@ pub struct Encoder {
     streaming: bool,
     buffers: Buffers,
     class_buffers: ClassBuffers,
+    bin_buffers: BinBuffers,
     /// Words that have been set against their base.
     apart: Vec<u8>,
 }
@@ -41,7 +44,8 @@ impl Encoder {
     /// An encoder with the given instruction set; what it writes does not depend on it.
     pub fn with_isa(isa: Isa) -> Self {
         let (buffers, class_buffers) = (Buffers::default(), ClassBuffers::default());
-        Self { isa, streaming: false, buffers, class_buffers, apart: Vec::new() }
+        let bin_buffers = BinBuffers::default();
+        Self { isa, streaming: false, buffers, class_buffers, bin_buffers, apart: Vec::new() }
     }
 
     /// Whether output that is not read again soon may go past the caches; off at first. What is
@@ -196,7 +200,8 @@ impl Encoder {
         let base = values.base.map(|base| &base[..whole.len()]);
         match (ready, base) {
             (Ready::Classes(ready), Some(base)) => self.write_classes(ready, whole, base, out),
-            (Ready::Classes(_), None) => false,
+            (Ready::Bins(ready), Some(base)) => self.write_bins(ready, whole, base, out),
+            (Ready::Classes(_) | Ready::Bins(_), None) => false,
             (Ready::Planes(ready), _) if ready.recipe.base == BaseUse::None => {
                 self.write_planes(ready, first_value, whole, out)
             }
@@ -228,6 +233,21 @@ impl Encoder {
             }
         }
         true
+    }
+
+    fn write_bins(
+        &mut self,
+        ready: &ReadyBins,
+        values: &[u8],
+        base: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let segment_bytes = ready.recipe.width() << ready.recipe.segment_log2;
+        let mut index = SegmentIndex::start(values.len().div_ceil(segment_bytes), out);
+        values.chunks(segment_bytes).zip(base.chunks(segment_bytes)).all(|(values, base)| {
+            ready.segments.encode(self.isa, values, base, &mut self.bin_buffers, out)
+                && index.end_segment(out)
+        })
     }
 
     fn write_planes(

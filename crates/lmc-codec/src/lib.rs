@@ -47,6 +47,7 @@
 //! them.
 #![deny(unsafe_code)]
 
+pub mod bins;
 pub mod classes;
 pub mod decode;
 pub mod dtype;

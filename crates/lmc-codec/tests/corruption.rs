@@ -6,9 +6,11 @@
 mod recipes;
 
 use lmc_codec::{Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
-use lmc_format::{BaseUse, WordMap};
+use lmc_format::{BaseUse, Bin, BinRecipe, Coder, WordMap};
 use lmc_testkit::data::{self, Kind, Random};
-use recipes::classes::{self, ClassShape};
+use recipes::bins::{BinShape, random_bin_case};
+use recipes::classes::ClassShape;
+use recipes::floats::values_near;
 use recipes::{Case, CoderKind, Kinds, Offsets, Shape, all_features, count_features, features};
 use std::collections::BTreeSet;
 
@@ -52,8 +54,8 @@ fn offsets(n: usize, vary: bool) -> Offsets {
     Offsets { base: 3000, cols, first: 4, rows: (0..n).map(|i| byte(7 * i)).collect() }
 }
 
-/// Four blocks of each kind of coder: plain words, sparse words on a base, wide symbols with offsets
-/// and contexts of classes.
+/// Five blocks of each kind of coder: plain words, sparse words on a base, wide symbols with offsets,
+/// contexts of classes, and bins.
 fn coder_cases(kind: CoderKind, random: &mut Random) -> Vec<Case> {
     let vary = kind != CoderKind::Constant;
     let values =
@@ -71,13 +73,21 @@ fn coder_cases(kind: CoderKind, random: &mut Random) -> Vec<Case> {
         })
         .collect();
     let classes = ClassShape { raw_bytes: 0, ..class_shape(1) };
-    let near = if vary { classes::values_near(&old, 2, random) } else { old.clone() };
+    let near = if vary { values_near(&old, 2, random) } else { old.clone() };
+    let mut bins = bin_shape(1);
+    if !vary {
+        // Values that are those of the base have one symbol if no row changes it.
+        bins.untidy = false;
+        bins.recipe.bins.iter_mut().for_each(|bin| bin.centre = 2);
+        (bins.recipe.bounds, bins.recipe.rows) = (Vec::new(), Vec::new());
+    }
     let wide = Shape { bias: 900, offsets: Some(offsets(9, vary)), ..Shape::plain(1, 13) };
     vec![
         rotate.code(&kinds, &values(Kind::Weights, 100), false, random),
         sparse.code_on(&kinds, &new, &old, false, random),
         wide.code(&kinds, &values(Kind::Weights, 120), true, random),
         classes.code(&[kind], &near, &old, false, random),
+        bins.code(kind, &near, &old, false, random),
     ]
 }
 
@@ -94,6 +104,25 @@ fn class_shape(width_log2: u8) -> ClassShape {
         bounds: vec![52, 50, 49],
         untidy: true,
     }
+}
+
+/// Bins of words of `1 << width_log2` bytes, of a few widths and with two rows.
+fn bin_shape(width_log2: u8) -> BinShape {
+    let bin = |shift, has_flip_bit, centre| Bin { shift, has_flip_bit, centre };
+    let back: [u8; 16] = std::array::from_fn(|i| 15 - i as u8);
+    let turned: [u8; 16] = std::array::from_fn(|i| (i as u8 + 3) % 16);
+    let recipe = BinRecipe {
+        width_log2,
+        raw_bytes: (1 << width_log2) / 4,
+        segment_log2: 10,
+        exponent_bits: 7,
+        exponent_first: 57,
+        bins: vec![bin(7, true, 0), bin(0, false, -3), bin(3, false, 1), bin(5, true, 2)],
+        bounds: vec![2],
+        rows: vec![back, turned],
+        coder: Coder::Raw,
+    };
+    BinShape { recipe, untidy: true }
 }
 
 /// Shapes that the coders alone do not lead to.
@@ -119,12 +148,25 @@ fn shape_cases(random: &mut Random) -> Vec<Case> {
     for width_log2 in 0..4 {
         let base = data::words(Kind::Weights, 1 << width_log2, true, 70, 9);
         let xor = Shape { base: BaseUse::Xor, ..Shape::plain(width_log2, 8) };
-        let raw = classes::values_near(&base, 1 << width_log2, random);
+        let raw = values_near(&base, 1 << width_log2, random);
         cases.push(xor.code_on(&Kinds::all(CoderKind::Raw), &raw, &base, false, random));
         let shape = class_shape(width_log2);
         cases.push(shape.code(&[CoderKind::Raw, CoderKind::Apart], &raw, &base, true, random));
         cases.push(shape.code_wild(&[CoderKind::Chain, CoderKind::Rans], &base, false, random));
     }
+    for width_log2 in 0..4 {
+        let width = 1 << width_log2;
+        let base = data::words(Kind::Weights, width, true, 70, 10);
+        // Two groups of the widest vectors, and some more.
+        let long = data::words(Kind::Weights, width, true, 150, 11);
+        let shape = bin_shape(width_log2);
+        let raw = values_near(&base, width, random);
+        cases.push(shape.code(CoderKind::Chain, &raw, &base, true, random));
+        let plain = BinRecipe { raw_bytes: 0, ..shape.recipe.clone() };
+        let plain = BinShape { recipe: plain, ..shape };
+        cases.push(plain.code_wild(CoderKind::Raw, &long, false, random));
+    }
+    cases.extend(new_cases(random, |random| random_bin_case(20, random)));
     cases.extend(apart_cases(random));
     cases.push(Case {
         name: "same".to_string(),
@@ -136,15 +178,21 @@ fn shape_cases(random: &mut Random) -> Vec<Case> {
     cases
 }
 
-/// Coders of the kind apart with all that can stand in them: what chance finds, as long as it has
-/// something new.
+/// Coders of the kind apart with all that can stand in them.
 fn apart_cases(random: &mut Random) -> Vec<Case> {
     let shape = ClassShape { bounds: Vec::new(), ..class_shape(0) };
+    new_cases(random, |random| {
+        let base = data::words(Kind::Noise, 1, true, 9, random.next_u64() >> 1);
+        let raw = values_near(&base, 1, random);
+        shape.code(&[CoderKind::Apart], &raw, &base, false, random)
+    })
+}
+
+/// Of many random cases those that have something that no earlier one has.
+fn new_cases(random: &mut Random, make: impl Fn(&mut Random) -> Case) -> Vec<Case> {
     let (mut cases, mut seen) = (Vec::new(), BTreeSet::new());
     for _ in 0..300 {
-        let base = data::words(Kind::Noise, 1, true, 9, random.next_u64() >> 1);
-        let raw = classes::values_near(&base, 1, random);
-        let case = shape.code(&[CoderKind::Apart], &raw, &base, false, random);
+        let case = make(random);
         let before = seen.len();
         seen.extend(features(&case));
         if seen.len() > before {

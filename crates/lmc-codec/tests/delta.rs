@@ -3,11 +3,16 @@
 
 #[allow(dead_code)] // each test uses its part
 mod common;
+#[path = "common/recipes.rs"]
+#[allow(dead_code)] // each test uses its part
+mod recipes;
 
 use common::{LEVELS, encode, tensor};
 use lmc_codec::{Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_testkit::data::{Kind, Random};
 use proptest::prelude::*;
+use recipes::{Case, features};
+use std::collections::BTreeSet;
 
 /// How a tensor came from its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +173,7 @@ fn every_share_of_values_that_differ() {
     let n = 1 << 17;
     let base = tensor(Dtype::Bf16, Kind::Weights, n, 29);
     let mut mixed = (Vec::new(), Vec::new());
-    for one_in in [2, 5, 7, 8, 9, 12, 30, 100, 1000, 30_000] {
+    for one_in in [1, 2, 5, 7, 8, 9, 12, 30, 100, 1000, 30_000] {
         let mut bytes = base.clone();
         for value in bytes.as_chunks_mut::<2>().0 {
             if random.below(one_in) == 0 {
@@ -188,6 +193,75 @@ fn every_share_of_values_that_differ() {
     for level in LEVELS {
         check(&spec, level, &mixed.0, &mixed.1, "all of them");
     }
+}
+
+/// Floats that have all moved a little are coded by bins, also beside a few that are far from their
+/// base: the same by every instruction set, in whole blocks and in parts of groups of values.
+#[test]
+fn dense_changes_are_coded_by_bins() {
+    let mut random = Random::new(31);
+    let mut seen = BTreeSet::new();
+    for (dtype, reach) in [
+        (Dtype::Bf16, 6),
+        (Dtype::F16, 40),
+        (Dtype::F32, 300_000),
+        (Dtype::F64, 1 << 40),
+        (Dtype::F8E4M3, 2),
+        (Dtype::F8E5M2, 2),
+    ] {
+        let width = dtype.width();
+        let base = tensor(dtype, Kind::Weights, 70_000, 37);
+        for far in [usize::MAX, 700] {
+            let bytes = moved(&base, width, reach, far, &mut random);
+            let spec = TensorSpec { dtype, row_len: 100 };
+            for level in LEVELS {
+                let what = format!("{dtype:?} {level:?}, one in {far} far away");
+                for n in [70_000, 69_999, 16_384 + 63, 129, 64] {
+                    check(&spec, level, &bytes[..n * width], &base[..n * width], &what);
+                }
+                if matches!(level, Level::Fast | Level::Default) {
+                    let used = features_on(&spec, level, &bytes, &base);
+                    assert!(used.contains("bins"), "{what}: {used:?}");
+                    seen.extend(used);
+                }
+            }
+        }
+    }
+    for feature in ["raw bytes", "several", "exceptions", "bounds", "width 1", "width 2", "width 4"]
+    {
+        assert!(seen.contains(&format!("bins {feature}")), "no block has {feature}: {seen:?}");
+    }
+}
+
+/// Floats up to `reach` units in the last place away from those of `base`, each by another number,
+/// and one in `far` anywhere.
+fn moved(base: &[u8], width: usize, reach: u64, far: usize, random: &mut Random) -> Vec<u8> {
+    let mut bytes = base.to_vec();
+    for value in bytes.chunks_exact_mut(width) {
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(value);
+        let (word, step) = (u64::from_le_bytes(word), 1 + random.next_u64() % reach);
+        let moved = match random.below(far) {
+            0 => random.next_u64(),
+            _ if random.below(2) == 0 => word.wrapping_sub(step),
+            _ => word.wrapping_add(step),
+        };
+        value.copy_from_slice(&moved.to_le_bytes()[..width]);
+    }
+    bytes
+}
+
+/// What the blocks of a tensor on a base use.
+fn features_on(spec: &TensorSpec, level: Level, bytes: &[u8], base: &[u8]) -> BTreeSet<String> {
+    let (shared, len, blocks) = encode_on(Isa::best(), spec, level, bytes, base);
+    let cases = blocks.into_iter().zip(bytes.chunks(len)).map(|(block, raw)| Case {
+        name: String::new(),
+        shared: shared.clone(),
+        base: None,
+        block,
+        raw: raw.to_vec(),
+    });
+    cases.flat_map(|case| features(&case)).collect()
 }
 
 /// Whatever the base is, a tensor on it takes no more than without it, but for a thousandth.

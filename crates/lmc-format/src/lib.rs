@@ -19,8 +19,9 @@
     )
 )]
 
+mod bins;
 pub mod block;
-pub mod classes;
+mod classes;
 pub mod coder;
 pub mod dtype;
 pub mod error;
@@ -34,6 +35,7 @@ pub mod reference;
 pub mod stored_index;
 pub mod varint;
 
+pub use bins::{Bin, BinRecipe};
 pub use block::{BlockKind, BlockPrefix};
 pub use classes::ClassRecipe;
 pub use coder::{ApartCoder, ChainTable, Coder, HuffmanTable, RansTable};

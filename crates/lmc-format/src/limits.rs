@@ -22,6 +22,16 @@ pub const CHAIN_SYMBOLS_MAX: usize = 31;
 pub const CONTEXTS_MAX: u8 = 16;
 /// Most bits of the base's exponent that contexts are chosen by.
 pub const EXPONENT_BITS_MAX: u8 = 11;
+/// Most bins of a recipe by bins.
+pub const BINS_MAX: u8 = 32;
+/// Most bits of the payload of a value that is coded by bins.
+pub const BIN_PAYLOAD_BITS_MAX: u8 = 8;
+/// Farthest centre of a bin.
+pub const BIN_CENTRE_MAX: u8 = 6;
+/// Bins are numbered from the negative of this up to below it; other differences are exceptions.
+pub const BIN_MAX: i64 = 56;
+/// Most rows of a recipe by bins.
+pub const BIN_ROWS_MAX: u8 = 8;
 /// Coders of single bytes that can stand one in the other.
 pub const APART_DEPTH_MAX: u8 = 3;
 /// Most low bits of a gap.

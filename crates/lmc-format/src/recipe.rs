@@ -1,6 +1,7 @@
 //! The recipe of a block: everything a decoder must know before the coded bytes (`docs/format.md`,
 //! section 3).
 
+use crate::bins::{BINS, BinRecipe};
 use crate::classes::{CLASSES, ClassRecipe};
 use crate::coder::Coder;
 use crate::error::{Error, Result};
@@ -192,30 +193,34 @@ impl Recipe {
     }
 }
 
-/// A recipe of either kind.
+/// A recipe of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyRecipe {
     /// Words cut into planes.
     Planes(Recipe),
-    /// Floats by how far they are from those of a base.
+    /// Floats by how far they are from those of a base, sorted by class.
     Classes(ClassRecipe),
+    /// The same in bins, in the order of the values.
+    Bins(BinRecipe),
 }
 
 impl AnyRecipe {
     /// Reads a recipe up to its column coder, as [`Recipe::read`] does.
     pub fn read(input: &mut Reader) -> Result<Self> {
-        let is_classes = input.rest().first().is_some_and(|layout| layout & CLASSES == CLASSES);
-        if is_classes {
-            return Ok(Self::Classes(ClassRecipe::read(input)?));
+        match input.rest().first() {
+            Some(layout) if layout & BINS == BINS => Ok(Self::Bins(BinRecipe::read(input)?)),
+            Some(layout) if layout & CLASSES == CLASSES => {
+                Ok(Self::Classes(ClassRecipe::read(input)?))
+            }
+            _ => Ok(Self::Planes(Recipe::read(input)?)),
         }
-        Ok(Self::Planes(Recipe::read(input)?))
     }
 
     /// Whether blocks of this recipe need a base.
     pub fn needs_base(&self) -> bool {
         match self {
             Self::Planes(recipe) => recipe.base != BaseUse::None,
-            Self::Classes(_) => true,
+            Self::Classes(_) | Self::Bins(_) => true,
         }
     }
 
@@ -224,6 +229,7 @@ impl AnyRecipe {
         match self {
             Self::Planes(recipe) => recipe.width(),
             Self::Classes(recipe) => recipe.width(),
+            Self::Bins(recipe) => recipe.width(),
         }
     }
 
@@ -232,6 +238,7 @@ impl AnyRecipe {
         match self {
             Self::Planes(recipe) => recipe.segment_len(),
             Self::Classes(recipe) => recipe.segment_len(),
+            Self::Bins(recipe) => recipe.segment_len(),
         }
     }
 
@@ -239,7 +246,7 @@ impl AnyRecipe {
     pub fn column_count(&self) -> usize {
         match self {
             Self::Planes(recipe) => recipe.column_count(),
-            Self::Classes(_) => 0,
+            Self::Classes(_) | Self::Bins(_) => 0,
         }
     }
 }

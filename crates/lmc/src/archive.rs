@@ -589,6 +589,11 @@ fn words(recipe: &AnyRecipe) -> String {
             words.push(recipe.contexts[recipe.contexts.len() / 2].name().to_string());
             words.extend((recipe.raw_bytes > 0).then(|| format!("raw{}", recipe.raw_bytes)));
         }
+        AnyRecipe::Bins(recipe) => {
+            words.push(format!("bins{}", recipe.rows.len()));
+            words.push(recipe.coder.name().to_string());
+            words.extend((recipe.raw_bytes > 0).then(|| format!("raw{}", recipe.raw_bytes)));
+        }
     }
     words.join("+")
 }

@@ -54,3 +54,17 @@ fn golden_deltas_are_read() {
         assert!(restored == delta.original, "{}", delta.name);
     }
 }
+
+/// One golden file has blocks by bins, of values with and without raw bytes.
+#[test]
+fn a_golden_file_has_blocks_by_bins() {
+    let archive = Archive::open(&golden_path("delta_bins")).expect("a golden file");
+    let mut recipes = Vec::new();
+    for span in archive.described_spans() {
+        recipes.extend(span.expect("a span").blocks.into_iter().map(|block| block.recipe));
+    }
+    let has = |is_raw: bool| {
+        recipes.iter().any(|recipe| recipe.starts_with("bins") && recipe.contains("raw") == is_raw)
+    };
+    assert!(has(true) && has(false), "{recipes:?}");
+}

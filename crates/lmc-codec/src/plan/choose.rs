@@ -1,12 +1,13 @@
 //! Candidates for a recipe, and the cheapest of them.
 
+use super::bins;
 use super::classes::{self, ClassCandidate};
 use super::coder::{self, PlaneStats};
 use super::cost::entropy_bits;
 use super::exact::exact_tables;
 use super::offsets;
 use super::sample::sample;
-use super::{Ready, ReadyRecipe, Target, Values, paper};
+use super::{Ready, ReadyBins, ReadyRecipe, Target, Values, paper};
 use crate::dtype::{Layout, Level};
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
@@ -30,6 +31,10 @@ pub(super) const JOINT_BITS_MAX: u8 = 3;
 const SPARSE_SHARE: u64 = 32;
 /// Few values differ from their base if that is one in this many.
 const DIFFERING_SHARE: usize = 16;
+/// Bytes from which on what bins gain is more than what their recipe takes.
+const BINS_LEN_MIN: usize = 1 << 12;
+/// Most values differ if the first times as many as do are the second times all.
+const DENSE_SHARE: (u64, u64) = (8, 3);
 /// How many times larger a sample is then.
 const SPARSE_SCALE: usize = 4;
 /// Exceptions cost a u16 and the code of byte 255.
@@ -84,12 +89,18 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     let stored_bits = 8 * sampled.len() as u64;
     let n = (sampled.len() / width) as u64;
     let base = scope.values.base.map(sample_of);
-    let mut on_base = match &base {
-        Some(base) if target.layout.exponent_bits > 0 => {
-            on_classes(isa, target, scope, Values { bytes: &sampled, base: Some(base) })
-        }
-        _ => None,
-    };
+    let is_float = target.layout.exponent_bits > 0;
+    let floats = base.as_deref().filter(|_| is_float);
+    let floats = floats.map(|base| Values { bytes: &sampled, base: Some(base) });
+    // Where most values differ from their base, they are coded in their order; where few do, what
+    // differs is taken apart. The highest level has the time to sort them.
+    let is_dense = target.level != Level::Max
+        && scope.values.bytes.len() >= BINS_LEN_MIN
+        && floats.is_some_and(|floats| {
+            DENSE_SHARE.0 * differing(width, floats) as u64 >= DENSE_SHARE.1 * n
+        });
+    let mut on_base =
+        floats.filter(|_| !is_dense).and_then(|floats| on_classes(isa, target, scope, floats));
     let ready_classes = |candidate: ClassCandidate| {
         let expected_bits = candidate.bits * 1024 / n;
         let ready = classes::exact_tables(isa, target, candidate, scope.values, expected_bits);
@@ -101,16 +112,21 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     }) {
         return ready_classes(candidate);
     }
+    let in_bins = floats.filter(|_| is_dense).and_then(|floats| bins::choose(target, floats));
     let mut best = alone(isa, target, scope, &sampled);
     // A base must gain a two hundredth, as the sample may flatter it.
     let limit = best.bits.min(stored_bits);
     let limit = limit - limit / 200;
+    if let Some(bins) = in_bins.filter(|bins| bins.bits < limit) {
+        let ready = ReadyBins::new(bins.recipe, bins.bits * 1024 / n);
+        return Some(Ready::Bins(Box::new(ready)));
+    }
     if let Some(candidate) = on_base.filter(|candidate| candidate.bits < limit) {
         return ready_classes(candidate);
     }
-    if let Some(base) = base.filter(|_| target.layout.exponent_bits == 0) {
+    if let Some(base) = base.as_deref().filter(|_| !is_float) {
         for base_use in [BaseUse::Difference, BaseUse::Xor] {
-            let candidate = against_base(isa, target, base_use, &sampled, &base);
+            let candidate = against_base(isa, target, base_use, &sampled, base);
             if candidate.bits < limit {
                 best = cheaper(best, candidate);
             }
@@ -127,10 +143,8 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
 /// The best recipe by classes, with its cost on `sample`.
 fn on_classes(isa: Isa, target: Target, scope: Scope, sample: Values) -> Option<ClassCandidate> {
     let width = 1 << target.layout.width_log2;
-    let base = sample.base?;
     let n = sample.bytes.len() / width;
-    let apart: Vec<u8> = sample.bytes.iter().zip(base).map(|(value, base)| value ^ base).collect();
-    let differing = n - sparse::zeros(width, &apart);
+    let differing = differing(width, sample);
     // Where little changes, what does is seen in a large sample only.
     let all = scope.values.bytes.len();
     if differing * DIFFERING_SHARE >= n || sample.bytes.len() >= all / 2 {
@@ -141,6 +155,13 @@ fn on_classes(isa: Isa, target: Target, scope: Scope, sample: Values) -> Option<
     let mut candidate = classes::choose(isa, target, Values { bytes: &bytes, base: Some(&base) })?;
     candidate.bits = candidate.bits * sample.bytes.len() as u64 / bytes.len() as u64;
     Some(candidate)
+}
+
+/// How many values of `width` bytes are not as their base.
+fn differing(width: usize, values: Values) -> usize {
+    let pairs = values.bytes.iter().zip(values.base.unwrap_or_default());
+    let apart: Vec<u8> = pairs.map(|(value, base)| value ^ base).collect();
+    values.bytes.len() / width - sparse::zeros(width, &apart)
 }
 
 /// Whether the lowest bytes of values of `width` bytes are noise, which nothing makes smaller.

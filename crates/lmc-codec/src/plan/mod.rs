@@ -4,6 +4,7 @@
 //! expected gets a recipe of its own, if that is smaller. What is chosen depends on the bytes and
 //! the level alone, never on threads or the instruction set.
 
+mod bins;
 mod block;
 mod choose;
 mod classes;
@@ -15,6 +16,7 @@ mod paper;
 mod sample;
 mod stream;
 
+use crate::bins::BinEncoder;
 use crate::classes::ClassEncoder;
 use crate::dtype::{Layout, Level, TensorSpec};
 use crate::entropy::{PlaneEncoder, Scratch};
@@ -24,7 +26,7 @@ use crate::transform::offsets::ColumnOffsets;
 pub(crate) use block::block_rows;
 pub(crate) use choose::{Scope, choose};
 pub(crate) use coder::choose_bytes;
-use lmc_format::{ClassRecipe, Recipe};
+use lmc_format::{BinRecipe, ClassRecipe, Recipe};
 use paper::paper;
 
 /// Values in a block of values of 2 bytes or more; blocks of bytes, and all at the highest level,
@@ -76,11 +78,29 @@ impl ReadyClasses {
     }
 }
 
-/// Either.
+/// A recipe by bins ready to encode with.
+#[derive(Debug)]
+pub(crate) struct ReadyBins {
+    pub recipe: BinRecipe,
+    pub bytes: Vec<u8>,
+    pub segments: BinEncoder,
+    pub expected_bits: u64,
+}
+
+impl ReadyBins {
+    fn new(recipe: BinRecipe, expected_bits: u64) -> Self {
+        let mut bytes = Vec::new();
+        recipe.write(&mut bytes);
+        Self { segments: BinEncoder::new(&recipe), recipe, bytes, expected_bits }
+    }
+}
+
+/// Any of them.
 #[derive(Debug)]
 pub(crate) enum Ready {
     Planes(Box<ReadyRecipe>),
     Classes(Box<ReadyClasses>),
+    Bins(Box<ReadyBins>),
 }
 
 impl Ready {
@@ -89,6 +109,7 @@ impl Ready {
         match self {
             Self::Planes(ready) => &ready.bytes,
             Self::Classes(ready) => &ready.bytes,
+            Self::Bins(ready) => &ready.bytes,
         }
     }
 
@@ -97,6 +118,7 @@ impl Ready {
         match self {
             Self::Planes(ready) => ready.recipe.width(),
             Self::Classes(ready) => ready.recipe.width(),
+            Self::Bins(ready) => ready.recipe.width(),
         }
     }
 
@@ -106,6 +128,7 @@ impl Ready {
         let expected_bits = match self {
             Self::Planes(ready) => ready.expected_bits,
             Self::Classes(ready) => ready.expected_bits,
+            Self::Bins(ready) => ready.expected_bits,
         };
         8 * len as u64 > (expected_bits + 64) * n as u64 / 1024 + 8 * 1024
     }

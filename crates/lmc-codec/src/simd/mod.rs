@@ -6,6 +6,7 @@
 //! that its instructions exist.
 #![allow(unsafe_code)]
 
+pub mod bins;
 pub mod chain;
 pub mod classes;
 pub mod flags;

@@ -1,9 +1,9 @@
 //! Blocks with chosen recipes by classes, written the slow way from `docs/format.md`, sections 3.6
 //! and 4.3.
 
-use super::{Case, CoderKind, append_stream, random_values, word};
-use lmc_format::varint;
-use lmc_format::{BlockKind, BlockPrefix, ClassRecipe};
+use super::floats::{Floats, packed, values_near};
+use super::{Case, CoderKind, append_stream, random_values};
+use lmc_format::{ClassRecipe, varint};
 use lmc_testkit::data::Random;
 
 /// Everything of a recipe by classes but its coders.
@@ -31,13 +31,14 @@ struct Coded {
 }
 
 impl ClassShape {
-    fn bits(&self) -> u32 {
-        8 << self.width_log2
+    fn floats(&self) -> Floats {
+        let Self { width_log2, raw_bytes, exponent_bits, .. } = *self;
+        Floats { width_log2, raw_bytes, exponent_bits }
     }
 
     /// Bits of the difference that are not in the record; the largest class.
     fn rest(&self) -> u32 {
-        self.bits() - 8 * u32::from(self.raw_bytes)
+        self.floats().rest()
     }
 
     /// `F` of the document.
@@ -45,19 +46,8 @@ impl ClassShape {
         (self.rest() + 1) << (u32::from(self.has_sign) + u32::from(self.has_top_bit))
     }
 
-    /// The low bits of a word that are its magnitude.
-    fn magnitude(&self) -> u64 {
-        u64::MAX >> (65 - self.bits())
-    }
-
-    /// `h` of the document.
-    fn half(&self) -> u64 {
-        if self.raw_bytes == 0 { 0 } else { 1 << (8 * self.raw_bytes - 1) }
-    }
-
     fn context(&self, b: u64) -> usize {
-        let shift = self.bits() - 1 - u32::from(self.exponent_bits);
-        let exponent = b >> shift & ((1 << self.exponent_bits) - 1);
+        let exponent = self.floats().exponent(b);
         let size = exponent.saturating_sub(u64::from(self.exponent_first)).min(255);
         self.bounds.iter().filter(|&&bound| u64::from(bound) > size).count()
     }
@@ -80,12 +70,7 @@ impl ClassShape {
 
     /// What stands for the value `x` beside `b`.
     fn coded(&self, x: u64, b: u64, random: &mut Random) -> Coded {
-        let all = u64::MAX >> (64 - self.bits());
-        let (mag_x, mag_b) = (x & self.magnitude(), b & self.magnitude());
-        let difference = mag_x.wrapping_sub(mag_b).wrapping_add(self.half()) & all;
-        let record = difference & ((1 << (8 * self.raw_bytes)) - 1);
-        // Shifted up and back, so that the sign is that of the 64 bits.
-        let q = (difference << (64 - self.bits())) as i64 >> (64 - self.rest());
+        let (record, q) = self.floats().difference(x, b);
         let size = q.unsigned_abs();
         let class = 64 - size.leading_zeros();
         let any = self.untidy && random.below(2) == 0;
@@ -103,7 +88,7 @@ impl ClassShape {
         if !self.has_sign && class > 0 {
             payload |= u64::from(is_less) << low;
         }
-        let is_flipped = (x ^ b) >> (self.bits() - 1) == 1;
+        let is_flipped = self.floats().is_flipped(x, b);
         symbol += if is_flipped { self.flip() } else { 0 };
         Coded { record, context: self.context(b), symbol: symbol as u8, payload }
     }
@@ -115,7 +100,7 @@ impl ClassShape {
         let symbol = random.below(most) as u8;
         let payload =
             random.next_u64() & ((1_u128 << self.payload_bits(self.class(symbol))) - 1) as u64;
-        let record = random.next_u64() & ((1 << (8 * self.raw_bytes)) - 1);
+        let record = self.floats().any_record(random);
         Coded { record, context: self.context(b), symbol, payload }
     }
 
@@ -136,9 +121,8 @@ impl ClassShape {
             _ => payload | 1 << (class - 1) | u64::from(top_bit) << (class - 2),
         };
         let q = if is_less { size.wrapping_neg() } else { size };
-        let sum = b.wrapping_add(q << (8 * self.raw_bytes)).wrapping_add(coded.record);
-        let top = (b >> (self.bits() - 1) & 1) ^ u64::from(u32::from(coded.symbol) >= self.flip());
-        sum.wrapping_sub(self.half()) & self.magnitude() | top << (self.bits() - 1)
+        let is_flipped = u32::from(coded.symbol) >= self.flip();
+        self.floats().value(b, coded.record, q as i64, is_flipped)
     }
 
     /// The block of `raw` on `base` with coders of these kinds, which contexts take in turn.
@@ -150,16 +134,16 @@ impl ClassShape {
         shared: bool,
         random: &mut Random,
     ) -> Case {
-        let width = 1 << self.width_log2;
-        let words = raw.chunks_exact(width).zip(base.chunks_exact(width));
+        let floats = self.floats();
+        let words = floats.words(raw).into_iter().zip(floats.words(base));
         let coded: Vec<Coded> = words
             .map(|(x, b)| {
-                let coded = self.coded(word(x), word(b), random);
-                assert!(self.value(coded, word(b)) == word(x), "{self:?}: {x:?} beside {b:?}");
+                let coded = self.coded(x, b, random);
+                assert!(self.value(coded, b) == x, "{self:?}: {x:#x} beside {b:#x}");
                 coded
             })
             .collect();
-        let tail = &raw[coded.len() * width..];
+        let tail = &raw[coded.len() * floats.width()..];
         let block = self.block(kinds, &coded, tail, shared, random);
         Case { raw: raw.to_vec(), base: Some(base.to_vec()), ..block }
     }
@@ -172,14 +156,12 @@ impl ClassShape {
         shared: bool,
         random: &mut Random,
     ) -> Case {
-        let width = 1 << self.width_log2;
-        let words: Vec<u64> = base.chunks_exact(width).map(word).collect();
+        let floats = self.floats();
+        let words = floats.words(base);
         let coded: Vec<Coded> = words.iter().map(|&b| self.wild(b, random)).collect();
-        let values = coded.iter().zip(words).map(|(&coded, b)| self.value(coded, b));
-        let mut raw: Vec<u8> =
-            values.flat_map(|x| x.to_le_bytes().into_iter().take(width)).collect();
-        let tail = random.bytes(base.len() % width);
-        raw.extend_from_slice(&tail);
+        let values = coded.iter().zip(&words).map(|(&coded, &b)| self.value(coded, b));
+        let tail = random.bytes(base.len() % floats.width());
+        let raw = [floats.bytes(values), tail.clone()].concat();
         let block = self.block(kinds, &coded, &tail, shared, random);
         Case { raw, base: Some(base.to_vec()), ..block }
     }
@@ -195,24 +177,11 @@ impl ClassShape {
     ) -> Case {
         let segments: Vec<&[Coded]> = coded.chunks(1 << self.segment_log2).collect();
         let recipe = self.recipe(kinds, &segments, random);
-        let mut recipe_bytes = Vec::new();
-        recipe.write(&mut recipe_bytes);
-        let kind = if shared { BlockKind::Shared } else { BlockKind::Coded };
-        let raw_len = (coded.len() << self.width_log2) + tail.len();
-        let mut block = Vec::new();
-        BlockPrefix { kind, raw_len }.write(&mut block);
-        if !shared {
-            block.extend_from_slice(&recipe_bytes);
-            recipe_bytes.clear();
-        }
-        block.extend_from_slice(tail);
+        let mut bytes = Vec::new();
+        recipe.write(&mut bytes);
         let segments: Vec<Vec<u8>> = segments.iter().map(|s| self.segment(&recipe, s)).collect();
-        for segment in &segments {
-            block.extend_from_slice(&(segment.len() as u32).to_le_bytes()[..3]);
-        }
-        block.extend(segments.concat());
         let name = format!("{self:?} {kinds:?}");
-        Case { name, shared: recipe_bytes, base: None, block, raw: Vec::new() }
+        self.floats().block(name, bytes, &segments, (coded.len(), tail), shared)
     }
 
     /// The recipe with coders that can express all of the segments.
@@ -258,11 +227,10 @@ impl ClassShape {
                 let here = bits.saturating_sub(8 * i).min(8);
                 string.extend((0..here).map(|j| (value.payload >> (8 * i + j) & 1) as u8));
             }
-            let byte = |bits: &[u8]| (0..).zip(bits).map(|(j, bit)| bit << j).sum::<u8>();
             if i + 1 < self.rest() / 8 {
                 varint::write(&mut out, string.len().div_ceil(8) as u64);
             }
-            out.extend(string.chunks(8).map(byte));
+            out.extend(packed(&string));
         }
         out
     }
@@ -275,15 +243,14 @@ fn symbols(coded: &[Coded], k: usize) -> Vec<u8> {
 
 /// A random recipe by classes for `n` values on a base.
 pub fn random_class_case(n: usize, random: &mut Random) -> Case {
-    let width_log2 = random.below(4) as u8;
-    let width = 1 << width_log2;
+    let floats = Floats::random(random);
     let mut shape = ClassShape {
-        width_log2,
+        width_log2: floats.width_log2,
         has_sign: random.below(2) == 0,
         has_top_bit: random.below(2) == 0,
-        raw_bytes: random.below(width) as u8,
+        raw_bytes: floats.raw_bytes,
         segment_log2: [10, 10, 10, 11, 12, 20][random.below(6)],
-        exponent_bits: 1 + random.below(11.min(8 * width - 1)) as u8,
+        exponent_bits: floats.exponent_bits,
         exponent_first: 0,
         bounds: Vec::new(),
         untidy: random.below(2) == 0,
@@ -292,35 +259,18 @@ pub fn random_class_case(n: usize, random: &mut Random) -> Case {
         shape.has_sign &= shape.rest() < 64 && !shape.has_top_bit;
         shape.has_top_bit &= shape.rest() < 64;
     }
-    let mut base = random_values(width_log2, n, random);
-    shape.exponent_first = random_first(&shape, &base, random);
+    let mut base = random_values(floats.width_log2, n, random);
+    shape.exponent_first = floats.random_first(&base, random);
     shape.bounds = random_bounds(&shape, &base, random);
-    let tail = random.below(width);
+    let tail = random.below(floats.width());
     base.extend(random.bytes(tail));
     let kinds: Vec<CoderKind> = (0..16).map(|_| CoderKind::any(random)).collect();
     let shared = random.below(3) == 0;
     if random.below(3) == 0 {
         return shape.code_wild(&kinds, &base, shared, random);
     }
-    let raw = values_near(&base, width, random);
+    let raw = values_near(&base, floats.width(), random);
     shape.code(&kinds, &raw, &base, shared, random)
-}
-
-/// The exponent that contexts look at, of any value.
-fn some_exponent(shape: &ClassShape, base: &[u8], random: &mut Random) -> usize {
-    let width = 1 << shape.width_log2;
-    let at = random.below(base.len() / width) * width;
-    let shift = shape.bits() - 1 - u32::from(shape.exponent_bits);
-    (word(&base[at..at + width]) >> shift) as usize & ((1 << shape.exponent_bits) - 1)
-}
-
-/// What is subtracted: nothing, about an exponent that occurs, or anything.
-fn random_first(shape: &ClassShape, base: &[u8], random: &mut Random) -> u16 {
-    match random.below(4) {
-        0 => random.next_u64() as u16,
-        1 if !base.is_empty() => some_exponent(shape, base, random).saturating_sub(9) as u16,
-        _ => 0,
-    }
 }
 
 /// Up to 15 bounds among the exponents, or anywhere.
@@ -331,37 +281,13 @@ fn random_bounds(shape: &ClassShape, base: &[u8], random: &mut Random) -> Vec<u8
             if base.is_empty() || random.below(4) == 0 {
                 return random.next_u64() as u8;
             }
-            let size = some_exponent(shape, base, random) + random.below(2);
+            let size = shape.floats().some_exponent(base, random) + random.below(2);
             size.saturating_sub(usize::from(shape.exponent_first)).min(255) as u8
         })
         .collect();
     bounds.sort_by(|a, b| b.cmp(a));
     bounds.dedup();
     bounds
-}
-
-/// Values a few units away from those of the base, some with another sign, some far away.
-pub fn values_near(base: &[u8], width: usize, random: &mut Random) -> Vec<u8> {
-    let bits = 8 * width;
-    let reach = 1 + random.below(bits).min(random.below(bits));
-    let far = [0, 1, 10, 100][random.below(4)];
-    let mut values: Vec<u8> = base
-        .chunks_exact(width)
-        .flat_map(|b| {
-            let step = random.next_u64() >> random.below(64) & (u64::MAX >> (64 - reach));
-            let mut x = match random.below(3) {
-                0 => word(b),
-                1 => word(b).wrapping_add(step),
-                _ => word(b).wrapping_sub(step),
-            };
-            if random.below(100) < far {
-                x ^= 1 << (bits - 1) | random.next_u64() >> random.below(64);
-            }
-            x.to_le_bytes().into_iter().take(width)
-        })
-        .collect();
-    values.extend(random.bytes(base.len() % width));
-    values
 }
 
 /// What a recipe by classes uses.

@@ -3,8 +3,10 @@
 //! Nothing of the crate's own encoder is used but the streams of single planes, so that a block
 //! can have any recipe that the format allows, also those that the planner would never choose.
 
+pub mod bins;
 pub mod classes;
 mod coders;
+pub mod floats;
 
 pub use coders::CoderKind;
 use lmc_codec::Isa;
@@ -336,12 +338,12 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// A random recipe of either kind for `n` random values.
+/// A random recipe of any kind for `n` random values.
 pub fn any_case(n: usize, random: &mut Random) -> Case {
-    if random.below(4) == 0 {
-        classes::random_class_case(n, random)
-    } else {
-        random_case(n, random)
+    match random.below(6) {
+        0 => classes::random_class_case(n, random),
+        1 => bins::random_bin_case(n, random),
+        _ => random_case(n, random),
     }
 }
 
@@ -431,15 +433,29 @@ pub fn features(case: &Case) -> Vec<String> {
         BlockKind::Coded => &mut input,
         BlockKind::Shared => &mut shared,
     };
-    let recipe = match AnyRecipe::read(recipe_input).expect("a valid recipe") {
-        AnyRecipe::Planes(recipe) => recipe,
-        AnyRecipe::Classes(recipe) => {
-            seen.extend(classes::features(&recipe));
-            seen.sort();
-            seen.dedup();
-            return seen;
+    match AnyRecipe::read(recipe_input).expect("a valid recipe") {
+        AnyRecipe::Planes(recipe) => {
+            seen.extend(plane_features(&recipe, prefix, input, shared));
         }
-    };
+        AnyRecipe::Classes(recipe) => seen.extend(classes::features(&recipe)),
+        AnyRecipe::Bins(recipe) => {
+            seen.extend(bins::features(&recipe, prefix.raw_len, &mut input));
+        }
+    }
+    seen.sort();
+    seen.dedup();
+    seen
+}
+
+/// What a recipe by planes uses; `input` is the block, and `shared` the shared recipe, of which the
+/// recipe itself has been read up to its columns.
+fn plane_features<'a>(
+    recipe: &Recipe,
+    prefix: BlockPrefix,
+    mut input: Reader<'a>,
+    mut shared: Reader<'a>,
+) -> Vec<String> {
+    let mut seen = Vec::new();
     seen.push(format!("base {:?}", recipe.base));
     seen.push(format!("map {:?}", recipe.map));
     seen.push(format!("width {}", recipe.width()));
@@ -456,6 +472,8 @@ pub fn features(case: &Case) -> Vec<String> {
         seen.push(format!("cols {}", columns.coder.name()));
         let mut cols = vec![0; columns.count as usize];
         let decoder = PlaneDecoder::new(&columns.coder);
+        let is_shared = prefix.kind == BlockKind::Shared;
+        let recipe_input = if is_shared { &mut shared } else { &mut input };
         let done = decoder.decode(Isa::best(), recipe_input, &mut cols, &mut Scratch::default());
         done.expect("valid columns");
         input.take(prefix.raw_len % recipe.width(), "tail").expect("a valid tail");
@@ -466,8 +484,6 @@ pub fn features(case: &Case) -> Vec<String> {
         input.take(lengths.sum::<u32>() as usize, "segments").expect("valid segments");
         seen.push(format!("rows {}", Coder::read(&mut input).expect("a valid coder").name()));
     }
-    seen.sort();
-    seen.dedup();
     seen
 }
 
@@ -495,9 +511,19 @@ pub fn all_features() -> Vec<String> {
         .chain(
             ["", " sign", " top bit", " raw bytes", " contexts"].map(|has| format!("classes{has}")),
         )
+        .chain(bins::all_features())
         .collect();
-    let places =
-        ["plane", "symbol", "flags", "cols", "rows", "apart flags", "apart others", "context"];
+    let places = [
+        "plane",
+        "symbol",
+        "flags",
+        "cols",
+        "rows",
+        "apart flags",
+        "apart others",
+        "context",
+        "bins symbols",
+    ];
     for place in places {
         all.extend(names.map(|name| format!("{place} {name}")));
     }

@@ -59,7 +59,27 @@ pub fn nudged(words: &[u8], width: usize, every: usize, seed: u64) -> Vec<u8> {
     words
 }
 
-/// The same of any input.
+/// `words` of `width` bytes, each of them moved by up to `reach` units in the last place, and one in
+/// forty by a lot, from a seed.
+pub fn moved(words: &[u8], width: usize, reach: u64, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut words = words.to_vec();
+    for bytes in words.chunks_exact_mut(width) {
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(bytes);
+        let step = match random.below(40) {
+            0 => 1 << (8 * width - 4),
+            _ => 1 + random.next_u64() % reach,
+        };
+        let word = u64::from_le_bytes(word);
+        let word =
+            if random.below(2) == 0 { word.wrapping_add(step) } else { word.wrapping_sub(step) };
+        bytes.copy_from_slice(&word.to_le_bytes()[..width]);
+    }
+    words
+}
+
+/// The `.lmc` form of any input.
 pub fn compress_with(input: Input, options: &Options) -> Vec<u8> {
     let mut out = Vec::new();
     let done =
@@ -141,6 +161,18 @@ pub fn golden_deltas() -> Vec<GoldenDelta> {
     let first = new(nudged(&weights, 2, 4, 16));
     let second = new(nudged(&weights, 2, 2, 17));
     let third = safetensors(&short(nudged(&weights, 2, 3, 18)), "");
+    // Long enough for bins.
+    let (wide, narrow) = (
+        data::words(Kind::Weights, 4, true, 1100, 21),
+        data::words(Kind::Weights, 2, true, 2200, 22),
+    );
+    let dense = |wide: Vec<u8>, narrow: Vec<u8>| {
+        let tensors =
+            [("h".into(), "F32", vec![20, 55], wide), ("w".into(), "BF16", vec![20, 110], narrow)];
+        safetensors(&tensors, "")
+    };
+    let dense_old = dense(wide.clone(), narrow.clone());
+    let dense_new = dense(moved(&wide, 4, 1 << 17, 19), moved(&narrow, 2, 12, 20));
     let delta = |name, original: &[u8], level, bases| GoldenDelta {
         name,
         original: original.to_vec(),
@@ -157,6 +189,8 @@ pub fn golden_deltas() -> Vec<GoldenDelta> {
             Level::Fast,
             vec![("v0_1_0_delta_base", old.clone()), ("v0_1_0_delta", first)],
         ),
+        delta("bins_base", &dense_old, Level::Default, vec![]),
+        delta("delta_bins", &dense_new, Level::Default, vec![("v0_1_0_bins_base", dense_old)]),
         delta("delta_paper", &third, Level::Paper, vec![("v0_1_0_delta_base", old)]),
     ]
 }

@@ -41,13 +41,13 @@ impl BitString {
 
     /// Where the next bits go, what is in the word that is not full, and how many bits that is.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn place(&mut self) -> (&mut [u8], u64, u32) {
+    pub(in crate::simd) fn place(&mut self) -> (&mut [u8], u64, u32) {
         (&mut self.bytes[self.len..], self.word, self.bits)
     }
 
     /// Goes on behind `len` more bytes, with these bits in the word.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn go_on(&mut self, len: usize, word: u64, bits: u32) {
+    pub(in crate::simd) fn go_on(&mut self, len: usize, word: u64, bits: u32) {
         (self.len, self.word, self.bits) = (self.len + len, word, bits);
     }
 

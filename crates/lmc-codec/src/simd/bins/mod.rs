@@ -1,0 +1,265 @@
+//! Floats to bins around those of a base, and back (`docs/format.md`, section 3.7).
+//!
+//! How wide the bins are, and so how many bits of payload a value has, follows from its base alone.
+//! So the places of all payloads are known before any symbol is decoded.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+use super::Isa;
+#[cfg(target_arch = "x86_64")]
+use super::IsaKind;
+use super::chain::Hints;
+use super::classes::BitString;
+use lmc_format::limits::BIN_MAX;
+use lmc_format::{Bin, BinRecipe, Error, Result};
+
+/// The symbol of a value that is stored as it is.
+pub const EXCEPTION: u8 = 0x40;
+/// The largest number of bins.
+const BINS: usize = 32;
+/// The symbol's bit that says that the sign changed, if it differs from the one below.
+const FLIP: u8 = 0x80;
+
+/// A recipe made ready for both directions.
+#[derive(Debug)]
+pub struct Tables {
+    width_log2: u8,
+    raw_bytes: u8,
+    exponent_bits: u8,
+    exponent_first: u16,
+    /// The number of the last bin.
+    last: u8,
+    /// By bin; those behind the last are like it.
+    bins: [Bin; BINS],
+    /// By bin, what the sixteen symbols around the centre become.
+    forward: [[u8; 16]; BINS],
+    /// The inverse.
+    backward: [[u8; 16]; BINS],
+    has_rows: bool,
+}
+
+/// What a segment is cut into.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    /// One symbol for each value.
+    pub plane: &'a mut [u8],
+    /// The low bytes of each difference.
+    pub records: &'a mut [u8],
+    /// The low bits of the rest of each difference.
+    pub payload: &'a mut BitString,
+    /// The high bytes of values that are in no bin.
+    pub exceptions: &'a mut Vec<u8>,
+}
+
+/// What a segment is joined from.
+#[derive(Clone, Copy, Debug)]
+pub struct Joined<'a> {
+    /// One symbol for each value.
+    pub plane: &'a [u8],
+    /// The low bytes of each difference.
+    pub records: &'a [u8],
+    /// The low bits of the rest of each difference, with zeros behind them: as many bytes as there
+    /// are values, and [`PADDING`].
+    pub payload: &'a [u8],
+    /// How many of these bytes are payload.
+    pub payload_len: usize,
+    /// The high bytes of values that are in no bin.
+    pub exceptions: &'a [u8],
+}
+
+/// How far a segment has been joined.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    values: usize,
+    /// Bits of the payload.
+    bits: usize,
+    /// Bytes of the exceptions.
+    exceptions: usize,
+}
+
+/// Bytes that kernels may read behind a payload.
+pub const PADDING: usize = 16;
+/// Values that kernels work on at once.
+#[cfg(target_arch = "x86_64")]
+const GROUP: usize = 64;
+
+impl Tables {
+    /// Prepares `recipe`.
+    pub fn new(recipe: &BinRecipe) -> Self {
+        let last = recipe.bins.len() - 1;
+        let identity: [u8; 16] = std::array::from_fn(|i| i as u8);
+        let row = |bin: usize| {
+            let number = recipe.bounds.iter().filter(|&&bound| usize::from(bound) <= bin).count();
+            recipe.rows.get(number).copied().unwrap_or(identity)
+        };
+        let forward: [[u8; 16]; BINS] = std::array::from_fn(row);
+        let backward = forward.map(|row| {
+            let mut back = [0; 16];
+            row.iter().enumerate().for_each(|(i, &to)| back[usize::from(to)] = i as u8);
+            back
+        });
+        Self {
+            width_log2: recipe.width_log2,
+            raw_bytes: recipe.raw_bytes,
+            exponent_bits: recipe.exponent_bits,
+            exponent_first: recipe.exponent_first,
+            last: last as u8,
+            bins: std::array::from_fn(|bin| recipe.bins[bin.min(last)]),
+            forward,
+            backward,
+            has_rows: !recipe.rows.is_empty(),
+        }
+    }
+
+    /// Width of a value in bytes.
+    pub fn width(&self) -> usize {
+        1 << self.width_log2
+    }
+
+    /// Low bytes of each difference that are stored as they are.
+    pub fn raw_bytes(&self) -> usize {
+        usize::from(self.raw_bytes)
+    }
+
+    /// Bytes of an exception.
+    pub fn exception_len(&self) -> usize {
+        self.width() - self.raw_bytes()
+    }
+
+    /// The bin of a base with this exponent.
+    #[inline(always)]
+    fn bin(&self, exponent: u64) -> usize {
+        let above = exponent.saturating_sub(u64::from(self.exponent_first));
+        above.min(u64::from(self.last)) as usize
+    }
+
+    /// The symbol of a difference, of which half the width of a bin has been added; none if it is in
+    /// no bin.
+    #[inline(always)]
+    fn symbol(&self, bin: usize, rounded: i64, is_flipped: bool) -> Option<u8> {
+        let Bin { shift, has_flip_bit, centre } = self.bins[bin];
+        let number = rounded >> shift;
+        if !(-BIN_MAX..BIN_MAX).contains(&number) {
+            return None;
+        }
+        let symbol = (number - i64::from(centre)) as i8;
+        Some(through(&self.forward[bin], symbol, is_flipped && !has_flip_bit))
+    }
+
+    /// The number of the bin and whether the sign changed, by a symbol that is no exception.
+    #[inline(always)]
+    fn meaning(&self, bin: usize, symbol: u8) -> (i64, bool) {
+        let (number, flip) = parts_of(symbol);
+        let (number, flip) = parts_of(through(&self.backward[bin], number, flip));
+        (i64::from(number) + i64::from(self.bins[bin].centre), flip)
+    }
+}
+
+/// A symbol of its number and whether the sign changed, after a row.
+#[inline(always)]
+fn through(row: &[u8; 16], number: i8, flip: bool) -> u8 {
+    let (number, flip) = if (-4..4).contains(&number) {
+        let to = row[usize::from(number as u8 & 7) | usize::from(flip) << 3];
+        ((to << 5) as i8 >> 5, to >= 8)
+    } else {
+        (number, flip)
+    };
+    number as u8 ^ if flip { FLIP } else { 0 }
+}
+
+/// The number of a symbol, and whether the sign changed.
+#[inline(always)]
+fn parts_of(symbol: u8) -> (i8, bool) {
+    let number = (symbol << 1) as i8 >> 1;
+    (number, (number as u8 ^ symbol) & FLIP != 0)
+}
+
+/// Whether there are kernels for these tables.
+#[cfg(target_arch = "x86_64")]
+fn has_kernel(tables: &Tables) -> bool {
+    let is_common = tables.raw_bytes == 0 && tables.width_log2 < 2 || tables.width_log2 == 2;
+    is_common && tables.exponent_bits <= 8
+}
+
+/// Cuts `values` against `base`, which has as many bytes.
+pub fn cut(isa: Isa, tables: &Tables, values: &[u8], base: &[u8], parts: Parts) {
+    let n = parts.plane.len();
+    assert_eq!(values.len(), n << tables.width_log2);
+    assert_eq!(base.len(), values.len());
+    assert_eq!(parts.records.len(), n * tables.raw_bytes());
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() >= IsaKind::Avx2 && has_kernel(tables) {
+        let done = n / GROUP * GROUP;
+        let bytes = done << tables.width_log2;
+        let Parts { plane, records, payload, exceptions } = parts;
+        let (plane, plane_rest) = plane.split_at_mut(done);
+        let (records, records_rest) = records.split_at_mut(done * tables.raw_bytes());
+        let mut whole = Parts { plane, records, payload, exceptions };
+        let (own, own_base) = (&values[..bytes], &base[..bytes]);
+        // SAFETY: the isa proves the instructions.
+        unsafe {
+            match isa.kind() {
+                IsaKind::Avx512 => avx512::cut(tables, own, own_base, &mut whole),
+                _ => avx2::cut(tables, own, own_base, &mut whole),
+            }
+        }
+        let (plane, records) = (plane_rest, records_rest);
+        let rest = Parts { plane, records, payload, exceptions };
+        return portable::cut(tables, &values[bytes..], &base[bytes..], rest);
+    }
+    portable::cut(tables, values, base, parts);
+}
+
+/// Undoes [`cut`]; fails if the parts are not those of as many values as `dst` has.
+pub fn join(
+    isa: Isa,
+    tables: &Tables,
+    base: &[u8],
+    parts: Joined,
+    dst: &mut [u8],
+    hints: Hints,
+) -> Result<()> {
+    let n = parts.plane.len();
+    assert_eq!(dst.len(), n << tables.width_log2);
+    assert_eq!(base.len(), dst.len());
+    assert_eq!(parts.records.len(), n * tables.raw_bytes());
+    let mut done = Progress::default();
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() >= IsaKind::Avx2 && has_kernel(tables) {
+        assert!(parts.payload.len() >= n + PADDING, "no payload is longer than its values");
+        // SAFETY: the isa proves the instructions.
+        done = unsafe {
+            match isa.kind() {
+                IsaKind::Avx512 => avx512::join(tables, base, parts, dst, hints.streaming)?,
+                _ => avx2::join(tables, base, parts, dst, hints.streaming)?,
+            }
+        };
+    }
+    let done = portable::join(tables, base, parts, done, dst)?;
+    if done.exceptions != parts.exceptions.len() {
+        return Err(Error::corrupt("fewer exceptions than there are said to be"));
+    }
+    check_end(parts.payload, parts.payload_len, done.bits)
+}
+
+/// Fails unless payloads that end at bit `bits` are the first `len` bytes of `payload`.
+fn check_end(payload: &[u8], len: usize, bits: usize) -> Result<()> {
+    if bits.div_ceil(8) != len {
+        return Err(Error::corrupt(format!("payloads of {bits} bits in {len} bytes")));
+    }
+    if !bits.is_multiple_of(8) && payload[len - 1] >> (bits % 8) != 0 {
+        return Err(Error::corrupt("padding of payloads is not zero"));
+    }
+    Ok(())
+}
+
+fn too_few_exceptions() -> Error {
+    Error::corrupt("more exceptions than there are said to be")
+}
+
+#[cfg(test)]
+mod tests;

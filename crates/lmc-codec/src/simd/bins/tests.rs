@@ -1,0 +1,145 @@
+//! All kernels give what safe Rust gives.
+
+use super::*;
+use crate::simd::classes::BitString;
+use lmc_format::{Bin, Coder};
+use lmc_testkit::data::Random;
+
+/// A recipe with random bins and rows.
+fn recipe(random: &mut Random, width_log2: u8, raw_bytes: u8, exponent_bits: u8) -> BinRecipe {
+    let bins = (0..1 + random.below(32)).map(|_| {
+        let shift = random.below(9) as u8;
+        let has_flip_bit = shift < 8 && random.below(3) == 0;
+        Bin { shift, has_flip_bit, centre: random.below(13) as i8 - 6 }
+    });
+    let bins: Vec<Bin> = bins.collect();
+    let count = random.below(9).min(bins.len());
+    let bounds = (1..count).map(|i| (i * bins.len() / count) as u8).collect();
+    let row = |_| {
+        let mut row: [u8; 16] = std::array::from_fn(|i| i as u8);
+        (1..16).for_each(|i| row.swap(i, random.below(i + 1)));
+        row
+    };
+    let rows = (0..count).map(row).collect();
+    let exponent_first = random.below(1 << exponent_bits) as u16;
+    BinRecipe {
+        width_log2,
+        raw_bytes,
+        segment_log2: 14,
+        exponent_bits,
+        exponent_first,
+        bins,
+        bounds,
+        rows,
+        coder: Coder::Raw,
+    }
+}
+
+/// Values at all distances from their base, in words of a width.
+fn pair(random: &mut Random, width: usize, n: usize) -> (Vec<u8>, Vec<u8>) {
+    let base = random.bytes(n * width);
+    let mut values = Vec::with_capacity(base.len());
+    for word in base.chunks_exact(width) {
+        let mut bytes = [0; 8];
+        bytes[..width].copy_from_slice(word);
+        let distance = random.next_u64() >> random.below(64);
+        let apart = u64::from_le_bytes(bytes).wrapping_add(distance).wrapping_sub(distance / 2);
+        let flip = u64::from(random.below(8) == 0) << (8 * width - 1);
+        values.extend_from_slice(&(apart ^ flip).to_le_bytes()[..width]);
+    }
+    (values, base)
+}
+
+struct Cut {
+    plane: Vec<u8>,
+    records: Vec<u8>,
+    payload: Vec<u8>,
+    exceptions: Vec<u8>,
+}
+
+fn cut_with(isa: Isa, tables: &Tables, values: &[u8], base: &[u8]) -> Cut {
+    let n = values.len() / tables.width();
+    let (mut plane, mut records) = (vec![0; n], vec![0; n * tables.raw_bytes()]);
+    let (mut string, mut exceptions) = (BitString::default(), Vec::new());
+    string.clear(8 * n);
+    let parts = Parts {
+        plane: &mut plane,
+        records: &mut records,
+        payload: &mut string,
+        exceptions: &mut exceptions,
+    };
+    cut(isa, tables, values, base, parts);
+    Cut { plane, records, payload: string.finish().to_vec(), exceptions }
+}
+
+fn join_with(isa: Isa, tables: &Tables, base: &[u8], cut: &Cut) -> Result<Vec<u8>> {
+    let mut payload = cut.payload.clone();
+    payload.resize(cut.plane.len().max(payload.len()) + PADDING, 0);
+    let parts = Joined {
+        plane: &cut.plane,
+        records: &cut.records,
+        payload: &payload,
+        payload_len: cut.payload.len(),
+        exceptions: &cut.exceptions,
+    };
+    let mut back = vec![0xa5; base.len()];
+    join(isa, tables, base, parts, &mut back, Hints::default()).map(|()| back)
+}
+
+/// Every width, number of raw bytes and exponent, at lengths around those of vectors: what is cut is
+/// what safe Rust cuts, and joined it is the values again, with every instruction set.
+#[test]
+fn kernels_agree() {
+    let mut random = Random::new(11);
+    let shapes = [(0, 4), (0, 5), (1, 5), (1, 8), (2, 8), (3, 11)];
+    for (width_log2, exponent_bits) in shapes {
+        for raw_bytes in 0..1 << width_log2 {
+            for n in [0, 1, 31, 32, 63, 64, 65, 127, 128, 1000, 4096] {
+                let recipe = recipe(&mut random, width_log2, raw_bytes, exponent_bits);
+                let tables = Tables::new(&recipe);
+                let (values, base) = pair(&mut random, 1 << width_log2, n);
+                let expected = cut_with(Isa::PORTABLE, &tables, &values, &base);
+                for isa in Isa::available() {
+                    let what = format!("{isa:?}, {n} values, {recipe:?}");
+                    let own = cut_with(isa, &tables, &values, &base);
+                    assert_eq!(own.plane, expected.plane, "{what}");
+                    assert_eq!(own.records, expected.records, "{what}");
+                    assert_eq!(own.payload, expected.payload, "{what}");
+                    assert_eq!(own.exceptions, expected.exceptions, "{what}");
+                    assert_eq!(join_with(isa, &tables, &base, &own).unwrap(), values, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// Whatever the symbols and payloads are, every instruction set gives the same values or refuses.
+#[test]
+fn kernels_agree_on_hostile_parts() {
+    let mut random = Random::new(12);
+    for round in 0..600 {
+        let (width_log2, exponent_bits) = [(0, 4), (1, 8), (2, 8)][round % 3];
+        let raw_bytes = random.below(1 << width_log2) as u8;
+        let recipe = recipe(&mut random, width_log2, raw_bytes, exponent_bits);
+        let tables = Tables::new(&recipe);
+        let n = random.below(300);
+        let (values, base) = pair(&mut random, 1 << width_log2, n);
+        let mut cut = cut_with(Isa::PORTABLE, &tables, &values, &base);
+        if random.below(2) == 0 {
+            cut.plane = random.bytes(n);
+            let count = cut.plane.iter().filter(|&&symbol| symbol == EXCEPTION).count();
+            cut.exceptions = random.bytes(count * tables.exception_len());
+        }
+        match random.below(4) {
+            0 => cut.exceptions.truncate(cut.exceptions.len() / 2),
+            1 => cut.exceptions.push(1),
+            2 => cut.payload.truncate(random.below(cut.payload.len() + 1)),
+            _ => {}
+        }
+        let expected = join_with(Isa::PORTABLE, &tables, &base, &cut).map_err(|e| e.to_string());
+        for isa in Isa::available() {
+            let own = join_with(isa, &tables, &base, &cut).map_err(|e| e.to_string());
+            assert_eq!(own, expected, "{isa:?}, {recipe:?}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Blocks with chosen recipes by bins, written the slow way from `docs/format.md`, sections 3.7 and
+//! 4.4.
+
+use super::floats::{Floats, packed, values_near};
+use super::{Case, CoderKind, append_stream, coders, random_values};
+use lmc_format::{Bin, BinRecipe, Coder, Reader, varint};
+use lmc_testkit::data::Random;
+
+/// The symbol of a value that is listed.
+const EXCEPTION: u8 = 0x40;
+
+/// A recipe by bins whose coder is yet to be found.
+#[derive(Clone, Debug)]
+pub struct BinShape {
+    pub recipe: BinRecipe,
+    /// Writes what only a decoder must take: exceptions without need, any payload of an exception,
+    /// and changes of sign in both the symbol and the payload.
+    pub untidy: bool,
+}
+
+/// What stands for one value.
+#[derive(Clone, Copy, Debug)]
+struct Coded {
+    record: u64,
+    symbol: u8,
+    payload: u64,
+    payload_bits: u8,
+    /// The top bytes of an exception.
+    listed: u64,
+}
+
+impl BinShape {
+    fn floats(&self) -> Floats {
+        let BinRecipe { width_log2, raw_bytes, exponent_bits, .. } = self.recipe;
+        Floats { width_log2, raw_bytes, exponent_bits }
+    }
+
+    /// The number of the bin of values beside `b`.
+    fn bin_number(&self, b: u64) -> usize {
+        let above = self.floats().exponent(b).saturating_sub(self.recipe.exponent_first.into());
+        (above as usize).min(self.recipe.bins.len() - 1)
+    }
+
+    /// The row of a bin.
+    fn row(&self, number: usize) -> Option<&[u8; 16]> {
+        let above = self.recipe.bounds.iter().filter(|&&bound| usize::from(bound) <= number);
+        self.recipe.rows.get(above.count())
+    }
+
+    /// The symbol of `s` and `f` in a bin.
+    fn symbol(&self, number: usize, s: i64, f: bool) -> u8 {
+        let (mut s, mut f) = (s, f);
+        if let Some(row) = self.row(number).filter(|_| (-4..=3).contains(&s)) {
+            let place = row[(s & 7) as usize + 8 * usize::from(f)];
+            (s, f) = (i64::from(place & 3) - i64::from(place & 4), place >= 8);
+        }
+        (s as u8) ^ (u8::from(f) << 7)
+    }
+
+    /// `s` and `f` of a symbol in a bin.
+    fn meaning(&self, number: usize, symbol: u8) -> (i64, bool) {
+        let mut s = i64::from(symbol & 63) - i64::from(symbol & 64);
+        let mut f = (symbol >> 7 ^ symbol >> 6) & 1 == 1;
+        if let Some(row) = self.row(number).filter(|_| (-4..=3).contains(&s)) {
+            let place = (s & 7) as u8 + 8 * u8::from(f);
+            let before = row.iter().position(|&entry| entry == place).expect("a permutation") as u8;
+            (s, f) = (i64::from(before & 3) - i64::from(before & 4), before >= 8);
+        }
+        (s, f)
+    }
+
+    /// What stands for the value `x` beside `b`.
+    fn coded(&self, x: u64, b: u64, random: &mut Random) -> Coded {
+        let floats = self.floats();
+        let (record, q) = floats.difference(x, b);
+        let number = self.bin_number(b);
+        let bin = self.recipe.bins[number];
+        let payload_bits = bin.payload_bits();
+        let width = 1_i128 << bin.shift;
+        let moved = i128::from(q) + width / 2;
+        let (step, low) = (moved.div_euclid(width), moved.rem_euclid(width) as u64);
+        let any = self.untidy && random.below(8) == 0;
+        if !(-56..=55).contains(&step) || any {
+            let payload = if any { random.below(1 << payload_bits) as u64 } else { 0 };
+            let listed = x >> (8 * self.recipe.raw_bytes);
+            return Coded { record, symbol: EXCEPTION, payload, payload_bits, listed };
+        }
+        let is_flipped = floats.is_flipped(x, b);
+        let in_both = self.untidy && random.below(4) == 0;
+        let f = if bin.has_flip_bit { in_both } else { is_flipped };
+        let payload = low | u64::from(bin.has_flip_bit && is_flipped != f) << bin.shift;
+        let symbol = self.symbol(number, step as i64 - i64::from(bin.centre), f);
+        Coded { record, symbol, payload, payload_bits, listed: 0 }
+    }
+
+    /// Anything that could stand for a value beside `b`.
+    fn wild(&self, b: u64, random: &mut Random) -> Coded {
+        // All symbols, and more often small ones.
+        let most = [256, 4][random.below(2)];
+        let symbol = random.below(most) as u8;
+        let payload_bits = self.recipe.bins[self.bin_number(b)].payload_bits();
+        let payload = random.below(1 << payload_bits) as u64;
+        let listed = random.next_u64() >> (64 - self.floats().rest());
+        let record = self.floats().any_record(random);
+        Coded { record, symbol, payload, payload_bits, listed }
+    }
+
+    /// The value that `coded` stands for beside `b`.
+    fn value(&self, coded: Coded, b: u64) -> u64 {
+        let floats = self.floats();
+        if coded.symbol == EXCEPTION {
+            let low = floats.value(b, coded.record, 0, false);
+            let low_bits = 8 * self.recipe.raw_bytes;
+            return low & ((1 << low_bits) - 1) | coded.listed << low_bits;
+        }
+        let number = self.bin_number(b);
+        let Bin { shift, has_flip_bit, centre } = self.recipe.bins[number];
+        let (s, f) = self.meaning(number, coded.symbol);
+        let low = (coded.payload & ((1 << shift) - 1)) as i64;
+        let q = (s + i64::from(centre)) * (1 << shift) + low - (1 << shift) / 2;
+        let flip_bit = has_flip_bit && coded.payload >> shift == 1;
+        floats.value(b, coded.record, q, f != flip_bit)
+    }
+
+    /// The block of `raw` on `base`, with symbols by a coder of this kind.
+    pub fn code(
+        &self,
+        kind: CoderKind,
+        raw: &[u8],
+        base: &[u8],
+        shared: bool,
+        random: &mut Random,
+    ) -> Case {
+        let floats = self.floats();
+        let words = floats.words(raw).into_iter().zip(floats.words(base));
+        let coded: Vec<Coded> = words
+            .map(|(x, b)| {
+                let coded = self.coded(x, b, random);
+                assert!(self.value(coded, b) == x, "{self:?}: {x:#x} beside {b:#x}");
+                coded
+            })
+            .collect();
+        let tail = &raw[coded.len() * floats.width()..];
+        let block = self.block(kind, &coded, tail, shared, random);
+        Case { raw: raw.to_vec(), base: Some(base.to_vec()), ..block }
+    }
+
+    /// A block of anything that could stand for values on `base`.
+    pub fn code_wild(
+        &self,
+        kind: CoderKind,
+        base: &[u8],
+        shared: bool,
+        random: &mut Random,
+    ) -> Case {
+        let floats = self.floats();
+        let words = floats.words(base);
+        let coded: Vec<Coded> = words.iter().map(|&b| self.wild(b, random)).collect();
+        let values = coded.iter().zip(&words).map(|(&coded, &b)| self.value(coded, b));
+        let tail = random.bytes(base.len() % floats.width());
+        let raw = [floats.bytes(values), tail.clone()].concat();
+        let block = self.block(kind, &coded, &tail, shared, random);
+        Case { raw, base: Some(base.to_vec()), ..block }
+    }
+
+    fn block(
+        &self,
+        kind: CoderKind,
+        coded: &[Coded],
+        tail: &[u8],
+        shared: bool,
+        random: &mut Random,
+    ) -> Case {
+        let segments: Vec<&[Coded]> = coded.chunks(1 << self.recipe.segment_log2).collect();
+        let planes: Vec<Vec<u8>> = segments.iter().map(|segment| symbols(segment)).collect();
+        let planes: Vec<&[u8]> = planes.iter().map(Vec::as_slice).collect();
+        let recipe = BinRecipe { coder: kind.fit(&planes, random), ..self.recipe.clone() };
+        let mut bytes = Vec::new();
+        recipe.write(&mut bytes);
+        let segments: Vec<Vec<u8>> =
+            segments.iter().map(|segment| self.segment(&recipe.coder, segment)).collect();
+        let name = format!("{self:?} {kind:?}");
+        self.floats().block(name, bytes, &segments, (coded.len(), tail), shared)
+    }
+
+    /// A segment (section 4.4).
+    fn segment(&self, coder: &Coder, coded: &[Coded]) -> Vec<u8> {
+        let raw_bytes = usize::from(self.recipe.raw_bytes);
+        let mut out = Vec::new();
+        for value in coded {
+            out.extend_from_slice(&value.record.to_le_bytes()[..raw_bytes]);
+        }
+        let exceptions = || coded.iter().filter(|value| value.symbol == EXCEPTION);
+        varint::write(&mut out, exceptions().count() as u64);
+        for value in exceptions() {
+            out.extend_from_slice(&value.listed.to_le_bytes()[..self.recipe.width() - raw_bytes]);
+        }
+        append_stream(coder, &symbols(coded), &mut out);
+        let bits = coded
+            .iter()
+            .flat_map(|value| (0..value.payload_bits).map(|i| (value.payload >> i & 1) as u8));
+        out.extend(packed(&bits.collect::<Vec<u8>>()));
+        out
+    }
+}
+
+fn symbols(coded: &[Coded]) -> Vec<u8> {
+    coded.iter().map(|value| value.symbol).collect()
+}
+
+/// A random recipe by bins for `n` values on a base.
+pub fn random_bin_case(n: usize, random: &mut Random) -> Case {
+    let mut floats = Floats::random(random);
+    if random.below(2) == 0 {
+        // Few bits of an exponent leave many values to a bin, and more bits than kernels are for
+        // leave them to the portable one.
+        floats.exponent_bits = floats.exponent_bits.min(8);
+    }
+    let mut base = random_values(floats.width_log2, n, random);
+    let recipe = BinRecipe {
+        width_log2: floats.width_log2,
+        raw_bytes: floats.raw_bytes,
+        segment_log2: [10, 10, 10, 11, 12, 20][random.below(6)],
+        exponent_bits: floats.exponent_bits,
+        exponent_first: floats.random_first(&base, random),
+        bins: random_bins(random),
+        bounds: Vec::new(),
+        rows: Vec::new(),
+        coder: Coder::Raw,
+    };
+    let mut shape = BinShape { recipe, untidy: random.below(2) == 0 };
+    (shape.recipe.bounds, shape.recipe.rows) = random_rows(random);
+    let tail = random.below(floats.width());
+    base.extend(random.bytes(tail));
+    let kind = CoderKind::any(random);
+    let shared = random.below(3) == 0;
+    if random.below(3) == 0 {
+        return shape.code_wild(kind, &base, shared, random);
+    }
+    // A coder of one byte needs values that are all alike.
+    let raw = match kind {
+        CoderKind::Constant => {
+            shape.untidy = false;
+            shape.recipe.bins.iter_mut().for_each(|bin| bin.centre = 5);
+            base.clone()
+        }
+        _ => values_near(&base, floats.width(), random),
+    };
+    shape.code(kind, &raw, &base, shared, random)
+}
+
+/// Up to as many bins as there can be, with steps of a few widths or of all.
+fn random_bins(random: &mut Random) -> Vec<Bin> {
+    let most = [2, 5, 9][random.below(3)];
+    (0..[1, 2, 5, 17, 32][random.below(5)])
+        .map(|_| {
+            let shift = random.below(most) as u8;
+            let has_flip_bit = shift < 8 && random.below(3) == 0;
+            Bin { shift, has_flip_bit, centre: random.below(13) as i8 - 6 }
+        })
+        .collect()
+}
+
+/// Up to as many rows as there can be, with bounds among the bins, or anywhere.
+pub fn random_rows(random: &mut Random) -> (Vec<u8>, Vec<[u8; 16]>) {
+    let count = [0, 0, 1, 2, 5, 8][random.below(6)];
+    let reach = [8, 33, 256][random.below(3)];
+    let mut bounds: Vec<u8> = Vec::new();
+    while bounds.len() + 1 < count {
+        let bound = 1 + random.below(reach - 1) as u8;
+        if !bounds.contains(&bound) {
+            bounds.push(bound);
+        }
+    }
+    bounds.sort_unstable();
+    let row = |_| {
+        let mut row: [u8; 16] = std::array::from_fn(|i| i as u8);
+        (1..16).for_each(|i| row.swap(i, random.below(i + 1)));
+        row
+    };
+    (bounds, (0..count).map(row).collect())
+}
+
+/// What a recipe by bins uses, and the body of its block with `raw_len` bytes.
+pub fn features(recipe: &BinRecipe, raw_len: usize, body: &mut Reader) -> Vec<String> {
+    let mut seen = vec!["bins".to_string(), format!("bins width {}", recipe.width())];
+    let mut note = |is: bool, name: &str| seen.extend(is.then(|| format!("bins {name}")));
+    note(recipe.raw_bytes > 0, "raw bytes");
+    note(recipe.bins.len() > 1, "several");
+    note(recipe.bins.len() == 32, "most");
+    note(recipe.bins.iter().any(|bin| bin.has_flip_bit), "flip bit");
+    note(recipe.bins.iter().any(|bin| bin.payload_bits() == 8), "widest payload");
+    note(recipe.bins.iter().any(|bin| bin.payload_bits() == 0), "no payload");
+    note(recipe.bins.iter().any(|bin| bin.centre < 0), "centre below");
+    note(recipe.bins.iter().any(|bin| bin.centre > 0), "centre above");
+    note(recipe.rows.is_empty(), "no rows");
+    note(recipe.rows.len() == 1, "one row");
+    note(recipe.rows.len() > 1, "bounds");
+    note(recipe.rows.len() == 8, "most rows");
+    note(first_exceptions(recipe, raw_len, body) > 0, "exceptions");
+    seen.push(format!("bins symbols {}", recipe.coder.name()));
+    coders::apart_features(&recipe.coder, 1, &mut seen);
+    seen
+}
+
+/// How many exceptions the first segment has, if there is one.
+fn first_exceptions(recipe: &BinRecipe, raw_len: usize, body: &mut Reader) -> u64 {
+    let n = raw_len / recipe.width();
+    if n == 0 {
+        return 0;
+    }
+    let size = 1 << recipe.segment_log2;
+    let before = raw_len % recipe.width()
+        + 3 * n.div_ceil(size)
+        + n.min(size) * usize::from(recipe.raw_bytes);
+    body.take(before, "what stands before the exceptions").expect("a valid body");
+    body.varint("number of exceptions").expect("a valid segment")
+}
+
+/// The features of recipes by bins that a set of cases must have.
+pub fn all_features() -> Vec<String> {
+    let names = [
+        "raw bytes",
+        "several",
+        "most",
+        "flip bit",
+        "widest payload",
+        "no payload",
+        "centre below",
+        "centre above",
+        "no rows",
+        "one row",
+        "bounds",
+        "most rows",
+        "exceptions",
+    ];
+    let mut all = vec!["bins".to_string()];
+    all.extend(names.map(|name| format!("bins {name}")));
+    all.extend([1, 2, 4, 8].map(|width| format!("bins width {width}")));
+    all
+}

@@ -1,0 +1,21 @@
+//! Any recipe by bins, any base and any body of a block on it: refused or decoded, by all
+//! instruction sets alike, in whole and in part; and any values on that base come back. The data:
+//! lengths of the recipe and of the base (u16 each), the recipe, the base, the body.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use lmc_format::AnyRecipe;
+use lmc_fuzz::{check_bin_roundtrip, check_on_base};
+
+/// The bits of a layout that make a recipe one by bins.
+const BINS: u8 = 0xd0;
+/// The bits that choose the width of a value.
+const WIDTH: u8 = 3;
+
+fuzz_target!(|data: &[u8]| {
+    let layout = |layout: u8| BINS | layout & WIDTH;
+    check_on_base(data, layout, |recipe, values, base| {
+        let AnyRecipe::Bins(recipe) = recipe else { return };
+        check_bin_roundtrip(recipe, values, base);
+    });
+});
