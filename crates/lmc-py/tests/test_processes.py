@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lmckpt
+import lmckpt.numpy
 import no_threads
 import numpy
 import pytest
@@ -175,8 +176,8 @@ code = compile(call, "call", "exec")  # exec of text would end the process by th
 file = folder + "/x.bin"
 x = numpy.fromfile(file, "f4")
 packed = open(folder + "/packed", "rb").read()
-print("ready", flush=True)
 try:
+    print("ready", flush=True)  # From here on a signal is caught.
     exec(code)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
@@ -209,7 +210,8 @@ def test_ctrl_c(name: str, folder: Path) -> None:
         try:
             assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
-            time.sleep(0.3)  # It is somewhere in the call now; where does not matter.
+            # It is somewhere in the call soon; where does not matter, but that it has not ended.
+            time.sleep(0.1)
             child.send_signal(signal.SIGINT)
             assert child.communicate(timeout=30)[0] == "interrupted\n"
         finally:
@@ -220,6 +222,11 @@ def test_ctrl_c(name: str, folder: Path) -> None:
     for whole in folder.glob("whole-*"):
         assert sum(file.stat().st_size for file in whole.iterdir()) == size
         shutil.rmtree(whole)
+    # A file that had its name before the signal came is whole.
+    saved = folder / "x.bin.lmc"
+    if saved.exists():
+        assert lmckpt.numpy.load_file(saved)["x"].tobytes() == (folder / "x.bin").read_bytes()
+        saved.unlink()
     assert {path.name for path in folder.iterdir()} == {"packed", "store", "x.bin"}
     if name != "wait":
         assert [path.name for path in (folder / "store" / "pending").iterdir()] == [".folder"]
