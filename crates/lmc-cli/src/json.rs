@@ -80,7 +80,7 @@ impl Array {
     }
 }
 
-/// A value as it stands `depth` levels deep. There is no line break in a string of JSON.
+/// A value, indented by `depth` levels. JSON strings contain no line breaks.
 fn indented(value: &Value, depth: usize) -> Printable {
     let text = format!("{value:#}").replace('\n', &format!("\n{}", "  ".repeat(depth)));
     Printable::part_of_json(text)

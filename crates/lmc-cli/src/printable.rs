@@ -98,7 +98,7 @@ fn is_hidden(c: char) -> bool {
     c.is_control() || is_format
 }
 
-/// How a character stands in text.
+/// How a hidden character is shown in text.
 fn shown_code(c: char) -> String {
     match c {
         '\\' => "\\\\".into(),

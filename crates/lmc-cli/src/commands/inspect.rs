@@ -153,7 +153,7 @@ fn print_json(pages: &mut Pages, archive: &Archive, with_blocks: bool) -> Result
         let spans = archive.spans().map(|span| Ok(span_json(&span?, false)));
         return json::object(pages, 0, &fields, "spans", spans);
     }
-    // All blocks are read before anything is printed: half of a JSON is of no use.
+    // All blocks are read before anything is printed: nobody can use half of a JSON document.
     archive.described_spans().try_for_each(|span| span.map(drop))?;
     let spans = archive.described_spans().map(|span| Ok(span_json(&span?, true)));
     json::object(pages, 0, &fields, "spans", spans)

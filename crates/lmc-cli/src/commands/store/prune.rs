@@ -53,7 +53,7 @@ fn text(pruned: &Pruned, args: &PruneArgs) -> Printable {
         if pruned.leases > 0 {
             let count = pruned.leases;
             text.push_line(format_args!(
-                "{count} saves are under way, or were killed less than grace ago"
+                "{count} saves are in progress, or were killed within the grace period"
             ));
         }
     }
