@@ -1,9 +1,10 @@
 //! An open `.lmc` file: its index, and any part of what it holds.
 
-use crate::base::{Base, Bases, Links};
+use crate::base::{Base, Bases};
 use crate::decompress::restore;
 use crate::effort::{self, Budget, Cost, Effort};
 use crate::io::{Input, ReadAt, Source, SourceFile, io_error, zeroed};
+use crate::lookup::Links;
 use crate::pipeline::{Buffer, Pool};
 use crate::recent::{self, Recent};
 use crate::reference;

@@ -9,6 +9,7 @@ use crate::effort::{Budget, Cost, Effort};
 use crate::interrupt::Once;
 use crate::io::{Input, ReadAt, Source, SourceFile, Stamp, io_error};
 use crate::items::{ItemHashes, Looked, hasher};
+use crate::lookup::{Given, Links};
 use crate::pipeline::{Buffer, each, thread_count};
 use crate::witness::Witness;
 use lmc_format::file::MAGIC;
@@ -28,9 +29,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 /// How many files may stand one on the other.
 const DEPTH_MAX: usize = 64;
 
-/// Directories beside a compressed one that are looked into.
-const BESIDE_MAX: usize = 1024;
-
 /// Where archives are found by the content of their originals, such as a store.
 pub trait Library: Send + Sync + fmt::Debug {
     /// The archive of the original with this content hash and its name, if there is one.
@@ -40,15 +38,16 @@ pub trait Library: Send + Sync + fmt::Debug {
 /// Files to code against, or to look for bases in.
 #[derive(Clone, Debug, Default)]
 pub struct Bases {
-    shelf: Arc<Shelf>,
+    pub(crate) shelf: Arc<Shelf>,
     /// Whether a file names all of them, also those that it does not need.
     is_named: bool,
 }
 
+/// What is behind [`Bases`].
 #[derive(Debug, Default)]
-struct Shelf {
-    given: OnceLock<Vec<Arc<Base>>>,
-    folders: Vec<PathBuf>,
+pub(crate) struct Shelf {
+    pub(crate) given: OnceLock<Vec<Arc<Base>>>,
+    pub(crate) folders: Vec<PathBuf>,
     library: Option<Arc<dyn Library>>,
     /// What was found beside those that were given: each is opened once, however many are on it.
     found: Mutex<HashMap<Hash, Arc<Base>>>,
@@ -56,7 +55,7 @@ struct Shelf {
 }
 
 impl Shelf {
-    fn found(&self) -> MutexGuard<'_, HashMap<Hash, Arc<Base>>> {
+    pub(crate) fn found(&self) -> MutexGuard<'_, HashMap<Hash, Arc<Base>>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,7 +66,7 @@ impl Shelf {
     }
 
     /// The archive of a library.
-    fn find(&self, hash: Hash, shelf: &Weak<Shelf>) -> Result<Option<Arc<Base>>> {
+    pub(crate) fn find(&self, hash: Hash, shelf: &Weak<Shelf>) -> Result<Option<Arc<Base>>> {
         if let Some(base) = self.found().get(&hash) {
             return Ok(Some(base.clone()));
         }
@@ -213,7 +212,7 @@ impl Bases {
 pub struct Base {
     name: String,
     /// Where it was found.
-    path: String,
+    pub(crate) path: String,
     /// The same, if it is a file.
     file: Option<PathBuf>,
     content: Content,
@@ -292,7 +291,7 @@ impl<'a> Raw<'a> {
 }
 
 impl Base {
-    fn open(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
+    pub(crate) fn open(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
         // A pipe would have to be waited for.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path);
@@ -423,7 +422,7 @@ impl Base {
     }
 
     /// Whether it is a `.lmc` on a base with this content hash.
-    fn is_on(&self, hash: Hash) -> bool {
+    pub(crate) fn is_on(&self, hash: Hash) -> bool {
         match &self.content {
             Content::Raw(..) => false,
             Content::Archive(archive) => archive.bases().iter().any(|base| base.hash == hash),
@@ -432,7 +431,7 @@ impl Base {
 
     /// Fails unless all that it needs itself is there. A base that many are on is looked into
     /// once: there can be more ways through them than could ever be gone.
-    fn check_bases(&self, depth: usize) -> Result<()> {
+    pub(crate) fn check_bases(&self, depth: usize) -> Result<()> {
         if self.is_checked.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
@@ -479,175 +478,4 @@ fn fit_name(name: &str) -> String {
 /// archive of it. Everything is read.
 pub fn content_hash(input: Input, threads: usize) -> Result<u128> {
     Raw::new(Source::new(input)?)?.hash(threads)
-}
-
-/// The bases of a file: looked for when they are first needed, among those that were given and
-/// beside the file.
-#[derive(Debug)]
-pub(crate) struct Links {
-    folder: Option<PathBuf>,
-    given: Given,
-    found: Vec<Once<Arc<Base>>>,
-}
-
-/// What was given: a file keeps it alive, a base that may be part of it does not.
-#[derive(Debug)]
-enum Given {
-    File(Bases),
-    Base(Weak<Shelf>),
-}
-
-impl Given {
-    fn shelf(&self) -> Weak<Shelf> {
-        match self {
-            Self::File(bases) => Arc::downgrade(&bases.shelf),
-            Self::Base(shelf) => shelf.clone(),
-        }
-    }
-}
-
-impl Links {
-    fn new(folder: Option<PathBuf>, given: Given) -> Self {
-        Self { folder, given, found: Vec::new() }
-    }
-
-    /// For a file in `folder`, or nowhere, that `bases` were given with.
-    pub(crate) fn with(folder: Option<PathBuf>, bases: &Bases) -> Self {
-        Self::new(folder, Given::File(bases.clone()))
-    }
-
-    /// Makes room for as many bases as the file has.
-    pub(crate) fn sized(mut self, count: usize) -> Self {
-        self.found.resize_with(count, Once::default);
-        self
-    }
-
-    /// Base `i`, which is to be `wanted`.
-    pub(crate) fn get(&self, i: usize, wanted: &lmc_format::Base) -> Result<&Base> {
-        Ok(self.found[i].get(|| self.find(wanted))?)
-    }
-
-    /// Fails unless base `i` is there, and all that it needs.
-    pub(crate) fn check(&self, i: usize, wanted: &lmc_format::Base, depth: usize) -> Result<()> {
-        self.get(i, wanted)?.check_bases(depth + 1)
-    }
-
-    /// Files that were given, and one that may be `wanted` by its name and length alone: good enough
-    /// to tell of them, not to read from them.
-    pub(crate) fn likely(&self, wanted: &[lmc_format::Base]) -> Vec<Arc<Base>> {
-        let weak = self.given.shelf();
-        let shelf = weak.upgrade();
-        let given = shelf.iter().flat_map(|shelf| shelf.given.get()).flatten().cloned();
-        let beside = wanted.iter().filter_map(|wanted| {
-            let mut opened = self.paths(wanted, shelf.as_deref()).into_iter();
-            opened.find_map(|path| {
-                Base::open(&path, &weak).ok().filter(|base| base.original_len() == wanted.len)
-            })
-        });
-        given.chain(beside).collect()
-    }
-
-    /// Where a base may be that was not given.
-    fn paths(&self, wanted: &lmc_format::Base, shelf: Option<&Shelf>) -> Vec<PathBuf> {
-        let names = [wanted.name.clone(), format!("{}.lmc", wanted.name)];
-        let folders = self.folder.iter().chain(shelf.into_iter().flat_map(|shelf| &shelf.folders));
-        let near = folders.flat_map(|folder| names.iter().map(|name| folder.join(name)));
-        let compressed = self.folder.iter().flat_map(|folder| beside(folder));
-        near.chain(compressed.map(|folder| folder.join(&names[1]))).collect()
-    }
-
-    fn find(&self, wanted: &lmc_format::Base) -> Result<Arc<Base>> {
-        let mut search = Search { wanted, others: Vec::new(), damage: None };
-        let weak = self.given.shelf();
-        let shelf = weak.upgrade();
-        for base in shelf.iter().flat_map(|shelf| shelf.given.get()).flatten() {
-            if search.fits(base) {
-                return Ok(base.clone());
-            }
-        }
-        if let Some(shelf) = &shelf
-            && let Some(base) = shelf.find(wanted.hash, &weak)?
-        {
-            return Ok(base);
-        }
-        for path in self.paths(wanted, shelf.as_deref()) {
-            match Base::open(&path, &weak) {
-                Ok(base) if search.fits(&base) => {
-                    if let Some(shelf) = &shelf {
-                        shelf.found().insert(wanted.hash, base.clone());
-                    }
-                    return Ok(base);
-                }
-                Ok(_) => {}
-                Err(e) if e.kind == ErrorKind::NotFound => {}
-                Err(e) => search.failed(&path.display().to_string(), e),
-            }
-        }
-        Err(search.failure())
-    }
-}
-
-/// The other directories beside a compressed one that are compressed too, in the order of their
-/// names: files of the same name in them may be older versions of those in it.
-fn beside(folder: &Path) -> Vec<PathBuf> {
-    let is_compressed = |path: &Path| path.extension().is_some_and(|ending| ending == "lmc");
-    let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-    let Some(above) = folder.parent().filter(|_| is_compressed(&folder)) else { return Vec::new() };
-    let entries = std::fs::read_dir(above).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let mut found: Vec<PathBuf> =
-        paths.filter(|path| is_compressed(path) && *path != folder && path.is_dir()).collect();
-    found.sort();
-    found.truncate(BESIDE_MAX);
-    found
-}
-
-/// A search for a base, and what was found instead.
-struct Search<'a> {
-    wanted: &'a lmc_format::Base,
-    others: Vec<String>,
-    damage: Option<Error>,
-}
-
-impl Search<'_> {
-    fn fits(&mut self, base: &Base) -> bool {
-        // The length tells most files apart before anything is read.
-        if base.original_len() != self.wanted.len {
-            self.others.push(format!("{} has {} bytes", base.path, base.original_len()));
-            return false;
-        }
-        // A file that is the same as its base, and may be the very one that looks for it here.
-        if base.is_on(self.wanted.hash) {
-            self.others.push(format!("{} needs it too", base.path));
-            return false;
-        }
-        match base.content_hash() {
-            Ok(hash) if hash == self.wanted.hash => return true,
-            Ok(hash) => self.others.push(format!("{} has {hash:032x}", base.path)),
-            Err(e) => self.failed(&base.path, e),
-        }
-        false
-    }
-
-    fn failed(&mut self, name: &str, error: Error) {
-        self.others.push(format!("{name} cannot be used: {error}"));
-        let is_damage = matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated);
-        self.damage = Some(error).filter(|_| is_damage).or(self.damage.take());
-    }
-
-    fn failure(self) -> Error {
-        let found = match &self.others[..] {
-            [] => "it is not beside the file".to_string(),
-            others => others.join(", "),
-        };
-        let lmc_format::Base { hash, len, name } = self.wanted;
-        let kind = self.damage.map_or(ErrorKind::NotFound, |error| error.kind);
-        Error::new(
-            kind,
-            format!(
-                "base {name} of {len} bytes with content hash {hash:032x} is needed: {found}; give \
-                 it with --base"
-            ),
-        )
-    }
 }

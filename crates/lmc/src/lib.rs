@@ -20,6 +20,7 @@ mod io;
 mod item_hash;
 mod items;
 mod leftover;
+mod lookup;
 mod masters;
 mod matching;
 mod memory;
