@@ -242,11 +242,6 @@ fn a_result_and_a_folder_of_one_name_are_refused_at_the_start() {
 #[test]
 fn rm_keeps_a_base_while_a_file_that_needs_it_is_left() {
     let folder = Folder::new();
-    let step = |changes: usize| {
-        let mut w = weights(300 * 512, 1);
-        (0..changes).for_each(|i| w[(i * 7919 * 2) % (300 * 512)] ^= 1);
-        safetensors(&[("w", "BF16", &[300, 512], &w)])
-    };
     for (i, name) in ["a", "b", "c", "d"].iter().enumerate() {
         folder.write(name, &step(50 * i));
     }
@@ -265,6 +260,71 @@ fn rm_keeps_a_base_while_a_file_that_needs_it_is_left() {
     folder.ok(&["decompress", "--rm", "all", "-o", "out"]);
     assert_eq!(folder.read("out/c"), step(100));
     assert!(!folder.exists("all"));
+}
+
+/// A checkpoint with some values changed.
+fn step(changes: usize) -> Vec<u8> {
+    let mut w = weights(300 * 512, 1);
+    (0..changes).for_each(|i| w[(i * 7919 * 2) % (300 * 512)] ^= 1);
+    safetensors(&[("w", "BF16", &[300, 512], &w)])
+}
+
+/// `decompress --rm` keeps a base that is given, by whatever name, until the file that is on it is
+/// done; and for good if that one fails.
+#[test]
+fn rm_keeps_a_given_base() {
+    let given = ["old", "old/s1.lmc", "new/../old", "new/../old/s1.lmc", "link", "link/s1.lmc"];
+    for (given, fails) in given.iter().flat_map(|given| [(given, false), (given, true)]) {
+        let folder = Folder::new();
+        folder.write("s1", &step(0));
+        folder.write("s2", &step(50));
+        folder.write("old/s1.lmc", b"");
+        folder.write("new/s2.lmc", b"");
+        symlink("old", folder.path("link")).expect("a link");
+        folder.ok(&["compress", "-f", "s1", "-o", "old/s1.lmc", "--rm"]);
+        let made = ["compress", "-f", "s2", "-o", "new/s2.lmc", "--base", "old/s1.lmc", "--rm"];
+        folder.ok(&made);
+        let args = ["decompress", "--rm", "old/s1.lmc", "new/s2.lmc", "--base", given];
+        if fails {
+            folder.write("new/s2", b"in the way");
+            let output = folder.lmc(&args);
+            assert_eq!(code(&output), 3, "{given}: {}", stderr(&output));
+            assert!(folder.exists("old/s1.lmc") && folder.exists("new/s2.lmc"), "{given}");
+            continue;
+        }
+        folder.ok(&args);
+        assert!(folder.read("new/s2") == step(50) && folder.read("old/s1") == step(0), "{given}");
+        assert!(!folder.exists("old/s1.lmc") && !folder.exists("new/s2.lmc"), "{given}");
+    }
+}
+
+/// The same for bases that are found in the directory beside.
+#[test]
+fn rm_keeps_a_base_in_the_directory_beside() {
+    let folder = Folder::new();
+    folder.write("s1/model", &step(0));
+    folder.write("s2/model", &step(50));
+    folder.ok(&["compress", "--rm", "s1"]);
+    folder.ok(&["compress", "--rm", "s2", "--base", "s1.lmc"]);
+    folder.ok(&["decompress", "--rm", "s1.lmc", "s2.lmc"]);
+    assert_eq!(folder.names(), ["s1", "s2"]);
+    assert!(folder.read("s2/model") == step(50));
+}
+
+/// What the base of a file is on is needed too: an input that is reached so, through a link, goes
+/// last.
+#[test]
+fn rm_keeps_what_a_base_is_on() {
+    let folder = Folder::new();
+    folder.write("ckpt/a", &step(0));
+    folder.write("ckpt/c", &step(100));
+    folder.write("c", &step(50));
+    folder.write("older/start", &step(0));
+    folder.ok(&["compress", "c", "-o", "older/c.lmc", "--base", "older/start"]);
+    fs::remove_file(folder.path("older/start")).expect("ours");
+    symlink("../ckpt/a", folder.path("older/start")).expect("a link");
+    folder.ok(&["compress", "--rm", "ckpt", "--base", "older"]);
+    assert!(!folder.exists("ckpt") && folder.exists("ckpt.lmc/c.lmc"));
 }
 
 /// A directory that another one takes the place of meanwhile is read as it was, never as a mix of

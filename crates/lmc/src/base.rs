@@ -9,12 +9,11 @@ use crate::effort::{Budget, Cost, Effort};
 use crate::interrupt::Once;
 use crate::io::{Input, ReadAt, Source, SourceFile, Stamp, io_error};
 use crate::items::{ItemHashes, Looked, hasher};
-use crate::lookup::{Given, Links};
+use crate::lookup::{Given, Links, fit_name, with_files_below};
 use crate::pipeline::{Buffer, each, thread_count};
 use crate::witness::Witness;
 use lmc_format::file::MAGIC;
 use lmc_format::hash::hash_of_hashes;
-use lmc_format::limits::BASE_NAME_LEN_MAX;
 use lmc_format::{Error, ErrorKind, Hash, Result};
 use lmc_input::{Cut, Tensor};
 use std::collections::HashMap;
@@ -196,6 +195,12 @@ impl Bases {
         self.shelf.open().iter().filter_map(|base| base.file.clone()).collect()
     }
 
+    /// The files that were given, and all that they may be on. Only indexes are read.
+    pub fn files_below(&self) -> Vec<PathBuf> {
+        let given = self.list().iter().filter_map(|base| base.file.clone());
+        with_files_below(given.collect(), &Arc::downgrade(&self.shelf))
+    }
+
     /// Fails if one of the files that were opened has been written to since.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         self.shelf.open().iter().try_for_each(|base| base.check_unchanged())
@@ -214,7 +219,7 @@ pub struct Base {
     /// Where it was found.
     pub(crate) path: String,
     /// The same, if it is a file.
-    file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     content: Content,
     stamp: Option<Stamp>,
     threads: usize,
@@ -421,6 +426,23 @@ impl Base {
         .map_err(|e| e.at(format_args!("base {}", self.path)))
     }
 
+    /// Whether it is `wanted`, as far as can be told without reading a file that is no `.lmc`.
+    pub(crate) fn may_be(&self, wanted: &lmc_format::Base) -> bool {
+        let is_other = match &self.content {
+            Content::Raw(_) => false,
+            Content::Archive(archive) => archive.content_hash() != wanted.hash,
+        };
+        self.original_len() == wanted.len && !is_other && !self.is_on(wanted.hash)
+    }
+
+    /// The files that it may be on.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        match &self.content {
+            Content::Raw(_) => Vec::new(),
+            Content::Archive(archive) => archive.base_files(),
+        }
+    }
+
     /// Whether it is a `.lmc` on a base with this content hash.
     pub(crate) fn is_on(&self, hash: Hash) -> bool {
         match &self.content {
@@ -462,16 +484,6 @@ fn too_deep() -> Error {
          --base, or with none"
     );
     Error::new(ErrorKind::LimitExceeded, message)
-}
-
-/// The name by which a base is recorded: what cannot stand in one is replaced.
-fn fit_name(name: &str) -> String {
-    let fit = |c: char| if c == '/' || c.is_control() { '_' } else { c };
-    let mut fitted: String = name.chars().map(fit).collect();
-    while fitted.len() > BASE_NAME_LEN_MAX {
-        fitted.pop();
-    }
-    if lmc_format::Base::is_name(&fitted) { fitted } else { "base".to_string() }
 }
 
 /// The name of a file, or of any bytes, by their content: what [`Archive::content_hash`] is of an

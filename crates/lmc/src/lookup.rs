@@ -2,6 +2,7 @@
 
 use crate::base::{Base, Bases, Shelf};
 use crate::interrupt::Once;
+use lmc_format::limits::BASE_NAME_LEN_MAX;
 use lmc_format::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -75,6 +76,26 @@ impl Links {
         given.chain(beside).collect()
     }
 
+    /// The files that `wanted` may be: those that were given and those beside it, as far as they fit
+    /// without being read.
+    pub(crate) fn files(&self, wanted: &[lmc_format::Base]) -> Vec<PathBuf> {
+        let weak = self.given.shelf();
+        let shelf = weak.upgrade();
+        let given = shelf.iter().flat_map(|shelf| shelf.given.get()).flatten();
+        let given = given.filter(|base| wanted.iter().any(|wanted| base.may_be(wanted)));
+        let beside = wanted.iter().flat_map(|wanted| {
+            let fits =
+                |path: &PathBuf| Base::open(path, &weak).is_ok_and(|base| base.may_be(wanted));
+            self.paths(wanted, shelf.as_deref()).into_iter().filter(fits)
+        });
+        given.filter_map(|base| base.file.clone()).chain(beside).collect()
+    }
+
+    /// The same, and what those may be on.
+    pub(crate) fn files_below(&self, wanted: &[lmc_format::Base]) -> Vec<PathBuf> {
+        with_files_below(self.files(wanted), &self.given.shelf())
+    }
+
     /// Where a base may be that was not given.
     fn paths(&self, wanted: &lmc_format::Base, shelf: Option<&Shelf>) -> Vec<PathBuf> {
         let names = [wanted.name.clone(), format!("{}.lmc", wanted.name)];
@@ -115,6 +136,21 @@ impl Links {
     }
 }
 
+/// Files, and behind them those that they may be on. One is open at a time.
+pub(crate) fn with_files_below(mut files: Vec<PathBuf>, shelf: &Weak<Shelf>) -> Vec<PathBuf> {
+    let mut next = 0;
+    while let Some(path) = files.get(next) {
+        let below = Base::open(path, shelf).map(|base| base.files()).unwrap_or_default();
+        for path in below {
+            if !files.contains(&path) {
+                files.push(path);
+            }
+        }
+        next += 1;
+    }
+    files
+}
+
 /// The other directories beside a compressed one that are compressed too, in the order of their
 /// names: files of the same name in them may be older versions of those in it.
 fn beside(folder: &Path) -> Vec<PathBuf> {
@@ -128,6 +164,16 @@ fn beside(folder: &Path) -> Vec<PathBuf> {
     found.sort();
     found.truncate(BESIDE_MAX);
     found
+}
+
+/// The name by which a base is recorded and looked for: what cannot stand in one is replaced.
+pub(crate) fn fit_name(name: &str) -> String {
+    let fit = |c: char| if c == '/' || c.is_control() { '_' } else { c };
+    let mut fitted: String = name.chars().map(fit).collect();
+    while fitted.len() > BASE_NAME_LEN_MAX {
+        fitted.pop();
+    }
+    if lmc_format::Base::is_name(&fitted) { fitted } else { "base".to_string() }
 }
 
 /// A search for a base, and what was found instead.

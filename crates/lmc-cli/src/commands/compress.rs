@@ -63,7 +63,7 @@ impl Direction for Compress<'_> {
     }
 
     fn needs(&self, job: &Job, _file: File) -> Vec<PathBuf> {
-        job.bases.clone()
+        bases::usable(&job.bases, self.options.threads).files_below()
     }
 
     fn convert(
@@ -73,6 +73,7 @@ impl Direction for Compress<'_> {
         output: Output,
         progress: &Progress,
     ) -> lmc::Result<Summary> {
+        check_own_base(job)?;
         let bases = Bases::open_with(&job.bases, source.siblings, self.options.threads)?;
         let options = Options { bases, ..self.options.clone() };
         let add = |bytes| progress.add(bytes);
@@ -98,6 +99,17 @@ impl Direction for Compress<'_> {
     fn factor(&self, done: Summary) -> String {
         ratio(done.bytes_in, done.bytes_out)
     }
+}
+
+/// A file that is its own base could never be restored.
+fn check_own_base(job: &Job) -> lmc::Result<()> {
+    let is_own = |base: &PathBuf| {
+        job.source.as_deref().is_some_and(|source| names::is_same_file(source, base))
+    };
+    if job.bases.iter().any(is_own) {
+        return Err(lmc::Error::invalid("is its own --base; give an older one"));
+    }
+    Ok(())
 }
 
 /// Bases may be on others. One of these that goes, because it is the input or has the name of the

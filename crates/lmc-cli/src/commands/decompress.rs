@@ -51,14 +51,11 @@ impl Direction for Decompress {
     }
 
     fn needs(&self, job: &Job, file: File) -> Vec<PathBuf> {
-        let Some(source) = &job.source else { return Vec::new() };
+        let folder = job.source.as_deref().and_then(Path::parent);
+        let bases = bases::usable(&job.bases, self.threads);
         // One that cannot be read fails when its turn comes.
-        let archive = Archive::from_file(file, None, &Bases::default());
-        let names = archive.iter().flat_map(Archive::bases).map(|base| &base.name);
-        names
-            .flat_map(|name| [name.clone(), format!("{name}.lmc")])
-            .map(|name| source.with_file_name(name))
-            .collect()
+        let archive = Archive::from_file(file, folder, &bases);
+        archive.iter().flat_map(Archive::files_below).collect()
     }
 
     fn convert(

@@ -36,7 +36,8 @@ pub trait Direction {
     /// For each file of a directory, those among them that it may be on. A file is opened by its
     /// number.
     fn siblings(&self, files: &[PathBuf], open: &dyn Fn(usize) -> Option<File>) -> Vec<Vec<usize>>;
-    /// The files that cannot go before this one, which is open, is done.
+    /// The files that cannot go before this one, which is open, is done: all that may be read for
+    /// it.
     fn needs(&self, job: &Job, file: File) -> Vec<PathBuf>;
     /// Does the work.
     fn convert(
@@ -122,6 +123,9 @@ struct Read {
     job: usize,
     state: FileState,
 }
+
+/// What each file needs.
+type Needs = HashMap<FileId, HashSet<FileId>>;
 
 /// Works on all files.
 pub fn run(args: &FileArgs, direction: &dyn Direction) -> Exit {
@@ -314,9 +318,9 @@ impl Transfer<'_> {
     }
 
     fn run_batches(&mut self, batches: &[(&Path, Batch)]) {
-        let needs = if self.args.rm { self.needs(batches) } else { Vec::new() };
+        let needs = if self.args.rm { self.needs(batches) } else { HashMap::new() };
         // What others need stays until all are done.
-        let needed: HashSet<&PathBuf> = needs.iter().flat_map(|(_, needed)| needed).collect();
+        let needed: HashSet<FileId> = needs.values().flatten().copied().collect();
         let mut kept = Vec::new();
         let mut left = HashSet::new();
         for (i, (name, batch)) in batches.iter().enumerate() {
@@ -324,7 +328,7 @@ impl Transfer<'_> {
                 Ok(read) => kept.extend(read),
                 Err(failure) => {
                     self.failed(name, &failure);
-                    left.extend(batch.jobs.iter().filter_map(Job::key));
+                    left.extend(batch.jobs.iter().filter_map(Job::id));
                 }
             }
             if self.tally.exit() == Exit::PipeClosed {
@@ -339,35 +343,34 @@ impl Transfer<'_> {
         }
     }
 
-    /// For each job, by the path of its file, the files that it needs.
-    fn needs(&self, batches: &[(&Path, Batch)]) -> Vec<(PathBuf, Vec<PathBuf>)> {
-        let mut needs = Vec::new();
+    /// For each file that is worked on, the files that it needs, whatever their names are.
+    fn needs(&self, batches: &[(&Path, Batch)]) -> Needs {
+        let mut needs = Needs::new();
         for batch in batches.iter().map(|(_, batch)| batch) {
             for job in batch.jobs.iter().filter(|job| job.is_file()) {
                 // One that cannot be opened fails when its turn comes.
-                let (Ok(Opened::File(file)), Some(key)) =
-                    (job.open(batch.tree.as_ref()), job.key())
+                let (Ok(Opened::File(file)), Some(id)) = (job.open(batch.tree.as_ref()), job.id())
                 else {
                     continue;
                 };
-                let siblings = job.siblings.iter().filter_map(|&i| batch.jobs[i].key());
+                let siblings = job.siblings.iter().filter_map(|&i| batch.jobs[i].id());
                 let named = self.direction.needs(job, file);
-                let named = named.iter().map(|path| names::resolved(path));
-                needs.push((key, named.chain(siblings).collect()));
+                let named = named.iter().filter_map(|path| Some(FileState::at(path).ok()?.id));
+                needs.entry(id).or_default().extend(named.chain(siblings));
             }
         }
         needs
     }
 
-    /// Works on an argument; returns the files that were read and that others still need. The paths
-    /// of those that failed are added to `left`.
+    /// Works on an argument; returns the files that were read and that others still need. Those that
+    /// failed are added to `left`.
     fn run_batch(
         &mut self,
         name: &Path,
         number: usize,
         batch: &Batch,
-        needed: &HashSet<&PathBuf>,
-        left: &mut HashSet<PathBuf>,
+        needed: &HashSet<FileId>,
+        left: &mut HashSet<FileId>,
     ) -> Result<Vec<Read>, Failure> {
         let make = |tree| TargetTree::make(tree, self.args.force);
         let target = batch.tree.as_ref().map(make).transpose()?;
@@ -383,7 +386,7 @@ impl Transfer<'_> {
                     is_written = true;
                     // The file stays open until it is removed: its number is not given to another.
                     let Some((_file, state)) = read.filter(|_| self.args.rm) else { return Ok(()) };
-                    if job.key().is_some_and(|key| needed.contains(&key)) {
+                    if job.id().is_some_and(|id| needed.contains(&id)) {
                         kept.push(Read { batch: number, job: i, state });
                         return Ok(());
                     }
@@ -397,7 +400,7 @@ impl Transfer<'_> {
                 Err(failure) => {
                     tally.failed(&failure);
                     self.failed(source, &failure);
-                    left.extend(job.key());
+                    left.extend(job.id());
                 }
             }
             if tally.exit() == Exit::PipeClosed {
@@ -437,7 +440,7 @@ impl Transfer<'_> {
         if let Some(failure) = &job.refused {
             return Err(failure.clone());
         }
-        self.check_bases(name, job)?;
+        self.check_bases(job)?;
         let input = job.open_renewed(batch.tree.as_ref(), &self.renewed)?;
         let (total, read) = match &input {
             Opened::File(file) => {
@@ -476,12 +479,10 @@ impl Transfer<'_> {
         Ok((done, read.filter(|_| job.source.is_some())))
     }
 
-    /// A file that is its own base, or takes the place of it, could never be restored.
-    fn check_bases(&self, name: &Path, job: &Job) -> Result<(), Failure> {
+    /// A result that takes the place of its base could never be restored, or would cost others
+    /// theirs.
+    fn check_bases(&self, job: &Job) -> Result<(), Failure> {
         for base in &job.bases {
-            if names::is_same_file(name, base) {
-                return Err(Failure::new("is its own --base; give an older one"));
-            }
             if job.target.as_deref().is_some_and(|target| names::is_same_file(target, base)) {
                 let base = base.display();
                 return Err(Failure::new(format!(
@@ -528,16 +529,14 @@ impl Transfer<'_> {
         &mut self,
         batches: &[(&Path, Batch)],
         kept: Vec<Read>,
-        needs: &[(PathBuf, Vec<PathBuf>)],
-        mut left: HashSet<PathBuf>,
+        needs: &Needs,
+        mut left: HashSet<FileId>,
     ) {
-        let needs: HashMap<&PathBuf, &Vec<PathBuf>> =
-            needs.iter().map(|(key, needed)| (key, needed)).collect();
-        let mut open: Vec<PathBuf> = left.iter().cloned().collect();
-        while let Some(key) = open.pop() {
-            for needed in needs.get(&key).into_iter().flat_map(|needed| needed.iter()) {
-                if left.insert(needed.clone()) {
-                    open.push(needed.clone());
+        let mut open: Vec<FileId> = left.iter().copied().collect();
+        while let Some(id) = open.pop() {
+            for &needed in needs.get(&id).into_iter().flatten() {
+                if left.insert(needed) {
+                    open.push(needed);
                 }
             }
         }
@@ -545,7 +544,7 @@ impl Transfer<'_> {
             let batch = &batches[read.batch].1;
             let job = &batch.jobs[read.job];
             let name = job.source.as_deref().unwrap_or(Path::new("-"));
-            if job.key().is_some_and(|key| left.contains(&key)) {
+            if job.id().is_some_and(|id| left.contains(&id)) {
                 let name = name.display();
                 self.progress
                     .note(format_args!("lmc: {name}: kept, since a file that is left needs it"));
@@ -593,9 +592,9 @@ impl Job {
         Self { source, bases, siblings, target, in_tree, state, refused }
     }
 
-    /// The one path that all names of its file come to.
-    fn key(&self) -> Option<PathBuf> {
-        self.source.as_deref().map(names::resolved)
+    /// Its file, whatever its name is.
+    fn id(&self) -> Option<FileId> {
+        self.state.map(|state| state.id)
     }
 
     fn is_file(&self) -> bool {
