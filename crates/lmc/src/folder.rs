@@ -99,7 +99,7 @@ impl FileState {
     }
 
     /// The same but for the time of the last change, which moves with a name that comes or goes.
-    fn has_content_of(&self, now: &Self) -> bool {
+    pub(crate) fn has_content_of(&self, now: &Self) -> bool {
         (self.id, self.kind, self.size, self.mtime) == (now.id, now.kind, now.size, now.mtime)
     }
 

@@ -85,13 +85,18 @@ fn free_name<T>(
 ) -> io::Result<(OsString, T)> {
     let mut tries = 1;
     loop {
-        // The keys of a hash map are random numbers of the system.
-        let random = RandomState::new().build_hasher().finish();
-        let name = OsString::from(format!("{prefix}{random:016x}.part"));
+        let name = random_name(prefix, ".part");
         match make(&name) {
             Ok(made) => return Ok((name, made)),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries < TRIES_MAX => tries += 1,
             Err(e) => return Err(e),
         }
     }
+}
+
+/// A name that nobody can guess.
+pub(crate) fn random_name(prefix: &str, ending: &str) -> OsString {
+    // The keys of a hash map are random numbers of the system.
+    let random = RandomState::new().build_hasher().finish();
+    OsString::from(format!("{prefix}{random:016x}{ending}"))
 }

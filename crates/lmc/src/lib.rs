@@ -29,6 +29,7 @@ mod pipeline;
 mod publish;
 mod recent;
 mod reference;
+mod remove;
 mod sandbox;
 mod span;
 mod tensors;
@@ -53,9 +54,10 @@ pub use memory::{
 };
 pub use names::{archive_path, has_room, original_path};
 pub use publish::{Origin, Publish};
+pub use remove::remove_seen;
 pub use sandbox::{NewDirectory, Sandbox};
 pub use tensors::{BaseNotes, Tensor};
-pub use tree::{Tree, TreeEntry, check_place, remove_seen};
+pub use tree::{Tree, TreeEntry, check_place};
 
 /// How to compress.
 #[derive(Clone, Debug)]

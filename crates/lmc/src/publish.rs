@@ -238,7 +238,7 @@ fn create_error(path: &Path, error: &io::Error) -> Error {
 }
 
 /// The start of a temporary name, which tells what it was to become.
-fn prefix(name: &OsStr) -> String {
+pub(crate) fn prefix(name: &OsStr) -> String {
     let short: String = name.to_string_lossy().chars().take(40).collect();
     format!(".{short}.")
 }

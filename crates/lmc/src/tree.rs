@@ -6,6 +6,7 @@
 
 use crate::folder::{FileId, FileKind, FileState, Folder, Links, bytes};
 use crate::io::io_error;
+use crate::remove::remove_seen;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -192,17 +193,6 @@ pub fn check_place(path: &Path, id: FileId) -> Result<()> {
         return Err(Error::new(ErrorKind::Conflict, format!("{} {message}", path.display())));
     }
     Ok(())
-}
-
-/// Removes a file from a folder, if it still is what `seen` says: a file that came to have its name
-/// since, and one that was written to, stay.
-pub fn remove_seen(folder: &Folder, name: &OsStr, seen: &FileState) -> Result<()> {
-    let now = folder.look(name, Links::Kept);
-    if !now.is_ok_and(|now| seen.is_unchanged(&now)) {
-        let message = "changed or replaced while it was worked on, so it is kept";
-        return Err(Error::new(ErrorKind::Conflict, message));
-    }
-    folder.unlink(name).map_err(|e| io_error("cannot remove it", &e))
 }
 
 fn changed() -> Error {
