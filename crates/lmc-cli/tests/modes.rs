@@ -97,6 +97,70 @@ fn the_mask_of_the_process_is_kept() {
     assert_eq!(mode(&folder, "x.lmc"), 0o600);
 }
 
+/// A directory in a target that was there lets nobody in who could not get in before, whatever the
+/// source says; whoever should not get in by the source is shut out too.
+#[test]
+fn a_directory_that_was_there_lets_nobody_else_in() {
+    let folder = Folder::new();
+    folder.write("ckpt/sub/a", &noise(1000, 1));
+    set_mode(&folder, "ckpt/sub", 0o755);
+    folder.ok(&["compress", "ckpt", "-o", "packed"]);
+    folder.ok(&["init", "store"]);
+    folder.ok(&["save", "ckpt", "--store", "store"]);
+    let commands: [&[&str]; 4] = [
+        &["compress", "-f", "ckpt", "-o", "out"],
+        &["decompress", "-f", "packed", "-o", "out"],
+        &["restore", "-f", "latest", "out", "--store", "store"],
+        &["export", "-f", "latest", "-o", "out", "--store", "store"],
+    ];
+    for args in commands {
+        for (old, wanted) in [(0o700, 0o700), (0o750, 0o750), (0o711, 0o711), (0o777, 0o755)] {
+            fs::create_dir_all(folder.path("out/sub")).expect("ours");
+            set_mode(&folder, "out/sub", old);
+            folder.ok(args);
+            assert_eq!(mode(&folder, "out/sub"), wanted, "{args:?} into {old:o}");
+            fs::remove_dir_all(folder.path("out")).expect("ours");
+        }
+    }
+}
+
+/// What takes the place of a private file is private, whatever it is made from and whoever writes
+/// it.
+#[test]
+fn what_takes_the_place_of_a_private_file_is_private() {
+    let folder = Folder::new();
+    folder.write("x", &checkpoint());
+    folder.write("ckpt/x", &checkpoint());
+    folder.ok(&["compress", "x"]);
+    folder.ok(&["compress", "ckpt"]);
+    folder.ok(&["init", "store"]);
+    folder.ok(&["save", "x", "--store", "store", "--run", "file"]);
+    folder.ok(&["save", "ckpt", "--store", "store", "--run", "folder"]);
+    for name in ["x", "x.lmc", "ckpt/x", "ckpt.lmc/x.lmc"] {
+        set_mode(&folder, name, 0o666);
+    }
+    let commands: [(&[&str], &str); 10] = [
+        (&["compress", "-f", "x", "-o", "out/y"], "out/y"),
+        (&["decompress", "-f", "x.lmc", "-o", "out/y"], "out/y"),
+        (&["compress", "-f", "ckpt", "-o", "out"], "out/x.lmc"),
+        (&["decompress", "-f", "ckpt.lmc", "-o", "out"], "out/x"),
+        (&["cat", "-f", "x.lmc", "w", "-o", "out/y"], "out/y"),
+        (&["restore", "-f", "file@latest", "out/y", "--store", "store"], "out/y"),
+        (&["restore", "-f", "file@latest", "out", "--store", "store"], "out/x"),
+        (&["restore", "-f", "folder@latest", "out", "--store", "store"], "out/x"),
+        (&["export", "-f", "file@latest", "-o", "out/y", "--store", "store"], "out/y"),
+        (&["export", "-f", "folder@latest", "-o", "out", "--store", "store"], "out/x.lmc"),
+    ];
+    for (args, name) in commands {
+        folder.write(name, b"old");
+        set_mode(&folder, name, 0o600);
+        folder.ok(args);
+        assert_ne!(folder.read(name), b"old", "{args:?}");
+        assert_eq!(mode(&folder, name), 0o600, "{args:?}");
+        fs::remove_dir_all(folder.path("out")).expect("ours");
+    }
+}
+
 /// `cat -o` writes a tensor of a private file to a private file.
 #[test]
 fn a_tensor_is_as_private_as_its_file() {

@@ -81,6 +81,21 @@ def test_a_private_file_stays_private_when_it_is_replaced(tmp_path: Path) -> Non
         path.unlink()
 
 
+def test_a_private_file_stays_private_whatever_it_is_made_from(tmp_path: Path) -> None:
+    """Files that are compressed or restored over a private one do not open it."""
+    source, packed, back = (tmp_path / name for name in ("a", "a.lmc", "b"))
+    source.write_bytes(b"new" * 100)
+    for path in (packed, back):
+        path.write_bytes(b"old")
+        path.chmod(0o600)
+    source.chmod(0o644)
+    lmckpt.compress_file(source, packed, overwrite=True)
+    assert mode(packed) == 0o600
+    packed.chmod(0o644)
+    lmckpt.decompress_file(packed, back, overwrite=True)
+    assert mode(back) == 0o600 and back.read_bytes() == source.read_bytes()
+
+
 def test_what_was_only_in_memory_is_restored_for_its_owner_alone(tmp_path: Path) -> None:
     """A state has no mode, so that its files are open to nobody else, whatever the umask is."""
     torch = pytest.importorskip("torch")

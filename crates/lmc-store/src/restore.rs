@@ -11,7 +11,7 @@ use crate::rebase::original;
 use crate::storage::io_error;
 use lmc::{Input, Leftover, NewDirectory, Options, Origin, Output, Progress, Sandbox};
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -232,8 +232,9 @@ impl Work<'_> {
             Some(Node::File(file)) => file.mode | (file.mode & 0o444) >> 2,
             _ => 0o700,
         };
+        let mut old = HashMap::new();
         for path in &folders {
-            sandbox.make_dir(path.as_path(), mode(path))?;
+            old.insert(path, sandbox.make_dir(path.as_path(), mode(path))?);
         }
         let mut restored = Restored::default();
         for Entry { path, node } in wanted.iter().copied() {
@@ -257,7 +258,8 @@ impl Work<'_> {
         }
         // The inner ones first: a folder may be closed to writing.
         for path in folders.iter().rev() {
-            sandbox.finish_dir(path.as_path(), &Origin::recorded_mode(mode(path)))?;
+            let origin = Origin::recorded_mode(mode(path)).in_place_of(old[path]);
+            sandbox.finish_dir(path.as_path(), &origin)?;
         }
         Ok(restored)
     }

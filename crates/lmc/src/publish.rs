@@ -18,6 +18,8 @@ use std::sync::Arc;
 const LINKS_MAX: usize = 40;
 /// The mode that files are asked for; the mask of the process takes some of it.
 const NEW_MODE: u32 = 0o666;
+/// The permissions of the owner.
+const OWNER_BITS: u32 = 0o700;
 /// The mode of a file until it is whole, if it is made from another.
 const CLOSED_MODE: u32 = 0o600;
 
@@ -28,6 +30,8 @@ pub struct Origin {
     /// The group that the mode is about.
     group: Option<u32>,
     mtime: Option<(i64, u32)>,
+    /// What it takes the place of.
+    replaced: Option<FileState>,
 }
 
 impl Origin {
@@ -44,30 +48,61 @@ impl Origin {
 
     /// Something of this file, whose permissions it gets.
     pub fn part_of(state: &FileState) -> Self {
-        Self { mode: Some(state.mode), group: Some(state.group), mtime: None }
+        Self { mode: Some(state.mode), group: Some(state.group), ..Self::default() }
     }
 
     /// A file of which only this was kept.
     pub fn recorded(mode: u32, mtime: (i64, u32)) -> Self {
-        Self { mode: Some(mode & MODE_BITS), group: None, mtime: Some(mtime) }
+        Self { mtime: Some(mtime), ..Self::recorded_mode(mode) }
     }
 
     /// Something of which only the permissions were kept.
     pub fn recorded_mode(mode: u32) -> Self {
-        Self { mode: Some(mode & MODE_BITS), group: None, mtime: None }
+        Self { mode: Some(mode & MODE_BITS), ..Self::default() }
     }
 
-    /// The permissions for what has this group, if there are any to take over. Another group than
-    /// before may do no more than everyone.
-    fn mode_for(&self, group: u32) -> Option<u32> {
-        let mode = self.mode?;
-        let is_same = self.group.is_none_or(|own| own == group);
-        Some(if is_same { mode } else { mode & (0o707 | (mode & 0o007) << 3) })
+    /// The same for what takes the place of `old`, if there is one: nobody but the owner may do more
+    /// than before.
+    #[must_use]
+    pub fn in_place_of(self, old: Option<FileState>) -> Self {
+        Self { replaced: old, ..self }
+    }
+
+    /// The permissions for what is `made`.
+    fn mode_for(&self, made: &FileState) -> u32 {
+        // Another group than before may do no more than everyone.
+        let as_made = |mode: u32, group: Option<u32>| match group {
+            Some(group) if group != made.group => mode & (0o707 | (mode & 0o007) << 3),
+            _ => mode,
+        };
+        let mode = self.mode.map_or(made.mode, |mode| as_made(mode, self.group));
+        let most = self.replaced.map_or(MODE_BITS, |old| as_made(old.mode, Some(old.group)));
+        mode & (most | OWNER_BITS)
+    }
+
+    /// Makes a file that is never more open than it will be.
+    fn make_file(&self, folder: Folder, prefix: &str) -> io::Result<(Leftover, File)> {
+        if self.mode.is_some() {
+            return Leftover::make_file(folder, prefix, CLOSED_MODE);
+        }
+        let mode = self.replaced.map_or(NEW_MODE, |old| NEW_MODE & old.mode);
+        let (leftover, file) = Leftover::make_file(folder.again()?, prefix, mode)?;
+        let made = FileState::of(&file)?;
+        let wanted = self.mode_for(&made);
+        if wanted == made.mode {
+            return Ok((leftover, file));
+        }
+        // It has another group than the old one. Whoever has opened it must not see what will be
+        // written, so that goes into another file.
+        leftover.remove()?;
+        Leftover::make_file(folder, prefix, NEW_MODE & wanted)
     }
 
     /// Gives a file that is whole its permissions and its time.
     fn give(&self, file: &File) -> io::Result<()> {
-        if let Some(mode) = self.mode_for(FileState::of(file)?.group) {
+        let made = FileState::of(file)?;
+        let mode = self.mode_for(&made);
+        if mode != made.mode {
             rustix::fs::fchmod(file, Mode::from_raw_mode(mode as RawMode))?;
         }
         self.mtime.map_or(Ok(()), |mtime| set_time(file.as_fd(), mtime))
@@ -78,7 +113,9 @@ impl Origin {
         if let Some(mtime) = self.mtime {
             folder.set_time(mtime)?;
         }
-        self.mode_for(folder.state()?.group).map_or(Ok(()), |mode| folder.set_mode(mode))
+        let made = folder.state()?;
+        let mode = self.mode_for(&made);
+        if mode == made.mode { Ok(()) } else { folder.set_mode(mode) }
     }
 }
 
@@ -127,14 +164,12 @@ impl Publish {
             Some(FileKind::Folder | FileKind::Other) => return Err(not_a_file(shown)),
             _ => {}
         }
-        let old_mode =
-            old.filter(|old| old.kind == FileKind::File).map_or(NEW_MODE, |old| old.mode);
-        let mode = origin.mode.map_or(NEW_MODE & old_mode, |_| CLOSED_MODE);
-        let made = Leftover::make_file(folder, &prefix(name), mode);
+        let origin = origin.in_place_of(old.filter(|old| old.kind == FileKind::File));
+        let made = origin.make_file(folder, &prefix(name));
         let (leftover, file) =
             made.map_err(|e| io_error("cannot make a temporary file beside it", &e))?;
         let (leftover, shown) = (Arc::new(leftover), shown.to_path_buf());
-        let (name, origin) = (name.to_os_string(), *origin);
+        let name = name.to_os_string();
         Ok(Self { file, leftover, name, shown, overwrite, origin, is_named: false })
     }
 

@@ -5,7 +5,7 @@
 //! directory already, what is written lies below the root. Modes and times are set on what is open,
 //! never by a path.
 
-use crate::folder::{Folder, Links, parent};
+use crate::folder::{FileState, Folder, Links, parent};
 use crate::io::io_error;
 use crate::leftover::Leftover;
 use crate::publish::{Origin, Publish};
@@ -76,20 +76,20 @@ impl Sandbox {
     }
 
     /// Makes a directory that is closed to others, or finds that it is there; then what it lets
-    /// others do beyond `mode` is taken away. Says whether it is new.
-    pub fn make_dir(&self, path: &Path, mode: u32) -> Result<bool> {
+    /// others do beyond `mode` is taken away. Returns what one that was there was before.
+    pub fn make_dir(&self, path: &Path, mode: u32) -> Result<Option<FileState>> {
         let (folder, name) = self.folder_of(path)?;
         let cannot = |e| io_error(&format!("cannot make {}", path.display()), &e);
         match folder.make_folder(name) {
-            Ok(_) => Ok(true),
+            Ok(_) => Ok(None),
             // A directory, not a link to one.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 let found = self.folder(path)?;
-                let old = found.state().map_err(cannot)?.mode;
-                if old & !(mode | OWNER) != 0 {
-                    found.set_mode(old & mode | OWNER).map_err(cannot)?;
+                let old = found.state().map_err(cannot)?;
+                if old.mode & !(mode | OWNER) != 0 {
+                    found.set_mode(old.mode & mode | OWNER).map_err(cannot)?;
                 }
-                Ok(false)
+                Ok(Some(old))
             }
             Err(e) => Err(cannot(e)),
         }

@@ -57,6 +57,42 @@ fn a_private_file_stays_private_when_it_is_replaced() {
     }
 }
 
+/// The same if it is made from a file that is more open. A new group may do no more than everyone
+/// could before, and cannot open the file before it is closed to it.
+#[test]
+fn nothing_is_more_open_than_what_it_takes_the_place_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let source = File::create(path("source")).unwrap();
+    set_mode(&path("source"), 0o777);
+    let origins = [Origin::file(&FileState::of(&source).unwrap()), Origin::recorded(0o777, (0, 0))];
+    for (old, origin) in [0o600, 0o640, 0o604, 0o444].iter().flat_map(|old| {
+        let origins = origins.iter();
+        origins.map(move |origin| (old, origin))
+    }) {
+        File::create(path("file")).unwrap();
+        set_mode(&path("file"), *old);
+        Publish::create(&path("file"), true, origin).unwrap().commit().unwrap();
+        assert_eq!(mode(&path("file")), old | 0o700, "{old:o}");
+        fs::remove_file(path("file")).unwrap();
+    }
+    File::create(path("file")).unwrap();
+    if lchown(path("file"), None, Some(12_345)).is_err() {
+        println!("SKIPPED: only root can give a file to another group");
+        return;
+    }
+    for origin in [origins[0], origins[1], Origin::nothing()] {
+        lchown(path("file"), None, Some(12_345)).unwrap();
+        set_mode(&path("file"), 0o660);
+        let publish = Publish::create(&path("file"), true, &origin).unwrap();
+        let mut names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let part = names.find(|path| path.extension().is_some()).unwrap();
+        assert_eq!(mode(&part), 0o600);
+        publish.commit().unwrap();
+        assert_eq!(mode(&path("file")) & 0o077, 0, "{:o}", mode(&path("file")));
+    }
+}
+
 /// What is made from a file has its nine permission bits and its time, and is closed to others until
 /// it is whole. Where its group is another one, that may do no more than everyone.
 #[test]
@@ -73,6 +109,7 @@ fn a_result_is_as_open_as_its_source() {
         assert_eq!(mode(&part), 0o600);
         publish.commit().unwrap();
         assert_eq!(mode(&path("result")), wanted);
+        fs::remove_file(path("result")).unwrap();
     }
     let mut state = FileState::of(&source).unwrap();
     state.group = state.group.wrapping_add(1);
@@ -81,6 +118,7 @@ fn a_result_is_as_open_as_its_source() {
         let publish = Publish::create(&path("result"), true, &Origin::file(&state)).unwrap();
         publish.commit().unwrap();
         assert_eq!(mode(&path("result")), wanted, "{given:o}");
+        fs::remove_file(path("result")).unwrap();
     }
 }
 

@@ -115,6 +115,8 @@ struct TargetTree {
     is_new: bool,
     /// Directories in it that were not there before.
     made: Vec<PathBuf>,
+    /// What those were that were there.
+    old: HashMap<PathBuf, FileState>,
 }
 
 /// An input whose result is there, and which may go.
@@ -691,7 +693,8 @@ impl TargetTree {
     /// that are removed.
     fn make(tree: &TreePlan, overwrite: bool) -> Result<Self, Failure> {
         let (sandbox, is_new) = Sandbox::make(&tree.target, overwrite)?;
-        let mut target = Self { sandbox, is_new, made: Vec::new() };
+        let (made, old) = (Vec::new(), HashMap::new());
+        let mut target = Self { sandbox, is_new, made, old };
         let made = target.make_dirs(tree);
         if made.is_err() {
             target.remove(tree);
@@ -701,8 +704,9 @@ impl TargetTree {
 
     fn make_dirs(&mut self, tree: &TreePlan) -> Result<(), Failure> {
         for (dir, like) in tree.dirs.iter().skip(1) {
-            if self.sandbox.make_dir(dir, like.mode)? {
-                self.made.push(dir.clone());
+            match self.sandbox.make_dir(dir, like.mode)? {
+                None => self.made.push(dir.clone()),
+                Some(old) => drop(self.old.insert(dir.clone(), old)),
             }
         }
         for (dir, _) in &tree.dirs {
@@ -711,13 +715,14 @@ impl TargetTree {
         Ok(())
     }
 
-    /// Gives the directories their modes and times. One that was there and was named as the target
-    /// keeps its own.
+    /// Gives the directories their modes and times. The one that was named as the target keeps its
+    /// own if it was there, and the others let nobody do more than before.
     fn finish(&self, tree: &TreePlan) -> Result<(), Failure> {
         let dirs = if self.is_new { &tree.dirs[..] } else { &tree.dirs[1..] };
         // The deepest first: a change inside a directory changes its time.
         for (dir, like) in dirs.iter().rev() {
-            self.sandbox.finish_dir(dir, &Origin::file(like))?;
+            let origin = Origin::file(like).in_place_of(self.old.get(dir).copied());
+            self.sandbox.finish_dir(dir, &origin)?;
         }
         Ok(())
     }
