@@ -86,15 +86,15 @@ fn escaped(text: &str, is_chosen: impl Fn(char) -> bool, code: impl Fn(char) -> 
 /// Whether a character steers a terminal, turns the direction of text around, ends a line, or
 /// leaves no trace.
 fn is_hidden(c: char) -> bool {
+    // What Unicode calls "default ignorable", but for the two joiners, which scripts and emoji need;
+    // ends of lines and paragraphs, embeddings and overrides, annotations, and the empty Braille
+    // pattern.
     let is_format = matches!(c,
-        // The soft hyphen, the Arabic letter mark, the Mongolian vowel separator.
-        '\u{ad}' | '\u{61c}' | '\u{180e}'
-        // No width, marks of direction. Joiners are left alone: scripts and emoji need them.
-        | '\u{200b}' | '\u{200e}' | '\u{200f}'
-        // Ends of lines and paragraphs, embeddings, overrides and isolates.
-        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        // The byte order mark, annotations, tags.
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{200e}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}');
     c.is_control() || is_format
 }
 
@@ -115,9 +115,9 @@ mod tests {
     use super::*;
     use crate::table::Align;
 
-    /// All characters below U+3000, and some above.
+    /// All characters but the rarest scripts.
     fn characters() -> impl Iterator<Item = char> {
-        ('\0'..'\u{3000}').chain(['\u{feff}', '\u{fffa}', '\u{fffd}', '\u{1f600}', '\u{e0041}'])
+        ('\0'..'\u{1f700}').chain('\u{e0000}'..='\u{e1000}')
     }
 
     /// The text that a printed word stands for.
@@ -156,6 +156,37 @@ mod tests {
         }
         assert_eq!(Printable::word("\u{1b}[2J\u{202e}").as_str(), "\\x1b[2J\\u{202e}");
         assert_eq!(Printable::line("a\nb").as_str(), "a\\nb\n");
+    }
+
+    /// What Unicode calls "default ignorable" is shown by its code, but for the two joiners; so is the
+    /// empty Braille pattern.
+    #[test]
+    fn what_leaves_no_trace_is_shown() {
+        let ignorable = [
+            '\u{ad}'..='\u{ad}',
+            '\u{34f}'..='\u{34f}',
+            '\u{61c}'..='\u{61c}',
+            '\u{115f}'..='\u{1160}',
+            '\u{17b4}'..='\u{17b5}',
+            '\u{180b}'..='\u{180f}',
+            '\u{200b}'..='\u{200b}',
+            '\u{200e}'..='\u{200f}',
+            '\u{202a}'..='\u{202e}',
+            '\u{2060}'..='\u{206f}',
+            '\u{2800}'..='\u{2800}',
+            '\u{3164}'..='\u{3164}',
+            '\u{fe00}'..='\u{fe0f}',
+            '\u{feff}'..='\u{feff}',
+            '\u{ffa0}'..='\u{ffa0}',
+            '\u{fff0}'..='\u{fff8}',
+            '\u{1bca0}'..='\u{1bca3}',
+            '\u{1d173}'..='\u{1d17a}',
+            '\u{e0000}'..='\u{e0fff}',
+        ];
+        for c in ignorable.into_iter().flatten() {
+            let code = format!("a\\u{{{:x}}}b", u32::from(c));
+            assert_eq!(Printable::word(format!("a{c}b")).as_str(), code);
+        }
     }
 
     /// Names in other scripts, and emoji, are printed as they are.

@@ -14,12 +14,13 @@ use std::process::{Command, Output, Stdio};
 use common::{Folder, checkpoint, code, command, noise, safetensors, stderr, text, weights};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// Sets the title of a terminal, clears it, turns text around and forges a line.
+/// Sets the title of a terminal, clears it, turns text around, leaves no trace and forges a line.
 const EVIL: &str = "~\u{1b}]0;owned\u{7}\u{1b}[2J\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200f}\u{200e}\
-                    \u{61c}\u{feff}\u{2028}\r\t\nforged";
+                    \u{61c}\u{feff}\u{2028}\u{3164}\u{2800}\u{115f}\u{fe0f}\u{e0100}\r\t\nforged";
 
-/// Runs and tags have no control characters, but all that turns text around.
-const MARKS: &str = "~\u{202e}\u{2066}\u{200f}\u{200e}\u{61c}\u{feff}\u{2028}owned";
+/// Runs and tags have no control characters, but all that turns text around or is not seen.
+const MARKS: &str = "~\u{202e}\u{2066}\u{200f}\u{200e}\u{61c}\u{feff}\u{2028}\u{3164}\u{2800}\u{115f}\
+                     \u{fe0f}\u{e0100}owned";
 
 /// The same as an item of JSON.
 fn evil_json() -> String {
@@ -35,7 +36,8 @@ fn evil_tensors(seed: u64) -> Vec<u8> {
 fn is_tame(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}' | '\u{feff}');
-    c == '\n' || !(c.is_control() || turns)
+    let is_unseen = matches!(c, '\u{3164}' | '\u{2800}' | '\u{115f}' | '\u{fe0f}' | '\u{e0100}');
+    c == '\n' || !(c.is_control() || turns || is_unseen)
 }
 
 /// Fails if anything in what was printed steers a terminal or begins a line that nobody wrote.
@@ -70,6 +72,7 @@ fn tame_failure(folder: &Folder, args: &[&str]) {
     assert_ne!(code(&output), 0, "{args:?}");
     let said = stderr(&output);
     assert!(said.contains("\\x1b]0;owned"), "{args:?} does not name it: {said}");
+    assert!(said.contains("\\u{3164}\\u{2800}"), "{args:?} does not name all of it: {said}");
 }
 
 /// Commands on files print names of files, directories, tensors, bases and links in a form that
@@ -94,6 +97,8 @@ fn names_in_files_steer_no_terminal() {
 
     let listed = tame_ok(&folder, &["list", &packed]);
     assert!(listed.contains("\\x1b]0;owned") && listed.contains("\\u{202e}"), "{listed}");
+    let unseen = "\\u{3164}\\u{2800}\\u{115f}\\u{fe0f}\\u{e0100}";
+    assert!(listed.contains(unseen), "{listed}");
     tame_ok(&folder, &["list", &packed_dir]);
     let listed = tame_ok(&folder, &["list", "--json", &packed, &packed_dir]);
     let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
