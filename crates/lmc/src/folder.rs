@@ -23,6 +23,13 @@ pub struct FileId {
     inode: u64,
 }
 
+impl FileId {
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 }
+    }
+}
+
 /// What kind of file a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
@@ -82,7 +89,7 @@ impl FileState {
             _ => FileKind::Other,
         };
         Self {
-            id: FileId { device: stat.st_dev as u64, inode: stat.st_ino as u64 },
+            id: FileId::of(stat),
             kind,
             mode: stat.st_mode as u32 & MODE_BITS,
             group: stat.st_gid as u32,
@@ -124,7 +131,8 @@ pub enum Links {
     Followed,
 }
 
-const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
+/// How directories are opened.
+pub(crate) const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 
 impl Links {
     fn open_flags(self) -> OFlags {
@@ -135,8 +143,21 @@ impl Links {
     }
 }
 
+impl From<OwnedFd> for Folder {
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
+impl From<Folder> for OwnedFd {
+    fn from(folder: Folder) -> Self {
+        folder.fd
+    }
+}
+
 impl Folder {
-    /// Opens the directory at `path`, or that a link there leads to.
+    /// Opens the directory at `path`, or that a link there leads to, to read what is in it.
+    /// [`Folder::reach`] is for writing.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { fd: rustix::fs::open(path, FOLDER, Mode::empty())? })
     }
@@ -246,7 +267,7 @@ impl Folder {
     }
 
     /// Sets the permissions of the directory. What the system gave it beyond those stays.
-    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         let own = rustix::fs::fstat(&self.fd)?.st_mode & !(MODE_BITS as RawMode);
         let mode = Mode::from_raw_mode(own | mode as RawMode);
         Ok(rustix::fs::fchmod(&self.fd, mode)?)

@@ -27,6 +27,7 @@ mod memory;
 mod names;
 mod pipeline;
 mod publish;
+mod reach;
 mod recent;
 mod reference;
 mod remove;

@@ -8,14 +8,11 @@ use lmc_format::{Error, ErrorKind, Result};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, RawMode};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Links that are followed one after the other, as the system does.
-const LINKS_MAX: usize = 40;
 /// The mode that files are asked for; the mask of the process takes some of it.
 const NEW_MODE: u32 = 0o666;
 /// The permissions of the owner.
@@ -134,18 +131,13 @@ pub struct Publish {
 }
 
 impl Publish {
-    /// Starts a file that will become `path`, or what a link there leads to. Fails if that is there
-    /// already, unless it may be overwritten. It is closed to others until it is whole.
+    /// Starts a file that will become `path`, or what a link there leads to, unless another user has
+    /// put that there. Fails if there is a file already, unless it may be overwritten. It is closed to others until it is whole.
     pub fn create(path: &Path, overwrite: bool, origin: &Origin) -> Result<Self> {
         if !overwrite && path.symlink_metadata().is_ok() {
             return Err(exists(path));
         }
-        let path = &follow(path)?;
-        let (folder, name) = Folder::open_parent(path).map_err(|e| create_error(path, &e))?;
-        // What a link leads to was looked for by its path: it may be another link by now.
-        if folder.look(&name, Links::Kept).is_ok_and(|found| found.kind == FileKind::Link) {
-            return Err(not_a_file(path));
-        }
+        let (folder, name) = Folder::reach_file(path).map_err(|e| create_error(path, &e))?;
         Self::create_in(folder, &name, path, overwrite, origin)
     }
 
@@ -229,33 +221,6 @@ impl Write for Publish {
     }
 }
 
-/// What a path that somebody gave leads to, which need not be there unless it is a link. A link that
-/// another user has put into a folder that is everyone's is not followed: the system refuses that
-/// too.
-fn follow(given: &Path) -> Result<PathBuf> {
-    let cannot = |e| io_error(&format!("cannot follow the link {}", given.display()), &e);
-    let mut path = given.to_path_buf();
-    for followed in 0..LINKS_MAX {
-        let link = match path.symlink_metadata() {
-            Ok(found) if found.is_symlink() => found,
-            Err(e) if followed > 0 => return Err(cannot(e)),
-            _ => return Ok(path),
-        };
-        let folder = fs::metadata(parent(&path)).map_err(cannot)?;
-        let is_own = link.uid() == rustix::process::geteuid().as_raw();
-        if folder.mode() & 0o1002 == 0o1002 && !is_own && link.uid() != folder.uid() {
-            let message = format!(
-                "{} is a link that another user has put there; give another name",
-                path.display()
-            );
-            return Err(Error::invalid(message));
-        }
-        path = parent(&path).join(fs::read_link(&path).map_err(cannot)?);
-    }
-    let message = format!("{} is a link that leads back to itself", given.display());
-    Err(Error::invalid(message))
-}
-
 fn not_a_file(path: &Path) -> Error {
     let path = path.display();
     Error::invalid(format!("{path} is not a regular file; give another -o, or -c for stdout"))
@@ -268,7 +233,7 @@ fn create_error(path: &Path, error: &io::Error) -> Error {
             let message = format!("no folder {folder}; make it, or give another -o");
             Error::new(ErrorKind::NotFound, message)
         }
-        _ => io_error(&format!("cannot open the folder of {}", path.display()), error),
+        _ => io_error(&format!("cannot reach {}", path.display()), error),
     }
 }
 

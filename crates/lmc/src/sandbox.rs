@@ -28,9 +28,10 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Opens the directory at `root`, or that a link there leads to.
+    /// Opens the directory at `root`, or that a link there leads to, unless another user has put that
+    /// there.
     pub fn open(root: &Path, overwrite: bool) -> Result<Self> {
-        let opened = Folder::open(root);
+        let opened = Folder::reach(root);
         let root = opened.map_err(|e| io_error(&format!("cannot open {}", root.display()), &e))?;
         Ok(Self { root, overwrite })
     }
@@ -39,12 +40,11 @@ impl Sandbox {
     /// is there. Says whether it is new. The folders above are made too.
     pub fn make(root: &Path, overwrite: bool) -> Result<(Self, bool)> {
         let cannot = |e| io_error(&format!("cannot make {}", root.display()), &e);
-        if root.file_name().is_none() {
+        let Some(name) = root.file_name() else {
             return Ok((Self::open(root, overwrite)?, false));
-        }
-        std::fs::create_dir_all(parent(root)).map_err(cannot)?;
-        let (above, name) = Folder::open_parent(root).map_err(cannot)?;
-        match above.make_folder(&name) {
+        };
+        let above = Folder::reach_or_make(parent(root), 0o777).map_err(cannot)?;
+        match above.make_folder(name) {
             Ok(root) => {
                 above.sync().map_err(cannot)?;
                 Ok((Self { root, overwrite }, true))
@@ -133,7 +133,7 @@ impl Sandbox {
     /// Removes the directory itself, which is at `root`, if it is empty.
     pub fn remove_root(&self, root: &Path) -> Result<()> {
         let remove = || {
-            let (above, name) = Folder::open_parent(root)?;
+            let (above, name) = Folder::reach_parent(root)?;
             above.remove_folder(&name, self.root.state()?.id)
         };
         remove().map_err(|e| io_error(&format!("cannot remove {}", root.display()), &e))
@@ -161,8 +161,8 @@ pub struct NewDirectory {
 impl NewDirectory {
     /// Makes it beside where it will be.
     pub fn create(path: &Path) -> Result<Self> {
-        let (folder, name) = Folder::open_parent(path)
-            .map_err(|e| io_error(&format!("cannot open the folder of {}", path.display()), &e))?;
+        let (folder, name) = Folder::reach_parent(path)
+            .map_err(|e| io_error(&format!("cannot reach {}", path.display()), &e))?;
         let made = Leftover::make_directory(folder, ".lmc-restore-").and_then(|made| {
             let root = made.content().ok_or_else(|| io::Error::other("it is gone"))?.again()?;
             Ok((Sandbox { root, overwrite: false }, made))

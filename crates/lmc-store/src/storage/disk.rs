@@ -3,8 +3,9 @@
 
 use super::Access;
 use crate::clock::unix_ms;
+use lmc::Folder;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, RenameFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fmt;
@@ -73,7 +74,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
 ///
 /// Every name is reached from there folder by folder, and no link is followed on the way: what is
 /// behind one is nobody's to list, to write and to remove. The directory itself may be reached by a
-/// link. What is made is as open as the directory is.
+/// link, unless another user has put that there. What is made is as open as the directory is.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     root: PathBuf,
@@ -119,11 +120,11 @@ impl RealDisk {
 
     /// Opens the root or a folder below it; also gives the permissions of the root.
     fn folder(&self, path: &Path) -> io::Result<(OwnedFd, RawMode)> {
-        let mut folder = rustix::fs::open(&self.root, FOLDER, Mode::empty())?;
+        let mut folder = OwnedFd::from(Folder::reach(&self.root)?);
         let mode = rustix::fs::fstat(&folder)?.st_mode & 0o777;
         let Ok(below) = path.strip_prefix(&self.root) else {
             // The folder that the root is in.
-            return Ok((rustix::fs::open(path, FOLDER, Mode::empty())?, mode));
+            return Ok((Folder::reach(path)?.into(), mode));
         };
         if let Some(folder) = open_below(&folder, below, FOLDER) {
             return Ok((folder, mode));
@@ -151,7 +152,11 @@ impl RealDisk {
             Access::Private => OWN_FOLDER,
             Access::Shared => Mode::from_raw_mode(0o777),
         };
-        Ok(rustix::fs::mkdirat(CWD, &self.root, mode)?)
+        if self.root.file_name().is_none() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let (above, name) = Folder::reach_parent(&self.root)?;
+        Ok(rustix::fs::mkdirat(OwnedFd::from(above), name, mode)?)
     }
 }
 
@@ -213,7 +218,7 @@ impl Disk for RealDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         // A pipe would have to be waited for; what is no file is no object.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let root = rustix::fs::open(&self.root, FOLDER, Mode::empty())?;
+        let root = OwnedFd::from(Folder::reach(&self.root)?);
         let below = path.strip_prefix(&self.root).unwrap_or(path);
         let file = match open_below(&root, below, flags) {
             Some(file) => file,

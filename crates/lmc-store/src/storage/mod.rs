@@ -19,12 +19,12 @@ pub use memory::MemoryStorage;
 pub use object::ObjectStorage;
 pub use stoppable::Stoppable;
 
+use lmc::Folder;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -153,11 +153,13 @@ pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
         Access::Shared => 0o777,
     };
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        DirBuilder::new().recursive(true).mode(mode).create(parent).map_err(cannot)?;
+        Folder::reach_or_make(parent, mode).map_err(cannot)?;
     }
-    if access == Access::Private && is_empty_folder(path) {
+    let there = Folder::reach(path).ok().filter(|_| access == Access::Private);
+    if let Some(folder) = there.filter(|folder| folder.names().is_ok_and(|names| names.is_empty()))
+    {
         // One that is not ours stays as it is; `mode` tells.
-        let _ = std::fs::set_permissions(path, PermissionsExt::from_mode(PRIVATE));
+        let _ = folder.set_mode(PRIVATE);
     }
     Ok(Arc::new(LocalStorage::on(path, Arc::new(disk::RealDisk::new(path, access)))))
 }
@@ -170,10 +172,6 @@ pub fn mode(location: &str) -> Option<u32> {
 
 /// The permissions of a folder that only its owner may use.
 const PRIVATE: u32 = 0o700;
-
-fn is_empty_folder(path: &Path) -> bool {
-    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
-}
 
 /// The directory that `location` names, if it is one.
 fn local_path(location: &str) -> Option<&Path> {
