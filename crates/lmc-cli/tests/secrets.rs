@@ -22,6 +22,9 @@ const SECRETS: [&str; 8] = [
     "token-of-mine",
 ];
 const URL: &str = "s3://TheKeyName:hunter2@bucket/runs?X-Amz-Signature=signed-by-me&sig=hunter3";
+/// One that is not refused at once.
+#[cfg(feature = "s3")]
+const USABLE_URL: &str = "s3://bucket/runs?X-Amz-Signature=signed-by-me&sig=hunter3";
 
 /// Every command that takes a store, and where it takes it.
 #[cfg(feature = "s3")]
@@ -106,12 +109,37 @@ fn closed_port() -> u16 {
 fn an_unreachable_server_is_named_without_secrets() {
     let folder = folder();
     let port = closed_port();
-    try_all(&folder, URL, &format!("http://127.0.0.1:{port}"));
+    try_all(&folder, USABLE_URL, &format!("http://127.0.0.1:{port}"));
     try_all(
         &folder,
         "s3://bucket/runs",
         &format!("http://endpoint-user:hunter2@127.0.0.1:{port}/?sig=hunter3"),
     );
+}
+
+/// A user or a password in a URL is refused before anyone is asked, with words that say what to do
+/// and do not repeat it: nobody would use them, and they can be read by others where they stand.
+#[test]
+#[cfg(feature = "s3")]
+fn a_user_or_a_password_in_a_url_is_refused() {
+    let folder = folder();
+    let port = closed_port();
+    for url in [URL, "s3://TheKeyName@bucket/runs", "gs://TheKeyName:hunter2@bucket"] {
+        for args in commands(url) {
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            let output = command(&folder.path(""), &args)
+                .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"))
+                .env("GOOGLE_SKIP_SIGNATURE", "true")
+                .env("https_proxy", format!("http://127.0.0.1:{port}"))
+                .env("LMC_RETRIES", "0")
+                .output()
+                .expect("lmc starts");
+            check(&args, &output);
+            let said = stderr(&output);
+            assert_eq!(code(&output), 1, "{args:?}: {said}");
+            assert!(said.contains("no user and no password"), "{args:?}: {said}");
+        }
+    }
 }
 
 /// A URL that makes no sense is refused without its secrets.
@@ -171,7 +199,7 @@ fn the_words_of_a_server_are_shown_without_signatures() {
             );
             (status.to_string(), body)
         });
-        try_all(&folder, URL, &format!("http://{address}"));
+        try_all(&folder, USABLE_URL, &format!("http://{address}"));
     }
 }
 

@@ -31,7 +31,7 @@ mod _lmckpt {
     use super::copy::copy;
     #[pymodule_export]
     use super::memory::{
-        compress, compress_file, compress_into, decompress, decompress_file, save_parts,
+        compress, compress_file, compress_into, decompress, decompress_file, save_parts, write_file,
     };
     #[pymodule_export]
     use super::snapshot::Snapshot;

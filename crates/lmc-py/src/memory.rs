@@ -4,6 +4,7 @@ use lmc::{Error, ErrorKind, FileState, Input, Level, Origin, Output, Publish};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -146,6 +147,19 @@ pub fn save_parts(
     done?
         .map(|done| (done.bytes_in, done.bytes_out))
         .map_err(|error: lmc::Error| exception(&error.at(target.display())))
+}
+
+/// Writes a file as it is, which takes the place of one that is there and appears whole or not at
+/// all.
+#[pyfunction]
+pub fn write_file(py: Python<'_>, target: PathBuf, data: Vec<u8>) -> PyResult<()> {
+    let written = long(py, || {
+        let mut publish = Publish::create(&target, true, &Origin::nothing())?;
+        let cannot = |e| Error::new(ErrorKind::Io, format!("cannot write it: {e}"));
+        publish.write_all(&data).map_err(cannot)?;
+        publish.commit()
+    });
+    written?.map_err(|error: Error| exception(&error.at(target.display())))
 }
 
 /// Compresses a file; returns the bytes in and out.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import threading
 from pathlib import Path
@@ -239,3 +240,29 @@ def test_fabric(tmp_path) -> None:
     assert same(expected, dict(model.state_dict()))
     assert torch.equal(moments, optimizer.state_dict()["state"][0]["exp_avg"])
     assert plugin.store.latest().tags == [KEPT]
+
+
+def test_what_is_written_holds_no_secrets(tmp_path: Path) -> None:
+    """Neither the pointer nor the snapshot has the query of a URL; the store is still found."""
+    # A store in a directory, so that no server is needed.
+    store = Store(f"file://{tmp_path}/store?sig=signed-by-me", create=True)
+    saver = StoreCheckpointIO(store, "r")
+    pointer = tmp_path / "ckpt" / "a.ckpt"
+    saver.save_checkpoint({"global_step": 3, "value": 7}, pointer)
+    assert "signed-by-me" not in pointer.read_text()
+    assert json.loads(pointer.read_text())["store"] == f"file://{tmp_path}/store"
+    assert load_checkpoint(pointer, store)["value"] == 7
+    saver.save_checkpoint({"global_step": 4}, f"file://{tmp_path}/b.ckpt?sig=signed-by-me")
+    assert all("signed-by-me" not in str(store.meta(each)) for each in store.snapshots("r"))
+
+
+def test_a_pointer_goes_to_no_planted_file(tmp_path: Path) -> None:
+    """The pointer appears whole, under a name that nobody can have taken before."""
+    saver = StoreCheckpointIO(Store(tmp_path / "store", create=True), "r")
+    victim, folder = tmp_path / "victim", tmp_path / "ckpt"
+    victim.write_text("precious")
+    folder.mkdir()
+    (folder / f".a.ckpt.{os.getpid()}.part").symlink_to(victim)
+    saver.save_checkpoint({"global_step": 3}, folder / "a.ckpt")
+    assert victim.read_text() == "precious"
+    assert json.loads((folder / "a.ckpt").read_text())["step"] == 3

@@ -15,6 +15,8 @@ from lmckpt.errors import printable
 
 SECRETS = ("TheKeyName", "hunter2", "signed-by-me", "X-Amz-Signature")
 URL = "s3://TheKeyName:hunter2@bucket/runs?X-Amz-Signature=signed-by-me"
+# One that is not refused at once.
+USABLE_URL = "s3://bucket/runs?X-Amz-Signature=signed-by-me"
 
 
 def check(text: str) -> None:
@@ -40,10 +42,19 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_show_no_secrets(make, unreachable) -> None:
     """A server that does not answer is told of without the secrets of both URLs."""
     with pytest.raises(errors.StorageError) as found:
-        make(URL)
+        make(USABLE_URL)
     check(str(found.value))
     check(repr(found.value))
     assert "s3://bucket/runs" in str(found.value)
+
+
+@pytest.mark.parametrize("make", [Store, Store.open, Store.init, lambda u: Store(u, create=True)])
+def test_a_user_or_a_password_is_refused(make, unreachable) -> None:
+    """It would not be used, and could be read by others; the error does not repeat it."""
+    for url in (URL, "s3://TheKeyName@bucket", "gs://TheKeyName:hunter2@bucket"):
+        with pytest.raises(errors.InvalidError, match="no user and no password") as found:
+            make(url)
+        check(str(found.value))
 
 
 def test_urls_that_make_no_sense_show_no_secrets() -> None:
@@ -108,7 +119,7 @@ def test_logs_steer_no_terminal(store: Store, caplog: pytest.LogCaptureFixture) 
 
 def test_the_command_shows_no_secrets(unreachable, capfd: pytest.CaptureFixture[str]) -> None:
     """The command of the package is the same program."""
-    assert lmckpt._lmckpt.main(["lmc", "log", "--store", URL]) == 1
+    assert lmckpt._lmckpt.main(["lmc", "log", "--store", USABLE_URL]) == 1
     said = capfd.readouterr()
     check(said.out + said.err)
     assert "s3://bucket/runs" in said.err

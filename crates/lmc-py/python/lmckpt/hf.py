@@ -7,6 +7,7 @@ the trainer has written it; ``restore_checkpoint`` brings one back, to resume fr
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -169,7 +170,8 @@ def restore_checkpoint(
     if os.path.isdir(folder) and not overwrite:
         return folder
     os.makedirs(target, exist_ok=True)
-    part = os.path.join(os.fspath(target), f".{name}.{os.getpid()}.part")
+    # A name that nobody else can have taken.
+    part = os.path.join(os.fspath(target), f".{name}.{secrets.token_hex(8)}.part")
     try:
         store.restore(snapshot, part)
         if os.path.lexists(folder):

@@ -15,7 +15,7 @@ from collections import Counter
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from ._lmckpt import Snapshot
+from ._lmckpt import Snapshot, shown, write_file
 from .errors import InvalidError, NotFoundError
 from .files import Level, Path
 from .store import Store
@@ -96,7 +96,7 @@ class StoreCheckpointIO(CheckpointIO):
             "run": self._run,
             "step": checkpoint.get("global_step"),
             "tags": [KEPT],
-            "meta": {PATH_KEY: place, "epoch": checkpoint.get("epoch", "")},
+            "meta": {PATH_KEY: shown(place), "epoch": checkpoint.get("epoch", "")},
             "level": self._level,
             "threads": self._threads,
             "verify": self._verify,
@@ -268,7 +268,8 @@ def _last_part(place: str) -> str:
 
 
 def _write_pointer(place: str, store: Store, saved: Snapshot) -> None:
-    url = store.url if "://" in store.url else os.path.abspath(store.url)
+    # Others may read the file: what is secret of a URL is no part of it.
+    url = store._shown if "://" in store.url else os.path.abspath(store.url)
     pointer = {
         _POINTER_KEY: saved.id,
         "store": url,
@@ -285,10 +286,4 @@ def _write_pointer(place: str, store: Store, saved: Snapshot) -> None:
         files.rm(place, recursive=True)
     folder = os.path.dirname(os.path.abspath(place))
     os.makedirs(folder, exist_ok=True)
-    # The file appears whole or not at all.
-    part = os.path.join(folder, f".{_last_part(place)}.{os.getpid()}.part")
-    with open(part, "wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, place)
+    write_file(place, text)

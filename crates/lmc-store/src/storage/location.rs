@@ -1,9 +1,11 @@
 //! Where a store is: as the user wrote it to open it, and without its secrets to show it.
 
+use lmc_format::{Error, Result};
 use std::fmt;
 
 /// A directory or a URL. What it shows of a URL has no user, password, query or fragment: they may
-/// hold keys and signatures, and whoever reads a log need not know them.
+/// hold keys and signatures, and whoever reads a log need not know them. In URLs of Azure the
+/// container stands where others have a user, and is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Location(String);
 
@@ -70,13 +72,39 @@ fn shown(text: &str) -> String {
     let Some((scheme, rest)) = split_scheme(text) else { return text.to_string() };
     let (head, hidden) = split_at_any(rest, &['?', '#']);
     let (authority, path) = split_at_any(head, &['/']);
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let container = match may_name_container(scheme) && !user.is_empty() && !user.contains(':') {
+        true => format!("{user}@"),
+        false => String::new(),
+    };
     // A password with `/`, `?` or `#` in it ends elsewhere than it seems to. Then all is hidden.
     let is_cut = authority.contains([':', '@']) && (path.contains('@') || hidden.contains('@'));
     match is_cut || !has_port_or_none(host) {
         true => format!("{scheme}..."),
-        false => format!("{scheme}{host}{path}"),
+        false => format!("{scheme}{container}{host}{path}"),
     }
+}
+
+/// Whether a URL that begins so has a container where others have a user.
+fn may_name_container(scheme: &str) -> bool {
+    ["az", "abfs", "abfss"].contains(&scheme.trim_end_matches(['/', ':']))
+}
+
+/// Fails if a URL has a user or a password. Nobody asks for them, so they would be left out without
+/// a word; and in a command line or a file they can be read by others.
+pub(super) fn refuse_user(url: &str) -> Result<()> {
+    let Some((scheme, rest)) = split_scheme(url) else { return Ok(()) };
+    let (authority, _) = split_at_any(rest, &['/', '?', '#']);
+    let user = authority.rsplit_once('@').map(|(user, _)| user);
+    if user.is_none_or(|user| may_name_container(scheme) && !user.contains(':')) {
+        return Ok(());
+    }
+    let url = shown(url);
+    let message = format!(
+        "{url}: the URL of a store has no user and no password; give keys by AWS_ACCESS_KEY_ID and \
+         AWS_SECRET_ACCESS_KEY, or by the variables of your cloud"
+    );
+    Err(Error::invalid(message))
 }
 
 /// Whether what follows a colon is a port, and not half of a password.
@@ -113,6 +141,10 @@ mod tests {
             ("s3://bucket?sig=a@b", "s3://bucket"),
             ("https://host:9000/x", "https://host:9000/x"),
             ("file:///data/store", "file:///data/store"),
+            ("abfss://box@account.host/x?sig=y", "abfss://box@account.host/x"),
+            ("az://box@account/x", "az://box@account/x"),
+            ("abfss://key:word@account/x", "abfss://account/x"),
+            ("abfss://@account/x", "abfss://account/x"),
             ("http://[::1]/x", "http://[::1]/x"),
             ("http://[::1]:9000/x", "http://[::1]:9000/x"),
             ("http://key:word", "http://..."),
@@ -128,6 +160,32 @@ mod tests {
         }
         let debug = format!("{:?}", Location::from("s3://key:word@bucket"));
         assert_eq!(debug, "Location(\"s3://bucket\")");
+    }
+
+    /// A user or a password is refused, and not repeated; a container of Azure is neither.
+    #[test]
+    fn users_and_passwords_are_refused() {
+        for url in [
+            "s3://TheKey:hunter2@bucket/runs",
+            "s3://TheKey@bucket",
+            "s3://TheKey:hunter2@bucket?sig=hunter2",
+            "gs://TheKey:hunter2@bucket",
+            "https://TheKey@host/x",
+            "az://TheKey:hunter2@account/x",
+            "s3://@bucket",
+        ] {
+            let said = refuse_user(url).expect_err(url).to_string();
+            assert!(said.contains("no user") && !said.contains("TheKey"), "{said}");
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+        for url in [
+            "s3://bucket/run@3",
+            "s3://bucket?a@b",
+            "az://box@account",
+            "abfss://box@account.host/x",
+        ] {
+            assert!(refuse_user(url).is_ok(), "{url}");
+        }
     }
 
     /// URLs in a sentence lose their secrets, and the rest of it stays.

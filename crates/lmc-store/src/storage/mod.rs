@@ -139,7 +139,10 @@ pub enum Access {
 pub fn open(location: &str) -> Result<Arc<dyn Storage>> {
     match local_path(location) {
         Some(path) => Ok(Arc::new(LocalStorage::new(path))),
-        None => open_url(location),
+        None => {
+            location::refuse_user(location)?;
+            open_url(location)
+        }
     }
 }
 
