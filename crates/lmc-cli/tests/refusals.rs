@@ -1,4 +1,4 @@
-//! What the system refuses (threads, larger files, more open files) is worked around or told of;
+//! What the system refuses (threads, stack, larger files, more open files) is worked around or told of;
 //! nothing panics, and nothing half-written is left.
 
 mod common;
@@ -133,4 +133,30 @@ fn too_few_open_files_are_an_error_that_says_so() {
             assert_eq!(folder.names(), before, "{limit} files, {args}");
         }
     }
+}
+
+/// A small stack (`ulimit -s`, in KiB) is no obstacle: the work has one of its own.
+#[test]
+fn a_small_stack_is_enough() {
+    let folder = Folder::new();
+    let data = [weights(700_000, 1), noise(100_000, 2)].concat();
+    folder.write("a", &data);
+    for args in [
+        "--version",
+        "--help",
+        "man",
+        "completions bash",
+        "compress a",
+        "list a.lmc",
+        "test a.lmc",
+        "decompress a.lmc -o b",
+        "init store",
+        "save a --store store",
+        "restore latest c --store store",
+        "check --read-data --store store",
+    ] {
+        let output = limited(&folder.path("."), "-s 64", args);
+        assert_eq!(output.status.code(), Some(0), "{args}: {}", stderr(&output));
+    }
+    assert!(folder.read("b") == data && folder.read("c") == data);
 }
