@@ -1,0 +1,178 @@
+//! From the names on the command line to the work: which files, which results, and what is refused
+//! before anything is written.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lmc::{FileId, FileKind, FileState, Links, Tree};
+
+use super::Transfer;
+use super::job::{InTree, Job, Target};
+use super::tree::TreePlan;
+use crate::bases;
+use crate::exit::Failure;
+use crate::names;
+
+/// The work of one argument.
+pub(super) struct Batch {
+    pub(super) jobs: Vec<Job>,
+    pub(super) tree: Option<TreePlan>,
+}
+
+impl Transfer<'_> {
+    /// What an argument asks for.
+    pub(super) fn batch(&self, source: &Path) -> Result<Batch, Failure> {
+        if names::is_dash(source) {
+            let target = self.args.output.clone().filter(|path| !names::is_dash(path));
+            let bases = self.bases(bases::Place::Stdin)?;
+            return Ok(Batch { jobs: vec![Job::new(None, bases, target, None)], tree: None });
+        }
+        let state = FileState::at(source).map_err(|error| Failure::io("open it", &error))?;
+        if state.kind == FileKind::Folder {
+            return self.directory(source);
+        }
+        let is_named = self.args.output.is_some() || self.args.stdout;
+        if state.kind != FileKind::File && !is_named {
+            return Err(Failure::new("is not a regular file; name the result with -o, or use -c"));
+        }
+        if self.args.rm && fs::symlink_metadata(source).is_ok_and(|found| found.is_symlink()) {
+            return Err(Failure::new("is a link, so --rm is refused; name the file it leads to"));
+        }
+        let target = self.target(source)?;
+        let refused = self.direction.refuses(source).filter(|_| !self.args.force);
+        match (refused, &target, &self.args.output) {
+            (Some(why), Some(_), None) => Err(Failure::new(why)),
+            _ => {
+                let bases = self.bases(bases::Place::File(source))?;
+                let job = Job::new(Some(source.to_path_buf()), bases, target, Some(state));
+                Ok(Batch { jobs: vec![job], tree: None })
+            }
+        }
+    }
+
+    fn bases(&self, place: bases::Place) -> Result<Vec<PathBuf>, Failure> {
+        self.direction.bases(&self.args.bases.paths, place)
+    }
+
+    fn target(&self, source: &Path) -> Result<Target, Failure> {
+        match &self.args.output {
+            _ if self.args.stdout => Ok(None),
+            Some(path) if names::is_dash(path) => Ok(None),
+            Some(path) => Ok(Some(path.clone())),
+            None => self.direction.target(source).map(Some),
+        }
+    }
+
+    /// A job for each file of a directory.
+    fn directory(&self, source: &Path) -> Result<Batch, Failure> {
+        let target = self.target(source)?;
+        let target =
+            target.ok_or_else(|| Failure::new("a directory does not fit into stdout; use -o"))?;
+        if !self.args.force && target.symlink_metadata().is_ok() {
+            let target = target.display();
+            return Err(Failure::new(format!("{target} is there already; -f writes into it")));
+        }
+        let tree = Tree::read(source, Links::Kept)?;
+        let mut plan = TreePlan {
+            target,
+            dirs: vec![(PathBuf::new(), *tree.root())],
+            left_out: Vec::new(),
+            source: tree,
+        };
+        let mut jobs = Vec::new();
+        for entry in plan.source.entries() {
+            let from = source.join(&entry.path);
+            match (entry.state.kind, self.direction.target_below(&entry.path)) {
+                (FileKind::Folder, _) => plan.dirs.push((entry.path.clone(), entry.state)),
+                (FileKind::File, Some(to)) => {
+                    let bases = match lmc::has_room(&entry.path) {
+                        true => self.bases(bases::Place::InTree(&entry.path))?,
+                        false => Vec::new(),
+                    };
+                    let target = Some(plan.target.join(&to));
+                    let mut job = Job::new(Some(from), bases, target, Some(entry.state));
+                    job.in_tree = Some(InTree { source: entry.path.clone(), target: to });
+                    jobs.push(job);
+                }
+                (FileKind::File, None) => {
+                    plan.left_out.push((from, Failure::new("does not end in .lmc; left out")));
+                }
+                _ => {
+                    let why = "a symbolic link or not a regular file; left out";
+                    plan.left_out.push((from, Failure::new(why)));
+                }
+            }
+        }
+        if self.args.rm && !plan.left_out.is_empty() {
+            let name = plan.left_out[0].0.display();
+            return Err(Failure::new(format!("{name} would be left out, so --rm is refused")));
+        }
+        plan.fit_folders(&jobs);
+        refuse_folders_in_the_way(&jobs, &plan)?;
+        let sources: Vec<PathBuf> = jobs.iter().filter_map(|job| job.source.clone()).collect();
+        let siblings = self.direction.siblings(&sources, &|i| jobs[i].open_in(&plan).ok());
+        // A file in a folder of its own is not beside the others any more.
+        let is_beside = |i: usize| lmc::has_room(&sources[i]);
+        for (i, siblings) in siblings.into_iter().enumerate().filter(|(i, _)| is_beside(*i)) {
+            jobs[i].siblings = siblings.into_iter().filter(|&i| is_beside(i)).collect();
+        }
+        Ok(Batch { jobs, tree: Some(plan) })
+    }
+}
+
+/// Refuses the jobs whose results would take the place of an input of another job, or of its result.
+/// All that was given counts, also what is left out or cannot be done. Inputs are told by what they
+/// are, not by their names.
+pub(super) fn refuse_collisions(given: &[PathBuf], batches: &mut [(&Path, Batch)]) {
+    let jobs = || batches.iter().flat_map(|(_, batch)| &batch.jobs);
+    let mut inputs: HashMap<FileId, PathBuf> = HashMap::new();
+    for path in given.iter().chain(jobs().flat_map(|job| &job.bases)) {
+        let state = FileState::at(path).ok().filter(|state| state.kind != FileKind::Folder);
+        inputs.extend(state.map(|state| (state.id, path.clone())));
+    }
+    for tree in batches.iter().filter_map(|(_, batch)| batch.tree.as_ref()) {
+        let files = tree.source.entries().iter();
+        let files = files.filter(|entry| entry.state.kind != FileKind::Folder);
+        inputs.extend(files.map(|file| (file.state.id, tree.source.path().join(&file.path))));
+    }
+    let mut results: HashMap<PathBuf, PathBuf> = HashMap::new();
+    for job in batches.iter_mut().flat_map(|(_, batch)| &mut batch.jobs) {
+        let Some(target) = &job.target else { continue };
+        let name = job.source.clone().unwrap_or_default();
+        // Whether it would replace its own file or base is looked at when its turn comes.
+        let is_own = |path: &&PathBuf| **path == name || job.bases.contains(path);
+        let there = [FileState::at(target), FileState::of_name(target)].into_iter().flatten();
+        let replaced = there.filter_map(|there| inputs.get(&there.id)).find(|path| !is_own(path));
+        let other = results.insert(names::resolved(target), name.clone());
+        let target = target.display();
+        job.refused = match (replaced, other) {
+            (Some(input), _) => Some(Failure::new(format!(
+                "its result {target} would replace the input {}; give another -o",
+                input.display()
+            ))),
+            (None, Some(other)) => Some(Failure::new(format!(
+                "its result {target} would replace that of {}",
+                other.display()
+            ))),
+            _ => None,
+        };
+    }
+}
+
+/// Refuses a directory in which a file and a folder would come to have the same name.
+fn refuse_folders_in_the_way(jobs: &[Job], plan: &TreePlan) -> Result<(), Failure> {
+    let dirs: HashSet<&Path> = plan.dirs.iter().map(|(dir, _)| dir.as_path()).collect();
+    for job in jobs {
+        let (Some(place), Some(source)) = (&job.in_tree, &job.source) else { continue };
+        if dirs.contains(place.target.as_path()) {
+            let folder = plan.source.path().join(&place.target);
+            return Err(Failure::new(format!(
+                "the result of {} would have the name of the folder {}; rename one of them",
+                source.display(),
+                folder.display()
+            )));
+        }
+    }
+    Ok(())
+}

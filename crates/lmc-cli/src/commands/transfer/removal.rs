@@ -1,0 +1,100 @@
+//! Which inputs go with `--rm`, and when: none that another file still needs.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use lmc::{FileId, FileState, Folder};
+
+use super::Transfer;
+use super::job::{Job, Opened};
+use super::plan::Batch;
+use super::tree::TreePlan;
+use crate::exit::Failure;
+
+/// What each file needs.
+pub(super) type Needs = HashMap<FileId, HashSet<FileId>>;
+
+/// An input whose result is there, and which may go.
+pub(super) struct Read {
+    pub(super) batch: usize,
+    pub(super) job: usize,
+    pub(super) state: FileState,
+}
+
+impl Transfer<'_> {
+    /// For each file that is worked on, the files that it needs, whatever their names are.
+    pub(super) fn needs(&self, batches: &[(&Path, Batch)]) -> Needs {
+        let mut needs = Needs::new();
+        for batch in batches.iter().map(|(_, batch)| batch) {
+            for job in batch.jobs.iter().filter(|job| job.is_file()) {
+                // One that cannot be opened fails when its turn comes.
+                let (Ok(Opened::File(file)), Some(id)) = (job.open(batch.tree.as_ref()), job.id())
+                else {
+                    continue;
+                };
+                let siblings = job.siblings.iter().filter_map(|&i| batch.jobs[i].id());
+                let named = self.direction.needs(job, file);
+                let named = named.iter().filter_map(|path| Some(FileState::at(path).ok()?.id));
+                needs.entry(id).or_default().extend(named.chain(siblings));
+            }
+        }
+        needs
+    }
+
+    /// Removes what was kept for others, unless one of these is left: then a second try needs it,
+    /// and what it needs itself.
+    pub(super) fn remove_kept(
+        &mut self,
+        batches: &[(&Path, Batch)],
+        kept: Vec<Read>,
+        needs: &Needs,
+        mut left: HashSet<FileId>,
+    ) {
+        let mut open: Vec<FileId> = left.iter().copied().collect();
+        while let Some(id) = open.pop() {
+            for &needed in needs.get(&id).into_iter().flatten() {
+                if left.insert(needed) {
+                    open.push(needed);
+                }
+            }
+        }
+        for read in kept {
+            let batch = &batches[read.batch].1;
+            let job = &batch.jobs[read.job];
+            let name = job.source.as_deref().unwrap_or(Path::new("-"));
+            if job.id().is_some_and(|id| left.contains(&id)) {
+                let name = name.display();
+                self.progress
+                    .note(format_args!("lmc: {name}: kept, since a file that is left needs it"));
+            } else if let Err(failure) = self.remove(job, batch.tree.as_ref(), &read.state) {
+                self.failed(name, &failure);
+            }
+        }
+    }
+
+    /// Removes an input if it still is what was read.
+    pub(super) fn remove(
+        &mut self,
+        job: &Job,
+        tree: Option<&TreePlan>,
+        read: &FileState,
+    ) -> Result<(), Failure> {
+        let seen = *self.renewed.get(&read.id).unwrap_or(read);
+        // Its other names may be inputs too: they have not changed because this one is gone.
+        let other_name = (seen.names > 1).then(|| job.open_renewed(tree, &self.renewed));
+        match (tree, &job.in_tree, &job.source) {
+            (Some(tree), Some(place), _) => tree.source.remove(&place.source, &seen)?,
+            (_, _, Some(path)) => {
+                let (folder, name) = Folder::open_parent(path)
+                    .map_err(|error| Failure::io("open its folder", &error))?;
+                lmc::remove_seen(&folder, &name, &seen)?;
+            }
+            _ => {}
+        }
+        if let Some(Opened::File(file)) = other_name.transpose()? {
+            let now = FileState::of(&file).map_err(|error| Failure::io("look at it", &error))?;
+            self.renewed.insert(seen.id, seen.renewed(now));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! A directory that was given, and the one that its results go into.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use lmc::{FileKind, FileState, Origin, Sandbox, Tree};
+
+use super::job::Job;
+use crate::exit::Failure;
+
+/// A directory that was given, and what becomes of it beside its files.
+pub(super) struct TreePlan {
+    pub(super) source: Tree,
+    pub(super) target: PathBuf,
+    /// Relative paths, each before what is below it, the root first.
+    pub(super) dirs: Vec<(PathBuf, FileState)>,
+    pub(super) left_out: Vec<(PathBuf, Failure)>,
+}
+
+impl TreePlan {
+    /// Adds the folders that results come to be in because of their long names, and leaves out those
+    /// that only such a name made.
+    pub(super) fn fit_folders(&mut self, jobs: &[Job]) {
+        let mut alone: HashMap<&Path, bool> = HashMap::new();
+        for folder in self.source.entries().iter().filter_map(|entry| entry.path.parent()) {
+            alone.entry(folder).and_modify(|alone| *alone = false).or_insert(true);
+        }
+        let mut made = HashSet::new();
+        for (place, state) in
+            jobs.iter().filter_map(|job| Some((job.in_tree.as_ref()?, job.state?)))
+        {
+            if place.target.parent() == Some(&place.source) {
+                // Who may read the file may enter its folder.
+                let mode = state.mode | (state.mode & 0o444) >> 2;
+                self.dirs.push((place.source.clone(), FileState { mode, ..state }));
+            } else if place.source.parent() == Some(&place.target)
+                && alone.get(place.target.as_path()) == Some(&true)
+            {
+                made.insert(&place.target);
+            }
+        }
+        self.dirs.retain(|(dir, _)| !made.contains(dir));
+    }
+
+    /// Removes the folders of the source that are empty by now. What was left out or failed stays,
+    /// and so does the directory it is in.
+    pub(super) fn remove_source_folders(&self) {
+        let entries = self.source.entries().iter().rev();
+        for folder in entries.filter(|entry| entry.state.kind == FileKind::Folder) {
+            let _ = self.source.remove_folder(&folder.path);
+        }
+        let _ = self.source.remove_folder(Path::new(""));
+    }
+}
+
+/// A directory that results go into.
+pub(super) struct TargetTree {
+    pub(super) sandbox: Sandbox,
+    /// Whether the directory itself was not there before.
+    is_new: bool,
+    /// Directories in it that were not there before.
+    made: Vec<PathBuf>,
+    /// What those were that were there.
+    old: HashMap<PathBuf, FileState>,
+}
+
+impl TargetTree {
+    /// Makes the directories, closed to others, down to the disk: files in them may replace inputs
+    /// that are removed.
+    pub(super) fn make(tree: &TreePlan, overwrite: bool) -> Result<Self, Failure> {
+        let (sandbox, is_new) = Sandbox::make(&tree.target, overwrite)?;
+        let (made, old) = (Vec::new(), HashMap::new());
+        let mut target = Self { sandbox, is_new, made, old };
+        let made = target.make_dirs(tree);
+        if made.is_err() {
+            target.remove(tree);
+        }
+        made.map(|()| target)
+    }
+
+    fn make_dirs(&mut self, tree: &TreePlan) -> Result<(), Failure> {
+        for (dir, like) in tree.dirs.iter().skip(1) {
+            match self.sandbox.make_dir(dir, like.mode)? {
+                None => self.made.push(dir.clone()),
+                Some(old) => drop(self.old.insert(dir.clone(), old)),
+            }
+        }
+        for (dir, _) in &tree.dirs {
+            self.sandbox.sync_dir(dir)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the directories their modes and times. The one that was named as the target keeps its
+    /// own if it was there, and the others let nobody do more than before.
+    pub(super) fn finish(&self, tree: &TreePlan) -> Result<(), Failure> {
+        let dirs = if self.is_new { &tree.dirs[..] } else { &tree.dirs[1..] };
+        // The deepest first: a change inside a directory changes its time.
+        for (dir, like) in dirs.iter().rev() {
+            let origin = Origin::file(like).in_place_of(self.old.get(dir).copied());
+            self.sandbox.finish_dir(dir, &origin)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the directories that were made: nothing is in them, and they would be in the way of
+    /// the next try.
+    pub(super) fn remove(&self, tree: &TreePlan) {
+        for dir in self.made.iter().rev() {
+            let _ = self.sandbox.remove_dir(dir);
+        }
+        if self.is_new {
+            let _ = self.sandbox.remove_root(&tree.target);
+        }
+    }
+}
