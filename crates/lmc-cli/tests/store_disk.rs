@@ -5,7 +5,8 @@
 
 mod history;
 
-use history::{Act, Expected, Random, Sources, count};
+use history::{Act, Expected, Random, Sources};
+use lmc_testkit::{Part, count};
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -141,7 +142,8 @@ fn neighbour(folder: &Path, is_over: &AtomicBool) {
 #[test]
 #[ignore = "needs root and loop devices; make crash"]
 fn power_cuts_below_ext4_lose_nothing() {
-    let (cuts, seed) = (count("LMC_POWER_CUTS", 10), count("LMC_SEED", 0));
+    let part = Part::from_env();
+    let (cuts, seed) = (part.share(count("LMC_POWER_CUTS", 10)), part.seed(count("LMC_SEED", 0)));
     let sources = Sources::new(40_000);
     let mut random = Random::new(seed);
     let (mut volume, mut expected, mut commands) = (None, Expected::default(), 0);
@@ -176,7 +178,7 @@ fn power_cuts_below_ext4_lose_nothing() {
             .look(&store, &expected)
             .unwrap_or_else(|e| panic!("cut {cut}, LMC_SEED={seed}, {expected:?}: {e}"));
     }
-    println!("{cuts} cuts, {commands} commands done in between, nothing lost");
+    println!("{part}: {cuts} cuts, {commands} commands done in between, nothing lost");
 }
 
 /// A disk of 16 MiB is saved to until it is full: an error that says so, the snapshots before are

@@ -3,7 +3,8 @@
 
 mod history;
 
-use history::{Act, Broken, Expected, Random, Sources, count, fast_folder, lmc};
+use history::{Act, Broken, Expected, Random, Sources, fast_folder, lmc};
+use lmc_testkit::{Part, count};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -85,9 +86,12 @@ fn copy(from: &Path, to: &Path) {
 /// Runs a command and kills it at its call of this number; returns how many calls were seen and
 /// the exit code. None where calls cannot be traced.
 fn kill_at(call: u64, command: &[String]) -> Option<(u64, i32)> {
-    let tracer = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kill_at.py");
     let mut python = Command::new("python3");
-    python.arg(tracer).arg(call.to_string()).args(command).stderr(Stdio::null());
+    python
+        .args(["-c", include_str!("kill_at.py")])
+        .arg(call.to_string())
+        .args(command)
+        .stderr(Stdio::null());
     let Ok(output) = python.output() else {
         println!("SKIPPED: python3 is not here, which traces system calls");
         return None;
@@ -105,22 +109,25 @@ fn kill_at(call: u64, command: &[String]) -> Option<(u64, i32)> {
 #[test]
 fn killed_at_every_call() {
     let stride = count("LMC_KILL_STRIDE", 10);
+    let part = Part::from_env();
     let (stage, scenes) = Stage::new();
-    let (mut calls_all, mut kills, mut number) = (0, 0, 0);
-    for scene in &scenes {
+    let (mut calls_all, mut tries, mut kills) = (0, 0, 0);
+    for (number, scene) in (0..).zip(&scenes) {
         let command = |store: &Path| {
             let args = stage.sources.args(scene.act, store);
-            [vec![lmc().to_string()], args].concat()
+            [vec![lmc()], args].concat()
         };
         let Some((calls, code)) = kill_at(0, &command(&stage.set(scene))) else { return };
         assert_eq!(code, 0, "{:?} under the tracer", scene.act);
         calls_all += calls;
         for call in 1..=calls {
-            // Counted over all commands, so that short ones have their turn.
-            number += 1;
-            if number % stride != 0 {
+            // Other calls of each command. Which ones does not depend on how many calls the commands
+            // before had, as that differs a little between processes.
+            let place = call + number;
+            if !place.is_multiple_of(stride) || !part.has(place / stride) {
                 continue;
             }
+            tries += 1;
             let store = stage.set(scene);
             let Some((_, code)) = kill_at(call, &command(&store)) else { return };
             kills += u64::from(code == 137);
@@ -129,8 +136,8 @@ fn killed_at_every_call() {
                 .unwrap_or_else(|e| panic!("{:?} killed at call {call}: {e}", scene.act));
         }
     }
-    println!("{kills} kills at {calls_all} calls, no promise broken");
-    assert!(kills >= calls_all / stride * 9 / 10, "{kills} kills of {calls_all} calls");
+    println!("{part}: {kills} kills at {tries} of {calls_all} calls, no promise broken");
+    assert!(kills >= tries * 9 / 10, "{kills} kills at {tries} of {calls_all} calls");
 }
 
 /// A command that makes a snapshot visible before its packs are there is found out.
@@ -156,7 +163,8 @@ fn the_wrong_order_is_found() {
 /// Kills at moments by chance; `LMC_KILLS` says how many.
 #[test]
 fn killed_at_any_moment() {
-    let (kills, seed) = (count("LMC_KILLS", 50), count("LMC_SEED", 0));
+    let part = Part::from_env();
+    let (kills, seed) = (part.share(count("LMC_KILLS", 50)), part.seed(count("LMC_SEED", 0)));
     let (stage, scenes) = Stage::new();
     let mut random = Random::new(seed);
     let mut killed = 0;
@@ -179,6 +187,6 @@ fn killed_at_any_moment() {
             .look(scene, &store, is_done)
             .unwrap_or_else(|e| panic!("{:?}, kill {number}, LMC_SEED={seed}: {e}", scene.act));
     }
-    println!("{killed} of {kills} were killed before they were done, no promise broken");
-    assert!(killed > kills / 4, "{killed} kills came in time");
+    println!("{part}: {killed} of {kills} were killed before they were done, no promise broken");
+    assert!(killed >= kills / 4, "{killed} kills came in time");
 }

@@ -5,13 +5,15 @@ mod common;
 mod disks;
 
 use common::TestClock;
+use disks::Random;
 use disks::crash::{Lie, State};
 use disks::cut::{Cut, fingerprint};
 use disks::scene::{Expected, Player, Scene};
 use disks::verify::{Broken, recover};
-use disks::{Random, count};
+use lmc_testkit::{Part, count};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Images that are looked at in a test run; `LMC_CRASH_IMAGES` asks for more.
@@ -91,15 +93,17 @@ fn key(image: &State, expected: &Expected) -> u64 {
 /// Every moment of many histories, in ways that a file system may leave it.
 #[test]
 fn power_cuts_lose_nothing() {
-    let images_max = count("LMC_CRASH_IMAGES", IMAGES);
-    let first = count("LMC_SEED", 0);
-    let (tally, next) = (Tally::default(), AtomicU64::new(first));
+    let part = Part::from_env();
+    let images_max = part.share(count("LMC_CRASH_IMAGES", IMAGES));
+    let seeds = Mutex::new(part.numbers(count("LMC_SEED", 0)));
+    let next = || seeds.lock().expect("a lock").next().expect("a seed");
+    let tally = Tally::default();
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while tally.images.load(Ordering::Relaxed) < images_max {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let seed = next();
                     if let Err(broken) = cut_history(seed, Lie::None, images_max, &tally) {
                         panic!("{broken}; LMC_SEED={seed} starts with it");
                     }
@@ -107,7 +111,7 @@ fn power_cuts_lose_nothing() {
             });
         }
     });
-    println!("{tally:?}, no promise broken");
+    println!("{part}: {tally:?}, no promise broken");
 }
 
 /// A sync that is left out is found: the images are as bad as they should be.

@@ -6,13 +6,14 @@ mod common;
 mod disks;
 
 use common::TestClock;
+use disks::Random;
 use disks::crash::{Lie, State};
 use disks::cut::Cut;
 use disks::faulty::{EDQUOT, EINTR, EIO, ENOSPC, Failure, Fault, FaultyDisk, Kind};
 use disks::scene::{Expected, Player, Scene, Step};
 use disks::verify::{Broken, look, recover};
-use disks::{Random, count};
 use lmc_store::ErrorKind;
+use lmc_testkit::{Part, count};
 use std::sync::Arc;
 
 /// Interrupted calls are made again, but not for ever by a test.
@@ -84,14 +85,16 @@ impl Base {
         Ok(disk.was_touched())
     }
 
-    /// Lets the first operation of a kind fail, then the second, until none is left that could.
-    fn try_all(&self, kind: Kind, failure: Failure, times: u64, stride: u64) -> u64 {
-        let mut random = Random::new(times);
-        for at in (0..).step_by(stride as usize) {
+    /// Lets the first operation of a kind fail, then the second, until none is left that could; of
+    /// these, what belongs to a part. Returns how many there were.
+    fn try_all(&self, part: Part, kind: Kind, failure: Failure, times: u64, stride: u64) -> u64 {
+        for (done, number) in part.numbers(0).enumerate() {
+            let at = number.saturating_mul(stride);
             let fault = Fault { kind, at, times, failure };
-            match self.try_fault(fault, &mut random) {
+            // What chance adds depends on the fault alone, so that all parts together are the whole.
+            match self.try_fault(fault, &mut Random::new(times ^ at)) {
                 Ok(true) => {}
-                Ok(false) => return at.div_ceil(stride),
+                Ok(false) => return done as u64,
                 Err(broken) => panic!("{fault:?}: {broken}"),
             }
         }
@@ -104,7 +107,7 @@ impl Base {
 #[test]
 fn every_operation_fails_in_turn() {
     let stride = count("LMC_FAULT_STRIDE", 11);
-    let base = Base::new(count("LMC_SEED", 0));
+    let (part, base) = (Part::from_env(), Base::new(count("LMC_SEED", 0)));
     let errors = [ENOSPC, EDQUOT, EIO, EINTR];
     let mut faults = 0;
     for kind in Kind::ALL {
@@ -112,18 +115,18 @@ fn every_operation_fails_in_turn() {
             // Another one of the errors for each operation, unless all are asked for.
             let lasting = if error == EINTR { INTERRUPTS_MAX } else { u64::MAX };
             let stride = stride + u64::from(stride > 1) * number as u64;
-            faults += base.try_all(kind, Failure::Error(error), 1, stride);
-            faults += base.try_all(kind, Failure::Error(error), lasting, stride);
+            faults += base.try_all(part, kind, Failure::Error(error), 1, stride);
+            faults += base.try_all(part, kind, Failure::Error(error), lasting, stride);
         }
         if !matches!(kind, Kind::Create | Kind::Open) {
-            faults += base.try_all(kind, Failure::ErrorAfter(EIO), 1, stride);
+            faults += base.try_all(part, kind, Failure::ErrorAfter(EIO), 1, stride);
         }
         if matches!(kind, Kind::Write | Kind::ReadAt) {
-            faults += base.try_all(kind, Failure::Short, 1, stride);
-            faults += base.try_all(kind, Failure::Short, u64::MAX, u64::MAX / 2);
+            faults += base.try_all(part, kind, Failure::Short, 1, stride);
+            faults += base.try_all(part, kind, Failure::Short, u64::MAX, u64::MAX / 2);
         }
     }
-    println!("{faults} faults, no promise broken");
+    println!("{part}: {faults} faults, no promise broken");
 }
 
 /// Writes and syncs that fail in silence are found: the tests look where they should.

@@ -6,11 +6,12 @@ mod common;
 mod disks;
 mod history;
 
-use disks::count;
 use history::Broken;
 use history::player::{Player, Tally};
 use history::trouble::Lie;
-use std::sync::atomic::{AtomicU64, Ordering};
+use lmc_testkit::{Part, count};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 /// Steps in a test run; `LMC_HISTORY_STEPS` asks for more.
 const STEPS: u64 = 500;
@@ -38,17 +39,16 @@ fn play(seed: u64, lie: Lie, tally: &Tally) -> Result<(), Broken> {
 #[test]
 fn histories_agree_with_the_model() {
     let steps = count("LMC_HISTORY_STEPS", STEPS);
-    let first = count("LMC_SEED", 0);
-    let (tally, next) = (Tally::default(), AtomicU64::new(first));
+    let (part, first) = (Part::from_env(), count("LMC_SEED", 0));
+    let end = first.saturating_add(steps.div_ceil(STEPS_EACH));
+    let seeds = Mutex::new(part.numbers(first).take_while(|seed| *seed < end));
+    let next = || seeds.lock().expect("a lock").next();
+    let tally = Tally::default();
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if (seed - first) * STEPS_EACH >= steps {
-                        break;
-                    }
+                while let Some(seed) = next() {
                     if let Err(broken) = play(seed, Lie::None, &tally) {
                         panic!("{broken}\nLMC_SEED={seed} starts with it");
                     }
@@ -56,7 +56,7 @@ fn histories_agree_with_the_model() {
             });
         }
     });
-    println!("seeds {first} and on: {tally:?}, no promise broken");
+    println!("{part}, seeds {first} to {end}: {tally:?}, no promise broken");
 }
 
 /// Mistakes of a store are found, here made by a storage that lies to it.

@@ -8,12 +8,13 @@ mod disks;
 
 use common::TestClock;
 use decay::{Expected, FileOf, History, Objects, Snapshot, content, folder, objects};
-use disks::{Random, count};
+use disks::Random;
 use lmc_store::storage::{LocalStorage, MemoryStorage};
 use lmc_store::{
     CONFIG_NAME, CheckOptions, Checked, Error, ErrorKind, PackName, PruneOptions, RelPath,
     Repaired, RestoreOptions, Store, SystemClock,
 };
+use lmc_testkit::{Part, count};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -294,10 +295,16 @@ fn differing<'a>(a: &'a Objects, b: &'a Objects) -> BTreeSet<&'a String> {
     a.keys().chain(b.keys()).filter(|name| a.get(*name) != b.get(*name)).collect()
 }
 
+/// Damages that are done here, and the seed of them.
+fn damages(one_in: u64, seed: u64) -> (u64, u64) {
+    let part = Part::from_env();
+    (part.share(count("LMC_ROT", DAMAGES) / one_in), part.seed(count("LMC_SEED", seed)))
+}
+
 /// In memory.
 #[test]
 fn rot_in_memory() {
-    let (damages, seed) = (count("LMC_ROT", DAMAGES), count("LMC_SEED", 1));
+    let (damages, seed) = damages(1, 1);
     let clock = TestClock::new();
     let storage = Arc::new(MemoryStorage::new(clock.clone()));
     Rot::new(History::new(storage, &clock), seed).run(damages, seed);
@@ -306,7 +313,7 @@ fn rot_in_memory() {
 /// In a directory.
 #[test]
 fn rot_on_disk() {
-    let (damages, seed) = (count("LMC_ROT", DAMAGES) / 4, count("LMC_SEED", 2));
+    let (damages, seed) = damages(4, 2);
     let root = folder();
     let storage = Arc::new(LocalStorage::new(&root.path().join("store")));
     Rot::new(History::new(storage, &TestClock::new()), seed).run(damages, seed);

@@ -1,6 +1,7 @@
 //! Data makers and corpus access for tests and benchmarks. Never part of a release.
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 pub mod casts;
 pub mod collide;
 pub mod corpus;
@@ -9,6 +10,7 @@ pub mod entropy;
 pub mod s3;
 pub mod shuffle;
 
+pub use campaign::{Part, count};
 pub use collide::colliding;
 pub use corpus::{CorpusFile, Dtype, Tensor};
 pub use data::Random;

@@ -12,14 +12,6 @@ use tempfile::TempDir;
 /// A broken promise, in words.
 pub type Broken = String;
 
-/// A number from the environment, for longer runs.
-pub fn count(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")),
-        Err(_) => default,
-    }
-}
-
 /// Numbers by chance that a seed gives again.
 pub struct Random(u64);
 
@@ -200,9 +192,9 @@ impl Sources {
     }
 }
 
-/// The command under test.
-pub fn lmc() -> &'static str {
-    env!("CARGO_BIN_EXE_lmc")
+/// The command under test; `LMC_COMMAND` names it where the tests were built elsewhere.
+pub fn lmc() -> String {
+    std::env::var("LMC_COMMAND").unwrap_or_else(|_| env!("CARGO_BIN_EXE_lmc").to_string())
 }
 
 /// A folder in memory where there is one: what is tried here does not depend on syncs.

@@ -39,11 +39,3 @@ impl Random {
         self.below(times) == 0
     }
 }
-
-/// A number from the environment, for longer runs.
-pub fn count(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")),
-        Err(_) => default,
-    }
-}
