@@ -124,11 +124,20 @@ impl Store {
     /// list was made, and one read may fail.
     fn look_again(&self, name: &PackName, size: u64) -> Result<Option<Error>> {
         let object = name.object();
-        let found = self.storage.stat(&object)?.map(|stat| stat.size);
+        let found = match self.storage.stat(&object) {
+            // Something else is in its place.
+            Err(e) if is_damage(&e) => return Ok(Some(e)),
+            found => found?.map(|stat| stat.size),
+        };
         match look(&object, size, found) {
             None => Ok(self.read_pack(name, size)?.err()),
-            error => Ok(error),
+            error => Ok(self.no_file(&object).or(error)),
         }
+    }
+
+    /// What is wrong with an object if it is not even a file.
+    pub(crate) fn no_file(&self, object: &str) -> Option<Error> {
+        self.storage.read(object, 0, &mut []).err().filter(is_damage)
     }
 
     /// Leaves out what concerns snapshots that were forgotten or removed since they were listed.

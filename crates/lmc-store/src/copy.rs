@@ -12,7 +12,7 @@ use crate::reuse::is_unreadable;
 use crate::save::Author;
 use crate::verify::{SealedPacks, Seals, Verified};
 use lmc::Progress;
-use lmc_format::{Error, Result};
+use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ pub struct Copied {
 
 impl Store {
     /// Copies snapshots with their tags to another store; each is whole there, or not there. Those
-    /// that the target has already are left out, and so are those that cannot be copied, while the
-    /// others are. Every pack is compared with its hash on the way, and every archive with what its
+    /// that the target has already only get the tags and the packs that they lack, and those that
+    /// cannot be copied are left out, while the others are. Every pack is compared with its hash on the way, and every archive with what its
     /// manifest says of it.
     pub fn copy_to(
         &self,
@@ -51,6 +51,7 @@ impl Store {
             target,
             progress,
             there: target.snapshots()?,
+            target_tags: target.tags()?,
             damaged: BTreeSet::new(),
             new_ids: HashMap::new(),
             target_packs: None,
@@ -60,8 +61,10 @@ impl Store {
             copied: Copied::default(),
         };
         let tags = self.tags()?;
+        let none = BTreeSet::new();
         for name in names {
-            if let Err(error) = copying.one(name, &tags)? {
+            let tags = tags.get(&name.id).unwrap_or(&none);
+            if let Err(error) = copying.one(name, tags)? {
                 copying.copied.left_out.push((name.clone(), error));
             }
         }
@@ -84,6 +87,8 @@ struct Copying<'a> {
     progress: Progress<'a>,
     /// Snapshots of the target.
     there: Vec<SnapshotName>,
+    /// Their tags, by their ids.
+    target_tags: BTreeMap<String, BTreeSet<String>>,
     /// Those of them whose manifests are damaged.
     damaged: BTreeSet<SnapshotName>,
     /// The ids that snapshots have in the target, by those in the source.
@@ -117,19 +122,15 @@ macro_rules! or_leave_out {
 
 impl<'a> Copying<'a> {
     /// Copies one snapshot; the inner error is that this one cannot be copied.
-    fn one(
-        &mut self,
-        name: &SnapshotName,
-        tags: &BTreeMap<String, BTreeSet<String>>,
-    ) -> Result<Result<()>> {
+    fn one(&mut self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<Result<()>> {
         let (source, target) = (self.source, self.target);
         let manifest = or_leave_out!(apart(source.manifest(name)));
-        if or_leave_out!(self.has(name, &manifest)) {
+        if or_leave_out!(self.has(name, &manifest, tags)) {
             return Ok(Ok(()));
         }
         // Another copy may have come with it since.
         self.list_again(&name.run)?;
-        if or_leave_out!(self.has(name, &manifest)) {
+        if or_leave_out!(self.has(name, &manifest, tags)) {
             return Ok(Ok(()));
         }
         let (lease, reuse) = self.lease_for(&manifest, name)?;
@@ -144,12 +145,12 @@ impl<'a> Copying<'a> {
             new.copy = Some(random_id()?);
             // Under another id it would be there twice.
             self.list_again(&name.run)?;
-            if or_leave_out!(self.has(name, &manifest)) {
+            if or_leave_out!(self.has(name, &manifest, tags)) {
                 return Ok(Ok(()));
             }
         }
-        let own = tags.get(&name.id).cloned().unwrap_or_default();
-        let new = target.commit(&new, name.page, &own, Author::Anyone, lease)?;
+        let committed = target.commit(&new, name.page, tags, Author::Anyone, lease);
+        let new = or_leave_out!(apart(committed));
         if self.damaged.contains(&new) {
             self.copied.healed.push(new.object()?);
         }
@@ -171,8 +172,14 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Whether the target has the snapshot, with all packs; those that it lacks are put again.
-    fn has(&mut self, name: &SnapshotName, manifest: &Manifest) -> Result<Result<bool>> {
+    /// Whether the target has the snapshot, with all tags and packs; those that it lacks are put
+    /// again.
+    fn has(
+        &mut self,
+        name: &SnapshotName,
+        manifest: &Manifest,
+        tags: &BTreeSet<String>,
+    ) -> Result<Result<bool>> {
         let looks = |name: &SnapshotName| (name.run.clone(), name.step, name.time_ms, name.size);
         let wanted = looks(name);
         let likely = |other: &&SnapshotName| other.id == name.id || looks(other) == wanted;
@@ -193,6 +200,9 @@ impl<'a> Copying<'a> {
                 // Whoever made it may not have made it durable.
                 self.target.storage.settle(&other.object()?)?;
                 or_leave_out!(self.complete(&theirs, manifest));
+                if !self.tag(&other, tags)? {
+                    continue;
+                }
                 self.new_ids.insert(name.id.clone(), other.id.clone());
                 self.copied.there += 1;
                 return Ok(Ok(true));
@@ -201,20 +211,35 @@ impl<'a> Copying<'a> {
         Ok(Ok(false))
     }
 
-    /// Puts packs again that a snapshot of the target lacks, or that are cut.
+    /// Gives a snapshot of the target the tags that it lacks; says whether it is still there.
+    fn tag(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<bool> {
+        let own = self.target_tags.get(&name.id);
+        for tag in tags.iter().filter(|tag| own.is_none_or(|own| !own.contains(*tag))) {
+            match self.target.tag(name, tag) {
+                Err(e) if e.kind == ErrorKind::Conflict => return Ok(false),
+                tagged => tagged?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts packs again that a snapshot of the target lacks, or that are cut; where reading them
+    /// costs little, also those with other bytes.
     fn complete(&mut self, theirs: &Manifest, manifest: &Manifest) -> Result<Result<()>> {
         if self.target_packs.is_none() {
             let packs = self.target.storage.list(PACKS)?.into_iter();
             self.target_packs = Some(packs.map(|entry| (entry.name, entry.stat.size)).collect());
         }
+        let own: HashMap<&str, &Pack> =
+            manifest.packs.iter().map(|pack| (pack.name.hash(), pack)).collect();
         for Pack { name, size } in &theirs.packs {
             let found = self.target_packs.as_ref().and_then(|packs| packs.get(&name.object()));
-            if found == Some(size) || self.compared.contains(name) {
+            if self.compared.contains(name) || found == Some(size) && !self.is_near() {
                 continue;
             }
-            let pack = manifest.packs.iter().find(|pack| pack.name.hash() == name.hash());
-            let Some(pack) = pack else { continue };
-            or_leave_out!(self.heal(name, pack));
+            let Some(pack) = own.get(name.hash()) else { continue };
+            or_leave_out!(self.compare(name, pack));
+            self.compared.insert(name.clone());
         }
         Ok(Ok(()))
     }
@@ -222,7 +247,7 @@ impl<'a> Copying<'a> {
     /// Writes a pack of the target again, with the bytes of one of the source.
     fn heal(&mut self, name: &PackName, pack: &Pack) -> Result<Result<()>> {
         let bytes = or_leave_out!(self.source.read_pack(&pack.name, pack.size));
-        self.target.storage.replace(&name.object(), &bytes)?;
+        or_leave_out!(apart(self.target.storage.replace(&name.object(), &bytes)));
         self.copied.healed.push(name.object());
         self.compared.insert(name.clone());
         Ok(Ok(()))

@@ -3,10 +3,10 @@
 //! A damaged pack is replaced, at once, by one with the right hash: a copy in this store, or one in
 //! another store. A damaged manifest is replaced likewise, or moved away, whole, so that it does not
 //! stop prunes; it comes back when its bytes are right again or a copy turns up. What cannot be put
-//! right stays as it is.
+//! right stays as it is, and so does what is no file and has no copy: a check names it.
 
 use crate::Store;
-use crate::check::{CheckOptions, Checked, Damage};
+use crate::check::{CheckOptions, Checked, Damage, is_damage};
 use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::names::{DAMAGED, PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
@@ -64,10 +64,9 @@ impl Store {
             }
             match good {
                 Some(bytes) => {
-                    if !dry_run {
-                        self.storage.replace(&name.object(), &bytes)?;
+                    if self.put_right(&name.object(), &bytes, dry_run)? {
+                        repaired.packs.push(name);
                     }
-                    repaired.packs.push(name);
                 }
                 None => repaired.lost.push(name),
             }
@@ -163,7 +162,10 @@ impl Store {
     ) -> Result<()> {
         let object = format!("{SNAPSHOTS}/{key}");
         if !dry_run {
-            self.storage.put_new(&object, bytes)?;
+            match self.storage.put_new(&object, bytes) {
+                Err(e) if !is_damage(&e) => return Err(e),
+                _ => {}
+            }
             if self.good_manifest(key).is_none() {
                 // What is there is damaged in its turn, and was told of.
                 return Ok(());
@@ -217,10 +219,13 @@ impl Store {
         let key = &object[SNAPSHOTS.len() + 1..];
         let good = other.map(|other| self.believed_manifest(other, key, repaired)).transpose()?;
         if let Some(bytes) = good.flatten() {
-            if !dry_run {
-                self.storage.replace(object, &bytes)?;
+            if self.put_right(object, &bytes, dry_run)? {
+                repaired.manifests.push(object.to_string());
             }
-            repaired.manifests.push(object.to_string());
+            return Ok(());
+        }
+        if self.no_file(object).is_some() {
+            // It holds nothing that could come back.
             return Ok(());
         }
         if !dry_run {
@@ -234,6 +239,19 @@ impl Store {
         }
         repaired.moved.push(object.to_string());
         Ok(())
+    }
+
+    /// Puts good bytes in the place of a damaged object; says whether that can be. A folder in its
+    /// place may hold what somebody needs, and stays.
+    fn put_right(&self, object: &str, bytes: &[u8], dry_run: bool) -> Result<bool> {
+        let put = match self.storage.stat(object) {
+            Ok(_) if !dry_run => self.storage.replace(object, bytes),
+            look => look.map(drop),
+        };
+        match put {
+            Err(e) if is_damage(&e) => Ok(false),
+            put => put.map(|()| true),
+        }
     }
 
     /// Moves a manifest away, whole and unread; none if it is not there any more. One that was moved

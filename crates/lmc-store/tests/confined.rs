@@ -4,7 +4,9 @@ mod common;
 
 use common::*;
 use lmc_store::storage::{LocalStorage, MemoryStorage};
-use lmc_store::{CheckOptions, PruneOptions, RestoreOptions, SaveOptions, SnapshotName, Store};
+use lmc_store::{
+    CheckOptions, Parent, PruneOptions, RestoreOptions, SaveOptions, SnapshotName, Store,
+};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -24,7 +26,7 @@ fn use_store(store: &Store, name: &SnapshotName, source: &Path) -> Vec<bool> {
     vec![
         store.save(source, &options, &|_| ()).is_ok(),
         store.tag(name, "best").is_ok(),
-        store.repair(None, false, 1).is_ok(),
+        store.repair(None, false, 1).is_ok_and(|repaired| repaired.after.is_clean()),
         store.forget(std::slice::from_ref(name)).is_ok(),
         store.prune(&PruneOptions { grace_ms: Some(0), ..PruneOptions::default() }).is_ok(),
     ]
@@ -102,6 +104,153 @@ fn objects_that_are_links_are_refused() {
         assert!(fs::symlink_metadata(root.join(&object)).unwrap().is_file());
         assert_eq!(fs::read(&away).unwrap(), before);
         restore(&object.replace('/', "-")).unwrap();
+    }
+}
+
+/// What is in the place of an object and is no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Impostor {
+    Pipe,
+    Socket,
+    Folder,
+    Link,
+}
+
+impl Impostor {
+    const ALL: [Self; 4] = [Self::Pipe, Self::Socket, Self::Folder, Self::Link];
+
+    fn make(self, path: &Path) {
+        match self {
+            Self::Pipe => make_pipe(path),
+            Self::Socket => {
+                // Sockets have short names when they are made.
+                let folder = tempfile::tempdir().unwrap();
+                let short = folder.path().join("s");
+                drop(std::os::unix::net::UnixListener::bind(&short).unwrap());
+                fs::rename(short, path).unwrap();
+            }
+            Self::Folder => write(&path.join("somebody's"), b"x"),
+            Self::Link => symlink("/nowhere", path).unwrap(),
+        }
+    }
+}
+
+/// A pack that is no file is named by a check and by a repair, which go on with the rest. A repair
+/// that has its bytes puts a file in its place, unless it is a folder: that stays, and so does all
+/// that nobody has the bytes of.
+#[test]
+fn packs_that_are_no_files_are_damage() {
+    for impostor in Impostor::ALL {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("store");
+        let (store, _) = local_store(&root);
+        let one = source(folder.path(), 1);
+        let two = source(folder.path(), 2);
+        let names = [save_step(&store, &one, "r", 1).name, save_step(&store, &two, "s", 1).name];
+        let (copy, _, _) = memory_store();
+        store.copy_to(&copy, &names, &|_| ()).unwrap();
+        let packs: Vec<PathBuf> = names
+            .iter()
+            .map(|name| root.join(store.manifest(name).unwrap().packs[0].name.object()))
+            .collect();
+        fs::remove_file(&packs[0]).unwrap();
+        impostor.make(&packs[0]);
+        // The other one is rotten, and comes later or earlier.
+        fs::write(&packs[1], b"rot").unwrap();
+        for options in [ALL, CheckOptions { read_percent: 0, threads: 1 }] {
+            let checked = store.check(&options).unwrap();
+            assert_eq!((checked.damaged.len(), checked.hurt.len()), (2, 2), "{impostor:?}");
+            let mut errors = checked.damaged.iter().map(|(_, damage)| damage.error.to_string());
+            let is_named = |error: String| {
+                error.contains("not a file") || error.contains("is a link; a store holds no links")
+            };
+            assert!(errors.any(is_named), "{impostor:?}: {checked:?}");
+        }
+        let repaired = store.repair(None, false, 1).unwrap();
+        assert_eq!((repaired.lost.len(), repaired.after.damaged.len()), (2, 2), "{impostor:?}");
+        assert!(!fs::symlink_metadata(&packs[0]).unwrap().is_file(), "{impostor:?}");
+        let is_folder = impostor == Impostor::Folder;
+        let tried = store.repair(Some(&copy), true, 1).unwrap();
+        let repaired = store.repair(Some(&copy), false, 1).unwrap();
+        assert_eq!(tried.packs, repaired.packs, "{impostor:?}");
+        assert_eq!(repaired.packs.len(), if is_folder { 1 } else { 2 }, "{impostor:?}");
+        assert_eq!(repaired.after.is_clean(), !is_folder, "{impostor:?}");
+        assert_eq!(packs[0].join("somebody's").exists(), is_folder);
+        check_restores(&store, &names[1], &two);
+        // A save of what is in its place is an error or a pack elsewhere, and ends.
+        let options = SaveOptions { threads: 1, parent: Parent::None, ..SaveOptions::default() };
+        let saved = store.save(&one, &options, &|_| ());
+        assert_eq!(saved.is_ok(), !is_folder, "{impostor:?}");
+    }
+}
+
+/// The same for manifests: one that is no file is named and stays, unless there is a copy of it, and
+/// a repair goes on with the rest.
+#[test]
+fn manifests_that_are_no_files_are_damage() {
+    for impostor in [Impostor::Pipe, Impostor::Socket, Impostor::Link] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("store");
+        let (store, _) = local_store(&root);
+        let (one, two) = (source(folder.path(), 1), source(folder.path(), 2));
+        let names = [save_step(&store, &one, "r", 1).name, save_step(&store, &two, "s", 1).name];
+        let (copy, _, _) = memory_store();
+        store.copy_to(&copy, &names, &|_| ()).unwrap();
+        let objects = names.clone().map(|name| name.object().unwrap());
+        let paths = objects.clone().map(|object| root.join(object));
+        fs::remove_file(&paths[0]).unwrap();
+        impostor.make(&paths[0]);
+        fs::write(&paths[1], b"rot").unwrap();
+        assert_eq!(store.check(&ALL).unwrap().manifests.len(), 2, "{impostor:?}");
+        let tried = store.repair(None, true, 1).unwrap();
+        let repaired = store.repair(None, false, 1).unwrap();
+        assert_eq!(tried.moved, repaired.moved, "{impostor:?}");
+        assert_eq!(repaired.moved, [objects[1].clone()], "{impostor:?}");
+        assert_eq!(repaired.after.manifests.len(), 1, "{impostor:?}");
+        assert!(!fs::symlink_metadata(&paths[0]).unwrap().is_file(), "{impostor:?}");
+        // A prune cannot tell what it needs.
+        let error = store.prune(&PruneOptions::default()).unwrap_err();
+        assert!(error.to_string().contains(&objects[0]), "{error}");
+        assert!(store.repair(Some(&copy), false, 1).unwrap().after.is_clean(), "{impostor:?}");
+        check_restores(&store, &names[0], &one);
+        check_restores(&store, &names[1], &two);
+    }
+}
+
+/// A link or a file in the place of a folder of packs or of snapshots hides what should be there: a
+/// check and a repair say so and go on.
+#[test]
+fn folders_that_are_none_are_damage() {
+    for is_link in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("store");
+        let (store, _) = local_store(&root);
+        let (one, two) = (source(folder.path(), 1), source(folder.path(), 2));
+        let names = [save_step(&store, &one, "r", 1).name, save_step(&store, &two, "s", 1).name];
+        let (copy, _, _) = memory_store();
+        store.copy_to(&copy, &names, &|_| ()).unwrap();
+        let pack = root.join(store.manifest(&names[0]).unwrap().packs[0].name.object());
+        let away = folder.path().join("away");
+        for hidden in [pack.parent().unwrap(), &root.join("snapshots/r")] {
+            fs::rename(hidden, &away).unwrap();
+            match is_link {
+                true => symlink(&away, hidden).unwrap(),
+                false => fs::write(hidden, b"x").unwrap(),
+            }
+            let checked = store.check(&ALL).unwrap();
+            assert_eq!(checked.damaged.len() + checked.manifests.len(), 1, "{checked:?}");
+            let repaired = store.repair(Some(&copy), false, 1).unwrap();
+            if hidden == root.join("snapshots/r") && !is_link {
+                // What was in its place is gone as any manifest without a copy is.
+                assert_eq!(repaired.moved, ["snapshots/r"]);
+            } else {
+                assert!(!repaired.after.is_clean(), "{hidden:?}: {repaired:?}");
+                fs::remove_file(hidden).unwrap();
+            }
+            check_restores(&store, &names[1], &two);
+            fs::rename(&away, hidden).unwrap();
+            check_restores(&store, &names[0], &one);
+        }
     }
 }
 

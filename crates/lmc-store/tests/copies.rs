@@ -7,7 +7,9 @@ use common::*;
 use lmc_store::storage::disk::{Disk, DiskFile, DiskStat, RealDisk};
 use lmc_store::storage::{Access, LocalStorage, MemoryStorage, Storage};
 use lmc_store::{ErrorKind, SnapshotName, Store};
+use std::fs;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -217,6 +219,86 @@ fn what_a_copy_lacks_is_put_again() {
         assert_eq!((copied.there, copied.healed.len()), (1, objects_in(&*storage, "packs").len()));
         check_restores(&target, &name, &root);
     }
+}
+
+/// Packs of a snapshot that the target has already are compared by their bytes in a directory: those
+/// that rotted and kept their size get their bytes again, and so do those in whose place is a link, a
+/// pipe or something longer. The copy says so.
+#[test]
+fn what_rotted_in_a_directory_is_put_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, name, root) = source(folder.path());
+    let place = folder.path().join("target");
+    let (target, _) = local_store(&place);
+    store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    let pack = place.join(store.manifest(&name).unwrap().packs[0].name.object());
+    let good = fs::read(&pack).unwrap();
+    let flipped: Vec<u8> = good.iter().map(|byte| byte ^ 0x40).collect();
+    let away = folder.path().join("away");
+    fs::write(&away, &good).unwrap();
+    let damages: [&dyn Fn(); 4] = [
+        &|| fs::write(&pack, &flipped).unwrap(),
+        &|| fs::write(&pack, [&good[..], b"more"].concat()).unwrap(),
+        &|| symlink(&away, &pack).unwrap(),
+        &|| make_pipe(&pack),
+    ];
+    for (number, damage) in damages.into_iter().enumerate() {
+        if number > 1 {
+            fs::remove_file(&pack).unwrap();
+        }
+        damage();
+        let copied = store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+        assert_eq!((copied.there, copied.healed.len()), (1, 1), "damage {number}");
+        assert!(fs::symlink_metadata(&pack).unwrap().is_file());
+        check_restores(&target, &name, &root);
+    }
+    let again = store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    assert_eq!((again.there, again.healed.len()), (1, 0));
+}
+
+/// A folder in the place of a pack of the target stays, and what needs that pack is left out, with
+/// words that say so; the rest is copied.
+#[test]
+fn a_folder_in_the_place_of_a_pack_ends_no_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _, saved) = history(folder.path(), 1);
+    let other = folder.path().join("other");
+    write(&other.join("model.safetensors"), &checkpoint(&["b"], 3000, 9, 0));
+    let second = save_step(&store, &other, "s", 1).name;
+    let place = folder.path().join("target");
+    let (target, _) = local_store(&place);
+    let (first, _) = &saved[0];
+    store.copy_to(&target, std::slice::from_ref(first), &|_| ()).unwrap();
+    let pack = place.join(store.manifest(first).unwrap().packs[0].name.object());
+    fs::remove_file(&pack).unwrap();
+    fs::create_dir(&pack).unwrap();
+    let copied = store.copy_to(&target, &[first.clone(), second.clone()], &|_| ()).unwrap();
+    let [(left_out, error)] = &copied.left_out[..] else { panic!("{copied:?}") };
+    assert_eq!((left_out, error.kind), (first, ErrorKind::Corrupt));
+    assert_eq!(copied.snapshots, std::slice::from_ref(&second));
+    assert!(pack.is_dir());
+    check_restores(&target, &second, &other);
+}
+
+/// A snapshot that the target has already gets the tags that it lacks there.
+#[test]
+fn tags_come_with_a_later_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, name, _) = source(folder.path());
+    let (target, _, _) = memory_store();
+    store.tag(&name, "first").unwrap();
+    store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    store.tag(&name, "later").unwrap();
+    target.tag(&name, "own").unwrap();
+    let copied = store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    assert_eq!(copied.there, 1);
+    let tags: Vec<String> = target.tags().unwrap()[&name.id].iter().cloned().collect();
+    assert_eq!(tags, ["first", "later", "own"]);
+    // One that is forgotten meanwhile is not there, and is copied anew.
+    target.forget(std::slice::from_ref(&name)).unwrap();
+    let copied = store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    assert_eq!((copied.there, copied.snapshots.len()), (0, 1));
+    assert_eq!(target.tags().unwrap()[&copied.snapshots[0].id].len(), 2);
 }
 
 /// A manifest that rotted in the target is put again by the copy that has its bytes, which says so.

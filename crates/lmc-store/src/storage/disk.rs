@@ -28,7 +28,7 @@ pub trait DiskFile: Send + fmt::Debug {
 /// What is known of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskStat {
-    /// Bytes, if it is a file.
+    /// Bytes, if it is a file, and otherwise 0.
     pub size: u64,
     /// Time of the last write, in milliseconds since 1970.
     pub modified_ms: u64,
@@ -36,14 +36,12 @@ pub struct DiskStat {
     pub is_dir: bool,
 }
 
-/// What an open says of a name that is a link: none is followed.
-pub(super) const IS_LINK: &str = "is a link; a store holds no links, put the file in its place";
-
-/// A file system.
+/// A file system. Where something that is no folder is on the way to a name, the error is
+/// `InvalidData`.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Makes a file that must not be there.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Opens a file for reading.
+    /// Opens a file for reading. Of anything else the error is `InvalidData`.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
     /// Gives a file another name, which must be free: otherwise the error is `AlreadyExists`. The old
     /// name may stay where only a hard link can do this.
@@ -176,19 +174,39 @@ fn open_below(_root: &OwnedFd, _below: &Path, _flags: OFlags) -> Option<OwnedFd>
 
 /// What an open of a folder without following links failed at.
 fn blocked(above: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
-    let is_folder =
-        |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     match rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) if !is_folder(stat) => {
+        Ok(stat) if kind(&stat) != FileType::Directory => {
             let name = name.to_string_lossy();
             let message = format!(
                 "{name} is a link, or not a directory; a store holds no links, put its folders in \
                  its place"
             );
-            io::Error::new(io::ErrorKind::NotADirectory, message)
+            io::Error::new(io::ErrorKind::InvalidData, message)
         }
         _ => error.into(),
     }
+}
+
+/// What an open of a file without following links failed at.
+fn unopened(folder: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
+    match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if kind(&stat) != FileType::RegularFile => no_file(kind(&stat)),
+        _ => error.into(),
+    }
+}
+
+/// What is said of something that is no file: it is no object, whatever its name is.
+fn no_file(kind: FileType) -> io::Error {
+    let what = match kind {
+        FileType::Symlink => "it is a link; a store holds no links, put the file in its place",
+        FileType::Directory => "it is a folder and not a file",
+        _ => "it is not a file",
+    };
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn kind(stat: &rustix::fs::Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
 }
 
 /// Gives what was just made the permissions that it should have. A file system that has none, or
@@ -224,19 +242,14 @@ impl Disk for RealDisk {
             Some(file) => file,
             None => {
                 let Place { folder, name, .. } = self.place(path)?;
-                match rustix::fs::openat(&folder, name, flags, Mode::empty()) {
-                    Err(Errno::LOOP) => {
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, IS_LINK));
-                    }
-                    file => file?,
-                }
+                rustix::fs::openat(&folder, name, flags, Mode::empty())
+                    .map_err(|e| unopened(&folder, name, e))?
             }
         };
-        let file = File::from(file);
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("is not a regular file"));
+        match kind(&rustix::fs::fstat(&file)?) {
+            FileType::RegularFile => Ok(Box::new(RealFile(file.into()))),
+            other => Err(no_file(other)),
         }
-        Ok(Box::new(RealFile(file)))
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -361,9 +374,10 @@ fn look_at(folder: &OwnedFd, name: &str) -> io::Result<Option<DiskStat>> {
 fn disk_stat(stat: &rustix::fs::Stat) -> DiskStat {
     let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
     let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0).unsigned_abs();
+    let size = if kind(stat) == FileType::RegularFile { stat.st_size } else { 0 };
     DiskStat {
-        size: u64::try_from(stat.st_size).unwrap_or(0),
+        size: u64::try_from(size).unwrap_or(0),
         modified_ms: seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000),
-        is_dir: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
+        is_dir: kind(stat) == FileType::Directory,
     }
 }

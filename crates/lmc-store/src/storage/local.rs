@@ -25,6 +25,9 @@ const RESERVE_LEN: usize = 64 << 10;
 /// A second file to be given up, an empty one: a mark, where a hard link takes a file too (tmpfs).
 const SPARE: &str = "spare";
 
+/// Parts of the longest names of objects, which are those of tags.
+const NAME_PARTS_MAX: usize = 5;
+
 /// A directory as storage.
 #[derive(Debug)]
 pub struct LocalStorage {
@@ -69,7 +72,7 @@ impl LocalStorage {
         if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             self.is_full.store(true, Ordering::Release);
         }
-        io_error(what, error)
+        object_error(what, error)
     }
 
     /// Makes the reserve, if it is missing or spent and there is room; only a failed sync is an
@@ -257,7 +260,9 @@ impl LocalStorage {
         for (name, is_dir) in self.look_into(folder, |path| self.disk.read_dir(path))? {
             let name = format!("{folder}/{name}");
             if is_dir {
-                self.walk(&name, found)?;
+                if may_hold_objects(&name) {
+                    self.walk(&name, found)?;
+                }
             } else {
                 found.push(name);
             }
@@ -269,7 +274,9 @@ impl LocalStorage {
         for (name, stat) in self.look_into(folder, |path| self.disk.list_dir(path))? {
             let name = format!("{folder}/{name}");
             if stat.is_dir {
-                self.walk_entries(&name, found)?;
+                if may_hold_objects(&name) {
+                    self.walk_entries(&name, found)?;
+                }
             } else {
                 let stat = Stat { size: stat.size, modified_ms: stat.modified_ms };
                 found.push(Entry { name, stat });
@@ -283,6 +290,23 @@ impl LocalStorage {
         let path = self.path(CONFIG_NAME);
         let stat = self.disk.stat(&path);
         stat.map(|_| ()).map_err(|e| io_error(format_args!("cannot see {}", path.display()), &e))
+    }
+}
+
+/// Whether objects can be in a folder: those of lmc have names of few parts, and what somebody else
+/// has put deeper is not looked for.
+fn may_hold_objects(folder: &str) -> bool {
+    folder.split('/').count() < NAME_PARTS_MAX
+}
+
+/// An error about an object. Where something that is no file is in its place, or something that is
+/// no folder on the way to it, that is damage: it does not go away by trying again.
+fn object_error(what: impl std::fmt::Display, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => {
+            Error::corrupt(format!("{what}: {error}"))
+        }
+        _ => io_error(what, error),
     }
 }
 
@@ -336,9 +360,7 @@ impl Storage for LocalStorage {
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
         let cannot = |e: &io::Error| match e.kind() {
             io::ErrorKind::NotFound => not_found(name),
-            // What is a link is not the object that was put.
-            io::ErrorKind::InvalidData => Error::corrupt(format!("{name} {e}")),
-            _ => io_error(format_args!("cannot read {name}"), e),
+            _ => object_error(format_args!("cannot read {name}"), e),
         };
         let file = self.disk.open(&self.path(name)).map_err(|e| cannot(&e))?;
         let mut done = 0;
@@ -358,10 +380,12 @@ impl Storage for LocalStorage {
 
     fn stat(&self, name: &str) -> Result<Option<Stat>> {
         match self.disk.stat(&self.path(name)) {
-            Ok(stat) if stat.is_dir => Ok(None),
+            Ok(stat) if stat.is_dir => {
+                Err(Error::corrupt(format!("{name} is a folder and not a file")))
+            }
             Ok(stat) => Ok(Some(Stat { size: stat.size, modified_ms: stat.modified_ms })),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(io_error(format_args!("cannot look at {name}"), &e)),
+            Err(e) => Err(object_error(format_args!("cannot look at {name}"), &e)),
         }
     }
 

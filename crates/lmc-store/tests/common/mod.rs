@@ -125,6 +125,12 @@ pub fn write(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
+/// Makes a pipe with a name, which is not a file.
+pub fn make_pipe(path: &Path) {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
 /// Everything below a folder: kind, mode and content.
 pub fn tree(root: &Path) -> BTreeMap<Vec<u8>, (char, u32, Vec<u8>)> {
     let mut all = BTreeMap::new();
