@@ -27,6 +27,8 @@ pub const FOLDERS: [&str; 7] = [PACKS, SNAPSHOTS, FORGOTTEN, TAGS, PENDING, PRUN
 /// so.
 pub const MARKER: &str = ".folder";
 
+/// Parts of the longest names of objects, which are those of tags. What lies deeper is not ours.
+pub(crate) const NAME_PARTS_MAX: usize = 5;
 /// The last page of a run.
 pub(crate) const PAGE_MAX: u64 = 99_999_999;
 /// Hex digits of a snapshot's id.
@@ -388,6 +390,20 @@ mod tests {
         }
         let large = name(u64::MAX, u64::MAX);
         assert_eq!(SnapshotName::parse(&large.key().unwrap()), Some(large));
+    }
+
+    /// No name of an object has more parts than a list looks for, whatever runs and tags are called.
+    #[test]
+    fn names_are_not_deep() {
+        let (run, id) = ("a/b/../c/d".to_string(), "0".repeat(ID_LEN));
+        let (page, step) = (PAGE_MAX, u64::MAX);
+        let name = SnapshotName { run, page, step, time_ms: step, size: step, added: step, id };
+        let damaged = format!("{DAMAGED}/{}.99", name.key().unwrap());
+        let pack = PackName::of(b"bytes", u32::MAX).object();
+        let tag = name.tag("x/y/z/../w").unwrap();
+        let names = [name.object().unwrap(), name.forgotten(), damaged, pack, tag];
+        let parts = names.map(|name| name.split('/').count());
+        assert_eq!(parts.into_iter().max(), Some(NAME_PARTS_MAX), "{parts:?}");
     }
 
     /// Names of packs come back, copies are counted, and nothing else passes.

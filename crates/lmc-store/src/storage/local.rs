@@ -7,7 +7,7 @@
 use super::disk::{Disk, RealDisk};
 use super::{Access, Entry, Put, Stat, Storage, io_error, not_found, read_by_parts};
 use crate::config::CONFIG_NAME;
-use crate::names::{FORGOTTEN, MARKER, PRUNING, is_id, random_id};
+use crate::names::{FORGOTTEN, MARKER, NAME_PARTS_MAX, PRUNING, is_id, random_id};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -24,9 +24,6 @@ const RESERVE: &str = "reserve";
 const RESERVE_LEN: usize = 64 << 10;
 /// A second file to be given up, an empty one: a mark, where a hard link takes a file too (tmpfs).
 const SPARE: &str = "spare";
-
-/// Parts of the longest names of objects, which are those of tags.
-const NAME_PARTS_MAX: usize = 5;
 
 /// A directory as storage.
 #[derive(Debug)]

@@ -131,9 +131,14 @@ impl<N> FaultyDisk<N> {
         self.commits.load(Ordering::SeqCst)
     }
 
+    /// Operations of the kind that fails, so far.
+    pub fn count(&self) -> u64 {
+        self.plan.done.load(Ordering::SeqCst)
+    }
+
     /// Whether anything has failed.
     pub fn was_touched(&self) -> bool {
-        self.plan.done.load(Ordering::SeqCst) > self.plan.fault.at
+        self.count() > self.plan.fault.at
     }
 }
 
