@@ -19,8 +19,9 @@ pub const MANIFEST_FORMAT: u32 = 1;
 pub const DEPTH_MAX: usize = 48;
 /// Most bytes of a pack that a reader takes; what is written is smaller.
 pub const PACK_LEN_MAX: u64 = 256 << 20;
-/// Most bytes of all files and archives of a snapshot together.
-const SIZE_MAX: u64 = 1 << 60;
+/// Most bytes of all files and archives of a snapshot together, and the largest number of bytes that
+/// is said of one.
+pub(crate) const SIZE_MAX: u64 = 1 << 60;
 /// Bits of a mode that are kept.
 pub const MODE_BITS: u32 = lmc::MODE_BITS;
 
@@ -209,7 +210,7 @@ impl Manifest {
 
     /// Bytes of all files.
     pub fn size(&self) -> u64 {
-        self.files().map(|(_, file)| file.size).fold(0, u64::saturating_add)
+        total(self.files().map(|(_, file)| file.size))
     }
 
     /// The files, with their paths.
@@ -286,6 +287,10 @@ impl Manifest {
         let total = sizes.flatten().chain(files).map(u128::from).sum::<u128>();
         if total > u128::from(SIZE_MAX) {
             return Err(Error::invalid("the files are larger than files are"));
+        }
+        let said = self.archives.iter().flat_map(|a| [a.alone, a.read, a.rent]);
+        if said.chain([self.added]).any(|bytes| bytes > SIZE_MAX) {
+            return Err(Error::invalid("it tells of more bytes than there are"));
         }
         Ok(())
     }
@@ -374,6 +379,12 @@ impl Manifest {
             _ => Ok(()),
         }
     }
+}
+
+/// Bytes in all. Each number may be what somebody else says, so that together they may be more than a
+/// number holds.
+pub(crate) fn total(bytes: impl Iterator<Item = u64>) -> u64 {
+    bytes.fold(0, u64::saturating_add)
 }
 
 impl From<(usize, u64, u64)> for Extent {

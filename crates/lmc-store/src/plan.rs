@@ -10,7 +10,7 @@
 
 use crate::archives::SnapshotLibrary;
 use crate::kind::Kind;
-use crate::manifest::{ArchiveInfo, DEPTH_MAX, Manifest};
+use crate::manifest::{ArchiveInfo, DEPTH_MAX, Manifest, SIZE_MAX};
 use crate::path::RelPath;
 use std::collections::BTreeMap;
 
@@ -149,7 +149,7 @@ fn root(manifest: &Manifest, mut number: usize) -> usize {
 }
 
 /// What is known of an archive of `size` original and `stored` own bytes on `bases`:
-/// `alone`, `read` and `rent`.
+/// `alone`, `read` and `rent`, each no more than a manifest may say.
 pub(crate) fn costs(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> (u64, u64, u64) {
     if bases.is_empty() {
         return (stored, stored, 0);
@@ -169,7 +169,8 @@ pub(crate) fn costs(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> (u64, u64
     let rent = bases
         .iter()
         .map(|base| scaled(u128::from(base.rent), u128::from(alone), u128::from(base.alone)));
-    (alone, read, rent.max().unwrap_or(0).saturating_add(rent_of(read, alone)))
+    let rent = rent.max().unwrap_or(0).saturating_add(rent_of(read, alone));
+    (alone.min(SIZE_MAX), read.min(SIZE_MAX), rent.min(SIZE_MAX))
 }
 
 #[cfg(test)]

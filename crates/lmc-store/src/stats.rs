@@ -1,12 +1,13 @@
 //! What a store holds, and what saved how much.
 
 use crate::Store;
-use crate::manifest::ArchiveInfo;
+use crate::manifest::{ArchiveInfo, total};
 use crate::names::{PACKS, PackName, SNAPSHOTS};
 use lmc_format::Result;
 use std::collections::{HashMap, HashSet};
 
-/// Sums over all snapshots. `logical` is `archives` and what was saved by reuse, deltas and coding.
+/// Sums over all snapshots, or the largest number there is if they come to more. `logical` is
+/// `archives` and what was saved by reuse, deltas and coding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Snapshots.
@@ -50,13 +51,15 @@ impl Stats {
             self.deltas += 1
         }
         if logical == 0 && archive.size > 0 {
-            self.bases_only += archive.stored;
+            add(&mut self.bases_only, archive.stored);
             return;
         }
-        self.archives += archive.stored;
-        self.saved_reuse += logical.saturating_sub(archive.size);
-        self.saved_delta += archive.alone.saturating_sub(archive.stored);
-        self.saved_coding += logical.min(archive.size) as i64 - archive.alone as i64;
+        add(&mut self.archives, archive.stored);
+        add(&mut self.saved_reuse, logical.saturating_sub(archive.size));
+        add(&mut self.saved_delta, archive.alone.saturating_sub(archive.stored));
+        // A manifest says of no archive that it has more bytes than fit here.
+        let saved = logical.min(archive.size) as i64 - archive.alone as i64;
+        self.saved_coding = self.saved_coding.saturating_add(saved);
     }
 }
 
@@ -73,12 +76,12 @@ impl Store {
             let mut sizes: HashMap<usize, u64> = HashMap::new();
             for (_, file) in manifest.files() {
                 stats.files += 1;
-                stats.logical += file.size;
-                *sizes.entry(file.archive).or_default() += file.size;
+                add(&mut stats.logical, file.size);
+                add(sizes.entry(file.archive).or_default(), file.size);
             }
             for (i, archive) in manifest.archives.into_iter().enumerate() {
                 let logical = sizes.get(&i).copied().unwrap_or(0);
-                archives.entry(archive.hash).or_insert((archive, 0)).1 += logical;
+                add(&mut archives.entry(archive.hash).or_insert((archive, 0)).1, logical);
             }
             needed.extend(manifest.packs.into_iter().map(|pack| pack.name));
         }
@@ -88,12 +91,16 @@ impl Store {
         for entry in self.list_of(PACKS)? {
             let Some(name) = PackName::from_object(&entry.name) else { continue };
             stats.packs += 1;
-            stats.pack_bytes += entry.stat.size;
+            add(&mut stats.pack_bytes, entry.stat.size);
             if !needed.contains(&name) {
-                stats.unneeded_bytes += entry.stat.size;
+                add(&mut stats.unneeded_bytes, entry.stat.size);
             }
         }
-        stats.manifest_bytes = self.list_of(SNAPSHOTS)?.iter().map(|e| e.stat.size).sum();
+        stats.manifest_bytes = total(self.list_of(SNAPSHOTS)?.iter().map(|e| e.stat.size));
         Ok(stats)
     }
+}
+
+fn add(sum: &mut u64, bytes: u64) {
+    *sum = sum.saturating_add(bytes);
 }

@@ -399,7 +399,10 @@ pub fn plant(store: &Store, manifest: &serde_json::Value) -> SnapshotName {
         page: 0,
         step: number("step"),
         time_ms: number("time_ms"),
-        size: entries.iter().filter_map(|entry| entry["size"].as_u64()).sum(),
+        size: entries
+            .iter()
+            .filter_map(|entry| entry["size"].as_u64())
+            .fold(0, u64::saturating_add),
         added: number("added"),
         id: SnapshotName::id_of(&bytes),
     };

@@ -57,7 +57,7 @@ fn text(pruned: &Pruned, args: &PruneArgs) -> Printable {
             ));
         }
     }
-    if pruned.bytes_bases + pruned.bytes_beside > 0 {
+    if pruned.bytes_bases > 0 || pruned.bytes_beside > 0 {
         let (bases, beside) = (size_text(pruned.bytes_bases), size_text(pruned.bytes_beside));
         text.push_line(format_args!(
             "kept: {bases} that only deltas of what is kept stand on, {beside} beside what is \

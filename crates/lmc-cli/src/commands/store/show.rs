@@ -36,7 +36,8 @@ fn kinds(manifest: &Manifest) -> BTreeMap<Kind, (u64, u64, u64)> {
         let kind = kinds.entry(file.kind).or_default();
         kind.0 += 1;
         kind.1 += file.size;
-        kind.2 += manifest.archives[file.archive].stored;
+        // Many files may be in one archive.
+        kind.2 = kind.2.saturating_add(manifest.archives[file.archive].stored);
     }
     kinds
 }

@@ -47,16 +47,17 @@ fn text(stats: &Stats) -> Printable {
     };
     let mut table =
         Table::new(&[("", Align::Left), ("size", Align::Right), ("of all", Align::Right)]);
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let rows = [
-        ("files of all snapshots", stats.logical as i64),
-        ("saved: same as another file", stats.saved_reuse as i64),
-        ("saved: coded against another", stats.saved_delta as i64),
+        ("files of all snapshots", signed(stats.logical)),
+        ("saved: same as another file", signed(stats.saved_reuse)),
+        ("saved: coded against another", signed(stats.saved_delta)),
         ("saved: coded alone", stats.saved_coding),
-        ("stored archives", stats.archives as i64),
-        ("only to code against", stats.bases_only as i64),
-        ("packs", stats.pack_bytes as i64),
-        ("packs that nobody needs", stats.unneeded_bytes as i64),
-        ("manifests", stats.manifest_bytes as i64),
+        ("stored archives", signed(stats.archives)),
+        ("only to code against", signed(stats.bases_only)),
+        ("packs", signed(stats.pack_bytes)),
+        ("packs that nobody needs", signed(stats.unneeded_bytes)),
+        ("manifests", signed(stats.manifest_bytes)),
     ];
     for (label, bytes) in rows {
         let sign = if bytes < 0 { "-" } else { "" };
@@ -69,7 +70,7 @@ fn text(stats: &Stats) -> Printable {
         stats.snapshots,
         stats.files,
         stats.packs,
-        ratio(stats.logical, stats.pack_bytes + stats.manifest_bytes),
+        ratio(stats.logical, stats.pack_bytes.saturating_add(stats.manifest_bytes)),
         stats.whole,
         stats.deltas,
         stats.depth_max,
