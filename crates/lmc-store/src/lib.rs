@@ -15,6 +15,7 @@ mod clock;
 mod coding;
 mod config;
 mod copy;
+mod damaged;
 mod diff;
 mod forget;
 mod glob;

@@ -4,12 +4,10 @@
 //! looking ends the prune before anything is removed.
 
 use crate::Store;
+use crate::damaged::Damaged;
 use crate::lease::{Found, PruneLease, check_times, is_stale, pendings};
-use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
-use crate::names::{
-    DAMAGED, FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS, is_id,
-};
-use crate::repair::damaged_key;
+use crate::manifest::{MANIFEST_LEN_MAX, Manifest, total};
+use crate::names::{FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS, is_id};
 use crate::storage::{self, Stat};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -75,10 +73,10 @@ impl Live {
     /// Bytes of archives that only others stand on, and bytes of packs in no archive at all.
     fn held(&self, packs: &[storage::Entry]) -> (u64, u64) {
         let len = |((_, _, len), _): (&(PackName, u64, u64), &bool)| *len;
-        let needed: u64 = self.places.iter().map(len).sum();
-        let bases = self.places.iter().filter(|(_, has_file)| !**has_file).map(len).sum();
+        let needed = total(self.places.iter().map(len));
+        let bases = total(self.places.iter().filter(|(_, has_file)| !**has_file).map(len));
         let live = packs.iter().filter(|entry| self.packs.contains(&entry.name));
-        let size: u64 = live.map(|entry| entry.stat.size).sum();
+        let size = total(live.map(|entry| entry.stat.size));
         (bases, size.saturating_sub(needed))
     }
 }
@@ -100,15 +98,6 @@ struct Seen {
     /// Snapshots as run, page and name, with those that cannot be read.
     keys: BTreeMap<String, Option<SnapshotName>>,
     damaged: Damaged,
-}
-
-/// What a repair moved away: it may come back, and then it needs its packs and its tags.
-#[derive(Default)]
-struct Damaged {
-    /// As run, page and name.
-    keys: HashSet<String>,
-    packs: HashSet<String>,
-    unreadable: Vec<String>,
 }
 
 impl Store {
@@ -156,10 +145,10 @@ impl Store {
                 continue;
             }
             if seen.now_ms.saturating_sub(entry.stat.modified_ms) < grace_ms {
-                pruned.bytes_young += entry.stat.size;
+                pruned.bytes_young = pruned.bytes_young.saturating_add(entry.stat.size);
             } else {
                 pruned.packs.push(name);
-                pruned.bytes += entry.stat.size;
+                pruned.bytes = pruned.bytes.saturating_add(entry.stat.size);
             }
         }
         if seen.keys.is_empty() && !pruned.packs.is_empty() && !options.allow_empty {
@@ -212,27 +201,6 @@ impl Store {
         let (dead, living): (Vec<Found>, Vec<Found>) = found.into_iter().partition(is_dead);
         let dead = dead.into_iter().map(|found| found.entry.name).filter(|name| is_ours(name));
         Ok((living, dead.collect()))
-    }
-
-    /// What lies in `damaged/` and the packs that it names, whether it can be understood or not.
-    fn look_at_damaged(&self) -> Result<Damaged> {
-        let mut damaged = Damaged::default();
-        for entry in self.list_of(DAMAGED)? {
-            let len = usize::try_from(entry.stat.size.min(MANIFEST_LEN_MAX)).unwrap_or(usize::MAX);
-            let mut bytes = vec![0; len];
-            match self.storage.read(&entry.name, 0, &mut bytes) {
-                Ok(()) => {}
-                // Another repair has brought it back, under a lease that names its packs.
-                Err(e) if e.kind == ErrorKind::NotFound => continue,
-                Err(e) => return Err(e.at(format_args!("{}, so nothing was removed", entry.name))),
-            }
-            if Manifest::parse(&bytes).is_err() {
-                damaged.unreadable.push(entry.name.clone());
-            }
-            damaged.packs.extend(packs_in(&bytes).map(|name| name.object()));
-            damaged.keys.insert(damaged_key(&entry.name).to_string());
-        }
-        Ok(damaged)
     }
 
     fn is_dead(&self, stat: &Stat, seen: &Seen) -> bool {
@@ -321,12 +289,6 @@ impl Store {
 /// Whether an object is named as lmc names leases.
 fn is_ours(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(is_id)
-}
-
-/// All that looks like the name of a pack.
-fn packs_in(bytes: &[u8]) -> impl Iterator<Item = PackName> {
-    let words = bytes.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'-');
-    words.filter_map(|word| PackName::parse(std::str::from_utf8(word).ok()?))
 }
 
 fn no_snapshots(packs: usize) -> Error {

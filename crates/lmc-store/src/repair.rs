@@ -7,6 +7,7 @@
 
 use crate::Store;
 use crate::check::{CheckOptions, Checked, Damage, is_damage};
+use crate::damaged::damaged_key;
 use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::names::{DAMAGED, PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
@@ -276,14 +277,4 @@ impl Store {
 struct Return {
     objects: Vec<String>,
     bytes: Vec<u8>,
-}
-
-/// Run, page and name of what was moved to this object. The names of snapshots have no dot in them;
-/// what was moved away again has a number behind one.
-pub(crate) fn damaged_key(object: &str) -> &str {
-    let key = object.get(DAMAGED.len() + 1..).unwrap_or_default();
-    match key.rsplit_once('.') {
-        Some((first, number)) if !number.contains('/') => first,
-        _ => key,
-    }
 }

@@ -10,6 +10,7 @@ use lmc_store::{
     SystemClock,
 };
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -186,6 +187,32 @@ fn a_manifest_that_is_too_long_is_moved_whole() {
     let repaired = store.repair(None, false, 1).unwrap();
     assert_eq!(repaired.manifests, [name.object().unwrap()]);
     assert!(!moved.exists());
+    check_restores(&store, &name, &source);
+}
+
+/// However long an object in `damaged/` is, a prune keeps the packs that it names, at its very end too.
+#[test]
+fn a_long_object_in_damaged_keeps_all_its_packs() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("store");
+    let clock = Arc::new(SystemClock);
+    let store = Store::init(Arc::new(LocalStorage::new(&root)), clock).unwrap();
+    let (name, source) = history(&store, folder.path()).swap_remove(1);
+    let key = name.key().unwrap();
+    let path = root.join("snapshots").join(&key);
+    let good = fs::read(&path).unwrap();
+    // The manifest stands behind more zeros than a manifest is long.
+    let zeros = (256 << 20) + 12_345;
+    let file = fs::OpenOptions::new().write(true).truncate(true).open(&path).unwrap();
+    file.write_all_at(&good, zeros).unwrap();
+    assert_eq!(store.repair(None, false, 1).unwrap().moved, [name.object().unwrap()]);
+    let before = packs(&root);
+    let pruned = store.prune(&now()).unwrap();
+    assert_eq!((pruned.packs.len(), packs(&root)), (0, before));
+    let moved = format!("damaged/{key}");
+    assert_eq!(pruned.unreadable, std::slice::from_ref(&moved));
+    fs::write(root.join(moved), &good).unwrap();
+    assert!(store.repair(None, false, 1).unwrap().after.is_clean());
     check_restores(&store, &name, &source);
 }
 
