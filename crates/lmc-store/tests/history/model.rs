@@ -35,8 +35,12 @@ struct Doubts {
     forgotten: Vec<SnapshotName>,
     /// Rebases that failed.
     rebased: Vec<SnapshotName>,
-    /// Saves that failed and may be there.
+    /// Saves that failed, of which the whole snapshot may be there.
     saved: Vec<Op>,
+    /// Objects of such snapshots.
+    unsure: Vec<String>,
+    /// Snapshots that are there of saves that failed.
+    left: Vec<SnapshotName>,
     /// Ids and tags.
     tags: BTreeSet<(String, String)>,
 }
@@ -59,23 +63,25 @@ impl Model {
     }
 
     /// Takes in what was done, and fails unless `seen` is what that must lead to. The deeds were
-    /// done at the same time if there are several. A failed save may be there if `is_doubtful`.
+    /// done at the same time if there are several. What a save that failed may have left has one of
+    /// the objects `unsure`; returns such snapshots.
     pub fn take(
         &mut self,
         deeds: &[Deed],
         seen: &[SnapshotName],
         tags: &Tags,
-        is_doubtful: bool,
-    ) -> Result<(), Broken> {
+        unsure: &[String],
+        size_of: &dyn Fn(usize) -> u64,
+    ) -> Result<Vec<SnapshotName>, Broken> {
         let before = self.clone();
-        let mut doubts = Doubts::default();
+        let mut doubts = Doubts { unsure: unsure.to_vec(), ..Doubts::default() };
         self.add(deeds)?;
         let known = self.clone();
         self.remove(deeds);
         for deed in deeds.iter().filter(|deed| deed.result.is_err()) {
-            doubts.note(deed, is_doubtful);
+            doubts.note(deed);
         }
-        self.settle(seen, &known, &mut doubts)?;
+        self.settle(seen, &known, &mut doubts, size_of)?;
         // What one alone marks in the order of its plan is a part from its start.
         let gone: Vec<bool> = doubts.forgotten.iter().map(|name| !seen.contains(name)).collect();
         ensure!(
@@ -86,7 +92,7 @@ impl Model {
         if !deeds.iter().any(|deed| matches!(deed.op, Op::ForgetOne { is_any: true, .. })) {
             self.check_newest(&before)?;
         }
-        Ok(())
+        Ok(doubts.left)
     }
 
     /// New snapshots. One that a rebase made may be rebased again in the same step.
@@ -138,10 +144,11 @@ impl Model {
         seen: &[SnapshotName],
         known: &Self,
         doubts: &mut Doubts,
+        size_of: &dyn Fn(usize) -> u64,
     ) -> Result<(), Broken> {
         for name in seen.iter().filter(|name| self.get(name).is_none()).collect::<Vec<_>>() {
             ensure!(!self.marked.contains(name), "{name:?} was forgotten and is shown");
-            let snap = doubts.explain(name, known);
+            let snap = doubts.explain(name, known, size_of);
             self.snaps.push(snap.ok_or_else(|| format!("nobody saved {name:?}"))?);
         }
         let missing = self.snaps.iter().map(|snap| &snap.name).filter(|name| !seen.contains(name));
@@ -225,19 +232,24 @@ impl Deed {
 
 impl Doubts {
     /// What a deed that failed may have done.
-    fn note(&mut self, deed: &Deed, is_doubtful: bool) {
+    fn note(&mut self, deed: &Deed) {
         match (&deed.op, &deed.picked) {
             (Op::Rebase { .. }, picked) => self.rebased.extend(picked.clone()),
             (Op::Tag { tag, .. } | Op::Untag { tag, .. }, Some(name)) => {
                 self.tags.insert((name.id.clone(), tag.to_string()));
             }
-            (Op::Save { .. }, _) if is_doubtful => self.saved.push(deed.op.clone()),
+            (Op::Save { .. }, _) => self.saved.push(deed.op.clone()),
             _ => self.forgotten.extend(deed.forgets().iter().cloned()),
         }
     }
 
     /// A snapshot that nobody said was saved, if a deed that failed may have made it.
-    fn explain(&mut self, name: &SnapshotName, model: &Model) -> Option<Snap> {
+    fn explain(
+        &mut self,
+        name: &SnapshotName,
+        model: &Model,
+        size_of: &dyn Fn(usize) -> u64,
+    ) -> Option<Snap> {
         let is_copy = |old: &&SnapshotName| {
             (old.time_ms, old.step, old.size, &old.run)
                 == (name.time_ms, name.step, name.size, &name.run)
@@ -246,10 +258,18 @@ impl Doubts {
             let snap = model.get(old)?;
             return Some(Snap { name: name.clone(), ..snap.clone() });
         }
-        let Op::Save { run, step, source, tags, .. } = self.saved.pop()? else { return None };
+        // Its manifest was made, and it did not hear of that, or died.
+        self.unsure.iter().position(|object| *object == name.object().unwrap())?;
+        let is_it = |op: &Op| {
+            let Op::Save { run, step, source, .. } = op else { return false };
+            let is_step = step.is_none_or(|step| step == name.step);
+            *run == name.run && is_step && size_of(*source) == name.size
+        };
+        let number = self.saved.iter().position(is_it)?;
+        let Op::Save { source, tags, .. } = self.saved.swap_remove(number) else { return None };
+        self.left.push(name.clone());
         let tags = tags.iter().map(|tag| tag.to_string()).collect();
-        let fits = name.run == run && step.is_none_or(|step| name.step == step);
-        fits.then(|| Snap { name: name.clone(), source, tags })
+        Some(Snap { name: name.clone(), source, tags })
     }
 }
 

@@ -6,7 +6,7 @@ use super::forecast::{Forecast, dry_now_ms, objects, packs_of};
 use super::model::{Model, check_saved};
 use super::ops::{Deed, Effect, Op};
 use super::sources::{Sources, content};
-use super::trouble::{Fates, Lie, Trouble};
+use super::trouble::{Fates, Lie, Seen, Trouble};
 use super::turns::Turns;
 use crate::common::{Call, MortalStorage};
 use crate::disks::Random;
@@ -55,7 +55,7 @@ struct Process {
     store: Store,
     storage: Arc<MortalStorage>,
     machine: Arc<Machine>,
-    hit: Arc<Mutex<Option<(Call, String)>>>,
+    seen: Arc<Mutex<Seen>>,
 }
 
 impl Process {
@@ -63,8 +63,12 @@ impl Process {
         self.storage.changes_left.load(Ordering::SeqCst) == 0
     }
 
+    fn unsure(&self) -> Vec<String> {
+        self.seen.lock().unwrap().unsure(self.is_dead())
+    }
+
     fn hit(&self) -> Option<(Call, String)> {
-        self.hit.lock().unwrap().clone()
+        self.seen.lock().unwrap().hit.clone()
     }
 }
 
@@ -142,29 +146,28 @@ impl<'a> Player<'a> {
         let storage = MortalStorage::new(self.storage.clone(), changes);
         let machine = self.machines[self.random.below(self.machines.len())].clone();
         let store = Store::open(storage.clone(), machine.clone()).unwrap();
-        let hit: Arc<Mutex<Option<(Call, String)>>> = Arc::default();
+        let seen: Arc<Mutex<Seen>> = Arc::default();
         let fates = Fates {
             trouble,
             lie: self.lie,
             is_prune: matches!(op, Op::Prune(_)) || turns.is_some() && !op.is_save(),
             turns,
             calls: AtomicU64::new(0),
-            hit: hit.clone(),
+            seen: seen.clone(),
         };
         storage.watch(move |call, name| fates.decide(call, name));
-        Process { store, storage, machine, hit }
+        Process { store, storage, machine, seen }
     }
 
     /// One operation with nobody beside it: all that it does is known before.
     fn alone(&mut self, op: Op, trouble: Trouble) -> Result<(), Broken> {
         let process = self.process(&op, trouble, None);
         let before = objects(&*self.storage);
+        // A dry run goes by the clock of its machine.
+        let dry_ms = op.is_dry().then(|| dry_now_ms(&*self.storage, process.machine.now_ms()));
         let forecast = match &op {
             Op::Prune(options) => {
-                let now_ms = match options.dry_run {
-                    true => dry_now_ms(&*self.storage, process.machine.now_ms()),
-                    false => self.world.peek_ms(),
-                };
+                let now_ms = dry_ms.unwrap_or_else(|| self.world.peek_ms());
                 Some(Forecast::new(&self.looker, &self.model, options, now_ms))
             }
             _ => None,
@@ -175,7 +178,9 @@ impl<'a> Player<'a> {
         self.log.push(format!("{trouble:?}: {deed:?}, hit {:?}", process.hit()));
         self.count(&deed);
         self.count_trouble(&process);
-        self.check_error(&deed, &process, &before)?;
+        let now_ms = dry_ms.unwrap_or_else(|| self.world.peek_ms());
+        let is_dead = |name: &str| self.is_of_the_dead(name, &before, now_ms);
+        check_error(&deed, &process, &is_dead)?;
         if let Op::Save { source, .. } = op {
             check_saved(&self.model, &deed, self.sources.size(source), (from, to))?;
         }
@@ -188,13 +193,13 @@ impl<'a> Player<'a> {
             }
         }
         let has_looked_only = matches!(process.hit(), Some((Call::Read | Call::List, name))
-            if !self.is_of_the_dead(&name, &before))
+            if !is_dead(&name))
             && matches!(op, Op::Prune(_) | Op::Forget { .. });
         if has_looked_only {
             // Leases of the dead go before the rest is looked at.
             let others = |all: &BTreeMap<String, (u64, u64)>| {
                 let mut all = all.clone();
-                all.retain(|name, _| !self.is_of_the_dead(name, &before));
+                all.retain(|name, _| !is_dead(name));
                 all
             };
             let (before, after) = (others(&before), others(&after));
@@ -203,35 +208,19 @@ impl<'a> Player<'a> {
         if op.is_dry() && trouble == Trouble::None {
             ensure!(before == after, "something was changed: {before:?}, {after:?}");
         }
-        self.take(&[deed], trouble.is_doubtful())
+        self.take(&[deed], &process.unsure())
     }
 
-    /// Whether an object is the lease of a dead process, whose needs do not count.
-    fn is_of_the_dead(&self, name: &str, before: &BTreeMap<String, (u64, u64)>) -> bool {
-        let is_old =
-            |(_, modified_ms): &(u64, u64)| self.world.peek_ms() - modified_ms > self.grace_ms();
-        name.starts_with("pending/") && before.get(name).is_some_and(is_old)
-    }
-
-    /// Fails if there was an error without a cause, or a cause without an error.
-    fn check_error(
+    /// Whether an object is the lease of a process that is dead by then, whose needs do not count.
+    fn is_of_the_dead(
         &self,
-        deed: &Deed,
-        process: &Process,
+        name: &str,
         before: &BTreeMap<String, (u64, u64)>,
-    ) -> Result<(), Broken> {
-        let (hit, is_dead) = (process.hit(), process.is_dead());
-        if let Err(error) = &deed.result {
-            ensure!(hit.is_some() || is_dead, "failed with no reason: {error}");
-        }
-        let is_strict = matches!(deed.op, Op::Prune(_) | Op::Forget { .. });
-        if let (true, Some((Call::Read | Call::List, name))) = (is_strict, hit) {
-            ensure!(
-                deed.result.is_err() || self.is_of_the_dead(&name, before),
-                "went on after an error at {name}"
-            );
-        }
-        Ok(())
+        now_ms: u64,
+    ) -> bool {
+        let is_old =
+            |(_, modified_ms): &(u64, u64)| now_ms.saturating_sub(*modified_ms) > self.grace_ms();
+        name.starts_with("pending/") && before.get(name).is_some_and(is_old)
     }
 
     /// Fails unless a policy was understood.
@@ -289,7 +278,8 @@ impl<'a> Player<'a> {
             self.count_trouble(process);
         }
         let deeds: Vec<Deed> = done.into_iter().flatten().collect();
-        self.take(&deeds, false)
+        let unsure: Vec<String> = processes.iter().flat_map(|(_, p)| p.unsure()).collect();
+        self.take(&deeds, &unsure)
     }
 
     fn process_at_once(&mut self, own: usize, turns: &Arc<Turns>) -> (Vec<Op>, Process) {
@@ -308,10 +298,16 @@ impl<'a> Player<'a> {
         (ops, process)
     }
 
-    fn take(&mut self, deeds: &[Deed], is_doubtful: bool) -> Result<(), Broken> {
+    /// Takes in what was done. Manifests that may have been made though their saves failed are
+    /// `unsure`: what such a save has left is all of what it was to save.
+    fn take(&mut self, deeds: &[Deed], unsure: &[String]) -> Result<(), Broken> {
         let seen = self.looker.snapshots().map_err(|e| format!("cannot look: {e}"))?;
         let tags = self.looker.tags().map_err(|e| format!("cannot look: {e}"))?;
-        self.model.take(deeds, &seen, &tags, is_doubtful)?;
+        let size_of = |source: usize| self.sources.size(source);
+        for name in self.model.take(deeds, &seen, &tags, unsure, &size_of)? {
+            let number = self.model.snaps.iter().position(|snap| snap.name == name);
+            self.restore(number.ok_or("what is left is not in the model")?)?;
+        }
         let is_there = |object: String| self.storage.stat(&object).unwrap().is_some();
         self.model
             .marked
@@ -425,6 +421,24 @@ impl<'a> Player<'a> {
         ensure!(there == needed, "something is missing");
         Ok(())
     }
+}
+
+/// Fails if there was an error without a cause, or a cause without an error.
+fn check_error(
+    deed: &Deed,
+    process: &Process,
+    is_of_the_dead: &dyn Fn(&str) -> bool,
+) -> Result<(), Broken> {
+    let hit = process.hit();
+    if let Err(error) = &deed.result {
+        ensure!(hit.is_some() || process.is_dead(), "failed with no reason: {error}");
+    }
+    let is_strict = matches!(deed.op, Op::Prune(_) | Op::Forget { .. });
+    if let (true, Some((Call::Read | Call::List, name))) = (is_strict, hit) {
+        let is_right = deed.result.is_err() || is_of_the_dead(&name);
+        ensure!(is_right, "went on after an error at {name}");
+    }
+    Ok(())
 }
 
 /// Leaves the turns to others in any case.

@@ -37,11 +37,6 @@ impl Trouble {
         let fate = [Fate::Fails, Fate::SeemsToFail][random.below(2)];
         Self::Fails { call, after, fate, is_lasting: random.once_in(3) }
     }
-
-    /// Whether a save that fails may be there after all.
-    pub fn is_doubtful(self) -> bool {
-        matches!(self, Self::Fails { fate: Fate::SeemsToFail, is_lasting: true, .. })
-    }
 }
 
 /// An untruth that a storage tells, which is a mistake that a store could have: it is to be found.
@@ -82,12 +77,39 @@ pub struct Fates {
     pub turns: Option<(Arc<Turns>, usize)>,
     /// Calls of the kind that fails which were made.
     pub calls: AtomicU64,
+    /// What happened.
+    pub seen: Arc<Mutex<Seen>>,
+}
+
+/// What happened to the calls of one process.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
     /// What failed first.
-    pub hit: Arc<Mutex<Option<(Call, String)>>>,
+    pub hit: Option<(Call, String)>,
+    /// Manifests that it was to make, and what became of that.
+    pub commits: Vec<(String, Fate)>,
+}
+
+impl Seen {
+    /// Manifests that may be there though the process failed: it was told that they could not be
+    /// made, or it was killed after that.
+    pub fn unsure(&self, is_dead: bool) -> Vec<String> {
+        let is_unsure = |fate: Fate| fate == Fate::SeemsToFail || is_dead;
+        let unsure = self.commits.iter().filter(|(_, fate)| is_unsure(*fate));
+        unsure.map(|(name, _)| name.clone()).collect()
+    }
 }
 
 impl Fates {
     pub fn decide(&self, call: Call, name: &str) -> Fate {
+        let fate = self.fate(call, name);
+        if call == Call::Change && name.starts_with("snapshots/") && !self.is_prune {
+            self.seen.lock().unwrap().commits.push((name.to_string(), fate));
+        }
+        fate
+    }
+
+    fn fate(&self, call: Call, name: &str) -> Fate {
         if let Some((turns, own)) = &self.turns {
             turns.wait(*own);
         }
@@ -104,7 +126,7 @@ impl Fates {
         if before < after || before > after && !is_lasting {
             return Fate::Done;
         }
-        self.hit.lock().unwrap().get_or_insert((call, name.to_string()));
+        self.seen.lock().unwrap().hit.get_or_insert((call, name.to_string()));
         let hides = self.lie == Lie::ErrorsOfLists && self.is_prune && call == Call::List;
         if hides { Fate::FindsNothing } else { fate }
     }
