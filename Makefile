@@ -43,10 +43,12 @@ $(VENV)/ready: reference/requirements.txt
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r reference/requirements.txt
 	touch $@
 
-## lint: formatting and warnings, both of which must be clean
+## lint: formatting and warnings, both of which must be clean, in the fuzz targets too
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --locked -- -D warnings
 
 ## bench: all engines and levels on one core (see bench/README.md)
 bench:

@@ -10,7 +10,7 @@ fuzz_target!(|data: &[u8]| {
     for (_, file) in manifest.files() {
         assert!(manifest.closure([file.archive]).contains(&file.archive));
     }
-    let (bytes, name) = manifest.write().expect("what was read can be written");
+    let (bytes, name) = manifest.write(7).expect("what was read can be written");
     let again = Manifest::read(&bytes, &name).expect("what was written can be read");
     assert!(again == manifest, "it reads back differently");
 });
