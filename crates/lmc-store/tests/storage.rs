@@ -4,8 +4,8 @@ mod common;
 
 use common::conform::{conforms, has_one_winner};
 use common::{local_store, write};
-use lmc_store::CONFIG_NAME;
 use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
+use lmc_store::{CONFIG_NAME, ErrorKind};
 
 #[test]
 fn memory() {
@@ -17,8 +17,9 @@ fn local() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("store");
     conforms(&LocalStorage::new(&root));
-    // A folder is no object.
-    assert_eq!(LocalStorage::new(&root).stat("packs/ab").unwrap(), None);
+    // A folder is no object, and no free name either.
+    let stat = LocalStorage::new(&root).stat("packs/ab");
+    assert_eq!(stat.unwrap_err().kind, ErrorKind::Corrupt);
     // Nothing temporary is left.
     assert_eq!(std::fs::read_dir(root.join("tmp")).unwrap().count(), 0);
     // A store that was there and is not any more has no empty folders.

@@ -78,7 +78,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Fills `out` with the bytes of an object from `at` on; they must be there.
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()>;
 
-    /// Size and age of an object, if it is there.
+    /// Size and age of an object, if it is there. Where a folder is in its place, that is an error.
     fn stat(&self, name: &str) -> Result<Option<Stat>>;
 
     /// The names of all objects below a folder, in any order. Every object that is there from the

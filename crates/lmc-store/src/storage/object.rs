@@ -11,6 +11,8 @@
 //! where sending twice does no harm. A create that got no answer is sent again here: then it is
 //! told from somebody else's by its bytes. A bucket is durable when it says so.
 
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+mod machine;
 mod open;
 mod place;
 

@@ -55,9 +55,12 @@ fn build(
 ) -> object_store::Result<Box<dyn ObjectStore>> {
     use object_store::RetryConfig;
     let retry = RetryConfig { max_retries: retries, ..RetryConfig::default() };
+    let is_s3 = matches!(scheme, ObjectStoreScheme::AmazonS3);
+    let connector = super::machine::Connector::new(&settings, is_s3);
     macro_rules! build {
         ($builder:ty) => {{
             let new = <$builder>::new().with_url(url.as_str()).with_retry(retry);
+            let new = new.with_http_connector(connector);
             // What is not known is for another cloud, or for another program.
             let set = |builder: $builder, (name, value): (String, String)| match name.parse() {
                 Ok(key) => builder.with_config(key, value),

@@ -32,6 +32,7 @@ impl Place {
             E::NotImplemented { .. } | E::NotSupported { .. } => {
                 (ErrorKind::Unsupported, "the server cannot do what a store needs")
             }
+            _ if is_without_keys(error) => (ErrorKind::Io, NO_KEYS),
             _ if is_refused(&text) => (ErrorKind::Io, NO_ACCESS),
             _ if is_unreachable(error) => (ErrorKind::Io, NO_SERVER),
             _ => (ErrorKind::Io, "try again"),
@@ -45,6 +46,8 @@ const NO_BUCKET: &str = "there is no such bucket; make it first, or look at the 
 const NO_ACCESS: &str = "the server refuses these keys; look at AWS_ACCESS_KEY_ID and \
                          AWS_SECRET_ACCESS_KEY, or those of your cloud, what they may do, and \
                          the name of the bucket";
+const NO_KEYS: &str = "there are no keys for it: set AWS_ACCESS_KEY_ID and \
+                       AWS_SECRET_ACCESS_KEY, or those of your cloud";
 const NO_SERVER: &str = "the server does not answer; look at the network and at AWS_ENDPOINT_URL, \
                          then run the same command again: what is done is kept";
 
@@ -75,23 +78,36 @@ fn is_unreachable(error: &object_store::Error) -> bool {
     was_sent(error).is_some()
 }
 
-/// Of an error of the line, not of the server: whether the request was sent.
+/// Of an error of the line, not of the server: whether the request was sent. Without keys it was
+/// not even made.
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 fn was_sent(error: &object_store::Error) -> Option<bool> {
     use object_store::client::{HttpError, HttpErrorKind};
-    let mut next: Option<&dyn std::error::Error> = Some(error);
-    while let Some(cause) = next {
-        if let Some(http) = cause.downcast_ref::<HttpError>() {
-            return Some(!matches!(http.kind(), HttpErrorKind::Connect | HttpErrorKind::Request));
-        }
-        next = cause.source();
-    }
-    None
+    let http = causes(error).find_map(|cause| cause.downcast_ref::<HttpError>())?;
+    let was_sent = !matches!(http.kind(), HttpErrorKind::Connect | HttpErrorKind::Request);
+    (!is_without_keys(error)).then_some(was_sent)
+}
+
+/// Whether nobody has set keys, and the machine gave none.
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+fn is_without_keys(error: &object_store::Error) -> bool {
+    causes(error).any(|cause| cause.is::<super::machine::NoKeys>())
+}
+
+/// An error, its cause, the cause of that, and so on.
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source())
 }
 
 #[cfg(not(any(feature = "s3", feature = "gcs", feature = "azure")))]
 fn was_sent(_: &object_store::Error) -> Option<bool> {
     None
+}
+
+#[cfg(not(any(feature = "s3", feature = "gcs", feature = "azure")))]
+fn is_without_keys(_: &object_store::Error) -> bool {
+    false
 }
 
 /// What a library says, and in it what a server said, in one line that is not too long and holds
