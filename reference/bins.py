@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from classes import MAX_EXPONENT_BITS, Counts, exponents_of, read_class_records
+from classes import MAX_EXPONENT_BITS, Counts, read_class_records, sizes_of
 from streams import Bytes, Coder, Reader, Words, read_coder, read_stream, require
 
 MAX_BINS = 32
@@ -38,6 +38,7 @@ class BinRecipe:
     """Section 3.7: the fields of a recipe by bins."""
 
     width: int
+    is_integer: bool
     raw_bytes: int
     segment_log2: int
     exponent_bits: int
@@ -50,8 +51,13 @@ class BinRecipe:
 
 def read_bin_recipe(reader: Reader, layout: int) -> BinRecipe:
     """Section 3.7: a recipe by bins, after its layout."""
-    require(layout & 0x2C == 0, "bits 2, 3 and 5 of the layout are not 0")
-    width = 1 << (layout & 3)
+    require(layout & 4 == 0, "bit 2 of the layout is not 0")
+    return read_bin_fields(reader, layout)
+
+
+def read_bin_fields(reader: Reader, layout: int) -> BinRecipe:
+    """Sections 3.7 and 3.8: the fields from `raw_bytes` to `coder`."""
+    width, is_integer = 1 << (layout & 3), bool(layout & 8)
     raw_bytes = reader.uint(1)
     require(raw_bytes < width, f"raw_bytes is {raw_bytes}")
     segment_log2 = reader.uint(1)
@@ -63,13 +69,14 @@ def read_bin_recipe(reader: Reader, layout: int) -> BinRecipe:
     bin_count = reader.uint(1)
     require(1 <= bin_count <= MAX_BINS, f"recipe has {bin_count} bins")
     bins = tuple(read_bin(reader) for _ in range(bin_count))
+    has_flip_bit = any(own.has_flip_bit for own in bins)
+    require(not (is_integer and has_flip_bit), "bin of integers has a flip bit")
     row_count = reader.uint(1)
     require(row_count <= MAX_ROWS, f"recipe has {row_count} rows")
-    bounds = tuple(reader.take(max(row_count - 1, 0)))
-    require(list(bounds) == sorted(set(bounds) - {0}), "bounds do not rise from above 0")
+    bounds = read_rising_bounds(reader, row_count)
     rows = tuple(read_row(reader) for _ in range(row_count))
     return BinRecipe(
-        width, raw_bytes, segment_log2, exponent_bits, first, bins, bounds, rows,
+        width, is_integer, raw_bytes, segment_log2, exponent_bits, first, bins, bounds, rows,
         read_coder(reader),
     )
 
@@ -83,6 +90,21 @@ def read_bin(reader: Reader) -> Bin:
     return own
 
 
+def read_rising_bounds(reader: Reader, count: int) -> tuple[int, ...]:
+    """Sections 3.7 and 3.8: the bounds between so many rows or contexts."""
+    bounds = tuple(reader.take(max(count - 1, 0)))
+    require(list(bounds) == sorted(set(bounds) - {0}), "bounds do not rise from above 0")
+    return bounds
+
+
+def places_between(bounds: tuple[int, ...], sizes: Counts) -> Counts:
+    """Sections 3.7 and 3.8: how many bounds are less than or equal to each size."""
+    places = np.zeros_like(sizes)
+    for bound in bounds:
+        places += bound <= sizes
+    return places
+
+
 def read_row(reader: Reader) -> tuple[int, ...]:
     """Section 3.7: the 16 entries of a row."""
     row = tuple(nibble for byte in reader.take(8) for nibble in (byte & 15, byte >> 4))
@@ -92,26 +114,16 @@ def read_row(reader: Reader) -> tuple[int, ...]:
 
 def read_bin_segment(reader: Reader, recipe: BinRecipe, base: Words) -> Words:
     """Section 4.4: the values of a segment, as many as there are words of the base."""
-    records = read_class_records(reader, recipe.raw_bytes, len(base))
-    exceptions = read_listed(reader, recipe)
+    listed = read_listed(reader, recipe, len(base))
     symbols = read_stream(recipe.coder, reader, len(base))
-    is_exception = symbols == EXCEPTION
-    found = int(np.count_nonzero(is_exception))
-    require(found == len(exceptions), f"{found} exceptions where {len(exceptions)} are listed")
-    numbers = bins_of(recipe, base)
-    lengths = by_bin([own.payload_bits for own in recipe.bins], numbers)
-    payloads = read_bin_payloads(reader, lengths)
-    values = restore_values(recipe, base, records, (numbers, symbols), payloads)
-    low = np.uint64((1 << 8 * recipe.raw_bytes) - 1)
-    values[is_exception] &= low
-    values[is_exception] |= exceptions << np.uint64(8 * recipe.raw_bytes)
-    return values
+    moves = read_moves(reader, recipe, base, symbols)
+    return restore_values(recipe, base, symbols, listed, moves)
 
 
 def bins_of(recipe: BinRecipe, base: Words) -> Counts:
     """Section 3.7: e, the number of the bin of each value, which the base alone decides."""
-    exponents = exponents_of(base, recipe.width, recipe.exponent_bits)
-    return np.clip(exponents - recipe.first, 0, len(recipe.bins) - 1)
+    sizes = sizes_of(base, recipe.width, recipe.exponent_bits, recipe.first)
+    return np.minimum(sizes, len(recipe.bins) - 1)
 
 
 def by_bin(entries: list[int], numbers: Counts) -> Counts:
@@ -119,13 +131,22 @@ def by_bin(entries: list[int], numbers: Counts) -> Counts:
     return np.array(entries, dtype=np.int64)[numbers]
 
 
-def read_listed(reader: Reader, recipe: BinRecipe) -> Words:
-    """Section 4.4, 2: the top bytes of the exceptions, as numbers."""
+@dataclass(frozen=True)
+class Listed:
+    """Section 4.4: what stands in front of the symbols."""
+
+    records: Words
+    exceptions: Words
+
+
+def read_listed(reader: Reader, recipe: BinRecipe, values: int) -> Listed:
+    """Section 4.4, 1 and 2: the records, and the top bytes of the exceptions as numbers."""
+    records = read_class_records(reader, recipe.raw_bytes, values)
     count = reader.varint()
     size = recipe.width - recipe.raw_bytes
     # a count that the segment cannot hold ends here, before numpy has to count so far
     require(count * size <= reader.left(), "ends before a field it needs")
-    return read_class_records(reader, size, count)
+    return Listed(records, read_class_records(reader, size, count))
 
 
 def read_bin_payloads(reader: Reader, lengths: Counts) -> Words:
@@ -152,9 +173,7 @@ def undo_rows(recipe: BinRecipe, numbers: Counts, s: Counts, f: Counts) -> tuple
     """Section 3.7: s and f as they were before the row of each value."""
     if not recipe.rows:
         return s, f
-    which = np.zeros_like(numbers)
-    for bound in recipe.bounds:
-        which += bound <= numbers
+    which = places_between(recipe.bounds, numbers)
     back = np.argsort(np.array(recipe.rows), axis=1)
     places = back[which, (s & 7) + 8 * f]
     inner = (s >= -4) & (s <= 3)
@@ -162,22 +181,44 @@ def undo_rows(recipe: BinRecipe, numbers: Counts, s: Counts, f: Counts) -> tuple
     return np.where(inner, low - ((low & 4) << 1), s), np.where(inner, places >> 3, f)
 
 
-def restore_values(
-    recipe: BinRecipe, base: Words, records: Words, coded: tuple[Counts, Bytes], payloads: Words
-) -> Words:
-    """Section 3.7: the values; of an exception only the low bytes count."""
-    numbers, symbols = coded
+@dataclass(frozen=True)
+class Moves:
+    """Section 3.7: how values differ from their base; those of exceptions mean nothing."""
+
+    q: Counts
+    flipped: Counts
+
+
+def read_moves(reader: Reader, recipe: BinRecipe, base: Words, symbols: Bytes) -> Moves:
+    """Sections 4.4, 4 and 3.7: q, and whether the top bits differ, of symbols and payloads."""
+    numbers = bins_of(recipe, base)
+    lengths = by_bin([own.payload_bits for own in recipe.bins], numbers)
+    payload = read_bin_payloads(reader, lengths).astype(np.int64)
     s, f = undo_rows(recipe, numbers, *pairs_of(symbols))
     shifts = by_bin([own.shift for own in recipe.bins], numbers)
     centres = by_bin([own.centre for own in recipe.bins], numbers)
     has_flip_bit = by_bin([own.has_flip_bit for own in recipe.bins], numbers)
-    payload = payloads.astype(np.int64)
     widths = np.int64(1) << shifts
     q = (s + centres) * widths + payload % widths - widths // 2
     flipped = f ^ (payload >> shifts & has_flip_bit)
-    top = np.uint64(1 << (8 * recipe.width - 1))
+    return Moves(q, np.zeros_like(f) if recipe.is_integer else flipped)
+
+
+def restore_values(
+    recipe: BinRecipe, base: Words, symbols: Bytes, listed: Listed, moves: Moves
+) -> Words:
+    """Section 3.7: the values."""
+    is_exception = symbols == EXCEPTION
+    found, expected = int(np.count_nonzero(is_exception)), len(listed.exceptions)
+    require(found == expected, f"{found} exceptions where {expected} are listed")
+    ones = np.uint64((1 << 8 * recipe.width) - 1)
+    sign = np.uint64(0 if recipe.is_integer else 1 << (8 * recipe.width - 1))
     half = np.uint64(1 << (8 * recipe.raw_bytes - 1) if recipe.raw_bytes else 0)
-    # words wrap at 64 bits; the base's top bit is too high to count, like all above the magnitude
-    differences: Words = q.astype(np.uint64) << np.uint64(8 * recipe.raw_bytes)
-    magnitudes = base + differences + records - half
-    return (magnitudes & (top - np.uint64(1))) | ((base & top) ^ (flipped.astype(np.uint64) * top))
+    # words wrap at 64 bits; a sign of the base is too high to count, like all above the magnitude
+    differences: Words = moves.q.astype(np.uint64) << np.uint64(8 * recipe.raw_bytes)
+    magnitudes = (base + differences + listed.records - half) & (ones ^ sign)
+    values: Words = magnitudes | ((base & sign) ^ (moves.flipped.astype(np.uint64) * sign))
+    # of an exception only the low bytes count
+    values[is_exception] &= np.uint64((1 << 8 * recipe.raw_bytes) - 1)
+    values[is_exception] |= listed.exceptions << np.uint64(8 * recipe.raw_bytes)
+    return values

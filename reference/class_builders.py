@@ -17,6 +17,7 @@ class FloatSpec:
     width: int
     raw_bytes: int
     exponent_bits: int
+    integer: bool = False
 
     def recipe(self) -> bytes:
         raise NotImplementedError
@@ -30,13 +31,16 @@ class FloatSpec:
 
     def difference(self, x: int, b: int) -> tuple[bytes, int]:
         """Section 3.6: the record and q."""
-        magnitude = (1 << self.bits - 1) - 1
+        magnitude = (1 << self.bits - (not self.integer)) - 1
         half = 1 << 8 * self.raw_bytes - 1 if self.raw_bytes else 0
         difference = ((x & magnitude) - (b & magnitude) + half) % (1 << self.bits)
         record = (difference % (1 << 8 * self.raw_bytes)).to_bytes(self.raw_bytes, "little")
         rest = self.bits - 8 * self.raw_bytes
         q = difference >> 8 * self.raw_bytes
         return record, q - ((q >> rest - 1) << rest)
+
+    def flipped(self, x: int, b: int) -> int:
+        return 0 if self.integer else (x ^ b) >> self.bits - 1
 
     def exponent(self, b: int) -> int:
         return b >> self.bits - 1 - self.exponent_bits & (1 << self.exponent_bits) - 1

@@ -43,7 +43,6 @@ class ClassRecipe:
 
 def read_class_recipe(reader: Reader, layout: int) -> ClassRecipe:
     """Section 3.6: a recipe by classes, after its layout."""
-    require(layout & 0x20 == 0, "bit 5 of the layout is not 0")
     width = 1 << (layout & 3)
     raw_bytes = reader.uint(1)
     require(raw_bytes < width, f"raw_bytes is {raw_bytes}")
@@ -78,18 +77,19 @@ def read_class_segment(reader: Reader, recipe: ClassRecipe, base: Words) -> Word
 
 def contexts_of(recipe: ClassRecipe, base: Words) -> Counts:
     """Section 3.6: the context of each value, which the base alone decides."""
-    exponents = exponents_of(base, recipe.width, recipe.exponent_bits)
-    sizes = np.clip(exponents - recipe.first, 0, MAX_SIZE)
+    sizes = sizes_of(base, recipe.width, recipe.exponent_bits, recipe.first)
     contexts = np.zeros_like(sizes)
     for bound in recipe.bounds:
         contexts += bound > sizes
     return contexts
 
 
-def exponents_of(base: Words, width: int, exponent_bits: int) -> Counts:
-    """Sections 3.6 and 3.7: E', the bits just below the top bit of each word of the base."""
+def sizes_of(base: Words, width: int, exponent_bits: int, first: int) -> Counts:
+    """Sections 3.6 to 3.8: by how much E', the bits just below the top bit of each word of the
+    base, are above `first`, at most 255."""
     exponents = base >> np.uint64(8 * width - 1 - exponent_bits)
-    return (exponents & np.uint64((1 << exponent_bits) - 1)).astype(np.int64)
+    exponents &= np.uint64((1 << exponent_bits) - 1)
+    return np.clip(exponents.astype(np.int64) - first, 0, MAX_SIZE)
 
 
 def read_class_records(reader: Reader, raw_bytes: int, count: int) -> Words:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import numpy as np
 from bins import BinRecipe, read_bin_recipe, read_bin_segment
+from changes import ChangeRecipe, read_change_recipe, read_change_segment
 from classes import ClassRecipe, read_class_recipe, read_class_segment
 from streams import (
     Bytes,
@@ -34,7 +35,7 @@ MAX_COLUMNS = 1 << 20
 STORED, CONSTANT, CODED, CODED_SHARED, SAME = range(5)
 MAP_NONE, MAP_ROTATE, MAP_ZIGZAG = range(3)
 BASE_UNUSED, BASE_XOR, BASE_DIFFERENCE, ON_FLOATS = range(4)
-BY_BINS = 0x10
+BY_CLASSES, BY_BINS, BY_CHANGES = range(3)
 WIDE_EXCEPTION = 255
 
 
@@ -119,20 +120,24 @@ class Recipe:
     columns: Columns | None
 
 
-AnyRecipe = Recipe | ClassRecipe | BinRecipe
+AnyRecipe = Recipe | ClassRecipe | BinRecipe | ChangeRecipe
 
 
 def read_recipe(reader: Reader) -> AnyRecipe:
     """Section 3: the recipe, of any kind."""
     start = reader.pos
     layout = reader.uint(1)
+    kind = layout >> 4 & 3
     recipe: AnyRecipe
     if layout >> 6 != ON_FLOATS:
         recipe = read_plane_recipe(reader, layout)
-    elif layout & BY_BINS:
+    elif kind == BY_CLASSES:
+        recipe = read_class_recipe(reader, layout)
+    elif kind == BY_BINS:
         recipe = read_bin_recipe(reader, layout)
     else:
-        recipe = read_class_recipe(reader, layout)
+        require(kind == BY_CHANGES, "bits 4 and 5 of the layout are both set")
+        recipe = read_change_recipe(reader, layout)
     require(reader.pos - start <= MAX_RECIPE_LEN, "recipe is larger than 2 mib")
     return recipe
 
@@ -238,7 +243,7 @@ class Offsets:
 def read_coded_body(
     reader: Reader, recipe: AnyRecipe, raw_len: int, base: bytes | None
 ) -> bytes:
-    """Sections 4, 4.3 and 4.4: the coded body."""
+    """Sections 4 and 4.3 to 4.5: the coded body."""
     count, tail_len = divmod(raw_len, recipe.width)
     base_words = read_base_words(recipe, raw_len, base)
     tail = reader.take(tail_len)
@@ -256,6 +261,8 @@ def read_coded_body(
             words = read_class_segment(segment, recipe, here)
         elif isinstance(recipe, BinRecipe):
             words = read_bin_segment(segment, recipe, here)
+        elif isinstance(recipe, ChangeRecipe):
+            words = read_change_segment(segment, recipe, here)
         else:
             words = read_segment(segment, recipe, offsets, start, min(size, count - start))
             words = undo_base_use(recipe.base_use, words, here)
@@ -265,7 +272,7 @@ def read_coded_body(
 
 
 def read_base_words(recipe: AnyRecipe, raw_len: int, base: bytes | None) -> Words:
-    """Sections 3, 3.6 and 3.7: the words of the base; none if the recipe does not use them."""
+    """Sections 3 and 3.6 to 3.8: the words of the base; none if the recipe does not use them."""
     if isinstance(recipe, Recipe) and recipe.base_use == BASE_UNUSED:
         return np.zeros(0, dtype=np.uint64)
     data = needed_base(base, raw_len)[: raw_len - raw_len % recipe.width]

@@ -85,7 +85,7 @@ fn planes() -> io::Result<()> {
     Ok(())
 }
 
-/// Shared recipes by classes and by bins, with their bases and the bodies of their blocks.
+/// Shared recipes by classes, by bins and by changes, with their bases and the bodies of their blocks.
 fn on_bases() -> io::Result<()> {
     let mut random = Random::new(3);
     for i in 0..600_u32 {
@@ -93,6 +93,8 @@ fn on_bases() -> io::Result<()> {
         put_on_base("classes_decode", i, &case)?;
         let case = recipes::bins::random_bin_case(random.below(200), &mut random);
         put_on_base("bins_decode", i, &case)?;
+        let case = recipes::changes::random_change_case(random.below(200), &mut random);
+        put_on_base("changes_decode", i, &case)?;
     }
     Ok(())
 }

@@ -9,11 +9,11 @@ use lmc_fuzz::{check_bin_roundtrip, check_on_base};
 
 /// The bits of a layout that make a recipe one by bins.
 const BINS: u8 = 0xd0;
-/// The bits that choose the width of a value.
-const WIDTH: u8 = 3;
+/// The bits that choose the width of a value, and whether it is an integer.
+const CHOICES: u8 = 11;
 
 fuzz_target!(|data: &[u8]| {
-    let layout = |layout: u8| BINS | layout & WIDTH;
+    let layout = |layout: u8| BINS | layout & CHOICES;
     check_on_base(data, layout, |recipe, values, base| {
         let AnyRecipe::Bins(recipe) = recipe else { return };
         check_bin_roundtrip(recipe, values, base);

@@ -9,11 +9,11 @@ use lmc_fuzz::{check_class_roundtrip, check_on_base};
 
 /// The bits of a layout that make a recipe one by classes.
 const CLASSES: u8 = 0xc0;
-/// The bit that would make it one by bins.
-const BINS: u8 = 0x10;
+/// The bits that would make it one of another kind.
+const OTHERS: u8 = 0x30;
 
 fuzz_target!(|data: &[u8]| {
-    let layout = |layout: u8| CLASSES | layout & !BINS;
+    let layout = |layout: u8| CLASSES | layout & !OTHERS;
     check_on_base(data, layout, |recipe, values, base| {
         let AnyRecipe::Classes(recipe) = recipe else { return };
         check_class_roundtrip(recipe, values, base);

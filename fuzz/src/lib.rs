@@ -5,12 +5,14 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use lmc_codec::bins::{BinBuffers, BinDecoder, BinEncoder};
+use lmc_codec::changes::{ChangeBuffers, ChangeDecoder, ChangeEncoder};
 use lmc_codec::classes::{ClassBuffers, ClassDecoder, ClassEncoder};
 use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch, huffman, rans};
 use lmc_codec::simd::chain::Hints;
 use lmc_codec::{Decoder, Isa, SharedRecipe};
 use lmc_format::{
-    AnyRecipe, BinRecipe, BlockKind, BlockPrefix, ChainTable, ClassRecipe, Coder, Reader, Result,
+    AnyRecipe, BinRecipe, BlockKind, BlockPrefix, ChainTable, ChangeRecipe, ClassRecipe, Coder,
+    Reader, Result,
 };
 use std::cell::RefCell;
 use std::ops::Range;
@@ -185,6 +187,20 @@ pub fn check_class_roundtrip(recipe: &ClassRecipe, values: &[u8], base: &[u8]) {
 pub fn check_bin_roundtrip(recipe: &BinRecipe, values: &[u8], base: &[u8]) {
     let (encoder, decoder) = (BinEncoder::new(recipe), BinDecoder::new(recipe));
     let buffers = RefCell::new(BinBuffers::default());
+    check_segment(
+        recipe.width(),
+        (values, base),
+        |isa, values, base, out| encoder.encode(isa, values, base, &mut buffers.borrow_mut(), out),
+        |isa, segment, base, back, hints| {
+            decoder.decode(isa, segment, base, &mut buffers.borrow_mut(), back, hints)
+        },
+    );
+}
+
+/// Checks that values come back from the segment of a recipe by changes; see [`check_segment`].
+pub fn check_change_roundtrip(recipe: &ChangeRecipe, values: &[u8], base: &[u8]) {
+    let (encoder, decoder) = (ChangeEncoder::new(recipe), ChangeDecoder::new(recipe));
+    let buffers = RefCell::new(ChangeBuffers::default());
     check_segment(
         recipe.width(),
         (values, base),

@@ -6,11 +6,11 @@ use crate::segment::sized;
 use crate::simd::Isa;
 use crate::simd::chain::Hints;
 use crate::simd::classes::{
-    BitString, ContextRule, Differing, GROUP, Layout, Streams, Symbols, Unread, context_masks,
-    count_masks, exponents, find_differing, largest, mask_fast, measure, pack, partition,
-    put_differing, restore, restore_fast, sort_fast, spread, take_differing, unpack,
+    BitString, ContextRule, GROUP, Layout, Streams, Symbols, Unread, context_masks, count_masks,
+    exponents, largest, mask_fast, measure, pack, partition, restore, restore_fast, sort_fast,
+    spread, unpack,
 };
-use lmc_format::{ClassRecipe, Coder, Error, Reader, Result, varint};
+use lmc_format::{ClassRecipe, Error, Reader, Result, varint};
 
 /// Values worked on at once, so that all that is known of them stays in the first-level cache.
 const CHUNK: usize = 4096;
@@ -18,8 +18,6 @@ const CHUNK: usize = 4096;
 /// Strings of payloads that are shorter are copied, with room for reads behind their end.
 const SHORT_STRING: usize = 1 << 12;
 const STRING_PADDING: usize = 80;
-/// The same behind flags.
-const FLAGS_PADDING: usize = 16;
 
 /// Buffers that segments are worked on in; their contents mean nothing between calls.
 #[derive(Debug, Default)]
@@ -35,10 +33,6 @@ pub struct ClassBuffers {
     sorted: Vec<u8>,
     /// Short strings of payloads, to be decoded.
     padded: Vec<Vec<u8>>,
-    /// What is left of a segment that is sparse.
-    differing: Differing,
-    /// Flags of the contexts of such a segment, to be decoded.
-    flags: Vec<Vec<u8>>,
     coders: Scratch,
 }
 
@@ -49,10 +43,6 @@ struct Shape {
     exponent_bits: u8,
     exponent_first: u16,
     bounds: Vec<u8>,
-    /// Which contexts have flags for values that are as their base.
-    has_flags: Vec<bool>,
-    /// Whether the values that are not should be few.
-    is_sparse: bool,
 }
 
 impl Shape {
@@ -63,13 +53,7 @@ impl Shape {
             has_sign: recipe.has_sign,
             has_top_bit: recipe.has_top_bit,
         };
-        let flags = |coder: &Coder| match coder {
-            Coder::Apart(apart) if apart.byte == 0 => Some(matches!(apart.flags, Coder::Gaps(_))),
-            _ => None,
-        };
         Self {
-            has_flags: recipe.contexts.iter().map(|coder| flags(coder).is_some()).collect(),
-            is_sparse: recipe.contexts.iter().any(|coder| flags(coder) == Some(true)),
             table: Symbols::new(layout),
             exponent_bits: recipe.exponent_bits,
             exponent_first: recipe.exponent_first,
@@ -181,40 +165,15 @@ impl ClassEncoder {
         let start = out.len();
         let n = values.len() >> layout.width_log2;
         out.resize(start + n * usize::from(layout.raw_bytes), 0);
-        let mut differing = std::mem::take(&mut buffers.differing);
-        let (rule, has_flags) = (self.shape.rule(), &self.shape.has_flags);
-        let is_sparse = self.shape.is_sparse
-            && take_differing(isa, layout, rule, has_flags, values, base, &mut differing);
-        let (values, base) =
-            if is_sparse { (&differing.values[..], &differing.base[..]) } else { (values, base) };
         self.sort(isa, values, base, buffers, &mut out[start..]);
-        let flags = is_sparse.then_some(&mut differing.flags[..]);
-        let done = self.write_symbols(isa, flags, buffers, out);
-        buffers.differing = differing;
+        let ClassBuffers { streams: Streams { symbols, lens, .. }, coders, .. } = buffers;
+        let mut streams = self.contexts.iter().zip(symbols.iter().zip(&*lens));
+        let done =
+            streams.all(|(coder, (symbols, &len))| coder.encode(isa, &symbols[..len], coders, out));
         if done {
             buffers.write_payloads(out);
         }
         done
-    }
-
-    /// Appends the symbols of all contexts; of those for which there are flags, the flags first.
-    fn write_symbols(
-        &self,
-        isa: Isa,
-        mut flags: Option<&mut [BitString]>,
-        buffers: &mut ClassBuffers,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let ClassBuffers { streams: Streams { symbols, lens, .. }, coders, .. } = buffers;
-        let streams = symbols.iter().zip(&*lens);
-        self.contexts.iter().zip(streams).enumerate().all(|(k, (coder, (stream, &len)))| {
-            match (coder, &mut flags) {
-                (PlaneEncoder::Apart(apart), Some(flags)) if self.shape.has_flags[k] => {
-                    apart.encode_parts(isa, flags[k].finish(), &stream[..len], coders, out)
-                }
-                _ => coder.encode(isa, &stream[..len], coders, out),
-            }
-        })
     }
 }
 
@@ -276,16 +235,6 @@ impl ClassDecoder {
         let mut input = Reader::new(coded);
         let records = input.take(n * usize::from(layout.raw_bytes), "records")?;
         let counts = self.make_masks(isa, base, buffers);
-        if self.shape.is_sparse {
-            let mut differing = std::mem::take(&mut buffers.differing);
-            let input = input.clone();
-            let done =
-                self.decode_sparse(isa, input, &counts, base, &mut differing, buffers, dst, hints);
-            buffers.differing = differing;
-            if done? {
-                return Ok(());
-            }
-        }
         let places = self.read_symbols(isa, &mut input, &counts, buffers)?;
         self.restore(isa, input, places, records, base, buffers, dst, hints)
     }
@@ -330,72 +279,6 @@ impl ClassDecoder {
             return Err(Error::corrupt("a symbol is of no class"));
         }
         Ok(())
-    }
-
-    /// Decodes a segment of which few values differ from their base; false if there are many, or no
-    /// fast way.
-    #[allow(clippy::too_many_arguments)]
-    fn decode_sparse(
-        &self,
-        isa: Isa,
-        mut input: Reader,
-        counts: &[usize],
-        base: &[u8],
-        differing: &mut Differing,
-        buffers: &mut ClassBuffers,
-        dst: &mut [u8],
-        hints: Hints,
-    ) -> Result<bool> {
-        let (layout, rule) = (self.shape.layout(), self.shape.rule());
-        let places = self.read_flags(isa, &mut input, counts, buffers)?;
-        let count = buffers.sorted.len();
-        let flags = buffers.flags.iter().zip(&self.shape.has_flags);
-        let flags: Vec<_> = flags.map(|(flags, &has)| has.then_some(&flags[..])).collect();
-        let masks = &buffers.fast_masks;
-        if !find_differing(isa, layout, rule, masks, &flags, base, differing) {
-            return Ok(false);
-        }
-        let Differing { values, base: own_base, .. } = &mut *differing;
-        assert_eq!(own_base.len(), count << layout.width_log2, "flags say where each symbol is");
-        buffers.sorted.resize(2 * count + GROUP, 0);
-        self.make_masks(isa, own_base, buffers);
-        values.resize(own_base.len(), 0);
-        self.restore(isa, input, places, &[], own_base, buffers, values, Hints::default())?;
-        put_differing(isa, differing, base, dst, hints);
-        Ok(true)
-    }
-
-    /// Decodes flags, and the symbols of values that differ, or of all where there are no flags;
-    /// where those of each context start.
-    fn read_flags(
-        &self,
-        isa: Isa,
-        input: &mut Reader,
-        counts: &[usize],
-        buffers: &mut ClassBuffers,
-    ) -> Result<Vec<usize>> {
-        let ClassBuffers { flags, sorted, coders, .. } = buffers;
-        flags.resize_with(counts.len(), Vec::new);
-        sorted.clear();
-        let mut places = Vec::with_capacity(counts.len());
-        for (k, (coder, &count)) in self.contexts.iter().zip(counts).enumerate() {
-            let start = sorted.len();
-            match coder {
-                PlaneDecoder::Apart(apart) if self.shape.has_flags[k] => {
-                    apart.decode_parts(isa, input, count, &mut flags[k], sorted, coders)?;
-                    // For reads behind the end.
-                    let padded = flags[k].len() + FLAGS_PADDING;
-                    flags[k].resize(padded, 0);
-                }
-                _ => {
-                    sorted.resize(start + count, 0);
-                    coder.decode(isa, input, &mut sorted[start..], coders)?;
-                }
-            }
-            self.check_symbols(isa, &sorted[start..])?;
-            places.push(start);
-        }
-        Ok(places)
     }
 
     /// Restores the values of all of `dst`, whose symbols have been decoded and whose masks have been

@@ -1,6 +1,7 @@
 //! One block back to bytes. The input is hostile: every length is checked before it is used.
 
 use crate::bins::{BinBuffers, BinDecoder};
+use crate::changes::{ChangeBuffers, ChangeDecoder};
 use crate::classes::{ClassBuffers, ClassDecoder};
 use crate::entropy::{PlaneDecoder, Scratch};
 use crate::segment::{Buffers, Place, SegmentDecoder, segment_error};
@@ -10,8 +11,8 @@ use crate::transform::against;
 use crate::transform::offsets::{BlockOffsets, ColumnOffsets};
 use lmc_format::limits::RECIPE_LEN_MAX;
 use lmc_format::{
-    AnyRecipe, BaseUse, BinRecipe, BlockKind, BlockPrefix, ClassRecipe, Coder, Error, ErrorKind,
-    Reader, Recipe, Result,
+    AnyRecipe, BaseUse, BinRecipe, BlockKind, BlockPrefix, ChangeRecipe, ClassRecipe, Coder, Error,
+    ErrorKind, Reader, Recipe, Result,
 };
 use std::ops::Range;
 
@@ -37,6 +38,7 @@ impl SharedRecipe {
             Ready::Planes(ready) => AnyRecipe::Planes(ready.recipe.clone()),
             Ready::Classes(recipe, _) => AnyRecipe::Classes(recipe.clone()),
             Ready::Bins(recipe, _) => AnyRecipe::Bins(recipe.clone()),
+            Ready::Changes(recipe, _) => AnyRecipe::Changes(recipe.clone()),
         }
     }
 
@@ -54,6 +56,7 @@ impl SharedRecipe {
             }
             Ready::Classes(recipe, _) => (recipe.segment_len(), true, 0),
             Ready::Bins(recipe, _) => (recipe.segment_len(), true, 0),
+            Ready::Changes(recipe, _) => (recipe.segment_len(), true, 0),
         };
         Need::of_coded(raw_len, range, segment_len, needs_base, row_len)
     }
@@ -97,6 +100,7 @@ enum Ready {
     Planes(ReadyRecipe),
     Classes(ClassRecipe, Box<ClassDecoder>),
     Bins(BinRecipe, Box<BinDecoder>),
+    Changes(Box<ChangeRecipe>, Box<ChangeDecoder>),
 }
 
 impl Ready {
@@ -113,6 +117,10 @@ impl Ready {
             AnyRecipe::Bins(recipe) => {
                 let decoder = BinDecoder::new(&recipe);
                 Self::Bins(recipe, Box::new(decoder))
+            }
+            AnyRecipe::Changes(recipe) => {
+                let decoder = ChangeDecoder::new(&recipe);
+                Self::Changes(recipe, Box::new(decoder))
             }
         };
         let len = available - input.rest().len();
@@ -211,6 +219,7 @@ pub struct Decoder {
     buffers: Buffers,
     class_buffers: ClassBuffers,
     bin_buffers: BinBuffers,
+    change_buffers: ChangeBuffers,
 }
 
 impl Default for Decoder {
@@ -227,9 +236,14 @@ impl Decoder {
 
     /// A decoder with the given instruction set.
     pub fn with_isa(isa: Isa) -> Self {
-        let (buffers, class_buffers) = (Buffers::default(), ClassBuffers::default());
-        let bin_buffers = BinBuffers::default();
-        Self { isa, streaming: false, buffers, class_buffers, bin_buffers }
+        Self {
+            isa,
+            streaming: false,
+            buffers: Buffers::default(),
+            class_buffers: ClassBuffers::default(),
+            bin_buffers: BinBuffers::default(),
+            change_buffers: ChangeBuffers::default(),
+        }
     }
 
     /// Whether output that is not read again soon may go past the caches; off at first. What is
@@ -418,6 +432,15 @@ impl Decoder {
                 let shape = BodyShape { width, segment_log2, raw_len };
                 self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
                     let buffers = &mut own.bin_buffers;
+                    segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
+                })
+            }
+            Ready::Changes(recipe, segments) => {
+                let base = base.ok_or_else(no_base)?;
+                let (width, segment_log2) = (recipe.width(), recipe.bins.segment_log2);
+                let shape = BodyShape { width, segment_log2, raw_len };
+                self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
+                    let buffers = &mut own.change_buffers;
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
                 })
             }

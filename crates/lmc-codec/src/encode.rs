@@ -1,12 +1,12 @@
 //! One block to coded bytes, by a plan.
 
 use crate::bins::BinBuffers;
+use crate::changes::ChangeBuffers;
 use crate::classes::ClassBuffers;
 use crate::dtype::Level;
 use crate::entropy::{PlaneEncoder, Scratch};
 use crate::plan::{
-    Plan, Ready, ReadyBins, ReadyClasses, ReadyRecipe, Scope, Target, Values, block_rows, choose,
-    choose_bytes,
+    Plan, Ready, ReadyRecipe, Scope, Target, Values, block_rows, choose, choose_bytes,
 };
 use crate::segment::{Buffers, Source};
 use crate::simd::{Isa, fence};
@@ -25,6 +25,7 @@ pub struct Encoder {
     buffers: Buffers,
     class_buffers: ClassBuffers,
     bin_buffers: BinBuffers,
+    change_buffers: ChangeBuffers,
     /// Words that have been set against their base.
     apart: Vec<u8>,
 }
@@ -43,9 +44,15 @@ impl Encoder {
 
     /// An encoder with the given instruction set; what it writes does not depend on it.
     pub fn with_isa(isa: Isa) -> Self {
-        let (buffers, class_buffers) = (Buffers::default(), ClassBuffers::default());
-        let bin_buffers = BinBuffers::default();
-        Self { isa, streaming: false, buffers, class_buffers, bin_buffers, apart: Vec::new() }
+        Self {
+            isa,
+            streaming: false,
+            buffers: Buffers::default(),
+            class_buffers: ClassBuffers::default(),
+            bin_buffers: BinBuffers::default(),
+            change_buffers: ChangeBuffers::default(),
+            apart: Vec::new(),
+        }
     }
 
     /// Whether output that is not read again soon may go past the caches; off at first. What is
@@ -198,10 +205,27 @@ impl Encoder {
         let (whole, tail) = values.bytes.split_at(values.bytes.len() / width * width);
         out.extend_from_slice(tail);
         let base = values.base.map(|base| &base[..whole.len()]);
+        let isa = self.isa;
         match (ready, base) {
-            (Ready::Classes(ready), Some(base)) => self.write_classes(ready, whole, base, out),
-            (Ready::Bins(ready), Some(base)) => self.write_bins(ready, whole, base, out),
-            (Ready::Classes(_) | Ready::Bins(_), None) => false,
+            (Ready::Classes(ready), Some(base)) => {
+                let buffers = &mut self.class_buffers;
+                write_segments(ready.recipe.segment_len(), whole, base, out, |values, base, out| {
+                    ready.segments.encode(isa, values, base, buffers, out)
+                })
+            }
+            (Ready::Bins(ready), Some(base)) => {
+                let buffers = &mut self.bin_buffers;
+                write_segments(ready.recipe.segment_len(), whole, base, out, |values, base, out| {
+                    ready.segments.encode(isa, values, base, buffers, out)
+                })
+            }
+            (Ready::Changes(ready), Some(base)) => {
+                let buffers = &mut self.change_buffers;
+                write_segments(ready.recipe.segment_len(), whole, base, out, |values, base, out| {
+                    ready.segments.encode(isa, values, base, buffers, out)
+                })
+            }
+            (Ready::Classes(_) | Ready::Bins(_) | Ready::Changes(_), None) => false,
             (Ready::Planes(ready), _) if ready.recipe.base == BaseUse::None => {
                 self.write_planes(ready, first_value, whole, out)
             }
@@ -214,40 +238,6 @@ impl Encoder {
             }
             (Ready::Planes(_), None) => false,
         }
-    }
-
-    fn write_classes(
-        &mut self,
-        ready: &ReadyClasses,
-        values: &[u8],
-        base: &[u8],
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let segment_bytes = ready.recipe.width() << ready.recipe.segment_log2;
-        let mut index = SegmentIndex::start(values.len().div_ceil(segment_bytes), out);
-        for (values, base) in values.chunks(segment_bytes).zip(base.chunks(segment_bytes)) {
-            if !ready.segments.encode(self.isa, values, base, &mut self.class_buffers, out)
-                || !index.end_segment(out)
-            {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn write_bins(
-        &mut self,
-        ready: &ReadyBins,
-        values: &[u8],
-        base: &[u8],
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let segment_bytes = ready.recipe.width() << ready.recipe.segment_log2;
-        let mut index = SegmentIndex::start(values.len().div_ceil(segment_bytes), out);
-        values.chunks(segment_bytes).zip(base.chunks(segment_bytes)).all(|(values, base)| {
-            ready.segments.encode(self.isa, values, base, &mut self.bin_buffers, out)
-                && index.end_segment(out)
-        })
     }
 
     fn write_planes(
@@ -281,6 +271,20 @@ impl Encoder {
         }
         true
     }
+}
+
+/// Appends an index and the segments behind it, each by `encode`. False if one cannot be encoded or is
+/// too long.
+fn write_segments(
+    segment_bytes: usize,
+    values: &[u8],
+    base: &[u8],
+    out: &mut Vec<u8>,
+    mut encode: impl FnMut(&[u8], &[u8], &mut Vec<u8>) -> bool,
+) -> bool {
+    let mut index = SegmentIndex::start(values.len().div_ceil(segment_bytes), out);
+    let mut pairs = values.chunks(segment_bytes).zip(base.chunks(segment_bytes));
+    pairs.all(|(values, base)| encode(values, base, out) && index.end_segment(out))
 }
 
 /// The index of a block's segments, filled in as they are written behind it.

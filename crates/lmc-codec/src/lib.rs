@@ -48,6 +48,7 @@
 #![deny(unsafe_code)]
 
 pub mod bins;
+pub mod changes;
 pub mod classes;
 pub mod decode;
 pub mod dtype;

@@ -9,9 +9,11 @@ use lmc_codec::{Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorS
 use lmc_format::{BaseUse, Bin, BinRecipe, Coder, WordMap};
 use lmc_testkit::data::{self, Kind, Random};
 use recipes::bins::{BinShape, random_bin_case};
+use recipes::changes::{ChangeKinds, ChangeShape, random_change_case};
 use recipes::classes::ClassShape;
+use recipes::features::{all_features, count_features, features};
 use recipes::floats::values_near;
-use recipes::{Case, CoderKind, Kinds, Offsets, Shape, all_features, count_features, features};
+use recipes::{Case, CoderKind, Kinds, Offsets, Shape};
 use std::collections::BTreeSet;
 
 /// Decoders of every instruction set, and one that streams, kept for all blocks so that their
@@ -54,8 +56,8 @@ fn offsets(n: usize, vary: bool) -> Offsets {
     Offsets { base: 3000, cols, first: 4, rows: (0..n).map(|i| byte(7 * i)).collect() }
 }
 
-/// Five blocks of each kind of coder: plain words, sparse words on a base, wide symbols with offsets,
-/// contexts of classes, and bins.
+/// Six blocks of each kind of coder: plain words, sparse words on a base, wide symbols with offsets,
+/// contexts of classes, bins, and changes.
 fn coder_cases(kind: CoderKind, random: &mut Random) -> Vec<Case> {
     let vary = kind != CoderKind::Constant;
     let values =
@@ -81,6 +83,13 @@ fn coder_cases(kind: CoderKind, random: &mut Random) -> Vec<Case> {
         bins.recipe.bins.iter_mut().for_each(|bin| bin.centre = 2);
         (bins.recipe.bounds, bins.recipe.rows) = (Vec::new(), Vec::new());
     }
+    let mut changes =
+        ChangeShape { bins: BinShape { all_differ: true, ..bins.clone() }, ..change_shape(1) };
+    if !vary {
+        // No value has a flag, so all that is coded is the same.
+        (changes.changed, changes.uncommon) = (vec![20], Some(Vec::new()));
+    }
+    let change_kinds = ChangeKinds { flags: &[kind], symbols: kind };
     let wide = Shape { bias: 900, offsets: Some(offsets(9, vary)), ..Shape::plain(1, 13) };
     vec![
         rotate.code(&kinds, &values(Kind::Weights, 100), false, random),
@@ -88,6 +97,7 @@ fn coder_cases(kind: CoderKind, random: &mut Random) -> Vec<Case> {
         wide.code(&kinds, &values(Kind::Weights, 120), true, random),
         classes.code(&[kind], &near, &old, false, random),
         bins.code(kind, &near, &old, false, random),
+        changes.code(change_kinds, &near, &old, false, random),
     ]
 }
 
@@ -113,6 +123,7 @@ fn bin_shape(width_log2: u8) -> BinShape {
     let turned: [u8; 16] = std::array::from_fn(|i| (i as u8 + 3) % 16);
     let recipe = BinRecipe {
         width_log2,
+        is_integer: false,
         raw_bytes: (1 << width_log2) / 4,
         segment_log2: 10,
         exponent_bits: 7,
@@ -122,7 +133,17 @@ fn bin_shape(width_log2: u8) -> BinShape {
         rows: vec![back, turned],
         coder: Coder::Raw,
     };
-    BinShape { recipe, untidy: true }
+    BinShape { recipe, all_differ: false, untidy: true }
+}
+
+/// Changes of words of `1 << width_log2` bytes, in a few contexts.
+fn change_shape(width_log2: u8) -> ChangeShape {
+    ChangeShape {
+        bins: BinShape { all_differ: true, ..bin_shape(width_log2) },
+        has_lengths: width_log2.is_multiple_of(2),
+        changed: vec![1, 2, 3, 4, 5],
+        uncommon: Some(vec![2, 4]),
+    }
 }
 
 /// Shapes that the coders alone do not lead to.
@@ -166,7 +187,24 @@ fn shape_cases(random: &mut Random) -> Vec<Case> {
         let plain = BinShape { recipe: plain, ..shape };
         cases.push(plain.code_wild(CoderKind::Raw, &long, false, random));
     }
+    for width_log2 in 0..4 {
+        let width = 1 << width_log2;
+        // Two groups of the widest vectors, and some more.
+        let base = data::words(Kind::Weights, width, true, 150, 12);
+        let raw = values_near(&base, width, random);
+        let shape = change_shape(width_log2);
+        let kinds = ChangeKinds {
+            flags: &[CoderKind::Raw, CoderKind::Gaps, CoderKind::Runs],
+            symbols: CoderKind::Chain,
+        };
+        cases.push(shape.code(kinds, &raw, &base, true, random));
+        let mut plain = ChangeShape { uncommon: None, has_lengths: true, ..shape };
+        plain.bins.recipe.raw_bytes = 0;
+        let kinds = ChangeKinds { flags: &[CoderKind::Raw], symbols: CoderKind::Raw };
+        cases.push(plain.code_wild(kinds, &base, false, random));
+    }
     cases.extend(new_cases(random, |random| random_bin_case(20, random)));
+    cases.extend(new_cases(random, |random| random_change_case(20, random)));
     cases.extend(apart_cases(random));
     cases.push(Case {
         name: "same".to_string(),

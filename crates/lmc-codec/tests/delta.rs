@@ -11,7 +11,8 @@ use common::{LEVELS, encode, tensor};
 use lmc_codec::{Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_testkit::data::{Kind, Random};
 use proptest::prelude::*;
-use recipes::{Case, features};
+use recipes::Case;
+use recipes::features::features;
 use std::collections::BTreeSet;
 
 /// How a tensor came from its base.
@@ -230,6 +231,71 @@ fn dense_changes_are_coded_by_bins() {
     for feature in ["raw bytes", "several", "exceptions", "bounds", "width 1", "width 2", "width 4"]
     {
         assert!(seen.contains(&format!("bins {feature}")), "no block has {feature}: {seen:?}");
+    }
+}
+
+/// Values of which few have moved a little are coded by changes, also beside some that are far from
+/// their base: the same by every instruction set, in whole blocks and in parts of groups of values.
+#[test]
+fn sparse_changes_are_coded_by_changes() {
+    let mut random = Random::new(41);
+    let mut seen = BTreeSet::new();
+    for (dtype, reach) in [
+        (Dtype::Bf16, 6),
+        (Dtype::F16, 40),
+        (Dtype::F32, 300_000),
+        (Dtype::F64, 1 << 40),
+        (Dtype::F8E4M3, 2),
+        (Dtype::F8E5M2, 2),
+        (Dtype::I32, 20),
+    ] {
+        let width = dtype.width();
+        let base = tensor(dtype, Kind::Weights, 70_000, 43);
+        let size = |value: &[u8]| value[width - 1] & 0x7f;
+        let mut sizes: Vec<u8> = base.chunks(width).map(size).collect();
+        sizes.sort_unstable();
+        let median = sizes[sizes.len() / 2];
+        for one_in in [2, 5, 20] {
+            let mut bytes = moved(&base, width, reach, 700, &mut random);
+            for (value, base) in bytes.chunks_mut(width).zip(base.chunks(width)) {
+                // A step is more often too small for a large value.
+                let one_in = if size(base) < median { one_in } else { 6 * one_in };
+                if random.below(one_in) > 0 {
+                    value.copy_from_slice(base);
+                }
+            }
+            let spec = TensorSpec { dtype, row_len: 100 };
+            for level in LEVELS {
+                let what = format!("{dtype:?} {level:?}, one in {one_in}");
+                for n in [70_000, 69_999, 16_384 + 63, 129, 64] {
+                    check(&spec, level, &bytes[..n * width], &base[..n * width], &what);
+                }
+                if level != Level::Paper {
+                    let used = features_on(&spec, level, &bytes, &base);
+                    // Planes of the difference do as well for doubles of which few differ.
+                    let is_sure = dtype != Dtype::F64;
+                    assert!(!is_sure || used.contains("changes"), "{what}: {used:?}");
+                    let has_one = used.contains("changes one context");
+                    seen.extend((!has_one).then(|| "changes contexts".to_string()));
+                    seen.extend(used);
+                }
+            }
+        }
+    }
+    for feature in [
+        "contexts",
+        "exceptions",
+        "integers",
+        "lengths",
+        "no lengths",
+        "raw bytes",
+        "without zero",
+        "width 1",
+        "width 2",
+        "width 4",
+        "width 8",
+    ] {
+        assert!(seen.contains(&format!("changes {feature}")), "no block has {feature}: {seen:?}");
     }
 }
 

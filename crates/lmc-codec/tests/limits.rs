@@ -1,133 +1,18 @@
 //! Memory and time: what a block claims is checked before anything is paid for it.
-//!
-//! Memory is counted by this binary's own allocator, for each thread alone, as the most that was
-//! held at once beyond what the caller brought.
 
+#[path = "common/hostile.rs"]
+mod hostile;
 #[path = "common/recipes.rs"]
 #[allow(dead_code)] // each test uses its part
 mod recipes;
 
+use hostile::{KIB, MIB, block, chain, decode, decode_bound, level_len, measured};
 use lmc_codec::{Decoder, Isa, SharedRecipe};
 use lmc_format::limits::{BLOCK_LEN_MAX, COLUMNS_MAX, RECIPE_LEN_MAX};
-use lmc_format::{BaseUse, Bin, BinRecipe, ChainTable, Coder, Columns, Recipe, WordMap, varint};
+use lmc_format::{BaseUse, Coder, Columns, Recipe, WordMap, varint};
 use lmc_testkit::data::Random;
 use recipes::any_case;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::time::{Duration, Instant};
-
-const KIB: usize = 1 << 10;
-const MIB: usize = 1 << 20;
-
-/// Passes everything to the system's allocator and counts.
-struct Counting;
-
-thread_local! {
-    static HELD: Cell<usize> = const { Cell::new(0) };
-    static MOST: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Notes that the thread holds `more` bytes more and `less` bytes less.
-fn note(more: usize, less: usize) {
-    // Fails only while a thread ends, when nothing is measured.
-    let _ = HELD.try_with(|held| {
-        held.set(held.get().wrapping_add(more));
-        let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
-        held.set(held.get().wrapping_sub(less));
-    });
-}
-
-// SAFETY: every call goes to the system's allocator as it came, which keeps the promises.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size(), 0);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size(), 0);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        note(0, layout.size());
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // Both are held while the bytes move.
-        note(new_size, layout.size());
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// Runs `work`; returns what it gave, the most bytes it held at once, and the time it took of a core.
-fn measured<T>(work: impl FnOnce() -> T) -> (T, usize, Duration) {
-    // A base well above zero, so that freeing older memory cannot wrap around.
-    const BASE: usize = 1 << 60;
-    let (start, start_of_core) = (Instant::now(), core_time());
-    HELD.set(BASE);
-    MOST.set(BASE);
-    let result = work();
-    let held = MOST.get() - BASE;
-    // Without a count of the core's time, that of the clock is the most it can be.
-    let time = match (start_of_core, core_time()) {
-        (Some(start), Some(end)) => end.saturating_sub(start),
-        _ => start.elapsed(),
-    };
-    (result, held, time)
-}
-
-/// How long this thread has been running, not counting when others did, if the system tells.
-fn core_time() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let nanos = text.split_whitespace().next()?.parse().ok()?;
-    // Kernels that do not count say 0.
-    (nanos > 0).then(|| Duration::from_nanos(nanos))
-}
-
-/// Decodes into a buffer that the caller brings, with a new decoder: whether it succeeds, the
-/// bytes held at once, and the time.
-fn decode(isa: Isa, block: &[u8], raw_len: usize) -> (bool, usize, Duration) {
-    decode_on(isa, block, None, raw_len)
-}
-
-/// The same on a base.
-fn decode_on(
-    isa: Isa,
-    block: &[u8],
-    base: Option<&[u8]>,
-    raw_len: usize,
-) -> (bool, usize, Duration) {
-    let mut out = vec![0; raw_len];
-    measured(|| Decoder::with_isa(isa).decode_block_on(block, None, base, &mut out).is_ok())
-}
-
-/// The most that decoding into `raw_len` bytes may hold.
-///
-/// The worst case for small blocks holds 5.13 bytes for each original one: bytes cut into two
-/// chain-coded planes (2), the two buffers of the chain (2), and the values (1) and flags (1/8)
-/// of a sparse segment. Buffers do not grow beyond the largest segment, 2^20 values, for which
-/// nine planes and the rest take 19.2 bytes each; rows of one byte take a byte for each. Columns
-/// take 1 MiB, and tables the rest.
-fn decode_bound(raw_len: usize) -> usize {
-    (raw_len * 21 / 4).min(raw_len + 20 * MIB) + 2 * MIB
-}
-
-/// A block of `kind` that claims `raw_len` bytes, with `body` after that.
-fn block(kind: u8, raw_len: u64, body: &[u8]) -> Vec<u8> {
-    let mut block = vec![kind];
-    varint::write(&mut block, raw_len);
-    block.extend_from_slice(body);
-    block
-}
+use std::time::Duration;
 
 fn recipe(width_log2: u8, symbol_bits: u8, segment_log2: u8, coder: Coder) -> Recipe {
     let mut recipe = Recipe {
@@ -149,11 +34,6 @@ fn bytes_of(recipe: &Recipe) -> Vec<u8> {
     let mut bytes = Vec::new();
     recipe.write(&mut bytes);
     bytes
-}
-
-/// A chain of one level: a plane of zeros is one zero bit for each byte.
-fn chain() -> Coder {
-    Coder::Chain(ChainTable::new(vec![1], vec![0]).expect("one level of one symbol"))
 }
 
 /// Lengths beyond 2^26 are refused at once for every kind of block, whatever stands behind them,
@@ -237,85 +117,6 @@ fn hungry_block(raw_len: usize, width_log2: u8, symbol_bits: u8, sparse: bool) -
         }
     }
     block(2, raw_len as u64, &body)
-}
-
-/// Bytes of one level of a chain, of a plane of `n` bytes.
-fn level_len(n: usize) -> usize {
-    n / 64 * 8 + (n % 64).div_ceil(8)
-}
-
-/// A recipe with one bin, whose payloads are as long as they can be.
-fn bin_recipe(width_log2: u8, raw_bytes: u8, segment_log2: u8, coder: Coder) -> Vec<u8> {
-    let bins = vec![Bin { shift: 8, has_flip_bit: false, centre: 0 }];
-    let (bounds, rows) = (Vec::new(), Vec::new());
-    let (exponent_bits, exponent_first) = (7, 0);
-    let recipe = BinRecipe {
-        width_log2,
-        raw_bytes,
-        segment_log2,
-        exponent_bits,
-        exponent_first,
-        bins,
-        bounds,
-        rows,
-        coder,
-    };
-    let mut bytes = Vec::new();
-    recipe.write(&mut bytes);
-    bytes
-}
-
-/// Blocks by bins, with the longest payloads there can be, hold no more than other blocks do.
-#[test]
-fn bins_are_bounded_by_the_output() {
-    for raw_len in [0, 1, 1000, 64 * KIB, MIB, 8 * MIB] {
-        let base = vec![0; raw_len];
-        for width_log2 in 0..4 {
-            let width = 1 << width_log2;
-            let mut body = bin_recipe(width_log2, 0, 20, chain());
-            body.resize(body.len() + raw_len % width, 0);
-            let n = raw_len / width;
-            let lengths: Vec<usize> =
-                (0..n).step_by(1 << 20).map(|i| (n - i).min(1 << 20)).collect();
-            // No exceptions, the symbols, and a byte of payload for each.
-            let segment_len = |n: usize| 1 + level_len(n) + n;
-            for &n in &lengths {
-                body.extend_from_slice(&(segment_len(n) as u32).to_le_bytes()[..3]);
-            }
-            let coded: usize = lengths.iter().map(|&n| segment_len(n)).sum();
-            body.resize(body.len() + coded, 0);
-            let block = block(2, raw_len as u64, &body);
-            for isa in Isa::available() {
-                let (done, held, _) = decode_on(isa, &block, Some(&base), raw_len);
-                assert!(done, "{raw_len} bytes of width {width} are refused");
-                assert!(held <= decode_bound(raw_len), "{raw_len} of width {width} hold {held}");
-            }
-        }
-    }
-}
-
-/// More exceptions than a segment has bytes for, up to as many as a number can say, are refused
-/// before anything is held for them, whatever a listed one takes.
-#[test]
-fn exceptions_without_bytes_are_refused() {
-    let base = vec![0; 8 * KIB];
-    for (width_log2, raw_bytes) in [(0, 0), (1, 0), (1, 1), (2, 1), (3, 0), (3, 5)] {
-        let width = 1 << width_log2;
-        let recipe = bin_recipe(width_log2, raw_bytes, 10, Coder::Constant(0x40));
-        for count in [257, KIB as u64, 1 << 32, 1 << 61, 1 << 63, u64::MAX] {
-            let mut segment = vec![0; 256 * usize::from(raw_bytes)];
-            varint::write(&mut segment, count);
-            segment.resize(segment.len() + 256 * (width - usize::from(raw_bytes)) + 256, 0);
-            let len = (segment.len() as u32).to_le_bytes();
-            let block = block(2, 256 * width as u64, &[&recipe, &len[..3], &segment].concat());
-            for isa in Isa::available() {
-                let base = &base[..256 * width];
-                let (done, held, _) = decode_on(isa, &block, Some(base), base.len());
-                assert!(!done, "{count} exceptions of 256 values of {width} bytes are taken");
-                assert!(held <= 64 * KIB, "{count} exceptions hold {held}");
-            }
-        }
-    }
 }
 
 /// A block of `raw_len` bytes, all from constants, with rows of `count` values.

@@ -11,12 +11,14 @@ use crate::reader::Reader;
 
 /// How every segment of a block is coded against a base.
 ///
-/// Invariants: `width_log2 <= 3`; `raw_bytes < width`; 1 to 32 bins; at most 8 rows, each a
+/// Invariants: `width_log2 <= 3`; `raw_bytes < width`; 1 to 32 bins, with flip bits only for floats; at most 8 rows, each a
 /// permutation of 0 to 15; one bound less than rows, each above the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BinRecipe {
     /// log2 of the value's width in bytes.
     pub width_log2: u8,
+    /// Whether values are integers, which have no sign of their own.
+    pub is_integer: bool,
     /// Low bytes of the difference that are stored as they are.
     pub raw_bytes: u8,
     /// log2 of the values in a segment.
@@ -56,6 +58,8 @@ impl Bin {
 /// Set in the layout byte of these recipes, and of no others.
 pub(crate) const BINS: u8 = 0xd0;
 const FLIP_BIT: u8 = 1 << 7;
+/// The bit of the layout byte that says that values are integers.
+pub(crate) const INTEGER: u8 = 1 << 3;
 
 impl BinRecipe {
     /// Width of a value in bytes.
@@ -70,9 +74,14 @@ impl BinRecipe {
 
     /// Appends the recipe.
     pub fn write(&self, out: &mut Vec<u8>) {
+        self.write_with(BINS, out);
+    }
+
+    /// The same with other bits of the layout byte.
+    pub(crate) fn write_with(&self, kind: u8, out: &mut Vec<u8>) {
         let count = |len: usize| u8::try_from(len).unwrap_or(0);
         out.extend_from_slice(&[
-            BINS | self.width_log2,
+            kind | self.width_log2 | if self.is_integer { INTEGER } else { 0 },
             self.raw_bytes,
             self.segment_log2,
             self.exponent_bits,
@@ -94,12 +103,21 @@ impl BinRecipe {
 
     /// Reads a recipe.
     pub fn read(input: &mut Reader) -> Result<Self> {
+        Ok(Self::read_with(input, |layout| layout & !(INTEGER | 3) == BINS)?.1)
+    }
+
+    /// Reads a recipe with a layout byte that is allowed, which is returned too.
+    pub(crate) fn read_with(
+        input: &mut Reader,
+        is_allowed: impl Fn(u8) -> bool,
+    ) -> Result<(u8, Self)> {
         let [layout, raw_bytes, segment_log2, exponent_bits] = input.array("recipe")?;
-        if layout & !3 != BINS {
+        if !is_allowed(layout) {
             return Err(Error::corrupt(format!("recipe layout {layout:#x} is not allowed")));
         }
         let mut recipe = Self {
             width_log2: layout & 3,
+            is_integer: layout & INTEGER != 0,
             raw_bytes,
             segment_log2,
             exponent_bits,
@@ -113,7 +131,7 @@ impl BinRecipe {
         recipe.read_bins(input)?;
         recipe.read_rows(input)?;
         recipe.coder = Coder::read(input)?;
-        Ok(recipe)
+        Ok((layout, recipe))
     }
 
     fn check(&self) -> Result<()> {
@@ -143,6 +161,9 @@ impl BinRecipe {
             if bin.payload_bits() > BIN_PAYLOAD_BITS_MAX {
                 let message = format!("payload of {} bits in a bin", bin.payload_bits());
                 return Err(Error::corrupt(message));
+            }
+            if bin.has_flip_bit && self.is_integer {
+                return Err(Error::corrupt("a bin of integers has a flip bit"));
             }
             if bin.centre.unsigned_abs() > BIN_CENTRE_MAX {
                 return Err(Error::corrupt(format!("centre of a bin at {}", bin.centre)));

@@ -21,6 +21,7 @@
 
 mod bins;
 pub mod block;
+mod changes;
 mod classes;
 pub mod coder;
 pub mod dtype;
@@ -37,6 +38,7 @@ pub mod varint;
 
 pub use bins::{Bin, BinRecipe};
 pub use block::{BlockKind, BlockPrefix};
+pub use changes::{ChangeRecipe, FlagContexts};
 pub use classes::ClassRecipe;
 pub use coder::{ApartCoder, ChainTable, Coder, HuffmanTable, RansTable};
 pub use error::{Error, ErrorKind, Result};

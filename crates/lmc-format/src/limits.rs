@@ -32,6 +32,8 @@ pub const BIN_CENTRE_MAX: u8 = 6;
 pub const BIN_MAX: i64 = 56;
 /// Most rows of a recipe by bins.
 pub const BIN_ROWS_MAX: u8 = 8;
+/// Most contexts of the flags of a recipe by changes.
+pub const FLAG_CONTEXTS_MAX: u8 = 8;
 /// Coders of single bytes that can stand one in the other.
 pub const APART_DEPTH_MAX: u8 = 3;
 /// Most low bits of a gap.

@@ -2,6 +2,7 @@
 //! section 3).
 
 use crate::bins::{BINS, BinRecipe};
+use crate::changes::{CHANGES, ChangeRecipe};
 use crate::classes::{CLASSES, ClassRecipe};
 use crate::coder::Coder;
 use crate::error::{Error, Result};
@@ -202,6 +203,8 @@ pub enum AnyRecipe {
     Classes(ClassRecipe),
     /// The same in bins, in the order of the values.
     Bins(BinRecipe),
+    /// Floats of which few differ from those of a base: where they are, and in bins how far.
+    Changes(Box<ChangeRecipe>),
 }
 
 impl AnyRecipe {
@@ -209,6 +212,9 @@ impl AnyRecipe {
     pub fn read(input: &mut Reader) -> Result<Self> {
         match input.rest().first() {
             Some(layout) if layout & BINS == BINS => Ok(Self::Bins(BinRecipe::read(input)?)),
+            Some(layout) if layout & CHANGES == CHANGES => {
+                Ok(Self::Changes(Box::new(ChangeRecipe::read(input)?)))
+            }
             Some(layout) if layout & CLASSES == CLASSES => {
                 Ok(Self::Classes(ClassRecipe::read(input)?))
             }
@@ -220,7 +226,7 @@ impl AnyRecipe {
     pub fn needs_base(&self) -> bool {
         match self {
             Self::Planes(recipe) => recipe.base != BaseUse::None,
-            Self::Classes(_) | Self::Bins(_) => true,
+            Self::Classes(_) | Self::Bins(_) | Self::Changes(_) => true,
         }
     }
 
@@ -230,6 +236,7 @@ impl AnyRecipe {
             Self::Planes(recipe) => recipe.width(),
             Self::Classes(recipe) => recipe.width(),
             Self::Bins(recipe) => recipe.width(),
+            Self::Changes(recipe) => recipe.width(),
         }
     }
 
@@ -239,6 +246,7 @@ impl AnyRecipe {
             Self::Planes(recipe) => recipe.segment_len(),
             Self::Classes(recipe) => recipe.segment_len(),
             Self::Bins(recipe) => recipe.segment_len(),
+            Self::Changes(recipe) => recipe.segment_len(),
         }
     }
 
@@ -246,7 +254,7 @@ impl AnyRecipe {
     pub fn column_count(&self) -> usize {
         match self {
             Self::Planes(recipe) => recipe.column_count(),
-            Self::Classes(_) | Self::Bins(_) => 0,
+            Self::Classes(_) | Self::Bins(_) | Self::Changes(_) => 0,
         }
     }
 }

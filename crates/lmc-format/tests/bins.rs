@@ -16,6 +16,7 @@ fn recipe() -> BinRecipe {
     let bin = |shift, has_flip_bit, centre| Bin { shift, has_flip_bit, centre };
     BinRecipe {
         width_log2: 2,
+        is_integer: false,
         raw_bytes: 1,
         segment_log2: 14,
         exponent_bits: 8,
@@ -98,7 +99,7 @@ fn a_recipe_that_ends_early_is_refused() {
 /// Bits of the layout that mean nothing yet are refused, so that they can mean something later.
 #[test]
 fn unknown_layouts_are_refused() {
-    for layout in [0xd6, 0xda, 0xde, 0xf2, 0xff] {
+    for layout in [0xd6, 0xde, 0xf2, 0xfa, 0xff] {
         refused(0, layout, "recipe layout");
     }
 }
@@ -133,6 +134,18 @@ fn fields_out_of_range_are_refused() {
     refused(ROWS, 0x00, "16 symbols once");
     refused(ROWS + 23, 0x55, "16 symbols once");
     refused(ROWS + 24, 9, "coder");
+}
+
+/// A recipe for integers is told by a bit of its layout, and has no flip bits.
+#[test]
+fn integers_have_no_flip_bits() {
+    let mut recipe = BinRecipe { is_integer: true, ..recipe() };
+    let mut bytes = written(&recipe);
+    assert_eq!(bytes[0], 0xda);
+    assert_eq!(read(&bytes), Err("a bin of integers has a flip bit".to_string()));
+    bytes[BINS + 2] &= 0x7f;
+    recipe.bins[1].has_flip_bit = false;
+    assert_eq!(read(&bytes), Ok(AnyRecipe::Bins(recipe)));
 }
 
 /// The exponent of a value has fewer bits than the value.

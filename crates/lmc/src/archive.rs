@@ -606,6 +606,12 @@ fn words(recipe: &AnyRecipe) -> String {
             words.push(recipe.coder.name().to_string());
             words.extend((recipe.raw_bytes > 0).then(|| format!("raw{}", recipe.raw_bytes)));
         }
+        AnyRecipe::Changes(recipe) => {
+            words.push(format!("changes{}", recipe.changed.coders.len()));
+            words.extend(recipe.changed.coders.first().map(|coder| coder.name().to_string()));
+            let raw_bytes = recipe.bins.raw_bytes;
+            words.extend((raw_bytes > 0).then(|| format!("raw{raw_bytes}")));
+        }
     }
     words.join("+")
 }

@@ -1,13 +1,14 @@
 //! Candidates for a recipe, and the cheapest of them.
 
-use super::bins;
+use super::bins::{self, Fitted};
+use super::changes::{self, ChangeCandidate};
 use super::classes::{self, ClassCandidate};
 use super::coder::{self, PlaneStats};
 use super::cost::entropy_bits;
 use super::exact::exact_tables;
 use super::offsets;
 use super::sample::sample;
-use super::{Ready, ReadyBins, ReadyRecipe, Target, Values, paper};
+use super::{Ready, ReadyBins, ReadyChanges, ReadyRecipe, Target, Values, paper};
 use crate::dtype::{Layout, Level};
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
@@ -33,8 +34,10 @@ const SPARSE_SHARE: u64 = 32;
 const DIFFERING_SHARE: usize = 16;
 /// Bytes from which on what bins gain is more than what their recipe takes.
 const BINS_LEN_MIN: usize = 1 << 12;
-/// Most values differ if the first times as many as do are the second times all.
-const DENSE_SHARE: (u64, u64) = (8, 3);
+/// Eighths of the values that differ from which on all of them may be coded, and below which those
+/// alone that differ.
+const DENSE_EIGHTHS: u64 = 4;
+const SPARSE_EIGHTHS: u64 = 7;
 /// How many times larger a sample is then.
 const SPARSE_SCALE: usize = 4;
 /// Exceptions cost a u16 and the code of byte 255.
@@ -89,48 +92,64 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     let stored_bits = 8 * sampled.len() as u64;
     let n = (sampled.len() / width) as u64;
     let base = scope.values.base.map(sample_of);
-    let is_float = target.layout.exponent_bits > 0;
-    let floats = base.as_deref().filter(|_| is_float);
-    let floats = floats.map(|base| Values { bytes: &sampled, base: Some(base) });
+    let is_float = !target.is_integer();
+    let pair = base.as_deref().map(|base| Values { bytes: &sampled, base: Some(base) });
     // Where most values differ from their base, they are coded in their order; where few do, what
-    // differs is taken apart. The highest level has the time to sort them.
-    let is_dense = target.level != Level::Max
-        && scope.values.bytes.len() >= BINS_LEN_MIN
-        && floats.is_some_and(|floats| {
-            DENSE_SHARE.0 * differing(width, floats) as u64 >= DENSE_SHARE.1 * n
-        });
-    let mut on_base =
-        floats.filter(|_| !is_dense).and_then(|floats| on_classes(isa, target, scope, floats));
-    let ready_classes = |candidate: ClassCandidate| {
-        let expected_bits = candidate.bits * 1024 / n;
-        let ready = classes::exact_tables(isa, target, candidate, scope.values, expected_bits);
-        Some(Ready::Classes(Box::new(ready)))
+    // differs is taken apart. The highest level has the time to sort floats.
+    let is_long = scope.values.bytes.len() >= BINS_LEN_MIN;
+    let differing = pair.map_or(0, |pair| differing(width, pair) as u64);
+    let sparse_eighths = if target.level == Level::Max { DENSE_EIGHTHS } else { SPARSE_EIGHTHS };
+    let ways = Ways {
+        bins: is_long && 8 * differing >= DENSE_EIGHTHS * n && target.level != Level::Max,
+        changes: is_long && 8 * differing < sparse_eighths * n,
+        is_float,
     };
+    let mut on_base = pair.and_then(|pair| on_base(isa, target, scope, pair, ways));
+    let ready_on_base = |found: OnBase| {
+        let expected_bits = found.bits() * 1024 / n;
+        match found {
+            OnBase::Classes(candidate) => {
+                let ready =
+                    classes::exact_tables(isa, target, candidate, scope.values, expected_bits);
+                Ready::Classes(Box::new(ready))
+            }
+            OnBase::Bins(fitted) => {
+                Ready::Bins(Box::new(ReadyBins::new(fitted.recipe, expected_bits)))
+            }
+            OnBase::Changes(candidate) => {
+                Ready::Changes(Box::new(ReadyChanges::new(candidate.recipe, expected_bits)))
+            }
+        }
+    };
+    let is_noise_below = is_noise_below(&sampled, width);
     // Nothing else has to be looked at.
-    if let Some(candidate) = on_base.take_if(|on_base| {
-        on_base.bits * SPARSE_SHARE < stored_bits && is_noise_below(&sampled, width)
-    }) {
-        return ready_classes(candidate);
+    if let Some(found) =
+        on_base.take_if(|on_base| on_base.bits() * SPARSE_SHARE < stored_bits && is_noise_below)
+    {
+        return Some(ready_on_base(found));
     }
-    let in_bins = floats.filter(|_| is_dense).and_then(|floats| bins::choose(target, floats));
     let mut best = alone(isa, target, scope, &sampled);
-    // A base must gain a two hundredth, as the sample may flatter it.
+    // A base must gain something, as the sample may flatter it: integers more, for which more is
+    // fitted than they are likely to have.
     let limit = best.bits.min(stored_bits);
-    let limit = limit - limit / 200;
-    if let Some(bins) = in_bins.filter(|bins| bins.bits < limit) {
-        let ready = ReadyBins::new(bins.recipe, bins.bits * 1024 / n);
-        return Some(Ready::Bins(Box::new(ready)));
-    }
-    if let Some(candidate) = on_base.filter(|candidate| candidate.bits < limit) {
-        return ready_classes(candidate);
-    }
-    if let Some(base) = base.as_deref().filter(|_| !is_float) {
+    let limit = limit - limit / if is_float { 200 } else { 32 };
+    // Floats whose low bytes are not noise are likely to be narrower ones in wide words, and integers
+    // that differ by little more than a bit may all differ by the same.
+    let try_planes = match &on_base {
+        Some(OnBase::Bins(found)) if !is_float && width < 4 => 2 * found.bits < 3 * n,
+        Some(OnBase::Changes(found)) if !is_float => found.bits >= limit,
+        _ => !is_float || width > 1 && !is_noise_below,
+    };
+    if let Some(base) = base.as_deref().filter(|_| try_planes) {
         for base_use in [BaseUse::Difference, BaseUse::Xor] {
             let candidate = against_base(isa, target, base_use, &sampled, base);
             if candidate.bits < limit {
                 best = cheaper(best, candidate);
             }
         }
+    }
+    if let Some(found) = on_base.filter(|found| found.bits() < limit.min(best.bits)) {
+        return Some(ready_on_base(found));
     }
     if best.bits >= stored_bits * 255 / 256 {
         return None;
@@ -140,21 +159,76 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     Some(Ready::Planes(Box::new(exact_tables(isa, target, ready, scope))))
 }
 
-/// The best recipe by classes, with its cost on `sample`.
-fn on_classes(isa: Isa, target: Target, scope: Scope, sample: Values) -> Option<ClassCandidate> {
+/// Which layouts are tried against a base.
+#[derive(Clone, Copy)]
+struct Ways {
+    bins: bool,
+    changes: bool,
+    is_float: bool,
+}
+
+impl Ways {
+    /// Classes are for floats for which nothing else is tried.
+    fn classes(self) -> bool {
+        self.is_float && !self.bins && !self.changes
+    }
+}
+
+/// A recipe against a base, with its cost on the sample.
+enum OnBase {
+    Classes(ClassCandidate),
+    Bins(Fitted),
+    Changes(ChangeCandidate),
+}
+
+impl OnBase {
+    fn bits(&self) -> u64 {
+        match self {
+            Self::Classes(candidate) => candidate.bits,
+            Self::Bins(fitted) => fitted.bits,
+            Self::Changes(candidate) => candidate.bits,
+        }
+    }
+
+    /// The same with the cost of `part` in `all` of the sample.
+    fn scaled(self, part: usize, all: usize) -> Self {
+        let scaled = |bits: u64| bits * part as u64 / all as u64;
+        match self {
+            Self::Classes(found) => {
+                Self::Classes(ClassCandidate { bits: scaled(found.bits), ..found })
+            }
+            Self::Bins(found) => Self::Bins(Fitted { bits: scaled(found.bits), ..found }),
+            Self::Changes(found) => {
+                Self::Changes(ChangeCandidate { bits: scaled(found.bits), ..found })
+            }
+        }
+    }
+}
+
+/// The best recipe against a base, with its cost on `sample`.
+fn on_base(isa: Isa, target: Target, scope: Scope, sample: Values, ways: Ways) -> Option<OnBase> {
+    let choose = |sample: Values| {
+        let bins = || bins::choose(target, sample).map(OnBase::Bins);
+        let changes = || changes::choose(isa, target, sample).map(OnBase::Changes);
+        let classes = || classes::choose(isa, target, sample).map(OnBase::Classes);
+        let tried = [
+            ways.bins.then(bins).flatten(),
+            ways.changes.then(changes).flatten(),
+            ways.classes().then(classes).flatten(),
+        ];
+        tried.into_iter().flatten().min_by_key(OnBase::bits)
+    };
     let width = 1 << target.layout.width_log2;
     let n = sample.bytes.len() / width;
-    let differing = differing(width, sample);
     // Where little changes, what does is seen in a large sample only.
     let all = scope.values.bytes.len();
-    if differing * DIFFERING_SHARE >= n || sample.bytes.len() >= all / 2 {
-        return classes::choose(isa, target, sample);
+    if differing(width, sample) * DIFFERING_SHARE >= n || sample.bytes.len() >= all / 2 {
+        return choose(sample);
     }
     let large = |bytes: &[u8]| self::sample(bytes, width, SPARSE_SCALE * n);
     let (bytes, base) = (large(scope.values.bytes), large(scope.values.base?));
-    let mut candidate = classes::choose(isa, target, Values { bytes: &bytes, base: Some(&base) })?;
-    candidate.bits = candidate.bits * sample.bytes.len() as u64 / bytes.len() as u64;
-    Some(candidate)
+    let found = choose(Values { bytes: &bytes, base: Some(&base) })?;
+    Some(found.scaled(sample.bytes.len(), bytes.len()))
 }
 
 /// How many values of `width` bytes are not as their base.

@@ -1,6 +1,7 @@
 //! Recipes against a base: contexts by the base's exponent, and the cheapest coder for each.
 
 use super::cost::entropy_bits;
+use super::merge::merge;
 use super::stream::{self, Scale, StreamPlanner, StreamStats};
 use super::{ReadyClasses, Target, Values};
 use crate::classes::{ClassBuffers, ClassEncoder, Sorted};
@@ -171,40 +172,24 @@ fn cluster(exponents: &[u8], symbols: &[u8], alphabet: usize, most: usize) -> Ve
         low: u8,
         counts: Vec<u32>,
         bits: u64,
-        /// What joining the next cluster would cost.
-        join: u64,
     }
     let mut clusters: Vec<Cluster> = Vec::new();
     for low in (0..=255_u8).rev() {
         let own = &counts[usize::from(low) * alphabet..][..alphabet];
         if own.iter().any(|&count| count > 0) {
-            clusters.push(Cluster { low, counts: own.to_vec(), bits: entropy_bits(own), join: 0 });
+            clusters.push(Cluster { low, counts: own.to_vec(), bits: entropy_bits(own) });
         }
     }
     let joined = |a: &Cluster, b: &Cluster| -> Vec<u32> {
         a.counts.iter().zip(&b.counts).map(|(a, b)| a + b).collect()
     };
-    let join_cost = |clusters: &[Cluster], i: usize| match &clusters[i..] {
-        [a, b, ..] => entropy_bits(&joined(a, b)).saturating_sub(a.bits + b.bits),
-        _ => u64::MAX,
-    };
-    for i in 0..clusters.len() {
-        clusters[i].join = join_cost(&clusters, i);
-    }
-    while clusters.len() > 1 {
-        let cheapest = (0..clusters.len() - 1).min_by_key(|&i| clusters[i].join).unwrap_or(0);
-        if clusters.len() <= most && clusters[cheapest].join >= CONTEXT_BITS {
-            break;
-        }
-        let next = clusters.remove(cheapest + 1);
-        let own = &mut clusters[cheapest];
+    let cost =
+        |a: &Cluster, b: &Cluster| entropy_bits(&joined(a, b)).saturating_sub(a.bits + b.bits);
+    merge(&mut clusters, most, CONTEXT_BITS, cost, |own, next| {
         own.counts = joined(own, &next);
         own.bits = entropy_bits(&own.counts);
         own.low = next.low;
-        for i in [cheapest.saturating_sub(1), cheapest] {
-            clusters[i].join = join_cost(&clusters, i);
-        }
-    }
+    });
     // The last cluster has no bound: it goes on below.
     clusters.pop();
     clusters.iter().map(|cluster| cluster.low).collect()

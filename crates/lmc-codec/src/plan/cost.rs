@@ -55,6 +55,15 @@ pub fn entropy_bits(histogram: &[u32]) -> u64 {
     bits.div_ceil(1 << LOG2_FRACTION)
 }
 
+/// The parts of a bit that [`symbol_cost`] counts.
+pub const PARTS: u32 = 16;
+
+/// What each of `count` in `total` symbols costs, in parts of a bit; for none, what one would.
+pub fn symbol_cost(count: u32, total: u32) -> u32 {
+    let bits = log2(u64::from(total.max(1))).saturating_sub(log2(u64::from(count.max(1))));
+    (bits >> (LOG2_FRACTION - PARTS.ilog2())) as u32
+}
+
 /// How often each byte occurs. Four tables, so that equal neighbours do not wait for each other.
 pub fn histogram(bytes: &[u8]) -> [u32; 256] {
     let mut tables = [[0_u32; 256]; 4];

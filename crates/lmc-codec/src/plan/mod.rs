@@ -6,17 +6,21 @@
 
 mod bins;
 mod block;
+mod changes;
 mod choose;
 mod classes;
 mod coder;
 mod cost;
 mod exact;
+mod merge;
 mod offsets;
 mod paper;
 mod sample;
+mod spread;
 mod stream;
 
 use crate::bins::BinEncoder;
+use crate::changes::ChangeEncoder;
 use crate::classes::ClassEncoder;
 use crate::dtype::{Layout, Level, TensorSpec};
 use crate::entropy::{PlaneEncoder, Scratch};
@@ -26,7 +30,7 @@ use crate::transform::offsets::ColumnOffsets;
 pub(crate) use block::block_rows;
 pub(crate) use choose::{Scope, choose};
 pub(crate) use coder::choose_bytes;
-use lmc_format::{BinRecipe, ClassRecipe, Recipe};
+use lmc_format::{BinRecipe, ChangeRecipe, ClassRecipe, Recipe};
 use paper::paper;
 
 /// Values in a block of values of 2 bytes or more; blocks of bytes, and all at the highest level,
@@ -95,12 +99,30 @@ impl ReadyBins {
     }
 }
 
+/// A recipe by changes ready to encode with.
+#[derive(Debug)]
+pub(crate) struct ReadyChanges {
+    pub recipe: ChangeRecipe,
+    pub bytes: Vec<u8>,
+    pub segments: ChangeEncoder,
+    pub expected_bits: u64,
+}
+
+impl ReadyChanges {
+    fn new(recipe: ChangeRecipe, expected_bits: u64) -> Self {
+        let mut bytes = Vec::new();
+        recipe.write(&mut bytes);
+        Self { segments: ChangeEncoder::new(&recipe), recipe, bytes, expected_bits }
+    }
+}
+
 /// Any of them.
 #[derive(Debug)]
 pub(crate) enum Ready {
     Planes(Box<ReadyRecipe>),
     Classes(Box<ReadyClasses>),
     Bins(Box<ReadyBins>),
+    Changes(Box<ReadyChanges>),
 }
 
 impl Ready {
@@ -110,6 +132,7 @@ impl Ready {
             Self::Planes(ready) => &ready.bytes,
             Self::Classes(ready) => &ready.bytes,
             Self::Bins(ready) => &ready.bytes,
+            Self::Changes(ready) => &ready.bytes,
         }
     }
 
@@ -119,6 +142,7 @@ impl Ready {
             Self::Planes(ready) => ready.recipe.width(),
             Self::Classes(ready) => ready.recipe.width(),
             Self::Bins(ready) => ready.recipe.width(),
+            Self::Changes(ready) => ready.recipe.width(),
         }
     }
 
@@ -129,6 +153,7 @@ impl Ready {
             Self::Planes(ready) => ready.expected_bits,
             Self::Classes(ready) => ready.expected_bits,
             Self::Bins(ready) => ready.expected_bits,
+            Self::Changes(ready) => ready.expected_bits,
         };
         8 * len as u64 > (expected_bits + 64) * n as u64 / 1024 + 8 * 1024
     }
@@ -149,6 +174,22 @@ pub(crate) struct Target {
     pub level: Level,
     pub row_len: u64,
     pub block_len: usize,
+}
+
+/// Bits of an integer, just below its top one, by which values are told apart that are coded against
+/// a base.
+const INTEGER_BITS: u8 = 5;
+
+impl Target {
+    /// Whether values are integers, or words of which nothing is known.
+    pub(crate) fn is_integer(&self) -> bool {
+        self.layout.exponent_bits == 0
+    }
+
+    /// Bits of the base, just below its top one, that say how far a value is likely to be from it.
+    pub(crate) fn base_bits(&self) -> u8 {
+        if self.is_integer() { INTEGER_BITS } else { self.layout.exponent_bits }
+    }
 }
 
 /// How a tensor's blocks are to be coded.

@@ -5,7 +5,8 @@ use crate::dtype::Level;
 use crate::entropy::{chain, gaps, huffman, rans};
 use crate::simd::{Isa, flags};
 use lmc_format::limits::CHAIN_LEVELS_MAX;
-use lmc_format::{ApartCoder, Coder};
+use lmc_format::{ApartCoder, Coder, HuffmanTable};
+use std::sync::OnceLock;
 
 /// Gaps are for flags of which one in this many or fewer are set.
 const GAPS_SHARE: u64 = 12;
@@ -51,7 +52,7 @@ impl StreamPlanner {
         if depth > 0 && 8 * count >= 5 * stats.count() {
             let (mut own_flags, mut others) = (Vec::new(), Vec::new());
             flags::take_out(self.isa, common, symbols, &mut own_flags, &mut others);
-            let flags = self.plain(&PlaneStats::of(&own_flags), true);
+            let flags = self.choose_flags(&PlaneStats::of(&own_flags));
             // Flags alone cost less than this, or nothing is gained.
             if flags.bits < best.bits {
                 let others = self.choose(&others, depth - 1);
@@ -64,6 +65,11 @@ impl StreamPlanner {
             }
         }
         best
+    }
+
+    /// The cheapest coder for flags like these, eight a byte.
+    pub(super) fn choose_flags(self, stats: &PlaneStats) -> Choice {
+        self.plain(stats, true)
     }
 
     /// The cheapest coder without others inside.
@@ -107,7 +113,7 @@ impl StreamPlanner {
             // value before it is coded would take as long as coding it.
             let table = match self.level {
                 Level::Max => huffman::build(histogram),
-                _ => huffman::build(&even_flags(stats)),
+                _ => even_flags(stats),
             };
             let bits = table.as_ref().and_then(|table| huffman::cost_bits(table, histogram));
             if let (Some(table), Some(bits)) = (table, bits) {
@@ -123,14 +129,26 @@ fn set_bits(stats: &PlaneStats) -> u64 {
     counts.map(|(byte, &count)| u64::from(count) * u64::from(byte.count_ones())).sum()
 }
 
-/// How often each byte of eight flags comes if all flags are as likely to be set.
-fn even_flags(stats: &PlaneStats) -> [u32; 256] {
-    const ONE: u64 = 1 << 16;
-    let share = set_bits(stats) * ONE / (8 * stats.count()).max(1);
+/// Shares of flags that are set for which there is a table.
+const SHARES: usize = 64;
+
+/// The table for bytes of eight flags that are all as likely to be set, about as likely as these. It
+/// is made once for all tensors, because making one takes longer than all else that is planned.
+fn even_flags(stats: &PlaneStats) -> Option<HuffmanTable> {
+    static TABLES: [OnceLock<Option<HuffmanTable>>; SHARES] = [const { OnceLock::new() }; SHARES];
+    let all = 8 * stats.count();
+    let share = set_bits(stats) * SHARES as u64 / all.max(1);
+    let share = share.min(SHARES as u64 - 1);
+    TABLES[share as usize].get_or_init(|| huffman::build(&even_histogram(share))).clone()
+}
+
+/// How often each byte of eight flags comes if a flag is set `share` and a half of [`SHARES`] times.
+fn even_histogram(share: u64) -> [u32; 256] {
+    const ONE: u64 = 2 * SHARES as u64;
+    let set = 2 * share + 1;
     let by_count: [u32; 9] = std::array::from_fn(|ones| {
-        let weight = (0..8).fold(1 << 30, |weight: u64, i| {
-            weight * if i < ones { share } else { ONE - share } / ONE
-        });
+        let weight = (0..8)
+            .fold(1 << 30, |weight: u64, i| weight * if i < ones { set } else { ONE - set } / ONE);
         weight.max(1) as u32
     });
     std::array::from_fn(|byte| by_count[byte.count_ones() as usize])

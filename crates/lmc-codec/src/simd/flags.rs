@@ -17,10 +17,15 @@ pub fn take_out(isa: Isa, common: u8, src: &[u8], flags: &mut Vec<u8>, others: &
     flags.reserve(src.len().div_ceil(8));
     let mut rest = src;
     #[cfg(target_arch = "x86_64")]
-    if isa.kind() == IsaKind::Avx512 {
+    if isa.kind() >= IsaKind::Avx2 {
         let (groups, after) = src.as_chunks();
-        // SAFETY: the isa proves AVX-512.
-        unsafe { x86::take_out(common, groups, flags, others) };
+        // SAFETY: the isa proves the instructions.
+        unsafe {
+            match isa.kind() {
+                IsaKind::Avx512 => avx512::take_out(common, groups, flags, others),
+                _ => avx2::take_out(common, groups, flags, others),
+            }
+        }
         rest = after;
     }
     let start = others.len();
@@ -45,11 +50,17 @@ pub fn take_out(isa: Isa, common: u8, src: &[u8], flags: &mut Vec<u8>, others: &
 pub fn put_back(isa: Isa, common: u8, flags: &[u8], others: &[u8], dst: &mut [u8]) {
     let (mut flags, mut others, mut dst) = (flags, others, dst);
     #[cfg(target_arch = "x86_64")]
-    if isa.kind() == IsaKind::Avx512 {
+    if isa.kind() >= IsaKind::Avx2 {
         let (groups, after) = dst.as_chunks_mut();
         let (own, rest) = flags.split_at(8 * groups.len());
-        // SAFETY: the isa proves AVX-512.
-        let used = unsafe { x86::put_back(common, own.as_chunks().0, others, groups) };
+        let own = own.as_chunks().0;
+        // SAFETY: the isa proves the instructions.
+        let used = unsafe {
+            match isa.kind() {
+                IsaKind::Avx512 => avx512::put_back(common, own, others, groups),
+                _ => avx2::put_back(common, own, others, groups),
+            }
+        };
         (flags, others, dst) = (rest, &others[used..], after);
     }
     dst.fill(common);
@@ -67,7 +78,86 @@ pub fn put_back(isa: Isa, common: u8, flags: &[u8], others: &[u8], dst: &mut [u8
 }
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
+mod avx2 {
+    use crate::simd::chain::avx2_orders::{close_up, spread, spread_bits};
+    use std::arch::x86_64::*;
+
+    /// # Safety
+    /// The CPU has these instructions.
+    #[target_feature(enable = "avx2,popcnt")]
+    pub(super) unsafe fn take_out(
+        common: u8,
+        groups: &[[u8; 64]],
+        flags: &mut Vec<u8>,
+        others: &mut Vec<u8>,
+    ) {
+        let common = _mm256_set1_epi8(common as i8);
+        for group in groups {
+            // SAFETY: the group has 64 bytes.
+            let halves =
+                [0, 32].map(|at| unsafe { _mm256_loadu_si256(group.as_ptr().add(at).cast()) });
+            let [low, high] =
+                halves.map(|half| _mm256_movemask_epi8(_mm256_cmpeq_epi8(half, common)) as u32);
+            let kept = !(u64::from(low) | u64::from(high) << 32);
+            flags.extend_from_slice(&kept.to_le_bytes());
+            if kept == 0 {
+                continue;
+            }
+            others.reserve(64);
+            let end = others.len() + kept.count_ones() as usize;
+            // SAFETY: there is room for 64 bytes, and those up to the new end have been written.
+            unsafe {
+                close_up(halves, kept, others.as_mut_ptr().add(others.len()));
+                others.set_len(end);
+            }
+        }
+    }
+
+    /// Returns how many of the others were used.
+    ///
+    /// # Safety
+    /// The CPU has these instructions.
+    #[target_feature(enable = "avx2,popcnt")]
+    pub(super) unsafe fn put_back(
+        common: u8,
+        flags: &[[u8; 8]],
+        others: &[u8],
+        groups: &mut [[u8; 64]],
+    ) -> usize {
+        let (common, zero) = (_mm256_set1_epi8(common as i8), _mm256_setzero_si256());
+        let mut used = 0;
+        let mut padded = [0; 64 + 16];
+        for (group, flags) in groups.iter_mut().zip(flags) {
+            let kept = u64::from_le_bytes(*flags);
+            let count = kept.count_ones() as usize;
+            // The last others have no bytes behind them that could be read.
+            let mut next = match others.get(used..used + padded.len()) {
+                Some(own) => own.as_ptr(),
+                None => {
+                    padded[..count].copy_from_slice(&others[used..used + count]);
+                    padded.as_ptr()
+                }
+            };
+            used += count;
+            for i in 0..2 {
+                let on = kept >> (32 * i);
+                // SAFETY: 64 others and 16 bytes more can be read, and the group has 64 bytes.
+                unsafe {
+                    let low = spread(on, &mut next);
+                    let bytes = _mm256_set_m128i(spread(on >> 16, &mut next), low);
+                    let is_common = _mm256_cmpeq_epi8(spread_bits(on as u32), zero);
+                    let rest = _mm256_and_si256(is_common, common);
+                    let to = group.as_mut_ptr().add(32 * i).cast();
+                    _mm256_storeu_si256(to, _mm256_or_si256(bytes, rest));
+                }
+            }
+        }
+        used
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
     use std::arch::x86_64::*;
 
     /// # Safety

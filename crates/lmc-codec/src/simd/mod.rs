@@ -8,6 +8,7 @@
 
 pub mod bins;
 pub mod chain;
+pub mod changes;
 pub mod classes;
 pub mod flags;
 pub mod pack;

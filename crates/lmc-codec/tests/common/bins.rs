@@ -13,6 +13,8 @@ const EXCEPTION: u8 = 0x40;
 #[derive(Clone, Debug)]
 pub struct BinShape {
     pub recipe: BinRecipe,
+    /// No value is that of its base, which section 3.8 makes use of.
+    pub all_differ: bool,
     /// Writes what only a decoder must take: exceptions without need, any payload of an exception,
     /// and changes of sign in both the symbol and the payload.
     pub untidy: bool,
@@ -20,9 +22,9 @@ pub struct BinShape {
 
 /// What stands for one value.
 #[derive(Clone, Copy, Debug)]
-struct Coded {
+pub(super) struct Coded {
     record: u64,
-    symbol: u8,
+    pub(super) symbol: u8,
     payload: u64,
     payload_bits: u8,
     /// The top bytes of an exception.
@@ -30,9 +32,9 @@ struct Coded {
 }
 
 impl BinShape {
-    fn floats(&self) -> Floats {
-        let BinRecipe { width_log2, raw_bytes, exponent_bits, .. } = self.recipe;
-        Floats { width_log2, raw_bytes, exponent_bits }
+    pub(super) fn floats(&self) -> Floats {
+        let BinRecipe { width_log2, raw_bytes, exponent_bits, is_integer, .. } = self.recipe;
+        Floats { width_log2, raw_bytes, exponent_bits, is_integer }
     }
 
     /// The number of the bin of values beside `b`.
@@ -69,32 +71,43 @@ impl BinShape {
         (s, f)
     }
 
+    /// Whether a difference of 0 without a change of sign stands for nothing (section 3.8).
+    fn leaves_out_zero(&self, is_flipped: bool) -> bool {
+        self.all_differ && self.recipe.raw_bytes == 0 && !is_flipped
+    }
+
     /// What stands for the value `x` beside `b`.
-    fn coded(&self, x: u64, b: u64, random: &mut Random) -> Coded {
+    pub(super) fn coded(&self, x: u64, b: u64, random: &mut Random) -> Coded {
         let floats = self.floats();
-        let (record, q) = floats.difference(x, b);
+        let (record, mut q) = floats.difference(x, b);
+        let is_flipped = floats.is_flipped(x, b);
+        // A value that is that of its base all the same can be an exception.
+        let mut any = self.untidy && random.below(8) == 0;
+        if self.leaves_out_zero(is_flipped) {
+            any |= q == 0;
+            q -= i64::from(q > 0);
+        }
         let number = self.bin_number(b);
         let bin = self.recipe.bins[number];
         let payload_bits = bin.payload_bits();
         let width = 1_i128 << bin.shift;
         let moved = i128::from(q) + width / 2;
         let (step, low) = (moved.div_euclid(width), moved.rem_euclid(width) as u64);
-        let any = self.untidy && random.below(8) == 0;
         if !(-56..=55).contains(&step) || any {
             let payload = if any { random.below(1 << payload_bits) as u64 } else { 0 };
             let listed = x >> (8 * self.recipe.raw_bytes);
             return Coded { record, symbol: EXCEPTION, payload, payload_bits, listed };
         }
-        let is_flipped = floats.is_flipped(x, b);
         let in_both = self.untidy && random.below(4) == 0;
-        let f = if bin.has_flip_bit { in_both } else { is_flipped };
+        // Of integers, an `f` means nothing.
+        let f = if bin.has_flip_bit || self.recipe.is_integer { in_both } else { is_flipped };
         let payload = low | u64::from(bin.has_flip_bit && is_flipped != f) << bin.shift;
         let symbol = self.symbol(number, step as i64 - i64::from(bin.centre), f);
         Coded { record, symbol, payload, payload_bits, listed: 0 }
     }
 
     /// Anything that could stand for a value beside `b`.
-    fn wild(&self, b: u64, random: &mut Random) -> Coded {
+    pub(super) fn wild(&self, b: u64, random: &mut Random) -> Coded {
         // All symbols, and more often small ones.
         let most = [256, 4][random.below(2)];
         let symbol = random.below(most) as u8;
@@ -106,7 +119,7 @@ impl BinShape {
     }
 
     /// The value that `coded` stands for beside `b`.
-    fn value(&self, coded: Coded, b: u64) -> u64 {
+    pub(super) fn value(&self, coded: Coded, b: u64) -> u64 {
         let floats = self.floats();
         if coded.symbol == EXCEPTION {
             let low = floats.value(b, coded.record, 0, false);
@@ -117,9 +130,13 @@ impl BinShape {
         let Bin { shift, has_flip_bit, centre } = self.recipe.bins[number];
         let (s, f) = self.meaning(number, coded.symbol);
         let low = (coded.payload & ((1 << shift) - 1)) as i64;
-        let q = (s + i64::from(centre)) * (1 << shift) + low - (1 << shift) / 2;
+        let mut q = (s + i64::from(centre)) * (1 << shift) + low - (1 << shift) / 2;
         let flip_bit = has_flip_bit && coded.payload >> shift == 1;
-        floats.value(b, coded.record, q, f != flip_bit)
+        let is_flipped = f != flip_bit && !self.recipe.is_integer;
+        if self.leaves_out_zero(is_flipped) {
+            q += i64::from(q >= 0);
+        }
+        floats.value(b, coded.record, q, is_flipped)
     }
 
     /// The block of `raw` on `base`, with symbols by a coder of this kind.
@@ -185,6 +202,14 @@ impl BinShape {
 
     /// A segment (section 4.4).
     fn segment(&self, coder: &Coder, coded: &[Coded]) -> Vec<u8> {
+        let mut out = self.listed(coded);
+        append_stream(coder, &symbols(coded), &mut out);
+        out.extend(payloads(coded));
+        out
+    }
+
+    /// The records and the exceptions.
+    pub(super) fn listed(&self, coded: &[Coded]) -> Vec<u8> {
         let raw_bytes = usize::from(self.recipe.raw_bytes);
         let mut out = Vec::new();
         for value in coded {
@@ -195,13 +220,16 @@ impl BinShape {
         for value in exceptions() {
             out.extend_from_slice(&value.listed.to_le_bytes()[..self.recipe.width() - raw_bytes]);
         }
-        append_stream(coder, &symbols(coded), &mut out);
-        let bits = coded
-            .iter()
-            .flat_map(|value| (0..value.payload_bits).map(|i| (value.payload >> i & 1) as u8));
-        out.extend(packed(&bits.collect::<Vec<u8>>()));
         out
     }
+}
+
+/// The payloads of values, in one string.
+pub(super) fn payloads(coded: &[Coded]) -> Vec<u8> {
+    let bits = coded
+        .iter()
+        .flat_map(|value| (0..value.payload_bits).map(|i| (value.payload >> i & 1) as u8));
+    packed(&bits.collect::<Vec<u8>>())
 }
 
 fn symbols(coded: &[Coded]) -> Vec<u8> {
@@ -210,26 +238,8 @@ fn symbols(coded: &[Coded]) -> Vec<u8> {
 
 /// A random recipe by bins for `n` values on a base.
 pub fn random_bin_case(n: usize, random: &mut Random) -> Case {
-    let mut floats = Floats::random(random);
-    if random.below(2) == 0 {
-        // Few bits of an exponent leave many values to a bin, and more bits than kernels are for
-        // leave them to the portable one.
-        floats.exponent_bits = floats.exponent_bits.min(8);
-    }
-    let mut base = random_values(floats.width_log2, n, random);
-    let recipe = BinRecipe {
-        width_log2: floats.width_log2,
-        raw_bytes: floats.raw_bytes,
-        segment_log2: [10, 10, 10, 11, 12, 20][random.below(6)],
-        exponent_bits: floats.exponent_bits,
-        exponent_first: floats.random_first(&base, random),
-        bins: random_bins(random),
-        bounds: Vec::new(),
-        rows: Vec::new(),
-        coder: Coder::Raw,
-    };
-    let mut shape = BinShape { recipe, untidy: random.below(2) == 0 };
-    (shape.recipe.bounds, shape.recipe.rows) = random_rows(random);
+    let (mut shape, mut base) = random_shape(n, random);
+    let floats = shape.floats();
     let tail = random.below(floats.width());
     base.extend(random.bytes(tail));
     let kind = CoderKind::any(random);
@@ -249,13 +259,41 @@ pub fn random_bin_case(n: usize, random: &mut Random) -> Case {
     shape.code(kind, &raw, &base, shared, random)
 }
 
-/// Up to as many bins as there can be, with steps of a few widths or of all.
-fn random_bins(random: &mut Random) -> Vec<Bin> {
+/// A random recipe by bins, and the `n` values of a base.
+pub(super) fn random_shape(n: usize, random: &mut Random) -> (BinShape, Vec<u8>) {
+    let mut floats = Floats::random(random);
+    if random.below(2) == 0 {
+        // Few bits of an exponent leave many values to a bin, and more bits than kernels are for
+        // leave them to the portable one.
+        floats.exponent_bits = floats.exponent_bits.min(8);
+    }
+    let base = random_values(floats.width_log2, n, random);
+    floats.is_integer = random.below(4) == 0;
+    let mut recipe = BinRecipe {
+        width_log2: floats.width_log2,
+        is_integer: floats.is_integer,
+        raw_bytes: floats.raw_bytes,
+        segment_log2: [10, 10, 10, 11, 12, 20][random.below(6)],
+        exponent_bits: floats.exponent_bits,
+        exponent_first: floats.random_first(&base, random),
+        bins: random_bins(!floats.is_integer, random),
+        bounds: Vec::new(),
+        rows: Vec::new(),
+        coder: Coder::Raw,
+    };
+    let untidy = random.below(2) == 0;
+    (recipe.bounds, recipe.rows) = random_rows(random);
+    (BinShape { recipe, all_differ: false, untidy }, base)
+}
+
+/// Up to as many bins as there can be, with steps of a few widths or of all, some with flip bits if
+/// there can be any.
+fn random_bins(has_flip_bits: bool, random: &mut Random) -> Vec<Bin> {
     let most = [2, 5, 9][random.below(3)];
     (0..[1, 2, 5, 17, 32][random.below(5)])
         .map(|_| {
             let shift = random.below(most) as u8;
-            let has_flip_bit = shift < 8 && random.below(3) == 0;
+            let has_flip_bit = has_flip_bits && shift < 8 && random.below(3) == 0;
             Bin { shift, has_flip_bit, centre: random.below(13) as i8 - 6 }
         })
         .collect()
@@ -264,15 +302,7 @@ fn random_bins(random: &mut Random) -> Vec<Bin> {
 /// Up to as many rows as there can be, with bounds among the bins, or anywhere.
 pub fn random_rows(random: &mut Random) -> (Vec<u8>, Vec<[u8; 16]>) {
     let count = [0, 0, 1, 2, 5, 8][random.below(6)];
-    let reach = [8, 33, 256][random.below(3)];
-    let mut bounds: Vec<u8> = Vec::new();
-    while bounds.len() + 1 < count {
-        let bound = 1 + random.below(reach - 1) as u8;
-        if !bounds.contains(&bound) {
-            bounds.push(bound);
-        }
-    }
-    bounds.sort_unstable();
+    let bounds = random_bounds(count, random);
     let row = |_| {
         let mut row: [u8; 16] = std::array::from_fn(|i| i as u8);
         (1..16).for_each(|i| row.swap(i, random.below(i + 1)));
@@ -281,11 +311,26 @@ pub fn random_rows(random: &mut Random) -> (Vec<u8>, Vec<[u8; 16]>) {
     (bounds, (0..count).map(row).collect())
 }
 
+/// The bounds between as many rows or contexts, close together or anywhere.
+pub(super) fn random_bounds(count: usize, random: &mut Random) -> Vec<u8> {
+    let reach = [9, 33, 256][random.below(3)];
+    let mut bounds: Vec<u8> = Vec::new();
+    while bounds.len() + 1 < count {
+        let bound = 1 + random.below(reach - 1) as u8;
+        if !bounds.contains(&bound) {
+            bounds.push(bound);
+        }
+    }
+    bounds.sort_unstable();
+    bounds
+}
+
 /// What a recipe by bins uses, and the body of its block with `raw_len` bytes.
 pub fn features(recipe: &BinRecipe, raw_len: usize, body: &mut Reader) -> Vec<String> {
     let mut seen = vec!["bins".to_string(), format!("bins width {}", recipe.width())];
     let mut note = |is: bool, name: &str| seen.extend(is.then(|| format!("bins {name}")));
     note(recipe.raw_bytes > 0, "raw bytes");
+    note(recipe.is_integer, "integers");
     note(recipe.bins.len() > 1, "several");
     note(recipe.bins.len() == 32, "most");
     note(recipe.bins.iter().any(|bin| bin.has_flip_bit), "flip bit");
@@ -321,6 +366,7 @@ fn first_exceptions(recipe: &BinRecipe, raw_len: usize, body: &mut Reader) -> u6
 pub fn all_features() -> Vec<String> {
     let names = [
         "raw bytes",
+        "integers",
         "several",
         "most",
         "flip bit",

@@ -33,7 +33,7 @@ struct Coded {
 impl ClassShape {
     fn floats(&self) -> Floats {
         let Self { width_log2, raw_bytes, exponent_bits, .. } = *self;
-        Floats { width_log2, raw_bytes, exponent_bits }
+        Floats { width_log2, raw_bytes, exponent_bits, is_integer: false }
     }
 
     /// Bits of the difference that are not in the record; the largest class.

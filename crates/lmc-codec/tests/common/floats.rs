@@ -11,16 +11,18 @@ pub struct Floats {
     pub width_log2: u8,
     pub raw_bytes: u8,
     pub exponent_bits: u8,
+    /// Values are no floats after all (section 3.7).
+    pub is_integer: bool,
 }
 
 impl Floats {
-    /// Any that the format allows.
+    /// Any floats that the format allows.
     pub fn random(random: &mut Random) -> Self {
         let width_log2 = random.below(4) as u8;
         let width = 1 << width_log2;
         let raw_bytes = random.below(width) as u8;
         let exponent_bits = 1 + random.below(11.min(8 * width - 1)) as u8;
-        Self { width_log2, raw_bytes, exponent_bits }
+        Self { width_log2, raw_bytes, exponent_bits, is_integer: false }
     }
 
     pub fn width(self) -> usize {
@@ -38,7 +40,7 @@ impl Floats {
 
     /// The low bits of a word that are its magnitude.
     fn magnitude(self) -> u64 {
-        u64::MAX >> (65 - self.bits())
+        u64::MAX >> (64 + u32::from(!self.is_integer) - self.bits())
     }
 
     /// `h` of the document.
@@ -61,16 +63,20 @@ impl Floats {
         random.next_u64() & ((1 << (8 * self.raw_bytes)) - 1)
     }
 
-    /// Whether the top bits of two words differ.
+    /// Whether the signs of two words differ.
     pub fn is_flipped(self, x: u64, b: u64) -> bool {
-        (x ^ b) >> (self.bits() - 1) == 1
+        !self.is_integer && (x ^ b) >> (self.bits() - 1) == 1
     }
 
     /// The value with this record and `q` beside `b`.
     pub fn value(self, b: u64, record: u64, q: i64, is_flipped: bool) -> u64 {
         let sum = b.wrapping_add((q as u64) << (8 * self.raw_bytes)).wrapping_add(record);
+        let magnitude = sum.wrapping_sub(self.half()) & self.magnitude();
+        if self.is_integer {
+            return magnitude;
+        }
         let top = (b >> (self.bits() - 1) & 1) ^ u64::from(is_flipped);
-        sum.wrapping_sub(self.half()) & self.magnitude() | top << (self.bits() - 1)
+        magnitude | top << (self.bits() - 1)
     }
 
     /// The bits of `b` that are taken for its exponent.

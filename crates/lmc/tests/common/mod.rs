@@ -79,6 +79,19 @@ pub fn moved(words: &[u8], width: usize, reach: u64, seed: u64) -> Vec<u8> {
     words
 }
 
+/// The same of few of them: about one in four with odd top bits, and one in sixteen of the others.
+pub fn few_moved(words: &[u8], width: usize, reach: u64, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut few = moved(words, width, reach, seed);
+    for (new, old) in few.chunks_exact_mut(width).zip(words.chunks_exact(width)) {
+        let one_in = if old[width - 1] & 1 == 1 { 4 } else { 16 };
+        if random.below(one_in) > 0 {
+            new.copy_from_slice(old);
+        }
+    }
+    few
+}
+
 /// The `.lmc` form of any input.
 pub fn compress_with(input: Input, options: &Options) -> Vec<u8> {
     let mut out = Vec::new();
@@ -173,6 +186,21 @@ pub fn golden_deltas() -> Vec<GoldenDelta> {
     };
     let dense_old = dense(wide.clone(), narrow.clone());
     let dense_new = dense(moved(&wide, 4, 1 << 17, 19), moved(&narrow, 2, 12, 20));
+    let integers = data::words(Kind::Weights, 4, false, 2200, 23);
+    let sparse = |wide: Vec<u8>, narrow: Vec<u8>, integers: Vec<u8>| {
+        let tensors = [
+            ("h".into(), "F32", vec![20, 55], wide),
+            ("ids".into(), "I32", vec![20, 110], integers),
+            ("w".into(), "BF16", vec![20, 110], narrow),
+        ];
+        safetensors(&tensors, "")
+    };
+    let sparse_old = sparse(wide.clone(), narrow.clone(), integers.clone());
+    let sparse_new = sparse(
+        few_moved(&wide, 4, 1 << 17, 24),
+        few_moved(&narrow, 2, 4, 25),
+        few_moved(&integers, 4, 9, 26),
+    );
     let delta = |name, original: &[u8], level, bases| GoldenDelta {
         name,
         original: original.to_vec(),
@@ -191,6 +219,13 @@ pub fn golden_deltas() -> Vec<GoldenDelta> {
         ),
         delta("bins_base", &dense_old, Level::Default, vec![]),
         delta("delta_bins", &dense_new, Level::Default, vec![("v0_1_0_bins_base", dense_old)]),
+        delta("changes_base", &sparse_old, Level::Default, vec![]),
+        delta(
+            "delta_changes",
+            &sparse_new,
+            Level::Default,
+            vec![("v0_1_0_changes_base", sparse_old)],
+        ),
         delta("delta_paper", &third, Level::Paper, vec![("v0_1_0_delta_base", old)]),
     ]
 }

@@ -4,7 +4,9 @@
 //! Bytes of 32 values stand in the order in which `vpackuswb` leaves those of two vectors of words:
 //! the second and third eight of them are swapped. Unpacking undoes that.
 
+use super::avx2_words::{Apart, Eights, Fours, Ones, SWAPPED, Twos, Words};
 use super::{BINS, EXCEPTION, FLIP, GROUP, Joined, Parts, Progress, Tables, too_few_exceptions};
+use crate::simd::classes::Writer;
 use crate::simd::prefetch;
 use lmc_format::Result;
 use lmc_format::limits::{BIN_MAX, BIN_ROWS_MAX};
@@ -12,8 +14,6 @@ use std::arch::x86_64::*;
 
 /// How far ahead memory is asked for, in bytes.
 const AHEAD: usize = 1024;
-/// The order of the eights, which is its own inverse.
-const SWAPPED: i32 = 0b11_01_10_00;
 
 /// A byte for each of 32 bins.
 #[derive(Clone, Copy)]
@@ -61,7 +61,6 @@ struct Table {
     first: __m256i,
     last: __m256i,
     exponent_shift: __m128i,
-    exponent_mask: __m256i,
     /// For each row the last bin that is not its own, and what it makes of symbols.
     rows: [(__m256i, __m256i); BIN_ROWS_MAX as usize],
     row_count: usize,
@@ -73,16 +72,15 @@ impl Table {
         let bins = &tables.bins;
         let factor = |bin: usize| (-(1_i32 << (15 - bins[bin].shift)) as i16).to_le_bytes();
         let symbol = |to: u8| ((to << 5) as i8 >> 5) as u8 ^ if to >= 8 { FLIP } else { 0 };
-        let exponent_shift = 8 - i32::from(tables.exponent_bits);
+        let exponent_shift = 16 - i32::from(tables.exponent_bits);
         let mut table = Self {
             low: ByBin::new(|bin| ((1_u16 << bins[bin].shift) - 1) as u8),
             flip: ByBin::new(|bin| if bins[bin].has_flip_bit { 1 << bins[bin].shift } else { 0 }),
             centre: ByBin::new(|bin| bins[bin].centre as u8),
             factor: [ByBin::new(|bin| factor(bin)[1]), ByBin::new(|bin| factor(bin)[0])],
-            first: _mm256_set1_epi8(tables.exponent_first.min(255) as i8),
+            first: _mm256_set1_epi16(tables.exponent_first as i16),
             last: _mm256_set1_epi8(tables.last as i8),
             exponent_shift: _mm_cvtsi32_si128(exponent_shift),
-            exponent_mask: _mm256_set1_epi8((0xff_u8 >> exponent_shift) as i8),
             rows: [(_mm256_setzero_si256(), _mm256_setzero_si256()); BIN_ROWS_MAX as usize],
             row_count: 0,
         };
@@ -104,11 +102,11 @@ impl Table {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn bins(&self, [b0, b1]: [__m256i; 2]) -> Bins {
-        let top = |b: __m256i| _mm256_srli_epi16::<8>(_mm256_add_epi16(b, b));
-        let top = _mm256_packus_epi16(top(b0), top(b1));
-        let exponents =
-            _mm256_and_si256(_mm256_srl_epi16(top, self.exponent_shift), self.exponent_mask);
-        let numbers = _mm256_min_epu8(_mm256_subs_epu8(exponents, self.first), self.last);
+        let above = |top: __m256i| {
+            let exponent = _mm256_srl_epi16(_mm256_add_epi16(top, top), self.exponent_shift);
+            _mm256_subs_epu16(exponent, self.first)
+        };
+        let numbers = _mm256_min_epu8(_mm256_packus_epi16(above(b0), above(b1)), self.last);
         let places = [
             _mm256_add_epi8(numbers, _mm256_set1_epi8(0x70)),
             _mm256_sub_epi8(numbers, _mm256_set1_epi8(0x10)),
@@ -150,351 +148,6 @@ fn split(symbols: __m256i) -> (__m256i, __m256i) {
     (_mm256_xor_si256(symbols, flips), flips)
 }
 
-/// 32 values set against their base.
-struct Apart {
-    /// Differences without the bytes that stand raw; those that do not fit are as large as can be.
-    coded: [__m256i; 2],
-    /// The top 16 bits of the bases.
-    tops: [__m256i; 2],
-    /// Words that are negative where the sign is not that of the base.
-    changed: [__m256i; 2],
-}
-
-/// Values of one width, with as many raw bytes each.
-trait Words {
-    const WIDTH: usize;
-    const RAW: usize;
-
-    /// Sets 32 values against their base; their raw bytes go to `records`.
-    ///
-    /// # Safety
-    /// The CPU has AVX2; 32 values can be read at `values` and at `base`, and their raw bytes written
-    /// at `records`.
-    unsafe fn load(values: *const u8, base: *const u8, records: *mut u8) -> Apart;
-
-    /// The top 16 bits of 32 bases.
-    ///
-    /// # Safety
-    /// The CPU has AVX2; 32 values can be read at `base`.
-    unsafe fn tops(base: *const u8) -> [__m256i; 2];
-
-    /// Undoes [`Words::load`]; the top bits of `flips` say where the sign changes.
-    ///
-    /// # Safety
-    /// The CPU has AVX2; 32 values can be read at `base` and written at `to`, and their raw bytes
-    /// read at `records`. `to` is aligned to 32 bytes if `STREAM`.
-    unsafe fn store<const STREAM: bool>(
-        coded: [__m256i; 2],
-        flips: [__m256i; 2],
-        base: *const u8,
-        records: *const u8,
-        to: *mut u8,
-    );
-}
-
-/// # Safety
-/// 32 bytes can be read.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn get(from: *const u8) -> __m256i {
-    // SAFETY: the caller's.
-    unsafe { _mm256_loadu_si256(from.cast()) }
-}
-
-/// # Safety
-/// 32 bytes can be written at `to`, which is aligned to 32 bytes if `STREAM`.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn put<const STREAM: bool>(to: *mut u8, bytes: __m256i) {
-    // SAFETY: the caller's.
-    unsafe {
-        if STREAM {
-            _mm256_stream_si256(to.cast(), bytes);
-        } else {
-            _mm256_storeu_si256(to.cast(), bytes);
-        }
-    }
-}
-
-/// The bits of `a` where `mask` has them, and elsewhere those of `b`.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn select(mask: __m256i, a: __m256i, b: __m256i) -> __m256i {
-    _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b))
-}
-
-/// The bytes of a vector as 32 words.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn widened(bytes: __m256i) -> [__m256i; 2] {
-    [
-        _mm256_cvtepu8_epi16(_mm256_castsi256_si128(bytes)),
-        _mm256_cvtepu8_epi16(_mm256_extracti128_si256::<1>(bytes)),
-    ]
-}
-
-/// Words of 2 bytes.
-struct Twos;
-
-impl Words for Twos {
-    const WIDTH: usize = 2;
-    const RAW: usize = 0;
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn load(values: *const u8, base: *const u8, _records: *mut u8) -> Apart {
-        let magnitudes = _mm256_set1_epi16(i16::MAX);
-        // SAFETY: the caller's.
-        let ([x0, x1], [b0, b1]) = unsafe { (Self::tops(values), Self::tops(base)) };
-        let m = |word| _mm256_and_si256(word, magnitudes);
-        Apart {
-            coded: [_mm256_sub_epi16(m(x0), m(b0)), _mm256_sub_epi16(m(x1), m(b1))],
-            tops: [b0, b1],
-            changed: [_mm256_xor_si256(x0, b0), _mm256_xor_si256(x1, b1)],
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn tops(base: *const u8) -> [__m256i; 2] {
-        // SAFETY: the caller's.
-        unsafe { [get(base), get(base.add(32))] }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn store<const STREAM: bool>(
-        coded: [__m256i; 2],
-        flips: [__m256i; 2],
-        base: *const u8,
-        _records: *const u8,
-        to: *mut u8,
-    ) {
-        let magnitudes = _mm256_set1_epi16(i16::MAX);
-        // SAFETY: the caller's.
-        let bs = unsafe { Self::tops(base) };
-        for half in 0..2 {
-            let magnitude = _mm256_add_epi16(_mm256_and_si256(bs[half], magnitudes), coded[half]);
-            let sign = _mm256_xor_si256(bs[half], flips[half]);
-            // SAFETY: the caller's.
-            unsafe { put::<STREAM>(to.add(32 * half), select(magnitudes, magnitude, sign)) };
-        }
-    }
-}
-
-/// Bytes.
-struct Ones;
-
-impl Words for Ones {
-    const WIDTH: usize = 1;
-    const RAW: usize = 0;
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn load(values: *const u8, base: *const u8, _records: *mut u8) -> Apart {
-        let magnitudes = _mm256_set1_epi16(0x7f);
-        // SAFETY: the caller's.
-        let ([x0, x1], [b0, b1]) = unsafe { (widened(get(values)), widened(get(base))) };
-        let m = |word| _mm256_and_si256(word, magnitudes);
-        let top = |word| _mm256_slli_epi16::<8>(word);
-        Apart {
-            coded: [_mm256_sub_epi16(m(x0), m(b0)), _mm256_sub_epi16(m(x1), m(b1))],
-            tops: [top(b0), top(b1)],
-            changed: [top(_mm256_xor_si256(x0, b0)), top(_mm256_xor_si256(x1, b1))],
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn tops(base: *const u8) -> [__m256i; 2] {
-        // SAFETY: the caller's.
-        let [b0, b1] = widened(unsafe { get(base) });
-        [_mm256_slli_epi16::<8>(b0), _mm256_slli_epi16::<8>(b1)]
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn store<const STREAM: bool>(
-        coded: [__m256i; 2],
-        flips: [__m256i; 2],
-        base: *const u8,
-        _records: *const u8,
-        to: *mut u8,
-    ) {
-        let low = _mm256_set1_epi16(0xff);
-        let bytes = |a, b| _mm256_permute4x64_epi64::<SWAPPED>(_mm256_packus_epi16(a, b));
-        let coded = bytes(_mm256_and_si256(coded[0], low), _mm256_and_si256(coded[1], low));
-        let flips = bytes(_mm256_srli_epi16::<8>(flips[0]), _mm256_srli_epi16::<8>(flips[1]));
-        let magnitudes = _mm256_set1_epi8(i8::MAX);
-        // SAFETY: the caller's.
-        unsafe {
-            let b = get(base);
-            let magnitude = _mm256_add_epi8(_mm256_and_si256(b, magnitudes), coded);
-            put::<STREAM>(to, select(magnitudes, magnitude, _mm256_xor_si256(b, flips)));
-        }
-    }
-}
-
-/// Words of 4 bytes, `RAW` of which stand raw.
-struct Fours<const RAW: usize>;
-
-impl<const RAW: usize> Fours<RAW> {
-    const HALF: i32 = if RAW > 0 { 1 << (8 * RAW - 1) } else { 0 };
-
-    /// The low words of four vectors of 8 values, each as large as it can be if it does not fit.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn packed([a, b, c, d]: [__m256i; 4]) -> [__m256i; 2] {
-        [
-            _mm256_permute4x64_epi64::<SWAPPED>(_mm256_packs_epi32(a, b)),
-            _mm256_permute4x64_epi64::<SWAPPED>(_mm256_packs_epi32(c, d)),
-        ]
-    }
-
-    /// Writes the raw bytes of 8 values.
-    ///
-    /// # Safety
-    /// They can be written.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn put_raw(apart: __m256i, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe {
-            if RAW == 0 {
-                return;
-            }
-            // The low bytes of each half, closed up.
-            let places: [i8; 16] =
-                std::array::from_fn(
-                    |i| {
-                        if i < 4 * RAW { (i / RAW * 4 + i % RAW) as i8 } else { -1 }
-                    },
-                );
-            let places = _mm256_broadcastsi128_si256(_mm_loadu_si128(places.as_ptr().cast()));
-            let bytes = _mm256_shuffle_epi8(apart, places);
-            for (half, bytes) in
-                [_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes)]
-                    .into_iter()
-                    .enumerate()
-            {
-                let to = to.add(4 * RAW * half);
-                match RAW {
-                    1 => _mm_storeu_si32(to.cast(), bytes),
-                    2 => _mm_storeu_si64(to.cast(), bytes),
-                    _ => {
-                        _mm_storeu_si64(to.cast(), bytes);
-                        _mm_storeu_si32(to.add(8).cast(), _mm_srli_si128::<8>(bytes));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Reads the raw bytes of 8 values.
-    ///
-    /// # Safety
-    /// They can be read.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn get_raw(from: *const u8) -> __m256i {
-        // SAFETY: the caller's.
-        unsafe {
-            match RAW {
-                0 => _mm256_setzero_si256(),
-                1 => _mm256_cvtepu8_epi32(_mm_loadu_si64(from.cast())),
-                2 => _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())),
-                _ => {
-                    let four = |from: *const u8| {
-                        let high = _mm_loadu_si32(from.add(8).cast());
-                        _mm_unpacklo_epi64(_mm_loadu_si64(from.cast()), high)
-                    };
-                    let both = _mm256_set_m128i(four(from.add(12)), four(from));
-                    let places = _mm256_setr_epi8(
-                        0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1, 0, 1, 2, -1, 3, 4, 5,
-                        -1, 6, 7, 8, -1, 9, 10, 11, -1,
-                    );
-                    _mm256_shuffle_epi8(both, places)
-                }
-            }
-        }
-    }
-}
-
-impl<const RAW: usize> Words for Fours<RAW> {
-    const WIDTH: usize = 4;
-    const RAW: usize = RAW;
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn load(values: *const u8, base: *const u8, records: *mut u8) -> Apart {
-        let (magnitudes, half) = (_mm256_set1_epi32(i32::MAX), _mm256_set1_epi32(Self::HALF));
-        let shift = _mm_cvtsi32_si128(8 * RAW as i32);
-        let mut coded = [_mm256_setzero_si256(); 4];
-        let (mut tops, mut changed) = (coded, coded);
-        for i in 0..4 {
-            // SAFETY: the caller's.
-            unsafe {
-                let (x, b) = (get(values.add(32 * i)), get(base.add(32 * i)));
-                let apart = _mm256_sub_epi32(
-                    _mm256_and_si256(x, magnitudes),
-                    _mm256_and_si256(b, magnitudes),
-                );
-                let apart = _mm256_add_epi32(apart, half);
-                Self::put_raw(apart, records.add(8 * RAW * i));
-                coded[i] = _mm256_sra_epi32(apart, shift);
-                tops[i] = _mm256_srai_epi32::<16>(b);
-                changed[i] = _mm256_srai_epi32::<16>(_mm256_xor_si256(x, b));
-            }
-        }
-        Apart {
-            coded: Self::packed(coded),
-            tops: Self::packed(tops),
-            changed: Self::packed(changed),
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn tops(base: *const u8) -> [__m256i; 2] {
-        // SAFETY: the caller's.
-        let top = |i: usize| unsafe { _mm256_srai_epi32::<16>(get(base.add(32 * i))) };
-        Self::packed([top(0), top(1), top(2), top(3)])
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn store<const STREAM: bool>(
-        coded: [__m256i; 2],
-        flips: [__m256i; 2],
-        base: *const u8,
-        records: *const u8,
-        to: *mut u8,
-    ) {
-        let magnitudes = _mm256_set1_epi32(i32::MAX);
-        let shift = _mm_cvtsi32_si128(8 * RAW as i32);
-        let eight = |words: [__m256i; 2], i: usize| {
-            let words = match i % 2 {
-                0 => _mm256_castsi256_si128(words[i / 2]),
-                _ => _mm256_extracti128_si256::<1>(words[i / 2]),
-            };
-            _mm256_cvtepi16_epi32(words)
-        };
-        for i in 0..4 {
-            // SAFETY: the caller's.
-            unsafe {
-                let b = get(base.add(32 * i));
-                let low = Self::get_raw(records.add(8 * RAW * i));
-                let low = _mm256_sub_epi32(low, _mm256_set1_epi32(Self::HALF));
-                let high = _mm256_sll_epi32(eight(coded, i), shift);
-                let magnitude = _mm256_add_epi32(_mm256_and_si256(b, magnitudes), high);
-                let magnitude = _mm256_add_epi32(magnitude, low);
-                let sign = _mm256_xor_si256(b, eight(flips, i));
-                put::<STREAM>(to.add(32 * i), select(magnitudes, magnitude, sign));
-            }
-        }
-    }
-}
-
 /// Cuts whole groups of values.
 ///
 /// # Safety
@@ -506,10 +159,18 @@ pub(super) unsafe fn cut(tables: &Tables, values: &[u8], base: &[u8], parts: &mu
         match (tables.width_log2, tables.raw_bytes) {
             (0, _) => cut_words::<Ones>(tables, values, base, parts),
             (1, _) => cut_words::<Twos>(tables, values, base, parts),
-            (_, 0) => cut_words::<Fours<0>>(tables, values, base, parts),
-            (_, 1) => cut_words::<Fours<1>>(tables, values, base, parts),
-            (_, 2) => cut_words::<Fours<2>>(tables, values, base, parts),
-            _ => cut_words::<Fours<3>>(tables, values, base, parts),
+            (2, 0) => cut_words::<Fours<0>>(tables, values, base, parts),
+            (2, 1) => cut_words::<Fours<1>>(tables, values, base, parts),
+            (2, 2) => cut_words::<Fours<2>>(tables, values, base, parts),
+            (2, _) => cut_words::<Fours<3>>(tables, values, base, parts),
+            (_, 0) => cut_words::<Eights<0>>(tables, values, base, parts),
+            (_, 1) => cut_words::<Eights<1>>(tables, values, base, parts),
+            (_, 2) => cut_words::<Eights<2>>(tables, values, base, parts),
+            (_, 3) => cut_words::<Eights<3>>(tables, values, base, parts),
+            (_, 4) => cut_words::<Eights<4>>(tables, values, base, parts),
+            (_, 5) => cut_words::<Eights<5>>(tables, values, base, parts),
+            (_, 6) => cut_words::<Eights<6>>(tables, values, base, parts),
+            _ => cut_words::<Eights<7>>(tables, values, base, parts),
         }
     }
 }
@@ -529,10 +190,7 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
     let low_bytes = _mm256_set1_epi16(0xff);
     let zero = _mm256_setzero_si256();
     let top = _mm256_set1_epi8(FLIP as i8);
-    let (bytes, mut word, mut bits) = payload.place();
-    assert!(bytes.len() >= n + 16);
-    let start = bytes.as_mut_ptr();
-    let mut to = start;
+    let mut writer = Writer::new(payload, n);
     for i in 0..n / 32 {
         // SAFETY: these 32 values are inside of all slices, and the payload of all values up to them
         // takes at most eight bits for each.
@@ -543,8 +201,18 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
                 prefetch(x.wrapping_add(AHEAD + 64 * line));
                 prefetch(b.wrapping_add(AHEAD + 64 * line));
             }
-            let Apart { coded, tops, changed } =
-                W::load(x, b, records.as_mut_ptr().add(32 * W::RAW * i));
+            let to = records.as_mut_ptr().add(32 * W::RAW * i);
+            let Apart { mut coded, tops, mut changed } = W::load(x, b, to, tables.is_integer);
+            if tables.is_integer {
+                changed = [zero; 2];
+            }
+            if tables.skips_zero {
+                for (coded, changed) in coded.iter_mut().zip(changed) {
+                    let above = _mm256_cmpgt_epi16(*coded, zero);
+                    let one_less = _mm256_andnot_si256(_mm256_srai_epi16::<15>(changed), above);
+                    *coded = _mm256_add_epi16(*coded, one_less);
+                }
+            }
             let bins = table.bins(tops);
             let low = table.low.of(bins);
             let flip = table.flip.of(bins);
@@ -604,22 +272,11 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
             _mm256_storeu_si256(owns.as_mut_ptr().cast(), own);
             _mm256_storeu_si256(masks.as_mut_ptr().cast(), _mm256_or_si256(low, flip));
             for place in [0, 2, 1, 3] {
-                let own = _pext_u64(owns[place], masks[place]);
-                word |= own << bits;
-                to.cast::<u64>().write_unaligned(word);
-                let total = bits + masks[place].count_ones();
-                // Shifted twice: all 64 bits may have gone into the word.
-                let over = (own >> 1) >> (63 - bits);
-                let is_full = total >= 64;
-                word = if is_full { over } else { word };
-                to = to.add(8 * usize::from(is_full));
-                bits = total & 63;
+                writer.push(owns[place], masks[place]);
             }
         }
     }
-    // SAFETY: both are in the same buffer.
-    let len = unsafe { to.offset_from_unsigned(start) };
-    payload.go_on(len, word, bits);
+    writer.finish(payload);
 }
 
 /// Joins whole groups of values; returns how far it came.
@@ -639,10 +296,18 @@ pub(super) unsafe fn join(
         match (tables.width_log2, tables.raw_bytes) {
             (0, _) => join_words::<Ones>(tables, base, parts, dst, streaming),
             (1, _) => join_words::<Twos>(tables, base, parts, dst, streaming),
-            (_, 0) => join_words::<Fours<0>>(tables, base, parts, dst, streaming),
-            (_, 1) => join_words::<Fours<1>>(tables, base, parts, dst, streaming),
-            (_, 2) => join_words::<Fours<2>>(tables, base, parts, dst, streaming),
-            _ => join_words::<Fours<3>>(tables, base, parts, dst, streaming),
+            (2, 0) => join_words::<Fours<0>>(tables, base, parts, dst, streaming),
+            (2, 1) => join_words::<Fours<1>>(tables, base, parts, dst, streaming),
+            (2, 2) => join_words::<Fours<2>>(tables, base, parts, dst, streaming),
+            (2, _) => join_words::<Fours<3>>(tables, base, parts, dst, streaming),
+            (_, 0) => join_words::<Eights<0>>(tables, base, parts, dst, streaming),
+            (_, 1) => join_words::<Eights<1>>(tables, base, parts, dst, streaming),
+            (_, 2) => join_words::<Eights<2>>(tables, base, parts, dst, streaming),
+            (_, 3) => join_words::<Eights<3>>(tables, base, parts, dst, streaming),
+            (_, 4) => join_words::<Eights<4>>(tables, base, parts, dst, streaming),
+            (_, 5) => join_words::<Eights<5>>(tables, base, parts, dst, streaming),
+            (_, 6) => join_words::<Eights<6>>(tables, base, parts, dst, streaming),
+            _ => join_words::<Eights<7>>(tables, base, parts, dst, streaming),
         }
     }
 }
@@ -664,7 +329,7 @@ unsafe fn join_words<W: Words>(
     assert!(base.len() == W::WIDTH * n && dst.len() == base.len());
     assert!(parts.payload.len() >= n + 16 && parts.records.len() == W::RAW * n);
     let table = Table::new(tables, &tables.backward);
-    let one = _mm256_set1_epi16(1);
+    let (one, all) = (_mm256_set1_epi16(1), _mm256_set1_epi16(-1));
     let zero = _mm256_setzero_si256();
     let top = _mm256_set1_epi8(FLIP as i8);
     let streaming = streaming && dst.as_ptr().cast::<__m256i>().is_aligned();
@@ -710,7 +375,7 @@ unsafe fn join_words<W: Words>(
                 let rest = _mm256_sub_epi16(rest, _mm256_srli_epi16::<1>(width));
                 _mm256_add_epi16(high, rest)
             };
-            let coded = [
+            let mut coded = [
                 coded(
                     _mm256_unpacklo_epi8(low, zero),
                     _mm256_unpacklo_epi8(zero, numbers),
@@ -722,13 +387,25 @@ unsafe fn join_words<W: Words>(
                     _mm256_unpackhi_epi8(rest, zero),
                 ),
             ];
-            let flips = [_mm256_unpacklo_epi8(zero, flips), _mm256_unpackhi_epi8(zero, flips)];
+            let mut flips = [_mm256_unpacklo_epi8(zero, flips), _mm256_unpackhi_epi8(zero, flips)];
+            if tables.is_integer {
+                flips = [zero; 2];
+            }
+            if tables.skips_zero {
+                for (coded, flips) in coded.iter_mut().zip(flips) {
+                    let below = _mm256_or_si256(
+                        _mm256_srai_epi16::<15>(flips),
+                        _mm256_srai_epi16::<15>(*coded),
+                    );
+                    *coded = _mm256_sub_epi16(*coded, _mm256_andnot_si256(below, all));
+                }
+            }
             let records = parts.records.as_ptr().add(32 * W::RAW * i);
             let to = dst.as_mut_ptr().add(place);
             if streaming {
-                W::store::<true>(coded, flips, b, records, to);
+                W::store::<true>(coded, flips, b, records, to, tables.is_integer);
             } else {
-                W::store::<false>(coded, flips, b, records, to);
+                W::store::<false>(coded, flips, b, records, to, tables.is_integer);
             }
             let mut left = _mm256_movemask_epi8(outside) as u32;
             while left != 0 {

@@ -6,7 +6,13 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
+pub(super) mod avx2_words;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx512_words;
+#[cfg(target_arch = "x86_64")]
+mod eights;
 mod portable;
 
 use super::Isa;
@@ -28,6 +34,7 @@ const FLIP: u8 = 0x80;
 #[derive(Debug)]
 pub struct Tables {
     width_log2: u8,
+    is_integer: bool,
     raw_bytes: u8,
     exponent_bits: u8,
     exponent_first: u16,
@@ -40,6 +47,9 @@ pub struct Tables {
     /// The inverse.
     backward: [[u8; 16]; BINS],
     has_rows: bool,
+    /// Whether all values differ from their base, so that a difference of 0 keeps no sign and those
+    /// above it move down by one.
+    skips_zero: bool,
 }
 
 /// What a segment is cut into.
@@ -104,6 +114,7 @@ impl Tables {
         });
         Self {
             width_log2: recipe.width_log2,
+            is_integer: recipe.is_integer,
             raw_bytes: recipe.raw_bytes,
             exponent_bits: recipe.exponent_bits,
             exponent_first: recipe.exponent_first,
@@ -112,7 +123,13 @@ impl Tables {
             forward,
             backward,
             has_rows: !recipe.rows.is_empty(),
+            skips_zero: false,
         }
+    }
+
+    /// The same for values that all differ from their base (section 3.8).
+    pub fn of_changes(recipe: &BinRecipe) -> Self {
+        Self { skips_zero: recipe.raw_bytes == 0, ..Self::new(recipe) }
     }
 
     /// Width of a value in bytes.
@@ -137,8 +154,8 @@ impl Tables {
         above.min(u64::from(self.last)) as usize
     }
 
-    /// The symbol of a difference, of which half the width of a bin has been added; none if it is in
-    /// no bin.
+    /// The symbol before its row of a difference to which half the width of a bin has been added; none
+    /// if it is in no bin.
     #[inline(always)]
     fn symbol(&self, bin: usize, rounded: i64, is_flipped: bool) -> Option<u8> {
         let Bin { shift, has_flip_bit, centre } = self.bins[bin];
@@ -146,16 +163,8 @@ impl Tables {
         if !(-BIN_MAX..BIN_MAX).contains(&number) {
             return None;
         }
-        let symbol = (number - i64::from(centre)) as i8;
-        Some(through(&self.forward[bin], symbol, is_flipped && !has_flip_bit))
-    }
-
-    /// The number of the bin and whether the sign changed, by a symbol that is no exception.
-    #[inline(always)]
-    fn meaning(&self, bin: usize, symbol: u8) -> (i64, bool) {
-        let (number, flip) = parts_of(symbol);
-        let (number, flip) = parts_of(through(&self.backward[bin], number, flip));
-        (i64::from(number) + i64::from(self.bins[bin].centre), flip)
+        let flip = if is_flipped && !has_flip_bit { FLIP } else { 0 };
+        Some((number - i64::from(centre)) as u8 ^ flip)
     }
 }
 
@@ -178,11 +187,10 @@ fn parts_of(symbol: u8) -> (i8, bool) {
     (number, (number as u8 ^ symbol) & FLIP != 0)
 }
 
-/// Whether there are kernels for these tables.
+/// Whether there are kernels for these tables: narrow words have no raw bytes.
 #[cfg(target_arch = "x86_64")]
 fn has_kernel(tables: &Tables) -> bool {
-    let is_common = tables.raw_bytes == 0 && tables.width_log2 < 2 || tables.width_log2 == 2;
-    is_common && tables.exponent_bits <= 8
+    tables.raw_bytes == 0 || tables.width_log2 >= 2
 }
 
 /// Cuts `values` against `base`, which has as many bytes.

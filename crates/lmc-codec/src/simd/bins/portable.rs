@@ -1,7 +1,38 @@
 //! Bins in safe Rust: what the kernels must give too.
 
-use super::{EXCEPTION, Joined, Parts, Progress, Tables, too_few_exceptions};
+use super::{
+    BINS, EXCEPTION, Joined, Parts, Progress, Tables, parts_of, through, too_few_exceptions,
+};
 use lmc_format::Result;
+
+/// What becomes of each symbol, by bin.
+struct Lookup {
+    /// One for each row that differs.
+    symbols: Vec<[u8; 256]>,
+    /// Which of them a bin has.
+    by_bin: [u8; BINS],
+}
+
+impl Lookup {
+    fn new(rows: &[[u8; 16]; BINS]) -> Self {
+        let mut lookup = Self { symbols: Vec::new(), by_bin: [0; BINS] };
+        for bin in 0..BINS {
+            if bin == 0 || rows[bin] != rows[bin - 1] {
+                lookup.symbols.push(std::array::from_fn(|symbol| {
+                    let (number, flip) = parts_of(symbol as u8);
+                    through(&rows[bin], number, flip)
+                }));
+            }
+            lookup.by_bin[bin] = lookup.symbols.len() as u8 - 1;
+        }
+        lookup
+    }
+
+    #[inline(always)]
+    fn get(&self, bin: usize, symbol: u8) -> u8 {
+        self.symbols[usize::from(self.by_bin[bin])][usize::from(symbol)]
+    }
+}
 
 /// Cuts all of `values`.
 pub(super) fn cut(tables: &Tables, values: &[u8], base: &[u8], parts: Parts) {
@@ -41,24 +72,31 @@ macro_rules! for_word {
         fn $cut(tables: &Tables, values: &[u8], base: &[u8], parts: Parts) {
             let Parts { plane, records, payload, exceptions } = parts;
             let raw_bytes = tables.raw_bytes();
-            let magnitudes = <$word>::MAX >> 1;
+            let magnitudes = if tables.is_integer { <$word>::MAX } else { <$word>::MAX >> 1 };
             let raw_half: $word = if raw_bytes > 0 { 1 << (8 * raw_bytes - 1) } else { 0 };
             let exponent_shift = <$word>::BITS - 1 - u32::from(tables.exponent_bits);
+            let lookup = Lookup::new(&tables.forward);
             let pairs = values.as_chunks::<$len>().0.iter().zip(base.as_chunks::<$len>().0);
             for (i, ((value, base), symbol)) in pairs.zip(plane).enumerate() {
                 let (x, b) = (<$word>::from_le_bytes(*value), <$word>::from_le_bytes(*base));
-                let number = tables.bin(u64::from((b & magnitudes) >> exponent_shift));
+                let number = tables.bin(u64::from((b & <$word>::MAX >> 1) >> exponent_shift));
                 let bin = tables.bins[number];
                 let apart = (x & magnitudes).wrapping_sub(b & magnitudes).wrapping_add(raw_half);
-                let low = apart.to_le_bytes();
-                records[i * raw_bytes..(i + 1) * raw_bytes].copy_from_slice(&low[..raw_bytes]);
-                let rounded = i64::from((apart as $signed) >> (8 * raw_bytes))
-                    .wrapping_add(1 << bin.shift >> 1);
+                // Most values have no raw bytes, and copying none takes as long as copying some.
+                if raw_bytes > 0 {
+                    let low = apart.to_le_bytes();
+                    records[i * raw_bytes..(i + 1) * raw_bytes].copy_from_slice(&low[..raw_bytes]);
+                }
                 let is_flipped = (x ^ b) & !magnitudes != 0;
+                let mut coded = i64::from((apart as $signed) >> (8 * raw_bytes));
+                if tables.skips_zero && !is_flipped && coded > 0 {
+                    coded -= 1;
+                }
+                let rounded = coded.wrapping_add(1 << bin.shift >> 1);
                 let bits = u32::from(bin.payload_bits());
                 match tables.symbol(number, rounded, is_flipped) {
                     Some(own) => {
-                        *symbol = own;
+                        *symbol = lookup.get(number, own);
                         let low = rounded as u64 & ((1 << bin.shift) - 1);
                         let flip = u64::from(is_flipped && bin.has_flip_bit) << bin.shift;
                         payload.push(low | flip, bits);
@@ -80,24 +118,33 @@ macro_rules! for_word {
             dst: &mut [u8],
         ) -> Result<Progress> {
             let raw_bytes = tables.raw_bytes();
-            let magnitudes = <$word>::MAX >> 1;
+            let magnitudes = if tables.is_integer { <$word>::MAX } else { <$word>::MAX >> 1 };
             let raw_half: $word = if raw_bytes > 0 { 1 << (8 * raw_bytes - 1) } else { 0 };
             let exponent_shift = <$word>::BITS - 1 - u32::from(tables.exponent_bits);
+            let lookup = Lookup::new(&tables.backward);
             let (base, dst) = (base.as_chunks::<$len>().0, dst.as_chunks_mut::<$len>().0);
             for i in done.values..parts.plane.len() {
                 let b = <$word>::from_le_bytes(base[i]);
-                let number = tables.bin(u64::from((b & magnitudes) >> exponent_shift));
+                let number = tables.bin(u64::from((b & <$word>::MAX >> 1) >> exponent_shift));
                 let bin = tables.bins[number];
                 let bits = bits_at(parts.payload, done.bits, bin.payload_bits());
                 done.bits += usize::from(bin.payload_bits());
                 let mut record = [0; $len];
-                record[..raw_bytes].copy_from_slice(&parts.records[i * raw_bytes..][..raw_bytes]);
+                if raw_bytes > 0 {
+                    let own = &parts.records[i * raw_bytes..][..raw_bytes];
+                    record[..raw_bytes].copy_from_slice(own);
+                }
                 let low = <$word>::from_le_bytes(record).wrapping_sub(raw_half);
                 let symbol = parts.plane[i];
-                let (number, mut is_flipped) = tables.meaning(number, symbol);
+                let (number, mut is_flipped) = parts_of(lookup.get(number, symbol));
+                let number = i64::from(number) + i64::from(bin.centre);
                 is_flipped ^= bin.has_flip_bit && bits >> bin.shift & 1 == 1;
+                is_flipped &= !tables.is_integer;
                 let rest = bits & ((1 << bin.shift) - 1);
-                let coded = (number << bin.shift) + i64::from(rest) - (1 << bin.shift >> 1);
+                let mut coded = (number << bin.shift) + i64::from(rest) - (1 << bin.shift >> 1);
+                if tables.skips_zero && !is_flipped && coded >= 0 {
+                    coded += 1;
+                }
                 let apart = ((coded << (8 * raw_bytes)) as $word).wrapping_add(low);
                 let magnitude = (b & magnitudes).wrapping_add(apart) & magnitudes;
                 let sign = (b & !magnitudes) ^ if is_flipped { !magnitudes } else { 0 };

@@ -7,9 +7,10 @@ use lmc_testkit::data::Random;
 
 /// A recipe with random bins and rows.
 fn recipe(random: &mut Random, width_log2: u8, raw_bytes: u8, exponent_bits: u8) -> BinRecipe {
+    let is_integer = random.below(3) == 0;
     let bins = (0..1 + random.below(32)).map(|_| {
         let shift = random.below(9) as u8;
-        let has_flip_bit = shift < 8 && random.below(3) == 0;
+        let has_flip_bit = shift < 8 && random.below(3) == 0 && !is_integer;
         Bin { shift, has_flip_bit, centre: random.below(13) as i8 - 6 }
     });
     let bins: Vec<Bin> = bins.collect();
@@ -24,6 +25,7 @@ fn recipe(random: &mut Random, width_log2: u8, raw_bytes: u8, exponent_bits: u8)
     let exponent_first = random.below(1 << exponent_bits) as u16;
     BinRecipe {
         width_log2,
+        is_integer,
         raw_bytes,
         segment_log2: 14,
         exponent_bits,
@@ -35,8 +37,13 @@ fn recipe(random: &mut Random, width_log2: u8, raw_bytes: u8, exponent_bits: u8)
     }
 }
 
-/// Values at all distances from their base, in words of a width.
-fn pair(random: &mut Random, width: usize, n: usize) -> (Vec<u8>, Vec<u8>) {
+fn tables(recipe: &BinRecipe, is_changed: bool) -> Tables {
+    if is_changed { Tables::of_changes(recipe) } else { Tables::new(recipe) }
+}
+
+/// Values at all distances from their base, in words of a width; none is equal to it if
+/// `is_changed`.
+fn pair(random: &mut Random, width: usize, n: usize, is_changed: bool) -> (Vec<u8>, Vec<u8>) {
     let base = random.bytes(n * width);
     let mut values = Vec::with_capacity(base.len());
     for word in base.chunks_exact(width) {
@@ -45,7 +52,9 @@ fn pair(random: &mut Random, width: usize, n: usize) -> (Vec<u8>, Vec<u8>) {
         let distance = random.next_u64() >> random.below(64);
         let apart = u64::from_le_bytes(bytes).wrapping_add(distance).wrapping_sub(distance / 2);
         let flip = u64::from(random.below(8) == 0) << (8 * width - 1);
-        values.extend_from_slice(&(apart ^ flip).to_le_bytes()[..width]);
+        let is_same = (apart ^ flip).to_le_bytes()[..width] == *word;
+        let other = u64::from(is_same && is_changed);
+        values.extend_from_slice(&(apart ^ flip ^ other).to_le_bytes()[..width]);
     }
     (values, base)
 }
@@ -96,8 +105,9 @@ fn kernels_agree() {
         for raw_bytes in 0..1 << width_log2 {
             for n in [0, 1, 31, 32, 63, 64, 65, 127, 128, 1000, 4096] {
                 let recipe = recipe(&mut random, width_log2, raw_bytes, exponent_bits);
-                let tables = Tables::new(&recipe);
-                let (values, base) = pair(&mut random, 1 << width_log2, n);
+                let is_changed = random.below(2) == 0;
+                let tables = tables(&recipe, is_changed);
+                let (values, base) = pair(&mut random, 1 << width_log2, n, is_changed);
                 let expected = cut_with(Isa::PORTABLE, &tables, &values, &base);
                 for isa in Isa::available() {
                     let what = format!("{isa:?}, {n} values, {recipe:?}");
@@ -121,9 +131,10 @@ fn kernels_agree_on_hostile_parts() {
         let (width_log2, exponent_bits) = [(0, 4), (1, 8), (2, 8)][round % 3];
         let raw_bytes = random.below(1 << width_log2) as u8;
         let recipe = recipe(&mut random, width_log2, raw_bytes, exponent_bits);
-        let tables = Tables::new(&recipe);
+        let is_changed = random.below(2) == 0;
+        let tables = tables(&recipe, is_changed);
         let n = random.below(300);
-        let (values, base) = pair(&mut random, 1 << width_log2, n);
+        let (values, base) = pair(&mut random, 1 << width_log2, n, is_changed);
         let mut cut = cut_with(Isa::PORTABLE, &tables, &values, &base);
         if random.below(2) == 0 {
             cut.plane = random.bytes(n);

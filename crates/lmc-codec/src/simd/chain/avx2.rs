@@ -1,7 +1,7 @@
 //! The chain code with AVX2: digits 32 bytes at a time, closing up and spreading 16 bytes at a time
 //! by `vpshufb` with orders from a table.
 
-use super::avx2_orders::{close_up, spread};
+use super::avx2_orders::{close_up, spread, spread_bits};
 use super::{Level, Scratch, Tables, Target, Walk, low_bits, word};
 use std::arch::x86_64::*;
 
@@ -288,15 +288,4 @@ unsafe fn decode_group<const TWO_BITS: bool>(
         }
     }
     next
-}
-
-/// 32 bits to 32 bytes of 0 or 1.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn spread_bits(bits: u32) -> __m256i {
-    let places =
-        _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
-    let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), places);
-    let one_each = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
-    _mm256_min_epu8(_mm256_and_si256(bytes, one_each), _mm256_set1_epi8(1))
 }

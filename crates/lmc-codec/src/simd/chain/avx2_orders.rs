@@ -32,6 +32,19 @@ const fn orders(spread: bool) -> Orders {
     orders
 }
 
+/// The order that closes up those of eight whose bit is set.
+#[inline(always)]
+pub(in crate::simd) fn closing(bits: u8) -> u64 {
+    CLOSE[0][usize::from(bits)]
+}
+
+/// The order that spreads values over those of eight whose bit is set; the others have their top bit
+/// set.
+#[inline(always)]
+pub(in crate::simd) fn spreading(bits: u8) -> u64 {
+    SPREAD[0][usize::from(bits)]
+}
+
 /// The order of 16 bytes for the low 16 bits of `bits`.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -47,7 +60,7 @@ fn order(orders: &Orders, bits: u64) -> __m128i {
 /// There is room for 64 bytes at `to`.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-pub(super) unsafe fn close_up(bytes: [__m256i; 2], on: u64, mut to: *mut u8) -> *mut u8 {
+pub(in crate::simd) unsafe fn close_up(bytes: [__m256i; 2], on: u64, mut to: *mut u8) -> *mut u8 {
     for (half, v) in bytes.into_iter().enumerate() {
         let sixteens = [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)];
         for (quarter, v) in sixteens.into_iter().enumerate() {
@@ -72,7 +85,7 @@ pub(super) unsafe fn close_up(bytes: [__m256i; 2], on: u64, mut to: *mut u8) -> 
 /// As many bytes as there are bits, and eight more, can be read at `*next`.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-pub(super) unsafe fn spread(on: u64, next: &mut *const u8) -> __m128i {
+pub(in crate::simd) unsafe fn spread(on: u64, next: &mut *const u8) -> __m128i {
     // SAFETY: the caller's.
     unsafe {
         let low = next.cast::<i64>().read_unaligned();
@@ -81,4 +94,15 @@ pub(super) unsafe fn spread(on: u64, next: &mut *const u8) -> __m128i {
         *next = next.add((on >> 8 & 0xff).count_ones() as usize);
         _mm_shuffle_epi8(_mm_set_epi64x(high, low), order(&SPREAD, on))
     }
+}
+
+/// 32 bits to 32 bytes of 0 or 1.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(in crate::simd) fn spread_bits(bits: u32) -> __m256i {
+    let places =
+        _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+    let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), places);
+    let one_each = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
+    _mm256_min_epu8(_mm256_and_si256(bytes, one_each), _mm256_set1_epi8(1))
 }

@@ -59,6 +59,52 @@ impl BitString {
     }
 }
 
+/// Bits that go to memory a word at a time.
+#[cfg(target_arch = "x86_64")]
+pub(in crate::simd) struct Writer {
+    start: *const u8,
+    to: *mut u8,
+    word: u64,
+    bits: u32,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Writer {
+    /// Goes on where `string` ends, which has room for `room` more bytes and a word.
+    pub(in crate::simd) fn new(string: &mut BitString, room: usize) -> Self {
+        let (place, word, bits) = string.place();
+        assert!(place.len() >= room + 16, "strings have room");
+        let to = place.as_mut_ptr();
+        Self { start: to, to, word, bits }
+    }
+
+    /// Tells the string what was done.
+    pub(in crate::simd) fn finish(self, string: &mut BitString) {
+        string.go_on(self.to as usize - self.start as usize, self.word, self.bits);
+    }
+
+    /// Appends the bits of eight bytes that are in `mask`.
+    ///
+    /// # Safety
+    /// There is room for a word.
+    #[inline]
+    #[target_feature(enable = "bmi2,popcnt")]
+    pub(in crate::simd) unsafe fn push(&mut self, bytes: u64, mask: u64) {
+        let bits = std::arch::x86_64::_pext_u64(bytes, mask);
+        let word = self.word | bits << self.bits;
+        // SAFETY: the caller's.
+        unsafe { self.to.cast::<u64>().write_unaligned(word) };
+        let total = self.bits + mask.count_ones();
+        let is_full = total >= 64;
+        // Shifted twice: all 64 bits may have gone into the word.
+        let over = (bits >> 1) >> (63 - self.bits);
+        self.word = if is_full { over } else { word };
+        // SAFETY: the word that was written is behind it.
+        self.to = unsafe { self.to.add(8 * usize::from(is_full)) };
+        self.bits = total & 63;
+    }
+}
+
 /// Masks of the lowest bits, by how many they are.
 const LOW: [u8; 9] = [0, 1, 3, 7, 15, 31, 63, 127, 255];
 

@@ -4,8 +4,8 @@
 //! A symbol is a class and a flip, or joint with them the sign and the top bit.
 
 use super::avx512::*;
-use super::bits::word_at;
-use super::{BitString, ContextRule, GROUP, Layout, PlaneWidths, Streams, Symbols, Unread};
+use super::bits::{Writer, word_at};
+use super::{ContextRule, GROUP, Layout, PlaneWidths, Streams, Symbols, Unread};
 use crate::simd::chain::Hints;
 use std::arch::x86_64::*;
 
@@ -140,50 +140,6 @@ macro_rules! for_layout {
             (_, true, true) => $run::<16, true, true>($($arg),*),
         }
     };
-}
-
-/// Bits that go to memory a word at a time.
-pub(super) struct Writer {
-    start: *const u8,
-    to: *mut u8,
-    word: u64,
-    bits: u32,
-}
-
-impl Writer {
-    /// Goes on where `string` ends, which has room for `room` more bytes and a word.
-    pub(super) fn new(string: &mut BitString, room: usize) -> Self {
-        let (place, word, bits) = string.place();
-        assert!(place.len() >= room + 16, "strings have room");
-        let to = place.as_mut_ptr();
-        Self { start: to, to, word, bits }
-    }
-
-    /// Tells the string what was done.
-    pub(super) fn finish(self, string: &mut BitString) {
-        string.go_on(self.to as usize - self.start as usize, self.word, self.bits);
-    }
-
-    /// Appends the bits of eight bytes that are in `mask`.
-    ///
-    /// # Safety
-    /// There is room for a word.
-    #[inline]
-    #[target_feature(enable = "bmi2,popcnt")]
-    pub(super) unsafe fn push(&mut self, bytes: u64, mask: u64) {
-        let bits = _pext_u64(bytes, mask);
-        let word = self.word | bits << self.bits;
-        // SAFETY: the caller's.
-        unsafe { self.to.cast::<u64>().write_unaligned(word) };
-        let total = self.bits + mask.count_ones();
-        let is_full = total >= 64;
-        // Shifted twice: all 64 bits may have gone into the word.
-        let over = (bits >> 1) >> (63 - self.bits);
-        self.word = if is_full { over } else { word };
-        // SAFETY: the word that was written is behind it.
-        self.to = unsafe { self.to.add(8 * usize::from(is_full)) };
-        self.bits = total & 63;
-    }
 }
 
 /// Appends the bits of 64 bytes that are in their mask. A macro, because as a function it is not

@@ -10,13 +10,13 @@ mod contexts;
 #[cfg(target_arch = "x86_64")]
 mod fused;
 mod measure;
-#[cfg(target_arch = "x86_64")]
-mod sparse;
 
 use super::Isa;
 #[cfg(target_arch = "x86_64")]
 use super::IsaKind;
 use super::chain::Hints;
+#[cfg(target_arch = "x86_64")]
+pub(in crate::simd) use bits::Writer;
 pub use bits::{BitString, pack, unpack};
 pub use contexts::{context_masks, count_masks, exponents, largest, partition, spread};
 pub use measure::{measure, restore};
@@ -115,98 +115,6 @@ pub fn restore_fast(
         return unsafe { fused::restore(table, rule, unread, records, base, dst, hints) };
     }
     0
-}
-
-/// Values that were taken out of a segment because they differ from their base, in their order.
-#[derive(Debug, Default)]
-pub struct Differing {
-    /// The values.
-    pub values: Vec<u8>,
-    /// Their base.
-    pub base: Vec<u8>,
-    /// For each context which of its values differ: a bit each.
-    pub flags: Vec<BitString>,
-    /// Where they were: a bit for each value of the segment, a word for each group.
-    pub places: Vec<u64>,
-    /// Working memory.
-    masks: Vec<u64>,
-}
-
-/// One value in this many may differ, or more, before it is dearer to take them out.
-pub const DIFFERING_SHARE: usize = 8;
-
-/// Takes the values out that differ from their base, and all of contexts that have no flags, where
-/// one fast pass can do it and they are not too many; false otherwise.
-pub fn take_differing(
-    isa: Isa,
-    layout: Layout,
-    rule: ContextRule,
-    has_flags: &[bool],
-    values: &[u8],
-    base: &[u8],
-    taken: &mut Differing,
-) -> bool {
-    assert_eq!(values.len(), base.len());
-    assert_eq!(has_flags.len(), rule.bounds.len() + 1);
-    #[cfg(target_arch = "x86_64")]
-    if can_be_sparse(isa, layout, rule, values.len()) {
-        // SAFETY: the isa proves AVX-512, and the layout fits.
-        return unsafe { sparse::take(layout, rule, has_flags, values, base, taken) };
-    }
-    false
-}
-
-/// Finds the places and the base of the values that [`take_differing`] took out, where one fast pass
-/// can do it and they are not too many; false otherwise. `masks` are those of [`mask_fast`]; there
-/// are flags for each context that has any.
-pub fn find_differing(
-    isa: Isa,
-    layout: Layout,
-    rule: ContextRule,
-    masks: &[u64],
-    flags: &[Option<&[u8]>],
-    base: &[u8],
-    taken: &mut Differing,
-) -> bool {
-    assert_eq!(flags.len(), rule.bounds.len() + 1);
-    #[cfg(target_arch = "x86_64")]
-    if can_be_sparse(isa, layout, rule, base.len()) {
-        // SAFETY: the isa proves AVX-512, and the layout fits.
-        return unsafe { sparse::find(layout, rule, masks, flags, base, taken) };
-    }
-    false
-}
-
-#[cfg(target_arch = "x86_64")]
-fn can_be_sparse(isa: Isa, layout: Layout, rule: ContextRule, len: usize) -> bool {
-    isa.kind() == IsaKind::Avx512
-        && layout.width_log2 == 1
-        && fused::fits(layout, rule)
-        && len.is_multiple_of(2 * GROUP)
-}
-
-/// Fills `dst` with the base, and with the values that were taken out in the places that were found.
-pub fn put_differing(isa: Isa, taken: &mut Differing, base: &[u8], dst: &mut [u8], hints: Hints) {
-    assert_eq!(base.len(), dst.len());
-    assert_eq!(taken.places.len(), base.len().div_ceil(2 * GROUP));
-    #[cfg(target_arch = "x86_64")]
-    if isa.kind() == IsaKind::Avx512 {
-        // SAFETY: the isa proves AVX-512.
-        return unsafe { sparse::put(taken, base, dst, hints) };
-    }
-    let _ = hints;
-    dst.copy_from_slice(base);
-    let mut values = taken.values.as_chunks::<2>().0.iter();
-    for (group, &places) in dst.as_chunks_mut::<2>().0.chunks_mut(GROUP).zip(&taken.places) {
-        let mut left = places;
-        while left != 0 {
-            let place = group.get_mut(left.trailing_zeros() as usize);
-            if let (Some(to), Some(value)) = (place, values.next()) {
-                *to = *value;
-            }
-            left &= left - 1;
-        }
-    }
 }
 
 /// Values of a group.
