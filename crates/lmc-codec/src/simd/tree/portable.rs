@@ -1,0 +1,104 @@
+//! The tree code in safe Rust: the definition, and the path of CPUs without a kernel of their own.
+
+use super::super::chain::eights::{ONES, close_up, counts_to, gather, spread};
+use super::super::chain::{low_bits, word};
+use super::{SLACK, Side, Tables, low_mask};
+
+pub(super) fn to_ranks(tables: &Tables, src: &[u8], dst: &mut [u8]) {
+    for (rank, &byte) in dst.iter_mut().zip(src) {
+        *rank = tables.ranks[usize::from(byte)];
+    }
+}
+
+pub(super) fn split(
+    first: u8,
+    keep: [bool; 2],
+    own: &mut [u8],
+    len: usize,
+    right: &mut [u8],
+    bits: &mut [u8],
+) -> usize {
+    let (mut on_left, mut on_right) = (0, 0);
+    for (at, bits) in (0..len).step_by(64).zip(bits.chunks_mut(8)) {
+        let group: [u8; 64] = *own[at..].first_chunk().expect("there is slack");
+        let valid = low_bits(len - at);
+        let set = gather(&group.map(|rank| u8::from(rank >= first))) & valid;
+        bits.copy_from_slice(&set.to_le_bytes()[..bits.len()]);
+        if keep[0] {
+            close_up_group(&group, !set & valid, &mut own[on_left..]);
+        }
+        if keep[1] {
+            close_up_group(&group, set, &mut right[on_right..]);
+        }
+        on_left += (!set & valid).count_ones() as usize;
+        on_right += set.count_ones() as usize;
+    }
+    on_right
+}
+
+/// Writes the bytes of `group` whose bit is set to the start of `to`, and no more than 64.
+#[inline(always)]
+fn close_up_group(group: &[u8; 64], set: u64, to: &mut [u8]) {
+    let (to, _) = to.split_first_chunk_mut::<SLACK>().expect("there is slack");
+    let (starts, set) = ((counts_to(set) << 8).to_le_bytes(), set.to_le_bytes());
+    for (j, &eight) in group.as_chunks().0.iter().enumerate() {
+        let at = usize::from(starts[j] & 63);
+        let closed = close_up(u64::from_le_bytes(eight), set[j]);
+        to[at..at + 8].copy_from_slice(&closed.to_le_bytes());
+    }
+}
+
+pub(super) fn merge(bits: &[u8], mut left: Side, mut right: Side, dst: &mut [u8]) {
+    for (group, bits) in dst.chunks_mut(64).zip(bits.chunks(8)) {
+        let (set, valid) = (word(bits), low_bits(group.len()));
+        let from_left = take_group(&mut left, !set & valid);
+        let from_right = take_group(&mut right, set);
+        for (j, eight) in group.chunks_mut(8).enumerate() {
+            let both = from_left[j] | from_right[j];
+            eight.copy_from_slice(&both.to_le_bytes()[..eight.len()]);
+        }
+    }
+}
+
+/// The next bytes of a side in the places of the set bits, eight in a word; zeros elsewhere.
+#[inline(always)]
+fn take_group(side: &mut Side, set: u64) -> [u64; 8] {
+    let counts = counts_to(set);
+    let (starts, eights) = ((counts << 8).to_le_bytes(), set.to_le_bytes());
+    match side {
+        Side::Symbol(symbol) => {
+            let all = ONES * u64::from(*symbol);
+            eights.map(|bits| spread(all, bits))
+        }
+        Side::Bytes(bytes) => {
+            let (next, _) = bytes.split_first_chunk::<SLACK>().expect("there is slack");
+            let spread_from = |j: usize| {
+                let at = usize::from(starts[j] & 63);
+                spread(word(&next[at..at + 8]), eights[j])
+            };
+            *bytes = &bytes[(counts >> 56) as usize..];
+            std::array::from_fn(spread_from)
+        }
+    }
+}
+
+pub(super) fn pack(first: u8, bits: u8, ranks: &[u8], out: &mut Vec<u8>) {
+    for eight in ranks.chunks(8) {
+        let numbers = eight.iter().zip(0_u32..);
+        let join =
+            |word, (rank, j): (&u8, u32)| word | u64::from(rank - first) << (j * u32::from(bits));
+        let word = numbers.fold(0, join);
+        let len = (eight.len() * usize::from(bits)).div_ceil(8);
+        out.extend_from_slice(&word.to_le_bytes()[..len]);
+    }
+}
+
+pub(super) fn unpack(bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &mut [u8]) {
+    let mask = low_mask(bits);
+    for (eight, packed) in dst.chunks_mut(8).zip(packed.chunks(usize::from(bits))) {
+        let word = word(packed);
+        for (j, symbol) in eight.iter_mut().enumerate() {
+            *symbol = symbols[usize::from((word >> (j * usize::from(bits))) as u8 & mask)];
+        }
+    }
+}
