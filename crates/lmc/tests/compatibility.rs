@@ -55,14 +55,27 @@ fn golden_deltas_are_read() {
     }
 }
 
-/// One golden file has blocks by bins, of values with and without raw bytes.
-#[test]
-fn a_golden_file_has_blocks_by_bins() {
-    let archive = Archive::open(&golden_path("delta_bins")).expect("a golden file");
+/// The recipes of all blocks of a golden file, in words.
+fn recipes_of(name: &str) -> Vec<String> {
+    let archive = Archive::open(&golden_path(name)).expect("a golden file");
     let mut recipes = Vec::new();
     for span in archive.described_spans() {
         recipes.extend(span.expect("a span").blocks.into_iter().map(|block| block.recipe));
     }
+    recipes
+}
+
+/// One golden file has trees, of values of one and of two bytes.
+#[test]
+fn a_golden_file_has_trees() {
+    let recipes = recipes_of("tree");
+    assert!(recipes.iter().filter(|recipe| recipe.contains("tree")).count() >= 2, "{recipes:?}");
+}
+
+/// One golden file has blocks by bins, of values with and without raw bytes.
+#[test]
+fn a_golden_file_has_blocks_by_bins() {
+    let recipes = recipes_of("delta_bins");
     let has = |is_raw: bool| {
         recipes.iter().any(|recipe| recipe.starts_with("bins") && recipe.contains("raw") == is_raw)
     };

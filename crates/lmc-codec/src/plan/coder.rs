@@ -2,7 +2,7 @@
 
 use super::cost::entropy_bits;
 use crate::dtype::Level;
-use crate::entropy::{chain, huffman, rans};
+use crate::entropy::{chain, huffman, rans, tree};
 use lmc_format::Coder;
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 
@@ -120,12 +120,12 @@ fn consider_tables(stats: &PlaneStats, level: Level, slack_bits: u64, best: &mut
     if entropy_bits(&stats.histogram) + slack_bits >= best.bits {
         return;
     }
-    let Some(table) = huffman::build(&stats.histogram) else { return };
-    match huffman::cost_bits(&table, &stats.histogram) {
+    let Some(table) = tree::build(&stats.histogram) else { return };
+    match tree::cost_bits(&table, &stats.histogram) {
         Some(bits) if bits + slack_bits < best.bits => {
-            // The slack stays in the cost, so that a whole recipe with Huffman must gain that much
+            // The slack stays in the cost, so that a whole recipe with a tree must gain that much
             // too.
-            *best = Choice { coder: Coder::Huffman(Box::new(table)), bits: bits + slack_bits };
+            *best = Choice { coder: Coder::Tree(Box::new(table)), bits: bits + slack_bits };
         }
         _ => {}
     }
@@ -141,6 +141,7 @@ pub fn exact(coder: &Coder, stats: &PlaneStats, level: Level) -> Coder {
     match coder {
         Coder::Huffman(_) => huffman::build(&stats.histogram).map(|t| Coder::Huffman(Box::new(t))),
         Coder::Rans(_) => rans::build(&stats.histogram).map(|t| Coder::Rans(Box::new(t))),
+        Coder::Tree(_) => tree::build(&stats.histogram).map(|t| Coder::Tree(Box::new(t))),
         Coder::Constant(_) | Coder::Packed { .. } => None,
         other => Some(other.clone()),
     }

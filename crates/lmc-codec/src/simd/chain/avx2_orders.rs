@@ -47,7 +47,7 @@ fn order(orders: &Orders, bits: u64) -> __m128i {
 /// There is room for 64 bytes at `to`.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-pub(in crate::simd) unsafe fn close_up(bytes: [__m256i; 2], on: u64, mut to: *mut u8) -> *mut u8 {
+pub(super) unsafe fn close_up(bytes: [__m256i; 2], on: u64, mut to: *mut u8) -> *mut u8 {
     for (half, v) in bytes.into_iter().enumerate() {
         let sixteens = [_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)];
         for (quarter, v) in sixteens.into_iter().enumerate() {
@@ -72,7 +72,7 @@ pub(in crate::simd) unsafe fn close_up(bytes: [__m256i; 2], on: u64, mut to: *mu
 /// As many bytes as there are bits, and eight more, can be read at `*next`.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-pub(in crate::simd) unsafe fn spread(on: u64, next: &mut *const u8) -> __m128i {
+pub(super) unsafe fn spread(on: u64, next: &mut *const u8) -> __m128i {
     // SAFETY: the caller's.
     unsafe {
         let low = next.cast::<i64>().read_unaligned();

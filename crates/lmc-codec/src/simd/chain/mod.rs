@@ -24,7 +24,7 @@ mod words;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
-pub(super) mod avx2_orders;
+mod avx2_orders;
 #[cfg(target_arch = "x86_64")]
 mod avx2_words;
 #[cfg(target_arch = "x86_64")]

@@ -1,12 +1,49 @@
-//! The tree code with AVX2: 64 bytes a step, closed up and spread by `vpshufb` with orders from a
-//! table, looked up 16 entries at a time.
+//! The tree code with AVX2 and BMI2: compared 64 bytes at a time, closed up and spread eight at a time
+//! by one `vpshufb` for both sides, looked up by `vpshufb` in rows of 16 entries.
 
-use super::super::chain::avx2_orders::{close_up, spread};
-use super::super::chain::eights::ONES;
+use super::super::chain::eights::{ONES, counts_to};
 use super::super::chain::{low_bits, word};
-use super::{Side, Tables, low_mask};
+use super::{Side, Tables, append_absent, low_mask};
 use std::arch::x86_64::*;
-use std::ops::RangeInclusive;
+
+/// `SPLIT[b]` brings those of eight bytes whose bit is clear in `b` to the lower half of a vector, and
+/// the others to the upper half, closed up.
+static SPLIT: [[u8; 16]; 256] = split_orders();
+
+const fn split_orders() -> [[u8; 16]; 256] {
+    let mut orders = [[0; 16]; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let (mut place, mut ends) = (0, [0, 8]);
+        while place < 8 {
+            let side = bits >> place & 1;
+            orders[bits][ends[side]] = place;
+            ends[side] += 1;
+            place += 1;
+        }
+        bits += 1;
+    }
+    orders
+}
+
+/// `MERGE[b]` undoes `SPLIT[b]`.
+static MERGE: [[u8; 8]; 256] = merge_orders();
+
+const fn merge_orders() -> [[u8; 8]; 256] {
+    let mut orders = [[0; 8]; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let (mut place, mut ends) = (0, [0, 8]);
+        while place < 8 {
+            let side = bits >> place & 1;
+            orders[bits][place] = ends[side];
+            ends[side] += 1;
+            place += 1;
+        }
+        bits += 1;
+    }
+    orders
+}
 
 /// Vectors that are looked up together, so that an entry of a table is loaded once for all.
 const TOGETHER: usize = 4;
@@ -14,64 +51,100 @@ const TOGETHER: usize = 4;
 /// Bytes of these.
 const STEP: usize = 32 * TOGETHER;
 
-/// The entries of numbers in a table, or 0 where a number is not in one of the `rows` of 16 entries.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn look_up(
-    table: &[u8; 256],
-    rows: RangeInclusive<usize>,
-    v: [__m256i; TOGETHER],
-) -> [__m256i; TOGETHER] {
-    let mut found = [_mm256_setzero_si256(); TOGETHER];
-    // Numbers of the row are below 16 after the XOR, and below 128 after the addition; all others
-    // are not, and for them `vpshufb` gives 0.
-    let beyond = _mm256_set1_epi8(0x70);
-    for (i, row) in table.as_chunks::<16>().0.iter().enumerate().skip(*rows.start()) {
-        if i > *rows.end() {
-            break;
+/// Rows of a table, each as what it differs in from the one before.
+struct Rows {
+    rows: [[u8; 16]; 16],
+    count: usize,
+    /// The number of the first entry.
+    first: u8,
+}
+
+impl Rows {
+    /// The `count` rows of `table` from number `first` on.
+    fn new(table: &[u8; 256], first: u8, count: usize) -> Self {
+        let mut rows = [[0; 16]; 16];
+        let entries = table.as_chunks().0.iter().skip(usize::from(first) / 16);
+        for (row, entries) in rows[..count].iter_mut().zip(entries) {
+            *row = *entries;
         }
-        // SAFETY: a row has 16 bytes.
-        let row = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(row.as_ptr().cast())) };
-        let this = _mm256_set1_epi8((16 * i) as i8);
-        for (found, &v) in found.iter_mut().zip(&v) {
-            let place = _mm256_adds_epu8(_mm256_xor_si256(v, this), beyond);
-            *found = _mm256_or_si256(*found, _mm256_shuffle_epi8(row, place));
+        // Each half is looked up by itself, so that the first row of the second differs from none.
+        for i in (1..16).rev().filter(|&i| i != 8) {
+            rows[i] = std::array::from_fn(|j| rows[i][j] ^ rows[i - 1][j]);
         }
+        Self { rows, count, first }
     }
-    found
+
+    /// The entries of numbers; where these are beyond the last row, its entries, and nothing in the
+    /// half of the table that has no rows.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn look_up(&self, v: [__m256i; TOGETHER]) -> [__m256i; TOGETHER] {
+        let mut found = [_mm256_setzero_si256(); TOGETHER];
+        let first = _mm256_set1_epi8(self.first as i8);
+        let mut v = v.map(|v| _mm256_sub_epi8(v, first));
+        let step = _mm256_set1_epi8(16);
+        for eight in self.rows[..self.count].chunks(8) {
+            // Of a number, all rows up to its own count, which make up its entry. It is negative in
+            // the others, where `vpshufb` gives 0, as all numbers are that are not of this half.
+            let mut left = v;
+            for row in eight {
+                // SAFETY: a row has 16 bytes.
+                let row = unsafe { _mm_loadu_si128(row.as_ptr().cast()) };
+                let row = _mm256_broadcastsi128_si256(row);
+                for (found, left) in found.iter_mut().zip(&mut left) {
+                    *found = _mm256_xor_si256(*found, _mm256_shuffle_epi8(row, *left));
+                    *left = _mm256_subs_epi8(*left, step);
+                }
+            }
+            v = v.map(|v| _mm256_xor_si256(v, _mm256_set1_epi8(-128)));
+        }
+        found
+    }
 }
 
 /// # Safety
 /// The CPU has AVX2; both slices are as long.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn to_ranks(tables: &Tables, src: &[u8], dst: &mut [u8]) {
-    // What no row names comes out as 0, which is to stand for no code.
+pub(super) unsafe fn to_ranks(
+    tables: &Tables,
+    src: &[u8],
+    dst: &mut [u8],
+    absent_bytes: &mut Vec<u8>,
+) {
+    // Beyond the rows 0 is found, which is to stand for no code: all bytes there have none.
     let absent = tables.absent.unwrap_or(0);
-    let has_code = |&byte: &usize| tables.ranks[byte] != absent;
-    let first = (0..256).find(has_code).unwrap_or(0);
-    let last = (0..256).rfind(has_code).unwrap_or(0);
-    let changed = tables.ranks.map(|rank| rank ^ absent);
+    let has_code = |&byte: &u8| tables.ranks[usize::from(byte)] != absent;
+    let first = (0..=255).find(has_code).unwrap_or(0) & 0xf0;
+    let last = (0..=255).rfind(has_code).unwrap_or(0);
+    // One more row, of zeros, where there is one.
+    let count = (usize::from(last - first) / 16 + 2).min(16);
+    let rows = Rows::new(&tables.ranks.map(|rank| rank ^ absent), first, count);
     let absent = _mm256_set1_epi8(absent as i8);
-    let ranks = |from: &[u8; STEP], to: &mut [u8; STEP]| {
+    let mut ranks = |from: &[u8; STEP], to: &mut [u8; STEP], len: usize| {
         // SAFETY: both have `STEP` bytes.
         unsafe {
             let v = std::array::from_fn(|i| _mm256_loadu_si256(from.as_ptr().add(32 * i).cast()));
-            let found = look_up(&changed, first / 16..=last / 16, v);
+            let found = rows.look_up(v);
+            let mut any = _mm256_setzero_si256();
             for (i, ranks) in found.into_iter().enumerate() {
+                any = _mm256_or_si256(any, _mm256_cmpeq_epi8(ranks, _mm256_setzero_si256()));
                 let ranks = _mm256_xor_si256(ranks, absent);
                 _mm256_storeu_si256(to.as_mut_ptr().add(32 * i).cast(), ranks);
+            }
+            if _mm256_testz_si256(any, any) == 0 {
+                append_absent(tables, &from[..len], &to[..len], absent_bytes);
             }
         }
     };
     let (from, from_tail) = src.as_chunks::<STEP>();
     let (to, to_tail) = dst.as_chunks_mut::<STEP>();
     for (from, to) in from.iter().zip(to) {
-        ranks(from, to);
+        ranks(from, to, STEP);
     }
     if !from_tail.is_empty() {
         let (mut from, mut to) = ([0; STEP], [0; STEP]);
         from[..from_tail.len()].copy_from_slice(from_tail);
-        ranks(&from, &mut to);
+        ranks(&from, &mut to, from_tail.len());
         to_tail.copy_from_slice(&to[..from_tail.len()]);
     }
 }
@@ -118,18 +191,26 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
     let mut count = 0;
     let mut group = |at: usize, valid: u64| {
         // SAFETY: there are 64 bytes from every group on. No side has got more bytes than were read,
-        // so that there is room for 64; what is closed up in place lies before what is still to be
-        // read.
+        // so that there is room for eight; what is closed up in place lies before what is still to
+        // be read.
         unsafe {
             let v = [0, 32].map(|i| _mm256_loadu_si256(own.add(at + i).cast()));
             let is_right = v.map(|v| _mm256_cmpeq_epi8(_mm256_max_epu8(v, first), v));
             let [low, high] = is_right.map(|v| u64::from(_mm256_movemask_epi8(v) as u32));
             let set = (low | high << 32) & valid;
-            if LEFT {
-                to_left = close_up(v, !set & valid, to_left);
-            }
-            if RIGHT {
-                to_right = close_up(v, set, to_right);
+            for i in 0..8 {
+                let bits = (set >> (8 * i)) as u8;
+                let eight = _mm_loadl_epi64(own.add(at + 8 * i).cast());
+                let order = _mm_loadu_si128(SPLIT[usize::from(bits)].as_ptr().cast());
+                let sides = _mm_shuffle_epi8(eight, order);
+                if LEFT {
+                    _mm_storel_epi64(to_left.cast(), sides);
+                    to_left = to_left.add(8 - bits.count_ones() as usize);
+                }
+                if RIGHT {
+                    _mm_storeh_pd(to_right.cast(), _mm_castsi128_pd(sides));
+                    to_right = to_right.add(bits.count_ones() as usize);
+                }
             }
             count += set.count_ones() as usize;
             set
@@ -147,7 +228,7 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
 
 /// # Safety
 /// The CPU has AVX2, BMI2 and POPCNT. `bits` has a bit for each byte of `dst` and zeros behind them;
-/// each side has as many bytes as there are bits for it, and eight more.
+/// each side has as many bytes as there are bits for it, and 64 more.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn merge(bits: &[u8], left: Side, right: Side, dst: &mut [u8]) {
     // SAFETY: the caller's.
@@ -183,50 +264,51 @@ unsafe fn merge_sides<const LEFT: bool, const RIGHT: bool>(
 ) {
     let (mut from_left, mut from_right) = (left.1.as_ptr(), right.1.as_ptr());
     let (a, b) = (_mm_set1_epi8(left.0 as i8), _mm_set1_epi8(right.0 as i8));
-    let mut group = |set: u64, valid: u64, to: &mut [u8; 64]| {
-        for (i, to) in to.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-            let (set, others) = (set >> (16 * i), (valid & !set) >> (16 * i));
-            // SAFETY: at most the bits seen so far have been taken from a side; eight bytes more are
-            // readable. `to` has 16 bytes.
+    // The last group, if it is not whole, goes to the end by way of `last`. All groups are done in one
+    // place of the code, because places far apart would keep the pointers in memory.
+    let mut last = [0; 64];
+    let full = dst.len() / 64;
+    for (i, bits) in bits.chunks(8).enumerate() {
+        let set = match bits.first_chunk() {
+            Some(&bits) => u64::from_le_bytes(bits),
+            None => word(bits),
+        };
+        let to = if i < full { dst[64 * i..].as_mut_ptr() } else { last.as_mut_ptr() };
+        // How many bytes of the right side come before each eight.
+        let counts = counts_to(set);
+        let starts = counts << 8;
+        for j in 0..8 {
+            let bits = usize::from((set >> (8 * j)) as u8);
+            let start = usize::from((starts >> (8 * j)) as u8);
+            // SAFETY: at most the bits seen so far have been taken from a side, and those beyond the
+            // last byte: 64 more are readable. `to` has 64 bytes.
             unsafe {
-                let v = match (LEFT, RIGHT) {
-                    (true, true) => {
-                        _mm_or_si128(spread(others, &mut from_left), spread(set, &mut from_right))
-                    }
-                    (true, false) => {
-                        let v = spread(others, &mut from_left);
-                        _mm_blendv_epi8(v, b, spread_bits(set))
-                    }
-                    (false, true) => {
-                        let v = spread(set, &mut from_right);
-                        _mm_blendv_epi8(a, v, spread_bits(set))
-                    }
-                    (false, false) => _mm_blendv_epi8(a, b, spread_bits(set)),
-                };
-                _mm_storeu_si128(to.as_mut_ptr().cast(), v);
+                let mut sides = _mm_unpacklo_epi64(a, b);
+                if LEFT {
+                    let eight = _mm_loadl_epi64(from_left.add(8 * j - start).cast());
+                    sides = _mm_unpacklo_epi64(eight, b);
+                }
+                if RIGHT {
+                    let eight = from_right.add(start).cast();
+                    sides = _mm_castpd_si128(_mm_loadh_pd(_mm_castsi128_pd(sides), eight));
+                }
+                let order = _mm_loadl_epi64(MERGE[bits].as_ptr().cast());
+                _mm_storel_epi64(to.add(8 * j).cast(), _mm_shuffle_epi8(sides, order));
             }
         }
-    };
-    let (groups, tail) = dst.as_chunks_mut::<64>();
-    let (words, last) = bits.split_at(8 * groups.len());
-    for (to, &word) in groups.iter_mut().zip(words.as_chunks().0) {
-        group(u64::from_le_bytes(word), u64::MAX, to);
+        let count = (counts >> 56) as usize;
+        // SAFETY: no side moves on by more than was taken from it.
+        unsafe {
+            if LEFT {
+                from_left = from_left.add(64 - count);
+            }
+            if RIGHT {
+                from_right = from_right.add(count);
+            }
+        }
     }
-    if !tail.is_empty() {
-        let mut to = [0; 64];
-        group(word(last), low_bits(tail.len()), &mut to);
-        tail.copy_from_slice(&to[..tail.len()]);
-    }
-}
-
-/// 16 bits to 16 bytes, all ones where the bit is set.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn spread_bits(bits: u64) -> __m128i {
-    let places = _mm_set_epi64x(ONES as i64, 0);
-    let bytes = _mm_shuffle_epi8(_mm_set1_epi16(bits as i16), places);
-    let one_each = _mm_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
-    _mm_cmpeq_epi8(_mm_and_si128(bytes, one_each), one_each)
+    let tail = &mut dst[64 * full..];
+    tail.copy_from_slice(&last[..tail.len()]);
 }
 
 /// As [`super::pack`], for less than 8 bits.
@@ -256,7 +338,7 @@ pub(super) fn pack(first: u8, bits: u8, ranks: &[u8], out: &mut Vec<u8>) {
 #[target_feature(enable = "avx2,bmi2")]
 pub(super) unsafe fn unpack(bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &mut [u8]) {
     let mask = ONES * u64::from(low_mask(bits));
-    let last_row = (1_usize << bits).div_ceil(16) - 1;
+    let rows = Rows::new(symbols, 0, (1_usize << bits).div_ceil(16));
     let (steps, tail) = dst.as_chunks_mut::<STEP>();
     let step = STEP / 8 * usize::from(bits);
     // A step reads up to seven bytes more than its own.
@@ -272,7 +354,7 @@ pub(super) unsafe fn unpack(bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &
                 let at = 4 * i;
                 _mm256_set_epi64x(number(at + 3), number(at + 2), number(at + 1), number(at))
             });
-            for (i, v) in look_up(symbols, 0..=last_row, v).into_iter().enumerate() {
+            for (i, v) in rows.look_up(v).into_iter().enumerate() {
                 _mm256_storeu_si256(to.as_mut_ptr().add(32 * i).cast(), v);
             }
         }

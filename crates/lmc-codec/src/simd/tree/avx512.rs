@@ -36,20 +36,38 @@ impl Lookup {
 }
 
 /// # Safety
-/// The CPU has AVX-512 VBMI; both slices are as long.
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) unsafe fn to_ranks(tables: &Tables, src: &[u8], dst: &mut [u8]) {
+/// The CPU has AVX-512 VBMI2; both slices are as long.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,popcnt")]
+pub(super) unsafe fn to_ranks(tables: &Tables, src: &[u8], dst: &mut [u8], absent: &mut Vec<u8>) {
     let ranks = Lookup::new(&tables.ranks);
+    let has_absent = if tables.absent.is_some() { u64::MAX } else { 0 };
+    let absent_rank = _mm512_set1_epi8(tables.absent.unwrap_or(0) as i8);
+    let mut append = |v, ranks, valid: u64| {
+        let others = _mm512_mask_cmpeq_epi8_mask(valid & has_absent, ranks, absent_rank);
+        if others != 0 {
+            let mut closed = [0; 64];
+            // SAFETY: `closed` has 64 bytes.
+            unsafe {
+                let v = _mm512_maskz_compress_epi8(others, v);
+                _mm512_storeu_si512(closed.as_mut_ptr().cast(), v);
+            }
+            absent.extend_from_slice(&closed[..others.count_ones() as usize]);
+        }
+    };
     let full = src.len() / 64 * 64;
     // SAFETY: whole groups lie within both slices, and masks end the last one with them.
     unsafe {
         for at in (0..full).step_by(64) {
             let v = _mm512_loadu_si512(src.as_ptr().add(at).cast());
-            _mm512_storeu_si512(dst.as_mut_ptr().add(at).cast(), ranks.get::<8>(v));
+            let found = ranks.get::<8>(v);
+            _mm512_storeu_si512(dst.as_mut_ptr().add(at).cast(), found);
+            append(v, found, u64::MAX);
         }
         let valid = low_bits(src.len() - full);
         let v = _mm512_maskz_loadu_epi8(valid, src.as_ptr().add(full).cast());
-        _mm512_mask_storeu_epi8(dst.as_mut_ptr().add(full).cast(), valid, ranks.get::<8>(v));
+        let found = ranks.get::<8>(v);
+        _mm512_mask_storeu_epi8(dst.as_mut_ptr().add(full).cast(), valid, found);
+        append(v, found, valid);
     }
 }
 

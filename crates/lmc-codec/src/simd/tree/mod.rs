@@ -30,7 +30,6 @@ mod avx512;
 
 pub use table::Tables;
 
-use super::words::per_isa;
 use super::{Isa, IsaKind, flags};
 use crate::segment::sized;
 use lmc_format::{Error, Reader, Result};
@@ -152,7 +151,8 @@ fn walk<'a>(isa: Isa, tables: &Tables, input: &mut Reader<'a>, n: usize) -> Resu
             let bits = count * node.bits();
             let stream = input.take(bits.div_ceil(8), "tree node")?;
             walk.streams[i] = stream;
-            if bits % 8 > 0 && stream.last().is_some_and(|last| last >> (bits % 8) != 0) {
+            if !bits.is_multiple_of(8) && stream.last().is_some_and(|last| last >> (bits % 8) != 0)
+            {
                 return Err(Error::corrupt("padding of a tree node is not zero"));
             }
             if let Node::Split(split) = node {
@@ -201,26 +201,18 @@ fn to_ranks(isa: Isa, tables: &Tables, src: &[u8], dst: &mut [u8], absent: &mut 
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the isa proves AVX2; both slices are as long.
-        IsaKind::Avx2 => unsafe { avx2::to_ranks(tables, src, dst) },
+        IsaKind::Avx2 => unsafe { avx2::to_ranks(tables, src, dst, absent) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX-512 VBMI; both slices are as long.
-        IsaKind::Avx512 => unsafe { avx512::to_ranks(tables, src, dst) },
-        _ => portable::to_ranks(tables, src, dst),
-    }
-    let Some(rank) = tables.absent else { return };
-    for (src, ranks) in src.chunks(512).zip(dst.chunks(512)) {
-        if has(isa, rank, ranks) {
-            let pairs = src.iter().zip(ranks);
-            absent.extend(pairs.filter(|&(_, &r)| r == rank).map(|(&byte, _)| byte));
-        }
+        // SAFETY: the isa proves AVX-512 VBMI2; both slices are as long.
+        IsaKind::Avx512 => unsafe { avx512::to_ranks(tables, src, dst, absent) },
+        _ => portable::to_ranks(tables, src, dst, absent),
     }
 }
 
-per_isa! {
-    /// Whether a rank is among those.
-    fn has(rank: u8, ranks: &[u8]) -> bool {
-        ranks.iter().fold(false, |any, &r| any | (r == rank))
-    }
+/// Appends those bytes of `src` to `absent` whose rank says that they have no code.
+fn append_absent(tables: &Tables, src: &[u8], ranks: &[u8], absent: &mut Vec<u8>) {
+    let of_absent = |&(_, &rank): &(&u8, &u8)| Some(rank) == tables.absent;
+    absent.extend(src.iter().zip(ranks).filter(of_absent).map(|(&byte, _)| byte));
 }
 
 /// Writes a bit to `bits` for each of the first `len` of `own`: whether it goes to the right. Those

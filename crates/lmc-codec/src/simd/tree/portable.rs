@@ -2,11 +2,18 @@
 
 use super::super::chain::eights::{ONES, close_up, counts_to, gather, spread};
 use super::super::chain::{low_bits, word};
-use super::{SLACK, Side, Tables, low_mask};
+use super::{SLACK, Side, Tables, append_absent, low_mask};
 
-pub(super) fn to_ranks(tables: &Tables, src: &[u8], dst: &mut [u8]) {
-    for (rank, &byte) in dst.iter_mut().zip(src) {
-        *rank = tables.ranks[usize::from(byte)];
+pub(super) fn to_ranks(tables: &Tables, src: &[u8], dst: &mut [u8], absent: &mut Vec<u8>) {
+    for (src, dst) in src.chunks(64).zip(dst.chunks_mut(64)) {
+        let mut any = false;
+        for (rank, &byte) in dst.iter_mut().zip(src) {
+            *rank = tables.ranks[usize::from(byte)];
+            any |= Some(*rank) == tables.absent;
+        }
+        if any {
+            append_absent(tables, src, dst, absent);
+        }
     }
 }
 

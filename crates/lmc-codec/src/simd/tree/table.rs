@@ -44,7 +44,7 @@ pub(super) struct Split {
 pub(super) struct Flat {
     pub first: u8,
     pub bits: u8,
-    /// Those of its ranks, the first of them again and again behind them.
+    /// Those of its ranks, and zeros.
     pub symbols: [u8; 256],
 }
 
@@ -81,10 +81,12 @@ struct Block {
 
 /// A tree's blocks, from its left to its right.
 fn blocks(table: &TreeTable) -> Vec<Block> {
+    let mut by_length = [const { Vec::new() }; HUFFMAN_BITS_MAX as usize + 1];
+    for (&length, symbol) in table.lengths().iter().zip(0..=255) {
+        by_length[usize::from(length)].push(symbol);
+    }
     let mut blocks = Vec::new();
-    for length in 1..=HUFFMAN_BITS_MAX {
-        let of_length = |&symbol: &u8| table.lengths()[usize::from(symbol)] == length;
-        let mut symbols: Vec<u8> = (0..=255).filter(of_length).collect();
+    for (length, mut symbols) in (0..).zip(by_length).skip(1) {
         while !symbols.is_empty() {
             let bits = symbols.len().ilog2();
             let others = symbols.split_off(1 << bits);
@@ -121,7 +123,7 @@ impl Tables {
             }
         }
         let (mut nodes, mut levels) = (Vec::new(), Vec::new());
-        let mut level = vec![0..blocks.len()];
+        let mut level: Vec<Range<usize>> = std::iter::once(0..blocks.len()).collect();
         for depth in 0.. {
             let first = nodes.len();
             let next_first = first + level.len();
@@ -154,7 +156,8 @@ fn node(
         [Block { is_escape: true, .. }] => return Node::Escape,
         [block] => {
             let (first, bits) = (starts[range.start] as u8, block.length - block.depth);
-            let symbols = std::array::from_fn(|i| block.symbols[i % block.symbols.len()]);
+            let mut symbols = [0; 256];
+            symbols[..block.symbols.len()].copy_from_slice(&block.symbols);
             return Node::Flat(Box::new(Flat { first, bits, symbols }));
         }
         _ => {}
