@@ -132,7 +132,7 @@ fn fields_out_of_range_are_refused() {
     refused(BOUNDS + 1, 1, "bound 1 of a row is out of order");
     refused(ROWS, 0x00, "16 symbols once");
     refused(ROWS + 23, 0x55, "16 symbols once");
-    refused(ROWS + 24, 9, "coder");
+    refused(ROWS + 24, 10, "coder");
 }
 
 /// The exponent of a value has fewer bits than the value.

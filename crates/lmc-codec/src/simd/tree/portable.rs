@@ -30,7 +30,10 @@ pub(super) fn split(
         let group: [u8; 64] = *own[at..].first_chunk().expect("there is slack");
         let valid = low_bits(len - at);
         let set = gather(&group.map(|rank| u8::from(rank >= first))) & valid;
-        bits.copy_from_slice(&set.to_le_bytes()[..bits.len()]);
+        match bits.first_chunk_mut() {
+            Some(bits) => *bits = set.to_le_bytes(),
+            None => bits.copy_from_slice(&set.to_le_bytes()[..bits.len()]),
+        }
         if keep[0] {
             close_up_group(&group, !set & valid, &mut own[on_left..]);
         }
@@ -56,14 +59,24 @@ fn close_up_group(group: &[u8; 64], set: u64, to: &mut [u8]) {
 }
 
 pub(super) fn merge(bits: &[u8], mut left: Side, mut right: Side, dst: &mut [u8]) {
-    for (group, bits) in dst.chunks_mut(64).zip(bits.chunks(8)) {
-        let (set, valid) = (word(bits), low_bits(group.len()));
-        let from_left = take_group(&mut left, !set & valid);
-        let from_right = take_group(&mut right, set);
-        for (j, eight) in group.chunks_mut(8).enumerate() {
-            let both = from_left[j] | from_right[j];
-            eight.copy_from_slice(&both.to_le_bytes()[..eight.len()]);
-        }
+    let (groups, tail) = dst.as_chunks_mut::<64>();
+    let (words, last) = bits.split_at(8 * groups.len());
+    for (group, &word) in groups.iter_mut().zip(words.as_chunks().0) {
+        merge_group(u64::from_le_bytes(word), u64::MAX, &mut left, &mut right, group);
+    }
+    if !tail.is_empty() {
+        let mut group = [0; 64];
+        merge_group(word(last), low_bits(tail.len()), &mut left, &mut right, &mut group);
+        tail.copy_from_slice(&group[..tail.len()]);
+    }
+}
+
+/// [`merge`] for the `valid` ones of 64 bits.
+#[inline(always)]
+fn merge_group(set: u64, valid: u64, left: &mut Side, right: &mut Side, group: &mut [u8; 64]) {
+    let (from_left, from_right) = (take_group(left, !set & valid), take_group(right, set));
+    for (j, eight) in group.as_chunks_mut().0.iter_mut().enumerate() {
+        *eight = (from_left[j] | from_right[j]).to_le_bytes();
     }
 }
 
@@ -90,22 +103,34 @@ fn take_group(side: &mut Side, set: u64) -> [u64; 8] {
 }
 
 pub(super) fn pack(first: u8, bits: u8, ranks: &[u8], out: &mut Vec<u8>) {
-    for eight in ranks.chunks(8) {
-        let numbers = eight.iter().zip(0_u32..);
-        let join =
-            |word, (rank, j): (&u8, u32)| word | u64::from(rank - first) << (j * u32::from(bits));
-        let word = numbers.fold(0, join);
-        let len = (eight.len() * usize::from(bits)).div_ceil(8);
-        out.extend_from_slice(&word.to_le_bytes()[..len]);
+    let (eights, tail) = ranks.as_chunks::<8>();
+    let bits = usize::from(bits);
+    let start = out.len();
+    // Eight bytes are written each time, of which as many count as there are bits.
+    out.resize(start + bits * eights.len() + 8, 0);
+    for (eight, to) in eights.iter().zip((start..).step_by(bits)) {
+        let numbers = eight.iter().rev();
+        let word = numbers.fold(0, |word, rank| word << bits | u64::from(rank - first));
+        out[to..to + 8].copy_from_slice(&word.to_le_bytes());
     }
+    out.truncate(start + bits * eights.len());
+    let word = tail.iter().rev().fold(0, |word, rank| word << bits | u64::from(rank - first));
+    out.extend_from_slice(&word.to_le_bytes()[..(tail.len() * bits).div_ceil(8)]);
 }
 
 pub(super) fn unpack(bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &mut [u8]) {
-    let mask = low_mask(bits);
-    for (eight, packed) in dst.chunks_mut(8).zip(packed.chunks(usize::from(bits))) {
-        let word = word(packed);
-        for (j, symbol) in eight.iter_mut().enumerate() {
-            *symbol = symbols[usize::from((word >> (j * usize::from(bits))) as u8 & mask)];
-        }
+    let (mask, bits) = (low_mask(bits), usize::from(bits));
+    let symbol = |word: u64, j: usize| symbols[usize::from((word >> (j * bits)) as u8 & mask)];
+    let (eights, tail) = dst.as_chunks_mut::<8>();
+    let mut rest = packed;
+    for eight in eights {
+        let word = match rest.first_chunk() {
+            Some(&word) => u64::from_le_bytes(word),
+            None => word(rest),
+        };
+        *eight = std::array::from_fn(|j| symbol(word, j));
+        rest = &rest[bits..];
     }
+    let word = word(rest);
+    tail.iter_mut().enumerate().for_each(|(j, byte)| *byte = symbol(word, j));
 }
