@@ -6,7 +6,7 @@ use lmc_format::TreeTable;
 /// Bits of an escaped byte beside its escape.
 const ESCAPED_BITS: u64 = 8;
 
-/// A good table for bytes like those counted in `histogram`; `None` when fewer than two occur.
+/// The best table for bytes like those counted in `histogram`; `None` when fewer than two occur.
 ///
 /// The histogram may be a sample's. Unless all bytes occur in it there is an escape, as likely as the
 /// bytes that occur once are together: about so many others are still to come.
@@ -21,7 +21,7 @@ pub fn build(histogram: &[u32; 256]) -> Option<TreeTable> {
     if let Some(place) = place {
         weights[place] = histogram.iter().filter(|&&count| count == 1).count().max(1) as u32;
     }
-    let mut lengths = huffman::quick_lengths(&weights)?;
+    let mut lengths = *huffman::build(&weights)?.lengths();
     let escape = place.map_or(0, |place| std::mem::take(&mut lengths[place]));
     Some(TreeTable::new(lengths, escape).expect("a code of two bytes or more"))
 }

@@ -79,6 +79,8 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
         (true, _) => n,
         (false, Level::Max) => SAMPLE_VALUES_MAX,
         (false, Level::Fast) => SAMPLE_VALUES_MIN,
+        // A tree's table is the better the more rare symbols it has seen.
+        (false, _) if (1..8).contains(&target.layout.exponent_bits) => SAMPLE_VALUES,
         (false, _) => (n / SAMPLE_SHARE).clamp(SAMPLE_VALUES_MIN, SAMPLE_VALUES),
     };
     let sample_of = |bytes: &[u8]| sample(bytes, width, wanted);
@@ -278,10 +280,9 @@ impl Planner {
         let widest = (exponent + JOINT_BITS_MAX).min(self.word_bits()).min(16);
         match self.level {
             Level::Max => (exponent..=widest).collect(),
-            // All of a byte: a tree of it takes less than any code of its parts.
-            Level::Default if self.layout.width_log2 == 0 => vec![8],
-            // The whole top byte of a float with a short exponent: a tree of it may gain.
-            Level::Default if exponent < 8 => vec![exponent, 8],
+            // The whole top byte of a float with a short exponent: a tree of it takes less than a
+            // chain of the exponent, and is decoded as fast.
+            Level::Default if exponent < 8 => vec![8],
             _ => vec![exponent],
         }
     }

@@ -141,7 +141,6 @@ pub fn exact(coder: &Coder, stats: &PlaneStats, level: Level) -> Coder {
     match coder {
         Coder::Huffman(_) => huffman::build(&stats.histogram).map(|t| Coder::Huffman(Box::new(t))),
         Coder::Rans(_) => rans::build(&stats.histogram).map(|t| Coder::Rans(Box::new(t))),
-        Coder::Tree(_) => tree::build(&stats.histogram).map(|t| Coder::Tree(Box::new(t))),
         Coder::Constant(_) | Coder::Packed { .. } => None,
         other => Some(other.clone()),
     }

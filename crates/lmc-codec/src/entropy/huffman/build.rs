@@ -16,23 +16,6 @@ const LEVEL: usize = 2 * SYMBOLS;
 
 /// The best table for `histogram`; `None` when fewer than two symbols occur.
 pub fn build(histogram: &[u32; 256]) -> Option<HuffmanTable> {
-    HuffmanTable::new(lengths(histogram, |weights, n, _| limited_depths(weights, n))?).ok()
-}
-
-/// Code lengths for `histogram` that are next to the best, in a third of the time where the limit is
-/// in force; `None` when fewer than two symbols occur.
-pub(crate) fn quick_lengths(histogram: &[u32; 256]) -> Option<[u8; 256]> {
-    lengths(histogram, |weights, n, depths| {
-        cut_depths(&weights[..n], &depths[..n]).unwrap_or_else(|| limited_depths(weights, n))
-    })
-}
-
-/// Code lengths for `histogram`. `limit` makes depths within the limit of weights, their number and
-/// depths beyond it.
-fn lengths(
-    histogram: &[u32; 256],
-    limit: impl Fn(&[u64; SYMBOLS + 1], usize, &[u8; SYMBOLS]) -> [u8; SYMBOLS],
-) -> Option<[u8; 256]> {
     let mut keys = [0_u64; SYMBOLS];
     let mut n = 0;
     for (symbol, &count) in (0_u64..).zip(histogram).filter(|&(_, &count)| count > 0) {
@@ -49,13 +32,13 @@ fn lengths(
     let mut depths = tree_depths(&weights, n);
     // The rarest symbol comes first and is the deepest.
     if usize::from(depths[0]) > BITS_MAX {
-        depths = limit(&weights, n, &depths);
+        depths = limited_depths(&weights, n);
     }
     let mut lengths = [0; 256];
     for (key, depth) in keys.iter().zip(depths) {
         lengths[(key & 255) as usize] = depth;
     }
-    Some(lengths)
+    HuffmanTable::new(lengths).ok()
 }
 
 /// Bits that `table` needs for the bytes counted in `histogram`; `None` when one that occurs has
@@ -127,39 +110,6 @@ fn limited_depths(weights: &[u64; SYMBOLS + 1], n: usize) -> [u8; SYMBOLS] {
         chosen = 2 * (chosen - leaves);
     }
     depths
-}
-
-/// Depths of at most 12 that are those of a tree wherever they can be: what lies deeper comes up, and
-/// others go down one by one, first those that cost least for the places that they leave. Weights rise
-/// and depths fall; `None` if no others leave just as many places as are missing.
-fn cut_depths(weights: &[u64], tree: &[u8]) -> Option<[u8; SYMBOLS]> {
-    let mut counts = [0_usize; BITS_MAX + 1];
-    for &depth in tree {
-        counts[usize::from(depth).min(BITS_MAX)] += 1;
-    }
-    let taken: usize = (0..).zip(counts).map(|(depth, count)| count << (BITS_MAX - depth)).sum();
-    let mut over = taken - (1 << BITS_MAX);
-    while over > 0 {
-        // The lightest of each depth comes after all that are deeper, and stays in its place.
-        let mut first = counts[BITS_MAX];
-        let mut best = None;
-        for depth in (1..BITS_MAX).rev().filter(|&depth| 1 << (BITS_MAX - 1 - depth) <= over) {
-            if counts[depth] > 0 {
-                let cost = weights[first] << depth;
-                best = best.filter(|&(least, _)| least <= cost).or(Some((cost, depth)));
-            }
-            first += counts[depth];
-        }
-        let (_, depth) = best?;
-        counts[depth] -= 1;
-        counts[depth + 1] += 1;
-        over -= 1 << (BITS_MAX - 1 - depth);
-    }
-    let mut depths = [0; SYMBOLS];
-    let falling =
-        (0..=BITS_MAX as u8).zip(counts).rev().flat_map(|(depth, n)| std::iter::repeat_n(depth, n));
-    depths.iter_mut().zip(falling).for_each(|(slot, depth)| *slot = depth);
-    Some(depths)
 }
 
 /// Merges two rising lists, each closed by `u64::MAX`, and flags what came from the first.
@@ -265,25 +215,6 @@ mod tests {
             let weights = sorted(&values);
             let (tree, limited) = (tree_depths(&weights, n), limited_depths(&weights, n));
             assert_eq!(total(&weights[..n], &tree), total(&weights[..n], &limited), "{n}");
-        }
-    }
-
-    /// Quick codes are complete, and cost little more than the best, however steep the histogram is.
-    #[test]
-    fn quick_codes_are_good() {
-        let mut state = 1_u32;
-        for n in 13..=256 {
-            let steep: Vec<u32> = (0..n)
-                .map(|i| {
-                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    1 + ((1_u64 << 30) / (1 + i as u64).pow(3)) as u32 + (state >> 30)
-                })
-                .collect();
-            let histogram = counts(&steep);
-            let quick = HuffmanTable::new(quick_lengths(&histogram).unwrap()).unwrap();
-            let best = cost_bits(&build(&histogram).unwrap(), &histogram).unwrap();
-            let cost = cost_bits(&quick, &histogram).unwrap();
-            assert!(cost >= best && cost <= best + best / 64, "{n}: {cost} bits, {best} at best");
         }
     }
 

@@ -9,7 +9,6 @@ mod build;
 mod decode;
 mod encode;
 
-pub(crate) use build::quick_lengths;
 pub use build::{build, cost_bits};
 pub use decode::Decoder;
 pub use encode::Encoder;
