@@ -208,7 +208,7 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
                     to_left = to_left.add(8 - bits.count_ones() as usize);
                 }
                 if RIGHT {
-                    _mm_storeh_pd(to_right.cast(), _mm_castsi128_pd(sides));
+                    _mm_storel_epi64(to_right.cast(), _mm_unpackhi_epi64(sides, sides));
                     to_right = to_right.add(bits.count_ones() as usize);
                 }
             }
