@@ -222,7 +222,55 @@ class Apart:
         return self.flags.stream(flags) + self.others.stream(others)
 
 
-Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs | Gaps | Apart
+@dataclass
+class Tree:
+    lengths: dict[int, int]
+    escape: int = 0
+
+    @property
+    def parameters(self) -> bytes:
+        first, last = min(self.lengths), max(self.lengths)
+        nibbles = [(self.lengths.get(symbol, 0), 4) for symbol in range(first, last + 1)]
+        return bytes([9, first, last, self.escape]) + bit_string(nibbles)
+
+    def blocks(self) -> dict[str, list[int]]:
+        """The symbols by the code of their block; the escape has none."""
+        sized: list[tuple[int, int, int, list[int]]] = []
+        for length in range(1, 13):
+            symbols = sorted(s for s, own in self.lengths.items() if own == length)
+            for k in reversed(range(9)):
+                if len(symbols) >> k & 1:
+                    sized.append((length - k, length, 0, symbols[: 1 << k]))
+                    symbols = symbols[1 << k :]
+        if self.escape:
+            sized.append((self.escape, self.escape, 1, []))
+        codes: dict[str, list[int]] = {}
+        places = 0
+        for depth, _, _, symbols in sorted(sized):
+            codes[format(places, "012b")[:depth]] = symbols
+            places += 1 << 12 - depth
+        return codes
+
+    def stream(self, data: bytes) -> bytes:
+        blocks = self.blocks()
+        code_of = {symbol: code for code, symbols in blocks.items() for symbol in symbols}
+        rest = next((code for code, symbols in blocks.items() if not symbols), None)
+        codes = [code_of.get(byte, rest) or "" for byte in data]
+        out = b""
+        for depth in range(13):
+            for node in sorted({code[:depth] for code in blocks if len(code) >= depth}):
+                own = [i for i, code in enumerate(codes) if code.startswith(node)]
+                if node not in blocks:
+                    out += bit_string([(int(codes[i][depth]), 1) for i in own])
+                elif not blocks[node]:
+                    out += bytes(data[i] for i in own)
+                else:
+                    k = len(blocks[node]).bit_length() - 1
+                    out += bit_string([(blocks[node].index(data[i]), k) for i in own])
+        return out
+
+
+Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs | Gaps | Apart | Tree
 
 
 @dataclass
@@ -355,6 +403,7 @@ def words_of(values: list[int], width: int) -> bytes:
 TEXT = bytes(random.Random(1).choices(b"abcdefg", [40, 20, 10, 10, 5, 5, 1], k=2500))
 HUFFMAN = Huffman({97: 1, 98: 2, 99: 4, 100: 4, 101: 4, 102: 5, 103: 5})
 RANS = Rans({97: 1500, 98: 1000, 99: 500, 100: 500, 101: 300, 102: 200, 103: 96})
+TREE = Tree({97: 2, 98: 2, 99: 2, 100: 4, 101: 4, 102: 4}, escape=4)
 CHAIN = Chain([b"abc", b"d", b"e"])
 PACKED = Packed(0b00000111, 0b01100000)
 APART = Apart(97, Gaps(1), Apart(98, Raw(), HUFFMAN))
@@ -415,6 +464,7 @@ def samples() -> dict[str, Sample]:
         "chain": Sample(Spec(planes=[CHAIN]).block(data), data),
         "huffman": Sample(Spec(planes=[HUFFMAN]).block(data), data),
         "rans": Sample(Spec(planes=[RANS]).block(data), data),
+        "tree": Sample(Spec(planes=[TREE]).block(data), data),
         "gaps": Sample(Spec(planes=[Gaps(1)]).block(data), data),
         "apart": Sample(Spec(planes=[APART]).block(data), data),
         "wide": Sample(wide_spec().block(wide), wide),

@@ -162,7 +162,23 @@ class Apart:
     others: Coder
 
 
-Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs | Gaps | Apart
+@dataclass(frozen=True)
+class Block:
+    """Section 5.6: some symbols of one code length, or the escape, which has none."""
+
+    depth: int
+    length: int
+    symbols: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Section 3.5, id 9: the sorted blocks."""
+
+    blocks: tuple[Block, ...]
+
+
+Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs | Gaps | Apart | Tree
 
 
 def read_coder(reader: Reader, apart_depth: int = 0) -> Coder:
@@ -184,8 +200,10 @@ def read_coder(reader: Reader, apart_depth: int = 0) -> Coder:
         return Runs()
     if coder_id == 7:
         return read_gaps_parameters(reader)
-    require(coder_id == 8, f"unknown coder {coder_id}")
-    return read_apart_parameters(reader, apart_depth + 1)
+    if coder_id == 8:
+        return read_apart_parameters(reader, apart_depth + 1)
+    require(coder_id == 9, f"unknown coder {coder_id}")
+    return read_tree_parameters(reader)
 
 
 def read_packed_parameters(reader: Reader) -> Packed:
@@ -230,6 +248,8 @@ def read_stream(coder: Coder, reader: Reader, n: int) -> Bytes:
         return read_runs(reader, n)
     if isinstance(coder, Gaps):
         return read_gaps(coder, reader, n)
+    if isinstance(coder, Tree):
+        return read_tree(coder, reader, n)
     return read_apart(coder, reader, n)
 
 
@@ -327,14 +347,18 @@ def read_symbol_range(reader: Reader) -> range:
     return range(first, last + 1)
 
 
-def read_huffman_parameters(reader: Reader) -> Huffman:
-    """Section 5.3: the code lengths."""
-    symbols = read_symbol_range(reader)
+def read_code_lengths(reader: Reader, symbols: range) -> list[tuple[int, int]]:
+    """Section 5.3: (length, symbol) of the symbols that are present."""
     packed = reader.take((len(symbols) + 1) // 2)
     nibbles = [nibble for byte in packed for nibble in (byte & 15, byte >> 4)]
     require(not any(nibbles[len(symbols) :]), "unused code length is not 0")
     require(max(nibbles) <= MAX_CODE_LENGTH, "code length is larger than 12")
-    present = sorted((n, s) for s, n in zip(symbols, nibbles, strict=False) if n)
+    return sorted((n, s) for s, n in zip(symbols, nibbles, strict=False) if n)
+
+
+def read_huffman_parameters(reader: Reader) -> Huffman:
+    """Section 5.3: the code lengths."""
+    present = read_code_lengths(reader, read_symbol_range(reader))
     total = sum(SLOTS >> length for length, _ in present)
     require(total == SLOTS, "huffman code is not complete")
     return Huffman(canonical_table(present))
@@ -431,3 +455,67 @@ def read_apart(coder: Apart, reader: Reader, n: int) -> Bytes:
     plane = np.full(n, coder.common, dtype=np.uint8)
     plane[flags] = read_stream(coder.others, reader, int(np.count_nonzero(flags)))
     return plane
+
+
+def read_tree_parameters(reader: Reader) -> Tree:
+    """Section 5.6: the code lengths of the escape and of the symbols."""
+    symbols = read_symbol_range(reader)
+    escape = reader.uint(1)
+    require(escape <= MAX_CODE_LENGTH, "code length of an escape is larger than 12")
+    present = read_code_lengths(reader, symbols)
+    lengths = [length for length, _ in present] + [escape] * (escape > 0)
+    require(sum(SLOTS >> length for length in lengths) == SLOTS, "tree code is not complete")
+    require(len(present) >= 2, "tree has fewer than two symbols")
+    require(len(lengths) <= 256, "tree has all symbols and an escape")
+    blocks: list[Block] = []
+    for length in range(1, MAX_CODE_LENGTH + 1):
+        left = [symbol for own, symbol in present if own == length]
+        while left:
+            k = len(left).bit_length() - 1
+            blocks.append(Block(length - k, length, tuple(left[: 1 << k])))
+            left = left[1 << k :]
+    if escape > 0:
+        blocks.append(Block(escape, escape, ()))
+    return Tree(tuple(sorted(blocks, key=lambda b: (b.depth, b.length, not b.symbols))))
+
+
+def read_bits(reader: Reader, count: int) -> Bytes:
+    """Section 5.6: a string of bits of a tree's node."""
+    bits = np.unpackbits(reader.array((count + 7) // 8), bitorder="little")
+    require(not bits[count:].any(), "padding of a tree node is not 0")
+    return bits[:count]
+
+
+def read_tree(coder: Tree, reader: Reader, n: int) -> Bytes:
+    """Section 5.6: the nodes of one depth after those of the one above."""
+    plane = np.zeros(n, dtype=np.uint8)
+    level = [(coder.blocks, np.arange(n))]
+    depth = 0
+    while level:
+        children = []
+        for blocks, places in level:
+            if len(blocks) == 1:
+                plane[places] = read_block(blocks[0], reader, len(places))
+                continue
+            goes_right = read_bits(reader, len(places)).astype(np.bool_)
+            count = filled = 0
+            while filled < SLOTS >> depth + 1:
+                filled += SLOTS >> blocks[count].depth
+                count += 1
+            children.append((blocks[:count], places[~goes_right]))
+            children.append((blocks[count:], places[goes_right]))
+        level = children
+        depth += 1
+    return plane
+
+
+def read_block(block: Block, reader: Reader, count: int) -> Bytes:
+    """Section 5.6: the bytes that reach a node of one block."""
+    if not block.symbols:
+        return reader.array(count)
+    k = block.length - block.depth
+    fields = read_bits(reader, count * k).reshape(count, k)
+    numbers = np.zeros(count, dtype=np.uint8)
+    for bit in range(k):
+        numbers |= fields[:, bit] << np.uint8(bit)
+    return np.array(block.symbols, dtype=np.uint8)[numbers]

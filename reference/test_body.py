@@ -87,7 +87,7 @@ class Rejects(RejectTest):
         self.check(offsets_spec(first=7).block(b""), "first column is outside")
 
     def test_unknown_rows_coder(self) -> None:
-        block = b"\2\0" + offsets_spec().recipe() + b"\5\x09"
+        block = b"\2\0" + offsets_spec().recipe() + b"\5\x0a"
         self.check(block, "unknown coder")
 
     def test_rows_stream(self) -> None:

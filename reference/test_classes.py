@@ -251,7 +251,7 @@ class Rejects(RejectTest):
 
     def test_coders(self) -> None:
         head = ClassSpec(bounds=b"\1").recipe()[:8]
-        self.check(b"\2\0" + head[:4] + b"\2" + head[5:] + b"\0\x09", "unknown coder", None, b"")
+        self.check(b"\2\0" + head[:4] + b"\2" + head[5:] + b"\0\x0a", "unknown coder", None, b"")
         deep = ClassSpec().recipe()[:-1] + b"\x08a" * 4 + bytes(5)
         self.check(b"\2\0" + deep, "more than 3 apart coders", None, b"")
 

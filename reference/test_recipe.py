@@ -169,7 +169,7 @@ class Rejects(RejectTest):
         self.recipe(bytes([32, 8, 10, 0]) + columns, "padding of a packed")
 
     def test_unknown_coder(self) -> None:
-        self.coder(b"\x09", "unknown coder 9")
+        self.coder(b"\x0a", "unknown coder 10")
         self.coder(b"\377", "unknown coder 255")
 
     def test_packed_mask_zero(self) -> None:

@@ -13,6 +13,7 @@ from builders import (
     PACKED,
     RANS,
     TEXT,
+    TREE,
     AcceptTest,
     Apart,
     Chain,
@@ -26,6 +27,7 @@ from builders import (
     RejectTest,
     Runs,
     Spec,
+    Tree,
     coded,
     offsets_spec,
     plain,
@@ -40,7 +42,7 @@ class Accepts(AcceptTest):
     """What decodes."""
 
     def test_coders(self) -> None:
-        for coder in (Raw(), HUFFMAN, RANS, CHAIN, PACKED, Runs(), Gaps(2), APART):
+        for coder in (Raw(), HUFFMAN, RANS, CHAIN, PACKED, Runs(), Gaps(2), APART, TREE):
             for size in (0, 1, 2, 3, 5, 6, 31, 33, 63, 64, 65, 127, 1023, 1024, 1025, 2500):
                 with self.subTest(coder=coder, size=size):
                     self.check(Spec(planes=[coder]), TEXT[:size])
@@ -79,6 +81,40 @@ class Accepts(AcceptTest):
         lengths = {i: i + 1 for i in range(12)} | {200: 12}
         data = bytes([*range(12), 200] * 30)
         self.check(Spec(planes=[Huffman(lengths)]), data)
+
+    def test_tree_shapes(self) -> None:
+        rng = random.Random(14)
+        some = {i: 5 for i in range(16)} | {i + 40: 7 for i in range(64)}
+        for coder in (
+            Tree({i: 8 for i in range(256)}),
+            Tree({i: 8 for i in range(255)}, escape=8),
+            Tree({i: i + 1 for i in range(12)}, escape=12),
+            Tree({i: i + 1 for i in range(12)} | {200: 12}),
+            Tree({i: 1 for i in range(2)}),
+            Tree(some),
+        ):
+            symbols = range(256) if coder.escape else sorted(coder.lengths)
+            for size in (1, 7, 8, 9, 300):
+                with self.subTest(coder=coder, size=size):
+                    self.check(Spec(planes=[coder]), bytes(rng.choices(symbols, k=size)))
+
+    def test_tree_hand_made(self) -> None:
+        # a is 0; c, d, e and f are two bits behind a 1
+        block = plain(b"\x09af\0\x01\x33\x33", 5, b"\x16\x2c")
+        self.assertEqual(decode.decode_block(block), b"acfae")
+        # a is 0, b 10, the escape 11
+        block = plain(b"\x09ab\2\x21", 6, b"\x36\x06zy")
+        self.assertEqual(decode.decode_block(block), b"abzayb")
+
+    def test_tree_blocks_before_codes(self) -> None:
+        # four symbols of three bits are a block of depth 1, before the one of a single bit less
+        coder = Tree({97: 2, 98: 2, 99: 3, 100: 3, 101: 3, 102: 3})
+        self.assertEqual(list(coder.blocks()), ["0", "1"])
+        self.check(Spec(planes=[coder]), b"abcdef" * 9)
+
+    def test_tree_escape_of_a_symbol(self) -> None:
+        block = plain(b"\x09ab\2\x21", 2, b"\3\3ab")
+        self.assertEqual(decode.decode_block(block), b"ab")
 
     def test_rans_extreme_frequencies(self) -> None:
         data = b"\0" * 700 + b"\377" * 9 + b"\0" * 700
@@ -242,6 +278,35 @@ class Rejects(RejectTest):
     def test_huffman_part_beyond_segment(self) -> None:
         self.check(plain(b"\4ab\x11", 4, b"\1\1\1\2\0\0\0\0"), "ends before")
 
+    # Section 5.6
+
+    def test_tree_range(self) -> None:
+        self.coder(b"\x09aa\1\1", "first symbol is not below")
+
+    def test_tree_lengths(self) -> None:
+        self.coder(b"\x09ac\0\x21\x12", "unused code length")
+        self.coder(b"\x09ab\x0d\x11", "escape is larger")
+        self.coder(b"\x09ab\0\xd1", "code length is larger")
+
+    def test_tree_incomplete(self) -> None:
+        self.coder(b"\x09ab\0\x21", "not complete")
+        self.coder(b"\x09ab\1\x11", "not complete")
+        self.coder(b"\x09ab\3\x21", "not complete")
+
+    def test_tree_symbols(self) -> None:
+        self.coder(b"\x09ab\1\1", "fewer than two symbols")
+        lengths = b"\x88" * 127 + b"\x99"
+        self.coder(b"\x09\0\xff\x08" + lengths, "all symbols and an escape")
+
+    def test_tree_padding(self) -> None:
+        self.check(plain(b"\x09ab\0\x11", 3, b"\x08"), "padding of a tree node")
+        self.check(plain(b"\x09af\0\x01\x33\x33", 5, b"\x36\x2c"), "padding of a tree node")
+        self.check(plain(b"\x09af\0\x01\x33\x33", 5, b"\x16\x6c"), "padding of a tree node")
+
+    def test_tree_truncated(self) -> None:
+        self.check(plain(b"\x09af\0\x01\x33\x33", 5, b"\x16"), "ends before")
+        self.check(plain(b"\x09ab\2\x21", 6, b"\x36\x06z"), "ends before")
+
     # Section 5.4
 
     def test_rans_range(self) -> None:
@@ -295,8 +360,8 @@ class Rejects(RejectTest):
         self.check(plain(b"\x08a\0\0", 3, b"\3xyz"), "left over in the segment")
 
     def test_apart_inner_coders(self) -> None:
-        self.coder(b"\x08a\x09", "unknown coder 9")
-        self.coder(b"\x08a\0\x09", "unknown coder 9")
+        self.coder(b"\x08a\x0a", "unknown coder 10")
+        self.coder(b"\x08a\0\x0a", "unknown coder 10")
         self.coder(b"\x08a\0\2\0\0", "mask of a packed coder is 0")
 
     def test_apart_too_deep(self) -> None:
@@ -322,7 +387,7 @@ class Rejects(RejectTest):
         self.empty(RANS.parameters, rans_stream(states[1:] + [65537], []), "does not end")
 
     def test_empty_others(self) -> None:
-        for coder in (Raw(), Constant(1), CHAIN, PACKED, Runs(), Apart(0, Raw(), Runs())):
+        for coder in (Raw(), Constant(1), CHAIN, PACKED, TREE, Runs(), Apart(0, Raw(), Runs())):
             self.empty(coder.parameters, b"\0", "left over in the segment")
 
     def test_empty_gaps(self) -> None:

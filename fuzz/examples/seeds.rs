@@ -46,7 +46,12 @@ fn planes() -> io::Result<()> {
         });
         head.counts[0] = head.counts[0].max(1);
         head.counts[1] = head.counts[1].max(1);
-        for (target, coder) in [("huffman_decode", head.huffman()), ("rans_decode", head.rans())] {
+        let coders = [
+            ("huffman_decode", head.huffman()),
+            ("rans_decode", head.rans()),
+            ("tree_decode", head.tree()),
+        ];
+        for (target, coder) in coders {
             let stream = coder.and_then(|coder| encode_plane(&coder, &plane)).expect("all present");
             put(target, &name, &[&size, &head.counts, &stream])?;
         }

@@ -7,12 +7,12 @@ use arbitrary::{Arbitrary, Unstructured};
 use lmc_codec::bins::{BinBuffers, BinDecoder, BinEncoder};
 use lmc_codec::changes::{ChangeBuffers, ChangeDecoder, ChangeEncoder};
 use lmc_codec::classes::{ClassBuffers, ClassDecoder, ClassEncoder};
-use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch, huffman, rans};
+use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch, huffman, rans, tree};
 use lmc_codec::simd::chain::Hints;
 use lmc_codec::{Decoder, Isa, SharedRecipe};
 use lmc_format::{
     AnyRecipe, BinRecipe, BlockKind, BlockPrefix, ChainTable, ChangeRecipe, ClassRecipe, Coder,
-    Reader, Result,
+    Reader, Result, TreeTable,
 };
 use std::cell::RefCell;
 use std::ops::Range;
@@ -261,6 +261,17 @@ impl HistogramHead {
     /// The rans coder of the counts; `None` if fewer than two are not 0.
     pub fn rans(&self) -> Option<Coder> {
         rans::build(&self.histogram()).map(|table| Coder::Rans(Box::new(table)))
+    }
+
+    /// The tree coder of the counts, without an escape if the top bit of the length is set; `None` if
+    /// fewer than two are not 0.
+    pub fn tree(&self) -> Option<Coder> {
+        let table = if self.n >> 15 == 1 {
+            TreeTable::new(*huffman::build(&self.histogram())?.lengths(), 0).ok()
+        } else {
+            tree::build(&self.histogram())
+        };
+        table.map(|table| Coder::Tree(Box::new(table)))
     }
 }
 

@@ -118,7 +118,7 @@ impl Dtype {
 pub enum Level {
     /// Never the bottleneck: the chain code alone.
     Fast,
-    /// The best trade: the chain code with row and column offsets, Huffman where it gains.
+    /// The best trade: the chain code with row and column offsets, the tree code where it gains.
     Default,
     /// Smallest: joint symbols of exponent and top mantissa bits, rANS, exact statistics.
     Max,

@@ -39,6 +39,8 @@ pub struct Shape {
     record_len: usize,
     /// Rotated words of 2 or 4 bytes with the top byte coded and all others raw.
     top_only: bool,
+    /// Bytes, which are their own symbols and not raw.
+    bytes_only: bool,
     /// A symbol, a coded partial plane and no more than a raw pair of bytes.
     wide_cut: Option<WideCut>,
 }
@@ -70,6 +72,8 @@ impl Shape {
             && (width == 2 || width == 4)
             && record_len == width - 1
             && !is_raw(&recipe.planes[0]);
+        let bytes_only =
+            recipe.map == WordMap::None && recipe.symbol_bits == 8 && width == 1 && record_len == 0;
         let words = Words { width_log2: recipe.width_log2, map: recipe.map };
         let is_wide_cut = recipe.is_wide()
             && recipe.partial_bits() > 0
@@ -86,6 +90,7 @@ impl Shape {
             planes,
             record_len,
             top_only,
+            bytes_only,
         }
     }
 
@@ -205,6 +210,9 @@ impl SegmentEncoder {
     ) -> bool {
         let shape = &self.shape;
         let n = source.values.len() >> shape.words.width_log2;
+        if shape.bytes_only && source.rows.is_none() {
+            return self.planes[0].encode(isa, source.values, &mut buffers.coders, out);
+        }
         buffers.planes.resize_with(shape.planes.len(), Vec::new);
         if shape.top_only {
             let top = sized(&mut buffers.planes[0], n);
@@ -423,6 +431,9 @@ impl SegmentDecoder {
     ) -> Result<()> {
         let shape = &self.shape;
         let n = dst.len() >> shape.words.width_log2;
+        if shape.bytes_only && place.offsets.is_none() {
+            return self.planes[0].decode(isa, input, dst, &mut buffers.coders);
+        }
         let records = input.take(n * shape.record_len, "records")?;
         buffers.planes.resize_with(shape.planes.len(), Vec::new);
         if let (true, PlaneDecoder::Chain(tables), None) =

@@ -34,6 +34,8 @@ pub enum Coder {
     Gaps(u8),
     /// One byte apart from all others.
     Apart(Box<ApartCoder>),
+    /// Bit-plane tree code.
+    Tree(Box<TreeTable>),
 }
 
 /// Flags say where a byte is not the common one; the others are coded behind them.
@@ -60,6 +62,14 @@ pub struct ChainTable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HuffmanTable {
     lengths: [u8; 256],
+}
+
+/// Code lengths by symbol, and that of the escape; 0 is absent. Invariant: complete, 12 bits and
+/// 256 codes at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeTable {
+    lengths: [u8; 256],
+    escape: u8,
 }
 
 /// Frequencies by symbol; 0 is absent. Invariant: they sum to 4096, each is below 4096.
@@ -121,18 +131,7 @@ impl ChainTable {
 impl HuffmanTable {
     /// A table from code lengths, which must form a complete code of two symbols or more.
     pub fn new(lengths: [u8; 256]) -> Result<Self> {
-        let mut sum = 0_u32;
-        for &length in lengths.iter().filter(|&&l| l > 0) {
-            let Some(spare) = HUFFMAN_BITS_MAX.checked_sub(length) else {
-                return Err(Error::corrupt(format!(
-                    "huffman code of {length} bits, 12 is the most"
-                )));
-            };
-            sum = sum.saturating_add(1 << spare);
-        }
-        if sum != 1 << HUFFMAN_BITS_MAX {
-            return Err(Error::corrupt(format!("huffman code fills {sum} of 4096 places")));
-        }
+        check_complete("huffman", &lengths, 0)?;
         Ok(Self { lengths })
     }
 
@@ -143,25 +142,87 @@ impl HuffmanTable {
 
     fn write(&self, out: &mut Vec<u8>) {
         let span = write_span(out, self.lengths.iter().map(|&l| l > 0));
-        for pair in self.lengths.get(span).unwrap_or(&[]).chunks(2) {
-            let low = pair.first().copied().unwrap_or(0);
-            out.push(low | pair.get(1).copied().unwrap_or(0) << 4);
-        }
+        write_lengths(out, self.lengths.get(span).unwrap_or(&[]));
     }
 
     fn read(input: &mut Reader) -> Result<Self> {
         let (first, count) = read_span(input)?;
-        let packed = input.take(count.div_ceil(2), "huffman code lengths")?;
-        if count % 2 == 1 && packed.last().is_some_and(|b| b >> 4 != 0) {
-            return Err(Error::corrupt("unused nibble of the huffman code lengths is not zero"));
-        }
-        let nibbles = packed.iter().flat_map(|&b| [b & 15, b >> 4]).take(count);
-        let mut lengths = [0; 256];
-        for (slot, nibble) in lengths.iter_mut().skip(first).zip(nibbles) {
-            *slot = nibble;
-        }
-        Self::new(lengths)
+        Self::new(read_lengths(input, first, count)?)
     }
+}
+
+impl TreeTable {
+    /// A table from the code lengths of symbols and of the escape, which must form a complete code
+    /// of two symbols or more and 256 codes at most.
+    pub fn new(lengths: [u8; 256], escape: u8) -> Result<Self> {
+        check_complete("tree", &lengths, escape)?;
+        let symbols = lengths.iter().filter(|&&l| l > 0).count();
+        if symbols < 2 || symbols == 256 && escape > 0 {
+            return Err(Error::corrupt(format!(
+                "tree of {symbols} symbols and an escape of {escape} bits"
+            )));
+        }
+        Ok(Self { lengths, escape })
+    }
+
+    /// Code length of each symbol; 0 is absent.
+    pub fn lengths(&self) -> &[u8; 256] {
+        &self.lengths
+    }
+
+    /// Code length of the escape, which stands before a byte as it is; 0 if there is none.
+    pub fn escape(&self) -> u8 {
+        self.escape
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let span = write_span(out, self.lengths.iter().map(|&l| l > 0));
+        out.push(self.escape);
+        write_lengths(out, self.lengths.get(span).unwrap_or(&[]));
+    }
+
+    fn read(input: &mut Reader) -> Result<Self> {
+        let (first, count) = read_span(input)?;
+        let escape = input.u8("tree escape")?;
+        Self::new(read_lengths(input, first, count)?, escape)
+    }
+}
+
+/// Checks that code lengths, that of an escape among them, fill all places of a code of 12 bits.
+fn check_complete(what: &str, lengths: &[u8; 256], escape: u8) -> Result<()> {
+    let mut sum = 0_u32;
+    for &length in lengths.iter().chain([&escape]).filter(|&&l| l > 0) {
+        let Some(spare) = HUFFMAN_BITS_MAX.checked_sub(length) else {
+            return Err(Error::corrupt(format!("{what} code of {length} bits, 12 is the most")));
+        };
+        sum = sum.saturating_add(1 << spare);
+    }
+    if sum != 1 << HUFFMAN_BITS_MAX {
+        return Err(Error::corrupt(format!("{what} code fills {sum} of 4096 places")));
+    }
+    Ok(())
+}
+
+/// Writes code lengths, two a byte.
+fn write_lengths(out: &mut Vec<u8>, lengths: &[u8]) {
+    for pair in lengths.chunks(2) {
+        let low = pair.first().copied().unwrap_or(0);
+        out.push(low | pair.get(1).copied().unwrap_or(0) << 4);
+    }
+}
+
+/// Reads the code lengths of `count` symbols from `first` on.
+fn read_lengths(input: &mut Reader, first: usize, count: usize) -> Result<[u8; 256]> {
+    let packed = input.take(count.div_ceil(2), "code lengths")?;
+    if count % 2 == 1 && packed.last().is_some_and(|b| b >> 4 != 0) {
+        return Err(Error::corrupt("unused nibble of the code lengths is not zero"));
+    }
+    let nibbles = packed.iter().flat_map(|&b| [b & 15, b >> 4]).take(count);
+    let mut lengths = [0; 256];
+    for (slot, nibble) in lengths.iter_mut().skip(first).zip(nibbles) {
+        *slot = nibble;
+    }
+    Ok(lengths)
 }
 
 impl RansTable {
@@ -254,6 +315,10 @@ impl Coder {
                 apart.flags.write(out);
                 apart.others.write(out);
             }
+            Self::Tree(table) => {
+                out.push(9);
+                table.write(out);
+            }
         }
     }
 
@@ -293,6 +358,7 @@ impl Coder {
                 let others = Self::read_nested(input, depth)?;
                 Ok(Self::Apart(Box::new(ApartCoder { byte, flags, others })))
             }
+            9 => Ok(Self::Tree(Box::new(TreeTable::read(input)?))),
             id => Err(Error::corrupt(format!("coder id {id} is unknown"))),
         }
     }
@@ -309,6 +375,7 @@ impl Coder {
             Self::Runs => "runs",
             Self::Gaps(_) => "gaps",
             Self::Apart(_) => "apart",
+            Self::Tree(_) => "tree",
         }
     }
 }

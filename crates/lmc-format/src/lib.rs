@@ -40,7 +40,7 @@ pub use bins::{Bin, BinRecipe};
 pub use block::{BlockKind, BlockPrefix};
 pub use changes::{ChangeRecipe, FlagContexts};
 pub use classes::ClassRecipe;
-pub use coder::{ApartCoder, ChainTable, Coder, HuffmanTable, RansTable};
+pub use coder::{ApartCoder, ChainTable, Coder, HuffmanTable, RansTable, TreeTable};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Footer, HEADER_LEN};
 pub use hash::{Hash, Hasher, hash, seeded_hash};

@@ -133,7 +133,7 @@ fn fields_out_of_range_are_refused() {
     refused(BOUNDS + 1, 1, "bound 1 of a row is out of order");
     refused(ROWS, 0x00, "16 symbols once");
     refused(ROWS + 23, 0x55, "16 symbols once");
-    refused(ROWS + 24, 9, "coder");
+    refused(ROWS + 24, 10, "coder");
 }
 
 /// A recipe for integers is told by a bit of its layout, and has no flip bits.

@@ -55,6 +55,23 @@ fn golden_deltas_are_read() {
     }
 }
 
+/// The recipes of all blocks of a golden file, in words.
+fn recipes_of(name: &str) -> Vec<String> {
+    let archive = Archive::open(&golden_path(name)).expect("a golden file");
+    let mut recipes = Vec::new();
+    for span in archive.described_spans() {
+        recipes.extend(span.expect("a span").blocks.into_iter().map(|block| block.recipe));
+    }
+    recipes
+}
+
+/// One golden file has trees, of values of one and of two bytes.
+#[test]
+fn a_golden_file_has_trees() {
+    let recipes = recipes_of("tree");
+    assert!(recipes.iter().filter(|recipe| recipe.contains("tree")).count() >= 2, "{recipes:?}");
+}
+
 /// What an earlier writer made by classes of the input of `delta` is read, though it is written by
 /// changes now.
 #[test]
@@ -70,11 +87,7 @@ fn golden_files_of_earlier_writers_are_read() {
 #[test]
 fn golden_files_have_blocks_by_bins_and_by_changes() {
     for kind in ["bins", "changes"] {
-        let archive = Archive::open(&golden_path(&format!("delta_{kind}"))).expect("a golden file");
-        let mut recipes = Vec::new();
-        for span in archive.described_spans() {
-            recipes.extend(span.expect("a span").blocks.into_iter().map(|block| block.recipe));
-        }
+        let recipes = recipes_of(&format!("delta_{kind}"));
         let has = |is_raw: bool| {
             recipes
                 .iter()

@@ -6,6 +6,7 @@ pub mod gaps;
 pub mod huffman;
 pub mod rans;
 pub mod runs;
+pub mod tree;
 
 use crate::simd::{Isa, pack};
 use lmc_format::{Coder, Error, Reader, Result};
@@ -15,6 +16,8 @@ use lmc_format::{Coder, Error, Reader, Result};
 pub struct Scratch {
     /// Of the chain code.
     pub chain: crate::simd::chain::Scratch,
+    /// Of the tree code.
+    pub tree: crate::simd::tree::Scratch,
 }
 
 /// A coder made ready to encode planes.
@@ -38,6 +41,8 @@ pub enum PlaneEncoder {
     Gaps(u8),
     /// See [`Coder::Apart`].
     Apart(Box<apart::Encoder>),
+    /// See [`Coder::Tree`].
+    Tree(Box<crate::simd::tree::Tables>),
 }
 
 impl PlaneEncoder {
@@ -53,6 +58,7 @@ impl PlaneEncoder {
             Coder::Runs => Self::Runs,
             Coder::Gaps(low_bits) => Self::Gaps(*low_bits),
             Coder::Apart(apart) => Self::Apart(Box::new(apart::Encoder::new(apart))),
+            Coder::Tree(table) => Self::Tree(Box::new(crate::simd::tree::Tables::new(table))),
         }
     }
 
@@ -71,6 +77,9 @@ impl PlaneEncoder {
             Self::Runs => runs::encode(plane, out),
             Self::Gaps(low_bits) => gaps::encode(isa, *low_bits, plane, out),
             Self::Apart(encoder) => return encoder.encode(isa, plane, scratch, out),
+            Self::Tree(tables) => {
+                return crate::simd::tree::encode(isa, tables, plane, &mut scratch.tree, out);
+            }
         }
         true
     }
@@ -97,6 +106,8 @@ pub enum PlaneDecoder {
     Gaps(u8),
     /// See [`Coder::Apart`].
     Apart(Box<apart::Decoder>),
+    /// See [`Coder::Tree`].
+    Tree(Box<crate::simd::tree::Tables>),
 }
 
 impl PlaneDecoder {
@@ -112,6 +123,7 @@ impl PlaneDecoder {
             Coder::Runs => Self::Runs,
             Coder::Gaps(low_bits) => Self::Gaps(*low_bits),
             Coder::Apart(apart) => Self::Apart(Box::new(apart::Decoder::new(apart))),
+            Coder::Tree(table) => Self::Tree(Box::new(crate::simd::tree::Tables::new(table))),
         }
     }
 
@@ -141,6 +153,9 @@ impl PlaneDecoder {
             Self::Runs => runs::decode(input, plane)?,
             Self::Gaps(low_bits) => gaps::decode(*low_bits, input, plane)?,
             Self::Apart(decoder) => decoder.decode(isa, input, plane, scratch)?,
+            Self::Tree(tables) => {
+                crate::simd::tree::decode(isa, tables, input, plane, &mut scratch.tree)?;
+            }
         }
         Ok(())
     }

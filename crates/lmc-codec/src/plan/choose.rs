@@ -82,6 +82,8 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
         (true, _) => n,
         (false, Level::Max) => SAMPLE_VALUES_MAX,
         (false, Level::Fast) => SAMPLE_VALUES_MIN,
+        // A tree's table is the better the more rare symbols it has seen.
+        (false, _) if (1..8).contains(&target.layout.exponent_bits) => SAMPLE_VALUES,
         (false, _) => (n / SAMPLE_SHARE).clamp(SAMPLE_VALUES_MIN, SAMPLE_VALUES),
     };
     let sample_of = |bytes: &[u8]| sample(bytes, width, wanted);
@@ -318,8 +320,9 @@ fn segment_log2(recipe: &Recipe) -> u8 {
     let coders = || recipe.planes.iter().chain(&recipe.flags);
     if coders().any(|c| matches!(c, Coder::Rans(_))) {
         18
-    } else if coders().any(|c| matches!(c, Coder::Huffman(_))) {
-        16
+    } else if coders().any(|c| matches!(c, Coder::Huffman(_) | Coder::Tree(_))) {
+        // A tree's short nodes take as long as longer ones.
+        if recipe.width_log2 == 0 { 17 } else { 16 }
     } else {
         14
     }
@@ -351,8 +354,9 @@ impl Planner {
         let widest = (exponent + JOINT_BITS_MAX).min(self.word_bits()).min(16);
         match self.level {
             Level::Max => (exponent..=widest).collect(),
-            // The whole top byte of a float with a short exponent: a Huffman code of it may gain.
-            Level::Default if exponent < 8 => vec![exponent, 8],
+            // The whole top byte of a float with a short exponent: a tree of it takes less than a
+            // chain of the exponent, and is decoded as fast.
+            Level::Default if exponent < 8 => vec![8],
             _ => vec![exponent],
         }
     }
@@ -378,6 +382,15 @@ impl Planner {
     }
 
     fn with_symbol(self, sample: &[u8], symbol_bits: u8) -> Candidate {
+        let mut planner = self;
+        if self.word_bits() == symbol_bits {
+            // Nothing has to be cut off, so that bytes are coded as they are.
+            planner.layout.map = WordMap::None;
+        }
+        planner.with_own_symbol(sample, symbol_bits)
+    }
+
+    fn with_own_symbol(self, sample: &[u8], symbol_bits: u8) -> Candidate {
         let field = Field { words: self.words(), bits: symbol_bits };
         let n = sample.len() >> self.layout.width_log2;
         let mut symbols = vec![0; n];

@@ -2,12 +2,16 @@
 
 use super::cost::entropy_bits;
 use crate::dtype::Level;
-use crate::entropy::{chain, huffman, rans};
+use crate::entropy::{chain, huffman, rans, tree};
 use lmc_format::Coder;
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 
 /// Bytes from which on tables are tried by [`choose_bytes`].
 const TABLE_BYTES_MIN: usize = 512;
+
+/// Bytes from which on the speed of a tree counts more than its padding; of longer planes no fewer
+/// are sampled.
+const TREE_BYTES_MIN: u64 = 1 << 13;
 
 /// A coder and what it is expected to take for the sampled plane.
 #[derive(Clone, Debug)]
@@ -120,15 +124,26 @@ fn consider_tables(stats: &PlaneStats, level: Level, slack_bits: u64, best: &mut
     if entropy_bits(&stats.histogram) + slack_bits >= best.bits {
         return;
     }
-    let Some(table) = huffman::build(&stats.histogram) else { return };
-    match huffman::cost_bits(&table, &stats.histogram) {
-        Some(bits) if bits + slack_bits < best.bits => {
-            // The slack stays in the cost, so that a whole recipe with Huffman must gain that much
-            // too.
-            *best = Choice { coder: Coder::Huffman(Box::new(table)), bits: bits + slack_bits };
-        }
-        _ => {}
+    if let Some(Choice { coder, bits }) = prefix_code(stats)
+        && bits + slack_bits < best.bits
+    {
+        // The slack stays in the cost, so that a whole recipe with such a code must gain that much
+        // too.
+        *best = Choice { coder, bits: bits + slack_bits };
     }
+}
+
+/// A prefix code: a tree or, of few bytes, a Huffman code, which has less padding and no escape.
+fn prefix_code(stats: &PlaneStats) -> Option<Choice> {
+    let histogram = &stats.histogram;
+    if stats.count() < TREE_BYTES_MIN {
+        let table = huffman::build(histogram)?;
+        let bits = huffman::cost_bits(&table, histogram)?;
+        return Some(Choice { coder: Coder::Huffman(Box::new(table)), bits });
+    }
+    let table = tree::build(histogram)?;
+    let bits = tree::cost_bits(&table, histogram)?;
+    Some(Choice { coder: Coder::Tree(Box::new(table)), bits })
 }
 
 /// The same kind of coder with the exact table for `stats`, or the best there is if that kind does

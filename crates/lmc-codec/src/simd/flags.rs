@@ -2,9 +2,19 @@
 
 use super::{Isa, IsaKind, words::per_isa};
 
+/// How many flags are set.
+pub fn count(isa: Isa, flags: &[u8]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 {
+        // SAFETY: the isa proves AVX-512 VPOPCNTDQ.
+        return unsafe { avx512::count(flags) };
+    }
+    count_words(isa, flags)
+}
+
 per_isa! {
-    /// How many flags are set.
-    pub fn count(flags: &[u8]) -> usize {
+    /// [`count`], eight bytes at a time.
+    fn count_words(flags: &[u8]) -> usize {
         let (words, rest) = flags.as_chunks::<8>();
         let words = words.iter().map(|word| u64::from_le_bytes(*word).count_ones() as usize);
         words.sum::<usize>() + rest.iter().map(|byte| byte.count_ones() as usize).sum::<usize>()
@@ -159,6 +169,22 @@ mod avx2 {
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::*;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq")]
+    pub(super) fn count(flags: &[u8]) -> usize {
+        let (groups, rest) = flags.as_chunks::<64>();
+        let mut sums = _mm512_setzero_si512();
+        // SAFETY: a group has 64 bytes, and the mask ends the last load with the flags.
+        unsafe {
+            for group in groups {
+                let v = _mm512_loadu_si512(group.as_ptr().cast());
+                sums = _mm512_add_epi64(sums, _mm512_popcnt_epi64(v));
+            }
+            let last = _mm512_maskz_loadu_epi8((1 << rest.len()) - 1, rest.as_ptr().cast());
+            sums = _mm512_add_epi64(sums, _mm512_popcnt_epi64(last));
+        }
+        _mm512_reduce_add_epi64(sums) as usize
+    }
 
     /// # Safety
     /// The CPU has these instructions.

@@ -14,6 +14,7 @@ pub mod flags;
 pub mod pack;
 pub mod rans;
 pub mod symbols;
+pub mod tree;
 pub mod words;
 
 use std::sync::OnceLock;

@@ -21,7 +21,7 @@ pub fn pack(isa: Isa, mask: u8, rest: u8, src: &[u8], out: &mut Vec<u8>) -> bool
     if isa.kind() == IsaKind::Avx512 && is_low_mask(mask) && rest == 0 {
         let (groups, others) = src.as_chunks::<64>();
         // SAFETY: the isa proves AVX-512 VBMI.
-        strays = unsafe { x86::pack_low_groups(mask, groups, out) };
+        strays = unsafe { x86::pack_low_groups(mask, 0, groups, out) };
         src = others;
     }
     let (eights, tail) = src.as_chunks::<8>();
@@ -140,18 +140,24 @@ fn unpack_eights(mask: u8, rest: u8, packed: &[u8], bits: usize, dst: &mut [[u8;
 }
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
+pub(super) mod x86 {
     use std::arch::x86_64::*;
 
     const ONES: u64 = 0x0101_0101_0101_0101;
 
-    /// Appends groups of 64 bytes of which only the `mask`, the lowest bits, is kept; returns 0 if
-    /// no byte has others.
+    /// Appends groups of 64 bytes, less `first` each, of which only the `mask`, the lowest bits, is
+    /// kept; returns 0 if no byte has others.
     ///
     /// Neighbours are joined three times, by two multiplications and a shift, until eight bytes are
     /// one number; then its bytes are closed up.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub(super) fn pack_low_groups(mask: u8, groups: &[[u8; 64]], out: &mut Vec<u8>) -> u8 {
+    pub(in crate::simd) fn pack_low_groups(
+        mask: u8,
+        first: u8,
+        groups: &[[u8; 64]],
+        out: &mut Vec<u8>,
+    ) -> u8 {
+        let first = _mm512_set1_epi8(first as i8);
         let bits = mask.count_ones() as usize;
         let order: [u8; 64] = std::array::from_fn(|i| (i / bits * 8 + i % bits) as u8);
         let pairs = _mm512_set1_epi16((1 << (8 + bits)) | 1);
@@ -167,7 +173,7 @@ mod x86 {
             let order = _mm512_loadu_si512(order.as_ptr().cast());
             let mut to = out.as_mut_ptr().add(out.len());
             for group in groups {
-                let v = _mm512_loadu_si512(group.as_ptr().cast());
+                let v = _mm512_sub_epi8(_mm512_loadu_si512(group.as_ptr().cast()), first);
                 strays = _mm512_or_si512(strays, v);
                 let v = _mm512_madd_epi16(_mm512_maddubs_epi16(pairs, v), fours);
                 // The upper half's bits are moved down to end behind those of the lower half.
@@ -188,22 +194,50 @@ mod x86 {
     /// `packed` has the bits of all groups.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub(super) unsafe fn unpack_low_groups(mask: u8, packed: &[u8], groups: &mut [[u8; 64]]) {
-        let bits = mask.count_ones() as usize;
-        let order: [u8; 64] = std::array::from_fn(|i| (i / 8 * bits + i % 8) as u8 & 63);
-        let shifts: [u8; 64] = std::array::from_fn(|i| (i % 8 * bits) as u8);
-        let keep = _mm512_set1_epi8(mask as i8);
-        let valid = if bits == 8 { u64::MAX } else { (1 << (8 * bits)) - 1 };
-        // SAFETY: the arrays and each group have 64 bytes; a step reads its `8 * bits` bytes of
-        // `packed`, as the mask says.
-        unsafe {
-            let order = _mm512_loadu_si512(order.as_ptr().cast());
-            let shifts = _mm512_loadu_si512(shifts.as_ptr().cast());
-            for (i, group) in groups.iter_mut().enumerate() {
-                let from = packed.as_ptr().add(8 * bits * i);
-                let v = _mm512_maskz_loadu_epi8(valid, from.cast());
-                let v = _mm512_multishift_epi64_epi8(shifts, _mm512_permutexvar_epi8(order, v));
-                _mm512_storeu_si512(group.as_mut_ptr().cast(), _mm512_and_si512(v, keep));
+        let spread = Spread::new(mask);
+        for (i, group) in groups.iter_mut().enumerate() {
+            // SAFETY: a group has `step` bytes of `packed`, and 64 bytes of its own.
+            unsafe {
+                let v = spread.group(packed.as_ptr().add(spread.step * i), spread.step);
+                _mm512_storeu_si512(group.as_mut_ptr().cast(), v);
             }
+        }
+    }
+
+    /// How 64 packed numbers become bytes.
+    pub(in crate::simd) struct Spread {
+        order: __m512i,
+        shifts: __m512i,
+        keep: __m512i,
+        /// Packed bytes of a group.
+        pub step: usize,
+    }
+
+    impl Spread {
+        /// For the bits of `mask`, which are the lowest ones.
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+        pub(in crate::simd) fn new(mask: u8) -> Self {
+            let bits = mask.count_ones() as usize;
+            let order: [u8; 64] = std::array::from_fn(|i| (i / 8 * bits + i % 8) as u8 & 63);
+            let shifts: [u8; 64] = std::array::from_fn(|i| (i % 8 * bits) as u8);
+            // SAFETY: both arrays have 64 bytes.
+            let load = |bytes: [u8; 64]| unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
+            let keep = _mm512_set1_epi8(mask as i8);
+            Self { order: load(order), shifts: load(shifts), keep, step: 8 * bits }
+        }
+
+        /// The numbers in the `len` bytes at `from`, zeros behind them.
+        ///
+        /// # Safety
+        /// `len` bytes, at most `step`, can be read there.
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+        pub(in crate::simd) unsafe fn group(&self, from: *const u8, len: usize) -> __m512i {
+            let valid = u64::MAX >> (64 - len);
+            // SAFETY: the mask ends the load after `len` bytes.
+            let v = unsafe { _mm512_maskz_loadu_epi8(valid, from.cast()) };
+            let v = _mm512_permutexvar_epi8(self.order, v);
+            _mm512_and_si512(_mm512_multishift_epi64_epi8(self.shifts, v), self.keep)
         }
     }
 

@@ -1,7 +1,7 @@
 //! Coders that can express given bytes, chosen with some chance.
 
-use lmc_codec::entropy::{huffman, rans};
-use lmc_format::{ApartCoder, ChainTable, Coder};
+use lmc_codec::entropy::{huffman, rans, tree};
+use lmc_format::{ApartCoder, ChainTable, Coder, TreeTable};
 use lmc_testkit::data::Random;
 
 /// Coders of the kind apart that may stand one in the other (`docs/format.md`, section 3.5).
@@ -21,10 +21,11 @@ pub enum CoderKind {
     Runs,
     Gaps,
     Apart,
+    Tree,
 }
 
 impl CoderKind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Raw,
         Self::Constant,
         Self::Packed,
@@ -34,6 +35,7 @@ impl CoderKind {
         Self::Runs,
         Self::Gaps,
         Self::Apart,
+        Self::Tree,
     ];
 
     /// Any kind.
@@ -67,6 +69,7 @@ impl CoderKind {
                 Coder::Rans(Box::new(table.expect("two bytes or more occur")))
             }
             Self::Gaps => fit_gaps(bytes, random),
+            Self::Tree => Coder::Tree(Box::new(fit_tree(bytes, random))),
             Self::Apart if apart_depth == APART_DEPTH_MAX => Coder::Raw,
             Self::Apart => fit_apart(apart_depth + 1, parts, random),
         }
@@ -97,6 +100,20 @@ fn fit_packed(bytes: &[u8], random: &mut Random) -> Coder {
         mask |= 1 << random.below(8);
     }
     Coder::Packed { mask, rest: any & all & !mask }
+}
+
+/// A table of all bytes, with an escape or without one, or a table of some of them.
+fn fit_tree(bytes: &[u8], random: &mut Random) -> TreeTable {
+    let seen = match random.below(3) {
+        0 => &bytes[..random.below(bytes.len() + 1)],
+        _ => bytes,
+    };
+    let histogram = two_or_more(histogram(seen));
+    if seen.len() == bytes.len() && random.below(2) == 0 {
+        let table = huffman::build(&histogram).expect("two bytes or more occur");
+        return TreeTable::new(*table.lengths(), 0).expect("it is a complete code");
+    }
+    tree::build(&histogram).expect("two bytes or more occur")
 }
 
 /// Levels at random; the symbols are the most frequent bytes, or any bytes, also the same twice.

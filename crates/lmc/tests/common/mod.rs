@@ -126,6 +126,16 @@ pub fn golden_inputs() -> Vec<(String, Vec<u8>, Level)> {
     ] {
         inputs.push((format!("safetensors_{name}"), weights.clone(), level));
     }
+    // Floats of many kinds of top bytes, which trees code; some of them no sample shows.
+    let floats = words(Kind::Weights, 4, 9000);
+    let floats = || floats.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word));
+    let halves = floats().flat_map(|x| casts::f16_bits(x).to_le_bytes()).collect();
+    let bytes = floats().map(|x| casts::e4m3_bits(1024.0 * x)).collect();
+    let many = [
+        ("half".into(), "F16", vec![90, 100], halves),
+        ("quarter".into(), "F8_E4M3", vec![90, 100], bytes),
+    ];
+    inputs.push(("tree".to_string(), safetensors(&many, ""), Level::Default));
     inputs
 }
 

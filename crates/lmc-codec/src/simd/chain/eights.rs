@@ -1,7 +1,7 @@
 //! Eight bytes in a `u64`, closed up and spread by table, and bits turned into bytes and back.
 
 /// A one in every byte.
-pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
+pub(in crate::simd) const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// How eight bytes are closed up: those that are kept move down by 1, 2 and 4 places, in this
 /// order, where the binary digits of their distance say so. Spreading takes the steps backwards.
@@ -44,7 +44,7 @@ const fn steps() -> [Steps; 256] {
 
 /// The bytes of `eight` whose bit is set in `bits`, moved down to the first places; zeros above.
 #[inline(always)]
-pub(super) fn close_up(eight: u64, bits: u8) -> u64 {
+pub(in crate::simd) fn close_up(eight: u64, bits: u8) -> u64 {
     let Steps { stay, come } = &STEPS[usize::from(bits)];
     let eight = eight & stay[0] | eight >> 8 & come[0];
     let eight = eight & stay[1] | eight >> 16 & come[1];
@@ -53,7 +53,7 @@ pub(super) fn close_up(eight: u64, bits: u8) -> u64 {
 
 /// The first bytes of `eight` moved up to the places whose bit is set in `bits`; zeros elsewhere.
 #[inline(always)]
-pub(super) fn spread(eight: u64, bits: u8) -> u64 {
+pub(in crate::simd) fn spread(eight: u64, bits: u8) -> u64 {
     let Steps { stay, come } = &STEPS[usize::from(bits)];
     let eight = eight & stay[2] | (eight & come[2]) << 32;
     let eight = eight & stay[1] | (eight & come[1]) << 16;
@@ -61,7 +61,7 @@ pub(super) fn spread(eight: u64, bits: u8) -> u64 {
 }
 
 /// `BYTE_MASKS[b]` has byte `j` all ones where bit `j` of `b` is set.
-pub(super) static BYTE_MASKS: [u64; 256] = byte_masks();
+pub(in crate::simd) static BYTE_MASKS: [u64; 256] = byte_masks();
 
 const fn byte_masks() -> [u64; 256] {
     let mut masks = [0; 256];
@@ -81,7 +81,7 @@ const fn byte_masks() -> [u64; 256] {
 
 /// The lowest bits of 64 bytes, all others of which are 0.
 #[inline(always)]
-pub(super) fn gather(flags: &[u8; 64]) -> u64 {
+pub(in crate::simd) fn gather(flags: &[u8; 64]) -> u64 {
     let mut bits = [0; 8];
     for (bits, &eight) in bits.iter_mut().zip(flags.as_chunks().0) {
         *bits = (u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8;
@@ -91,7 +91,7 @@ pub(super) fn gather(flags: &[u8; 64]) -> u64 {
 
 /// Byte `j` is the number of set bits in the bytes 0 to `j` of `bits`.
 #[inline(always)]
-pub(super) fn counts_to(bits: u64) -> u64 {
+pub(in crate::simd) fn counts_to(bits: u64) -> u64 {
     let pairs = bits - (bits >> 1 & (0x55 * ONES));
     let fours = (pairs & (0x33 * ONES)) + (pairs >> 2 & (0x33 * ONES));
     let eights = (fours + (fours >> 4)) & (0x0f * ONES);

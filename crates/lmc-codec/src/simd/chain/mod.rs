@@ -17,7 +17,7 @@
 //! an instruction set closes up bytes and spreads them: `vpcompressb` and `vpexpandb` with
 //! AVX-512, `vpshufb` by table with AVX2, shifts and masks by table elsewhere.
 
-mod eights;
+pub(super) mod eights;
 mod portable;
 mod words;
 
@@ -238,13 +238,13 @@ fn tail_words(level: Level, tail: &[u8], rest: usize) -> Result<(u64, u64)> {
 
 /// The lowest `n` bits set, `n` at most 64.
 #[inline(always)]
-fn low_bits(n: usize) -> u64 {
+pub(super) fn low_bits(n: usize) -> u64 {
     if n >= 64 { u64::MAX } else { (1 << n) - 1 }
 }
 
 /// Up to eight bytes as a little-endian word.
 #[inline(always)]
-fn word(bytes: &[u8]) -> u64 {
+pub(super) fn word(bytes: &[u8]) -> u64 {
     let mut buffer = [0; 8];
     let len = bytes.len().min(8);
     buffer[..len].copy_from_slice(&bytes[..len]);

@@ -1,0 +1,304 @@
+//! Kernels of the tree code (`docs/format.md`, section 5.6).
+//!
+//! A prefix code as a tree, whose nodes are ranges of ranks: the symbols in the order of the tree.
+//! Symbols with codes that are as long stand together in blocks, which need no node for each bit. Both
+//! directions go node by node, breadth first, over the bytes of a segment:
+//!
+//! ```text
+//! encode:  x = the ranks of the plane's bytes
+//!          for each node, from the root: compare its part of x with the first rank on its right,
+//!                          write the answers as bits, close up both sides;
+//!                          a flat node writes what is left of its ranks, as few bits as they need
+//! decode:  walk the nodes once to count the bits that are set: gives every stream's place and length
+//!          for the last level up to the root: look up the symbols of flat nodes,
+//!                          and spread both sides of the others over the places that their bits name
+//! ```
+//!
+//! As in a chain, no bit position depends on a decoded symbol, only on counts of bits. A chain is the
+//! tree in which every node has a single symbol on one side; here both sides may go on.
+//!
+//! The order of the work is safe code, written once. A kernel does one node, and is called with
+//! slices whose lengths it checks.
+
+mod portable;
+mod table;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+pub use table::Tables;
+
+use super::{Isa, IsaKind, flags};
+use crate::segment::sized;
+use lmc_format::{Error, Reader, Result};
+use table::{Child, NODES_MAX, Node, Split};
+
+/// Bytes that kernels may read and write beyond the end of what they work on: a group, and eight
+/// more, which spare the portable path a check of every place in a group.
+const SLACK: usize = 72;
+
+/// Working memory; its contents mean nothing between calls.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// Ranks of all nodes that are not done.
+    ranks: Vec<u8>,
+    escapes: Vec<u8>,
+    near: Vec<u8>,
+    far: Vec<u8>,
+}
+
+/// Where the next node's ranks may start after `len` of them at `at`: behind what kernels write
+/// beyond these, at the start of a cache line.
+fn place_after(at: usize, len: usize) -> usize {
+    (at + len + SLACK).next_multiple_of(64)
+}
+
+/// Appends the tree stream of `src` to `out`. Returns false, with `out` as it was, if a byte has no
+/// code and there is no escape.
+pub fn encode(
+    isa: Isa,
+    tables: &Tables,
+    src: &[u8],
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) -> bool {
+    // The right sides of a level are no more than the plane together.
+    let most = (tables.levels.len() + 1) * src.len() + tables.nodes.len() * place_after(0, 0);
+    let ranks = sized(&mut scratch.ranks, most + place_after(0, 0));
+    let escapes = &mut scratch.escapes;
+    escapes.clear();
+    to_ranks(isa, tables, src, &mut ranks[..src.len()], escapes);
+    if !tables.has_escape && !escapes.is_empty() {
+        return false;
+    }
+    let mut parts = [(0, 0); NODES_MAX];
+    parts[0] = (0, src.len());
+    let mut free = place_after(0, src.len());
+    for (node, i) in tables.nodes.iter().zip(0..) {
+        let (at, len) = parts[i];
+        match node {
+            Node::Split(split) => {
+                let start = out.len();
+                out.resize(start + len.div_ceil(8), 0);
+                let (own, others) = ranks.split_at_mut(free);
+                let own = &mut own[at..at + len + SLACK];
+                let right = split_ranks(isa, split, own, len, others, &mut out[start..]);
+                if let Child::Node(i) = split.left {
+                    parts[i] = (at, len - right);
+                }
+                if let Child::Node(i) = split.right {
+                    parts[i] = (free, right);
+                    free = place_after(free, right);
+                }
+            }
+            Node::Flat(flat) => pack(isa, flat.first, flat.bits, &ranks[at..at + len], out),
+            Node::Escape => out.extend_from_slice(escapes),
+        }
+    }
+    true
+}
+
+/// Where each node's stream lies, how many bytes reach it, and where they go among those of its
+/// level.
+struct Walk<'a> {
+    counts: [usize; NODES_MAX],
+    places: [usize; NODES_MAX],
+    streams: [&'a [u8]; NODES_MAX],
+}
+
+/// Reads one tree stream from `input` into all of `dst`.
+///
+/// Fails, with `dst` in any state, if the stream is not a tree stream of `dst.len()` bytes.
+pub fn decode(
+    isa: Isa,
+    tables: &Tables,
+    input: &mut Reader,
+    dst: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let walk = walk(isa, tables, input, dst.len())?;
+    let mut own = sized(&mut scratch.near, dst.len() + SLACK);
+    let mut below = sized(&mut scratch.far, dst.len() + SLACK);
+    for level in tables.levels[1..].iter().rev() {
+        for i in level.clone() {
+            let (at, len) = (walk.places[i], walk.counts[i]);
+            decode_node(isa, &tables.nodes[i], &walk, i, below, &mut own[at..at + len]);
+        }
+        std::mem::swap(&mut own, &mut below);
+    }
+    decode_node(isa, &tables.nodes[0], &walk, 0, below, dst);
+    Ok(())
+}
+
+/// Finds the streams of all nodes by counting, level after level, the bits that are set.
+///
+/// What it returns is consistent by construction: the counts of a split node's sides add up to its
+/// own, that of the right side is the number of set bits, and each stream is exactly as long as its
+/// count says.
+fn walk<'a>(isa: Isa, tables: &Tables, input: &mut Reader<'a>, n: usize) -> Result<Walk<'a>> {
+    let mut walk =
+        Walk { counts: [0; NODES_MAX], places: [0; NODES_MAX], streams: [&[]; NODES_MAX] };
+    walk.counts[0] = n;
+    for level in &tables.levels {
+        let mut place = 0;
+        for i in level.clone() {
+            let count = walk.counts[i];
+            walk.places[i] = place;
+            place += count;
+            let node = &tables.nodes[i];
+            let bits = count * node.bits();
+            let stream = input.take(bits.div_ceil(8), "tree node")?;
+            walk.streams[i] = stream;
+            if !bits.is_multiple_of(8) && stream.last().is_some_and(|last| last >> (bits % 8) != 0)
+            {
+                return Err(Error::corrupt("padding of a tree node is not zero"));
+            }
+            if let Node::Split(split) = node {
+                let right = flags::count(isa, stream);
+                for (child, count) in [(split.left, count - right), (split.right, right)] {
+                    if let Child::Node(i) = child {
+                        walk.counts[i] = count;
+                    }
+                }
+            }
+        }
+    }
+    Ok(walk)
+}
+
+/// What stands on one side of a node.
+#[derive(Clone, Copy)]
+enum Side<'a> {
+    /// The same byte everywhere.
+    Symbol(u8),
+    /// The bytes that go there, and slack.
+    Bytes(&'a [u8]),
+}
+
+/// Fills `dst` with the bytes of node `i`; `below` has those of the next level.
+fn decode_node(isa: Isa, node: &Node, walk: &Walk, i: usize, below: &[u8], dst: &mut [u8]) {
+    let stream = walk.streams[i];
+    match node {
+        _ if dst.is_empty() => {}
+        Node::Split(split) => {
+            let side = |child| match child {
+                Child::Symbol(symbol) => Side::Symbol(symbol),
+                Child::Node(i) => Side::Bytes(&below[walk.places[i]..][..walk.counts[i] + SLACK]),
+            };
+            merge(isa, stream, side(split.left), side(split.right), dst);
+        }
+        Node::Flat(flat) => unpack(isa, flat.bits, &flat.symbols, stream, dst),
+        Node::Escape => dst.copy_from_slice(stream),
+    }
+}
+
+/// Writes the rank of each byte of `src` to `dst`, which is as long, and appends the bytes without
+/// a code to `absent`.
+fn to_ranks(isa: Isa, tables: &Tables, src: &[u8], dst: &mut [u8], absent: &mut Vec<u8>) {
+    assert_eq!(src.len(), dst.len());
+    match isa.kind() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the isa proves AVX2; both slices are as long.
+        IsaKind::Avx2 => unsafe { avx2::to_ranks(tables, src, dst, absent) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the isa proves AVX-512 VBMI2; both slices are as long.
+        IsaKind::Avx512 => unsafe { avx512::to_ranks(tables, src, dst, absent) },
+        _ => portable::to_ranks(tables, src, dst, absent),
+    }
+}
+
+/// Appends those bytes of `src` to `absent` whose rank says that they have no code.
+fn append_absent(tables: &Tables, src: &[u8], ranks: &[u8], absent: &mut Vec<u8>) {
+    let of_absent = |&(_, &rank): &(&u8, &u8)| Some(rank) == tables.absent;
+    absent.extend(src.iter().zip(ranks).filter(of_absent).map(|(&byte, _)| byte));
+}
+
+/// Writes a bit to `bits` for each of the first `len` of `own`: whether it goes to the right. Those
+/// that do are closed up at `right`, the others at the start of `own`, as far as they go on; returns
+/// how many go to the right.
+fn split_ranks(
+    isa: Isa,
+    split: &Split,
+    own: &mut [u8],
+    len: usize,
+    right: &mut [u8],
+    bits: &mut [u8],
+) -> usize {
+    assert!(
+        own.len() >= len + SLACK && right.len() >= len + SLACK && bits.len() == len.div_ceil(8)
+    );
+    let keep = [split.left, split.right].map(|side| matches!(side, Child::Node(_)));
+    match isa.kind() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the isa proves AVX2 and BMI2; there is slack behind `len` bytes of both sides, and
+        // `bits` has one for each.
+        IsaKind::Avx2 => unsafe { avx2::split(split.first, keep, own, len, right, bits) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above, with AVX-512 VBMI2.
+        IsaKind::Avx512 => unsafe { avx512::split(split.first, keep, own, len, right, bits) },
+        _ => portable::split(split.first, keep, own, len, right, bits),
+    }
+}
+
+/// Fills `dst`: where a bit is set with the next byte of the right side, else with that of the left
+/// one. `bits` has one for each byte of `dst`, and zeros behind them; each side has as many bytes as
+/// there are bits for it, and slack, as the walk found.
+fn merge(isa: Isa, bits: &[u8], left: Side, right: Side, dst: &mut [u8]) {
+    assert_eq!(bits.len(), dst.len().div_ceil(8));
+    match isa.kind() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the isa proves AVX2 and BMI2. The sides are as long as the walk counted in `bits`,
+        // of which those beyond `dst` are 0.
+        IsaKind::Avx2 => unsafe { avx2::merge(bits, left, right, dst) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above, with AVX-512 VBMI2.
+        IsaKind::Avx512 => unsafe { avx512::merge(bits, left, right, dst) },
+        _ => portable::merge(bits, left, right, dst),
+    }
+}
+
+/// Appends each of `ranks`, from `first` on, in `bits` bits.
+fn pack(isa: Isa, first: u8, bits: u8, ranks: &[u8], out: &mut Vec<u8>) {
+    if bits == 8 {
+        // All 256 ranks, so that the first is 0.
+        return out.extend_from_slice(ranks);
+    }
+    let mut ranks = ranks;
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() == IsaKind::Avx512 {
+        let (groups, tail) = ranks.as_chunks::<64>();
+        // SAFETY: the isa proves AVX-512 VBMI.
+        unsafe { super::pack::x86::pack_low_groups(low_mask(bits), first, groups, out) };
+        ranks = tail;
+    }
+    match isa.kind() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: both sets include BMI2.
+        IsaKind::Avx2 | IsaKind::Avx512 => unsafe { avx2::pack(first, bits, ranks, out) },
+        _ => portable::pack(first, bits, ranks, out),
+    }
+}
+
+/// Fills `dst` with those of `symbols` that the numbers of `bits` bits in `packed` name.
+fn unpack(isa: Isa, bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &mut [u8]) {
+    assert_eq!(packed.len(), (dst.len() * usize::from(bits)).div_ceil(8));
+    match isa.kind() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the isa proves AVX2 and BMI2; `packed` has the bits of all of `dst`.
+        IsaKind::Avx2 => unsafe { avx2::unpack(bits, symbols, packed, dst) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above, with AVX-512 VBMI.
+        IsaKind::Avx512 => unsafe { avx512::unpack(bits, symbols, packed, dst) },
+        _ => portable::unpack(bits, symbols, packed, dst),
+    }
+}
+
+/// The lowest `bits` bits of a byte, 1 to 8 of them.
+fn low_mask(bits: u8) -> u8 {
+    0xff >> (8 - bits)
+}
+
+#[cfg(test)]
+mod tests;
