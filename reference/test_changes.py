@@ -356,7 +356,7 @@ class Rejects(RejectTest):
 
     def test_coders(self) -> None:
         head = ChangeSpec(changed=ContextSpec([])).recipe()[:-3]
-        unknown, deep = b"\x09", b"\x08a" * 4 + bytes(5)
+        unknown, deep = b"\x0a", b"\x08a" * 4 + bytes(5)
         for coder, message in ((unknown, "unknown coder"), (deep, "more than 3 apart coders")):
             for contexts in (b"\1" + coder, ONE + b"\1" + coder, ONE + b"\2\1\0" + coder):
                 self.check(b"\2\0" + head + contexts, message, None, b"")
