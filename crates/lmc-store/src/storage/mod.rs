@@ -106,7 +106,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Puts that should be under way at once.
     fn puts_at_once(&self) -> usize;
 
-    /// All of an object of at most `len_max` bytes.
+    /// All of an object of at most `len_max` bytes; one that is longer is damaged.
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>>;
 }
 
@@ -197,11 +197,11 @@ fn open_url(url: &str) -> Result<Arc<dyn Storage>> {
     Err(Error::new(ErrorKind::Unsupported, message))
 }
 
-/// Fails if an object is longer than it may be.
+/// Fails if an object is longer than it may be: somebody has made it longer, which is damage.
 fn check_len(name: &str, len: u64, len_max: u64) -> Result<()> {
     if len > len_max {
         let message = format!("{name} has {len} bytes, more than {len_max}");
-        return Err(Error::new(ErrorKind::LimitExceeded, message));
+        return Err(Error::corrupt(message));
     }
     Ok(())
 }
