@@ -178,7 +178,7 @@ fn check_owner(path: &Path) -> Result<()> {
     }
     let message = format!(
         "{} belongs to another user, who can open it to others, so that no private store can be in \
-         it; name a folder of your own, or one that is not there yet, or use --shared",
+         it; name a folder of your own or one that is not there yet, or share it: lmc init --shared",
         path.display()
     );
     Err(Error::invalid(message))
