@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use lmc_store::storage::{self, Access, LocalStorage, MemoryStorage};
 use lmc_store::{
-    CONFIG_NAME, CheckOptions, Parent, PruneOptions, RestoreOptions, SaveOptions, SnapshotName,
-    Store,
+    CONFIG_NAME, CheckOptions, ErrorKind, Parent, PruneOptions, RestoreOptions, SaveOptions,
+    SnapshotName, Store,
 };
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -339,6 +339,12 @@ fn no_private_store_is_made_in_a_folder_of_another_user() {
         assert!((tree(&root), mode(&root)) == before);
         let shared = storage::open_new(location, Access::Shared).unwrap();
         Store::init(shared, TestClock::new()).unwrap();
+        // A store that is there is not called anything else.
+        let again = storage::open_new(location, Access::Private).unwrap();
+        assert_eq!(
+            Store::init(again, TestClock::new()).unwrap_err().kind,
+            ErrorKind::AlreadyExists
+        );
     }
 }
 

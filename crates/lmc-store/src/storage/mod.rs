@@ -19,6 +19,7 @@ pub use memory::MemoryStorage;
 pub use object::ObjectStorage;
 pub use stoppable::Stoppable;
 
+use crate::config::CONFIG_NAME;
 use lmc::Folder;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
@@ -160,8 +161,12 @@ pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
         Folder::reach_or_make(parent, mode).map_err(cannot)?;
     }
     if let Some(folder) = Folder::reach(path).ok().filter(|_| access == Access::Private) {
-        check_owner(path)?;
-        if folder.names().is_ok_and(|names| names.is_empty()) {
+        let names = folder.names().ok();
+        // That a store is there already is for `init` to say.
+        if !names.iter().flatten().any(|name| name == CONFIG_NAME) {
+            check_owner(path)?;
+        }
+        if names.is_some_and(|names| names.is_empty()) {
             // A file system may know no modes; `mode` tells.
             let _ = folder.set_mode(PRIVATE);
         }
