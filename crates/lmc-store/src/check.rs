@@ -190,17 +190,16 @@ impl Store {
                 let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX)?;
                 Ok((Manifest::read(&bytes, &name)?, name))
             };
-            let is_bad = |error: &Error| is_damage(error) || error.kind == ErrorKind::LimitExceeded;
             // Nothing is called damaged after one look.
             let read = match read() {
-                Err(error) if is_bad(&error) => read(),
+                Err(error) if is_damage(&error) => read(),
                 first => first,
             };
             match read {
                 Ok((manifest, name)) => good.push((name, Arc::new(manifest))),
                 // Removed by a prune since it was listed.
                 Err(e) if e.kind == ErrorKind::NotFound => {}
-                Err(error) if is_bad(&error) => bad.push(Damage { object, error }),
+                Err(error) if is_damage(&error) => bad.push(Damage { object, error }),
                 Err(e) => return Err(e),
             }
         }
@@ -211,8 +210,7 @@ impl Store {
     pub(crate) fn read_pack(&self, name: &PackName, size: u64) -> Result<Result<Vec<u8>>> {
         let bytes = match self.storage.read_all(&name.object(), size) {
             Ok(bytes) => bytes,
-            Err(e) if is_damage(&e) || e.kind == ErrorKind::LimitExceeded => return Ok(Err(e)),
-            Err(e) if e.kind == ErrorKind::NotFound => return Ok(Err(e)),
+            Err(e) if is_damage(&e) || e.kind == ErrorKind::NotFound => return Ok(Err(e)),
             Err(e) => return Err(e),
         };
         if !name.fits(&bytes) {

@@ -4,13 +4,13 @@ use crate::builder::Builder;
 use crate::check::is_damage;
 use crate::kind::Kind;
 use crate::manifest::{Entry, FileNode, Node};
-use crate::packs::PackWriter;
+use crate::packs::{PackWriter, healed_text};
 use crate::path::RelPath;
 use crate::plan::{self, Offered};
 use crate::reuse::{Presence, Verdict, compare, has_blake3, is_unreadable};
 use crate::room::Room;
 use crate::save::SaveOptions;
-use crate::storage::{Storage, not_found};
+use crate::storage::Storage;
 use crate::tree::{FileState, Leaf, Opened, What};
 use lmc::{Bases, Options, Output, Progress};
 use lmc_format::{Error, ErrorKind, Result};
@@ -31,7 +31,7 @@ pub(crate) struct Coding<'a, 'w> {
     /// Archives of the parent for files that are not in it.
     offered: Offered,
     storage: &'a dyn Storage,
-    /// What the storage was seen to have, where it is too far to read it.
+    /// Packs of the parent that the storage was seen to have.
     presence: Presence,
     writer: &'a mut PackWriter<'w>,
     /// What is left of the manifest, and archives that have their place in it.
@@ -84,6 +84,7 @@ impl<'a, 'w> Coding<'a, 'w> {
 
     pub(crate) fn entries(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Entry>> {
         let archives = self.archives(leaves, progress)?;
+        self.warnings.extend(self.presence.healed.iter().map(healed_text));
         let entry = |(leaf, archive): (&Leaf, Option<usize>)| {
             let is_file = matches!(leaf.what, What::File(_));
             let missing = || Error::invalid("a file was not coded; please report it");
@@ -215,22 +216,34 @@ impl<'a, 'w> Coding<'a, 'w> {
     /// in the life of the file, and after that by a cryptographic hash of what was compared.
     fn compare(&mut self, number: usize, file: &Opened, size: u64) -> Result<Verdict> {
         let is_far = !self.storage.has_cheap_stat();
-        if let Some(content) = self.builder.content(number).filter(|_| is_far) {
-            if !has_blake3(file, size, &content)? {
-                return Ok(Verdict::Different);
-            }
-            if let Some(parent) = self.builder.parent()
-                && let Some(pack) = self.presence.lacks(parent, self.storage, number)?
-            {
-                return Ok(Verdict::Damaged(not_found(&pack.object())));
-            }
-            return Ok(Verdict::Same(None));
+        let verdict = match self.builder.content(number).filter(|_| is_far) {
+            Some(content) if has_blake3(file, size, &content)? => Verdict::Same(None),
+            Some(_) => Verdict::Different,
+            None => match self.builder.open(number, &self.writer.packs()) {
+                Ok(archive) => compare(&archive, file, self.options.threads, is_far)?,
+                Err(e) if is_unreadable(&e) => Verdict::Damaged(e),
+                Err(e) => return Err(e),
+            },
+        };
+        if matches!(verdict, Verdict::Same(_))
+            && let Err(e) = self.check_packs(&[number])?
+        {
+            return Ok(Verdict::Damaged(e));
         }
-        match self.builder.open(number, &self.writer.packs()) {
-            Ok(archive) => compare(&archive, file, self.options.threads, is_far),
-            Err(e) if is_unreadable(&e) => Ok(Verdict::Damaged(e)),
-            Err(e) => Err(e),
+        Ok(verdict)
+    }
+
+    /// Fails in the inner result if an archive of the parent needs a pack that is not there with its
+    /// size: a check calls that damaged, though the part that is needed may be whole.
+    fn check_packs(&mut self, numbers: &[usize]) -> Result<Result<()>> {
+        let Some(parent) = self.builder.parent() else { return Ok(Ok(())) };
+        for &number in numbers {
+            if let Some(pack) = self.presence.lacks(parent, self.storage, number)? {
+                let message = format!("{} is missing or has another size", pack.object());
+                return Ok(Err(Error::corrupt(message)));
+            }
         }
+        Ok(Ok(()))
     }
 
     fn code(
@@ -248,6 +261,10 @@ impl<'a, 'w> Coding<'a, 'w> {
         let doubted = self.as_bases(&plan.doubted);
         let is_better = !doubted.is_empty() && self.pays(&doubted, file)?;
         let numbers = if is_better { doubted } else { self.as_bases(&plan.bases) };
+        // In a bucket that would be a request for each pack, of every save.
+        if self.storage.has_cheap_stat() {
+            self.check_packs(&numbers)??;
+        }
         let is_new = |archive: usize| {
             let hash = self.builder.get(archive).hash;
             numbers.iter().all(|&number| self.builder.get(number).hash != hash)

@@ -95,6 +95,7 @@ impl Store {
             ErrorKind::NotFound => {
                 Error::new(ErrorKind::NoStore, "no store is here; lmc init makes one")
             }
+            ErrorKind::Corrupt => damaged(&e),
             _ => e,
         })?;
         Ok(Self { storage, config: Config::read(&bytes)?, clock })
@@ -130,13 +131,6 @@ impl Config {
     }
 
     fn read(bytes: &[u8]) -> Result<Self> {
-        let damaged = |why: &dyn std::fmt::Display| {
-            let message = format!(
-                "{CONFIG_NAME} is damaged: {why}; move it away and run lmc init at the same \
-                 place, the snapshots stay"
-            );
-            Error::corrupt(message)
-        };
         let Checked { config, checksum } =
             serde_json::from_slice(bytes).map_err(|e| damaged(&e))?;
         if config.format != FORMAT {
@@ -154,6 +148,14 @@ impl Config {
         }
         Ok(config)
     }
+}
+
+fn damaged(why: &dyn std::fmt::Display) -> Error {
+    let message = format!(
+        "{CONFIG_NAME} is damaged: {why}; move it away and run lmc init at the same place, the \
+         snapshots stay"
+    );
+    Error::corrupt(message)
 }
 
 fn unwritable(error: serde_json::Error) -> Error {

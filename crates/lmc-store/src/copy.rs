@@ -65,7 +65,7 @@ impl Store {
         for name in names {
             let tags = tags.get(&name.id).unwrap_or(&none);
             if let Err(error) = copying.one(name, tags)? {
-                copying.copied.left_out.push((name.clone(), error));
+                copying.copied.left_out.push((name.clone(), self.judge(name, error)));
             }
         }
         Ok(copying.copied)

@@ -346,8 +346,7 @@ impl<'a> Putter<'a> {
         let storage = &self.store.storage;
         let is_good = match storage.read_all(&name.object(), bytes.len() as u64) {
             Ok(found) => found == bytes,
-            Err(e) if is_damage(&e) => false,
-            Err(e) if matches!(e.kind, ErrorKind::NotFound | ErrorKind::LimitExceeded) => false,
+            Err(e) if is_damage(&e) || e.kind == ErrorKind::NotFound => false,
             // Of a disk this is a bad sector; of a bucket it says nothing about the pack.
             Err(e) if e.kind == ErrorKind::Io && storage.has_cheap_stat() => false,
             Err(e) => return Err(e),

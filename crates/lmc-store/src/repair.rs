@@ -13,7 +13,7 @@ use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::names::{DAMAGED, PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
 use crate::storage::Put;
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Times that a manifest of one name is moved away; each stays.
 const MOVES_MAX: usize = 100;
@@ -57,7 +57,7 @@ impl Store {
         for (name, _) in damaged {
             let mut good = None;
             for (store, copy, size) in copies.get(name.hash()).into_iter().flatten() {
-                // The damaged one itself is among them, and is found to be bad again.
+                // The damaged one itself may be among them, and is found to be bad again.
                 good = store.read_pack(copy, *size)?.ok();
                 if good.is_some() {
                     break;
@@ -129,22 +129,31 @@ impl Store {
         Ok(Some(lease))
     }
 
-    /// Packs with the same bytes as damaged ones, by their hashes.
+    /// Packs that may have the same bytes as damaged ones, by their hashes. Only those as long as a
+    /// manifest says: the others are damaged, and what they claim to be long is not believed.
     fn copies<'a>(
         &'a self,
         damaged: &[(PackName, Damage)],
         other: Option<&'a Store>,
     ) -> Result<Copies<'a>> {
-        let mut copies: Copies =
-            damaged.iter().map(|(name, _)| (name.hash().to_string(), Vec::new())).collect();
-        if copies.is_empty() {
+        let mut copies = Copies::new();
+        if damaged.is_empty() {
             return Ok(copies);
+        }
+        let mut sizes: HashMap<String, HashSet<u64>> =
+            damaged.iter().map(|(name, _)| (name.hash().to_string(), HashSet::new())).collect();
+        let manifests = self.all_manifests()?.good;
+        for pack in manifests.iter().flat_map(|(_, manifest)| &manifest.packs) {
+            if let Some(sizes) = sizes.get_mut(pack.name.hash()) {
+                sizes.insert(pack.size);
+            }
         }
         for store in [Some(self), other].into_iter().flatten() {
             for entry in store.list_of(PACKS)? {
                 let Some(name) = PackName::from_object(&entry.name) else { continue };
-                if let Some(list) = copies.get_mut(name.hash()) {
-                    list.push((store, name, entry.stat.size));
+                let size = entry.stat.size;
+                if sizes.get(name.hash()).is_some_and(|sizes| sizes.contains(&size)) {
+                    copies.entry(name.hash().to_string()).or_default().push((store, name, size));
                 }
             }
         }

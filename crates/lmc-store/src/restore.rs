@@ -4,7 +4,7 @@ use crate::Store;
 use crate::archives::SnapshotLibrary;
 use crate::glob::Glob;
 use crate::kind::Kind;
-use crate::manifest::{Entry, FileNode, Manifest, Node};
+use crate::manifest::{Entry, FileNode, Node};
 use crate::names::SnapshotName;
 use crate::path::RelPath;
 use crate::rebase::original;
@@ -75,8 +75,7 @@ impl Store {
         options: &RestoreOptions,
         progress: Progress,
     ) -> Result<Restored> {
-        let manifest = Arc::new(self.manifest(name)?);
-        self.restore_manifest(&manifest, target, options, progress)
+        self.write_out(name, target, options, Form::Original, progress)
     }
 
     /// Writes a snapshot to a directory of `.lmc` files that need no store and no base: what
@@ -88,29 +87,18 @@ impl Store {
         options: &RestoreOptions,
         progress: Progress,
     ) -> Result<Restored> {
-        let manifest = Arc::new(self.manifest(name)?);
-        self.write_out(&manifest, target, options, Form::Archive, progress)
-    }
-
-    /// The same as [`Store::restore`] with a manifest that has been read.
-    pub fn restore_manifest(
-        &self,
-        manifest: &Arc<Manifest>,
-        target: &Path,
-        options: &RestoreOptions,
-        progress: Progress,
-    ) -> Result<Restored> {
-        self.write_out(manifest, target, options, Form::Original, progress)
+        self.write_out(name, target, options, Form::Archive, progress)
     }
 
     fn write_out(
         &self,
-        manifest: &Arc<Manifest>,
+        name: &SnapshotName,
         target: &Path,
         options: &RestoreOptions,
         form: Form,
         progress: Progress,
     ) -> Result<Restored> {
+        let manifest = &Arc::new(self.manifest(name)?);
         let size = |entry: &Entry| match &entry.node {
             Node::File(file) if options.wants(entry) => file.size,
             _ => 0,
@@ -118,7 +106,7 @@ impl Store {
         let sizes = manifest.entries.iter().map(size);
         lmc::check_size(sizes.fold(0, u64::saturating_add), options.max_size)?;
         let library = SnapshotLibrary::new(self, manifest);
-        let work = Work { library, options, form, progress };
+        let work = Work { store: self, name, library, options, form, progress };
         work.check_wanted()?;
         if manifest.is_file {
             return work.single(target);
@@ -153,6 +141,8 @@ enum Form {
 }
 
 struct Work<'a> {
+    store: &'a Store,
+    name: &'a SnapshotName,
     library: Arc<SnapshotLibrary>,
     options: &'a RestoreOptions,
     form: Form,
@@ -300,6 +290,7 @@ impl Work<'_> {
             Form::Original => self.write_original(file.archive, new.file()),
             Form::Archive => self.write_archive(file.archive, new.file()),
         };
+        let written = written.map_err(|e| self.store.judge(self.name, e));
         written.and_then(|()| new.place()).map_err(|e| e.at(path))
     }
 

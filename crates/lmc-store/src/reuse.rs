@@ -3,6 +3,7 @@
 //! cryptographic hash that the store made of bytes that it compared.
 
 use crate::archives::SnapshotLibrary;
+use crate::check::is_damage;
 use crate::manifest::{Manifest, Pack};
 use crate::names::PackName;
 use crate::storage::{Storage, io_error};
@@ -93,11 +94,13 @@ fn unread(error: &io::Error) -> Error {
 pub(crate) struct Presence {
     packs: HashMap<usize, bool>,
     archives: HashMap<usize, Option<usize>>,
+    /// Packs that were too long and are as they should be again.
+    pub healed: Vec<PackName>,
 }
 
 impl Presence {
-    /// A pack that an archive of the parent needs and that is not there, or is cut; none of new
-    /// archives.
+    /// A pack that an archive of the parent needs and that is not there, or has another size; none
+    /// of new archives.
     pub(crate) fn lacks(
         &mut self,
         parent: &SnapshotLibrary,
@@ -125,10 +128,9 @@ impl Presence {
         let archive = &manifest.archives[number];
         let mut lacking = None;
         for pack in archive.extents.iter().map(|extent| extent.pack) {
-            let Pack { name, size } = &manifest.packs[pack];
             let is_there = match self.packs.get(&pack) {
                 Some(is_there) => *is_there,
-                None => storage.stat(&name.object())?.is_some_and(|stat| stat.size == *size),
+                None => self.is_whole(&manifest.packs[pack], storage)?,
             };
             self.packs.insert(pack, is_there);
             if !is_there {
@@ -142,6 +144,32 @@ impl Presence {
         }
         self.archives.insert(number, lacking);
         Ok(lacking)
+    }
+
+    /// Whether a pack is there with its size. One that grew is made what it was, if the bytes that it
+    /// should have are those at its start.
+    fn is_whole(&mut self, pack: &Pack, storage: &dyn Storage) -> Result<bool> {
+        let object = pack.name.object();
+        let found = match storage.stat(&object) {
+            // Something else is in its place.
+            Err(e) if is_damage(&e) => return Ok(false),
+            found => found?.map_or(0, |stat| stat.size),
+        };
+        if found <= pack.size {
+            return Ok(found == pack.size);
+        }
+        // A manifest names no pack that is too long to be in memory.
+        let mut bytes = vec![0; usize::try_from(pack.size).unwrap_or(usize::MAX)];
+        match storage.read(&object, 0, &mut bytes) {
+            Err(e) if is_unreadable(&e) => return Ok(false),
+            read => read?,
+        }
+        if !pack.name.fits(&bytes) {
+            return Ok(false);
+        }
+        storage.replace(&object, &bytes)?;
+        self.healed.push(pack.name.clone());
+        Ok(true)
     }
 }
 

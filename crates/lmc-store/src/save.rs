@@ -318,7 +318,7 @@ impl Store {
             // Its name is the hash of its bytes: it is the same one, or it is damaged.
             match self.storage.read_all(&object, MANIFEST_LEN_MAX) {
                 Ok(found) if found == bytes => {}
-                Err(e) if !is_damage(&e) && e.kind != ErrorKind::LimitExceeded => return Err(e),
+                Err(e) if !is_damage(&e) => return Err(e),
                 _ => self.storage.replace(&object, &bytes)?,
             }
         }

@@ -299,6 +299,17 @@ impl Store {
         }
     }
 
+    /// An error about a snapshot that was being read. What it lacks is damage if the snapshot is there
+    /// and not to go: a prune removes manifests before their packs.
+    pub(crate) fn judge(&self, name: &SnapshotName, mut error: Error) -> Error {
+        // Where a look fails, nobody can tell.
+        let is_there = || matches!(self.read_leased(name), Ok(Some(_)));
+        if error.kind == ErrorKind::NotFound && is_there() {
+            error.kind = ErrorKind::Corrupt;
+        }
+        error
+    }
+
     /// Whether a snapshot is marked to go.
     pub(crate) fn is_forgotten(&self, name: &SnapshotName) -> Result<bool> {
         Ok(self.storage.stat(&name.forgotten())?.is_some())

@@ -3,12 +3,13 @@
 mod common;
 
 use common::*;
-use lmc_store::storage::{LocalStorage, MemoryStorage};
+use lmc_store::storage::{self, Access, LocalStorage, MemoryStorage};
 use lmc_store::{
-    CheckOptions, Parent, PruneOptions, RestoreOptions, SaveOptions, SnapshotName, Store,
+    CONFIG_NAME, CheckOptions, ErrorKind, Parent, PruneOptions, RestoreOptions, SaveOptions,
+    SnapshotName, Store,
 };
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -301,5 +302,82 @@ fn later_writers_follow_the_mode_of_the_root() {
         }
         assert_eq!(mode(&root), root_mode);
         assert!(fs::metadata(root.join("packs")).unwrap().mode() & 0o7000 <= 0o2000);
+    }
+}
+
+/// Somebody who owns nothing here.
+const OTHER: u32 = 12_345;
+
+/// Whether owners can be changed, which only root may; says so where not.
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: only root can give a folder to another user");
+    }
+    is_root
+}
+
+/// A folder of another user, who can open it at any time, becomes no private store, empty or not; one
+/// that is shared anyway may be there.
+#[test]
+fn no_private_store_is_made_in_a_folder_of_another_user() {
+    if !is_root() {
+        return;
+    }
+    for is_empty in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("store");
+        fs::create_dir(&root).unwrap();
+        if !is_empty {
+            fs::write(root.join("notes"), b"x").unwrap();
+        }
+        chown(&root, Some(OTHER), None).unwrap();
+        let before = (tree(&root), mode(&root));
+        let location = root.to_str().unwrap();
+        let error = storage::open_new(location, Access::Private).unwrap_err();
+        assert!(error.to_string().contains("another user"), "{error}");
+        assert!((tree(&root), mode(&root)) == before);
+        let shared = storage::open_new(location, Access::Shared).unwrap();
+        Store::init(shared, TestClock::new()).unwrap();
+        // A store that is there is not called anything else.
+        let again = storage::open_new(location, Access::Private).unwrap();
+        assert_eq!(
+            Store::init(again, TestClock::new()).unwrap_err().kind,
+            ErrorKind::AlreadyExists
+        );
+    }
+}
+
+/// A root of another user opens nothing to all for writing. One who made the store goes on deciding
+/// about it, and others do not: what is made is as open as the store was then.
+#[test]
+fn a_root_of_another_user_opens_nothing_to_all() {
+    if !is_root() {
+        return;
+    }
+    // Who owns the configuration, how open the store was made, how it is opened later, and what
+    // folders and files are then.
+    for (owner, made, later, folders, files) in [
+        (0, 0o700, 0o777, 0o700, 0o600),
+        (0, 0o750, 0o777, 0o750, 0o640),
+        (OTHER, 0o700, 0o770, 0o770, 0o660),
+        (OTHER, 0o700, 0o777, 0o775, 0o664),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("store");
+        fs::create_dir(&root).unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(made)).unwrap();
+        let (store, _) = local_store(&root);
+        chown(root.join(CONFIG_NAME), Some(owner), None).unwrap();
+        chown(&root, Some(OTHER), None).unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(later)).unwrap();
+        let before: Vec<String> = modes(&root).into_iter().map(|(name, ..)| name).collect();
+        save_step(&store, &source(folder.path(), 1), "r", 1);
+        let new = modes(&root).into_iter().filter(|(name, ..)| !before.contains(name));
+        let new: Vec<_> = new.collect();
+        assert!(new.len() > 3, "{new:?}");
+        for (name, kind, mode) in new {
+            assert_eq!(mode, if kind == 'd' { folders } else { files }, "{name}: {later:o}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::Access;
 use crate::clock::unix_ms;
+use crate::config::CONFIG_NAME;
 use lmc::Folder;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, RenameFlags};
@@ -72,7 +73,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
 ///
 /// Every name is reached from there folder by folder, and no link is followed on the way: what is
 /// behind one is nobody's to list, to write and to remove. The directory itself may be reached by a
-/// link, unless another user has put that there. What is made is as open as the directory is.
+/// link, unless another user has put that there. What is made is as open as the directory is, if that
+/// belongs to us or to root.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     root: PathBuf,
@@ -106,7 +108,7 @@ impl DiskFile for RealFile {
 struct Place<'a> {
     folder: OwnedFd,
     name: &'a OsStr,
-    /// The permissions of the root.
+    /// The permissions of a folder that is made there.
     mode: RawMode,
 }
 
@@ -116,10 +118,10 @@ impl RealDisk {
         Self { root: root.to_path_buf(), access }
     }
 
-    /// Opens the root or a folder below it; also gives the permissions of the root.
+    /// Opens the root or a folder below it; also gives the permissions of what is made in it.
     fn folder(&self, path: &Path) -> io::Result<(OwnedFd, RawMode)> {
         let mut folder = OwnedFd::from(Folder::reach(&self.root)?);
-        let mode = rustix::fs::fstat(&folder)?.st_mode & 0o777;
+        let mode = mode_of_new(&folder)?;
         let Ok(below) = path.strip_prefix(&self.root) else {
             // The folder that the root is in.
             return Ok((Folder::reach(path)?.into(), mode));
@@ -156,6 +158,28 @@ impl RealDisk {
         let (above, name) = Folder::reach_parent(&self.root)?;
         Ok(rustix::fs::mkdirat(OwnedFd::from(above), name, mode)?)
     }
+}
+
+/// The permissions of folders that are made below a root: its own. A root of another user decides
+/// less, since that user may change its mode at any time: nothing is ever made that everyone may
+/// write to, and where the store itself was made by somebody else, it is as open as that made it.
+fn mode_of_new(root: &OwnedFd) -> io::Result<RawMode> {
+    let stat = rustix::fs::fstat(root)?;
+    let mode = stat.st_mode & 0o777;
+    let is_trusted = stat.st_uid == rustix::process::geteuid().as_raw() || stat.st_uid == 0;
+    if is_trusted {
+        return Ok(mode);
+    }
+    let config = rustix::fs::statat(root, CONFIG_NAME, AtFlags::SYMLINK_NOFOLLOW).ok();
+    let made = config.filter(|config| kind(config) == FileType::RegularFile);
+    Ok(match made.filter(|config| config.st_uid != stat.st_uid) {
+        Some(config) => {
+            let files = config.st_mode & 0o666;
+            // Who may read a folder may enter it.
+            files | (files & 0o444) >> 2
+        }
+        None => mode,
+    } & !0o002)
 }
 
 /// Opens what is below a folder in one call, without following links; none if that failed or the

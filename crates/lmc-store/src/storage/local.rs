@@ -227,16 +227,29 @@ impl LocalStorage {
         let temporary = self.write_temporary(bytes)?;
         let renamed = rename(&temporary, &path);
         if let Err(error) = renamed {
+            let is_swept = self.was_swept(&temporary, &error);
             let _ = self.disk.remove(&temporary);
             if error.kind() == io::ErrorKind::AlreadyExists {
                 // The other one may not have synced it yet, and its name is relied on now.
                 self.sync_dir(&folder)?;
                 return Ok(Put::Exists);
             }
-            return Err(self.failed(format_args!("cannot name {}", path.display()), &error));
+            return Err(match is_swept {
+                true => swept(name),
+                false => self.failed(format_args!("cannot name {}", path.display()), &error),
+            });
         }
         self.sync_dir(&folder)?;
         Ok(Put::Created)
+    }
+
+    /// Whether a file got no name because it is gone: a prune removes those of the dead, and of a
+    /// process that stood still for longer than grace.
+    fn was_swept(&self, temporary: &Path, error: &io::Error) -> bool {
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        is_gone(error)
+            && self.disk.stat(temporary).is_err_and(|e| is_gone(&e))
+            && self.check_root().is_ok()
     }
 
     /// What is in a folder.
@@ -294,6 +307,15 @@ impl LocalStorage {
 /// has put deeper is not looked for.
 fn may_hold_objects(folder: &str) -> bool {
     folder.split('/').count() < NAME_PARTS_MAX
+}
+
+/// An error about an object whose file was removed before it had its name.
+fn swept(name: &str) -> Error {
+    let message = format!(
+        "the file that should become {name} was removed meanwhile: this process stood still for so \
+         long that a prune took it for a dead one; run the command again"
+    );
+    Error::new(ErrorKind::Conflict, message)
 }
 
 /// An error about an object. Where something that is no file is in its place, or something that is

@@ -19,12 +19,13 @@ pub use memory::MemoryStorage;
 pub use object::ObjectStorage;
 pub use stoppable::Stoppable;
 
+use crate::config::CONFIG_NAME;
 use lmc::Folder;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -106,7 +107,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Puts that should be under way at once.
     fn puts_at_once(&self) -> usize;
 
-    /// All of an object of at most `len_max` bytes.
+    /// All of an object of at most `len_max` bytes; one that is longer is damaged.
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>>;
 }
 
@@ -147,7 +148,8 @@ pub fn open(location: &str) -> Result<Arc<dyn Storage>> {
 }
 
 /// Opens a place where a store is to be made: a directory is made with all above it, or, if it is
-/// there and empty, closed to others. In a bucket there are no folders.
+/// there and empty, closed to others. One of another user is refused, unless the store is to be
+/// shared. In a bucket there are no folders.
 pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
     let Some(path) = local_path(location) else { return open(location) };
     let cannot = |e: io::Error| io_error(format_args!("cannot make {}", path.display()), &e);
@@ -158,13 +160,33 @@ pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Folder::reach_or_make(parent, mode).map_err(cannot)?;
     }
-    let there = Folder::reach(path).ok().filter(|_| access == Access::Private);
-    if let Some(folder) = there.filter(|folder| folder.names().is_ok_and(|names| names.is_empty()))
-    {
-        // One that is not ours stays as it is; `mode` tells.
-        let _ = folder.set_mode(PRIVATE);
+    if let Some(folder) = Folder::reach(path).ok().filter(|_| access == Access::Private) {
+        let names = folder.names().ok();
+        // That a store is there already is for `init` to say.
+        if !names.iter().flatten().any(|name| name == CONFIG_NAME) {
+            check_owner(path)?;
+        }
+        if names.is_some_and(|names| names.is_empty()) {
+            // A file system may know no modes; `mode` tells.
+            let _ = folder.set_mode(PRIVATE);
+        }
     }
     Ok(Arc::new(LocalStorage::on(path, Arc::new(disk::RealDisk::new(path, access)))))
+}
+
+/// Fails if a folder belongs to another user, who can open it to everyone at any time.
+fn check_owner(path: &Path) -> Result<()> {
+    let metadata = std::fs::metadata(path)
+        .map_err(|e| io_error(format_args!("cannot look at {}", path.display()), &e))?;
+    if metadata.uid() == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let message = format!(
+        "{} belongs to another user, who can open it to others, so that no private store can be in \
+         it; name a folder of your own or one that is not there yet, or share it: lmc init --shared",
+        path.display()
+    );
+    Err(Error::invalid(message))
 }
 
 /// The permission bits of a store in a directory, by which all that is put into it goes.
@@ -197,11 +219,11 @@ fn open_url(url: &str) -> Result<Arc<dyn Storage>> {
     Err(Error::new(ErrorKind::Unsupported, message))
 }
 
-/// Fails if an object is longer than it may be.
+/// Fails if an object is longer than it may be: somebody has made it longer, which is damage.
 fn check_len(name: &str, len: u64, len_max: u64) -> Result<()> {
     if len > len_max {
         let message = format!("{name} has {len} bytes, more than {len_max}");
-        return Err(Error::new(ErrorKind::LimitExceeded, message));
+        return Err(Error::corrupt(message));
     }
     Ok(())
 }

@@ -187,7 +187,7 @@ impl ObjectStorage {
     fn has_bytes(&self, name: &str, bytes: &[u8]) -> Result<bool> {
         match self.read_all(name, bytes.len() as u64) {
             Ok(found) => Ok(found == bytes),
-            Err(e) if matches!(e.kind, ErrorKind::NotFound | ErrorKind::LimitExceeded) => Ok(false),
+            Err(e) if matches!(e.kind, ErrorKind::NotFound | ErrorKind::Corrupt) => Ok(false),
             Err(e) => Err(e),
         }
     }
