@@ -244,8 +244,10 @@ impl Folder {
     pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<Self> {
         rustix::fs::mkdirat(&self.fd, name, Mode::RWXU)?;
         let made = self.folder(name, Links::Kept)?;
-        // What somebody else has put in its place is not ours to fill.
-        if rustix::fs::fstat(&made.fd)?.st_uid != rustix::process::geteuid().as_raw() {
+        // What somebody has put in its place meanwhile is not ours to fill: a folder of their own, or
+        // an older one of ours.
+        let is_ours = rustix::fs::fstat(&made.fd)?.st_uid == rustix::process::geteuid().as_raw();
+        if !is_ours || !made.names()?.is_empty() {
             return Err(io::Error::other("somebody else has put another directory in its place"));
         }
         Ok(made)
