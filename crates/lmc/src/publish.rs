@@ -48,14 +48,16 @@ impl Origin {
         Self { mode: Some(state.mode), group: Some(state.group), ..Self::default() }
     }
 
-    /// A file of which only this was kept.
+    /// A file of which only this was kept. Its group is not known, so the permissions are taken for
+    /// those of the group that the process makes files with.
     pub fn recorded(mode: u32, mtime: (i64, u32)) -> Self {
         Self { mtime: Some(mtime), ..Self::recorded_mode(mode) }
     }
 
     /// Something of which only the permissions were kept.
     pub fn recorded_mode(mode: u32) -> Self {
-        Self { mode: Some(mode & MODE_BITS), ..Self::default() }
+        let group = Some(rustix::process::getegid().as_raw());
+        Self { mode: Some(mode & MODE_BITS), group, ..Self::default() }
     }
 
     /// The same for what takes the place of `old`, if there is one: nobody but the owner may do more

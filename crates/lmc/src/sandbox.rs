@@ -219,14 +219,17 @@ impl NewDirectory {
         self.leftover.clone()
     }
 
-    /// Gives it its mode, or that of any new directory, and its name, durably. The name must be
+    /// Gives it the mode that was kept, or that of any new directory, and its name, durably. The name must be
     /// free. Whatever came to stand under the temporary name meanwhile does not get it.
     pub fn commit(mut self, mode: Option<u32>) -> Result<()> {
         let name = &self.name;
         let cannot = |e| io_error(&format!("cannot name {}", name.display()), &e);
         let (root, above) = (&self.sandbox.root, &self.leftover.folder);
-        let mode = mode.map_or_else(|| root.default_mode(), Ok).map_err(cannot)?;
-        root.set_mode(mode).and_then(|()| root.sync()).map_err(cannot)?;
+        let given = match mode {
+            Some(mode) => Origin::recorded_mode(mode).give_folder(root),
+            None => root.default_mode().and_then(|mode| root.set_mode(mode)),
+        };
+        given.and_then(|()| root.sync()).map_err(cannot)?;
         if !self.leftover.is_at(&self.leftover.name) {
             return Err(self.swapped());
         }
