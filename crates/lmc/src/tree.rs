@@ -80,7 +80,7 @@ impl Tree {
         for name in folder.names().map_err(|e| cannot(path, e))? {
             let path = path.join(&name);
             let look = || {
-                let state = folder.look(&name, self.links)?;
+                let state = folder.look_closely(&name, self.links)?;
                 let is_link = state.kind == FileKind::Link;
                 let target = is_link.then(|| folder.read_link(&name)).transpose()?;
                 io::Result::Ok((state, target))
