@@ -49,7 +49,7 @@ impl Source {
     /// The permissions of the directory itself.
     pub(crate) fn root_mode(&self) -> Option<u32> {
         match &self.root {
-            Root::Directory(tree) => Some(tree.root().mode),
+            Root::Directory(tree) => Some(tree.root().plain_mode()),
             Root::File { .. } => None,
         }
     }
@@ -183,8 +183,8 @@ pub(crate) struct FileState {
 
 impl FileState {
     fn new(listed: lmc::FileState) -> Self {
-        let lmc::FileState { mode, mtime, size, .. } = listed;
-        Self { mode, mtime, size, listed: Some(listed) }
+        let lmc::FileState { mtime, size, .. } = listed;
+        Self { mode: listed.plain_mode(), mtime, size, listed: Some(listed) }
     }
 }
 
@@ -222,7 +222,7 @@ fn directory(root: &Path, follow: bool) -> Result<Source> {
     let leaf = |(i, entry): (usize, &lmc::TreeEntry)| {
         let what = match (entry.state.kind, &entry.target) {
             (FileKind::File, _) => What::File(FileState::new(entry.state)),
-            (FileKind::Folder, _) => What::Directory { mode: entry.state.mode },
+            (FileKind::Folder, _) => What::Directory { mode: entry.state.plain_mode() },
             (FileKind::Link, Some(target)) => {
                 What::Link { target: Bytes(target.clone().into_vec()) }
             }

@@ -3,6 +3,7 @@
 //! A path may lead elsewhere each time it is used. Here a name is only used in a folder that is
 //! open, and a link is followed only where that is asked for.
 
+use crate::acl;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
@@ -52,6 +53,8 @@ pub struct FileState {
     pub kind: FileKind,
     /// Its permissions, without any other bits.
     pub mode: u32,
+    /// What its access list (ACL) gives to all others, three bits, if it was opened and has one.
+    pub acl: Option<u32>,
     /// Its group.
     pub group: u32,
     /// Bytes.
@@ -67,7 +70,8 @@ pub struct FileState {
 impl FileState {
     /// Looks at an open file.
     pub fn of(file: impl AsFd) -> io::Result<Self> {
-        Ok(Self::new(&rustix::fs::fstat(file)?))
+        let stat = rustix::fs::fstat(&file)?;
+        Ok(Self { acl: acl::for_everyone(&file), ..Self::new(&stat) })
     }
 
     /// Looks at what `path` leads to.
@@ -92,12 +96,19 @@ impl FileState {
             id: FileId::of(stat),
             kind,
             mode: stat.st_mode as u32 & MODE_BITS,
+            acl: None,
             group: stat.st_gid as u32,
             size: stat.st_size as u64,
             mtime: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
             ctime: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
             names: stat.st_nlink as u64,
         }
+    }
+
+    /// The permissions for what is made from it and has no access list: where it has one, no more
+    /// than that gives to all others.
+    pub fn plain_mode(&self) -> u32 {
+        self.acl.map_or(self.mode, |all| self.mode & (0o700 | all << 3 | all))
     }
 
     /// Whether it is the same file with the same content, as far as can be told without reading it.
@@ -187,6 +198,19 @@ impl Folder {
         Ok(FileState::new(&rustix::fs::statat(&self.fd, name, flags)?))
     }
 
+    /// The same, and looks at the access list of a file or directory, for which it is opened. If it
+    /// cannot be, the list counts as one that gives others nothing.
+    pub fn look_closely(&self, name: &OsStr, links: Links) -> io::Result<FileState> {
+        let state = self.look(name, links)?;
+        let opened = match state.kind {
+            FileKind::File => self.file(name, links).and_then(FileState::of),
+            FileKind::Folder => self.folder(name, links).and_then(|folder| folder.state()),
+            FileKind::Link | FileKind::Other => return Ok(state),
+        };
+        let opened = opened.ok().filter(|opened| opened.id == state.id);
+        Ok(FileState { acl: opened.map_or(Some(0), |opened| opened.acl), ..state })
+    }
+
     /// The names in it, in their order.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
@@ -244,10 +268,13 @@ impl Folder {
     pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<Self> {
         rustix::fs::mkdirat(&self.fd, name, Mode::RWXU)?;
         let made = self.folder(name, Links::Kept)?;
-        // What somebody else has put in its place is not ours to fill.
-        if rustix::fs::fstat(&made.fd)?.st_uid != rustix::process::geteuid().as_raw() {
+        // What somebody has put in its place meanwhile is not ours to fill: a folder of their own, or
+        // an older one of ours.
+        let is_ours = rustix::fs::fstat(&made.fd)?.st_uid == rustix::process::geteuid().as_raw();
+        if !is_ours || !made.names()?.is_empty() {
             return Err(io::Error::other("somebody else has put another directory in its place"));
         }
+        acl::remove(&made.fd)?;
         Ok(made)
     }
 

@@ -6,6 +6,7 @@
 //! [`Publish`] sees to that.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod archive;
 mod base;
 mod compress;

@@ -1,5 +1,6 @@
 //! A file that appears under its name only when it is whole and on the disk.
 
+use crate::acl;
 use crate::folder::{FileKind, FileState, Folder, Links, MODE_BITS, parent, set_time};
 use crate::io::io_error;
 use crate::leftover::Leftover;
@@ -45,17 +46,19 @@ impl Origin {
 
     /// Something of this file, whose permissions it gets.
     pub fn part_of(state: &FileState) -> Self {
-        Self { mode: Some(state.mode), group: Some(state.group), ..Self::default() }
+        Self { mode: Some(state.plain_mode()), group: Some(state.group), ..Self::default() }
     }
 
-    /// A file of which only this was kept.
+    /// A file of which only this was kept. Its group is not known, so the permissions are taken for
+    /// those of the group that the process makes files with.
     pub fn recorded(mode: u32, mtime: (i64, u32)) -> Self {
         Self { mtime: Some(mtime), ..Self::recorded_mode(mode) }
     }
 
     /// Something of which only the permissions were kept.
     pub fn recorded_mode(mode: u32) -> Self {
-        Self { mode: Some(mode & MODE_BITS), ..Self::default() }
+        let group = Some(rustix::process::getegid().as_raw());
+        Self { mode: Some(mode & MODE_BITS), group, ..Self::default() }
     }
 
     /// The same for what takes the place of `old`, if there is one: nobody but the owner may do more
@@ -73,7 +76,12 @@ impl Origin {
             _ => mode,
         };
         let mode = self.mode.map_or(made.mode, |mode| as_made(mode, self.group));
-        let most = self.replaced.map_or(MODE_BITS, |old| as_made(old.mode, Some(old.group)));
+        let most = match self.replaced {
+            // A folder that was there keeps its access list, which a mask can only narrow.
+            Some(old) if old.id == made.id => old.mode,
+            Some(old) => as_made(old.plain_mode(), Some(old.group)),
+            None => MODE_BITS,
+        };
         mode & (most | OWNER_BITS)
     }
 
@@ -86,17 +94,24 @@ impl Origin {
         let (leftover, file) = Leftover::make_file(folder.again()?, prefix, mode)?;
         let made = FileState::of(&file)?;
         let wanted = self.mode_for(&made);
-        if wanted == made.mode {
+        let is_listed = self.replaced.is_some() && made.acl.is_some();
+        if wanted == made.mode && !is_listed {
             return Ok((leftover, file));
         }
-        // It has another group than the old one. Whoever has opened it must not see what will be
-        // written, so that goes into another file.
+        // It has another group than the old one, or an access list. Whoever has opened it must not
+        // see what will be written, so that goes into another file.
         leftover.remove()?;
-        Leftover::make_file(folder, prefix, NEW_MODE & wanted)
+        let mode = if is_listed { CLOSED_MODE } else { NEW_MODE & wanted };
+        Leftover::make_file(folder, prefix, mode)
     }
 
     /// Gives a file that is whole its permissions and its time.
     fn give(&self, file: &File) -> io::Result<()> {
+        // What has a source or takes a place is not as any new file: nobody named in a list that its
+        // folder gave it may read it.
+        if self.mode.is_some() || self.replaced.is_some() {
+            acl::remove(file)?;
+        }
         let made = FileState::of(file)?;
         let mode = self.mode_for(&made);
         if mode != made.mode {
@@ -149,7 +164,7 @@ impl Publish {
         overwrite: bool,
         origin: &Origin,
     ) -> Result<Self> {
-        let old = folder.look(name, Links::Kept).ok();
+        let old = folder.look_closely(name, Links::Kept).ok();
         match old.map(|old| old.kind) {
             Some(_) if !overwrite => return Err(exists(shown)),
             // A device or a pipe would be replaced, and a directory cannot be.

@@ -3,18 +3,21 @@
 //! Every name is reached from the open root, folder by folder, and no link is followed on the way.
 //! Paths are relative and have no `..`; so whatever a manifest says, and whatever links are in the
 //! directory already, what is written lies below the root. Modes and times are set on what is open,
-//! never by a path.
+//! never by a path. A folder below the root is used only while it is the one that was made or found
+//! at first: who may rename in the directory could put a private folder of ours in its place.
 
-use crate::folder::{FileState, Folder, Links, parent};
+use crate::folder::{FileId, FileState, Folder, Links, parent};
 use crate::io::io_error;
 use crate::leftover::Leftover;
 use crate::publish::{Origin, Publish};
+use crate::tree::is_replaced;
 use lmc_format::{Error, ErrorKind, Result};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::{Component, Path};
-use std::sync::Arc;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a folder lets only its owner do.
 const OWNER: u32 = 0o700;
@@ -25,15 +28,21 @@ pub struct Sandbox {
     root: Folder,
     /// Whether files that are there are replaced.
     overwrite: bool,
+    /// The folders below the root that were made or found, by their paths.
+    folders: Mutex<HashMap<PathBuf, FileId>>,
 }
 
 impl Sandbox {
+    fn new(root: Folder, overwrite: bool) -> Self {
+        Self { root, overwrite, folders: Mutex::default() }
+    }
+
     /// Opens the directory at `root`, or that a link there leads to, unless another user has put that
     /// there.
     pub fn open(root: &Path, overwrite: bool) -> Result<Self> {
         let opened = Folder::reach(root);
         let root = opened.map_err(|e| io_error(&format!("cannot open {}", root.display()), &e))?;
-        Ok(Self { root, overwrite })
+        Ok(Self::new(root, overwrite))
     }
 
     /// Makes the directory at `root`, closed to others, and its name durable; or opens the one that
@@ -47,7 +56,7 @@ impl Sandbox {
         match above.make_folder(name) {
             Ok(root) => {
                 above.sync().map_err(cannot)?;
-                Ok((Self { root, overwrite }, true))
+                Ok((Self::new(root, overwrite), true))
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 Ok((Self::open(root, overwrite)?, false))
@@ -56,15 +65,31 @@ impl Sandbox {
         }
     }
 
-    /// The folder at `path`.
+    fn folders(&self) -> MutexGuard<'_, HashMap<PathBuf, FileId>> {
+        // An insert is whole or was not made, whatever became of the thread.
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The folder at `path`. Fails unless it, and each one on the way, is the one that was made or
+    /// found there.
     fn folder(&self, path: &Path) -> Result<Folder> {
-        let mut folder = self.root.again().map_err(|e| in_the_way(path, &e))?;
+        let cannot = |e| in_the_way(path, &e);
+        let mut folder = self.root.again().map_err(cannot)?;
+        let mut reached = PathBuf::new();
         for name in path.components() {
             let Component::Normal(name) = name else {
                 let path = path.display();
                 return Err(Error::invalid(format!("{path} is not a path below a directory")));
             };
-            folder = folder.folder(name, Links::Kept).map_err(|e| in_the_way(path, &e))?;
+            reached.push(name);
+            let known = self.folders().get(&reached).copied();
+            folder = folder.folder(name, Links::Kept).map_err(|e| match known {
+                Some(_) if is_replaced(&e) => replaced(&reached),
+                _ => cannot(e),
+            })?;
+            if known != Some(folder.state().map_err(cannot)?.id) {
+                return Err(replaced(&reached));
+            }
         }
         Ok(folder)
     }
@@ -81,11 +106,16 @@ impl Sandbox {
         let (folder, name) = self.folder_of(path)?;
         let cannot = |e| io_error(&format!("cannot make {}", path.display()), &e);
         match folder.make_folder(name) {
-            Ok(_) => Ok(None),
+            Ok(made) => {
+                let made = made.state().map_err(cannot)?;
+                self.remember(path, made.id)?;
+                Ok(None)
+            }
             // A directory, not a link to one.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                let found = self.folder(path)?;
+                let found = folder.folder(name, Links::Kept).map_err(|e| in_the_way(path, &e))?;
                 let old = found.state().map_err(cannot)?;
+                self.remember(path, old.id)?;
                 if old.mode & !(mode | OWNER) != 0 {
                     found.set_mode(old.mode & mode | OWNER).map_err(cannot)?;
                 }
@@ -93,6 +123,12 @@ impl Sandbox {
             }
             Err(e) => Err(cannot(e)),
         }
+    }
+
+    /// From now on no other folder is used at `path`.
+    fn remember(&self, path: &Path, id: FileId) -> Result<()> {
+        let first = *self.folders().entry(path.to_path_buf()).or_insert(id);
+        if first == id { Ok(()) } else { Err(replaced(path)) }
     }
 
     /// Starts a file that will be at `path`.
@@ -139,11 +175,11 @@ impl Sandbox {
         remove().map_err(|e| io_error(&format!("cannot remove {}", root.display()), &e))
     }
 
-    /// Removes a directory that is empty.
+    /// Removes a directory that is empty, and is the one that was made or found.
     pub fn remove_dir(&self, path: &Path) -> Result<()> {
         let (folder, name) = self.folder_of(path)?;
-        let removed =
-            folder.look(name, Links::Kept).and_then(|found| folder.remove_folder(name, found.id));
+        let known = self.folders().get(path).copied().ok_or_else(|| replaced(path))?;
+        let removed = folder.remove_folder(name, known);
         removed.map_err(|e| io_error(&format!("cannot remove {}", path.display()), &e))
     }
 }
@@ -165,7 +201,7 @@ impl NewDirectory {
             .map_err(|e| io_error(&format!("cannot reach {}", path.display()), &e))?;
         let made = Leftover::make_directory(folder, ".lmc-restore-").and_then(|made| {
             let root = made.content().ok_or_else(|| io::Error::other("it is gone"))?.again()?;
-            Ok((Sandbox { root, overwrite: false }, made))
+            Ok((Sandbox::new(root, false), made))
         });
         let (sandbox, leftover) = made.map_err(|e| {
             io_error(&format!("cannot make a folder beside {}", path.display()), &e)
@@ -183,14 +219,17 @@ impl NewDirectory {
         self.leftover.clone()
     }
 
-    /// Gives it its mode, or that of any new directory, and its name, durably. The name must be
+    /// Gives it the mode that was kept, or that of any new directory, and its name, durably. The name must be
     /// free. Whatever came to stand under the temporary name meanwhile does not get it.
     pub fn commit(mut self, mode: Option<u32>) -> Result<()> {
         let name = &self.name;
         let cannot = |e| io_error(&format!("cannot name {}", name.display()), &e);
         let (root, above) = (&self.sandbox.root, &self.leftover.folder);
-        let mode = mode.map_or_else(|| root.default_mode(), Ok).map_err(cannot)?;
-        root.set_mode(mode).and_then(|()| root.sync()).map_err(cannot)?;
+        let given = match mode {
+            Some(mode) => Origin::recorded_mode(mode).give_folder(root),
+            None => root.default_mode().and_then(|mode| root.set_mode(mode)),
+        };
+        given.and_then(|()| root.sync()).map_err(cannot)?;
         if !self.leftover.is_at(&self.leftover.name) {
             return Err(self.swapped());
         }
@@ -227,6 +266,11 @@ pub(crate) fn exists(path: &Path) -> Error {
     Error::new(ErrorKind::AlreadyExists, format!("{path} is there already; -f overwrites it"))
 }
 
+fn replaced(path: &Path) -> Error {
+    let message = "was replaced while it was worked on; use a folder that nobody else can write to";
+    Error::new(ErrorKind::Conflict, format!("{} {message}", path.display()))
+}
+
 fn in_the_way(path: &Path, error: &io::Error) -> Error {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::LOOP | Errno::NOTDIR) => {
@@ -235,5 +279,64 @@ fn in_the_way(path: &Path, error: &io::Error) -> Error {
             Error::new(ErrorKind::AlreadyExists, format!("{}: {message}", path.display()))
         }
         _ => io_error(&format!("cannot reach {}", path.display()), error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    /// Whoever may rename in the target moves a private folder to where one of ours was.
+    #[test]
+    fn a_swapped_folder_gets_no_mode_and_no_files() {
+        for is_there in [false, true] {
+            let target = tempfile::tempdir().unwrap();
+            let at = |name: &str| target.path().join(name);
+            for (folder, mode) in [("secret", 0o700), ("secret/b", 0o700)] {
+                fs::create_dir(at(folder)).unwrap();
+                fs::set_permissions(at(folder), fs::Permissions::from_mode(mode)).unwrap();
+            }
+            if is_there {
+                fs::create_dir(at("a")).unwrap();
+            }
+            let sandbox = Sandbox::open(target.path(), true).unwrap();
+            let [a, b] = [Path::new("a"), Path::new("a/b")];
+            sandbox.make_dir(a, 0o755).unwrap();
+            sandbox.make_dir(b, 0o755).unwrap();
+            let origin = Origin::recorded_mode(0o755);
+            sandbox.create(&b.join("before"), &origin).unwrap().commit().unwrap();
+
+            fs::rename(at("a"), at("x")).unwrap();
+            let tries = || {
+                [
+                    sandbox.make_dir(a, 0o755).map(|_| ()),
+                    sandbox.make_dir(&a.join("new"), 0o755).map(|_| ()),
+                    sandbox.create(&a.join("file"), &origin).map(|_| ()),
+                    sandbox.create(&b.join("file"), &origin).map(|_| ()),
+                    sandbox.link(&a.join("link"), Path::new("to")),
+                    sandbox.finish_dir(b, &origin),
+                    sandbox.finish_dir(a, &origin),
+                    sandbox.sync_dir(a),
+                    sandbox.remove_dir(b),
+                ]
+            };
+            for gone in &tries()[1..] {
+                assert_eq!(gone.as_ref().unwrap_err().kind, ErrorKind::Conflict);
+            }
+            let _ = fs::remove_dir(at("a"));
+            fs::rename(at("secret"), at("a")).unwrap();
+            for swapped in tries() {
+                assert_eq!(swapped.unwrap_err().kind, ErrorKind::Conflict);
+            }
+            assert_eq!([mode(&at("a")), mode(&at("a/b"))], [0o700, 0o700]);
+            assert_eq!(fs::read_dir(at("a")).unwrap().count(), 1, "only what was in it");
+            assert!(at("x/b/before").exists());
+        }
     }
 }

@@ -80,7 +80,7 @@ impl Tree {
         for name in folder.names().map_err(|e| cannot(path, e))? {
             let path = path.join(&name);
             let look = || {
-                let state = folder.look(&name, self.links)?;
+                let state = folder.look_closely(&name, self.links)?;
                 let is_link = state.kind == FileKind::Link;
                 let target = is_link.then(|| folder.read_link(&name)).transpose()?;
                 io::Result::Ok((state, target))
@@ -118,9 +118,9 @@ impl Tree {
         for name in path.components() {
             let Component::Normal(name) = name else { return Err(not_below(path)) };
             reached.push(name);
-            folder = folder.folder(name, self.links).map_err(|e| match e.raw_os_error() {
-                Some(code) if is_replaced(code) => self.replaced(&reached),
-                _ => cannot(e),
+            folder = folder.folder(name, self.links).map_err(|e| match e {
+                e if is_replaced(&e) => self.replaced(&reached),
+                e => cannot(e),
             })?;
             let state = folder.state().map_err(cannot)?;
             if self.folders.get(&reached).map(|listed| listed.id) != Some(state.id) {
@@ -140,7 +140,7 @@ impl Tree {
     pub fn open(&self, path: &Path, listed: &FileState) -> Result<File> {
         let (folder, name) = self.folder_of(path)?;
         let file = folder.file(name, self.links).map_err(|e| match e.raw_os_error() {
-            Some(code) if is_replaced(code) => self.replaced(path),
+            _ if is_replaced(&e) => self.replaced(path),
             Some(_) => io_error("cannot open it", &e),
             None => self.replaced(path),
         })?;
@@ -205,9 +205,9 @@ fn not_below(path: &Path) -> Error {
 }
 
 /// Whether an error says that a name does not stand for what it stood for.
-fn is_replaced(code: i32) -> bool {
+pub(crate) fn is_replaced(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::LOOP, Errno::NOTDIR, Errno::NOENT, Errno::NXIO]
         .iter()
-        .any(|errno| errno.raw_os_error() == code)
+        .any(|errno| Some(errno.raw_os_error()) == error.raw_os_error())
 }

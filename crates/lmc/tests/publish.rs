@@ -1,6 +1,6 @@
 //! Files appear whole, and never more open than what they were made from.
 
-use lmc::{FileState, Leftover, Origin, Publish};
+use lmc::{FileState, Leftover, NewDirectory, Origin, Publish, Sandbox};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
@@ -190,4 +190,39 @@ fn a_planted_link_is_not_followed() {
     set_mode(&path("shared"), 0o755);
     Publish::create(&target, true, &Origin::nothing()).unwrap().commit().unwrap();
     assert_eq!(fs::read(path("victim")).unwrap(), b"");
+}
+
+/// Of what was recorded the group is not known. It is taken for that of who restores it; any other,
+/// which a folder has given to what is made in it, may do no more than everyone.
+#[test]
+fn another_group_gets_no_recorded_permissions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let modes = [(0o660, 0o600), (0o664, 0o644), (0o775, 0o755), (0o606, 0o606)];
+    for name in ["own", "other"] {
+        fs::create_dir(path(name)).unwrap();
+    }
+    if lchown(path("other"), None, Some(12_345)).is_err() {
+        println!("SKIPPED: only root can give a folder to another group");
+        return;
+    }
+    set_mode(&path("other"), 0o2775);
+    for (recorded, closed) in modes {
+        for (name, wanted, bits) in [("own", recorded, 0), ("other", closed, 0o2000)] {
+            let at = |below: &str| path(name).join(format!("{below}{recorded:o}"));
+            let origin = Origin::recorded(recorded, (0, 0));
+            Publish::create(&at("file"), false, &origin).unwrap().commit().unwrap();
+            assert_eq!(mode(&at("file")), wanted);
+
+            let sandbox = Sandbox::open(&path(name), false).unwrap();
+            let below = at("folder");
+            let below = Path::new(below.file_name().unwrap());
+            sandbox.make_dir(below, recorded).unwrap();
+            sandbox.finish_dir(below, &Origin::recorded_mode(recorded)).unwrap();
+            assert_eq!(mode(&at("folder")), wanted | bits);
+
+            NewDirectory::create(&at("new")).unwrap().commit(Some(recorded)).unwrap();
+            assert_eq!(mode(&at("new")), wanted | bits);
+        }
+    }
 }

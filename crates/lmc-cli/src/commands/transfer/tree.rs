@@ -80,7 +80,7 @@ impl TargetTree {
 
     fn make_dirs(&mut self, tree: &TreePlan) -> Result<(), Failure> {
         for (dir, like) in tree.dirs.iter().skip(1) {
-            match self.sandbox.make_dir(dir, like.mode)? {
+            match self.sandbox.make_dir(dir, like.plain_mode())? {
                 None => self.made.push(dir.clone()),
                 Some(old) => drop(self.old.insert(dir.clone(), old)),
             }
