@@ -189,7 +189,7 @@ fn fields_of_bins_out_of_range_are_refused() {
     refused(ROW_COUNT, 9, "rows, at most 8 expected");
     refused(ROW_BOUND, 0, "bound 0 of a row is out of order");
     refused(ROW_BOUND + 1, 0x00, "16 symbols once");
-    refused(CHANGED - 3, 9, "coder");
+    refused(CHANGED - 3, 10, "coder");
 }
 
 /// There are 1 to 8 contexts of changes, and at most 8 of symbols.
@@ -218,7 +218,7 @@ fn bounds_out_of_order_are_refused() {
 #[test]
 fn unknown_coders_of_flags_are_refused() {
     for at in [CHANGED_CODERS, CHANGED_CODERS + 3, UNCOMMON_CODERS, UNCOMMON_CODERS + 1] {
-        refused(at, 9, "coder");
+        refused(at, 10, "coder");
     }
     refused(CHANGED_CODERS + 1, 25, "gaps");
 }
