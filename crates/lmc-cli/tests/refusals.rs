@@ -135,7 +135,7 @@ fn too_few_open_files_are_an_error_that_says_so() {
     }
 }
 
-/// A small stack (`ulimit -s`, in KiB) is no obstacle: the work has one of its own.
+/// Commands work with a small stack (`ulimit -s`, in KiB): the work has a stack of its own.
 #[test]
 fn a_small_stack_is_enough() {
     let folder = Folder::new();

@@ -25,7 +25,7 @@ pub struct BinBuffers {
 pub(crate) struct Beside<'a> {
     pub(crate) records: &'a [u8],
     pub(crate) exceptions: &'a [u8],
-    /// What stands behind the symbols.
+    /// The bytes after the symbols.
     pub(crate) payload: &'a [u8],
 }
 

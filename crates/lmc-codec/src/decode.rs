@@ -1,19 +1,17 @@
 //! One block back to bytes. The input is hostile: every length is checked before it is used.
 
-use crate::bins::{BinBuffers, BinDecoder};
-use crate::changes::{ChangeBuffers, ChangeDecoder};
-use crate::classes::{ClassBuffers, ClassDecoder};
+use crate::bins::BinBuffers;
+use crate::changes::ChangeBuffers;
+use crate::classes::ClassBuffers;
 use crate::entropy::{PlaneDecoder, Scratch};
-use crate::segment::{Buffers, Place, SegmentDecoder, segment_error};
+use crate::need::{Need, widened};
+use crate::ready::{Ready, ReadyRecipe};
+use crate::segment::{Buffers, Place, segment_error};
 use crate::simd::chain::Hints;
 use crate::simd::{Isa, fence};
 use crate::transform::against;
-use crate::transform::offsets::{BlockOffsets, ColumnOffsets};
-use lmc_format::limits::RECIPE_LEN_MAX;
-use lmc_format::{
-    AnyRecipe, BaseUse, BinRecipe, BlockKind, BlockPrefix, ChangeRecipe, ClassRecipe, Coder, Error,
-    ErrorKind, Reader, Recipe, Result,
-};
+use crate::transform::offsets::BlockOffsets;
+use lmc_format::{AnyRecipe, BaseUse, BlockKind, BlockPrefix, Coder, Error, Reader, Result};
 use std::ops::Range;
 
 /// What is decoded at once of a block that is stored or constant, where a part of it is wanted.
@@ -59,102 +57,6 @@ impl SharedRecipe {
             Ready::Changes(recipe, _) => (recipe.segment_len(), true, 0),
         };
         Need::of_coded(raw_len, range, segment_len, needs_base, row_len)
-    }
-}
-
-/// What it takes to decode a part of a block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
-    /// The part that is decoded at no more cost: whole segments.
-    pub whole: Range<usize>,
-    /// Bytes that the decoder writes for it.
-    pub writes: usize,
-    /// What of the block's base it needs; nothing if it needs none.
-    pub base: Option<Range<usize>>,
-}
-
-impl Need {
-    fn of_coded(
-        raw_len: usize,
-        range: &Range<usize>,
-        segment_len: usize,
-        needs_base: bool,
-        row_len: usize,
-    ) -> Self {
-        let whole = widened(range, segment_len, raw_len);
-        // All row offsets of a block are decoded, whatever is wanted of it.
-        let rows = raw_len.checked_div(row_len).map_or(0, |rows| rows.saturating_add(1));
-        let writes = whole.len().saturating_add(rows);
-        Self { writes, base: needs_base.then(|| whole.clone()), whole }
-    }
-}
-
-/// The multiples of `unit` that hold `range`, up to `end`.
-fn widened(range: &Range<usize>, unit: usize, end: usize) -> Range<usize> {
-    range.start / unit * unit..range.end.next_multiple_of(unit).min(end)
-}
-
-/// A recipe of either kind, ready.
-#[derive(Debug)]
-enum Ready {
-    Planes(ReadyRecipe),
-    Classes(ClassRecipe, Box<ClassDecoder>),
-    Bins(BinRecipe, Box<BinDecoder>),
-    Changes(Box<ChangeRecipe>, Box<ChangeDecoder>),
-}
-
-impl Ready {
-    fn read(isa: Isa, input: &mut Reader) -> Result<Self> {
-        let available = input.rest().len();
-        let ready = match AnyRecipe::read(input)? {
-            AnyRecipe::Planes(recipe) => {
-                Self::Planes(ReadyRecipe::with_columns(isa, recipe, input)?)
-            }
-            AnyRecipe::Classes(recipe) => {
-                let decoder = ClassDecoder::new(&recipe);
-                Self::Classes(recipe, Box::new(decoder))
-            }
-            AnyRecipe::Bins(recipe) => {
-                let decoder = BinDecoder::new(&recipe);
-                Self::Bins(recipe, Box::new(decoder))
-            }
-            AnyRecipe::Changes(recipe) => {
-                let decoder = ChangeDecoder::new(&recipe);
-                Self::Changes(recipe, Box::new(decoder))
-            }
-        };
-        let len = available - input.rest().len();
-        if len > RECIPE_LEN_MAX {
-            return Err(Error::new(
-                ErrorKind::LimitExceeded,
-                format!("recipe of {len} bytes, {RECIPE_LEN_MAX} is the most"),
-            ));
-        }
-        Ok(ready)
-    }
-}
-
-#[derive(Debug)]
-struct ReadyRecipe {
-    recipe: Recipe,
-    segments: SegmentDecoder,
-    columns: Option<ColumnOffsets>,
-}
-
-impl ReadyRecipe {
-    fn with_columns(isa: Isa, recipe: Recipe, input: &mut Reader) -> Result<Self> {
-        let columns = match &recipe.columns {
-            None => None,
-            Some(columns) => {
-                let mut cols = vec![0; columns.count as usize];
-                let coder = PlaneDecoder::new(&columns.coder);
-                coder
-                    .decode(isa, input, &mut cols, &mut Scratch::default())
-                    .map_err(|e| e.at("column offsets"))?;
-                Some(ColumnOffsets::from_recipe(columns.base, cols))
-            }
-        };
-        Ok(Self { segments: SegmentDecoder::new(&recipe), recipe, columns })
     }
 }
 
@@ -419,8 +321,8 @@ impl Decoder {
             }
             Ready::Classes(recipe, segments) => {
                 let base = base.ok_or_else(no_base)?;
-                let (width, segment_log2) = (recipe.width(), recipe.segment_log2);
-                let shape = BodyShape { width, segment_log2, raw_len };
+                let segment_log2 = recipe.segment_log2;
+                let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
                 self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
                     let buffers = &mut own.class_buffers;
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
@@ -428,8 +330,8 @@ impl Decoder {
             }
             Ready::Bins(recipe, segments) => {
                 let base = base.ok_or_else(no_base)?;
-                let (width, segment_log2) = (recipe.width(), recipe.segment_log2);
-                let shape = BodyShape { width, segment_log2, raw_len };
+                let segment_log2 = recipe.segment_log2;
+                let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
                 self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
                     let buffers = &mut own.bin_buffers;
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
@@ -437,8 +339,8 @@ impl Decoder {
             }
             Ready::Changes(recipe, segments) => {
                 let base = base.ok_or_else(no_base)?;
-                let (width, segment_log2) = (recipe.width(), recipe.bins.segment_log2);
-                let shape = BodyShape { width, segment_log2, raw_len };
+                let segment_log2 = recipe.bins.segment_log2;
+                let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
                 self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
                     let buffers = &mut own.change_buffers;
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)

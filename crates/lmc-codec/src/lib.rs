@@ -54,14 +54,17 @@ pub mod decode;
 pub mod dtype;
 pub mod encode;
 pub mod entropy;
+mod need;
 pub mod plan;
+mod ready;
 pub mod segment;
 pub mod simd;
 pub mod transform;
 
-pub use decode::{Decoder, Need, SharedRecipe};
+pub use decode::{Decoder, SharedRecipe};
 pub use dtype::{Dtype, Level, TensorSpec};
 pub use encode::Encoder;
 pub use lmc_format::{Error, ErrorKind, Result};
+pub use need::Need;
 pub use plan::Plan;
 pub use simd::Isa;

@@ -26,8 +26,8 @@ pub fn build(histogram: &[u32; 256]) -> Option<TreeTable> {
     Some(TreeTable::new(lengths, escape).expect("a code of two bytes or more"))
 }
 
-/// Bits that `table` takes for the bytes counted in `histogram`; `None` when one has no code and
-/// there is no escape. Padding is not counted.
+/// Bits that `table` takes for the bytes counted in `histogram`; `None` if a byte has no code and
+/// the table has no escape code. Padding is not counted.
 pub fn cost_bits(table: &TreeTable, histogram: &[u32; 256]) -> Option<u64> {
     let escaped = u64::from(table.escape()) + ESCAPED_BITS;
     let (mut bits, mut absent) = (0, 0);

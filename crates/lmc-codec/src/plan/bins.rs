@@ -224,7 +224,7 @@ fn code_lengths(table: &ChainTable) -> [u32; 256] {
     by_symbol
 }
 
-/// A recipe under way.
+/// A recipe that is being fitted.
 struct Fit {
     /// By exponent.
     spreads: Vec<Spread>,

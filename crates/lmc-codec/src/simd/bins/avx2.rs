@@ -1,8 +1,8 @@
 //! Bins with AVX2: 32 values at once. Differences are worked on as words of 2 bytes, whatever the
 //! width of a value is; what does not fit them is an exception.
 //!
-//! Bytes of 32 values stand in the order in which `vpackuswb` leaves those of two vectors of words:
-//! the second and third eight of them are swapped. Unpacking undoes that.
+//! The bytes of 32 values are in the order that `vpackuswb` gives them when it packs two vectors of
+//! words: the second and the third group of eight are swapped. Unpacking undoes that.
 
 use super::avx2_words::{Apart, Eights, Fours, Ones, SWAPPED, Twos, Words};
 use super::{BINS, EXCEPTION, FLIP, GROUP, Joined, Parts, Progress, Tables, too_few_exceptions};
