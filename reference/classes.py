@@ -47,7 +47,7 @@ def read_class_recipe(reader: Reader, layout: int) -> ClassRecipe:
     raw_bytes = reader.uint(1)
     require(raw_bytes < width, f"raw_bytes is {raw_bytes}")
     segment_log2 = reader.uint(1)
-    require(10 <= segment_log2 <= 20, f"segment_log2 is {segment_log2}")
+    require(10 <= segment_log2 <= 18, f"segment_log2 is {segment_log2}")
     exponent_bits = reader.uint(1)
     fits = 1 <= exponent_bits <= min(MAX_EXPONENT_BITS, 8 * width - 1)
     require(fits, f"exponent_bits is {exponent_bits}")

@@ -152,7 +152,7 @@ def read_plane_recipe(reader: Reader, layout: int) -> Recipe:
     symbol_bits = reader.uint(1)
     require(1 <= symbol_bits <= min(16, 8 * width), f"symbol_bits is {symbol_bits}")
     segment_log2 = reader.uint(1)
-    require(10 <= segment_log2 <= 20, f"segment_log2 is {segment_log2}")
+    require(10 <= segment_log2 <= 18, f"segment_log2 is {segment_log2}")
     bias = reader.uint(2) if symbol_bits > 8 else 0
     require(bias < 1 << symbol_bits, "bias does not fit the symbol")
     flags_coder = read_coder(reader) if sparse else None

@@ -149,7 +149,7 @@ class Rejects(RejectTest):
 
     def test_segment_log2(self) -> None:
         self.recipe(bytes([0, 8, 9, 0]), "segment_log2 is 9")
-        self.recipe(bytes([0, 8, 21, 0]), "segment_log2 is 21")
+        self.recipe(bytes([0, 8, 19, 0]), "segment_log2 is 19")
 
     def test_bias(self) -> None:
         self.recipe(bytes([1, 9, 10]) + u16(512) + b"\0\0", "bias does not fit")

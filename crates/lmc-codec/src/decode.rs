@@ -4,7 +4,7 @@ use crate::bins::BinBuffers;
 use crate::changes::ChangeBuffers;
 use crate::classes::ClassBuffers;
 use crate::entropy::{PlaneDecoder, Scratch};
-use crate::need::{Need, widened};
+use crate::need::{Need, RecipeShape, widened};
 use crate::ready::{Ready, ReadyRecipe};
 use crate::segment::{Buffers, Place, segment_error};
 use crate::simd::chain::Hints;
@@ -19,15 +19,16 @@ const PLAIN_UNIT: usize = 1 << 16;
 
 /// A recipe that stands outside of the blocks that use it, made ready for decoding.
 #[derive(Debug)]
-pub struct SharedRecipe(Ready);
+pub struct SharedRecipe(Ready, RecipeShape);
 
 impl SharedRecipe {
     /// Reads what [`crate::Plan::shared_recipe`] gave. Fails on anything else.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let shape = RecipeShape::parse(bytes)?;
         let mut input = Reader::new(bytes);
         let ready = Ready::read(Isa::best(), &mut input)?;
         input.finish("the recipe")?;
-        Ok(Self(ready))
+        Ok(Self(ready, shape))
     }
 
     /// The recipe.
@@ -40,23 +41,9 @@ impl SharedRecipe {
         }
     }
 
-    /// Bytes that [`SharedRecipe::parse`] makes of these beside the recipe itself: column offsets, of
-    /// which a few bytes can claim many.
-    pub fn cost(bytes: &[u8]) -> Result<usize> {
-        Ok(AnyRecipe::read(&mut Reader::new(bytes))?.column_count())
-    }
-
-    fn need(&self, raw_len: usize, range: &Range<usize>) -> Need {
-        let (segment_len, needs_base, row_len) = match &self.0 {
-            Ready::Planes(ready) => {
-                let needs_base = ready.recipe.base != BaseUse::None;
-                (ready.recipe.segment_len(), needs_base, ready.recipe.column_count())
-            }
-            Ready::Classes(recipe, _) => (recipe.segment_len(), true, 0),
-            Ready::Bins(recipe, _) => (recipe.segment_len(), true, 0),
-            Ready::Changes(recipe, _) => (recipe.segment_len(), true, 0),
-        };
-        Need::of_coded(raw_len, range, segment_len, needs_base, row_len)
+    /// What of it tells how much a part of a block takes.
+    pub fn shape(&self) -> RecipeShape {
+        self.1
     }
 }
 
@@ -163,27 +150,24 @@ impl Decoder {
 
     /// What it takes to decode the original bytes `range` of `block`, of which only the start is
     /// needed: as far as the end of its recipe.
-    pub fn need(block: &[u8], shared: Option<&SharedRecipe>, range: &Range<usize>) -> Result<Need> {
+    pub fn need(block: &[u8], shared: Option<&RecipeShape>, range: &Range<usize>) -> Result<Need> {
         let mut input = Reader::new(block);
         let BlockPrefix { kind, raw_len } = BlockPrefix::read(&mut input)?;
         if range.start > range.end || range.end > raw_len {
             let (start, end) = (range.start, range.end);
             return Err(Error::invalid(format!("bytes {start} to {end} of a block of {raw_len}")));
         }
-        let plain = |whole: Range<usize>, base| Need { writes: whole.len(), whole, base };
         match kind {
             BlockKind::Stored | BlockKind::Constant => {
-                Ok(plain(widened(range, PLAIN_UNIT, raw_len), None))
+                Ok(Need::of_plain(widened(range, PLAIN_UNIT, raw_len), None))
             }
-            BlockKind::Same => Ok(plain(range.clone(), Some(range.clone()))),
+            BlockKind::Same => Ok(Need::of_plain(range.clone(), Some(range.clone()))),
             BlockKind::Coded => {
-                let recipe = AnyRecipe::read(&mut input)?;
-                let (segment_len, columns) = (recipe.segment_len(), recipe.column_count());
-                let need =
-                    Need::of_coded(raw_len, range, segment_len, recipe.needs_base(), columns);
-                Ok(Need { writes: need.writes.saturating_add(columns), ..need })
+                let shape = RecipeShape::of(&AnyRecipe::read(&mut input)?);
+                let need = Need::of_coded(raw_len, range, &shape);
+                Ok(Need { writes: need.writes.saturating_add(shape.cost()), ..need })
             }
-            BlockKind::Shared => Ok(shared.ok_or_else(no_recipe)?.need(raw_len, range)),
+            BlockKind::Shared => Ok(Need::of_coded(raw_len, range, shared.ok_or_else(no_recipe)?)),
         }
     }
 

@@ -65,6 +65,6 @@ pub use decode::{Decoder, SharedRecipe};
 pub use dtype::{Dtype, Level, TensorSpec};
 pub use encode::Encoder;
 pub use lmc_format::{Error, ErrorKind, Result};
-pub use need::Need;
+pub use need::{Need, RecipeShape};
 pub use plan::Plan;
 pub use simd::Isa;

@@ -8,7 +8,7 @@ mod recipes;
 
 use hostile::{KIB, MIB, block, chain, decode, decode_bound, level_len, measured};
 use lmc_codec::{Decoder, Isa, SharedRecipe};
-use lmc_format::limits::{BLOCK_LEN_MAX, COLUMNS_MAX, RECIPE_LEN_MAX};
+use lmc_format::limits::{BLOCK_LEN_MAX, COLUMNS_MAX, RECIPE_LEN_MAX, SEGMENT_LOG2_MAX};
 use lmc_format::{BaseUse, Coder, Columns, Recipe, WordMap, varint};
 use lmc_testkit::data::Random;
 use recipes::any_case;
@@ -60,7 +60,7 @@ fn claimed_lengths_are_limited() {
 /// A claimed length that is not the buffer's is refused before anything is allocated.
 #[test]
 fn the_buffer_must_have_the_claimed_length() {
-    let body = bytes_of(&recipe(0, 8, 20, Coder::Constant(7)));
+    let body = bytes_of(&recipe(0, 8, SEGMENT_LOG2_MAX, Coder::Constant(7)));
     for kind in 0..4 {
         let block = block(kind, BLOCK_LEN_MAX, &body);
         for len in [0, 1, 64 * KIB] {
@@ -75,7 +75,7 @@ fn the_buffer_must_have_the_claimed_length() {
 #[test]
 fn working_memory_is_bounded_by_the_output() {
     let mut largest = 0.0_f64;
-    for raw_len in [0, 1, 1000, 64 * KIB, MIB, 8 * MIB, BLOCK_LEN_MAX as usize] {
+    for raw_len in [0, 1, 1000, 64 * KIB, 256 * KIB, 8 * MIB, BLOCK_LEN_MAX as usize] {
         for (width_log2, symbol_bits) in [(0, 1), (0, 8), (1, 16), (2, 9), (3, 1), (3, 16)] {
             for sparse in [false, true] {
                 let block = hungry_block(raw_len, width_log2, symbol_bits, sparse);
@@ -84,7 +84,7 @@ fn working_memory_is_bounded_by_the_output() {
                     let what = format!("{raw_len} bytes of width {width_log2}, {symbol_bits} bits");
                     assert!(done, "{what} are refused");
                     assert!(held <= decode_bound(raw_len), "{what} hold {held}, sparse: {sparse}");
-                    if raw_len == MIB {
+                    if raw_len == 256 * KIB {
                         largest = largest.max(held as f64 / raw_len as f64);
                     }
                 }
@@ -96,9 +96,10 @@ fn working_memory_is_bounded_by_the_output() {
 
 /// A block of values that are not zero but have zero planes, all of them chain-coded.
 fn hungry_block(raw_len: usize, width_log2: u8, symbol_bits: u8, sparse: bool) -> Vec<u8> {
-    let mut recipe = recipe(width_log2, symbol_bits, 20, chain());
+    let mut recipe = recipe(width_log2, symbol_bits, SEGMENT_LOG2_MAX, chain());
     let n = raw_len >> width_log2;
-    let lengths: Vec<usize> = (0..n).step_by(1 << 20).map(|i| (n - i).min(1 << 20)).collect();
+    let most = 1 << SEGMENT_LOG2_MAX;
+    let lengths: Vec<usize> = (0..n).step_by(most).map(|i| (n - i).min(most)).collect();
     // Every value counts as not zero, which a decoder need not question.
     recipe.flags = sparse.then_some(Coder::Raw);
     let mut body = bytes_of(&recipe);
@@ -135,7 +136,7 @@ fn rows_block(raw_len: usize, count: u32, segment_log2: u8) -> Vec<u8> {
 /// new one for the longest.
 #[test]
 fn growing_blocks_are_bounded() {
-    let lengths: Vec<usize> = (0..4).map(|i| 8 * ((1 << 20) - 3 + i)).collect();
+    let lengths: Vec<usize> = (0..4).map(|i| 8 * ((1 << SEGMENT_LOG2_MAX) - 3 + i)).collect();
     let blocks: Vec<Vec<u8>> = lengths.iter().map(|&len| hungry_block(len, 3, 1, true)).collect();
     let mut out = vec![0; lengths[3]];
     let (done, held, _) = measured(|| {
@@ -155,7 +156,7 @@ fn growing_blocks_are_bounded() {
 fn offsets_from_nothing_are_bounded() {
     for raw_len in [0, 1000, MIB, BLOCK_LEN_MAX as usize / 4] {
         for count in [1, 1000, COLUMNS_MAX as u32] {
-            for segment_log2 in [10, 20] {
+            for segment_log2 in [10, SEGMENT_LOG2_MAX] {
                 let block = rows_block(raw_len, count, segment_log2);
                 let (done, held, time) = decode(Isa::best(), &block, raw_len);
                 let what = format!("{raw_len} bytes in rows of {count}");
@@ -198,7 +199,7 @@ fn counts_without_bytes_are_refused() {
     let bodies = [
         (BLOCK_LEN_MAX, with(&recipe(0, 8, 10, Coder::Constant(7)), &[])),
         (BLOCK_LEN_MAX, with(&recipe(0, 8, 10, Coder::Constant(7)), &zeros)),
-        (BLOCK_LEN_MAX, with(&recipe(0, 8, 20, Coder::Raw), &[0xff; 192])),
+        (BLOCK_LEN_MAX, with(&recipe(0, 8, SEGMENT_LOG2_MAX, Coder::Raw), &[0xff; 192])),
         (BLOCK_LEN_MAX, zeros.clone()),
         (1000, with(&columns, &huge)),
         (1000, with(&recipe(0, 8, 10, Coder::Runs), &one_segment(&huge))),
@@ -249,14 +250,14 @@ fn small_inputs_need_little() {
     }
 }
 
-/// A range of a few bytes needs the working memory and the bytes of one segment, 27.2 MiB for the
+/// A range of a few bytes needs the working memory and the bytes of one segment, 6.8 MiB for the
 /// largest, or a byte for each row that the block claims, 64 MiB at most, and 3 MiB with them.
 #[test]
 fn ranges_are_bounded() {
     let raw_len = BLOCK_LEN_MAX as usize;
     let hungry = hungry_block(raw_len, 3, 1, true);
-    let many_rows = rows_block(raw_len, 1, 20);
-    for (block, bound) in [(hungry, 28 * MIB), (many_rows, 67 * MIB)] {
+    let many_rows = rows_block(raw_len, 1, SEGMENT_LOG2_MAX);
+    for (block, bound) in [(hungry, 7 * MIB), (many_rows, 67 * MIB)] {
         for start in [0, 5, raw_len - 10] {
             let mut out = [0; 10];
             let (done, held, time) = measured(|| {

@@ -5,7 +5,7 @@ pub const BLOCK_LEN_MAX: u64 = 1 << 26;
 /// Smallest and largest segment, as log2 of its values.
 pub const SEGMENT_LOG2_MIN: u8 = 10;
 /// See [`SEGMENT_LOG2_MIN`].
-pub const SEGMENT_LOG2_MAX: u8 = 20;
+pub const SEGMENT_LOG2_MAX: u8 = 18;
 /// Largest coded length of a segment: its index entry has 24 bits.
 pub const SEGMENT_LEN_MAX: usize = (1 << 24) - 1;
 /// Largest number of values in a row when a recipe has offsets.

@@ -257,6 +257,30 @@ impl AnyRecipe {
             Self::Classes(_) | Self::Bins(_) | Self::Changes(_) => 0,
         }
     }
+
+    /// How many tables a decoder makes of the recipe.
+    pub fn table_count(&self) -> usize {
+        let sum = |coders: &[Coder]| coders.iter().map(Coder::table_count).sum::<usize>();
+        let columns = |columns: &Columns| columns.coder.table_count();
+        match self {
+            Self::Planes(recipe) => [
+                sum(&recipe.planes),
+                recipe.flags.as_ref().map_or(0, Coder::table_count),
+                recipe.columns.as_ref().map_or(0, columns),
+            ]
+            .iter()
+            .sum(),
+            Self::Classes(recipe) => sum(&recipe.contexts),
+            Self::Bins(recipe) => recipe.coder.table_count(),
+            Self::Changes(recipe) => [
+                recipe.bins.coder.table_count(),
+                sum(&recipe.changed.coders),
+                recipe.uncommon.as_ref().map_or(0, |flags| sum(&flags.coders)),
+            ]
+            .iter()
+            .sum(),
+        }
+    }
 }
 
 impl Columns {

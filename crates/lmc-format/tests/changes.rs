@@ -175,7 +175,7 @@ fn fields_of_bins_out_of_range_are_refused() {
     for raw_bytes in [4, 255] {
         refused(1, raw_bytes, "raw bytes");
     }
-    for segment_log2 in [9, 21] {
+    for segment_log2 in [9, 19] {
         refused(2, segment_log2, "segments of");
     }
     for exponent_bits in [0, 12] {

@@ -2,19 +2,18 @@
 
 use crate::base::{Base, Bases};
 use crate::decompress::restore;
-use crate::effort::{self, Budget, Cost, Effort};
+use crate::effort::{Budget, Cost, Effort};
 use crate::io::{Input, ReadAt, Source, SourceFile, io_error, zeroed};
 use crate::lookup::Links;
 use crate::pipeline::{Buffer, Pool};
 use crate::recent::{self, Recent};
 use crate::reference;
-use crate::span::{self, SpanDecoder, SpanPart, blocks_of, check, first_part};
+use crate::span::{self, PIECE_LEN, SpanDecoder, SpanPart, blocks_of, check, first_part};
 use crate::{Progress, Reference};
-use lmc_codec::{Decoder, SharedRecipe};
+use lmc_codec::{Decoder, RecipeShape};
 use lmc_format::file::FOOTER_LEN;
 use lmc_format::{
-    AnyRecipe, BaseUse, BlockKind, BlockPrefix, Error, ErrorKind, Footer, HEADER_LEN, Piece,
-    Reader, Result, SourceKind, Span, StoredIndex, dtype,
+    Error, ErrorKind, Footer, HEADER_LEN, Piece, Result, SourceKind, Span, StoredIndex,
 };
 use std::fs::File;
 use std::ops::Range;
@@ -51,42 +50,6 @@ pub struct Archive {
     recent: Mutex<Recent<Vec<u8>>>,
     original_len: u64,
     file_len: u64,
-}
-
-/// A span, as `lmc inspect` shows it.
-#[derive(Clone, Debug)]
-pub struct SpanInfo {
-    /// Place in the original.
-    pub start: u64,
-    /// Bytes of the original.
-    pub raw_len: u64,
-    /// Bytes in the file.
-    pub coded_len: u64,
-    /// What the bytes were taken for.
-    pub dtype: &'static str,
-    /// What its blocks may be coded against.
-    pub reference: Option<Reference>,
-    /// Bytes of the recipe that the blocks share.
-    pub recipe_len: u64,
-    /// The blocks, without kind and recipe.
-    pub blocks: Vec<BlockInfo>,
-}
-
-/// A block, as `lmc inspect` shows it.
-#[derive(Clone, Debug)]
-pub struct BlockInfo {
-    /// Place in the file.
-    pub offset: u64,
-    /// Bytes of the original.
-    pub raw_len: u64,
-    /// Bytes in the file.
-    pub coded_len: u64,
-    /// Checksum of the bytes in the file.
-    pub hash: u128,
-    /// Stored, constant, coded, shared or same; empty if the block has not been read.
-    pub kind: &'static str,
-    /// What its planes are coded with; empty if the block has not been read.
-    pub recipe: String,
 }
 
 impl Archive {
@@ -222,9 +185,13 @@ impl Archive {
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check_range(&range)?;
         let mut out = zeroed(range.end - range.start)?;
-        let budget = Budget::new(self.original_len);
-        self.read_into(range.start, &mut out, budget.effort())?;
+        self.read_into(range.start, &mut out, self.budget().effort())?;
         Ok(out)
+    }
+
+    /// What may be done for a restore of it, or a read.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget::new(self.original_len, self.span_count())
     }
 
     /// Fails unless the original has these bytes.
@@ -292,6 +259,7 @@ impl Archive {
     ) -> Result<usize> {
         let i = self.index.span_at(start);
         let span = self.index.span(i)?;
+        effort.look(span.blocks.len())?;
         let at = start - self.index.raw_start(i);
         let end = span.raw_len.min(at.saturating_add(out.len() as u64));
         let (wanted, is_partial) = first_part(&span, &(at..end));
@@ -333,7 +301,7 @@ impl Archive {
     fn base_reader<'a>(
         &'a self,
         effort: Effort<'a>,
-    ) -> impl FnOnce(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()> + 'a {
+    ) -> impl FnMut(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()> + 'a {
         move |reference, part, wide, out| {
             reference::read(reference, part, wide, out, |start, out| {
                 self.read_source(reference.source, start, out, effort)
@@ -351,7 +319,6 @@ impl Archive {
 
     /// Fills `out` from what references name by a number.
     fn read_source(&self, source: u64, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
-        let _spent = effort::spend(out.len())?;
         match (source as usize).checked_sub(1) {
             None => self.read_into(start, out, effort),
             Some(i) => self.base(i)?.read(start, out, effort.deeper()),
@@ -387,7 +354,7 @@ impl Archive {
     pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
         let mut at = range.start;
         let id = std::ptr::from_ref(self).addr();
-        while at < range.end && cost.step(depth) {
+        while at < range.end && !cost.is_too_much() {
             if let Some(kept) = cost.kept(id, at) {
                 at = kept.end;
                 continue;
@@ -405,7 +372,9 @@ impl Archive {
             if is_partial {
                 cost.keep(id, start + whole.start..start + whole.end);
             }
-            cost.writes = cost.writes.saturating_add(writes);
+            // What is on it reads it piece by piece.
+            let looks = 1 + (whole.end - whole.start) / PIECE_LEN;
+            cost.add(depth, span.blocks.len(), looks, span.recipe.is_some(), writes);
             let (Some(reference), Some(base)) = (span.reference, base) else { continue };
             let source_start = reference.start + reference.conversion.source_len(base.start);
             let source_end = reference.end(base.end);
@@ -428,7 +397,7 @@ impl Archive {
         let bounds = span::block_bounds(span, block);
         let recipe_len = span.recipe.map_or(0, |recipe| recipe.len);
         let recipe = self.source.read_vec(self.file_start(i), recipe_len)?;
-        let shared = SharedRecipe::parse(&recipe).ok();
+        let shared = RecipeShape::parse(&recipe).ok();
         let before: u64 = span.blocks[..block].iter().map(|block| block.len).sum();
         let head_len = span.blocks[block].len.min(HEAD_LEN);
         let head = self.source.read_vec(self.file_start(i) + recipe_len + before, head_len)?;
@@ -480,88 +449,6 @@ impl Archive {
     pub fn span_count(&self) -> usize {
         self.index.span_count()
     }
-
-    /// The spans, as the index has them, one after the other: there can be millions.
-    pub fn spans(&self) -> impl Iterator<Item = Result<SpanInfo>> + '_ {
-        (0..self.span_count()).map(|i| self.span_info(i))
-    }
-
-    fn span_info(&self, i: usize) -> Result<SpanInfo> {
-        let span = self.index.span(i)?;
-        let recipe_len = span.recipe.map_or(0, |recipe| recipe.len);
-        let mut offset = self.file_start(i) + recipe_len;
-        let block = |(b, piece): (usize, &Piece)| {
-            let bounds = span::block_bounds(&span, b);
-            let info = BlockInfo {
-                offset,
-                raw_len: bounds.end - bounds.start,
-                coded_len: piece.len,
-                hash: piece.hash,
-                kind: "",
-                recipe: String::new(),
-            };
-            offset += piece.len;
-            info
-        };
-        Ok(SpanInfo {
-            start: self.index.raw_start(i),
-            raw_len: span.raw_len,
-            coded_len: span.coded_len(),
-            dtype: dtype::name(span.dtype).unwrap_or_default(),
-            reference: span.reference,
-            recipe_len,
-            blocks: span.blocks.iter().enumerate().map(block).collect(),
-        })
-    }
-
-    /// The same with the kinds and recipes of the blocks, for which they are read and checked.
-    pub fn described_spans(&self) -> impl Iterator<Item = Result<SpanInfo>> + '_ {
-        (0..self.span_count()).map(|i| self.described_span(i))
-    }
-
-    fn described_span(&self, i: usize) -> Result<SpanInfo> {
-        let mut span = self.span_info(i)?;
-        let shared = self.shared_recipe(i)?;
-        for block in &mut span.blocks {
-            (block.kind, block.recipe) = self.describe_block(block, shared.as_deref())?;
-        }
-        Ok(span)
-    }
-
-    /// What the first block of span `i` is coded with.
-    pub(crate) fn describe_first(&self, i: usize) -> Result<String> {
-        if let Some(shared) = self.shared_recipe(i)? {
-            return Ok(shared);
-        }
-        let span = self.span_info(i)?;
-        let Some(first) = span.blocks.first() else { return Ok(String::new()) };
-        let (kind, recipe) = self.describe_block(first, None)?;
-        Ok(if recipe.is_empty() { kind.to_string() } else { recipe })
-    }
-
-    fn shared_recipe(&self, i: usize) -> Result<Option<String>> {
-        let Some(piece) = self.index.recipe(i)? else { return Ok(None) };
-        let bytes = self.source.read_vec(self.file_start(i), piece.len)?;
-        check(&bytes, piece.hash, "shared recipe").map_err(|e| e.at(self.span_name(i)))?;
-        Ok(Some(words(&AnyRecipe::read(&mut Reader::new(&bytes))?)))
-    }
-
-    fn describe_block(
-        &self,
-        info: &BlockInfo,
-        shared: Option<&str>,
-    ) -> Result<(&'static str, String)> {
-        let bytes = self.source.read_vec(info.offset, info.coded_len)?;
-        check(&bytes, info.hash, "block").map_err(|e| e.at(format!("byte {}", info.offset)))?;
-        let mut input = Reader::new(&bytes);
-        Ok(match BlockPrefix::read(&mut input)?.kind {
-            BlockKind::Stored => ("stored", String::new()),
-            BlockKind::Constant => ("constant", String::new()),
-            BlockKind::Coded => ("coded", words(&AnyRecipe::read(&mut input)?)),
-            BlockKind::Shared => ("shared", shared.unwrap_or_default().to_string()),
-            BlockKind::Same => ("same", String::new()),
-        })
-    }
 }
 
 /// What decoding a part of a span takes: what is decoded with it, the bytes that are written, and what
@@ -577,41 +464,4 @@ impl Need {
     fn all(part: Range<u64>) -> Self {
         Self { writes: part.end - part.start, base: Some(part.clone()), whole: part }
     }
-}
-
-/// A recipe in a few words: the coders of its planes, and what comes before them.
-fn words(recipe: &AnyRecipe) -> String {
-    let mut words: Vec<String> = Vec::new();
-    match recipe {
-        AnyRecipe::Planes(recipe) => {
-            match recipe.base {
-                BaseUse::None => {}
-                BaseUse::Xor => words.push("xor".to_string()),
-                BaseUse::Difference => words.push("difference".to_string()),
-            }
-            words.extend(recipe.flags.as_ref().map(|_| "sparse".to_string()));
-            words.extend(recipe.columns.as_ref().map(|_| "offsets".to_string()));
-            let symbol = recipe.planes.first().map(|coder| coder.name()).unwrap_or_default();
-            words.push(format!("{symbol}{}", recipe.symbol_bits));
-            words.extend(recipe.planes.iter().skip(1).map(|coder| coder.name().to_string()));
-        }
-        AnyRecipe::Classes(recipe) => {
-            words.push(format!("classes{}", recipe.contexts.len()));
-            // The context of most values is in the middle.
-            words.push(recipe.contexts[recipe.contexts.len() / 2].name().to_string());
-            words.extend((recipe.raw_bytes > 0).then(|| format!("raw{}", recipe.raw_bytes)));
-        }
-        AnyRecipe::Bins(recipe) => {
-            words.push(format!("bins{}", recipe.rows.len()));
-            words.push(recipe.coder.name().to_string());
-            words.extend((recipe.raw_bytes > 0).then(|| format!("raw{}", recipe.raw_bytes)));
-        }
-        AnyRecipe::Changes(recipe) => {
-            words.push(format!("changes{}", recipe.changed.coders.len()));
-            words.extend(recipe.changed.coders.first().map(|coder| coder.name().to_string()));
-            let raw_bytes = recipe.bins.raw_bytes;
-            words.extend((raw_bytes > 0).then(|| format!("raw{raw_bytes}")));
-        }
-    }
-    words.join("+")
 }

@@ -227,6 +227,9 @@ pub struct Base {
     tensors: Once<Vec<Tensor>>,
     /// Whether its own bases have been looked for.
     is_checked: AtomicBool,
+    /// For samples, and reads by those who code on it. Samples decode more than they are: all of them
+    /// together may take as much as a restore.
+    budget: Budget,
 }
 
 #[derive(Debug)]
@@ -337,7 +340,22 @@ impl Base {
         let (hash, tensors) = (Once::default(), Once::default());
         let (name, path) = (fit_name(&name), path.display().to_string());
         let is_checked = AtomicBool::new(false);
-        Ok(Arc::new(Self { name, path, file, content, stamp, threads, hash, tensors, is_checked }))
+        let budget = match &content {
+            Content::Raw(_) => Budget::new(0, 0),
+            Content::Archive(archive) => archive.budget(),
+        };
+        Ok(Arc::new(Self {
+            name,
+            path,
+            file,
+            content,
+            stamp,
+            threads,
+            hash,
+            tensors,
+            is_checked,
+            budget,
+        }))
     }
 
     /// The name of its original.
@@ -393,10 +411,10 @@ impl Base {
         .map_err(|e| self.named(e, effort.depth))
     }
 
-    /// The same with a budget of its own.
+    /// The same for who restores nothing: what may be done grows with what is asked for.
     pub(crate) fn read_alone(&self, start: u64, out: &mut [u8]) -> Result<()> {
-        let budget = Budget::new(self.original_len());
-        self.read(start, out, budget.effort().deeper())
+        self.budget.extend(out.len() as u64, 1);
+        self.read(start, out, self.budget.effort().deeper())
     }
 
     /// The same for what only chooses or shows: a file that is written to meanwhile goes unnoticed.

@@ -4,7 +4,6 @@ use crate::Options;
 use crate::archive::Archive;
 use crate::compress::{Assembly, Done, Job, Worker};
 use crate::decompress::{ItemChecks, Parts, check_empty_items, decode_part};
-use crate::effort::Budget;
 use crate::io::{Input, Source, zeroed};
 use crate::pipeline::{Buffer, Pool, for_each, thread_count};
 use crate::span::SpanDecoder;
@@ -153,7 +152,7 @@ pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usi
     let index = &archive.index;
     let parts = Parts::new(index)?;
     let places = cut_places(out, (0..index.span_count()).map(|i| index.raw_len(i) as usize));
-    let budget = Budget::new(archive.original_len());
+    let budget = archive.budget();
     let checks = Mutex::new(Checks::default());
     let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
     let threads = thread_count(threads);
@@ -264,7 +263,7 @@ impl Archive {
         let bound = |i: usize| self.index.raw_start(i).clamp(range.start, range.end);
         let places =
             cut_places(vec![out], spans.clone().map(|i| (bound(i + 1) - bound(i)) as usize));
-        let budget = Budget::new(self.original_len());
+        let budget = self.budget();
         for_each(
             spans.len(),
             thread_count(threads),

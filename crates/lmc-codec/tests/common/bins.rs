@@ -273,7 +273,7 @@ pub(super) fn random_shape(n: usize, random: &mut Random) -> (BinShape, Vec<u8>)
         width_log2: floats.width_log2,
         is_integer: floats.is_integer,
         raw_bytes: floats.raw_bytes,
-        segment_log2: [10, 10, 10, 11, 12, 20][random.below(6)],
+        segment_log2: [10, 10, 10, 11, 12, 18][random.below(6)],
         exponent_bits: floats.exponent_bits,
         exponent_first: floats.random_first(&base, random),
         bins: random_bins(!floats.is_integer, random),

@@ -249,7 +249,7 @@ pub fn random_class_case(n: usize, random: &mut Random) -> Case {
         has_sign: random.below(2) == 0,
         has_top_bit: random.below(2) == 0,
         raw_bytes: floats.raw_bytes,
-        segment_log2: [10, 10, 10, 11, 12, 20][random.below(6)],
+        segment_log2: [10, 10, 10, 11, 12, 18][random.below(6)],
         exponent_bits: floats.exponent_bits,
         exponent_first: 0,
         bounds: Vec::new(),

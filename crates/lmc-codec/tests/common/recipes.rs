@@ -356,7 +356,7 @@ pub fn random_case(n: usize, random: &mut Random) -> Case {
         _ => 1 + random.below(bits_max) as u8,
     };
     shape.map = [WordMap::None, WordMap::Rotate, WordMap::Zigzag][random.below(3)];
-    shape.segment_log2 = [10, 10, 10, 11, 12, 20][random.below(6)];
+    shape.segment_log2 = [10, 10, 10, 11, 12, 18][random.below(6)];
     shape.untidy = random.below(2) == 0;
     shape.base = [BaseUse::None, BaseUse::None, BaseUse::Xor, BaseUse::Difference][random.below(4)];
     let tail_len = random.below(1 << shape.width_log2);

@@ -13,17 +13,12 @@ mod regions;
 mod small;
 mod trial;
 
-use crate::effort::{Cost, most_for_new};
+use crate::effort::Cost;
 use crate::io::Source;
 use crate::items::Looked;
 use crate::{Options, Reference};
 use lmc_format::{Conversion, Result, SourceKind};
 use lmc_input::{Cut, SourceItem, Tensor, is_small};
-
-/// Parts of spans of bases that are looked at to know what all references cost, and for each of them:
-/// one for each base below another, and more where short spans make up what is referred to.
-const COST_STEPS: u64 = 1 << 20;
-const COST_STEPS_EACH: u64 = 256;
 
 /// The spans of a file, and what each refers to.
 pub(crate) struct Spans {
@@ -120,15 +115,14 @@ impl Own<'_> {
     /// Whether a restore would decode so much of bases that it might be refused.
     fn is_dear(&self, spans: &Spans) -> Result<bool> {
         let bases = self.options.bases.list();
-        let mut cost =
-            Cost::new(COST_STEPS.saturating_add(COST_STEPS_EACH * spans.cuts.len() as u64));
+        let mut cost = Cost::new(self.source_len(0)?, spans.cuts.len());
         for (cut, reference) in spans.cuts.iter().zip(&spans.references) {
             if let Some(reference) = reference.filter(|reference| !reference.is_own()) {
                 let range = reference.start..reference.end(cut.range.end - cut.range.start);
                 bases[reference.source as usize - 1].cost(range, 1, &mut cost)?;
             }
         }
-        Ok(cost.writes > most_for_new(self.source_len(0)?, cost.depth))
+        Ok(cost.is_too_much())
     }
 
     /// Whether two small tensors, one behind the other, can have one reference or have none.

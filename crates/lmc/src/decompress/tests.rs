@@ -1,0 +1,318 @@
+//! What files may cost, and what they do cost.
+
+use super::*;
+use crate::{Bases, Input, Level, Options};
+use lmc_format::hash::hash_of_hashes;
+use lmc_format::{
+    ApartCoder, Base, BaseUse, BlockKind, BlockPrefix, Coder, Columns, Conversion, ErrorKind,
+    Footer, HuffmanTable, Index, Piece, Recipe, Reference, SourceKind, Span, WordMap, file,
+};
+use lmc_testkit::data::{self, Kind, Random};
+
+/// Bytes of a segment of the blocks below, the largest that there is.
+const SEGMENT_LEN: u64 = 2 << 20;
+
+/// A block of 16 MiB of zeros in a few bytes: eight segments of planes that are constant.
+fn zeros() -> Vec<u8> {
+    let mut block = Vec::new();
+    BlockPrefix { kind: BlockKind::Coded, raw_len: 1 << 24 }.write(&mut block);
+    let recipe = Recipe {
+        width_log2: 3,
+        base: BaseUse::None,
+        map: WordMap::None,
+        symbol_bits: 8,
+        segment_log2: 18,
+        bias: 0,
+        flags: None,
+        planes: vec![Coder::Constant(0); 8],
+        columns: None,
+    };
+    recipe.write(&mut block);
+    block.extend_from_slice(&[0; 8 * 3]);
+    block
+}
+
+/// A file of such blocks and, behind them, as many spans of one byte as there are references.
+fn hostile(blocks: usize, references: &[Reference], bases: Vec<Base>) -> Vec<u8> {
+    let (mut body, mut spans, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
+    let zeros_hash = hash(&vec![0; 1 << 24]);
+    let mut add = |raw_len, block: &[u8], reference, raw_hash| {
+        body.extend_from_slice(block);
+        let blocks = vec![Piece { len: block.len() as u64, hash: hash(block) }];
+        let recipe = None;
+        spans.push(Span { raw_len, dtype: 0, block_log2: 24, reference, recipe, blocks });
+        hashes.push(raw_hash);
+    };
+    (0..blocks).for_each(|_| add(1 << 24, &zeros(), None, zeros_hash));
+    references.iter().for_each(|&reference| add(1, &[4, 1], Some(reference), hash(&[0])));
+    assemble(&body, spans, &hashes, bases)
+}
+
+/// A file of these spans, whose originals have these hashes.
+fn assemble(body: &[u8], spans: Vec<Span>, hashes: &[Hash], bases: Vec<Base>) -> Vec<u8> {
+    let original_len = spans.iter().map(|span| span.raw_len).sum();
+    let item_hash = if hashes.len() == 1 { hashes[0] } else { hash_of_hashes(hashes) };
+    let items = vec![Item { len: original_len, hash: item_hash }];
+    let index = Index { kind: SourceKind::Bytes, bases, spans, items }.write();
+    let footer = Footer {
+        body_len: body.len() as u64,
+        index_len: index.len() as u64,
+        index_hash: hash(&index),
+        original_len,
+    };
+    [&file::header()[..], body, &index, &footer.write()].concat()
+}
+
+/// References to a byte of each segment of `blocks` blocks, round and round, so that nothing that
+/// is kept helps.
+fn round(count: u64, source: u64, blocks: u64) -> Vec<Reference> {
+    let segments = blocks * (1 << 24) / SEGMENT_LEN;
+    let reference = |i: u64| Reference {
+        source,
+        start: i % segments * SEGMENT_LEN + i % SEGMENT_LEN,
+        conversion: Conversion::None,
+    };
+    (0..count).map(reference).collect()
+}
+
+/// Restores a file that would decode gigabytes; fails unless it ends at its limit.
+fn check_ends(archive: &Archive) {
+    for threads in [1, 4] {
+        let budget = archive.budget();
+        let error = restore_within(&budget, archive, None, threads, &|_| ()).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
+        // What was refused was not decoded.
+        let refused = 2 * SEGMENT_LEN * threads as u64;
+        assert!(budget.spent() <= budget.most() + refused, "{}", budget.spent());
+    }
+    // For parts of it there is no more than for all of it.
+    let range = archive.original_len() - 2000..archive.original_len();
+    assert_eq!(archive.read(range).unwrap_err().kind, ErrorKind::LimitExceeded);
+}
+
+/// A file of some KB whose spans of a byte each ask for a segment of its own is refused when it has
+/// decoded a small multiple of its original.
+#[test]
+fn what_a_file_makes_decoders_write_is_bounded() {
+    let file = hostile(3, &round(3000, 0, 3), Vec::new());
+    assert!(file.len() < 200_000);
+    check_ends(&Archive::from_bytes(file).unwrap());
+}
+
+/// The same for a file on a base of a few bytes.
+#[test]
+fn what_a_base_makes_decoders_write_is_bounded() {
+    let base = hostile(3, &[], Vec::new());
+    assert!(base.len() < 500);
+    let archive = Archive::from_bytes(base.clone()).unwrap();
+    let (hash, len) = (archive.content_hash(), archive.original_len());
+    let named = Base { hash, len, name: "base".to_string() };
+    let file = hostile(0, &round(3000, 1, 3), vec![named]);
+    let bases = Bases::from_bytes(vec![("base".to_string(), base)], 1).unwrap();
+    check_ends(&Archive::from_bytes_on(file, &bases).unwrap());
+}
+
+/// What was decoded for one byte is there for others.
+#[test]
+fn a_segment_is_decoded_once_for_all_that_refer_to_it() {
+    let archive = Archive::from_bytes(hostile(1, &round(900, 0, 1), Vec::new())).unwrap();
+    let budget = archive.budget();
+    restore_within(&budget, &archive, None, 1, &|_| ()).unwrap();
+    // The block once as itself, once for the spans behind it.
+    let spent = budget.spent();
+    assert!((2 << 24..(2 << 24) + 50_000).contains(&spent), "{spent}");
+}
+
+/// A recipe of a few bytes that makes a million column offsets costs these, however often and for
+/// however little it is read.
+#[test]
+fn columns_of_recipes_count() {
+    let columns = Columns { count: 1 << 20, base: 0, coder: Coder::Constant(0) };
+    let mut recipe = Vec::new();
+    Recipe {
+        width_log2: 0,
+        base: BaseUse::None,
+        map: WordMap::None,
+        symbol_bits: 8,
+        segment_log2: 10,
+        bias: 0,
+        flags: None,
+        planes: vec![Coder::Constant(0)],
+        columns: Some(columns),
+    }
+    .write(&mut recipe);
+    // Four values in the first columns: no byte of a segment, and one row.
+    let mut block = Vec::new();
+    BlockPrefix { kind: BlockKind::Shared, raw_len: 4 }.write(&mut block);
+    block.extend_from_slice(&[0, 0, 0, 0]);
+    Coder::Constant(0).write(&mut block);
+    let piece = |bytes: &[u8]| Piece { len: bytes.len() as u64, hash: hash(bytes) };
+    let (recipe_piece, blocks) = (Some(piece(&recipe)), vec![piece(&block)]);
+    let (dtype, block_log2) = (0, 24);
+    let span =
+        Span { raw_len: 4, dtype, block_log2, reference: None, recipe: recipe_piece, blocks };
+    let file = |count: usize| {
+        let body = [&recipe[..], &block].concat().repeat(count);
+        assemble(&body, vec![span.clone(); count], &vec![hash(&[0; 4]); count], Vec::new())
+    };
+    let good = Archive::from_bytes(file(50)).unwrap();
+    let budget = good.budget();
+    restore_within(&budget, &good, None, 1, &|_| ()).unwrap();
+    assert!((50 << 20..51 << 20).contains(&budget.spent()), "{}", budget.spent());
+    let bad = Archive::from_bytes(file(70)).unwrap();
+    assert_eq!(bad.test(2, &|_| ()).unwrap_err().kind, ErrorKind::LimitExceeded);
+}
+
+/// A file of one byte whose span has a recipe of 64 tables in few bytes.
+fn tables() -> Vec<u8> {
+    let mut lengths = [0; 256];
+    (lengths[0], lengths[1]) = (1, 1);
+    let mut coder = Coder::Huffman(Box::new(HuffmanTable::new(lengths).unwrap()));
+    for _ in 0..3 {
+        let (flags, others) = (coder.clone(), coder);
+        coder = Coder::Apart(Box::new(ApartCoder { byte: 0, flags, others }));
+    }
+    let mut recipe = Vec::new();
+    Recipe {
+        width_log2: 3,
+        base: BaseUse::None,
+        map: WordMap::None,
+        symbol_bits: 8,
+        segment_log2: 10,
+        bias: 0,
+        flags: None,
+        planes: vec![coder; 8],
+        columns: None,
+    }
+    .write(&mut recipe);
+    let mut block = Vec::new();
+    BlockPrefix { kind: BlockKind::Shared, raw_len: 1 }.write(&mut block);
+    block.push(0);
+    let piece = |bytes: &[u8]| Piece { len: bytes.len() as u64, hash: hash(bytes) };
+    let (reference, recipe_piece) = (None, Some(piece(&recipe)));
+    let blocks = vec![piece(&block)];
+    let span =
+        Span { raw_len: 1, dtype: 0, block_log2: 24, reference, recipe: recipe_piece, blocks };
+    assemble(&[&recipe[..], &block].concat(), vec![span], &[hash(&[0])], Vec::new())
+}
+
+const FIRST_BYTE: Reference = Reference { source: 1, start: 0, conversion: Conversion::None };
+
+/// Files, each of which is one byte longer than the one before and has only the first byte of that,
+/// again and again.
+fn chain(first: Vec<u8>, count: usize) -> Vec<(String, Vec<u8>)> {
+    let mut files = vec![("0".to_string(), first)];
+    for i in 1..count {
+        let bases = vec![named(&files[i - 1])];
+        files.push((i.to_string(), hostile(0, &vec![FIRST_BYTE; i + 1], bases)));
+    }
+    files
+}
+
+fn named((name, file): &(String, Vec<u8>)) -> Base {
+    let archive = Archive::from_bytes(file.clone()).unwrap();
+    Base { hash: archive.content_hash(), len: archive.original_len(), name: name.clone() }
+}
+
+/// Tables of recipes cost something, however often and for however little they are made: in a
+/// restore, and where somebody codes on such a file.
+#[test]
+fn tables_of_recipes_count() {
+    let base = ("base".to_string(), tables());
+    assert!(base.1.len() < 1000);
+    let file = hostile(0, &vec![FIRST_BYTE; 2000], vec![named(&base)]);
+    let bases = Bases::from_bytes(vec![base], 1).unwrap();
+    check_ends(&Archive::from_bytes_on(file, &bases).unwrap());
+    let mut reads = (0..2000).map(|_| bases.list()[0].read_alone(0, &mut [0]));
+    let refused = reads.find_map(Result::err).unwrap();
+    assert_eq!(refused.kind, ErrorKind::LimitExceeded, "{refused}");
+}
+
+/// So do looks into files, each of which is the one below it.
+#[test]
+fn looks_count() {
+    let first = compressed(&[0], &Bases::default(), Level::Default);
+    let files = chain(first, 60);
+    let file = hostile(0, &vec![FIRST_BYTE; 500], vec![named(&files[59])]);
+    let archive = Archive::from_bytes_on(file, &Bases::from_bytes(files, 1).unwrap()).unwrap();
+    let budget = archive.budget();
+    restore_within(&budget, &archive, None, 2, &|_| ()).unwrap();
+    assert!(budget.spent() >= 500 * 60 * 4096, "{}", budget.spent());
+}
+
+fn compressed(original: &[u8], bases: &Bases, level: Level) -> Vec<u8> {
+    let options = Options { level, threads: 1, bases: bases.clone(), ..Options::default() };
+    let mut out = Vec::new();
+    crate::compress(Input::Bytes(original), Output::Stream(&mut out), &options, &|_| ()).unwrap();
+    out
+}
+
+/// A safetensors file of f32 tensors: names, rows of 256 and bytes.
+fn safetensors(tensors: &[(String, &[u8])]) -> Vec<u8> {
+    let (mut entries, mut end) = (Vec::new(), 0);
+    for (name, bytes) in tensors {
+        let (start, rows) = (end, bytes.len() / 1024);
+        end += bytes.len();
+        entries.push(format!(
+            r#""{name}":{{"dtype":"F32","shape":[{rows},256],"data_offsets":[{start},{end}]}}"#
+        ));
+    }
+    let header = format!("{{{}}}", entries.join(","));
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    tensors.iter().for_each(|(_, bytes)| file.extend_from_slice(bytes));
+    file
+}
+
+fn shuffled(count: usize, seed: u64) -> Vec<usize> {
+    let mut random = Random::new(seed);
+    let mut order: Vec<usize> = (0..count).collect();
+    (1..count).for_each(|i| order.swap(i, random.below(i + 1)));
+    order
+}
+
+/// Thousands of small tensors that a base has in another order are restored for little more than
+/// the bytes of both.
+#[test]
+fn small_tensors_in_another_order_are_cheap() {
+    let rows = data::words(Kind::Weights, 4, true, 3000 * 256, 1);
+    let tensor = |i: usize| (format!("t{i}"), &rows[i * 1024..(i + 1) * 1024]);
+    let old = safetensors(&(0..3000).map(tensor).collect::<Vec<_>>());
+    let new = safetensors(&shuffled(3000, 2).into_iter().map(tensor).collect::<Vec<_>>());
+    let old = compressed(&old, &Bases::default(), Level::Default);
+    let bases = Bases::from_bytes(vec![("old".to_string(), old)], 1).unwrap();
+    let coded = compressed(&new, &bases, Level::Default);
+    assert!(coded.len() < new.len() / 4, "{} bytes", coded.len());
+    for threads in [1, 8] {
+        let archive = Archive::from_bytes_on(coded.clone(), &bases).unwrap();
+        let budget = archive.budget();
+        restore_within(&budget, &archive, None, threads, &|_| ()).unwrap();
+        let most = 4 * new.len() as u64 + threads as u64 * SEGMENT_LEN;
+        assert!(budget.spent() < most, "{threads} threads: {}", budget.spent());
+    }
+}
+
+/// What would cost more to restore than is allowed is not written: where small tensors are each in
+/// another segment of a base, only as many refer to it as can be restored.
+#[test]
+fn what_is_compressed_can_be_restored() {
+    let rows = 20_000;
+    let weights = data::words(Kind::Weights, 4, true, rows * 256, 3);
+    let old = safetensors(&[("w".to_string(), &weights)]);
+    let old = compressed(&old, &Bases::default(), Level::Max);
+    let part = |row: usize| {
+        let name = format!("w[{row}:{},0:256]", row + 1);
+        (name, &weights[row * 1024..(row + 1) * 1024])
+    };
+    let parts: Vec<_> = shuffled(rows, 4).into_iter().take(1500).map(part).collect();
+    let new = safetensors(&parts);
+    let bases = Bases::from_bytes(vec![("old".to_string(), old)], 1).unwrap();
+    let coded = compressed(&new, &bases, Level::Default);
+    let archive = Archive::from_bytes_on(coded, &bases).unwrap();
+    let spans = archive.spans().map(Result::unwrap);
+    let on = spans.filter(|span| span.reference.is_some()).count();
+    assert!((10..1500).contains(&on), "{on} spans refer to the base");
+    let budget = archive.budget();
+    restore_within(&budget, &archive, None, 1, &|_| ()).unwrap();
+    assert!(budget.spent() > 8 << 20, "it cost {}, so it tried nothing", budget.spent());
+}

@@ -1,0 +1,421 @@
+//! Pieces of a span back to bytes, of which little of the base is in memory at once.
+
+use super::{PIECE_LEN, block_bounds, blocks_of, check};
+use crate::Reference;
+use crate::effort::{Effort, HASHED_FOR_ONE};
+use crate::io::zeroed;
+use crate::pipeline::Buffer;
+use lmc_codec::{Decoder, Need, RecipeShape, SharedRecipe};
+use lmc_format::{BlockKind, BlockPrefix, Conversion, Error, Piece, Reader, Result, Span};
+use std::ops::Range;
+
+/// Decodes spans; one for each thread.
+#[derive(Debug, Default)]
+pub(crate) struct SpanDecoder {
+    decoder: Decoder,
+    base: Buffer,
+    wide: Buffer,
+}
+
+/// What of a span is decoded.
+pub(crate) struct SpanPart<'a> {
+    /// The span.
+    pub span: &'a Span,
+    /// Its recipe, if there is one, and its blocks from the one that holds `wanted.start` on.
+    pub coded: &'a [u8],
+    /// The part, in the span.
+    pub wanted: Range<u64>,
+}
+
+/// A block that is to be decoded.
+struct Block<'a> {
+    number: usize,
+    coded: &'a [u8],
+    /// In the span.
+    bounds: Range<u64>,
+    /// What of it is wanted, in the span.
+    part: Range<u64>,
+    /// What it takes.
+    need: Need,
+    /// Whether it is its base.
+    is_same: bool,
+}
+
+impl Block<'_> {
+    /// What of the base it needs, in the span.
+    fn base(&self) -> Option<Range<u64>> {
+        self.need.base.as_ref().map(|base| self.in_span(base))
+    }
+
+    fn in_span(&self, range: &Range<usize>) -> Range<u64> {
+        self.bounds.start + range.start as u64..self.bounds.start + range.end as u64
+    }
+
+    /// How many bytes are wanted of it.
+    fn len(&self) -> usize {
+        (self.part.end - self.part.start) as usize
+    }
+
+    /// How much of it is decoded at once, where it needs more of its base than is read at once.
+    fn piece_len(&self) -> usize {
+        (PIECE_LEN as usize / self.need.unit * self.need.unit).max(self.need.unit)
+    }
+
+    /// What is done for it: what it takes, and for each piece but one what all of them need.
+    fn cost(&self) -> u64 {
+        let Need { whole, writes, base, .. } = &self.need;
+        let pieces = match base {
+            Some(base) if !self.is_same => base.len().div_ceil(self.piece_len()).max(1),
+            _ => 1,
+        };
+        let again = writes.saturating_sub(whole.len());
+        writes.saturating_add(again.saturating_mul(pieces - 1)) as u64
+    }
+
+    /// The part of it that is decoded first of what is wanted from byte `start` of the span on.
+    fn piece(&self, start: u64, recipe: Option<&SharedRecipe>) -> Result<Self> {
+        let piece_len = self.piece_len() as u64;
+        let end = self.bounds.start + ((start - self.bounds.start) / piece_len + 1) * piece_len;
+        let part = start..end.min(self.part.end);
+        let need = need(self.coded, recipe, &self.bounds, &part)?;
+        Ok(Self { part, need, bounds: self.bounds.clone(), ..*self })
+    }
+}
+
+/// What the part `part` of a block takes; both are in the span.
+fn need(
+    coded: &[u8],
+    recipe: Option<&SharedRecipe>,
+    bounds: &Range<u64>,
+    part: &Range<u64>,
+) -> Result<Need> {
+    let range = (part.start - bounds.start) as usize..(part.end - bounds.start) as usize;
+    Decoder::need(coded, recipe.map(SharedRecipe::shape).as_ref(), &range)
+}
+
+/// Blocks of a span whose checksums are right, and their recipe.
+struct Checked<'a> {
+    recipe: Option<SharedRecipe>,
+    blocks: Vec<Block<'a>>,
+}
+
+impl<'a> Checked<'a> {
+    /// Reads what is wanted of a span. Counts what it will take to decode it, before anything is.
+    fn read(part: &SpanPart<'a>, effort: Effort) -> Result<Self> {
+        let SpanPart { span, coded, wanted } = part;
+        let mut rest = *coded;
+        let recipe = match &span.recipe {
+            Some(piece) => {
+                let bytes = take(&mut rest, piece, "shared recipe", effort)?;
+                let parse = || {
+                    effort.decode(RecipeShape::parse(bytes)?.cost() as u64)?;
+                    SharedRecipe::parse(bytes)
+                };
+                Some(parse().map_err(|e| e.at("shared recipe"))?)
+            }
+            None => None,
+        };
+        let read = |i| read_block(span, i, wanted, &mut rest, recipe.as_ref(), effort);
+        let blocks = blocks_of(span, wanted).map(read).collect::<Result<Vec<Block>>>()?;
+        Ok(Self { recipe, blocks })
+    }
+}
+
+impl SpanDecoder {
+    /// Decodes part of a span; all that is read is checked, and what it takes is counted by `effort`.
+    ///
+    /// `out` is as long as what is wanted. `read_base` gets a part of the span's base, for no more than
+    /// the blocks need. `seen` gets what was decoded, block by block, while
+    /// it is in the cache.
+    pub(crate) fn decode(
+        &mut self,
+        part: &SpanPart,
+        out: &mut [u8],
+        effort: Effort,
+        read_base: impl FnMut(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
+        seen: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let checked = Checked::read(part, effort)?;
+        self.decode_blocks(part.span, &checked, out, read_base, seen)
+    }
+
+    /// The same for a part of one block; what is decoded is what of the block costs no more. Returns
+    /// where it starts in the span, and its bytes.
+    pub(crate) fn decode_wide(
+        &mut self,
+        part: &SpanPart,
+        effort: Effort,
+        read_base: impl FnMut(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
+    ) -> Result<(u64, Vec<u8>)> {
+        let mut checked = Checked::read(part, effort)?;
+        for block in &mut checked.blocks {
+            block.part = block.in_span(&block.need.whole);
+        }
+        let start = checked.blocks.first().map_or(0, |block| block.part.start);
+        let len: u64 = checked.blocks.iter().map(|block| block.part.end - block.part.start).sum();
+        let mut out = zeroed(len)?;
+        self.decode_blocks(part.span, &checked, &mut out, read_base, |_| ())?;
+        Ok((start, out))
+    }
+
+    fn decode_blocks(
+        &mut self,
+        span: &Span,
+        checked: &Checked,
+        out: &mut [u8],
+        mut read_base: impl FnMut(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let recipe = checked.recipe.as_ref();
+        let (mut rest, mut out) = (&checked.blocks[..], out);
+        while !rest.is_empty() {
+            let (run, after) = rest.split_at(run_len(span, rest));
+            let (to, behind) = out.split_at_mut(run.iter().map(Block::len).sum());
+            (rest, out) = (after, behind);
+            match run {
+                [block] if is_direct(span, block) => {
+                    let reference = span.reference.as_ref().ok_or_else(no_reference)?;
+                    read_base(reference, block.part.clone(), &mut self.wide, to)?;
+                    seen(to);
+                }
+                [block]
+                    if block
+                        .need
+                        .base
+                        .as_ref()
+                        .is_some_and(|base| base.len() > block.piece_len()) =>
+                {
+                    let (mut at, mut to) = (block.part.start, to);
+                    while at < block.part.end {
+                        let piece = block.piece(at, recipe)?;
+                        let (own, behind) = to.split_at_mut(piece.len());
+                        (at, to) = (piece.part.end, behind);
+                        self.decode_run(span, recipe, &[piece], own, &mut read_base, &mut seen)?;
+                    }
+                }
+                _ => self.decode_run(span, recipe, run, to, &mut read_base, &mut seen)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes blocks whose base is read at once.
+    fn decode_run(
+        &mut self,
+        span: &Span,
+        recipe: Option<&SharedRecipe>,
+        run: &[Block],
+        mut out: &mut [u8],
+        read_base: &mut impl FnMut(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
+        seen: &mut impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let based = read_hull(span, run);
+        if !based.is_empty() {
+            let reference = span.reference.as_ref().ok_or_else(no_reference)?;
+            let base = self.base.sized(based.end - based.start)?;
+            read_base(reference, based.clone(), &mut self.wide, base)?;
+        }
+        for block in run {
+            let (to, after) = out.split_at_mut(block.len());
+            out = after;
+            self.decode_block(block, recipe, based.start, to)
+                .map_err(|e| e.at(format_args!("block {}", block.number)))?;
+            seen(to);
+        }
+        Ok(())
+    }
+
+    /// Decodes what is wanted of a block; the base is there from byte `based` of the span on.
+    fn decode_block(
+        &mut self,
+        block: &Block,
+        recipe: Option<&SharedRecipe>,
+        based: u64,
+        to: &mut [u8],
+    ) -> Result<()> {
+        let base = block.base().map(|base| {
+            &self.base.bytes()[(base.start - based) as usize..(base.end - based) as usize]
+        });
+        let Block { coded, bounds, part, .. } = block;
+        if part == bounds {
+            return self.decoder.decode_block_on(coded, recipe, base, to);
+        }
+        let base = block.need.base.as_ref().zip(base).map(|(need, base)| (need.start, base));
+        let range = (part.start - bounds.start) as usize..(part.end - bounds.start) as usize;
+        self.decoder.decode_range_on(coded, recipe, base, range, to)
+    }
+}
+
+/// Takes block `i` from `rest` and checks it.
+fn read_block<'a>(
+    span: &Span,
+    i: usize,
+    wanted: &Range<u64>,
+    rest: &mut &'a [u8],
+    recipe: Option<&SharedRecipe>,
+    effort: Effort,
+) -> Result<Block<'a>> {
+    let place = format!("block {i}");
+    let coded = take(rest, &span.blocks[i], &place, effort)?;
+    let bounds = block_bounds(span, i);
+    let raw_len = Decoder::raw_len(coded).map_err(|e| e.at(&place))?;
+    if raw_len as u64 != bounds.end - bounds.start {
+        return Err(Error::corrupt(format!("{place} has another length than the index says")));
+    }
+    let part = wanted.start.max(bounds.start)..wanted.end.min(bounds.end);
+    let need = need(coded, recipe, &bounds, &part).map_err(|e| e.at(&place))?;
+    let kind = BlockPrefix::read(&mut Reader::new(coded)).map_err(|e| e.at(&place))?.kind;
+    let block = Block { number: i, coded, bounds, part, need, is_same: kind == BlockKind::Same };
+    effort.decode(block.cost())?;
+    Ok(block)
+}
+
+/// Whether a block is what is read, without a way round.
+fn is_direct(span: &Span, block: &Block) -> bool {
+    let is_converted = span.reference.is_some_and(|own| own.conversion != Conversion::None);
+    let is_even = |at: u64| at.is_multiple_of(2);
+    block.is_same && (!is_converted || is_even(block.part.start) && is_even(block.part.end))
+}
+
+/// How many of these blocks have their base read at once.
+fn run_len(span: &Span, blocks: &[Block]) -> usize {
+    let mut start = None;
+    for (i, block) in blocks.iter().enumerate() {
+        if is_direct(span, block) {
+            return i.max(1);
+        }
+        let Some(base) = block.base() else { continue };
+        if base.end - *start.get_or_insert(base.start) > PIECE_LEN {
+            return i.max(1);
+        }
+    }
+    blocks.len()
+}
+
+/// What of the span's base the blocks need, from the first to the last byte; whole words, if they
+/// are converted.
+fn read_hull(span: &Span, blocks: &[Block]) -> Range<u64> {
+    let mut bases = blocks.iter().filter_map(Block::base);
+    let Some(first) = bases.next() else { return 0..0 };
+    let end = bases.next_back().map_or(first.end, |last| last.end);
+    first.start & !1..end.next_multiple_of(2).min(span.raw_len)
+}
+
+fn no_reference() -> Error {
+    Error::corrupt("a block needs a base, and its span refers to none")
+}
+
+fn take<'a>(rest: &mut &'a [u8], piece: &Piece, what: &str, effort: Effort) -> Result<&'a [u8]> {
+    effort.decode(piece.len / HASHED_FOR_ONE)?;
+    let len = usize::try_from(piece.len).unwrap_or(usize::MAX);
+    let (bytes, after) = rest
+        .split_at_checked(len)
+        .ok_or_else(|| Error::truncated(format!("{what} is not all there")))?;
+    *rest = after;
+    check(bytes, piece.hash, what)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effort::Budget;
+    use crate::span::encode::piece;
+    use crate::span::{CodedSpan, SpanEncoder};
+    use lmc_codec::{Dtype, Encoder, Level, Plan, TensorSpec};
+    use lmc_testkit::data::{self, Kind, Random};
+
+    const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
+    const REFERENCE: Reference = Reference { source: 1, start: 0, conversion: Conversion::None };
+    const DTYPES: [Dtype; 6] =
+        [Dtype::Bf16, Dtype::F16, Dtype::F32, Dtype::F64, Dtype::F8E4M3, Dtype::I32];
+
+    /// Decodes a span; tells what it cost and how much of its base was in memory at once.
+    fn decode(coded: &CodedSpan, base: &[u8], raw: &[u8]) -> (u64, usize) {
+        let (budget, mut decoder) = (Budget::new(0, 0), SpanDecoder::default());
+        let CodedSpan { bytes, span } = coded;
+        let part = SpanPart { span, coded: bytes, wanted: 0..span.raw_len };
+        let mut out = vec![0; raw.len()];
+        let read_base = |_: &Reference, part: Range<u64>, _: &mut Buffer, out: &mut [u8]| {
+            out.copy_from_slice(&base[part.start as usize..part.end as usize]);
+            Ok(())
+        };
+        decoder.decode(&part, &mut out, budget.effort(), read_base, |_| ()).unwrap();
+        assert!(out == raw);
+        (budget.spent(), decoder.base.bytes().len())
+    }
+
+    /// A span of one block, however long it is.
+    fn one_block(spec: &TensorSpec, level: Level, raw: &[u8], base: &[u8]) -> CodedSpan {
+        let plan = Plan::on_base(spec, level, raw, base);
+        let mut bytes = plan.shared_recipe().to_vec();
+        let recipe = (!bytes.is_empty()).then(|| piece(&bytes));
+        let start = bytes.len();
+        Encoder::new().encode_block_on(&plan, 0, raw, base, &mut bytes);
+        let blocks = vec![piece(&bytes[start..])];
+        let (raw_len, reference) = (raw.len() as u64, Some(REFERENCE));
+        let span = Span { raw_len, dtype: 0, block_log2: 24, reference, recipe, blocks };
+        CodedSpan { bytes, span }
+    }
+
+    /// However long spans and blocks are, little of a base is in memory at once, and nothing of it where
+    /// a span is its base.
+    #[test]
+    fn bases_are_read_in_pieces() {
+        let spec = TensorSpec { dtype: Dtype::F32, row_len: 0 };
+        let base = data::words(Kind::Weights, 4, true, (1 << 20) + 1000, 3);
+        for (level, one_in) in LEVELS.into_iter().flat_map(|level| [(level, 2), (level, 50)]) {
+            let raw = moved(&base, 4, one_in, &mut Random::new(4));
+            let mut encoder = SpanEncoder::new(level, false);
+            let own = Some((REFERENCE, &base[..]));
+            let usual = encoder.encode(&spec, &raw, own, Vec::new(), |_| ()).unwrap();
+            for coded in [usual, one_block(&spec, level, &raw, &base)] {
+                let (_, len) = decode(&coded, &base, &raw);
+                assert!((1000..=1 << 20).contains(&len), "{level:?}: {len}");
+            }
+            let same = encoder.encode(&spec, &base, own, Vec::new(), |_| ()).unwrap();
+            assert_eq!(decode(&same, &base, &base).1, 0);
+        }
+    }
+
+    /// A tensor like `base`, in which one value of so many is a little off.
+    fn moved(base: &[u8], width: usize, one_in: usize, random: &mut Random) -> Vec<u8> {
+        let mut raw = base.to_vec();
+        for low in raw.iter_mut().step_by(width) {
+            if random.below(one_in) == 0 {
+                *low = low.wrapping_add(random.below(5) as u8);
+            }
+        }
+        raw
+    }
+
+    /// Whatever a small tensor holds, it may be restored: no level makes more tables of it than a span
+    /// may cost.
+    #[test]
+    fn small_spans_cost_little() {
+        let mut random = Random::new(1);
+        let check = |level, dtype: Dtype, raw: &[u8], base: Option<&[u8]>| {
+            let spec = TensorSpec { dtype, row_len: 16 };
+            let own = base.map(|base| (REFERENCE, base));
+            let mut encoder = SpanEncoder::new(level, false);
+            let coded = encoder.encode(&spec, raw, own, Vec::new(), |_| ()).unwrap();
+            let (cost, _) = decode(&coded, base.unwrap_or_default(), raw);
+            let free = Budget::new(raw.len() as u64, 1).most() - Budget::new(0, 0).most();
+            let len = raw.len();
+            assert!(3 * cost <= 2 * free, "{level:?} {dtype:?} {len} bytes: {cost} of {free}");
+        };
+        for (dtype, kind) in DTYPES.iter().flat_map(|&dtype| Kind::ALL.map(|kind| (dtype, kind))) {
+            for log2 in (4..18).step_by(2) {
+                let (width, is_float) = (dtype.width(), dtype != Dtype::I32);
+                let base = data::words(kind, width, is_float, (1 << log2) / width, log2);
+                for level in LEVELS {
+                    check(level, dtype, &base, None);
+                    for one_in in [1, 3, 50] {
+                        let raw = moved(&base, width, one_in, &mut random);
+                        check(level, dtype, &raw, Some(&base));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Bytes to the pieces of a span, with their checksums.
+
+use super::CodedSpan;
+use crate::Reference;
+use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_format::limits::BLOCK_LOG2_MIN;
+use lmc_format::{
+    AnyRecipe, BlockKind, BlockPrefix, Error, ErrorKind, Piece, Reader, Result, Span, dtype, hash,
+};
+
+/// How many usual blocks make one where hardly anything differs from the base: what a block costs in
+/// the index is then more than what it gains by being short.
+const SPARSE_BLOCKS: usize = 4;
+/// Of a sample of this many words of 8 bytes, less than one in so many differs there.
+const SPARSE_SAMPLE: usize = 1 << 12;
+const SPARSE_SHARE: usize = 8;
+
+/// Encodes spans; one for each thread.
+#[derive(Debug)]
+pub(crate) struct SpanEncoder {
+    level: Level,
+    verify: bool,
+    encoder: Encoder,
+    decoder: Decoder,
+    back: Vec<u8>,
+}
+
+impl SpanEncoder {
+    pub(crate) fn new(level: Level, verify: bool) -> Self {
+        let (encoder, decoder) = (Encoder::new(), Decoder::new());
+        Self { level, verify, encoder, decoder, back: Vec::new() }
+    }
+
+    /// The level.
+    pub(crate) fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Codes `raw` into `bytes`, whose contents are replaced; on `base` where that is smaller, which
+    /// has as many bytes and is what `reference` names. `seen` gets each block while it is in the
+    /// cache: where blocks are verified, as it was decoded. So its checksums are those of what will be
+    /// restored, even if `raw` is memory that somebody writes to.
+    pub(crate) fn encode(
+        &mut self,
+        spec: &TensorSpec,
+        raw: &[u8],
+        base: Option<(Reference, &[u8])>,
+        bytes: Vec<u8>,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<CodedSpan> {
+        match base {
+            Some((reference, base)) if base == raw => {
+                seen(base);
+                Ok(same(spec.dtype, raw, reference, bytes))
+            }
+            _ => self.encode_blocks(spec, raw, base, bytes, seen),
+        }
+    }
+
+    fn encode_blocks(
+        &mut self,
+        spec: &TensorSpec,
+        raw: &[u8],
+        base: Option<(Reference, &[u8])>,
+        mut bytes: Vec<u8>,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<CodedSpan> {
+        bytes.clear();
+        let plan = match base {
+            Some((_, base)) => Plan::on_base(spec, self.level, raw, base),
+            None => Plan::new(spec, self.level, raw),
+        };
+        let recipe = plan.shared_recipe();
+        bytes.extend_from_slice(recipe);
+        let shared = match recipe {
+            [] => None,
+            _ if self.verify || base.is_some() => Some(SharedRecipe::parse(recipe)?),
+            _ => None,
+        };
+        let block_len = match base {
+            Some((_, base)) if self.level != Level::Paper && hardly_differs(raw, base) => {
+                SPARSE_BLOCKS * plan.block_len()
+            }
+            _ => plan.block_len(),
+        };
+        let mut span = Span {
+            raw_len: raw.len() as u64,
+            dtype: dtype_id(spec.dtype),
+            block_log2: block_len.trailing_zeros() as u8,
+            reference: None,
+            recipe: (!recipe.is_empty()).then(|| piece(recipe)),
+            blocks: Vec::with_capacity(raw.len().div_ceil(block_len)),
+        };
+        let mut place = 0;
+        for block in raw.chunks(block_len) {
+            let start = bytes.len();
+            if !self.verify {
+                seen(block);
+            }
+            let first_value = (place / spec.dtype.width()) as u64;
+            let own_base = base.map(|(_, base)| &base[place..][..block.len()]);
+            match own_base {
+                None => self.encoder.encode_block(&plan, first_value, block, &mut bytes),
+                Some(base) => {
+                    self.encoder.encode_block_on(&plan, first_value, block, base, &mut bytes);
+                }
+            }
+            place += block.len();
+            if self.verify {
+                self.check(&bytes[start..], shared.as_ref(), own_base, block)?;
+                seen(&self.back);
+            }
+            if let (Some((reference, _)), None) = (base, span.reference)
+                && needs_base(&bytes[start..], shared.as_ref())?
+            {
+                span.reference = Some(reference);
+            }
+            span.blocks.push(piece(&bytes[start..]));
+        }
+        Ok(CodedSpan { bytes, span })
+    }
+
+    /// Fails unless `coded` decodes to `block`.
+    fn check(
+        &mut self,
+        coded: &[u8],
+        shared: Option<&SharedRecipe>,
+        base: Option<&[u8]>,
+        block: &[u8],
+    ) -> Result<()> {
+        self.back.resize(block.len(), 0);
+        let decoded = self.decoder.decode_block_on(coded, shared, base, &mut self.back);
+        if decoded.is_ok() && self.back == block {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Io,
+            "a coded block does not give its bytes back: the input changed while it was read, or \
+             memory or lmc is at fault; nothing was written",
+        ))
+    }
+}
+
+/// Whether a span is its base but for few words, by some of them.
+fn hardly_differs(raw: &[u8], base: &[u8]) -> bool {
+    let (raw, base) = (raw.as_chunks::<8>().0, base.as_chunks::<8>().0);
+    let step = (raw.len() / SPARSE_SAMPLE).max(1);
+    let pairs = || raw.iter().step_by(step).zip(base.iter().step_by(step));
+    let differing = pairs().filter(|(a, b)| a != b).count();
+    differing * SPARSE_SHARE < pairs().count()
+}
+
+/// A span that is its base: one block, however long it is.
+fn same(dtype: Dtype, raw: &[u8], reference: Reference, mut bytes: Vec<u8>) -> CodedSpan {
+    bytes.clear();
+    BlockPrefix { kind: BlockKind::Same, raw_len: raw.len() }.write(&mut bytes);
+    let block_log2 = raw.len().next_power_of_two().trailing_zeros() as u8;
+    let span = Span {
+        raw_len: raw.len() as u64,
+        dtype: dtype_id(dtype),
+        block_log2: block_log2.max(BLOCK_LOG2_MIN),
+        reference: Some(reference),
+        recipe: None,
+        blocks: vec![piece(&bytes)],
+    };
+    CodedSpan { bytes, span }
+}
+
+/// Whether a block cannot be decoded without its base.
+fn needs_base(block: &[u8], shared: Option<&SharedRecipe>) -> Result<bool> {
+    let mut input = Reader::new(block);
+    Ok(match BlockPrefix::read(&mut input)?.kind {
+        BlockKind::Stored | BlockKind::Constant => false,
+        BlockKind::Same => true,
+        BlockKind::Coded => AnyRecipe::read(&mut input)?.needs_base(),
+        BlockKind::Shared => shared.is_some_and(|shared| shared.recipe().needs_base()),
+    })
+}
+
+pub(super) fn piece(bytes: &[u8]) -> Piece {
+    Piece { len: bytes.len() as u64, hash: hash(bytes) }
+}
+
+/// The index's id of a codec type.
+fn dtype_id(of: Dtype) -> u8 {
+    let name = match of {
+        Dtype::Bytes => "bytes",
+        Dtype::Bf16 => "bf16",
+        Dtype::F16 => "f16",
+        Dtype::F32 => "f32",
+        Dtype::F64 => "f64",
+        Dtype::F8E4M3 => "f8_e4m3",
+        Dtype::F8E5M2 => "f8_e5m2",
+        Dtype::F8E4M3Fnuz => "f8_e4m3fnuz",
+        Dtype::F8E5M2Fnuz => "f8_e5m2fnuz",
+        Dtype::F8E8M0 => "f8_e8m0",
+        Dtype::I8 => "i8",
+        Dtype::I16 => "i16",
+        Dtype::I32 => "i32",
+        Dtype::I64 => "i64",
+        Dtype::U8 => "u8",
+        Dtype::U16 => "u16",
+        Dtype::U32 => "u32",
+        Dtype::U64 => "u64",
+        Dtype::Bool => "bool",
+        Dtype::Complex32 => "c32",
+        Dtype::Complex64 => "c64",
+        Dtype::Complex128 => "c128",
+    };
+    dtype::id(name).unwrap_or(0)
+}
