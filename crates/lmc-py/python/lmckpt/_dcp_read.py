@@ -16,7 +16,7 @@ from ._dcp_layout import Chunk, Shape, Whole, region_name
 from ._open import safe_open, small_runs
 from ._state import STATE_LEN_MAX, unflatten
 from .errors import CorruptError, NotFoundError, UnsupportedError
-from .store import read_small
+from .store import named_file, read_small
 
 
 def type_of(name: str, dtype: str) -> torch.dtype:
@@ -161,7 +161,7 @@ class Reader:
 
     def _archive(self, path: str) -> _lmckpt.Archive:
         try:
-            return self._contents.file(path)
+            return named_file(self._contents, path)
         except NotFoundError:
             raise NotFoundError(
                 f"{path} is not in snapshot {self._contents.snapshot.id[:8]}; if optimizer state was left "

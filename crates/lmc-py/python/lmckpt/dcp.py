@@ -47,7 +47,7 @@ from ._dcp_layout import (
 )
 from ._dcp_read import Reader, Wanted, type_of
 from ._dcp_write import Gathered, Written, shape_of
-from ._lmckpt import Contents, Snapshot
+from ._lmckpt import Contents, Snapshot, printable
 from ._state import flatten, unflatten
 from .errors import (
     ConflictError,
@@ -56,7 +56,6 @@ from .errors import (
     LmcError,
     NotFoundError,
     UnsupportedError,
-    printable,
 )
 from .files import Level, Path
 from .store import Store, save_options
