@@ -329,11 +329,12 @@ def _numpy_scalar(value: Any) -> Any:
 
 
 def _dtype(name: Any) -> Any:
-    torch = needed("torch")
-    # Not by getattr, which imports what torch has under other names.
-    found = vars(torch).get(name)
-    if not isinstance(found, torch.dtype):
-        raise TypeError(f"torch has no type {name!r}"[:100])
+    needed("torch")
+    from ._torch_types import named
+
+    found = named(name)
+    if found is None:
+        raise ValueError(f"torch has no type {name!r}"[:100])
     return found
 
 

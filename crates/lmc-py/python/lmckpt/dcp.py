@@ -375,7 +375,8 @@ def _planner_data(layout: Layout) -> Any:
     """What the planner that saved wants to know; places in lists that cannot be are refused."""
     if not isinstance(layout.planner, str):
         raise CorruptError(f"{LAYOUT_FILE} has no data of a planner")
-    state = unflatten(layout.planner.encode(), _no_tensor)
+    # JSON may hold halves of surrogate pairs; what reads it knows what to do with them.
+    state = unflatten(layout.planner.encode("utf-8", "surrogatepass"), _no_tensor)
     data = state.get("data") if isinstance(state, dict) else None
     ways = list(data.values()) if isinstance(data, dict) else []
     for way in ways:
