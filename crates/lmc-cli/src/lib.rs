@@ -26,6 +26,7 @@ use lmc_store::storage::without_secrets;
 use printable::Printable;
 
 pub use exit::Exit;
+pub use printable::one_line;
 
 /// Runs the command line `args`, whose first item is the name of the program.
 ///

@@ -71,6 +71,13 @@ impl From<Table> for Printable {
     }
 }
 
+/// Text that others print, such as that of an exception: one line, with hidden characters as their
+/// codes. A backslash stays one, so that what was made printable before does not change: errors are
+/// quoted in other errors.
+pub fn one_line(text: &str) -> String {
+    escaped(text, is_hidden, shown_code)
+}
+
 /// The one function that makes text printable: each character that is chosen becomes its code.
 fn escaped(text: &str, is_chosen: impl Fn(char) -> bool, code: impl Fn(char) -> String) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -156,6 +163,16 @@ mod tests {
         }
         assert_eq!(Printable::word("\u{1b}[2J\u{202e}").as_str(), "\\x1b[2J\\u{202e}");
         assert_eq!(Printable::line("a\nb").as_str(), "a\\nb\n");
+    }
+
+    /// A text for others has nothing hidden in it, and stays as it is when it is escaped again.
+    #[test]
+    fn one_line_is_one_line() {
+        let all: String = characters().collect();
+        let line = one_line(&all);
+        assert!(!line.contains(is_hidden));
+        assert_eq!(one_line(&line), line);
+        assert_eq!(one_line("a\\b\n\u{1b}"), "a\\b\\n\\x1b");
     }
 
     /// What Unicode calls "default ignorable" is shown by its code, but for the two joiners; so is the

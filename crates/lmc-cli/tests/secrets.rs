@@ -156,9 +156,17 @@ fn a_url_that_makes_no_sense_is_refused_without_its_secrets() {
         "https://TheKeyName:hunter2@example.invalid/runs?sig=hunter3#signed-by-me",
         "az://TheKeyName:hunter2@container/runs?sig=hunter3",
         "gs://TheKeyName:hunter2@[bucket/runs?sig=hunter3",
+        " s3://TheKeyName:hunter2@bucket/runs?sig=hunter3",
+        "s3://TheKeyName:hunter2@bucket/runs\t",
+        "s3:\t//TheKeyName:hunter2@bucket/runs",
+        "s3:/\n/TheKeyName:hunter2@bucket/runs",
+        "\u{200b}s3://TheKeyName:hunter2@bucket/runs",
+        "s3: //TheKeyName:hunter2@bucket/runs",
+        "s3:TheKeyName:hunter2@bucket/runs",
     ] {
         let closed: SocketAddr = ([127, 0, 0, 1], closed_port()).into();
         for args in [
+            vec!["init", url],
             vec!["log", "--store", url],
             vec!["log", "--json", "--store", url],
             vec!["save", "file", "--store", url],

@@ -1,6 +1,6 @@
 //! What is in a snapshot: one manifest, read once, whatever is saved meanwhile.
 
-use lmc_store::{Manifest, Node, RelPath};
+use lmc_store::{Manifest, Node};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use std::sync::Arc;
 use crate::archive::Archive;
 use crate::errors::Raise;
 use crate::snapshot::Snapshot;
+use crate::text::SnapshotPath;
 use crate::work::long;
 
 /// Path, type, bytes and kind.
-type EntryTuple = (String, &'static str, u64, &'static str);
+type EntryTuple = (SnapshotPath, &'static str, u64, &'static str);
 
 /// The files of a snapshot.
 #[pyclass(frozen, module = "lmckpt._lmckpt")]
@@ -29,7 +30,7 @@ impl Contents {
     /// Path, type, bytes and kind of each entry.
     fn entries(&self) -> Vec<EntryTuple> {
         let entry = |entry: &lmc_store::Entry| {
-            let path = entry.path.to_string();
+            let path = SnapshotPath(entry.path.clone());
             match &entry.node {
                 Node::File(file) => (path, "file", file.size, file.kind.name()),
                 Node::Directory { .. } => (path, "directory", 0, ""),
@@ -45,9 +46,8 @@ impl Contents {
     }
 
     /// A file, open, wherever its bytes are.
-    fn file(&self, py: Python<'_>, path: &str) -> PyResult<Archive> {
-        let opened =
-            long(py, || self.store.archive(&self.manifest, &RelPath::new(path.as_bytes())?));
+    fn file(&self, py: Python<'_>, path: SnapshotPath) -> PyResult<Archive> {
+        let opened = long(py, || self.store.archive(&self.manifest, &path.0));
         opened?.map(Archive).raise()
     }
 }

@@ -1,8 +1,11 @@
 //! Errors of the libraries as exceptions of `lmckpt.errors`, which Python code defines.
 
 use lmc::{Error, ErrorKind};
+use lmc_store::storage::without_secrets;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyString, PyType};
+
+use crate::text::visible;
 
 /// The name of the exception for a kind.
 fn class_name(kind: ErrorKind) -> &'static str {
@@ -46,8 +49,17 @@ pub fn internal(text: &str) -> PyErr {
     raised("LmcError", text.to_string())
 }
 
-/// The exception of a class of `lmckpt.errors`.
+/// Text for a terminal or a log, in one line: what would steer a terminal or leave no trace is
+/// escaped, and URLs are without their secrets.
+#[pyfunction]
+pub fn printable(text: &Bound<'_, PyString>) -> PyResult<String> {
+    Ok(lmc_cli::one_line(&without_secrets(&visible(text)?)))
+}
+
+/// The exception of a class of `lmckpt.errors`. A URL may have been taken for a file or a snapshot,
+/// so that even here its secrets are left out.
 fn raised(class: &str, text: String) -> PyErr {
+    let text = without_secrets(&text);
     Python::attach(|py| {
         let class = py
             .import("lmckpt.errors")

@@ -14,6 +14,7 @@ mod memory;
 mod options;
 mod snapshot;
 mod store;
+mod text;
 mod work;
 
 use pyo3::prelude::*;
@@ -29,6 +30,8 @@ mod _lmckpt {
     use super::contents::Contents;
     #[pymodule_export]
     use super::copy::copy;
+    #[pymodule_export]
+    use super::errors::printable;
     #[pymodule_export]
     use super::memory::{
         compress, compress_file, compress_into, decompress, decompress_file, save_parts, write_file,

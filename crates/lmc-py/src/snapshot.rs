@@ -4,6 +4,7 @@ use lmc_store::SnapshotName;
 use pyo3::prelude::*;
 
 use crate::errors::Raise;
+use crate::text::{Text, strings};
 
 /// A snapshot in a store.
 #[pyclass(frozen, eq, hash, module = "lmckpt._lmckpt")]
@@ -31,10 +32,11 @@ impl std::hash::Hash for Snapshot {
 impl Snapshot {
     /// What was pickled: `key` names it in its store.
     #[new]
-    fn new(key: &str, tags: Vec<String>) -> PyResult<Self> {
-        let name = SnapshotName::parse(key);
+    fn new(key: Text, tags: Vec<Text>) -> PyResult<Self> {
+        let Text(key) = key;
+        let name = SnapshotName::parse(&key);
         let name = name.ok_or_else(|| lmc::Error::invalid(format!("{key} is no snapshot")));
-        Ok(Self { name: name.raise()?, tags })
+        Ok(Self { name: name.raise()?, tags: strings(tags) })
     }
 
     fn __getnewargs__(&self) -> PyResult<(String, Vec<String>)> {

@@ -3,10 +3,11 @@
 use lmc::Level;
 use lmc_store::storage::{Access, Location, Stoppable, Storage};
 use lmc_store::{
-    CheckOptions, Glob, Keep, MemoryFile, Parent, Part, PruneOptions, RelPath, RestoreOptions,
+    CheckOptions, Keep, MemoryFile, Parent, Part, PruneOptions, RelPath, RestoreOptions,
     SaveOptions, SnapshotName, SystemClock, storage,
 };
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,12 +17,14 @@ use crate::contents::Contents;
 use crate::errors::Raise;
 use crate::options::{count, level as level_of};
 use crate::snapshot::Snapshot;
+use crate::text::{Pattern, SnapshotPath, Text, strings, visible};
 use crate::work::long;
 
 /// Objects, and files by snapshot and path, with what is wrong.
-type CheckTuple = (Vec<(String, String)>, Vec<(String, String, String)>);
+type CheckTuple = (Vec<(String, String)>, Vec<(String, SnapshotPath, String)>);
 /// Paths that are the same, only old, only new, and changed ones with both sizes.
-type DiffTuple = (Vec<String>, Vec<String>, Vec<String>, Vec<(String, u64, u64)>);
+type DiffTuple =
+    (Vec<SnapshotPath>, Vec<SnapshotPath>, Vec<SnapshotPath>, Vec<(SnapshotPath, u64, u64)>);
 
 /// A store in a directory or a bucket. Calls may come from any thread.
 #[pyclass(frozen, module = "lmckpt._lmckpt")]
@@ -32,32 +35,56 @@ pub struct Store {
 }
 
 /// What a save is told: a mapping with these keys.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
 struct Save {
     run: String,
-    #[pyo3(from_py_with = count)]
     step: Option<u64>,
     tags: Vec<String>,
     meta: BTreeMap<String, String>,
     parent: SnapshotArg,
-    #[pyo3(from_py_with = level_of)]
     level: Level,
-    #[pyo3(from_py_with = count)]
     threads: usize,
     verify: bool,
 }
 
+// Not derived: that would make a TypeError of every error of a field.
+impl FromPyObject<'_, '_> for Save {
+    type Error = PyErr;
+
+    fn extract(save: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let meta: BTreeMap<Text, Text> = save.get_item("meta")?.extract()?;
+        Ok(Self {
+            run: save.get_item("run")?.extract::<Text>()?.0,
+            step: count(&save.get_item("step")?)?,
+            tags: strings(save.get_item("tags")?.extract()?),
+            meta: meta.into_iter().map(|(key, value)| (key.0, value.0)).collect(),
+            parent: save.get_item("parent")?.extract()?,
+            level: level_of(&save.get_item("level")?)?,
+            threads: count(&save.get_item("threads")?)?,
+            verify: save.get_item("verify")?.extract()?,
+        })
+    }
+}
+
 /// A snapshot, or what names one.
-#[derive(FromPyObject)]
 enum SnapshotArg {
     Snapshot(Py<Snapshot>),
     Text(String),
 }
 
+impl FromPyObject<'_, '_> for SnapshotArg {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        match object.cast::<Snapshot>() {
+            Ok(snapshot) => Ok(Self::Snapshot(snapshot.to_owned().unbind())),
+            Err(_) => Ok(Self::Text(object.extract::<Text>()?.0)),
+        }
+    }
+}
+
 /// A file in memory as Python has it: a path, a buffer or a list of buffers, and paths of files of
 /// the parent that hold what it was.
-type FileTuple<'py> = (String, Bound<'py, PyAny>, Vec<String>);
+type FileTuple<'py> = (SnapshotPath, Bound<'py, PyAny>, Vec<SnapshotPath>);
 
 /// The same, kept while it is saved.
 struct HeldFile {
@@ -67,13 +94,12 @@ struct HeldFile {
 }
 
 impl HeldFile {
-    fn all(files: &[FileTuple<'_>]) -> PyResult<Vec<Self>> {
-        let path = |text: &String| RelPath::new(text.as_bytes()).raise();
-        let file = |(name, data, like): &FileTuple<'_>| {
-            let like = like.iter().map(path).collect::<PyResult<_>>()?;
-            Ok(Self { path: path(name)?, parts: parts(data)?, like })
+    fn all(files: Vec<FileTuple<'_>>) -> PyResult<Vec<Self>> {
+        let file = |(path, data, like): FileTuple<'_>| {
+            let like = like.into_iter().map(|path| path.0).collect();
+            Ok(Self { path: path.0, parts: parts(&data)?, like })
         };
-        files.iter().map(file).collect()
+        files.into_iter().map(file).collect()
     }
 
     fn get(&self) -> MemoryFile<'_> {
@@ -137,16 +163,16 @@ fn stoppable(storage: Arc<dyn Storage>) -> Arc<dyn Storage> {
 
 /// Where a store is, as it is shown: without user, password and query.
 #[pyfunction]
-pub fn shown(url: &str) -> String {
-    Location::from(url).to_string()
+pub fn shown(url: &Bound<'_, PyString>) -> PyResult<String> {
+    Ok(Location::from(visible(url)?).to_string())
 }
 
 #[pymethods]
 impl Store {
     /// Opens the store at `url`.
     #[staticmethod]
-    fn open(py: Python<'_>, url: String) -> PyResult<Self> {
-        let location = Location::from(url);
+    fn open(py: Python<'_>, url: Text) -> PyResult<Self> {
+        let location = Location::from(url.0);
         let opened = long(py, || lmc_store::Store::open(open(&location)?, Arc::new(SystemClock)));
         opened?.map(|store| Self { store, location }).raise()
     }
@@ -159,8 +185,8 @@ impl Store {
 
     /// Makes a store at `url`.
     #[staticmethod]
-    fn init(py: Python<'_>, url: String) -> PyResult<Self> {
-        let location = Location::from(url);
+    fn init(py: Python<'_>, url: Text) -> PyResult<Self> {
+        let location = Location::from(url.0);
         let made = long(py, || {
             let storage = stoppable(storage::open_new(location.with_secrets(), Access::Private)?);
             lmc_store::Store::init(storage, Arc::new(SystemClock))
@@ -185,7 +211,7 @@ impl Store {
     ) -> PyResult<Snapshot> {
         let options = self.save_options(py, save)?;
         let tags = options.tags.iter().cloned().collect();
-        let held = HeldFile::all(&files)?;
+        let held = HeldFile::all(files)?;
         let saved = long(py, || {
             let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
             self.store.save_files(&files, &options, &|_| ())
@@ -201,7 +227,7 @@ impl Store {
         files: Vec<FileTuple<'_>>,
         save: Save,
     ) -> PyResult<(String, Vec<String>)> {
-        let (options, held) = (self.save_options(py, save)?, HeldFile::all(&files)?);
+        let (options, held) = (self.save_options(py, save)?, HeldFile::all(files)?);
         long(py, || {
             let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
             let part = self.store.save_part(&files, &options, &|_| ())?;
@@ -214,13 +240,13 @@ impl Store {
     fn commit_parts(
         &self,
         py: Python<'_>,
-        parts: Vec<String>,
+        parts: Vec<Text>,
         files: Vec<FileTuple<'_>>,
         save: Save,
     ) -> PyResult<Snapshot> {
         let options = self.save_options(py, save)?;
         let tags = options.tags.iter().cloned().collect();
-        let held = HeldFile::all(&files)?;
+        let held = HeldFile::all(files)?;
         let saved = long(py, || {
             let parts = read_parts(&parts)?;
             let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
@@ -230,22 +256,22 @@ impl Store {
     }
 
     /// Gives up parts that no snapshot is to be made of.
-    fn abandon_parts(&self, py: Python<'_>, parts: Vec<String>) -> PyResult<()> {
+    fn abandon_parts(&self, py: Python<'_>, parts: Vec<Text>) -> PyResult<()> {
         long(py, || self.store.abandon_parts(&read_parts(&parts)?))?.raise()
     }
 
     /// The newest snapshot of a run, without its tags; what that costs does not grow with the run.
-    fn newest(&self, py: Python<'_>, run: &str) -> PyResult<Option<Snapshot>> {
-        let newest = long(py, || self.store.newest(run))?.raise()?;
+    fn newest(&self, py: Python<'_>, run: Text) -> PyResult<Option<Snapshot>> {
+        let newest = long(py, || self.store.newest(&run.0))?.raise()?;
         Ok(newest.map(|name| Snapshot { name, tags: Vec::new() }))
     }
 
     /// All snapshots, or those of a run, in the order in which they were saved.
     #[pyo3(signature = (run = None))]
-    fn snapshots(&self, py: Python<'_>, run: Option<&str>) -> PyResult<Vec<Snapshot>> {
+    fn snapshots(&self, py: Python<'_>, run: Option<Text>) -> PyResult<Vec<Snapshot>> {
         long(py, || {
-            let names = match run {
-                Some(run) => self.store.snapshots_of(run),
+            let names = match &run {
+                Some(run) => self.store.snapshots_of(&run.0),
                 None => self.store.snapshots(),
             };
             self.with_tags(names?)
@@ -254,8 +280,8 @@ impl Store {
     }
 
     /// The snapshot that `text` means: the start of an id, `latest`, `RUN@STEP` or `RUN@latest`.
-    fn get(&self, py: Python<'_>, text: &str) -> PyResult<Snapshot> {
-        long(py, || self.one(text))?.raise()
+    fn get(&self, py: Python<'_>, text: Text) -> PyResult<Snapshot> {
+        long(py, || self.one(&text.0))?.raise()
     }
 
     /// The files of a snapshot. One that is given itself is not looked for.
@@ -278,9 +304,9 @@ impl Store {
     fn restore(
         &self,
         py: Python<'_>,
-        snapshot: &str,
+        snapshot: Text,
         target: PathBuf,
-        only: Vec<String>,
+        only: Vec<Pattern>,
         weights_only: bool,
         overwrite: bool,
         #[pyo3(from_py_with = count)] threads: usize,
@@ -288,23 +314,23 @@ impl Store {
     ) -> PyResult<(u64, u64)> {
         let restored = long(py, || {
             let options = RestoreOptions {
-                only: only.iter().map(|glob| Glob::new(glob)).collect(),
+                only: only.into_iter().map(|pattern| pattern.0).collect(),
                 weights_only,
                 overwrite,
                 max_size,
                 threads,
                 ..Default::default()
             };
-            self.store.restore(&self.find(snapshot)?, &target, &options, &|_| ())
+            self.store.restore(&self.find(&snapshot.0)?, &target, &options, &|_| ())
         });
         restored?.map(|restored| (restored.files, restored.bytes)).raise()
     }
 
     /// Gives a snapshot a tag, or takes it away.
-    fn set_tag(&self, py: Python<'_>, snapshot: &str, tag: &str, is_set: bool) -> PyResult<()> {
+    fn set_tag(&self, py: Python<'_>, snapshot: Text, tag: Text, is_set: bool) -> PyResult<()> {
         long(py, || {
-            let name = self.find(snapshot)?;
-            if is_set { self.store.tag(&name, tag) } else { self.store.untag(&name, tag) }
+            let name = self.find(&snapshot.0)?;
+            if is_set { self.store.tag(&name, &tag.0) } else { self.store.untag(&name, &tag.0) }
         })?
         .raise()
     }
@@ -315,23 +341,24 @@ impl Store {
     fn forget(
         &self,
         py: Python<'_>,
-        run: Option<&str>,
+        run: Option<Text>,
         #[pyo3(from_py_with = count)] keep_last: Option<u64>,
         #[pyo3(from_py_with = count)] keep_every: Option<u64>,
-        keep_tags: Vec<String>,
+        keep_tags: Vec<Text>,
         keep_within_ms: Option<u64>,
         dry_run: bool,
     ) -> PyResult<(Vec<Snapshot>, Vec<Snapshot>)> {
         let keep = Keep {
             last: keep_last,
             every: keep_every,
-            tags: keep_tags.into_iter().collect(),
+            tags: strings(keep_tags),
             within_ms: keep_within_ms,
         };
         if keep.is_empty() {
             return Err(lmc::Error::invalid("say what to keep")).raise();
         }
         long(py, || {
+            let run = run.as_ref().map(|run| &run.0[..]);
             let plan = self.store.plan_forget(&keep, run)?;
             if !dry_run {
                 self.store.forget(&plan.forgotten)?;
@@ -371,7 +398,7 @@ impl Store {
         let objects = objects.map(|damage| (damage.object, damage.error.to_string())).collect();
         let hurt = checked.hurt.into_iter();
         let files = hurt
-            .map(|hurt| (hurt.snapshot.id, hurt.path.to_string(), hurt.error.to_string()))
+            .map(|hurt| (hurt.snapshot.id, SnapshotPath(hurt.path), hurt.error.to_string()))
             .collect();
         Ok((objects, files))
     }
@@ -404,24 +431,24 @@ impl Store {
     fn diff(
         &self,
         py: Python<'_>,
-        old: &str,
-        new: &str,
+        old: Text,
+        new: Text,
         #[pyo3(from_py_with = count)] threads: usize,
     ) -> PyResult<DiffTuple> {
         let diff = long(py, || {
-            let old = Arc::new(self.store.manifest(&self.find(old)?)?);
-            let new = Arc::new(self.store.manifest(&self.find(new)?)?);
+            let old = Arc::new(self.store.manifest(&self.find(&old.0)?)?);
+            let new = Arc::new(self.store.manifest(&self.find(&new.0)?)?);
             self.store.diff(&old, &new, threads)
         });
         let diff = diff?.raise()?;
-        let text = |paths: Vec<RelPath>| paths.iter().map(RelPath::to_string).collect();
+        let paths = |paths: Vec<RelPath>| paths.into_iter().map(SnapshotPath).collect();
         let changed = diff.changed.into_iter();
         let changed =
-            changed.map(|file| (file.path.to_string(), file.old_size, file.new_size)).collect();
-        Ok((text(diff.same), text(diff.only_old), text(diff.only_new), changed))
+            changed.map(|file| (SnapshotPath(file.path), file.old_size, file.new_size)).collect();
+        Ok((paths(diff.same), paths(diff.only_old), paths(diff.only_new), changed))
     }
 }
 
-fn read_parts(parts: &[String]) -> lmc_store::Result<Vec<Part>> {
-    parts.iter().map(|text| Part::read(text)).collect()
+fn read_parts(parts: &[Text]) -> lmc_store::Result<Vec<Part>> {
+    parts.iter().map(|text| Part::read(&text.0)).collect()
 }

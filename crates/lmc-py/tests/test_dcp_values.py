@@ -22,6 +22,7 @@ from lmckpt.errors import (
 torch = pytest.importorskip("torch")
 dcp = pytest.importorskip("torch.distributed.checkpoint")
 from lmckpt._dcp_layout import Chunk, Earlier, Layout, Whole
+from lmckpt._dcp_read import type_of
 from lmckpt._torch_types import NAME_OF, OTHERS
 from lmckpt.dcp import StoreReader, StoreWriter
 
@@ -266,6 +267,23 @@ def test_wrong_layouts() -> None:
     for bad_text in (b"", b"[]", b"null", b"\xff", b"[" * 100_000):
         with pytest.raises(CorruptError):
             Layout.from_json(bad_text)
+
+
+def test_layouts_with_odd_text(store: lmckpt.Store, tmp_path: Path) -> None:
+    """Halves of surrogate pairs, and names of torch that are no types, are errors of ours."""
+    snapshot = save(store, {"w": torch.ones(3), "step": 1})
+    for i, change in enumerate(
+        ({"planner": "\ud800"}, {"planner": '{"format":1,"tree":{"v":"\ud800"}}\ud800'})
+    ):
+        folder = tmp_path / str(i)
+        store.restore(snapshot, folder)
+        layout = json.loads((folder / "dcp.json").read_text()) | change
+        (folder / "dcp.json").write_text(json.dumps(layout))
+        with pytest.raises(CorruptError):
+            StoreReader(store, store.save(folder)).read_metadata()
+    for name in ("\ud800", "_dynamo", "load", ""):
+        with pytest.raises(UnsupportedError):
+            type_of("w", name)
 
 
 def test_lying_snapshots(

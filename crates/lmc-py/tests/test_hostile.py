@@ -21,6 +21,7 @@ from lmckpt import Store, errors, safe_open
 from lmckpt import numpy as lmc_numpy
 from lmckpt import torch as lmc_torch
 from lmckpt._state import FORMAT
+from lmckpt.fs import LmcFileSystem
 
 OURS = (errors.LmcError, TypeError)
 
@@ -289,11 +290,19 @@ def test_arguments(store: Store, tmp_path) -> None:
     """Wrong types and numbers out of range, wherever one can be given."""
     store.save({"x": torch.ones(2)})
     one = {"x": torch.ones(2)}
+    path = tmp_path / "x.lmc"
+    lmc_torch.save_file(one, path)
     calls: list[Callable[[Any], Any]] = [
         lambda wrong: lmckpt.compress(b"", threads=wrong),
         lambda wrong: lmckpt.compress(b"", level=wrong),
         lambda wrong: lmckpt.decompress(lmckpt.compress(b"x"), max_size=wrong),
         lambda wrong: store.save(one, step=wrong),
+        lambda wrong: store.save(one, meta=wrong),
+        lambda wrong: store.save(one, tags=wrong),
+        lambda wrong: store.load(device=wrong),
+        lambda wrong: safe_open(path, "pt", device=wrong),
+        lambda wrong: safe_open(path, wrong),
+        lambda wrong: lmc_torch.load_file(path, device=wrong),
         lambda wrong: store.save(one, threads=wrong),
         lambda wrong: store.load(threads=wrong),
         lambda wrong: store.forget(keep_last=wrong, dry_run=True),
@@ -309,11 +318,17 @@ def test_arguments(store: Store, tmp_path) -> None:
         for wrong in (-1, 2**64, "\ud800", "a\0b", object(), [object()], float("nan")):
             with pytest.raises(OURS):
                 call(wrong)
-    for wrong in (-1, float("nan"), float("inf"), "1", object()):
+    for enough in (2**70, 10**400, 1e300):
+        store.forget(keep_within_days=enough, dry_run=True)
+        store.prune(grace_hours=enough, dry_run=True)
+    for wrong in (-1, -(10**400), float("nan"), float("inf"), "1", object()):
         with pytest.raises(OURS):
             store.forget(keep_within_days=wrong, dry_run=True)
         with pytest.raises(OURS):
             store.prune(grace_hours=wrong, dry_run=True)
+    for wrong in (["latest/x"], {}, 3):
+        with pytest.raises(TypeError):
+            LmcFileSystem(store).info(wrong)
     for path in ("a\0b", "\ud800", b"bytes", 3, None):
         for use in (
             lambda path: lmc_torch.save_file(one, path),
@@ -348,6 +363,82 @@ def test_odd_names(store: Store, tmp_path) -> None:
         lmc_torch.save({"\ud800": torch.ones(2)})
     with pytest.raises(errors.InvalidError):
         lmc_torch.save({"__metadata__": torch.ones(2)})
+
+
+def test_text_that_is_no_utf8(store: Store, tmp_path) -> None:
+    """Halves of surrogate pairs are refused wherever text is taken."""
+    store.save({"x": torch.ones(2)})
+    for wrong in ("\ud800", "a\udcffb", "main@\udc80"):
+        calls: list[Callable[[], Any]] = [
+            lambda wrong=wrong: store.save({"x": 1}, run=wrong),
+            lambda wrong=wrong: store.save({"x": 1}, tags=[wrong]),
+            lambda wrong=wrong: store.save({"x": 1}, tags=wrong),
+            lambda wrong=wrong: store.save({"x": 1}, meta={wrong: 1}),
+            lambda wrong=wrong: store.save({"x": 1}, meta={"k": wrong}),
+            lambda wrong=wrong: store.save({"x": 1}, parent=wrong),
+            lambda wrong=wrong: store.save({"x": 1}, level=wrong),
+            lambda wrong=wrong: store.save_async({"x": 1}, run=wrong).result(),
+            lambda wrong=wrong: store.load(wrong),
+            lambda wrong=wrong: store.load(only=wrong),
+            lambda wrong=wrong: store.files(wrong),
+            lambda wrong=wrong: store.meta(wrong),
+            lambda wrong=wrong: store.get(wrong),
+            lambda wrong=wrong: store.latest(wrong),
+            lambda wrong=wrong: store.snapshots(wrong),
+            lambda wrong=wrong: store.tag("latest", wrong),
+            lambda wrong=wrong: store.tag("latest", wrong, remove=True),
+            lambda wrong=wrong: store.tag(wrong, "t"),
+            lambda wrong=wrong: store.diff(wrong, "latest"),
+            lambda wrong=wrong: store.forget(run=wrong, keep_last=1, dry_run=True),
+            lambda wrong=wrong: store.forget(keep_tags=wrong, dry_run=True),
+            lambda wrong=wrong: store.forget(keep_tags=[wrong], dry_run=True),
+            lambda wrong=wrong: store.restore(wrong, tmp_path / "out"),
+            lambda wrong=wrong: store.restore("latest", tmp_path / "out", only=wrong),
+            lambda wrong=wrong: store.read_file("latest", wrong),
+            lambda wrong=wrong: store.open_file("latest", wrong),
+            lambda wrong=wrong: store.open_file("latest", "model.safetensors", wrong),
+            lambda wrong=wrong: Store(wrong),
+            lambda wrong=wrong: Store(wrong, create=True),
+            lambda wrong=wrong: Store.init(wrong),
+            lambda wrong=wrong: Store(f"s3://bucket/{wrong}"),
+            lambda wrong=wrong: lmckpt.Snapshot(wrong, []),
+            lambda wrong=wrong: lmc_torch.save({"x": torch.ones(2)}, {"k": wrong}),
+        ]
+        for call in calls:
+            with pytest.raises(errors.LmcError) as found:
+                call()
+            # Whoever prints it can.
+            str(found.value).encode()
+    assert len(store.snapshots()) == 1
+
+
+def test_names_of_files_that_are_no_utf8(store: Store, tmp_path) -> None:
+    """Names are bytes: they come out as os.fsdecode has them, go in again, and are restored."""
+    folder = tmp_path / "folder"
+    (folder / "d\udcff").mkdir(parents=True)
+    names = ["\udce9.bin", "d\udcff/\udcfe.bin", "\u00e9.bin"]
+    for name in names:
+        (folder / name).write_bytes(os.fsencode(name))
+    tensors = folder / "w\udcf0.safetensors"
+    safetensors.torch.save_file({"x": torch.ones(2)}, tmp_path / "w")
+    (tmp_path / "w").rename(tensors)
+    store.save(folder)
+    found = store.files()
+    assert set(found) == {*names, tensors.name}
+    for name in names:
+        assert store.read_file("latest", name) == os.fsencode(name)
+    with store.open_file("latest", tensors.name) as file:
+        assert torch.equal(file.get_tensor("x"), torch.ones(2))
+    assert torch.equal(store.load()[tensors.name]["x"], torch.ones(2))
+    store.restore("latest", tmp_path / "some", only=["\udce9*", "d\udcff"])
+    assert os.listdir(tmp_path / "some" / "d\udcff") == ["\udcfe.bin"]
+    assert sorted(os.listdir(tmp_path / "some")) == ["d\udcff", "\udce9.bin"]
+    store.save({"x": 1})
+    assert "\udce9.bin" in store.diff(store.snapshots()[0], "latest")["removed"]
+
+    files = LmcFileSystem(store)
+    first = store.snapshots()[0].id
+    assert files.cat_file(f"{first}/d\udcff/\udcfe.bin") == os.fsencode(names[1])
 
 
 def test_into(store: Store) -> None:
@@ -469,6 +560,10 @@ NODES = {
     "key": {"d": [[["x"], {"v": 1}]]},
     "deep key": {"d": [[eval("[" * 90 + "]" * 90), {"v": 1}]]},
     "set of lists": {"s": [{"l": []}]},
+    "set of arrays": {"s": [{"t": "numpy", "file": "model.safetensors", "name": "x"}]},
+    "set of tuples of arrays": {
+        "fs": [{"u": [{"t": "numpy", "file": "model.safetensors", "name": "x"}]}]
+    },
     "dict as list": {"l": {"a": 1}},
     "text as list": {"l": "abc"},
     "factory": {"dd": ["exec", []]},
@@ -477,11 +572,25 @@ NODES = {
     "device": {"device": "nowhere"},
     "numpy objects": {"n": ["O", "00" * 8]},
     "numpy size": {"n": ["<f4", "00"]},
+    "numpy fields": {"n": ["f4,(", "00" * 4]},
+    "numpy record": {"n": ["f4,f4", "00" * 8]},
+    "numpy shape": {"n": ["(2,)f4", "00" * 8]},
+    "numpy name": {"n": ["float32", "00" * 4]},
+    "numpy line": {"n": ["<f4\n", "00" * 4]},
+    "numpy digits": {"n": ["<f\u0664", "00" * 4]},
+    "numpy long": {"n": ["<f" + "9" * 5000, "00" * 4]},
+    "numpy odd": {"n": ["<f3", "00" * 3]},
+    "numpy number": {"n": [4, "00" * 4]},
     "size": {"size": [{"v": "x"}]},
+    "large device": {"device": "cuda:" + "9" * 30},
+    "lazy type": {"dtype": "_dynamo"},
+    "list as type": {"dtype": ["float32"]},
     "tensor": {"t": "torch"},
     "kind of tensor": {"t": "jax", "file": "model.safetensors", "name": "x"},
     "file of tensor": {"t": "torch", "file": "nowhere.safetensors", "name": "x"},
     "path of tensor": {"t": "torch", "file": "../../x", "name": "x"},
+    "surrogate as path": {"t": "torch", "file": "\ud800", "name": "x"},
+    "surrogate as name": {"t": "torch", "file": "model.safetensors", "name": "\ud800"},
     "name of tensor": {"t": "torch", "file": "model.safetensors", "name": "y"},
     "list as name": {"t": "torch", "file": ["x"], "name": {}},
     "role of tensor": {"t": "torch", "file": "model.safetensors", "name": "x", "is": "evil"},
@@ -502,8 +611,52 @@ def test_hostile_states(name: str, store: Store, tmp_path) -> None:
     (folder / "state.json").write_text(text)
     safetensors.torch.save_file({"x": torch.ones(2)}, folder / "model.safetensors")
     store.save(folder)
-    with pytest.raises(errors.LmcError):
+    with pytest.raises(errors.LmcError) as found:
         store.load()
+    # It is not the call that is wrong.
+    assert not isinstance(found.value, errors.InvalidError) or name == "state as tensor"
+
+
+WITHOUT = """
+import sys
+missing, folder = sys.argv[1:]
+# As if it were not installed; what imports it first would fail too.
+sys.modules[missing] = None
+import lmckpt
+from lmckpt import Store, errors, safe_open
+
+def refused(call):
+    try:
+        call()
+    except errors.UnsupportedError as error:
+        assert f"needs {missing}" in str(error), error
+        return
+    raise AssertionError("not refused")
+
+store = Store(folder + "/store")
+for run in ("tensor", "scalar", "folder"):
+    refused(lambda: store.load(f"{run}@latest"))
+kind = {"torch": "pt", "numpy": "np"}[missing]
+refused(lambda: store.open_file("folder@latest", "x.safetensors", kind))
+refused(lambda: safe_open(folder + "/x.lmc", kind))
+"""
+
+
+@pytest.mark.parametrize("missing", ["torch", "numpy"])
+def test_a_package_that_is_not_installed(missing: str, store: Store, tmp_path) -> None:
+    """What a file needs and is not there is named, by an error of ours."""
+    is_torch = missing == "torch"
+    store.save({"x": torch.ones(2) if is_torch else numpy.ones(2)}, run="tensor")
+    store.save({"x": torch.float32 if is_torch else numpy.float32(1)}, run="scalar")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    safetensors.torch.save_file({"x": torch.ones(2)}, folder / "x.safetensors")
+    store.save(folder, run="folder")
+    lmc_torch.save_file({"x": torch.ones(2)}, tmp_path / "x.lmc")
+    script = WITHOUT if is_torch else WITHOUT.replace(', "folder")', ")")
+    command = [sys.executable, "-c", script, missing, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 MEMORY = """

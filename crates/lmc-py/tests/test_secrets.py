@@ -8,10 +8,12 @@ import socket
 from pathlib import Path
 
 import lmckpt
+import lmckpt.numpy
+import lmckpt.torch
 import pytest
 import torch
 from lmckpt import Store, errors
-from lmckpt.errors import printable
+from lmckpt._lmckpt import printable
 
 SECRETS = ("TheKeyName", "hunter2", "signed-by-me", "X-Amz-Signature")
 URL = "s3://TheKeyName:hunter2@bucket/runs?X-Amz-Signature=signed-by-me"
@@ -63,10 +65,42 @@ def test_urls_that_make_no_sense_show_no_secrets() -> None:
         "nosuch://TheKeyName:hunter2@bucket?X-Amz-Signature=signed-by-me",
         "s3://TheKeyName:hunter2@bu cket",
         "s3://TheKeyName:hunter2@",
+        " s3://TheKeyName:hunter2@bucket",
+        "s3://TheKeyName:hunter2@bucket\n",
+        "s3:\t//TheKeyName:hunter2@bucket",
+        "s3:/\r\n/TheKeyName:hunter2@bucket",
+        "\0s3://TheKeyName:hunter2@bucket",
+        "\u200bs3://TheKeyName:hunter2@bucket",
+        "s3:/TheKeyName:hunter2@bucket",
+        "s3:TheKeyName:hunter2@bucket",
+        "s3://TheKeyName:hunter2@bucket\ud800",
+        "s3://TheKeyName:hunter2@bucket\udcff",
     ):
-        with pytest.raises(errors.LmcError) as found:
-            Store(url)
-        check(str(found.value))
+        for make in (Store, Store.init, lambda url: Store(url, create=True)):
+            with pytest.raises(errors.LmcError) as found:
+                make(url)
+            check(str(found.value))
+            check(repr(found.value))
+    assert not [path for path in Path().iterdir() if "s3" in path.name]
+
+
+def test_urls_that_are_taken_for_files_show_no_secrets(tmp_path: Path) -> None:
+    """A URL given where a file or a snapshot is expected is not repeated whole."""
+    store = Store(tmp_path / "store", create=True)
+    for url in (URL, f" {URL}", URL.replace("//", "\t//"), f"{URL}\0"):
+        for call in (
+            lambda url: lmckpt.decompress_file(url, tmp_path / "x"),
+            lambda url: lmckpt.compress_file(url),
+            lambda url: lmckpt.safe_open(url, "pt"),
+            lambda url: lmckpt.torch.load_file(url),
+            lambda url: lmckpt.numpy.load_file(url),
+            lambda url: store.save(url),
+            lambda url: store.load(url),
+            lambda url: store.get(url),
+        ):
+            with pytest.raises(errors.LmcError) as found:
+                call(url)
+            check(str(found.value))
 
 
 @pytest.fixture
@@ -112,9 +146,51 @@ def test_logs_steer_no_terminal(store: Store, caplog: pytest.LogCaptureFixture) 
         future = store.save_async({"a": 1}, parent=f"{evil}@7")
         assert isinstance(future.exception(), errors.LmcError)
     said = [record.getMessage() for record in caplog.records]
-    assert any("\\u202e" in line for line in said), said
+    assert any("\\u{202e}" in line for line in said), said
     assert all(line.isprintable() for line in said), said
-    assert printable("a\x1b[2J\nb\x9b") == "a\\x1b[2J\\nb\\x9b"
+    assert printable("a\x1b[2J\nb\x9b") == "a\\x1b[2J\\nb\\u{9b}"
+    assert printable("\udce9\u3164") == "\\udce9\\u{3164}"
+
+
+EVIL = "\x1b]0;x\x07\x9b2J\u202e\u2066\u200b\u3164\n\r"
+
+
+def test_errors_steer_no_terminal(store: Store, tmp_path: Path) -> None:
+    """Names of files, tensors, runs and bases in an error are shown and not obeyed."""
+    path = tmp_path / f"a{EVIL}.lmc"
+    old, new = {"w": torch.zeros(9)}, {f"w{EVIL}": torch.ones(9)}
+    lmckpt.torch.save_file(old, tmp_path / f"base{EVIL}.lmc")
+    lmckpt.torch.save_file(new, path)
+    (tmp_path / "cut.lmc").write_bytes(path.read_bytes()[:-1])
+    broken = tmp_path / f"cut{EVIL}.lmc"
+    (tmp_path / "cut.lmc").rename(broken)
+    store.save({"x": 1})
+    opened = lmckpt.safe_open(path, "pt")
+    calls = [
+        lambda: lmckpt.torch.load_file(tmp_path / f"none{EVIL}"),
+        lambda: lmckpt.torch.load_file(broken),
+        lambda: lmckpt.safe_open(broken, "pt"),
+        lambda: lmckpt.decompress_file(broken, tmp_path / "out"),
+        lambda: lmckpt.compress(b"", level=EVIL),
+        lambda: opened.get_tensor(f"none{EVIL}"),
+        lambda: store.load(f"{EVIL}@3"),
+        lambda: store.load("latest", into={"y": EVIL, EVIL: 3}),
+        lambda: store.save({EVIL: {EVIL: object()}}),
+        lambda: store.save({"x": 1}, run=EVIL),
+        lambda: store.tag("latest", EVIL),
+        lambda: store.read_file("latest", EVIL),
+        lambda: Store(tmp_path / EVIL),
+        lambda: Store(f"s3://{EVIL}"),
+    ]
+    for call in calls:
+        with pytest.raises(errors.LmcError) as found:
+            call()
+        said = str(found.value)
+        assert not set(said) & set(EVIL[:-2].replace("]0;x", "").replace("2J", "")), said
+        assert "\n" not in said and "\r" not in said
+        # It stays so when it is sent to another process, or quoted in another error.
+        assert str(pickle.loads(pickle.dumps(found.value))) == said
+        assert str(errors.LmcError(said)) == said
 
 
 def test_the_command_shows_no_secrets(unreachable, capfd: pytest.CaptureFixture[str]) -> None:

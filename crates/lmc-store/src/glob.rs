@@ -18,7 +18,13 @@ impl fmt::Display for Glob {
 impl Glob {
     /// A pattern. One without `/` is about names, wherever they are.
     pub fn new(pattern: &str) -> Self {
-        Self { pattern: pattern.trim_end_matches('/').as_bytes().to_vec() }
+        Self::from_bytes(pattern.as_bytes())
+    }
+
+    /// The same for names that are no UTF-8.
+    pub fn from_bytes(pattern: &[u8]) -> Self {
+        let end = pattern.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+        Self { pattern: pattern[..end].to_vec() }
     }
 
     /// Whether a path, or a folder that it is in, fits.

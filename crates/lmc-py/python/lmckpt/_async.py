@@ -12,9 +12,8 @@ from typing import Any
 
 from . import _lmckpt
 from ._buffers import is_torch, view
-from ._lmckpt import Snapshot
+from ._lmckpt import Snapshot, printable
 from ._state import Flat
-from .errors import printable
 
 # Key of memory that can be used again: kind, type and number of values.
 _Key = tuple[str, Any, int]

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterable
 from typing import Any
 
-from .errors import InvalidError
+from .errors import InvalidError, UnsupportedError
+
+
+def needed(name: str) -> Any:
+    """A package that a file needs, torch or numpy."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise UnsupportedError(f"this needs {name}, which is not installed") from None
 
 
 def is_torch(value: object) -> bool:

@@ -15,14 +15,15 @@ from ._buffers import view
 from ._dcp_layout import Chunk, Shape, Whole, region_name
 from ._open import safe_open, small_runs
 from ._state import STATE_LEN_MAX, unflatten
+from ._torch_types import named
 from .errors import CorruptError, NotFoundError, UnsupportedError
-from .store import read_small
+from .store import named_file, read_small
 
 
 def type_of(name: str, dtype: str) -> torch.dtype:
     """The type of torch that a checkpoint names."""
-    found = getattr(torch, dtype, None)
-    if not isinstance(found, torch.dtype):
+    found = named(dtype)
+    if found is None:
         raise UnsupportedError(f"{name}: this torch has no type {dtype}")
     return found
 
@@ -161,7 +162,7 @@ class Reader:
 
     def _archive(self, path: str) -> _lmckpt.Archive:
         try:
-            return self._contents.file(path)
+            return named_file(self._contents, path)
         except NotFoundError:
             raise NotFoundError(
                 f"{path} is not in snapshot {self._contents.snapshot.id[:8]}; if optimizer state was left "

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import _header, _lmckpt
-from ._buffers import view
+from ._buffers import needed, view
 from .errors import CorruptError, InvalidError, NotFoundError, StorageError
 from .files import Path, _bases, path_text
 
@@ -30,10 +30,11 @@ def is_plain(filename: Path) -> bool:
     try:
         with open(path_text(filename), "rb") as file:
             return file.read(len(_MAGIC)) != _MAGIC
-    except FileNotFoundError as error:
-        raise NotFoundError(str(error)) from None
     except OSError as error:
-        raise StorageError(str(error)) from None
+        # What Python says of it repeats the name, which may be a URL with a password in it.
+        message = f"{_lmckpt.shown(path_text(filename))}: cannot open it: {error.strerror}"
+        is_missing = isinstance(error, FileNotFoundError)
+        raise (NotFoundError if is_missing else StorageError)(message) from None
 
 
 def load_plain(load: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -130,11 +131,18 @@ class safe_open:
         self._init(self._archive)
 
     def _set(self, framework: str, device: Any, threads: int) -> None:
+        if not isinstance(framework, str):
+            raise TypeError(f"framework is text, not {type(framework).__name__}")
         self._is_torch = framework in ("pt", "torch", "pytorch")
         if not self._is_torch and framework not in ("np", "numpy"):
             raise InvalidError(f"framework {framework!r} is none of pt and np")
         if not self._is_torch and str(device) != "cpu":
             raise InvalidError(f"numpy has no device {device}")
+        needed("torch" if self._is_torch else "numpy")
+        if self._is_torch:
+            from .torch import check_device
+
+            check_device(device)
         self._device, self._threads = device, threads
         self._ahead: _Ahead | None = None
 

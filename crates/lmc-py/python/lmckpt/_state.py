@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._buffers import is_numpy, is_torch
+from ._buffers import is_numpy, is_torch, needed
 from .errors import CorruptError, InvalidError, LimitError, UnsupportedError
 
 STATE_FILE = "state.json"
@@ -30,6 +30,8 @@ FORMAT = 1
 _DEPTH_MAX = 100
 # Integers with more bits than these are written in hex: Python limits decimal digits.
 _DECIMAL_BITS_MAX = 8192
+# Types of numpy that a number may have: byte order, kind, and bytes of one.
+_NUMBERS = re.compile(r"[<>|=]?[biufc][0-9]{1,2}")
 _FACTORIES = {
     kind.__name__: kind for kind in (bool, bytes, dict, float, int, list, set, str, tuple)
 }
@@ -239,8 +241,12 @@ def _filled(value: Any, tensor: Tensor, way: tuple[str, ...]) -> Any:
             value[key] = _filled(item, tensor, (*way, str(key)))
         return value
     if type(value) in (list, tuple, set, frozenset):
-        items = enumerate(value)
-        return type(value)(_filled(item, tensor, (*way, str(i))) for i, item in items)
+        items = [_filled(item, tensor, (*way, str(i))) for i, item in enumerate(value)]
+        try:
+            return type(value)(items)
+        except TypeError:
+            # Arrays cannot be in sets, which is known only now that there are arrays.
+            raise CorruptError(f"{STATE_FILE} has a set of arrays, which cannot be") from None
     return value
 
 
@@ -313,27 +319,27 @@ def _complex(value: Any) -> complex:
 
 
 def _numpy_scalar(value: Any) -> Any:
-    import numpy
-
-    dtype = numpy.dtype(str(value[0]))
-    if dtype.kind not in "biufc":
-        raise ValueError(f"{dtype} is no type of numbers")
-    (found,) = numpy.frombuffer(bytes.fromhex(value[1]), dtype)
+    numpy = needed("numpy")
+    name, digits = value
+    # numpy reads more out of a name than a type of numbers: fields, shapes, Python code.
+    if not _NUMBERS.fullmatch(name):
+        raise ValueError(f"{name!r} is no type of numbers"[:100])
+    (found,) = numpy.frombuffer(bytes.fromhex(digits), numpy.dtype(name))
     return found
 
 
 def _dtype(name: Any) -> Any:
-    import torch
+    needed("torch")
+    from ._torch_types import named
 
-    found = getattr(torch, name)
-    if not isinstance(found, torch.dtype):
-        raise TypeError(f"torch.{name} is no type")
+    found = named(name)
+    if found is None:
+        raise ValueError(f"torch has no type {name!r}"[:100])
     return found
 
 
 def _device(name: Any) -> Any:
-    import torch
-
+    torch = needed("torch")
     try:
         return torch.device(str(name))
     except RuntimeError as error:
@@ -341,9 +347,7 @@ def _device(name: Any) -> Any:
 
 
 def _size(items: list[Any]) -> Any:
-    import torch
-
-    return torch.Size(items)
+    return needed("torch").Size(items)
 
 
 # What is made of the value of a node, by its kind.

@@ -21,3 +21,10 @@ PACKED = {dtype for dtype, name in NAME_OF.items() if name == "F4"}
 _OTHERS = {"complex32": "U32", "complex128": "F64", "bits8": "U8", "bits16": "U16"}
 OTHERS = {getattr(torch, key): name for key, name in _OTHERS.items() if hasattr(torch, key)}
 OTHER_OF = {str(dtype).removeprefix("torch."): dtype for dtype in OTHERS}
+
+
+def named(name: str) -> torch.dtype | None:
+    """The type that torch calls by this name, which a file may have chosen."""
+    # Not by getattr, which imports what torch has under other names.
+    found = vars(torch).get(name)
+    return found if isinstance(found, torch.dtype) else None

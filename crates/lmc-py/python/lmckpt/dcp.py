@@ -47,7 +47,7 @@ from ._dcp_layout import (
 )
 from ._dcp_read import Reader, Wanted, type_of
 from ._dcp_write import Gathered, Written, shape_of
-from ._lmckpt import Contents, Snapshot
+from ._lmckpt import Contents, Snapshot, printable
 from ._state import flatten, unflatten
 from .errors import (
     ConflictError,
@@ -56,7 +56,6 @@ from .errors import (
     LmcError,
     NotFoundError,
     UnsupportedError,
-    printable,
 )
 from .files import Level, Path
 from .store import Store, save_options
@@ -376,7 +375,8 @@ def _planner_data(layout: Layout) -> Any:
     """What the planner that saved wants to know; places in lists that cannot be are refused."""
     if not isinstance(layout.planner, str):
         raise CorruptError(f"{LAYOUT_FILE} has no data of a planner")
-    state = unflatten(layout.planner.encode(), _no_tensor)
+    # JSON may hold halves of surrogate pairs; what reads it knows what to do with them.
+    state = unflatten(layout.planner.encode("utf-8", "surrogatepass"), _no_tensor)
     data = state.get("data") if isinstance(state, dict) else None
     ways = list(data.values()) if isinstance(data, dict) else []
     for way in ways:

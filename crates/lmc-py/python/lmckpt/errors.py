@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from ._lmckpt import printable
+
 
 class LmcError(Exception):
-    """Any error of lmckpt."""
+    """Any error of lmckpt.
+
+    Its text is one line that steers no terminal: names in it may have been chosen by others.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class CorruptError(LmcError):
@@ -49,12 +57,3 @@ class StorageError(LmcError, OSError):
 
 class StoppedError(LmcError):
     """The work was made to end before it was done, by a signal or by another thread."""
-
-
-def printable(text: str) -> str:
-    """Text for a log or a warning, in one line: what would steer a terminal is escaped.
-
-    Names in the text of an error may be those of others. An error keeps it as it is, since whoever
-    catches it may compare it.
-    """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -24,7 +24,8 @@ def path_text(path: Path) -> str:
     except UnicodeEncodeError:
         is_name = False
     if not is_name:
-        raise InvalidError(f"{text!r} cannot be the name of a file")
+        # It may be a URL with a password in it.
+        raise InvalidError(f"{_lmckpt.shown(text)!r} cannot be the name of a file")
     return text
 
 

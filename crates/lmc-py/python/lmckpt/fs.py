@@ -90,7 +90,10 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _find(self, path: str) -> tuple[Snapshot, str, str]:
         """The snapshot of a path, its name there, and the path in it."""
-        name, _, inner = self._strip_protocol(path).partition("/")
+        plain = self._strip_protocol(path)
+        if not isinstance(plain, str):
+            raise TypeError(f"a path is text, not a {type(path).__name__}")
+        name, _, inner = plain.partition("/")
         try:
             return self._store.get(name), name, inner
         except (NotFoundError, InvalidError):
@@ -173,7 +176,7 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _file(self, path: str) -> tuple[Snapshot, Archive]:
         if self.info(path)["type"] == "directory":
-            raise IsADirectoryError(f"{path} is a directory")
+            raise IsADirectoryError(f"{path!r} is a directory")
         snapshot, _, inner = self._find(path)
         return snapshot, self._archive(snapshot, inner)
 

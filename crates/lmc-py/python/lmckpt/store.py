@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -12,11 +13,18 @@ from typing import TYPE_CHECKING, Any, Self
 from . import _lmckpt
 from ._async import Saver
 from ._buffers import is_torch
-from ._lmckpt import Snapshot
+from ._lmckpt import Snapshot, printable
 from ._merge import MISSING, Merge
 from ._open import safe_open
 from ._state import STATE_FILE, STATE_LEN_MAX, Flat, flatten, unflatten
-from .errors import ExistsError, InvalidError, LimitError, NoStoreError, NotFoundError
+from .errors import (
+    CorruptError,
+    ExistsError,
+    InvalidError,
+    LimitError,
+    NoStoreError,
+    NotFoundError,
+)
 from .files import Level, Path, path_text
 
 if TYPE_CHECKING:
@@ -286,7 +294,8 @@ class Store:
         percent = 100 if read_data else 0
         objects, files = self._handle().check(read_percent=percent, threads=0)
         lines = [f"{name}: {error}" for name, error in objects]
-        return lines + [f"snapshot {id[:8]}, {path}: {error}" for id, path, error in files]
+        lines += [f"snapshot {id[:8]}, {path}: {error}" for id, path, error in files]
+        return [printable(line) for line in lines]
 
     def forget(
         self,
@@ -324,9 +333,17 @@ class Store:
         return self._handle().stats()
 
 
+def named_file(contents: _lmckpt.Contents, path: str) -> _lmckpt.Archive:
+    """A file of a snapshot that another file of it names."""
+    try:
+        return contents.file(path)
+    except InvalidError as error:
+        raise CorruptError(f"a file of the snapshot names one that cannot be: {error}") from None
+
+
 def read_small(contents: _lmckpt.Contents, path: str, max_size: int) -> bytes:
     """A file of a snapshot that must not be large."""
-    archive = contents.file(path)
+    archive = named_file(contents, path)
     if archive.original_len > max_size:
         raise LimitError(f"{path} has {archive.original_len} bytes, more than {max_size}")
     return archive.read(0, archive.original_len)
@@ -337,19 +354,16 @@ def _name(snapshot: str | Snapshot) -> str:
         return snapshot.id
     if not isinstance(snapshot, str):
         raise TypeError(f"a snapshot is named by text, not by a {type(snapshot).__name__}")
-    try:
-        snapshot.encode()
-    except UnicodeEncodeError:
-        raise InvalidError(f"{snapshot!r} is no name of a snapshot") from None
     return snapshot
 
 
 def _milliseconds(count: float | None, unit: int) -> int | None:
     if count is None:
         return None
-    if not math.isfinite(count) or count < 0:
+    # Numbers that no float can hold are compared as they are.
+    if not isinstance(count, int) and not math.isfinite(count) or count < 0:
         raise InvalidError(f"{count} is no length of time")
-    return min(int(count * unit), 2**63)
+    return min(int(min(count, 2**63) * unit), 2**63)
 
 
 def save_options(
@@ -363,8 +377,11 @@ def save_options(
     verify: bool,
 ) -> SaveOptions:
     """What the native module is told of a save."""
-    if step is not None and (isinstance(step, bool) or not hasattr(step, "__index__") or step < 0):
+    is_number = hasattr(step, "__index__") and not isinstance(step, bool)
+    if step is not None and (not is_number or operator.index(step) < 0):
         raise InvalidError(f"a step is a number from 0 on, not {step!r}")
+    if meta is not None and not isinstance(meta, Mapping):
+        raise InvalidError(f"meta must be a dict, not a {type(meta).__name__}")
     return {
         "run": run,
         "step": step,
@@ -402,7 +419,7 @@ class _Reader:
         key = (kind, path)
         if key not in self._open:
             framework, device = ("pt", self._device) if kind == "torch" else ("np", "cpu")
-            archive = self._contents.file(path)
+            archive = named_file(self._contents, path)
             whole = self._only is None
             self._open[key] = safe_open.of(archive, framework, device, self._threads, whole=whole)
         return self._open[key]

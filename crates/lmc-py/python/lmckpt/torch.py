@@ -109,6 +109,15 @@ def empty(dtype: str, shape: list[int], other: str | None = None) -> torch.Tenso
     return _new(shape, TYPE_OF[dtype])
 
 
+def check_device(device: Any) -> None:
+    """Fails if this names no device; whether it is there is found out when it is used."""
+    try:
+        torch.device(device)
+    except (RuntimeError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise InvalidError(f"{device!r} is no device: {why}") from None
+
+
 def _new(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
     try:
         return torch.empty(shape, dtype=dtype)
@@ -168,6 +177,7 @@ def load_archive(
     archive: _lmckpt.Archive, device: str | int | torch.device = "cpu", threads: int = 0
 ) -> dict[str, torch.Tensor]:
     """All tensors of an archive, each with memory of its own."""
+    check_device(device)
     described = archive.tensors()
     if not archive.is_safetensors:
         raise InvalidError("the file holds no tensors: its original is no safetensors file")

@@ -42,9 +42,10 @@ impl fmt::Debug for Location {
 
 /// Text in which every URL is as a [`Location`] shows it.
 pub fn without_secrets(text: &str) -> String {
-    map_words(text, |word| match word.find(":/") {
-        None => word.to_string(),
-        Some(colon) => {
+    map_words(text, |word| match as_read(word) {
+        read if !read.contains(":/") => word.to_string(),
+        word => {
+            let colon = word.find(":/").unwrap_or_default();
             let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
             let before = word[..colon].trim_end_matches(is_scheme);
             let url = &word[before.len()..];
@@ -55,10 +56,12 @@ pub fn without_secrets(text: &str) -> String {
     })
 }
 
-/// Text with each of its words replaced. Words end at blanks, quotation marks and angle brackets,
-/// none of which is in a URL.
+/// Text with each of its words replaced. Words end at blanks, ends of lines, quotation marks and
+/// angle brackets, none of which is in a URL. Other control characters are left out of URLs by those
+/// who read them, and end no word.
 pub(super) fn map_words(text: &str, map: impl Fn(&str) -> String) -> String {
-    let is_end = |c: char| c.is_whitespace() || "\"<>".contains(c);
+    let is_blank = |c: char| c == '\n' || c.is_whitespace() && !c.is_control();
+    let is_end = |c: char| is_blank(c) || "\"<>".contains(c);
     let parts = text.split_inclusive(is_end);
     let mapped = parts.map(|part| {
         let word = part.trim_end_matches(is_end);
@@ -69,7 +72,17 @@ pub(super) fn map_words(text: &str, map: impl Fn(&str) -> String) -> String {
 
 /// A URL without its secrets; any other text as it is.
 fn shown(text: &str) -> String {
-    let Some((scheme, rest)) = split_scheme(text) else { return text.to_string() };
+    let url = as_read(text);
+    match split_scheme(&url) {
+        Some((scheme, rest)) => without_hidden(scheme, rest),
+        // Where the secrets of a URL stand that is none, nobody knows.
+        None if is_meant_as_url(&url) => "...".to_string(),
+        None => text.to_string(),
+    }
+}
+
+/// The URL of these two parts without its secrets.
+fn without_hidden(scheme: &str, rest: &str) -> String {
     let (head, hidden) = split_at_any(rest, &['?', '#']);
     let (authority, path) = split_at_any(head, &['/']);
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -77,8 +90,10 @@ fn shown(text: &str) -> String {
         true => format!("{user}@"),
         false => String::new(),
     };
-    // A password with `/`, `?` or `#` in it ends elsewhere than it seems to. Then all is hidden.
-    let is_cut = authority.contains([':', '@']) && (path.contains('@') || hidden.contains('@'));
+    // A password with `/`, `?` or `#` in it ends elsewhere than it seems to, and a second URL may
+    // follow. Then all is hidden.
+    let is_odd = authority.contains([':', '@']) || path.contains(":/");
+    let is_cut = is_odd && (path.contains('@') || hidden.contains('@'));
     match is_cut || !has_port_or_none(host) {
         true => format!("{scheme}..."),
         false => format!("{scheme}{container}{host}{path}"),
@@ -90,9 +105,43 @@ fn may_name_container(scheme: &str) -> bool {
     ["az", "abfs", "abfss"].contains(&scheme.trim_end_matches(['/', ':']))
 }
 
+/// A text as readers of URLs take it: without blanks at its ends, and without control characters.
+fn as_read(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_string()
+}
+
+/// What the URL of a bucket begins with.
+const SCHEMES: [&str; 10] =
+    ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https"];
+
+/// Whether a text should be a URL, be it one or not.
+fn is_meant_as_url(text: &str) -> bool {
+    let name = text.split_once(':').map(|(name, _)| name.trim().to_ascii_lowercase());
+    text.contains("://") || name.is_some_and(|name| SCHEMES.contains(&&name[..]))
+}
+
+/// Fails if a location is nearly a URL, or is one with a user or a password. One with a blank in
+/// front or a tab in it would be the name of a directory to us and a URL to others, and its secrets
+/// would be looked for in the wrong place.
+pub(super) fn check(location: &str) -> Result<()> {
+    let url = as_read(location);
+    if !is_meant_as_url(&url) {
+        return Ok(());
+    }
+    if url == location && split_scheme(&url).is_some_and(|(scheme, _)| scheme.ends_with("://")) {
+        return if url.starts_with("file://") { Ok(()) } else { refuse_user(&url) };
+    }
+    let message = format!(
+        "{}: the URL of a store is written as s3://BUCKET/PREFIX, without blanks at its ends and \
+         without control characters; a directory of such a name is ./NAME",
+        shown(location)
+    );
+    Err(Error::invalid(message))
+}
+
 /// Fails if a URL has a user or a password. Nobody asks for them, so they would be left out without
 /// a word; and in a command line or a file they can be read by others.
-pub(super) fn refuse_user(url: &str) -> Result<()> {
+fn refuse_user(url: &str) -> Result<()> {
     let Some((scheme, rest)) = split_scheme(url) else { return Ok(()) };
     let (authority, _) = split_at_any(rest, &['/', '?', '#']);
     let user = authority.rsplit_once('@').map(|(user, _)| user);
@@ -154,6 +203,17 @@ mod tests {
             ("s3:/key:word@bucket", "s3:/bucket"),
             ("/data/what?/a@b", "/data/what?/a@b"),
             ("dir:with/colon@x", "dir:with/colon@x"),
+            (" dir ", " dir "),
+            ("a\tb", "a\tb"),
+            (" s3://key:word@bucket/runs", "s3://bucket/runs"),
+            ("s3://key:word@bucket/runs\n", "s3://bucket/runs"),
+            ("s3:\t//key:word@bucket", "s3://bucket"),
+            ("s\r3:/\0/key:w\x1bord@bucket", "s3://bucket"),
+            ("\u{200b}s3://key:word@bucket", "..."),
+            ("s3 ://key:word@bucket", "..."),
+            ("s3: //key:word@bucket", "..."),
+            ("s3:key:word@bucket", "..."),
+            ("s3:\\\\key:word@bucket", "..."),
             ("", ""),
         ] {
             assert_eq!(Location::from(given).to_string(), wanted, "{given}");
@@ -188,6 +248,46 @@ mod tests {
         }
     }
 
+    /// What is nearly a URL is refused and its secrets are not repeated; what is one, or is a
+    /// directory, is not.
+    #[test]
+    fn what_is_nearly_a_url_is_refused() {
+        for url in [
+            " s3://TheKey:hunter2@bucket",
+            "s3://TheKey:hunter2@bucket ",
+            "\u{a0}s3://TheKey:hunter2@bucket",
+            "s3:\t//TheKey:hunter2@bucket",
+            "s3:/\n/TheKey:hunter2@bucket",
+            "\0s3://TheKey:hunter2@bucket",
+            "s3://TheKey:hun\x1bter2@bucket",
+            "\u{200b}s3://TheKey:hunter2@bucket",
+            "s3 ://TheKey:hunter2@bucket",
+            "s3: //TheKey:hunter2@bucket",
+            "S3:/TheKey:hunter2@bucket",
+            "s3:TheKey:hunter2@bucket",
+            "https:\\\\TheKey:hunter2@host",
+            "file://\t/data",
+            " s3://bucket",
+        ] {
+            let said = check(url).expect_err(url).to_string();
+            assert!(said.contains("is written as"), "{said}");
+            assert!(!said.contains("TheKey") && !said.contains("ter2"), "{said}");
+        }
+        for location in [
+            "s3://bucket/my runs",
+            "file:///data/a b",
+            "/data/a\tb ",
+            " dir ",
+            "dir:/x",
+            "./s3:/x",
+            "a:b@c",
+            "",
+        ] {
+            assert!(check(location).is_ok(), "{location}");
+        }
+        assert!(check("s3://TheKey@bucket").is_err());
+    }
+
     /// URLs in a sentence lose their secrets, and the rest of it stays.
     #[test]
     fn sentences_lose_the_secrets_of_urls() {
@@ -197,6 +297,9 @@ mod tests {
             ("\"s3://u:p@b\" and url=s3://u:p@c\n.", "\"s3://b\" and url=s3://c\n."),
             ("<a>http://u:p@h</a>", "<a>http://h</a>"),
             ("http://a,http://u:p@b", "http://..."),
+            ("http://a/x,http://u:p@b", "http://..."),
+            ("http://a/x\thttp://u:p@b", "http://..."),
+            ("cannot open s3:\t//u:p@b: why\tso", "cannot open s3://b: why\tso"),
         ] {
             assert_eq!(without_secrets(given), wanted);
         }

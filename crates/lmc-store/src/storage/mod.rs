@@ -138,12 +138,10 @@ pub enum Access {
 
 /// Opens the place that `location` names: a directory, or a URL such as `s3://bucket/prefix`.
 pub fn open(location: &str) -> Result<Arc<dyn Storage>> {
+    location::check(location)?;
     match local_path(location) {
         Some(path) => Ok(Arc::new(LocalStorage::new(path))),
-        None => {
-            location::refuse_user(location)?;
-            open_url(location)
-        }
+        None => open_url(location),
     }
 }
 
@@ -151,6 +149,7 @@ pub fn open(location: &str) -> Result<Arc<dyn Storage>> {
 /// there and empty, closed to others. One of another user is refused, unless the store is to be
 /// shared. In a bucket there are no folders.
 pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
+    location::check(location)?;
     let Some(path) = local_path(location) else { return open(location) };
     let cannot = |e: io::Error| io_error(format_args!("cannot make {}", path.display()), &e);
     let mode = match access {
