@@ -3,7 +3,7 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use lmc_codec::Decoder;
+use lmc_codec::{Decoder, SharedRecipe};
 use lmc_fuzz::{RAW_LEN_MAX, cut_case, cut_head, decode_everywhere, made_base, shared_recipe};
 
 #[derive(Arbitrary)]

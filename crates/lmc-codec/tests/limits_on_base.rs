@@ -6,6 +6,7 @@ mod hostile;
 
 use hostile::{KIB, MIB, block, chain, decode_bound, decode_on, level_len};
 use lmc_codec::Isa;
+use lmc_format::limits::SEGMENT_LOG2_MAX;
 use lmc_format::{Bin, BinRecipe, ChangeRecipe, Coder, FlagContexts, varint};
 
 /// A recipe with one bin, whose payloads are as long as they can be.
@@ -52,11 +53,10 @@ fn bins_are_bounded_by_the_output() {
         for width_log2 in 0..4 {
             let width = 1 << width_log2;
             let mut body = Vec::new();
-            bin_recipe(width_log2, 0, 20, chain()).write(&mut body);
+            bin_recipe(width_log2, 0, SEGMENT_LOG2_MAX, chain()).write(&mut body);
             body.resize(body.len() + raw_len % width, 0);
-            let n = raw_len / width;
-            let lengths: Vec<usize> =
-                (0..n).step_by(1 << 20).map(|i| (n - i).min(1 << 20)).collect();
+            let (n, most) = (raw_len / width, 1 << SEGMENT_LOG2_MAX);
+            let lengths: Vec<usize> = (0..n).step_by(most).map(|i| (n - i).min(most)).collect();
             // No exceptions, the symbols, and a byte of payload for each.
             let segment_len = |n: usize| 1 + level_len(n) + n;
             for &n in &lengths {
@@ -81,15 +81,15 @@ fn changes_are_bounded_by_the_output() {
     for raw_len in [0, 1, 1000, 64 * KIB, 512 * KIB, MIB, 8 * MIB] {
         for width_log2 in 0..4 {
             let width = 1 << width_log2;
-            let n = raw_len / width;
+            let (n, most) = (raw_len / width, 1 << SEGMENT_LOG2_MAX);
             let mut base = base_in_contexts(n, width);
             base.resize(raw_len, 0);
             let mut body = Vec::new();
-            let bins = bin_recipe(width_log2, 0, 20, chain());
+            let bins = bin_recipe(width_log2, 0, SEGMENT_LOG2_MAX, chain());
             change_recipe(bins, Coder::Runs).write(&mut body);
             body.resize(body.len() + raw_len % width, 0);
             let segments: Vec<Vec<u8>> =
-                (0..n).step_by(1 << 20).map(|i| every_change((n - i).min(1 << 20))).collect();
+                (0..n).step_by(most).map(|i| every_change((n - i).min(most))).collect();
             for segment in &segments {
                 body.extend_from_slice(&(segment.len() as u32).to_le_bytes()[..3]);
             }
@@ -109,9 +109,9 @@ fn changes_are_bounded_by_the_output() {
 /// The worst case is that of bytes: for each, masks of two times seven contexts (7/4), two times its
 /// flag in its place and in its context and once in a byte for eight (5/8), the values that differ and
 /// their bases (2), the symbols and those that are not 0 (2), the payload (1) and the two buffers of
-/// the chain (2). A segment of 2^20 values of 8 bytes takes 23.4 for each.
+/// the chain (2). A segment of 2^18 values of 8 bytes takes 23.4 for each.
 fn change_bound(raw_len: usize) -> usize {
-    (raw_len * 19 / 2).min(raw_len + 20 * MIB) + 2 * MIB
+    (raw_len * 19 / 2).min(raw_len + 5 * MIB) + 2 * MIB
 }
 
 /// A segment by changes of `n` values with the base of [`base_in_contexts`]: all have both flags, the

@@ -107,11 +107,11 @@ pub fn decode_on(
 ///
 /// The worst case for small blocks holds 5.13 bytes for each original one: bytes cut into two
 /// chain-coded planes (2), the two buffers of the chain (2), and the values (1) and flags (1/8)
-/// of a sparse segment. Buffers do not grow beyond the largest segment, 2^20 values, for which
+/// of a sparse segment. Buffers do not grow beyond the largest segment, 2^18 values, for which
 /// nine planes and the rest take 19.2 bytes each; rows of one byte take a byte for each. Columns
 /// take 1 MiB, and tables the rest.
 pub fn decode_bound(raw_len: usize) -> usize {
-    (raw_len * 21 / 4).min(raw_len + 20 * MIB) + 2 * MIB
+    (raw_len * 21 / 4).min(raw_len + 5 * MIB) + 2 * MIB
 }
 
 /// A block of `kind` that claims `raw_len` bytes, with `body` after that.
