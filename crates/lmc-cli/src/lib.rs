@@ -27,11 +27,13 @@ use printable::Printable;
 
 pub use exit::Exit;
 pub use printable::one_line;
+pub use stdio::hold_places;
 
 /// Runs the command line `args`, whose first item is the name of the program.
 ///
 /// Errors are printed to stderr before it returns.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
+    hold_places();
     interrupt::install();
     let args = args::expand_short_form(args.into_iter().collect());
     match Cli::try_parse_from(args::command_first(args)) {

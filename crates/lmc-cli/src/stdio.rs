@@ -1,15 +1,66 @@
 //! stdin, stdout and stderr: files where they can be, streams where they must. Nothing is written
 //! to a terminal but from here, and text only as a [`Printable`].
+//!
+//! std takes a closed stdin for an empty one and says that all was written to a closed stdout; a
+//! program that began without them would report what nobody has read or got. And the first file that
+//! such a process opens becomes stdin or stdout. So what is closed is noted at the start and gets a
+//! place-holder, and is an error where it is needed.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Seek, Stdout, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use indicatif::ProgressDrawTarget;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde_json::Value;
 
 use crate::exit::Failure;
 use crate::printable::Printable;
+
+/// What is needed of a standard stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// stdin is to be read.
+    Stdin,
+    /// stdout is to be written to.
+    Stdout,
+}
+
+/// Which of the three were closed, a bit for each.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+
+/// Notes which of stdin, stdout and stderr are closed, and opens `/dev/null` in their places, so that
+/// no file that is opened later is taken for one of them. To be called before anything is opened; a
+/// program calls it before `main`.
+pub extern "C" fn hold_places() {
+    let standard = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    for (number, fd) in standard.into_iter().enumerate() {
+        if rustix::io::fcntl_getfd(fd) == Err(Errno::BADF) {
+            CLOSED.fetch_or(1 << number, Ordering::Relaxed);
+            // It gets the lowest number that is free: this one, since those before it are open.
+            if let Ok(null) = rustix::fs::open(c"/dev/null", OFlags::RDWR, Mode::empty()) {
+                let _ = null.into_raw_fd();
+            }
+        }
+    }
+}
+
+/// Fails as the system does if stdin cannot be read, or stdout not be written to.
+fn check(needed: Use) -> io::Result<()> {
+    let (number, fd, other_way) = match needed {
+        Use::Stdin => (0, rustix::stdio::stdin(), OFlags::WRONLY),
+        Use::Stdout => (1, rustix::stdio::stdout(), OFlags::RDONLY),
+    };
+    let was_closed = CLOSED.load(Ordering::Relaxed) & 1 << number != 0;
+    if was_closed || way(fd)? == other_way { Err(Errno::BADF.into()) } else { Ok(()) }
+}
+
+/// Whether something is open for reading, writing or both.
+fn way(fd: BorrowedFd) -> rustix::io::Result<OFlags> {
+    Ok(rustix::fs::fcntl_getfl(fd)? & OFlags::RWMODE)
+}
 
 /// stdout for bytes; remembers that its reader went away, which is no error to tell of.
 pub struct BytesOut {
@@ -20,7 +71,7 @@ pub struct BytesOut {
 impl BytesOut {
     /// Refuses a terminal, which bytes would upset, unless `force` is set.
     pub fn new(force: bool) -> Result<Self, Failure> {
-        let stdout = io::stdout();
+        let stdout = stdout().map_err(|error| Failure::io("write to stdout", &error))?;
         if stdout.is_terminal() && !force {
             return Err(Failure::new(
                 "bytes are not written to a terminal; redirect stdout, or give -o or -f",
@@ -73,7 +124,7 @@ impl Effect {
 
 /// Prints text to stdout.
 pub fn print(text: impl Into<Printable>) -> Result<(), Failure> {
-    write(&mut io::stdout(), &text.into()).map_err(|error| Failure::io("write to stdout", &error))
+    write_out(&text.into()).map_err(|error| Failure::io("write to stdout", &error))
 }
 
 /// Prints how a command ended to stdout: `json` if it was asked for, else `text`. Where stdout
@@ -81,8 +132,8 @@ pub fn print(text: impl Into<Printable>) -> Result<(), Failure> {
 /// done.
 pub fn tell(effect: Effect, text: Printable, json: Option<Value>) -> Result<(), Failure> {
     let told = match &json {
-        Some(value) => write(&mut io::stdout(), &Printable::json(value)),
-        None => write(&mut io::stdout(), &text),
+        Some(value) => write_out(&Printable::json(value)),
+        None => write_out(&text),
     };
     match (told, effect) {
         (Ok(()), _) => Ok(()),
@@ -100,6 +151,20 @@ pub fn tell(effect: Effect, text: Printable, json: Option<Value>) -> Result<(), 
 /// Prints text to stderr. There is nobody to tell if that fails.
 pub fn say(text: impl Into<Printable>) {
     let _ = write(&mut io::stderr(), &text.into());
+}
+
+/// Writes text to stdout, which may be closed if there is none.
+fn write_out(text: &Printable) -> io::Result<()> {
+    match text.as_str().is_empty() {
+        true => Ok(()),
+        false => write(&mut stdout()?, text),
+    }
+}
+
+/// stdout, if it can be written to. std takes it for done where it cannot.
+fn stdout() -> io::Result<Stdout> {
+    check(Use::Stdout)?;
+    Ok(io::stdout())
 }
 
 /// The one function that writes text to a terminal.
@@ -149,16 +214,23 @@ impl Pages {
     }
 }
 
-/// stdin as a file, if it is a regular one that nobody has read from.
-pub fn stdin_file() -> Option<File> {
-    let mut file = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
-    let is_file = file.metadata().ok()?.is_file();
-    (is_file && file.stream_position().ok()? == 0).then_some(file)
+/// stdin as a file, if it is a regular one that nobody has read from. Fails if it cannot be read,
+/// which std takes for an empty one.
+pub fn stdin_file() -> lmc::Result<Option<File>> {
+    check(Use::Stdin).map_err(|error| {
+        lmc::Error::new(lmc::ErrorKind::Io, format!("cannot read from stdin: {error}"))
+    })?;
+    let unread = || {
+        let mut file = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
+        let is_file = file.metadata().ok()?.is_file();
+        (is_file && file.stream_position().ok()? == 0).then_some(file)
+    };
+    Ok(unread())
 }
 
 /// stdin as a file that can be read at any place.
 pub fn stdin_or_spooled() -> lmc::Result<File> {
-    stdin_file().map_or_else(spool_stdin, Ok)
+    stdin_file()?.map_or_else(spool_stdin, Ok)
 }
 
 /// All of stdin in a temporary file that has no name.

@@ -135,6 +135,80 @@ fn too_few_open_files_are_an_error_that_says_so() {
     }
 }
 
+/// With too few files that may be open, what makes a directory leaves nothing of it, and says which
+/// path it could not reach and why.
+#[test]
+fn too_few_open_files_leave_no_part_of_a_directory() {
+    let folder = Folder::new();
+    for name in ["dir/a", "dir/b/c/d/e/f/g/h", "dir/b/c/i"] {
+        folder.write(name, &noise(5000, 1));
+    }
+    folder.ok(&["init", "store"]);
+    folder.ok(&["save", "dir", "--store", "store"]);
+    folder.ok(&["compress", "dir", "-o", "packed"]);
+    let before = folder.names();
+    let mut failed = 0;
+    for limit in 4..26 {
+        for args in [
+            "restore latest new --store store",
+            "export latest -o new --store store",
+            "compress dir -o new",
+            "decompress packed -o new",
+        ] {
+            let output = limited(&folder.path("."), &format!("-n {limit}"), args);
+            let said = stderr(&output);
+            if code(&output) == 0 {
+                fs::remove_dir_all(folder.path("new")).expect("the result");
+            } else {
+                failed += 1;
+                assert!(said.contains("open files"), "{limit} files, {args}: {said}");
+                assert!(!said.contains(" :"), "{limit} files, {args}: no path: {said}");
+            }
+            // What works on several files keeps those that it could make.
+            if code(&output) == 3 {
+                fs::remove_dir_all(folder.path("new")).expect("some of the result");
+            }
+            assert_eq!(folder.names(), before, "{limit} files, {args}: {said}");
+        }
+    }
+    assert!(failed > 20, "only {failed} failed");
+}
+
+/// Folders that are much deeper than files may be open are saved, restored, compressed and removed
+/// again.
+#[test]
+fn a_deep_directory_needs_few_open_files() {
+    let folder = Folder::new();
+    let depth = 600;
+    let deep = format!("dir/{}x", "d/".repeat(depth));
+    folder.write(&deep, b"deep");
+    folder.ok(&["init", "store"]);
+    let few = |args: &str| {
+        let output = limited(&folder.path("."), "-n 40", args);
+        (code(&output), stderr(&output))
+    };
+    for args in [
+        "save dir --store store",
+        "restore latest new --store store",
+        "compress dir -o packed",
+        "decompress packed -o again",
+    ] {
+        assert_eq!(few(args).0, 0, "{args}: {}", few(args).1);
+    }
+    for name in ["new", "again"] {
+        assert_eq!(folder.read(&deep.replacen("dir", name, 1)), b"deep");
+    }
+    let before = folder.names();
+    let packs = fs::read_dir(folder.path("store/packs")).expect("packs").flatten();
+    let packs = packs.filter(|entry| entry.path().is_dir());
+    for pack in packs.flat_map(|entry| fs::read_dir(entry.path()).expect("packs").flatten()) {
+        fs::write(pack.path(), b"rot").expect("it is damaged");
+    }
+    let (code, said) = few("restore latest other --store store");
+    assert_eq!(code, 4, "{said}");
+    assert_eq!(folder.names(), before, "nothing is left of a restore that failed");
+}
+
 /// Commands work with a small stack (`ulimit -s`, in KiB): the work has a stack of its own.
 #[test]
 fn a_small_stack_is_enough() {

@@ -6,6 +6,7 @@ use crate::identity::{Identity, identities};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::names::{PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
 use crate::path::RelPath;
+use crate::storage::Storage;
 use crate::verify::verify;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -190,16 +191,18 @@ impl Store {
                 let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX)?;
                 Ok((Manifest::read(&bytes, &name)?, name))
             };
+            let is_bad =
+                |error: &Error| is_damage(error) || has_bad_bytes(&*self.storage, &object, error);
             // Nothing is called damaged after one look.
             let read = match read() {
-                Err(error) if is_damage(&error) => read(),
+                Err(error) if is_bad(&error) => read(),
                 first => first,
             };
             match read {
                 Ok((manifest, name)) => good.push((name, Arc::new(manifest))),
                 // Removed by a prune since it was listed.
                 Err(e) if e.kind == ErrorKind::NotFound => {}
-                Err(error) if is_damage(&error) => bad.push(Damage { object, error }),
+                Err(error) if is_bad(&error) => bad.push(Damage { object, error }),
                 Err(e) => return Err(e),
             }
         }
@@ -208,9 +211,11 @@ impl Store {
 
     /// The bytes of a pack, or how it is damaged; the outer error is that it cannot be told.
     pub(crate) fn read_pack(&self, name: &PackName, size: u64) -> Result<Result<Vec<u8>>> {
-        let bytes = match self.storage.read_all(&name.object(), size) {
+        let object = name.object();
+        let bytes = match self.storage.read_all(&object, size) {
             Ok(bytes) => bytes,
             Err(e) if is_damage(&e) || e.kind == ErrorKind::NotFound => return Ok(Err(e)),
+            Err(e) if has_bad_bytes(&*self.storage, &object, &e) => return Ok(Err(e)),
             Err(e) => return Err(e),
         };
         if !name.fits(&bytes) {
@@ -280,6 +285,13 @@ impl Contents<'_> {
 /// Whether an error says that bytes are wrong, not that they could not be had.
 pub(crate) fn is_damage(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated)
+}
+
+/// Whether an error of the system is about the bytes of an object, as a bad sector gives it: on a
+/// disk, and the object can still be opened. Of a bucket an error says nothing about the object.
+pub(crate) fn has_bad_bytes(storage: &dyn Storage, object: &str, error: &Error) -> bool {
+    let can_open = || storage.read(object, 0, &mut []).is_ok();
+    error.kind == ErrorKind::Io && storage.has_cheap_stat() && can_open()
 }
 
 fn look(object: &str, size: u64, found: Option<u64>) -> Option<Error> {

@@ -1,18 +1,12 @@
 //! What a repair moved away: it may come back, and then it needs its packs and its tags. So a prune
-//! looks through all of it for the names of packs, however long it is and whether it can be
-//! understood or not.
+//! looks through it for the names of packs, whether it can be understood or not. What is too long to
+//! be a manifest is not read: it may name any pack, and all of them stay.
 
 use crate::Store;
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::names::{DAMAGED, PackName};
-use crate::storage::Entry;
 use lmc_format::{ErrorKind, Result};
 use std::collections::HashSet;
-
-/// Bytes that are looked through at once of what is too long to be a manifest.
-const PIECE_LEN: u64 = 16 << 20;
-/// Longest name of a pack, in bytes: a hash and a number.
-const PACK_NAME_LEN_MAX: usize = 64 + 1 + 10;
 
 /// What lies in `damaged/`.
 #[derive(Debug, Default)]
@@ -23,36 +17,15 @@ pub(crate) struct Damaged {
     pub packs: HashSet<String>,
     /// Objects that cannot be understood.
     pub unreadable: Vec<String>,
+    /// Objects that are too long to be read: whatever packs there are, these may name them.
+    pub too_long: Vec<String>,
 }
 
-/// What looks like the name of a pack in bytes that come piece by piece.
-#[derive(Default)]
-struct Names {
-    /// The start of a word, as much of it as a name can be long and one byte more.
-    word: Vec<u8>,
-    /// Objects of packs.
-    packs: HashSet<String>,
-}
-
-impl Names {
-    fn add(&mut self, bytes: &[u8]) {
-        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
-        for piece in bytes.split_inclusive(|byte| !is_part(byte)) {
-            let is_over = piece.last().is_some_and(|last| !is_part(last));
-            let word = &piece[..piece.len() - usize::from(is_over)];
-            let room = PACK_NAME_LEN_MAX + 1 - self.word.len();
-            self.word.extend_from_slice(&word[..word.len().min(room)]);
-            if is_over {
-                self.end_word();
-            }
-        }
-    }
-
-    fn end_word(&mut self) {
-        let name = std::str::from_utf8(&self.word).ok().and_then(PackName::parse);
-        self.packs.extend(name.map(|name| name.object()));
-        self.word.clear();
-    }
+/// Objects of packs whose names, or what looks like them, stand in these bytes.
+fn packs_in(bytes: &[u8]) -> HashSet<String> {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+    let words = bytes.split(|byte| !is_part(byte)).filter_map(|word| str::from_utf8(word).ok());
+    words.filter_map(PackName::parse).map(|name| name.object()).collect()
 }
 
 impl Store {
@@ -60,13 +33,21 @@ impl Store {
     pub(crate) fn look_at_damaged(&self) -> Result<Damaged> {
         let mut damaged = Damaged::default();
         for entry in self.list_of(DAMAGED)? {
-            match self.scan(&entry) {
-                Ok((packs, is_manifest)) => {
-                    damaged.packs.extend(packs);
-                    if !is_manifest {
-                        damaged.unreadable.push(entry.name.clone());
-                    }
+            let read = match entry.stat.size > MANIFEST_LEN_MAX {
+                true => Ok(None),
+                false => self.storage.read_all(&entry.name, MANIFEST_LEN_MAX).map(Some),
+            };
+            match read {
+                Ok(bytes) => {
                     damaged.keys.insert(damaged_key(&entry.name).to_string());
+                    let Some(bytes) = bytes else {
+                        damaged.too_long.push(entry.name);
+                        continue;
+                    };
+                    damaged.packs.extend(packs_in(&bytes));
+                    if Manifest::parse(&bytes).is_err() {
+                        damaged.unreadable.push(entry.name);
+                    }
                 }
                 // Another repair has brought it back, under a lease that names its packs.
                 Err(e) if e.kind == ErrorKind::NotFound => {}
@@ -74,26 +55,6 @@ impl Store {
             }
         }
         Ok(damaged)
-    }
-
-    /// The packs that an object names, and whether it can be understood.
-    fn scan(&self, entry: &Entry) -> Result<(HashSet<String>, bool)> {
-        let size = entry.stat.size;
-        let may_be_manifest = size <= MANIFEST_LEN_MAX;
-        let piece_len = if may_be_manifest { size } else { PIECE_LEN };
-        let (mut names, mut bytes, mut start) = (Names::default(), Vec::new(), 0);
-        loop {
-            let len = piece_len.min(size - start);
-            bytes.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
-            self.storage.read(&entry.name, start, &mut bytes)?;
-            names.add(&bytes);
-            start += len;
-            if start == size {
-                break;
-            }
-        }
-        names.end_word();
-        Ok((names.packs, may_be_manifest && Manifest::parse(&bytes).is_ok()))
     }
 }
 
@@ -111,19 +72,14 @@ pub(crate) fn damaged_key(object: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// Names are found wherever the pieces are cut, and nothing else is.
+    /// Names are found wherever they stand, and nothing else is.
     #[test]
-    fn names_in_pieces() {
+    fn names_in_bytes() {
         let (one, two) = (PackName::of(b"1", 0), PackName::of(b"2", u32::MAX));
         let longer = format!("{}0", two.as_str());
         let text = format!("[\"{}\",5]{longer}\0{}x {}", one.as_str(), one.as_str(), two.as_str());
-        for cut in 0..=text.len() {
-            let mut names = Names::default();
-            let (before, after) = text.as_bytes().split_at(cut);
-            names.add(before);
-            names.add(after);
-            names.end_word();
-            assert_eq!(names.packs, HashSet::from([one.object(), two.object()]), "{cut}");
-        }
+        assert_eq!(packs_in(text.as_bytes()), HashSet::from([one.object(), two.object()]));
+        assert_eq!(packs_in(one.as_str().as_bytes()), HashSet::from([one.object()]));
+        assert_eq!(packs_in(b"\xff-"), HashSet::new());
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::Store;
 use crate::archives::Packs;
-use crate::check::is_damage;
+use crate::check::{has_bad_bytes, is_damage};
 use crate::lease::{SaveLease, is_pruning, numbers_of_others};
 use crate::manifest::{Extent, Pack};
 use crate::names::PackName;
+use crate::reuse::is_unreadable;
 use crate::storage::{Put, Storage};
 use crossbeam_channel::{Receiver, bounded};
 use lmc_format::{Error, ErrorKind, Result};
@@ -347,8 +348,7 @@ impl<'a> Putter<'a> {
         let is_good = match storage.read_all(&name.object(), bytes.len() as u64) {
             Ok(found) => found == bytes,
             Err(e) if is_damage(&e) || e.kind == ErrorKind::NotFound => false,
-            // Of a disk this is a bad sector; of a bucket it says nothing about the pack.
-            Err(e) if e.kind == ErrorKind::Io && storage.has_cheap_stat() => false,
+            Err(e) if has_bad_bytes(&**storage, &name.object(), &e) => false,
             Err(e) => return Err(e),
         };
         if !is_good {
@@ -384,6 +384,22 @@ impl<'a> Putter<'a> {
         let State { count, healed, .. } =
             self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         (count, healed, self.lease.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The bytes of a pack, if they stand at the start of an object that has as many or more: one that
+/// grew has them all.
+pub(crate) fn bytes_at_start(
+    storage: &dyn Storage,
+    name: &PackName,
+    size: u64,
+) -> Result<Option<Vec<u8>>> {
+    let object = name.object();
+    // A manifest names no pack that is too long to be in memory.
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+    match storage.read(&object, 0, &mut bytes) {
+        Err(e) if is_unreadable(&e) || has_bad_bytes(storage, &object, &e) => Ok(None),
+        read => read.map(|()| name.fits(&bytes).then_some(bytes)),
     }
 }
 

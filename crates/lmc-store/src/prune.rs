@@ -46,6 +46,8 @@ pub struct Pruned {
     /// Objects in `damaged/` that cannot be read: of what they need, only packs whose names can be
     /// found in them stay.
     pub unreadable: Vec<String>,
+    /// Objects in `damaged/` that are too long to be read: while they are there, all packs stay.
+    pub too_long: Vec<String>,
 }
 
 /// What the snapshots that stay need.
@@ -136,12 +138,18 @@ impl Store {
             Some(given) => given.max(self.grace_ms()),
             None => self.grace_ms(),
         };
-        let (leases, unreadable) = (seen.leases.len() as u64, seen.damaged.unreadable.clone());
-        let mut pruned =
-            Pruned { leases, bytes_bases, bytes_beside, unreadable, ..Pruned::default() };
+        let mut pruned = Pruned {
+            leases: seen.leases.len() as u64,
+            bytes_bases,
+            bytes_beside,
+            unreadable: seen.damaged.unreadable.clone(),
+            too_long: seen.damaged.too_long.clone(),
+            ..Pruned::default()
+        };
+        let stay_all = !pruned.too_long.is_empty();
         for entry in &seen.packs {
             let Some(name) = PackName::from_object(&entry.name) else { continue };
-            if live.contains(&entry.name) {
+            if stay_all || live.contains(&entry.name) {
                 continue;
             }
             if seen.now_ms.saturating_sub(entry.stat.modified_ms) < grace_ms {

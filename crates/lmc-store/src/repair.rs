@@ -1,7 +1,7 @@
 //! Putting right what can be put right, and never making anything worse.
 //!
-//! A damaged pack is replaced, at once, by one with the right hash: a copy in this store, or one in
-//! another store. A damaged manifest is replaced likewise, or moved away, whole, so that it does not
+//! A damaged pack is replaced, at once, by one with the right hash: a copy in this store, one in
+//! another store, or what stands at its own start if it grew. A damaged manifest is replaced likewise, or moved away, whole, so that it does not
 //! stop prunes; it comes back when its bytes are right again or a copy turns up. What cannot be put
 //! right stays as it is, and so does what is no file and has no copy: a check names it.
 
@@ -11,6 +11,7 @@ use crate::damaged::damaged_key;
 use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::names::{DAMAGED, PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
+use crate::packs::bytes_at_start;
 use crate::storage::Put;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -46,8 +47,8 @@ impl Store {
         let returning = self.returning(other, &mut repaired)?;
         let _lease = self.lease_of_repair(&returning, dry_run)?;
         // Manifests first: a good one may need packs that nothing else does.
-        for Damage { object, .. } in self.all_manifests()?.bad {
-            self.repair_manifest(&object, other, dry_run, &mut repaired)?;
+        for damage in self.all_manifests()?.bad {
+            self.repair_manifest(&damage, other, dry_run, &mut repaired)?;
         }
         for (key, Return { objects, bytes }) in &returning {
             self.bring_back(key, objects, bytes, dry_run, &mut repaired)?;
@@ -57,8 +58,8 @@ impl Store {
         for (name, _) in damaged {
             let mut good = None;
             for (store, copy, size) in copies.get(name.hash()).into_iter().flatten() {
-                // The damaged one itself may be among them, and is found to be bad again.
-                good = store.read_pack(copy, *size)?.ok();
+                // The damaged one itself may be among them: it grew, or is found to be bad again.
+                good = bytes_at_start(&*store.storage, copy, *size)?;
                 if good.is_some() {
                     break;
                 }
@@ -129,8 +130,8 @@ impl Store {
         Ok(Some(lease))
     }
 
-    /// Packs that may have the same bytes as damaged ones, by their hashes. Only those as long as a
-    /// manifest says: the others are damaged, and what they claim to be long is not believed.
+    /// Packs that may have the same bytes as damaged ones, by their hashes, and how many bytes that
+    /// are: as many as a manifest says, whatever a pack claims to be long.
     fn copies<'a>(
         &'a self,
         damaged: &[(PackName, Damage)],
@@ -151,9 +152,10 @@ impl Store {
         for store in [Some(self), other].into_iter().flatten() {
             for entry in store.list_of(PACKS)? {
                 let Some(name) = PackName::from_object(&entry.name) else { continue };
-                let size = entry.stat.size;
-                if sizes.get(name.hash()).is_some_and(|sizes| sizes.contains(&size)) {
-                    copies.entry(name.hash().to_string()).or_default().push((store, name, size));
+                let sizes = sizes.get(name.hash()).into_iter().flatten();
+                for &size in sizes.filter(|size| **size <= entry.stat.size) {
+                    let copies = copies.entry(name.hash().to_string()).or_default();
+                    copies.push((store, name.clone(), size));
                 }
             }
         }
@@ -221,7 +223,7 @@ impl Store {
 
     fn repair_manifest(
         &self,
-        object: &str,
+        Damage { object, error }: &Damage,
         other: Option<&Store>,
         dry_run: bool,
         repaired: &mut Repaired,
@@ -234,8 +236,9 @@ impl Store {
             }
             return Ok(());
         }
-        if self.no_file(object).is_some() {
-            // It holds nothing that could come back.
+        if error.kind == ErrorKind::Io || self.no_file(object).is_some() {
+            // Nobody knows what is in it, and the disk may tell another time; or it holds nothing that
+            // could come back.
             return Ok(());
         }
         if !dry_run {

@@ -6,6 +6,7 @@ use crate::archives::SnapshotLibrary;
 use crate::check::is_damage;
 use crate::manifest::{Manifest, Pack};
 use crate::names::PackName;
+use crate::packs::bytes_at_start;
 use crate::storage::{Storage, io_error};
 use crate::tree::Opened;
 use lmc::{Archive, Input, Output};
@@ -158,15 +159,9 @@ impl Presence {
         if found <= pack.size {
             return Ok(found == pack.size);
         }
-        // A manifest names no pack that is too long to be in memory.
-        let mut bytes = vec![0; usize::try_from(pack.size).unwrap_or(usize::MAX)];
-        match storage.read(&object, 0, &mut bytes) {
-            Err(e) if is_unreadable(&e) => return Ok(false),
-            read => read?,
-        }
-        if !pack.name.fits(&bytes) {
+        let Some(bytes) = bytes_at_start(storage, &pack.name, pack.size)? else {
             return Ok(false);
-        }
+        };
         storage.replace(&object, &bytes)?;
         self.healed.push(pack.name.clone());
         Ok(true)

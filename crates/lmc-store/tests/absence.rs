@@ -190,7 +190,8 @@ fn a_manifest_that_is_too_long_is_moved_whole() {
     check_restores(&store, &name, &source);
 }
 
-/// However long an object in `damaged/` is, a prune keeps the packs that it names, at its very end too.
+/// However long an object in `damaged/` is, a prune keeps the packs that it names, at its very end too,
+/// and does not read it to find them.
 #[test]
 fn a_long_object_in_damaged_keeps_all_its_packs() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,8 +202,8 @@ fn a_long_object_in_damaged_keeps_all_its_packs() {
     let key = name.key().unwrap();
     let path = root.join("snapshots").join(&key);
     let good = fs::read(&path).unwrap();
-    // The manifest stands behind more zeros than a manifest is long.
-    let zeros = (256 << 20) + 12_345;
+    // The manifest stands behind more zeros than can be read.
+    let zeros = (1 << 42) + 12_345;
     let file = fs::OpenOptions::new().write(true).truncate(true).open(&path).unwrap();
     file.write_all_at(&good, zeros).unwrap();
     assert_eq!(store.repair(None, false, 1).unwrap().moved, [name.object().unwrap()]);
@@ -210,7 +211,13 @@ fn a_long_object_in_damaged_keeps_all_its_packs() {
     let pruned = store.prune(&now()).unwrap();
     assert_eq!((pruned.packs.len(), packs(&root)), (0, before));
     let moved = format!("damaged/{key}");
-    assert_eq!(pruned.unreadable, std::slice::from_ref(&moved));
+    assert_eq!(pruned.too_long, std::slice::from_ref(&moved));
+    // A forgotten snapshot goes nevertheless.
+    let dry = PruneOptions { dry_run: true, ..now() };
+    let first = store.snapshots().unwrap().swap_remove(0);
+    store.forget(std::slice::from_ref(&first)).unwrap();
+    let pruned = store.prune(&dry).unwrap();
+    assert_eq!((pruned.packs.len(), pruned.snapshots), (0, vec![first]));
     fs::write(root.join(moved), &good).unwrap();
     assert!(store.repair(None, false, 1).unwrap().after.is_clean());
     check_restores(&store, &name, &source);

@@ -12,7 +12,7 @@ use disks::cut::Cut;
 use disks::faulty::{EDQUOT, EINTR, EIO, ENOSPC, Failure, Fault, FaultyDisk, Kind};
 use disks::scene::{Expected, Player, Scene, Step};
 use disks::verify::{Broken, look, recover};
-use lmc_store::ErrorKind;
+use lmc_store::{CheckOptions, ErrorKind};
 use lmc_testkit::{Part, count};
 use std::sync::Arc;
 
@@ -256,4 +256,41 @@ fn room_can_be_made_where_links_count_as_files() {
     }
     player.play(&Step::Save { step: 9, tag: None }).unwrap();
     look(&player).unwrap();
+}
+
+/// A pack or a manifest that the disk cannot read is damage like any other: a check names it and
+/// looks at all else. A repair without a copy leaves it where it is, and all is well when the disk
+/// reads it again.
+#[test]
+fn bad_sectors_are_damage_and_the_rest_is_checked() {
+    let options = CheckOptions { read_percent: 100, threads: 1 };
+    let base = Base::new(5);
+    let mut player = base.player();
+    player.reopen(None);
+    let store = player.store().unwrap();
+    let good = store.check(&options).unwrap();
+    assert!(good.is_clean() && good.packs > 1);
+    let name = store.snapshots().unwrap().swap_remove(0);
+    let pack = store.manifest(&name).unwrap().packs[0].name.object();
+    let manifest = name.object().unwrap();
+    for (object, is_pack) in [(pack, true), (manifest, false)] {
+        player.reopen(Some(FaultyDisk::with_bad_sectors(player.disk.clone(), &object)));
+        let store = player.store().unwrap();
+        let checked = store.check(&options).unwrap();
+        let packs = checked.damaged.iter().map(|(_, damage)| damage);
+        let named: Vec<_> = packs.chain(&checked.manifests).collect();
+        assert_eq!(named.len(), 1, "{named:?}");
+        assert_eq!((&named[0].object, named[0].error.kind), (&object, ErrorKind::Io));
+        assert!(named[0].error.to_string().contains(&object), "{named:?}");
+        assert_eq!(checked.hurt.is_empty(), !is_pack);
+        if is_pack {
+            assert_eq!((checked.snapshots, checked.packs_read), (good.snapshots, good.packs));
+        }
+        let repaired = store.repair(None, false, 1).unwrap();
+        assert_eq!((repaired.lost.len(), repaired.moved.len()), (usize::from(is_pack), 0));
+        assert!(repaired.packs.is_empty() && !repaired.after.is_clean());
+        player.reopen(None);
+        look(&player).unwrap();
+        assert!(player.store().unwrap().check(&options).unwrap().is_clean());
+    }
 }

@@ -71,15 +71,39 @@ impl Scene {
 fn a_repair_reads_no_pack_by_its_length() {
     let scene = Scene::new();
     let (other, root) = scene.copy();
-    set_len(&scene.pack, HUGE);
-    let repaired = scene.store.repair(None, false, 1).unwrap();
-    assert_eq!((repaired.packs.len(), repaired.lost.len()), (0, 1));
     let theirs = root.join(scene.pack.strip_prefix(&scene.root).unwrap());
-    let good = len(&theirs);
+    let good = fs::read(&theirs).unwrap();
+    for pack in [&scene.pack, &theirs] {
+        fs::write(pack, vec![7; good.len()]).unwrap();
+        set_len(pack, HUGE);
+    }
+    for from in [None, Some(&other)] {
+        let repaired = scene.store.repair(from, false, 1).unwrap();
+        assert_eq!((repaired.packs.len(), repaired.lost.len()), (0, 1));
+    }
+    fs::write(&theirs, &good).unwrap();
+    assert!(scene.store.repair(Some(&other), false, 1).unwrap().after.is_clean());
+    check_restores(&scene.store, &scene.name, &scene.source);
+}
+
+/// A pack that grew has its own bytes at its start: a repair needs no copy, whatever it grew by, and
+/// a dry run says so. One in the other store that grew is a copy too.
+#[test]
+fn a_repair_cuts_a_pack_that_grew() {
+    let scene = Scene::new();
+    let (other, root) = scene.copy();
+    let theirs = root.join(scene.pack.strip_prefix(&scene.root).unwrap());
+    let good = fs::read(&scene.pack).unwrap();
+    for size in [good.len() as u64 + 1, HUGE] {
+        set_len(&scene.pack, size);
+        let tried = scene.store.repair(None, true, 1).unwrap();
+        assert_eq!((tried.packs.len(), len(&scene.pack)), (1, size), "a dry run changes nothing");
+        let repaired = scene.store.repair(None, false, 1).unwrap();
+        assert_eq!((repaired.packs.len(), repaired.lost.len()), (1, 0));
+        assert!(repaired.after.is_clean() && fs::read(&scene.pack).unwrap() == good);
+    }
     set_len(&theirs, HUGE);
-    let repaired = scene.store.repair(Some(&other), false, 1).unwrap();
-    assert_eq!((repaired.packs.len(), repaired.lost.len()), (0, 1));
-    set_len(&theirs, good);
+    fs::remove_file(&scene.pack).unwrap();
     assert!(scene.store.repair(Some(&other), false, 1).unwrap().after.is_clean());
     check_restores(&scene.store, &scene.name, &scene.source);
 }

@@ -215,13 +215,13 @@ impl Rot {
         }
     }
 
-    /// What can be had from other packs of the same bytes is put right; damaged manifests are moved
+    /// What can be had from other packs of the same bytes, or grew, is put right; damaged manifests are moved
     /// away; all else is as it was, byte for byte, and so is what can be read.
     fn repair_alone(&mut self, now: &Objects, expected: &Expected, hurt: &BTreeSet<FileOf>) {
         let twin = |object: &&String| {
             let hash = PackName::from_object(object).unwrap().hash().to_string();
             let mut others = now.iter().filter(|(other, _)| other.contains(&hash));
-            others.any(|(other, bytes)| self.history.good[other] == *bytes)
+            others.any(|(other, bytes)| bytes.starts_with(&self.history.good[other]))
         };
         let healed: BTreeSet<String> = expected.packs.iter().filter(twin).cloned().collect();
         let mut wanted = now.clone();

@@ -17,6 +17,10 @@ use std::path::Path;
 /// make a program run as its owner never are.
 pub const MODE_BITS: u32 = 0o777;
 
+/// Seconds that the times of a directory which was just made may be apart. Some file systems count
+/// in twos.
+const MOMENT_S: u64 = 2;
+
 /// What makes a file itself, whatever its names are: its device and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
@@ -154,6 +158,12 @@ impl Links {
     }
 }
 
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl From<OwnedFd> for Folder {
     fn from(fd: OwnedFd) -> Self {
         Self { fd }
@@ -182,6 +192,11 @@ impl Folder {
     /// The directory once more.
     pub fn again(&self) -> io::Result<Self> {
         Ok(Self { fd: self.fd.try_clone()? })
+    }
+
+    /// Which directory it is.
+    pub(crate) fn id(&self) -> io::Result<FileId> {
+        Ok(FileId::of(&rustix::fs::fstat(&self.fd)?))
     }
 
     /// Looks at the directory itself.
@@ -264,18 +279,40 @@ impl Folder {
         )?))
     }
 
-    /// Makes a directory that is closed to others; the name must be free.
+    /// Makes a directory that is closed to others; the name must be free. On an error it is gone
+    /// again, and what somebody else has put in its place is not.
     pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<Self> {
         rustix::fs::mkdirat(&self.fd, name, Mode::RWXU)?;
+        let made = self.open_made(name);
+        if made.is_err() {
+            let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+            if stat.is_ok_and(|stat| is_ours(&stat) && is_just_made(&stat)) {
+                // Only if it is empty.
+                let _ = rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR);
+            }
+        }
+        made
+    }
+
+    /// Opens a directory that was just made. What somebody has put in its place meanwhile is not ours
+    /// to fill: a folder of their own, or an older one of ours.
+    fn open_made(&self, name: &OsStr) -> io::Result<Self> {
         let made = self.folder(name, Links::Kept)?;
-        // What somebody has put in its place meanwhile is not ours to fill: a folder of their own, or
-        // an older one of ours.
-        let is_ours = rustix::fs::fstat(&made.fd)?.st_uid == rustix::process::geteuid().as_raw();
-        if !is_ours || !made.names()?.is_empty() {
+        let stat = rustix::fs::fstat(&made.fd)?;
+        if !is_ours(&stat) || !is_just_made(&stat) || !made.names()?.is_empty() {
             return Err(io::Error::other("somebody else has put another directory in its place"));
         }
         acl::remove(&made.fd)?;
+        if stat.st_mode & 0o077 != 0 {
+            // A file system may know no modes.
+            let _ = made.set_mode(0o700);
+        }
         Ok(made)
+    }
+
+    /// Whether it was made a moment ago, as far as can be told, and not moved to where it is.
+    pub fn is_just_made(&self) -> io::Result<bool> {
+        Ok(is_just_made(&rustix::fs::fstat(&self.fd)?))
     }
 
     /// Makes a symbolic link; the name must be free.
@@ -339,22 +376,19 @@ impl Folder {
         }
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
     }
+}
 
-    /// Removes all that is in it.
-    pub(crate) fn clear(&self) -> io::Result<()> {
-        for name in self.names()? {
-            if self.look(&name, Links::Kept)?.kind != FileKind::Folder {
-                self.unlink(&name)?;
-                continue;
-            }
-            let below = self.folder(&name, Links::Kept)?;
-            // It may be closed to writing already.
-            let _ = below.set_mode(0o700);
-            below.clear()?;
-            rustix::fs::unlinkat(&self.fd, &name, AtFlags::REMOVEDIR)?;
-        }
-        Ok(())
-    }
+/// Whether something belongs to who runs this.
+fn is_ours(stat: &Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
+/// Whether an empty directory was made a moment ago, as far as its own times tell: both are those of
+/// its making then. A rename sets one of them, so that an older one which was moved here is found
+/// out. The clock of the process, which need not be that of the file system, has no say.
+#[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+fn is_just_made(stat: &Stat) -> bool {
+    (stat.st_ctime as i64).abs_diff(stat.st_mtime as i64) <= MOMENT_S
 }
 
 /// Gives a file its time of the last write.
@@ -375,4 +409,41 @@ pub(crate) fn parent(path: &Path) -> &Path {
 /// `path` as bytes, for an order that is the same everywhere.
 pub(crate) fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// An older folder of ours that somebody has put in the place of one that was just made is told
+    /// by its times, though it is empty, and it stays.
+    #[test]
+    fn an_older_folder_is_not_taken_for_a_new_one() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let top = Folder::open(dir.path()).expect("it is there");
+        fs::create_dir(dir.path().join("older")).expect("a folder");
+        let older = top.folder(OsStr::new("older"), Links::Kept).expect("it is there");
+        older.set_time((1_000_000_000, 0)).expect("a time");
+        fs::rename(dir.path().join("older"), dir.path().join("new")).expect("moved");
+        assert!(!older.is_just_made().expect("open"));
+        assert!(top.open_made(OsStr::new("new")).is_err());
+        let made = top.make_folder(OsStr::new("made")).expect("a folder");
+        assert!(made.is_just_made().expect("open"));
+        fs::write(dir.path().join("made/file"), b"").expect("a file");
+        assert!(top.open_made(OsStr::new("made")).is_err(), "it is not empty");
+    }
+
+    /// One that others could enter is closed before it is used.
+    #[test]
+    fn a_new_folder_is_closed() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let top = Folder::open(dir.path()).expect("it is there");
+        let path = dir.path().join("open");
+        fs::create_dir(&path).expect("a folder");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("a mode");
+        let made = top.open_made(OsStr::new("open")).expect("new and empty");
+        assert_eq!(made.state().expect("open").mode, 0o700);
+    }
 }

@@ -70,10 +70,14 @@ impl Leftover {
         }
         match &self.content {
             None => self.folder.unlink(&self.name),
-            Some(content) => {
-                content.clear()?;
-                self.folder.remove_folder(&self.name, self.id)
-            }
+            Some(content) => match self.folder.remove_folder(&self.name, self.id) {
+                // An empty one goes without a look into it, for which too many files may be open.
+                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    content.clear()?;
+                    self.folder.remove_folder(&self.name, self.id)
+                }
+                removed => removed,
+            },
         }
     }
 }

@@ -9,9 +9,11 @@
 mod acl;
 mod archive;
 mod base;
+mod clear;
 mod compress;
 mod convert;
 mod decompress;
+mod descend;
 mod describe;
 mod diff;
 mod effort;

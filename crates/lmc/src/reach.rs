@@ -6,7 +6,7 @@
 //! the rule of Linux (`fs.protected_symlinks`), which not every machine has switched on.
 
 use crate::folder::{FOLDER, FileId, Folder, parent};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -27,7 +27,7 @@ impl Folder {
     /// Opens the directory at `path`, or that links lead to, to write into it. Links that another
     /// user has put there are not followed.
     pub fn reach(path: &Path) -> io::Result<Self> {
-        match open_without_links(path) {
+        match open_without_links(CWD, path) {
             Some(folder) => Ok(folder),
             None => Walk::new(path)?.reach_folder(|_, _, error| Err(error)),
         }
@@ -60,17 +60,17 @@ impl Folder {
     }
 }
 
-/// Opens a directory by a path that has no links in it, in one call; none if that failed or the
-/// kernel cannot do it, and then it is for a walk to say why.
+/// Opens a directory by a path from an open one that has no links in it, in one call; none if that
+/// failed or the kernel cannot do it, and then it is for a walk to say why.
 #[cfg(target_os = "linux")]
-fn open_without_links(path: &Path) -> Option<Folder> {
+pub(crate) fn open_without_links(from: impl AsFd, path: &Path) -> Option<Folder> {
     use rustix::fs::ResolveFlags;
     let none = ResolveFlags::NO_SYMLINKS;
-    Some(Folder::from(rustix::fs::openat2(CWD, path, FOLDER, Mode::empty(), none).ok()?))
+    Some(Folder::from(rustix::fs::openat2(from, path, FOLDER, Mode::empty(), none).ok()?))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_without_links(_path: &Path) -> Option<Folder> {
+pub(crate) fn open_without_links(_from: impl AsFd, _path: &Path) -> Option<Folder> {
     None
 }
 

@@ -6,17 +6,17 @@
 //! never by a path. A folder below the root is used only while it is the one that was made or found
 //! at first: who may rename in the directory could put a private folder of ours in its place.
 
+use crate::descend::{Astray, is_replaced};
 use crate::folder::{FileId, FileState, Folder, Links, parent};
 use crate::io::io_error;
 use crate::leftover::Leftover;
 use crate::publish::{Origin, Publish};
-use crate::tree::is_replaced;
 use lmc_format::{Error, ErrorKind, Result};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a folder lets only its owner do.
@@ -26,6 +26,8 @@ const OWNER: u32 = 0o700;
 #[derive(Debug)]
 pub struct Sandbox {
     root: Folder,
+    /// How the root is called in errors.
+    shown: PathBuf,
     /// Whether files that are there are replaced.
     overwrite: bool,
     /// The folders below the root that were made or found, by their paths.
@@ -33,16 +35,22 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    fn new(root: Folder, overwrite: bool) -> Self {
-        Self { root, overwrite, folders: Mutex::default() }
+    fn new(root: Folder, shown: &Path, overwrite: bool) -> Self {
+        Self { root, shown: shown.to_path_buf(), overwrite, folders: Mutex::default() }
+    }
+
+    /// How a path below the root is called in errors, the root with an empty path.
+    fn shown(&self, path: &Path) -> PathBuf {
+        if path.as_os_str().is_empty() { self.shown.clone() } else { self.shown.join(path) }
     }
 
     /// Opens the directory at `root`, or that a link there leads to, unless another user has put that
     /// there.
     pub fn open(root: &Path, overwrite: bool) -> Result<Self> {
         let opened = Folder::reach(root);
-        let root = opened.map_err(|e| io_error(&format!("cannot open {}", root.display()), &e))?;
-        Ok(Self::new(root, overwrite))
+        let opened =
+            opened.map_err(|e| io_error(&format!("cannot open {}", root.display()), &e))?;
+        Ok(Self::new(opened, root, overwrite))
     }
 
     /// Makes the directory at `root`, closed to others, and its name durable; or opens the one that
@@ -54,9 +62,9 @@ impl Sandbox {
         };
         let above = Folder::reach_or_make(parent(root), 0o777).map_err(cannot)?;
         match above.make_folder(name) {
-            Ok(root) => {
+            Ok(made) => {
                 above.sync().map_err(cannot)?;
-                Ok((Self::new(root, overwrite), true))
+                Ok((Self::new(made, root, overwrite), true))
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 Ok((Self::open(root, overwrite)?, false))
@@ -70,28 +78,19 @@ impl Sandbox {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder at `path`. Fails unless it, and each one on the way, is the one that was made or
-    /// found there.
+    /// The folder at `path`, past no link. Fails unless it is the one that was made or found there.
     fn folder(&self, path: &Path) -> Result<Folder> {
-        let cannot = |e| in_the_way(path, &e);
-        let mut folder = self.root.again().map_err(cannot)?;
-        let mut reached = PathBuf::new();
-        for name in path.components() {
-            let Component::Normal(name) = name else {
-                let path = path.display();
-                return Err(Error::invalid(format!("{path} is not a path below a directory")));
-            };
-            reached.push(name);
-            let known = self.folders().get(&reached).copied();
-            folder = folder.folder(name, Links::Kept).map_err(|e| match known {
-                Some(_) if is_replaced(&e) => replaced(&reached),
-                _ => cannot(e),
-            })?;
-            if known != Some(folder.state().map_err(cannot)?.id) {
-                return Err(replaced(&reached));
+        let known = |path: &Path| self.folders().get(path).copied();
+        self.root.known_below(path, Links::Kept, known).map_err(|astray| match astray {
+            Astray::NotBelow => {
+                Error::invalid(format!("{} is not a path below a directory", path.display()))
             }
-        }
-        Ok(folder)
+            Astray::Other(reached) => self.replaced(&reached),
+            Astray::Unopened(reached, e) if known(&reached).is_some() && is_replaced(&e) => {
+                self.replaced(&reached)
+            }
+            Astray::Unopened(_, e) => self.in_the_way(path, &e),
+        })
     }
 
     /// The folder that holds `path`, and the name in it.
@@ -104,7 +103,7 @@ impl Sandbox {
     /// others do beyond `mode` is taken away. Returns what one that was there was before.
     pub fn make_dir(&self, path: &Path, mode: u32) -> Result<Option<FileState>> {
         let (folder, name) = self.folder_of(path)?;
-        let cannot = |e| io_error(&format!("cannot make {}", path.display()), &e);
+        let cannot = |e| self.cannot("make", path, &e);
         match folder.make_folder(name) {
             Ok(made) => {
                 let made = made.state().map_err(cannot)?;
@@ -113,7 +112,8 @@ impl Sandbox {
             }
             // A directory, not a link to one.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                let found = folder.folder(name, Links::Kept).map_err(|e| in_the_way(path, &e))?;
+                let found =
+                    folder.folder(name, Links::Kept).map_err(|e| self.in_the_way(path, &e))?;
                 let old = found.state().map_err(cannot)?;
                 self.remember(path, old.id)?;
                 if old.mode & !(mode | OWNER) != 0 {
@@ -128,7 +128,7 @@ impl Sandbox {
     /// From now on no other folder is used at `path`.
     fn remember(&self, path: &Path, id: FileId) -> Result<()> {
         let first = *self.folders().entry(path.to_path_buf()).or_insert(id);
-        if first == id { Ok(()) } else { Err(replaced(path)) }
+        if first == id { Ok(()) } else { Err(self.replaced(path)) }
     }
 
     /// Starts a file that will be at `path`.
@@ -140,7 +140,7 @@ impl Sandbox {
     /// Makes a symbolic link. It is never followed here.
     pub fn link(&self, path: &Path, target: &Path) -> Result<()> {
         let (folder, name) = self.folder_of(path)?;
-        let cannot = |e| io_error(&format!("cannot make {}", path.display()), &e);
+        let cannot = |e| self.cannot("make", path, &e);
         let made = Leftover::make_link(folder, ".lmc-", target).map_err(cannot)?;
         let renamed = made.folder.rename(&made.name, name, self.overwrite);
         if renamed.is_err() {
@@ -157,13 +157,13 @@ impl Sandbox {
     pub fn finish_dir(&self, path: &Path, origin: &Origin) -> Result<()> {
         let folder = self.folder(path)?;
         let finished = origin.give_folder(&folder).and_then(|()| folder.sync());
-        finished.map_err(|e| io_error(&format!("cannot finish {}", path.display()), &e))
+        finished.map_err(|e| self.cannot("finish", path, &e))
     }
 
     /// Makes the names in a directory durable, in the root with an empty path.
     pub fn sync_dir(&self, path: &Path) -> Result<()> {
         let synced = self.folder(path)?.sync();
-        synced.map_err(|e| io_error(&format!("cannot sync {}", path.display()), &e))
+        synced.map_err(|e| self.cannot("sync", path, &e))
     }
 
     /// Removes the directory itself, which is at `root`, if it is empty.
@@ -178,9 +178,31 @@ impl Sandbox {
     /// Removes a directory that is empty, and is the one that was made or found.
     pub fn remove_dir(&self, path: &Path) -> Result<()> {
         let (folder, name) = self.folder_of(path)?;
-        let known = self.folders().get(path).copied().ok_or_else(|| replaced(path))?;
+        let known = self.folders().get(path).copied().ok_or_else(|| self.replaced(path))?;
         let removed = folder.remove_folder(name, known);
-        removed.map_err(|e| io_error(&format!("cannot remove {}", path.display()), &e))
+        removed.map_err(|e| self.cannot("remove", path, &e))
+    }
+
+    fn cannot(&self, what: &str, path: &Path, error: &io::Error) -> Error {
+        io_error(&format!("cannot {what} {}", self.shown(path).display()), error)
+    }
+
+    fn replaced(&self, path: &Path) -> Error {
+        let message =
+            "was replaced while it was worked on; use a folder that nobody else can write to";
+        Error::new(ErrorKind::Conflict, format!("{} {message}", self.shown(path).display()))
+    }
+
+    fn in_the_way(&self, path: &Path, error: &io::Error) -> Error {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::LOOP | Errno::NOTDIR) => {
+                let message = "a link or a file is where a folder of it should be; nothing is \
+                               written through it";
+                let path = self.shown(path);
+                Error::new(ErrorKind::AlreadyExists, format!("{}: {message}", path.display()))
+            }
+            _ => self.cannot("reach", path, error),
+        }
     }
 }
 
@@ -199,14 +221,19 @@ impl NewDirectory {
     pub fn create(path: &Path) -> Result<Self> {
         let (folder, name) = Folder::reach_parent(path)
             .map_err(|e| io_error(&format!("cannot reach {}", path.display()), &e))?;
-        let made = Leftover::make_directory(folder, ".lmc-restore-").and_then(|made| {
-            let root = made.content().ok_or_else(|| io::Error::other("it is gone"))?.again()?;
-            Ok((Sandbox::new(root, false), made))
-        });
-        let (sandbox, leftover) = made.map_err(|e| {
-            io_error(&format!("cannot make a folder beside {}", path.display()), &e)
-        })?;
-        Ok(Self { sandbox, leftover: Arc::new(leftover), name, is_named: false })
+        let cannot = |e| io_error(&format!("cannot make a folder beside {}", path.display()), &e);
+        let leftover = Leftover::make_directory(folder, ".lmc-restore-").map_err(cannot)?;
+        let root = leftover.content().ok_or_else(|| io::Error::other("it is gone"));
+        match root.and_then(Folder::again) {
+            Ok(root) => {
+                let sandbox = Sandbox::new(root, path, false);
+                Ok(Self { sandbox, leftover: Arc::new(leftover), name, is_named: false })
+            }
+            Err(e) => {
+                let _ = leftover.remove();
+                Err(cannot(e))
+            }
+        }
     }
 
     /// Where to write.
@@ -266,22 +293,6 @@ pub(crate) fn exists(path: &Path) -> Error {
     Error::new(ErrorKind::AlreadyExists, format!("{path} is there already; -f overwrites it"))
 }
 
-fn replaced(path: &Path) -> Error {
-    let message = "was replaced while it was worked on; use a folder that nobody else can write to";
-    Error::new(ErrorKind::Conflict, format!("{} {message}", path.display()))
-}
-
-fn in_the_way(path: &Path, error: &io::Error) -> Error {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::LOOP | Errno::NOTDIR) => {
-            let message = "a link or a file is where a folder of it should be; nothing is written \
-                           through it";
-            Error::new(ErrorKind::AlreadyExists, format!("{}: {message}", path.display()))
-        }
-        _ => io_error(&format!("cannot reach {}", path.display()), error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,6 +301,23 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    /// Of a folder that cannot be made or opened, the error has the path and the cause.
+    #[test]
+    fn errors_have_the_whole_path() {
+        let target = tempfile::tempdir().unwrap();
+        let sandbox = Sandbox::open(target.path(), true).unwrap();
+        fs::write(target.path().join("file"), b"").unwrap();
+        let origin = Origin::recorded_mode(0o755);
+        let shown = |path: &str| target.path().join(path).display().to_string();
+        for (error, path) in [
+            (sandbox.sync_dir(Path::new("none")).unwrap_err(), "none"),
+            (sandbox.make_dir(Path::new("none/x"), 0o755).unwrap_err(), "none"),
+            (sandbox.create(Path::new("file/x"), &origin).unwrap_err(), "file"),
+        ] {
+            assert!(error.to_string().contains(&shown(path)), "{error}");
+        }
     }
 
     /// Whoever may rename in the target moves a private folder to where one of ours was.

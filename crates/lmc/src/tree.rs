@@ -4,6 +4,7 @@
 //! the one that was listed, so that nothing which took its place meanwhile is read instead, be it a
 //! link or another version of all of it.
 
+use crate::descend::{Astray, is_replaced};
 use crate::folder::{FileId, FileKind, FileState, Folder, Links, bytes};
 use crate::io::io_error;
 use crate::remove::remove_seen;
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Folders that may be one in the other where links are followed: more is a loop of links.
 const FOLLOWED_MAX: usize = 200;
@@ -110,24 +111,16 @@ impl Tree {
         &self.entries
     }
 
-    /// Opens a folder of it. Fails unless it, and each one on the way, is the one that was listed.
+    /// Opens a folder of it, past no other link than was listed. Fails unless it is the one that was.
     fn folder(&self, path: &Path) -> Result<Folder> {
         let cannot = |e| io_error(&format!("cannot open {}", self.path.join(path).display()), &e);
-        let mut folder = self.root.again().map_err(cannot)?;
-        let mut reached = PathBuf::new();
-        for name in path.components() {
-            let Component::Normal(name) = name else { return Err(not_below(path)) };
-            reached.push(name);
-            folder = folder.folder(name, self.links).map_err(|e| match e {
-                e if is_replaced(&e) => self.replaced(&reached),
-                e => cannot(e),
-            })?;
-            let state = folder.state().map_err(cannot)?;
-            if self.folders.get(&reached).map(|listed| listed.id) != Some(state.id) {
-                return Err(self.replaced(&reached));
-            }
-        }
-        Ok(folder)
+        let known = |path: &Path| self.folders.get(path).map(|listed| listed.id);
+        self.root.known_below(path, self.links, known).map_err(|astray| match astray {
+            Astray::NotBelow => not_below(path),
+            Astray::Other(reached) => self.replaced(&reached),
+            Astray::Unopened(reached, e) if is_replaced(&e) => self.replaced(&reached),
+            Astray::Unopened(_, e) => cannot(e),
+        })
     }
 
     /// Opens the folder that holds `path`; the name in it comes along.
@@ -202,12 +195,4 @@ fn changed() -> Error {
 
 fn not_below(path: &Path) -> Error {
     Error::invalid(format!("{} is not a path below a directory", path.display()))
-}
-
-/// Whether an error says that a name does not stand for what it stood for.
-pub(crate) fn is_replaced(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    [Errno::LOOP, Errno::NOTDIR, Errno::NOENT, Errno::NXIO]
-        .iter()
-        .any(|errno| Some(errno.raw_os_error()) == error.raw_os_error())
 }

@@ -328,6 +328,11 @@ impl Disk for RealDisk {
             });
         }
         let made = rustix::fs::openat(&folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+        let made = Folder::from(made);
+        // An older folder, which somebody has put in its place, is not opened up.
+        if !made.is_just_made()? {
+            return Err(io::Error::other("somebody else has put another directory in its place"));
+        }
         open_up(&made, mode)
     }
 

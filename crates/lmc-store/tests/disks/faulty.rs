@@ -85,6 +85,8 @@ struct Plan {
 pub struct FaultyDisk<N> {
     disk: Handle<N>,
     plan: Arc<Plan>,
+    /// The end of the path of a file that cannot be read.
+    bad: Option<String>,
     /// Manifests that were to get their names.
     commits: AtomicU64,
 }
@@ -93,6 +95,7 @@ pub struct FaultyDisk<N> {
 struct FaultyFile<N> {
     file: CrashFile<N>,
     plan: Arc<Plan>,
+    is_bad: bool,
 }
 
 impl Plan {
@@ -123,7 +126,15 @@ impl Plan {
 impl<N> FaultyDisk<N> {
     pub fn new(disk: Arc<CrashDisk<N>>, fault: Fault) -> Arc<Self> {
         let plan = Arc::new(Plan { fault, done: 0.into() });
-        Arc::new(Self { disk: Handle(disk), plan, commits: AtomicU64::new(0) })
+        Arc::new(Self { disk: Handle(disk), plan, bad: None, commits: AtomicU64::new(0) })
+    }
+
+    /// A disk on which the files whose paths end so can be opened and not be read.
+    pub fn with_bad_sectors(disk: Arc<CrashDisk<N>>, bad: &str) -> Arc<Self> {
+        let fault = Fault { kind: Kind::ReadAt, at: 0, times: 0, failure: Failure::Short };
+        let plan = Arc::new(Plan { fault, done: 0.into() });
+        let (bad, commits) = (Some(bad.to_string()), AtomicU64::new(0));
+        Arc::new(Self { disk: Handle(disk), plan, bad, commits })
     }
 
     /// How often a manifest was to get its name: before that, a save has left no snapshot.
@@ -175,6 +186,9 @@ impl<N: Note> DiskFile for FaultyFile<N> {
     }
 
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize> {
+        if self.is_bad {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
         match self.plan.next(Kind::ReadAt) {
             None => self.file.read_at(at, out),
             Some(Failure::Short) => {
@@ -190,18 +204,21 @@ impl<N: Note> DiskFile for FaultyFile<N> {
 }
 
 impl<N: Note> FaultyDisk<N> {
-    fn file(&self, file: CrashFile<N>) -> Box<dyn DiskFile> {
-        Box::new(FaultyFile { file, plan: self.plan.clone() })
+    fn file(&self, path: &Path, file: CrashFile<N>) -> Box<dyn DiskFile> {
+        let is_bad = self.bad.as_ref().is_some_and(|bad| path.ends_with(bad));
+        Box::new(FaultyFile { file, plan: self.plan.clone(), is_bad })
     }
 }
 
 impl<N: Note> Disk for FaultyDisk<N> {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.plan.run(Kind::Create, || self.disk.create_file(path)).map(|file| self.file(file))
+        self.plan
+            .run(Kind::Create, || self.disk.create_file(path))
+            .map(|file| self.file(path, file))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.plan.run(Kind::Open, || self.disk.open_file(path)).map(|file| self.file(file))
+        self.plan.run(Kind::Open, || self.disk.open_file(path)).map(|file| self.file(path, file))
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -34,6 +34,7 @@ fn json(pruned: &Pruned, args: &PruneArgs) -> Value {
         "held_by_deltas_bytes": pruned.bytes_bases,
         "held_in_packs_bytes": pruned.bytes_beside,
         "unreadable": pruned.unreadable,
+        "too_long": pruned.too_long,
     })
 }
 
@@ -67,6 +68,12 @@ fn text(pruned: &Pruned, args: &PruneArgs) -> Printable {
     for object in &pruned.unreadable {
         text.push_line(format_args!(
             "{object} cannot be read whole: of its packs, those that it still names are kept"
+        ));
+    }
+    for object in &pruned.too_long {
+        text.push_line(format_args!(
+            "{object} is too long to be a manifest: it may name any pack, so none is removed until \
+             it is cut, or moved out of the store"
         ));
     }
     text

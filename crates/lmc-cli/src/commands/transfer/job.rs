@@ -90,7 +90,7 @@ impl Job {
                 let file = File::open(path).map_err(|error| Failure::io("open it", &error))?;
                 Ok(Opened::File(file))
             }
-            _ => Ok(stdio::stdin_file().map_or(Opened::Stdin, Opened::File)),
+            _ => Ok(stdio::stdin_file()?.map_or(Opened::Stdin, Opened::File)),
         }
     }
 
