@@ -1,9 +1,11 @@
 //! Path rules: what a result is called, and which files a directory holds.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use lmc::{FileKind, FileState, Links, Tree};
+use lmc::{Archive, Bases, FileKind, FileState, Links, Tree, TreeEntry};
 
 use crate::exit::Failure;
 
@@ -62,23 +64,51 @@ pub fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// The `.lmc` files that `paths` name: files as they are, directories by what is in them.
-/// A directory that cannot be read or holds none stays in the list, to fail where its turn comes.
-pub fn archives(paths: &[PathBuf]) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for path in paths {
-        let tree = Tree::read(path, Links::Kept);
-        let entries = tree.iter().flat_map(Tree::entries);
-        let files = entries.filter(|entry| {
+/// The `.lmc` files that a command line names: files as they are, directories by what is in them.
+pub struct Archives {
+    /// All of them. A directory that cannot be read or holds none is one, to fail at its turn.
+    pub paths: Vec<PathBuf>,
+    /// Those that are in directories: what was listed is what is opened.
+    listed: HashMap<PathBuf, (Rc<Tree>, TreeEntry)>,
+}
+
+impl Archives {
+    /// Looks into all directories among `paths`.
+    pub fn list(paths: &[PathBuf]) -> Self {
+        let mut found = Self { paths: Vec::new(), listed: HashMap::new() };
+        for path in paths {
+            let before = found.paths.len();
+            if let Ok(tree) = Tree::read(path, Links::Kept) {
+                found.add(&Rc::new(tree));
+            }
+            if found.paths.len() == before {
+                found.paths.push(path.clone());
+            }
+        }
+        found
+    }
+
+    fn add(&mut self, tree: &Rc<Tree>) {
+        let is_archive = |entry: &&TreeEntry| {
             entry.state.kind == FileKind::File && lmc::original_path(&entry.path).is_some()
-        });
-        let before = found.len();
-        found.extend(files.map(|file| path.join(&file.path)));
-        if found.len() == before {
-            found.push(path.clone());
+        };
+        for entry in tree.entries().iter().filter(is_archive) {
+            let path = tree.path().join(&entry.path);
+            self.listed.insert(path.clone(), (tree.clone(), entry.clone()));
+            self.paths.push(path);
         }
     }
-    found
+
+    /// Opens one of them.
+    pub fn open(&self, path: &Path, bases: &Bases) -> lmc::Result<Archive> {
+        match self.listed.get(path) {
+            Some((tree, entry)) => {
+                let file = tree.open(&entry.path, &entry.state)?;
+                Archive::from_file(file, path.parent(), bases)
+            }
+            None => Archive::open_on(path, bases),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -97,5 +127,33 @@ mod tests {
         for name in ["a", ".lmc", "a.lmcx", "lmc"] {
             assert!(restored(Path::new(name)).is_err(), "{name}");
         }
+    }
+
+    /// What took the place of a file in a directory after that was listed is not opened, be it a pipe
+    /// that would have to be waited for or a link to another file.
+    #[test]
+    fn what_was_listed_is_what_is_opened() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a.lmc");
+        let list = || {
+            std::fs::write(&path, b"no archive").expect("a file");
+            let archives = Archives::list(&[dir.path().to_path_buf()]);
+            assert_eq!(archives.paths, std::slice::from_ref(&path));
+            std::fs::remove_file(&path).expect("a file");
+            archives
+        };
+        let refused = |archives: Archives| {
+            let error = archives.open(&path, &Bases::default()).expect_err("another file");
+            assert_eq!(error.kind, lmc::ErrorKind::Conflict, "{error}");
+            std::fs::remove_file(&path).expect("it is there");
+        };
+        let archives = list();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
+            .expect("a pipe");
+        refused(archives);
+        let archives = list();
+        std::os::unix::fs::symlink("/etc/passwd", &path).expect("a link");
+        refused(archives);
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::Store;
 use crate::names::SnapshotName;
-use crate::storage::Put;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 
@@ -11,13 +10,10 @@ impl Store {
     /// replaced at the same time is a conflict.
     pub fn tag(&self, name: &SnapshotName, tag: &str) -> Result<()> {
         let object = name.tag(tag)?;
-        let put = self.storage.put_new(&object, b"")?;
+        self.storage.put_new(&object, b"")?;
         // Whoever replaces it later sees the tag; whoever has marked it is seen here.
         if self.is_forgotten(name)? || self.storage.stat(&name.object()?)?.is_none() {
-            // One that was there before is not ours to take back.
-            if put == Put::Created {
-                self.storage.delete(&[object])?;
-            }
+            // The tag stays: it may have been there before, and of what is gone a prune removes it.
             let message = format!("snapshot {} was replaced or removed meanwhile", name.short_id());
             return Err(Error::new(ErrorKind::Conflict, message));
         }

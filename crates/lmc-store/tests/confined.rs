@@ -381,3 +381,38 @@ fn a_root_of_another_user_opens_nothing_to_all() {
         }
     }
 }
+
+/// A folder that somebody puts in the place of a store while that is in use gets nothing if it belongs
+/// to another user, and otherwise nothing that is more open than the store was.
+#[test]
+fn a_folder_in_the_place_of_a_store_opens_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("store");
+    fs::create_dir(&root).unwrap();
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
+    let (store, _) = local_store(&root);
+    save_step(&store, &source(folder.path(), 1), "r", 1);
+    fs::rename(&root, folder.path().join("away")).unwrap();
+    fs::create_dir(&root).unwrap();
+    fs::copy(folder.path().join("away").join(CONFIG_NAME), root.join(CONFIG_NAME)).unwrap();
+    for name in ["snapshots", "packs", "pending", "tags", "forgotten", "pruning", "tmp"] {
+        fs::create_dir(root.join(name)).unwrap();
+    }
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
+    let before: Vec<String> = modes(&root).into_iter().map(|(name, ..)| name).collect();
+    let new = || modes(&root).into_iter().filter(|(name, ..)| !before.contains(name));
+    let save = |step| {
+        let options = SaveOptions { run: "r".into(), step: Some(step), ..SaveOptions::default() };
+        store.save(&source(folder.path(), step), &options, &|_| ())
+    };
+    let _ = save(2);
+    for (name, kind, mode) in new() {
+        assert_eq!(mode, if kind == 'd' { 0o700 } else { 0o600 }, "{name}");
+    }
+    if is_root() {
+        let count = new().count();
+        chown(&root, Some(OTHER), None).unwrap();
+        assert!(save(3).is_err());
+        assert_eq!(new().count(), count);
+    }
+}

@@ -13,7 +13,7 @@ use crate::leftover::Leftover;
 use crate::publish::{Origin, Publish};
 use lmc_format::{Error, ErrorKind, Result};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,11 +32,14 @@ pub struct Sandbox {
     overwrite: bool,
     /// The folders below the root that were made or found, by their paths.
     folders: Mutex<HashMap<PathBuf, FileId>>,
+    /// The files that were made.
+    files: Mutex<HashSet<FileId>>,
 }
 
 impl Sandbox {
     fn new(root: Folder, shown: &Path, overwrite: bool) -> Self {
-        Self { root, shown: shown.to_path_buf(), overwrite, folders: Mutex::default() }
+        let (folders, files) = (Mutex::default(), Mutex::default());
+        Self { root, shown: shown.to_path_buf(), overwrite, folders, files }
     }
 
     /// How a path below the root is called in errors, the root with an empty path.
@@ -131,10 +134,27 @@ impl Sandbox {
         if first == id { Ok(()) } else { Err(self.replaced(path)) }
     }
 
-    /// Starts a file that will be at `path`.
+    /// Starts a file that will be at `path`. Fails if another one that was made here has that name.
     pub fn create(&self, path: &Path, origin: &Origin) -> Result<Publish> {
         let (folder, name) = self.folder_of(path)?;
-        Publish::create_in(folder, name, path, self.overwrite, origin)
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if folder.look(name, Links::Kept).is_ok_and(|there| files.contains(&there.id)) {
+            return Err(self.is_another(path));
+        }
+        let made = Publish::create_in(folder, name, path, self.overwrite, origin)?;
+        let state = FileState::of(made.file()).map_err(|e| self.cannot("make", path, &e))?;
+        files.insert(state.id);
+        Ok(made)
+    }
+
+    /// The file system knows no difference between this name and that of another result.
+    fn is_another(&self, path: &Path) -> Error {
+        let message = format!(
+            "{}: another result has this name already on this file system, which may tell no capital \
+             letters from small ones; use another directory",
+            self.shown(path).display()
+        );
+        Error::new(ErrorKind::AlreadyExists, message)
     }
 
     /// Makes a symbolic link. It is never followed here.
@@ -318,6 +338,21 @@ mod tests {
         ] {
             assert!(error.to_string().contains(&shown(path)), "{error}");
         }
+    }
+
+    /// Where a file system takes the names of two results for one, the second does not replace the first.
+    #[test]
+    fn a_result_never_replaces_another_one() {
+        let target = tempfile::tempdir().unwrap();
+        let sandbox = Sandbox::open(target.path(), true).unwrap();
+        let (first, second) = (Path::new("model"), Path::new("MODEL"));
+        fs::write(target.path().join(first), b"old").unwrap();
+        let made = sandbox.create(first, &Origin::nothing()).unwrap();
+        made.commit().unwrap();
+        // As on a file system that tells no capital letters from small ones.
+        fs::hard_link(target.path().join(first), target.path().join(second)).unwrap();
+        let error = sandbox.create(second, &Origin::nothing()).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::AlreadyExists, "{error}");
     }
 
     /// Whoever may rename in the target moves a private folder to where one of ours was.

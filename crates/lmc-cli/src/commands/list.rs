@@ -11,18 +11,18 @@ use crate::args::ListArgs;
 use crate::bases;
 use crate::exit::{self, Exit, Failure};
 use crate::json::{self, Array};
-use crate::names;
+use crate::names::Archives;
 use crate::printable::Printable;
 use crate::stdio::Pages;
 use crate::table::{Align, Table, ratio, shape};
 
 /// Lists every file; JSON is one array. What is long is printed as it is made.
 pub fn run(args: &ListArgs) -> Exit {
-    let files = names::archives(&args.files);
+    let files = Archives::list(&args.files);
     let (mut pages, mut array) = (Pages::default(), Array::new(0));
-    let exit = exit::for_each(&files, |path| {
+    let exit = exit::for_each(&files.paths, |path| {
         let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
-        let archive = Archive::open_on(path, &Bases::open(&bases, 0)?)?;
+        let archive = files.open(path, &Bases::open(&bases, 0)?)?;
         let listed = Listed { path, tensors: archive.tensors()?, archive: &archive };
         if args.json {
             array.next(&mut pages)?;

@@ -5,20 +5,20 @@ use lmc::{Archive, Bases};
 use crate::args::TestArgs;
 use crate::bases;
 use crate::exit::{self, Exit};
-use crate::names;
+use crate::names::{self, Archives};
 use crate::progress::{Progress, Volume};
 use crate::stdio;
 
 /// Tests every file.
 pub fn run(args: &TestArgs) -> Exit {
-    let files = names::archives(&args.files);
+    let files = Archives::list(&args.files);
     let mut progress = Progress::new(Volume::new(args.quiet, false));
-    exit::for_each(&files, |path| {
+    exit::for_each(&files.paths, |path| {
         let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
         let bases = Bases::open(&bases, usize::from(args.threads))?;
         let archive = match names::is_dash(path) {
             true => Archive::from_file(stdio::stdin_or_spooled()?, None, &bases)?,
-            false => Archive::open_on(path, &bases)?,
+            false => files.open(path, &bases)?,
         };
         archive.check_size(args.limit.max_size)?;
         progress.start(path.display(), Some(archive.original_len()));

@@ -170,13 +170,21 @@ def restore_checkpoint(
     if os.path.isdir(folder) and not overwrite:
         return folder
     os.makedirs(target, exist_ok=True)
-    # A name that nobody else can have taken.
-    part = os.path.join(os.fspath(target), f".{name}.{secrets.token_hex(8)}.part")
+    # Names that nobody else can have taken.
+    hidden = os.path.join(os.fspath(target), f".{name}.{secrets.token_hex(8)}")
+    part, old = f"{hidden}.part", f"{hidden}.old"
     try:
         store.restore(snapshot, part)
         if os.path.lexists(folder):
-            shutil.rmtree(folder)
-        os.rename(part, folder)
+            os.rename(folder, old)
+        try:
+            os.rename(part, folder)
+        except BaseException:
+            # Somebody may have made it again; then the old one stays where it is.
+            if os.path.lexists(old) and not os.path.lexists(folder):
+                os.rename(old, folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return folder

@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 /// An open file.
@@ -80,6 +81,16 @@ pub struct RealDisk {
     root: PathBuf,
     /// How open the directory is made.
     access: Access,
+    /// The directory as it was when it was used first.
+    first: Arc<OnceLock<Root>>,
+}
+
+/// A directory: which one, whose, and the permissions of what is made in it.
+#[derive(Debug)]
+struct Root {
+    id: (u64, u64),
+    owner: u32,
+    mode: RawMode,
 }
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
@@ -115,13 +126,34 @@ struct Place<'a> {
 impl RealDisk {
     /// For what lies below `root`, which is made by `access` if it is not there.
     pub fn new(root: &Path, access: Access) -> Self {
-        Self { root: root.to_path_buf(), access }
+        Self { root: root.to_path_buf(), access, first: Arc::default() }
+    }
+
+    /// Opens the root; also gives the permissions of what is made in it. If somebody has put another
+    /// folder in its place, that may not belong to another user, and opens nothing to more people.
+    fn root(&self) -> io::Result<(OwnedFd, RawMode)> {
+        let root = OwnedFd::from(Folder::reach(&self.root)?);
+        let (stat, mode) = (rustix::fs::fstat(&root)?, mode_of_new(&root)?);
+        #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+        let id = (stat.st_dev as u64, stat.st_ino as u64);
+        let first = self.first.get_or_init(|| Root { id, owner: stat.st_uid, mode });
+        if id == first.id {
+            return Ok((root, mode));
+        }
+        if stat.st_uid != first.owner {
+            let message = format!(
+                "somebody has put a folder of another user in the place of {}; look into it, and open \
+                 the store again",
+                self.root.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
+        Ok((root, mode & first.mode))
     }
 
     /// Opens the root or a folder below it; also gives the permissions of what is made in it.
     fn folder(&self, path: &Path) -> io::Result<(OwnedFd, RawMode)> {
-        let mut folder = OwnedFd::from(Folder::reach(&self.root)?);
-        let mode = mode_of_new(&folder)?;
+        let (mut folder, mode) = self.root()?;
         let Ok(below) = path.strip_prefix(&self.root) else {
             // The folder that the root is in.
             return Ok((Folder::reach(path)?.into(), mode));
@@ -260,7 +292,7 @@ impl Disk for RealDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         // A pipe would have to be waited for; what is no file is no object.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let root = OwnedFd::from(Folder::reach(&self.root)?);
+        let (root, _) = self.root()?;
         let below = path.strip_prefix(&self.root).unwrap_or(path);
         let file = match open_below(&root, below, flags) {
             Some(file) => file,

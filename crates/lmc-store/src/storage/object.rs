@@ -184,6 +184,12 @@ impl ObjectStorage {
         }
     }
 
+    /// What tells an object from one that takes its place: all that the server says of it.
+    fn version(&self, name: &str) -> Result<ObjectMeta> {
+        let path = self.path(name)?;
+        self.send(|| self.store.head(&path)).map_err(|e| self.unread(name, &e))
+    }
+
     fn has_bytes(&self, name: &str, bytes: &[u8]) -> Result<bool> {
         match self.read_all(name, bytes.len() as u64) {
             Ok(found) => Ok(found == bytes),
@@ -230,6 +236,7 @@ impl Storage for ObjectStorage {
 
     fn move_new(&self, from: &str, to: &str) -> Result<Put> {
         // The server copies it, so that it is whole, however long it is.
+        let before = self.version(from)?;
         match self.copy_new(from, to)? {
             Put::Exists => return Ok(Put::Exists),
             Put::Created => {}
@@ -238,6 +245,11 @@ impl Storage for ObjectStorage {
         if size(from)? != size(to)? {
             let message = format!("{to} is not the whole of {from}, which is as it was; try again");
             return Err(Error::new(ErrorKind::Io, message));
+        }
+        // What somebody has put there meanwhile was not copied.
+        if self.version(from)? != before {
+            let message = format!("{from} was replaced meanwhile and stays; try again");
+            return Err(Error::new(ErrorKind::Conflict, message));
         }
         self.delete(&[from.to_string()]).map(|()| Put::Created)
     }
@@ -341,3 +353,6 @@ fn stat(meta: &ObjectMeta) -> Stat {
     let modified_ms = u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0);
     Stat { size: meta.size, modified_ms }
 }
+
+#[cfg(test)]
+mod tests;
