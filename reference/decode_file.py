@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bases import THIS_FILE, Base, Reference, read_bases, read_reference
 from convert import convert
-from decode import MAX_RECIPE_LEN, decode_block, parse_shared_recipe
+from decode import CONSTANT, MAX_RECIPE_LEN, SAME, decode_block, parse_shared_recipe
 from hashes import HASH_LEN, content_hash, content_hash_of, hash_of
 from streams import Corrupt, Reader, inside, require
 
@@ -30,6 +30,7 @@ FOOTER_LEN = 64
 MAX_INDEX_LEN = 1 << 28
 MAX_SPAN_LEN = 1 << 24
 MIN_BLOCK_LOG2, MAX_BLOCK_LOG2 = 10, 24
+MAX_CODED_BLOCK_LEN = 1 << 22
 MAX_BLOCK_GROWTH = 5
 ANY_FILE, SAFETENSORS = range(2)
 LAST_DTYPE = 21
@@ -289,9 +290,11 @@ def read_piece(reader: Reader, piece: Piece, what: str) -> bytes:
 def check_block_raw_len(block: bytes, expected: int) -> None:
     """Section 7.3: what the block says of its length. Before it is decoded, which may be long."""
     reader = Reader(block)
-    reader.uint(1)
+    kind = reader.uint(1)
     raw_len = reader.varint()
     require(raw_len == expected, f"raw_len is {raw_len}, the index says {expected}")
+    fits = raw_len <= MAX_CODED_BLOCK_LEN or kind in (CONSTANT, SAME)
+    require(fits, f"raw_len is {raw_len}, too long for a block of kind {kind}")
 
 
 # Section 7.4: items

@@ -251,6 +251,12 @@ class RejectsBody(RejectTest):
         index = index_of([span.fields()], [item(span.raw)])
         self.check(seal(body, index, 2048), "hash of block 0 is wrong")
 
+    def test_long_blocks(self) -> None:
+        """A block of more than 2^22 bytes is constant or the same as its base."""
+        raw = bytes((1 << 22) + 1)
+        span = Span(raw, [b"\0" + varint(len(raw)) + raw], block_log2=24)
+        self.check(one_span_file(span), "raw_len is 4194305, too long for a block of kind 0")
+
     def test_block_raw_len(self) -> None:
         """A block's own raw_len is what block_log2 gives for it."""
         for block in (stored(b"ab"), constant(b"a", 4), constant(b"a", 1 << 26)):

@@ -4,7 +4,7 @@ use crate::bins::BinBuffers;
 use crate::changes::ChangeBuffers;
 use crate::classes::ClassBuffers;
 use crate::entropy::{PlaneDecoder, Scratch};
-use crate::need::{Need, RecipeShape, widened};
+use crate::need::{Need, RecipeShape, segment_len, widened};
 use crate::ready::{Ready, ReadyRecipe};
 use crate::segment::{Buffers, Place, segment_error};
 use crate::simd::chain::Hints;
@@ -95,11 +95,6 @@ struct BodyShape {
     raw_len: usize,
 }
 
-fn segment_len(entry: &[u8; 3]) -> usize {
-    let [a, b, c] = *entry;
-    u32::from_le_bytes([a, b, c, 0]) as usize
-}
-
 /// Decodes blocks; holds working memory, so keep one for each thread.
 #[derive(Debug)]
 pub struct Decoder {
@@ -148,8 +143,8 @@ impl Decoder {
         Ok(BlockPrefix::read(&mut Reader::new(block))?.raw_len)
     }
 
-    /// What it takes to decode the original bytes `range` of `block`, of which only the start is
-    /// needed: as far as the end of its recipe.
+    /// What it takes to decode the original bytes `range` of `block`. Of that only the start is needed,
+    /// as far as the end of its recipe; what tables of row offsets take is left out then.
     pub fn need(block: &[u8], shared: Option<&RecipeShape>, range: &Range<usize>) -> Result<Need> {
         let mut input = Reader::new(block);
         let BlockPrefix { kind, raw_len } = BlockPrefix::read(&mut input)?;
@@ -164,10 +159,11 @@ impl Decoder {
             BlockKind::Same => Ok(Need::of_plain(range.clone(), Some(range.clone()))),
             BlockKind::Coded => {
                 let shape = RecipeShape::of(&AnyRecipe::read(&mut input)?);
-                let need = Need::of_coded(raw_len, range, &shape);
-                Ok(Need { writes: need.writes.saturating_add(shape.cost()), ..need })
+                Ok(Need::of_coded(raw_len, range, &shape, input).with_recipe(&shape))
             }
-            BlockKind::Shared => Ok(Need::of_coded(raw_len, range, shared.ok_or_else(no_recipe)?)),
+            BlockKind::Shared => {
+                Ok(Need::of_coded(raw_len, range, shared.ok_or_else(no_recipe)?, input))
+            }
         }
     }
 

@@ -1,10 +1,9 @@
 //! What it takes to decode a part of a block.
+//!
+//! It is counted in bytes: those that a decoder writes, and what takes as long.
 
-use lmc_format::{AnyRecipe, Reader, Result};
+use lmc_format::{AnyRecipe, Coder, Reader, Result};
 use std::ops::Range;
-
-/// Bytes that are decoded in the time that one table takes to make.
-const TABLE_COST: usize = 4096;
 
 /// What it takes to decode a part of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +12,10 @@ pub struct Need {
     pub whole: Range<usize>,
     /// Bytes that the decoder writes for it, or what takes as long.
     pub writes: usize,
-    /// The part may be cut at multiples of these bytes, and costs no more then but for what the recipe
-    /// and the rows take.
+    /// What of that is for the recipe and the rows: it is needed again for each piece, if the part is
+    /// decoded in pieces.
+    pub fixed: usize,
+    /// The part may be cut into pieces at multiples of these bytes.
     pub unit: usize,
     /// What of the block's base it needs; nothing if it needs none.
     pub base: Option<Range<usize>>,
@@ -23,6 +24,7 @@ pub struct Need {
 /// What of a recipe tells how much a part of a block takes.
 #[derive(Clone, Copy, Debug)]
 pub struct RecipeShape {
+    width: usize,
     /// Original bytes of a segment.
     segment_len: usize,
     needs_base: bool,
@@ -30,6 +32,8 @@ pub struct RecipeShape {
     row_len: usize,
     /// What the recipe costs before anything is decoded.
     cost: usize,
+    /// What each segment costs beside its bytes.
+    segment_cost: usize,
 }
 
 impl RecipeShape {
@@ -39,33 +43,96 @@ impl RecipeShape {
     }
 
     pub(crate) fn of(recipe: &AnyRecipe) -> Self {
-        let (segment_len, needs_base) = (recipe.segment_len(), recipe.needs_base());
         let row_len = recipe.column_count();
-        let tables = recipe.table_count().saturating_mul(TABLE_COST);
-        Self { segment_len, needs_base, row_len, cost: row_len.saturating_add(tables) }
+        let coders = recipe.coders();
+        let tables = coders.iter().copied().chain(recipe.column_coder()).map(table_cost);
+        Self {
+            width: recipe.width(),
+            segment_len: recipe.segment_len(),
+            needs_base: recipe.needs_base(),
+            row_len,
+            cost: row_len.saturating_add(tables.sum()),
+            segment_cost: coders.into_iter().map(stream_cost).sum(),
+        }
     }
 
     /// What it costs to make the recipe ready: its column offsets, of which a few bytes can claim many,
-    /// and its tables. It is a number of bytes that could be decoded in that time.
+    /// and its tables.
     pub fn cost(&self) -> usize {
         self.cost
+    }
+
+    /// What the row offsets of a block cost, whose body is next in `input`: all of them are decoded,
+    /// whatever is wanted of the block. As far as the body is not there, only their number counts.
+    fn rows_cost(&self, raw_len: usize, mut input: Reader) -> usize {
+        let Some(rows) = raw_len.checked_div(self.row_len) else { return 0 };
+        let mut coder = || {
+            input.take(raw_len % self.width, "tail")?;
+            input.varint("first column")?;
+            let segments = (raw_len - raw_len % self.width).div_ceil(self.segment_len);
+            let (index, _) = input.take(3 * segments, "segment index")?.as_chunks();
+            input.take(index.iter().map(segment_len).sum(), "segments")?;
+            Coder::read(&mut input)
+        };
+        rows.saturating_add(coder().map_or(1, |coder| table_cost(&coder)))
+    }
+}
+
+/// The coded length of a segment, by its entry in the index of a block.
+pub(crate) fn segment_len(entry: &[u8; 3]) -> usize {
+    let [a, b, c] = *entry;
+    u32::from_le_bytes([a, b, c, 0]) as usize
+}
+
+/// What the tables of a coder cost.
+fn table_cost(coder: &Coder) -> usize {
+    match coder {
+        Coder::Raw | Coder::Constant(_) | Coder::Packed { .. } | Coder::Runs | Coder::Gaps(_) => 0,
+        Coder::Chain(_) => 1 << 10,
+        Coder::Rans(_) | Coder::Tree(_) => 1 << 12,
+        Coder::Huffman(_) => 1 << 13,
+        Coder::Apart(apart) => table_cost(&apart.flags) + table_cost(&apart.others),
+    }
+}
+
+/// What a stream costs beside its bytes.
+fn stream_cost(coder: &Coder) -> usize {
+    match coder {
+        Coder::Raw | Coder::Constant(_) | Coder::Packed { .. } | Coder::Runs | Coder::Gaps(_) => 32,
+        Coder::Chain(_) | Coder::Rans(_) | Coder::Huffman(_) => 128,
+        // Each of its nodes is looked at.
+        Coder::Tree(_) => 1024,
+        Coder::Apart(apart) => 32 + stream_cost(&apart.flags) + stream_cost(&apart.others),
     }
 }
 
 impl Need {
-    /// For a part of a coded block of `raw_len` bytes, if the recipe is ready.
-    pub(crate) fn of_coded(raw_len: usize, range: &Range<usize>, recipe: &RecipeShape) -> Self {
+    /// For a part of a coded block of `raw_len` bytes, whose body is next in `input`, if the recipe is
+    /// ready.
+    pub(crate) fn of_coded(
+        raw_len: usize,
+        range: &Range<usize>,
+        recipe: &RecipeShape,
+        input: Reader,
+    ) -> Self {
         let whole = widened(range, recipe.segment_len, raw_len);
-        // All row offsets of a block are decoded, whatever is wanted of it.
-        let rows = raw_len.checked_div(recipe.row_len).map_or(0, |rows| rows.saturating_add(1));
-        let writes = whole.len().saturating_add(rows);
+        let segments = whole.len().div_ceil(recipe.segment_len);
+        let fixed = recipe.rows_cost(raw_len, input);
+        let streams = segments.saturating_mul(recipe.segment_cost);
+        let writes = whole.len().saturating_add(streams).saturating_add(fixed);
         let base = recipe.needs_base.then(|| whole.clone());
-        Self { writes, unit: recipe.segment_len, base, whole }
+        Self { writes, fixed, unit: recipe.segment_len, base, whole }
+    }
+
+    /// The same if the recipe stands in the block.
+    pub(crate) fn with_recipe(self, recipe: &RecipeShape) -> Self {
+        let writes = self.writes.saturating_add(recipe.cost);
+        Self { writes, fixed: self.fixed.saturating_add(recipe.cost), ..self }
     }
 
     /// For bytes that are copied or repeated.
     pub(crate) fn of_plain(whole: Range<usize>, base: Option<Range<usize>>) -> Self {
-        Self { writes: whole.len(), unit: 1, whole, base }
+        Self { writes: whole.len(), fixed: 0, unit: 1, whole, base }
     }
 }
 

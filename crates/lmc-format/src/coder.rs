@@ -290,17 +290,6 @@ fn read_span(input: &mut Reader) -> Result<(usize, usize)> {
 }
 
 impl Coder {
-    /// How many tables a decoder makes of it.
-    pub fn table_count(&self) -> usize {
-        match self {
-            Self::Raw | Self::Constant(_) | Self::Packed { .. } | Self::Runs | Self::Gaps(_) => 0,
-            Self::Chain(_) | Self::Huffman(_) | Self::Rans(_) | Self::Tree(_) => 1,
-            Self::Apart(apart) => {
-                apart.flags.table_count().saturating_add(apart.others.table_count())
-            }
-        }
-    }
-
     /// Appends the coder's id and parameters.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {

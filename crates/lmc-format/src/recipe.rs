@@ -258,27 +258,24 @@ impl AnyRecipe {
         }
     }
 
-    /// How many tables a decoder makes of the recipe.
-    pub fn table_count(&self) -> usize {
-        let sum = |coders: &[Coder]| coders.iter().map(Coder::table_count).sum::<usize>();
-        let columns = |columns: &Columns| columns.coder.table_count();
+    /// The coders of each segment.
+    pub fn coders(&self) -> Vec<&Coder> {
         match self {
-            Self::Planes(recipe) => [
-                sum(&recipe.planes),
-                recipe.flags.as_ref().map_or(0, Coder::table_count),
-                recipe.columns.as_ref().map_or(0, columns),
-            ]
-            .iter()
-            .sum(),
-            Self::Classes(recipe) => sum(&recipe.contexts),
-            Self::Bins(recipe) => recipe.coder.table_count(),
-            Self::Changes(recipe) => [
-                recipe.bins.coder.table_count(),
-                sum(&recipe.changed.coders),
-                recipe.uncommon.as_ref().map_or(0, |flags| sum(&flags.coders)),
-            ]
-            .iter()
-            .sum(),
+            Self::Planes(recipe) => recipe.planes.iter().chain(&recipe.flags).collect(),
+            Self::Classes(recipe) => recipe.contexts.iter().collect(),
+            Self::Bins(recipe) => vec![&recipe.coder],
+            Self::Changes(recipe) => {
+                let uncommon = recipe.uncommon.iter().flat_map(|flags| &flags.coders);
+                recipe.changed.coders.iter().chain(uncommon).chain([&recipe.bins.coder]).collect()
+            }
+        }
+    }
+
+    /// The coder of the column offsets, if there are any.
+    pub fn column_coder(&self) -> Option<&Coder> {
+        match self {
+            Self::Planes(recipe) => recipe.columns.as_ref().map(|columns| &columns.coder),
+            Self::Classes(_) | Self::Bins(_) | Self::Changes(_) => None,
         }
     }
 }

@@ -105,7 +105,7 @@ impl Archive {
             .map_err(|e| e.at("index"))?;
         let links = links.sized(index.bases.len());
         let (decoders, original_len) = (Pool::default(), footer.original_len);
-        let recent = Mutex::new(Recent::new(recent::LEN_MAX));
+        let recent = Mutex::new(Recent::borrowing(recent::LEN_MAX));
         Ok(Self { source, index, links, decoders, recent, original_len, file_len })
     }
 
@@ -226,7 +226,10 @@ impl Archive {
             let at = end - rest.len() as u64;
             let count = match self.copy_recent(at, rest) {
                 0 => self.read_part(decoder, at, rest, effort)?,
-                count => count,
+                count => {
+                    effort.find()?;
+                    count
+                }
             };
             rest = &mut rest[count..];
         }
@@ -421,11 +424,12 @@ impl Archive {
         let at = self.file_start(i);
         let blocks = blocks_of(span, wanted);
         let recipe_len = span.recipe.map_or(0, |recipe| recipe.len);
-        let mut coded = self.source.read_vec(at, recipe_len)?;
         let len = |blocks: &[Piece]| blocks.iter().map(|block| block.len).sum::<u64>();
         let before = len(&span.blocks[..blocks.start]);
-        let own = self.source.read_vec(at + recipe_len + before, len(&span.blocks[blocks]))?;
-        coded.extend_from_slice(&own);
+        let mut coded = zeroed(recipe_len + len(&span.blocks[blocks]))?;
+        let (recipe, own) = coded.split_at_mut(recipe_len as usize);
+        self.source.read(at, recipe)?;
+        self.source.read(at + recipe_len + before, own)?;
         Ok(coded)
     }
 

@@ -7,7 +7,7 @@ use crate::item_hash::ItemHasher;
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::span::{SpanDecoder, SpanPart, check_hash};
 use crate::{Progress, Summary};
-use lmc_format::{Hash, Hasher, Item, Result, StoredIndex, hash};
+use lmc_format::{ErrorKind, Hash, Hasher, Item, Result, StoredIndex, hash};
 use std::ops::Range;
 
 /// Restores all of the original; every checksum is tried before its bytes count as restored. Long
@@ -49,22 +49,44 @@ pub(crate) fn restore_within(
     archive.check_bases(0)?;
     let index = &archive.index;
     let (parts, groups) = (Parts::new(index)?, Groups::new(index));
-    let (coded_pool, raw_pool) = (Pool::default(), Pool::default());
-    let stages =
-        Restore { archive, budget, sink, parts: &parts, groups: &groups, coded_pool, raw_pool };
-    let work = thread_count(threads);
-    let threads = Threads { work, write: sink.map_or(1, |sink| sink.writers(work)) };
     let mut items = ItemChecks::default();
-    pipeline::run(&stages, groups.count(), threads, |k, done| {
-        let spans = groups.spans(k);
-        let start = index.raw_start(spans.start);
-        for (i, hashes) in spans.clone().zip(done.hashes) {
-            items.add(index, i, hashes)?;
-        }
-        progress(index.raw_start(spans.end) - start);
-        Ok((start, done.raw))
-    })?;
+    let mut next = 0;
+    let mut run = |work: usize| {
+        let first = next;
+        let (coded_pool, raw_pool) = (Pool::default(), Pool::default());
+        let (parts, groups) = (&parts, &groups);
+        let stages = Restore { archive, budget, sink, parts, groups, first, coded_pool, raw_pool };
+        let threads = Threads { work, write: sink.map_or(1, |sink| sink.writers(work)) };
+        pipeline::run(&stages, groups.count() - first, threads, |k, done| {
+            let spans = groups.spans(first + k);
+            let start = index.raw_start(spans.start);
+            for (i, hashes) in spans.clone().zip(done.hashes) {
+                items.add(index, i, hashes)?;
+            }
+            progress(index.raw_start(spans.end) - start);
+            next = first + k + 1;
+            Ok((start, done.raw))
+        })
+    };
+    alone_if_spent(budget, thread_count(threads), &mut run)?;
     check_empty_items(index)
+}
+
+/// Does some work on this many threads. If it costs too much, it is done, or goes on, on one thread:
+/// many that read here and there in a base may find little of what others have read, and whoever made
+/// the file counted on one that reads it from its start to its end.
+pub(crate) fn alone_if_spent(
+    budget: &Budget,
+    threads: usize,
+    work: &mut impl FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    match work(threads) {
+        Err(e) if e.kind == ErrorKind::LimitExceeded && budget.is_spent() && threads > 1 => {
+            budget.renew();
+            work(1)
+        }
+        done => done,
+    }
 }
 
 /// Spans that go through the pipeline together: to pass on one of a few bytes takes longer than to
@@ -282,6 +304,8 @@ struct Restore<'a, 'sink> {
     sink: Option<&'a Sink<'sink>>,
     parts: &'a Parts,
     groups: &'a Groups,
+    /// The first group that is not restored yet, from which on they are counted here.
+    first: usize,
     coded_pool: Pool<Buffer>,
     raw_pool: Pool<Buffer>,
 }
@@ -300,7 +324,7 @@ impl Stages for Restore<'_, '_> {
 
     fn read(&self, k: usize) -> Result<Buffer> {
         let mut coded = self.coded_pool.take();
-        let spans = self.groups.spans(k);
+        let spans = self.groups.spans(self.first + k);
         let start = self.archive.file_start(spans.start);
         let len = self.archive.file_start(spans.end) - start;
         self.archive.source.read(start, coded.sized(len)?)?;
@@ -313,7 +337,7 @@ impl Stages for Restore<'_, '_> {
 
     fn work(&self, decoder: &mut SpanDecoder, k: usize, coded: Buffer) -> Result<Done> {
         let index = &self.archive.index;
-        let spans = self.groups.spans(k);
+        let spans = self.groups.spans(self.first + k);
         let mut raw = self.raw_pool.take();
         let mut out = raw.sized(index.raw_start(spans.end) - index.raw_start(spans.start))?;
         let mut rest = coded.bytes();

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// What a look into a span costs, and each of its blocks in the index.
 const SPAN_COST: u64 = 4096;
 const BLOCK_COST: u64 = 32;
+/// What it costs to find a part that was kept.
+const FIND_COST: u64 = 256;
 /// What a recipe that blocks share costs, as a writer of ours makes it.
 const RECIPE_COST: u64 = 1 << 15;
 /// Bytes that are hashed for the cost of one that is decoded.
@@ -70,6 +72,16 @@ impl Budget {
         most(self.each.load(Ordering::Relaxed), self.depth.load(Ordering::Relaxed))
     }
 
+    /// Whether more has been asked for than may be spent.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.spent.load(Ordering::Relaxed) > self.most()
+    }
+
+    /// As if nothing had been spent.
+    pub(crate) fn renew(&self) {
+        self.spent.store(0, Ordering::Relaxed);
+    }
+
     /// What has been spent.
     #[cfg(test)]
     pub(crate) fn spent(&self) -> u64 {
@@ -99,6 +111,11 @@ impl Effort<'_> {
     /// Counts a look into a span with this many blocks.
     pub(crate) fn look(self, blocks: usize) -> Result<()> {
         self.decode(look_cost(blocks))
+    }
+
+    /// Counts that a part was found which was kept.
+    pub(crate) fn find(self) -> Result<()> {
+        self.decode(FIND_COST)
     }
 
     /// Counts bytes that are about to be decoded; fails if all come to too much.
@@ -143,7 +160,7 @@ impl Cost {
 
     /// The part of a file that holds byte `at` of its original, if it will be there still.
     pub(crate) fn kept(&mut self, file: usize, at: u64) -> Option<Range<u64>> {
-        Some(self.kept.get_mut(&file)?.find(at)?.0.clone())
+        Some(self.kept.get_mut(&file)?.find(at)?.0)
     }
 
     /// A part of a file will be kept. Half as much is counted on as there is room for: several threads

@@ -4,6 +4,7 @@ use crate::base::{Base, Bases, Shelf};
 use crate::interrupt::Once;
 use lmc_format::limits::BASE_NAME_LEN_MAX;
 use lmc_format::{Error, ErrorKind, Result};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -67,12 +68,22 @@ impl Links {
         let weak = self.given.shelf();
         let shelf = weak.upgrade();
         let given = shelf.iter().flat_map(|shelf| shelf.given.get()).flatten().cloned();
-        let beside = wanted.iter().filter_map(|wanted| {
-            let mut opened = self.paths(wanted, shelf.as_deref()).into_iter();
-            opened.find_map(|path| {
-                Base::open(&path, &weak).ok().filter(|base| base.original_len() == wanted.len)
-            })
-        });
+        // Many bases may have one name; each file is opened once.
+        let mut opened: HashMap<PathBuf, Option<Arc<Base>>> = HashMap::new();
+        let mut beside: Vec<Arc<Base>> = Vec::new();
+        for wanted in wanted {
+            for path in self.paths(wanted, shelf.as_deref()) {
+                let base =
+                    opened.entry(path).or_insert_with_key(|path| Base::open(path, &weak).ok());
+                let Some(base) = base.as_ref() else { continue };
+                if base.original_len() == wanted.len {
+                    if !beside.iter().any(|other| Arc::ptr_eq(other, base)) {
+                        beside.push(base.clone());
+                    }
+                    break;
+                }
+            }
+        }
         given.chain(beside).collect()
     }
 
@@ -83,12 +94,21 @@ impl Links {
         let shelf = weak.upgrade();
         let given = shelf.iter().flat_map(|shelf| shelf.given.get()).flatten();
         let given = given.filter(|base| wanted.iter().any(|wanted| base.may_be(wanted)));
-        let beside = wanted.iter().flat_map(|wanted| {
-            let fits =
-                |path: &PathBuf| Base::open(path, &weak).is_ok_and(|base| base.may_be(wanted));
-            self.paths(wanted, shelf.as_deref()).into_iter().filter(fits)
-        });
-        given.filter_map(|base| base.file.clone()).chain(beside).collect()
+        let mut files: Vec<PathBuf> = given.filter_map(|base| base.file.clone()).collect();
+        // Many bases may have one name; each file is opened once.
+        let mut beside: BTreeMap<PathBuf, Vec<&lmc_format::Base>> = BTreeMap::new();
+        for wanted in wanted {
+            for path in self.paths(wanted, shelf.as_deref()) {
+                beside.entry(path).or_default().push(wanted);
+            }
+        }
+        for (path, wanted) in beside {
+            let fits = |base: Arc<Base>| wanted.iter().any(|wanted| base.may_be(wanted));
+            if Base::open(&path, &weak).is_ok_and(fits) {
+                files.push(path);
+            }
+        }
+        files
     }
 
     /// The same, and what those may be on.
@@ -138,14 +158,11 @@ impl Links {
 
 /// Files, and behind them those that they may be on. One is open at a time.
 pub(crate) fn with_files_below(mut files: Vec<PathBuf>, shelf: &Weak<Shelf>) -> Vec<PathBuf> {
+    let mut known: HashSet<PathBuf> = files.iter().cloned().collect();
     let mut next = 0;
     while let Some(path) = files.get(next) {
         let below = Base::open(path, shelf).map(|base| base.files()).unwrap_or_default();
-        for path in below {
-            if !files.contains(&path) {
-                files.push(path);
-            }
-        }
+        files.extend(below.into_iter().filter(|path| known.insert(path.clone())));
         next += 1;
     }
     files

@@ -3,7 +3,7 @@
 use crate::Options;
 use crate::archive::Archive;
 use crate::compress::{Assembly, Done, Job, Worker};
-use crate::decompress::{ItemChecks, Parts, check_empty_items, decode_part};
+use crate::decompress::{ItemChecks, Parts, alone_if_spent, check_empty_items, decode_part};
 use crate::io::{Input, Source, zeroed};
 use crate::pipeline::{Buffer, Pool, for_each, thread_count};
 use crate::span::SpanDecoder;
@@ -153,18 +153,19 @@ pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usi
     let parts = Parts::new(index)?;
     let places = cut_places(out, (0..index.span_count()).map(|i| index.raw_len(i) as usize));
     let budget = archive.budget();
-    let checks = Mutex::new(Checks::default());
     let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
-    let threads = thread_count(threads);
-    for_each(index.span_count(), threads, worker, |(decoder, coded, whole), i| {
-        let mut place = places[i].lock().map_err(|_| another_failed())?;
-        // The disk works while this thread decodes.
-        archive.read_ahead(i + threads);
-        let coded = archive.span_bytes(i, coded)?;
-        let hashes = decode_to(&mut place, whole, |out| {
-            decode_part(archive, i, &parts, decoder, coded, out, budget.effort())
-        })?;
-        checks.lock().map_err(|_| another_failed())?.add(index, i, hashes)
+    alone_if_spent(&budget, thread_count(threads), &mut |threads| {
+        let checks = Mutex::new(Checks::default());
+        for_each(index.span_count(), threads, worker, |(decoder, coded, whole), i| {
+            let mut place = places[i].lock().map_err(|_| another_failed())?;
+            // The disk works while this thread decodes.
+            archive.read_ahead(i + threads);
+            let coded = archive.span_bytes(i, coded)?;
+            let hashes = decode_to(&mut place, whole, |out| {
+                decode_part(archive, i, &parts, decoder, coded, out, budget.effort())
+            })?;
+            checks.lock().map_err(|_| another_failed())?.add(index, i, hashes)
+        })
     })?;
     check_empty_items(index)
 }
@@ -190,7 +191,7 @@ impl Checks {
     }
 }
 
-/// Where the bytes of one span go. It is locked once, by the thread that decodes into it.
+/// Where the bytes of one span go. It is locked by the thread that decodes into it.
 type Place<'a> = Mutex<Pieces<'a>>;
 
 /// Memory in one piece, as nearly always, or in several.
@@ -264,17 +265,15 @@ impl Archive {
         let places =
             cut_places(vec![out], spans.clone().map(|i| (bound(i + 1) - bound(i)) as usize));
         let budget = self.budget();
-        for_each(
-            spans.len(),
-            thread_count(threads),
-            || (),
-            |(), i| {
-                let mut place = places[i].lock().map_err(|_| another_failed())?;
-                // It was one piece, and so is each part of it.
-                let Pieces::One(out) = &mut *place else { return Err(another_failed()) };
-                self.read_into(bound(spans.start + i), out, budget.effort())
-            },
-        )
+        let read = |(): &mut (), i: usize| {
+            let mut place = places[i].lock().map_err(|_| another_failed())?;
+            // It was one piece, and so is each part of it.
+            let Pieces::One(out) = &mut *place else { return Err(another_failed()) };
+            self.read_into(bound(spans.start + i), out, budget.effort())
+        };
+        alone_if_spent(&budget, thread_count(threads), &mut |threads| {
+            for_each(spans.len(), threads, || (), read)
+        })
     }
 }
 
