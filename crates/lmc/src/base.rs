@@ -7,15 +7,12 @@
 use crate::archive::Archive;
 use crate::effort::{Budget, Cost, Effort};
 use crate::interrupt::Once;
-use crate::io::{Input, ReadAt, Source, SourceFile, Stamp, io_error};
-use crate::items::{ItemHashes, Looked, hasher};
+use crate::io::{ReadAt, Source, SourceFile, Stamp, io_error};
 use crate::lookup::{Given, Links, fit_name, with_files_below};
-use crate::pipeline::{Buffer, each, thread_count};
-use crate::witness::Witness;
+use crate::raw::Raw;
 use lmc_format::file::MAGIC;
-use lmc_format::hash::hash_of_hashes;
 use lmc_format::{Error, ErrorKind, Hash, Result};
-use lmc_input::{Cut, Tensor};
+use lmc_input::Tensor;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
@@ -206,6 +203,11 @@ impl Bases {
         self.shelf.open().iter().try_for_each(|base| base.check_unchanged())
     }
 
+    /// What may be done with each of them by those who code on it.
+    pub(crate) fn budgets(&self) -> Vec<&Budget> {
+        self.list().iter().map(|base| &base.budget).collect()
+    }
+
     /// Those that were given, in their order.
     pub fn list(&self) -> &[Arc<Base>] {
         self.shelf.given.get().map_or(&[], |given| given)
@@ -236,66 +238,6 @@ pub struct Base {
 enum Content {
     Raw(Box<Raw<'static>>),
     Archive(Box<Archive>),
-}
-
-/// A file that is no `.lmc`.
-#[derive(Debug)]
-struct Raw<'a> {
-    source: Source<'a>,
-    len: u64,
-    known: Once<Known>,
-}
-
-/// What is known of it after a look.
-#[derive(Debug)]
-struct Known {
-    looked: Looked,
-    cuts: Vec<Cut>,
-    /// What is read of it must be what its hash is of.
-    witness: Witness,
-}
-
-impl<'a> Raw<'a> {
-    fn new(source: Source<'a>) -> Result<Self> {
-        Ok(Self { len: source.len()?, source, known: Once::default() })
-    }
-
-    fn known(&self) -> Result<&Known> {
-        self.known.get(|| {
-            let looked = Looked::new(&self.source, self.len)?;
-            let cuts = lmc_input::cut(&looked.layout);
-            let witness = Witness::new(cuts.iter().map(|cut| cut.range.clone()));
-            witness.saw_start(&looked.start, |at, out| self.source.read(at, out))?;
-            Ok(Known { looked, cuts, witness })
-        })
-    }
-
-    /// Fills `out` with the bytes from `start` on; fails if they are not those that were read before.
-    fn read(&self, start: u64, out: &mut [u8]) -> Result<()> {
-        self.known()?.witness.read(start, out, |at, out| self.source.read(at, out))
-    }
-
-    /// The content hash.
-    fn hash(&self, threads: usize) -> Result<Hash> {
-        let Known { looked, cuts, witness } = self.known()?;
-        let hashes = each(cuts.len(), thread_count(threads), Buffer::default, |buffer, i| {
-            let cut = &cuts[i];
-            let raw = buffer.sized(cut.range.end - cut.range.start)?;
-            self.source.read(cut.range.start, raw)?;
-            let mut hashes = hasher(cut, &looked.layout.items);
-            hashes.write(raw);
-            let mut pieces = witness.hasher(&cut.range);
-            pieces.iter_mut().for_each(|pieces| pieces.write(raw));
-            witness.saw_run(cut.range.start, pieces)?;
-            Ok(hashes.finish())
-        })?;
-        let mut items = ItemHashes::new(looked.layout.items.len());
-        for (cut, hashes) in cuts.iter().zip(hashes) {
-            items.add(cut, hashes);
-        }
-        let items = items.finish(&looked.layout);
-        Ok(hash_of_hashes(&items.iter().map(|item| item.hash).collect::<Vec<_>>()))
-    }
 }
 
 impl Base {
@@ -502,10 +444,4 @@ fn too_deep() -> Error {
          --base, or with none"
     );
     Error::new(ErrorKind::LimitExceeded, message)
-}
-
-/// The name of a file, or of any bytes, by their content: what [`Archive::content_hash`] is of an
-/// archive of it. Everything is read.
-pub fn content_hash(input: Input, threads: usize) -> Result<u128> {
-    Raw::new(Source::new(input)?)?.hash(threads)
 }

@@ -1,5 +1,6 @@
 //! A file to `.lmc`.
 
+use crate::effort::alone_if_spent;
 use crate::guess;
 use crate::io::{Input, Output, Sink, Source};
 use crate::items::{ItemHashes, Looked, hasher};
@@ -58,15 +59,19 @@ fn compress_source(
     let stamp = source.stamp()?;
     let sink = Sink::new(output);
     let job = Job::new(source, options)?;
-    let (raw_pool, coded_pool) = (Pool::default(), Pool::default());
-    let stages = Compress { job: &job, sink: &sink, raw_pool, coded_pool };
-    let work = thread_count(options.threads);
-    let threads = Threads { work, write: sink.writers(work) };
     sink.write(0, &header())?;
     let mut assembly = Assembly::new(&job);
-    pipeline::run(&stages, job.spans.cuts.len(), threads, |i, done| {
-        progress(done.coded.span.raw_len);
-        Ok(assembly.add(&job.spans.cuts[i], done))
+    let mut next = 0;
+    alone_if_spent(&options.bases.budgets(), thread_count(options.threads), |work| {
+        let first = next;
+        let (raw_pool, coded_pool) = (Pool::default(), Pool::default());
+        let stages = Compress { job: &job, sink: &sink, first, raw_pool, coded_pool };
+        let threads = Threads { work, write: sink.writers(work) };
+        pipeline::run(&stages, job.spans.cuts.len() - first, threads, |i, done| {
+            progress(done.coded.span.raw_len);
+            next = first + i + 1;
+            Ok(assembly.add(&job.spans.cuts[first + i], done))
+        })
     })?;
     let end = assembly.end;
     let (tail, index) = assembly.finish_known()?;
@@ -189,6 +194,8 @@ impl<'a> Assembly<'a> {
 struct Compress<'a, 'sink> {
     job: &'a Job<'a>,
     sink: &'a Sink<'sink>,
+    /// The first span that is not coded yet, from which on they are counted here.
+    first: usize,
     raw_pool: Pool<Buffer>,
     coded_pool: Pool<Vec<u8>>,
 }
@@ -259,7 +266,7 @@ impl Stages for Compress<'_, '_> {
     type Write = (u64, Vec<u8>);
 
     fn read(&self, i: usize) -> Result<Buffer> {
-        let range = &self.job.spans.cuts[i].range;
+        let range = &self.job.spans.cuts[self.first + i].range;
         let mut buffer = self.raw_pool.take();
         self.job.source.read(range.start, buffer.sized(range.end - range.start)?)?;
         Ok(buffer)
@@ -271,7 +278,7 @@ impl Stages for Compress<'_, '_> {
 
     fn work(&self, worker: &mut Worker, i: usize, buffer: Buffer) -> Result<Done> {
         let out = self.coded_pool.take();
-        let done = worker.encode(self.job, i, buffer.bytes(), out)?;
+        let done = worker.encode(self.job, self.first + i, buffer.bytes(), out)?;
         self.raw_pool.give(buffer);
         Ok(done)
     }

@@ -1,13 +1,13 @@
 //! `.lmc` back to the file it came from.
 
 use crate::archive::Archive;
-use crate::effort::{Budget, Effort};
+use crate::effort::{self, Budget, Effort};
 use crate::io::{Output, Sink};
 use crate::item_hash::ItemHasher;
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::span::{SpanDecoder, SpanPart, check_hash};
 use crate::{Progress, Summary};
-use lmc_format::{ErrorKind, Hash, Hasher, Item, Result, StoredIndex, hash};
+use lmc_format::{Hash, Hasher, Item, Result, StoredIndex, hash};
 use std::ops::Range;
 
 /// Restores all of the original; every checksum is tried before its bytes count as restored. Long
@@ -51,7 +51,7 @@ pub(crate) fn restore_within(
     let (parts, groups) = (Parts::new(index)?, Groups::new(index));
     let mut items = ItemChecks::default();
     let mut next = 0;
-    let mut run = |work: usize| {
+    let run = |work: usize| {
         let first = next;
         let (coded_pool, raw_pool) = (Pool::default(), Pool::default());
         let (parts, groups) = (&parts, &groups);
@@ -68,25 +68,8 @@ pub(crate) fn restore_within(
             Ok((start, done.raw))
         })
     };
-    alone_if_spent(budget, thread_count(threads), &mut run)?;
+    effort::alone_if_spent(&[budget], thread_count(threads), run)?;
     check_empty_items(index)
-}
-
-/// Does some work on this many threads. If it costs too much, it is done, or goes on, on one thread:
-/// many that read here and there in a base may find little of what others have read, and whoever made
-/// the file counted on one that reads it from its start to its end.
-pub(crate) fn alone_if_spent(
-    budget: &Budget,
-    threads: usize,
-    work: &mut impl FnMut(usize) -> Result<()>,
-) -> Result<()> {
-    match work(threads) {
-        Err(e) if e.kind == ErrorKind::LimitExceeded && budget.is_spent() && threads > 1 => {
-            budget.renew();
-            work(1)
-        }
-        done => done,
-    }
 }
 
 /// Spans that go through the pipeline together: to pass on one of a few bytes takes longer than to

@@ -97,6 +97,26 @@ fn most(each: u64, depth: usize) -> u64 {
     each.saturating_mul(depth as u64 + 1).saturating_add(FREE)
 }
 
+/// Does some work on this many threads. If it costs too much, it is done again, or goes on, on one
+/// thread: many that read here and there in a base may find little of what others have read, and what a
+/// file costs was found out for one that reads it from its start to its end.
+pub(crate) fn alone_if_spent(
+    budgets: &[&Budget],
+    threads: usize,
+    mut work: impl FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    match work(threads) {
+        Err(e) if e.kind == ErrorKind::LimitExceeded && threads > 1 => {
+            let spent = budgets.iter().filter(|budget| budget.is_spent());
+            if spent.map(|budget| budget.renew()).count() == 0 {
+                return Err(e);
+            }
+            work(1)
+        }
+        done => done,
+    }
+}
+
 /// What a look into a span with this many blocks costs.
 fn look_cost(blocks: usize) -> u64 {
     SPAN_COST + BLOCK_COST * blocks as u64

@@ -31,6 +31,7 @@ mod memory;
 mod names;
 mod pipeline;
 mod publish;
+mod raw;
 mod reach;
 mod recent;
 mod reference;
@@ -42,7 +43,7 @@ mod tree;
 mod witness;
 
 pub use archive::{Archive, check_size};
-pub use base::{Base, Bases, Library, content_hash};
+pub use base::{Base, Bases, Library};
 pub use compress::{Compressed, compress, compress_known};
 pub use decompress::decompress;
 pub use describe::{BlockInfo, SpanInfo};
@@ -60,6 +61,7 @@ pub use memory::{
 };
 pub use names::{archive_path, has_room, original_path};
 pub use publish::{Origin, Publish};
+pub use raw::content_hash;
 pub use remove::remove_seen;
 pub use sandbox::{NewDirectory, Sandbox};
 pub use tensors::{BaseNotes, Tensor};

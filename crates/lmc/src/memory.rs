@@ -3,7 +3,8 @@
 use crate::Options;
 use crate::archive::Archive;
 use crate::compress::{Assembly, Done, Job, Worker};
-use crate::decompress::{ItemChecks, Parts, alone_if_spent, check_empty_items, decode_part};
+use crate::decompress::{ItemChecks, Parts, check_empty_items, decode_part};
+use crate::effort::alone_if_spent;
 use crate::io::{Input, Source, zeroed};
 use crate::pipeline::{Buffer, Pool, for_each, thread_count};
 use crate::span::SpanDecoder;
@@ -59,19 +60,20 @@ pub(crate) fn compress_source(
     let mut memory = Memory { written: 0, free: out, rest: Vec::new() };
     memory.push(header().to_vec()).map(copy);
     let body = Mutex::new(Body::new(&job, memory));
-    for_each(
-        job.spans.cuts.len(),
-        thread_count(options.threads),
-        || (Worker::new(options), Buffer::default()),
-        |(worker, raw), i| {
+    let new_worker = || (Worker::new(options), Buffer::default());
+    let budgets = options.bases.budgets();
+    alone_if_spent(&budgets, thread_count(options.threads), |threads| {
+        let first = body.lock().map_err(|_| another_failed())?.turn;
+        for_each(job.spans.cuts.len() - first, threads, new_worker, |(worker, raw), i| {
+            let i = first + i;
             let range = &job.spans.cuts[i].range;
             let raw = source.bytes(range.start, range.end - range.start, raw)?;
             let done = worker.encode(&job, i, raw, pool.take())?;
             let placed = body.lock().map_err(|_| another_failed())?.add(i, done);
             placed.into_iter().for_each(copy);
             Ok(())
-        },
-    )?;
+        })
+    })?;
     let Body { assembly, mut memory, .. } = body.into_inner().map_err(|_| another_failed())?;
     memory.push(assembly.finish()?).map(copy);
     source.check_unchanged(stamp)?;
@@ -154,7 +156,7 @@ pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usi
     let places = cut_places(out, (0..index.span_count()).map(|i| index.raw_len(i) as usize));
     let budget = archive.budget();
     let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
-    alone_if_spent(&budget, thread_count(threads), &mut |threads| {
+    alone_if_spent(&[&budget], thread_count(threads), |threads| {
         let checks = Mutex::new(Checks::default());
         for_each(index.span_count(), threads, worker, |(decoder, coded, whole), i| {
             let mut place = places[i].lock().map_err(|_| another_failed())?;
@@ -271,7 +273,7 @@ impl Archive {
             let Pieces::One(out) = &mut *place else { return Err(another_failed()) };
             self.read_into(bound(spans.start + i), out, budget.effort())
         };
-        alone_if_spent(&budget, thread_count(threads), &mut |threads| {
+        alone_if_spent(&[&budget], thread_count(threads), |threads| {
             for_each(spans.len(), threads, || (), read)
         })
     }

@@ -1,0 +1,76 @@
+//! A base that is no `.lmc`: its content hash, and bytes that are surely those of that hash.
+
+use crate::interrupt::Once;
+use crate::io::{Input, Source};
+use crate::items::{ItemHashes, Looked, hasher};
+use crate::pipeline::{Buffer, each, thread_count};
+use crate::witness::Witness;
+use lmc_format::hash::hash_of_hashes;
+use lmc_format::{Hash, Result};
+use lmc_input::Cut;
+
+/// A file that is no `.lmc`.
+#[derive(Debug)]
+pub(crate) struct Raw<'a> {
+    pub source: Source<'a>,
+    pub len: u64,
+    known: Once<Known>,
+}
+
+/// What is known of it after a look.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub looked: Looked,
+    cuts: Vec<Cut>,
+    /// What is read of it must be what its hash is of.
+    witness: Witness,
+}
+
+impl<'a> Raw<'a> {
+    pub(crate) fn new(source: Source<'a>) -> Result<Self> {
+        Ok(Self { len: source.len()?, source, known: Once::default() })
+    }
+
+    pub(crate) fn known(&self) -> Result<&Known> {
+        self.known.get(|| {
+            let looked = Looked::new(&self.source, self.len)?;
+            let cuts = lmc_input::cut(&looked.layout);
+            let witness = Witness::new(cuts.iter().map(|cut| cut.range.clone()));
+            witness.saw_start(&looked.start, |at, out| self.source.read(at, out))?;
+            Ok(Known { looked, cuts, witness })
+        })
+    }
+
+    /// Fills `out` with the bytes from `start` on; fails if they are not those that were read before.
+    pub(crate) fn read(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        self.known()?.witness.read(start, out, |at, out| self.source.read(at, out))
+    }
+
+    /// The content hash.
+    pub(crate) fn hash(&self, threads: usize) -> Result<Hash> {
+        let Known { looked, cuts, witness } = self.known()?;
+        let hashes = each(cuts.len(), thread_count(threads), Buffer::default, |buffer, i| {
+            let cut = &cuts[i];
+            let raw = buffer.sized(cut.range.end - cut.range.start)?;
+            self.source.read(cut.range.start, raw)?;
+            let mut hashes = hasher(cut, &looked.layout.items);
+            hashes.write(raw);
+            let mut pieces = witness.hasher(&cut.range);
+            pieces.iter_mut().for_each(|pieces| pieces.write(raw));
+            witness.saw_run(cut.range.start, pieces)?;
+            Ok(hashes.finish())
+        })?;
+        let mut items = ItemHashes::new(looked.layout.items.len());
+        for (cut, hashes) in cuts.iter().zip(hashes) {
+            items.add(cut, hashes);
+        }
+        let items = items.finish(&looked.layout);
+        Ok(hash_of_hashes(&items.iter().map(|item| item.hash).collect::<Vec<_>>()))
+    }
+}
+
+/// The name of a file, or of any bytes, by their content: what [`Archive::content_hash`] is of an
+/// archive of it. Everything is read.
+pub fn content_hash(input: Input, threads: usize) -> Result<u128> {
+    Raw::new(Source::new(input)?)?.hash(threads)
+}
