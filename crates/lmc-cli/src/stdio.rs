@@ -32,7 +32,9 @@ enum Use {
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 /// Notes which of stdin, stdout and stderr are closed, and opens `/dev/null` in their places, so that
-/// no file that is opened later is taken for one of them. To be called before anything is opened; a
+/// no file that is opened later is taken for one of them. Where there is none, as in a bare chroot,
+/// the root directory does, which nobody can write to either; std, which would do the same after
+/// this, ends the process without a word if it finds no `/dev/null`. To be called before anything is opened; a
 /// program calls it before `main`.
 pub extern "C" fn hold_places() {
     let standard = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
@@ -40,8 +42,10 @@ pub extern "C" fn hold_places() {
         if rustix::io::fcntl_getfd(fd) == Err(Errno::BADF) {
             CLOSED.fetch_or(1 << number, Ordering::Relaxed);
             // It gets the lowest number that is free: this one, since those before it are open.
-            if let Ok(null) = rustix::fs::open(c"/dev/null", OFlags::RDWR, Mode::empty()) {
-                let _ = null.into_raw_fd();
+            let null = rustix::fs::open(c"/dev/null", OFlags::RDWR, Mode::empty());
+            let root = || rustix::fs::open(c"/", OFlags::RDONLY, Mode::empty());
+            if let Ok(held) = null.or_else(|_| root()) {
+                let _ = held.into_raw_fd();
             }
         }
     }

@@ -95,3 +95,28 @@ fn what_is_not_needed_may_be_closed() {
         assert_eq!(code(&output), 0, "{redirected}: {}", stderr(&output));
     }
 }
+
+/// Where there is no `/dev/null` to hold a place, nothing is different.
+#[test]
+fn a_closed_stream_without_a_null_device() {
+    let folder = store();
+    let bare = |args: &str, redirected: &str| {
+        let lmc = env!("CARGO_BIN_EXE_lmc");
+        let script = format!("mount -t tmpfs none /dev && exec '{lmc}' {args} {redirected}");
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &script]).current_dir(folder.path(""));
+        command.output()
+    };
+    if !bare("--version", "").is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: only root can take /dev away");
+        return;
+    }
+    for redirected in ["<&-", "2>&-", "<&- 2>&-"] {
+        let output = bare("list x.lmc", redirected).expect("it starts");
+        assert_eq!(code(&output), 0, "{redirected}: {}", stderr(&output));
+    }
+    for redirected in [">&-", "<&- >&-", "<&- >&- 2>&-"] {
+        let output = bare("list x.lmc", redirected).expect("it starts");
+        assert_eq!(code(&output), 1, "{redirected}: {}", stderr(&output));
+    }
+}

@@ -217,6 +217,22 @@ fn a_result_never_replaces_another_result_or_a_base() {
     assert!(folder.exists("new.lmc"));
 }
 
+/// Below a target that was there no link is followed: a result takes the place of one that leads to
+/// another result, and both are whole.
+#[test]
+fn a_link_to_another_result_is_replaced() {
+    let folder = Folder::new();
+    folder.write("dir/a", b"first");
+    folder.write("dir/b", b"second");
+    folder.ok(&["compress", "dir", "-o", "packed"]);
+    folder.write("again/b", b"older");
+    symlink("b", folder.path("again/a")).expect("a link");
+    folder.ok(&["decompress", "-f", "packed", "-o", "again"]);
+    assert_eq!(folder.read("again/a"), b"first");
+    assert_eq!(folder.read("again/b"), b"second");
+    assert!(!folder.path("again/a").is_symlink());
+}
+
 /// A file whose result would have the name of a folder is refused before anything is written.
 #[test]
 fn a_result_and_a_folder_of_one_name_are_refused_at_the_start() {

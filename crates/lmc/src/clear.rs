@@ -1,8 +1,8 @@
 //! Emptying a folder, however deep what is in it goes.
 
-use crate::folder::{FileKind, Folder, Links};
+use crate::folder::{FileKind, Folder, Links, is_ours};
 use crate::leftover::random_name;
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
@@ -14,6 +14,8 @@ impl Folder {
     /// Removes all that is in it. What is deep inside is moved up first, so that few folders are open
     /// at once however deep they are.
     pub(crate) fn clear(&self) -> io::Result<()> {
+        // It may have its final mode already, which may close it to us, or open it to others.
+        let _ = self.set_mode(0o700);
         while !self.names()?.is_empty() {
             self.clear_below(self, CLEAR_DEPTH)?;
         }
@@ -32,7 +34,10 @@ impl Folder {
             match self.clear_folder(&name, top, depth) {
                 Ok(true) => rustix::fs::unlinkat(self, &name, AtFlags::REMOVEDIR)?,
                 Err(e) if is_top || !is_too_many(&e) => return Err(e),
-                Ok(false) | Err(_) => {
+                cleared => {
+                    if cleared.is_err() {
+                        let _ = self.unlock(&name);
+                    }
                     let free = random_name(".lmc-", ".gone");
                     rustix::fs::renameat(self, &name, top, &free)?;
                 }
@@ -43,13 +48,30 @@ impl Folder {
 
     /// Removes what is in a folder of this one; says whether that is not too deep.
     fn clear_folder(&self, name: &OsStr, top: &Self, depth: usize) -> io::Result<bool> {
-        let below = self.folder(name, Links::Kept)?;
+        let below = match self.folder(name, Links::Kept) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                self.unlock(name)?;
+                self.folder(name, Links::Kept)?
+            }
+            opened => opened?,
+        };
         // It may be closed to writing already.
         let _ = below.set_mode(0o700);
         if depth > 0 {
             below.clear_below(top, depth - 1)?;
         }
         Ok(depth > 0)
+    }
+
+    /// Lets us into a folder of this one, by its name, since it cannot be opened. Only where nobody
+    /// else can put a link there meanwhile, which would lead to another one.
+    fn unlock(&self, name: &OsStr) -> io::Result<()> {
+        let (stat, below) = (rustix::fs::fstat(self)?, self.look(name, Links::Kept)?);
+        let is_closed = is_ours(&stat) && stat.st_mode & 0o022 == 0;
+        if !is_closed || below.kind != FileKind::Folder {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(rustix::fs::chmodat(self, name, Mode::RWXU, AtFlags::empty())?)
     }
 }
 
@@ -62,6 +84,8 @@ fn is_too_many(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
 
     /// What is much deeper than files may be open is removed.
     #[test]
@@ -78,5 +102,60 @@ mod tests {
         }
         top.clear().expect("nothing is left of it");
         assert!(top.names().expect("open").is_empty());
+    }
+
+    /// Runs a test of this module once more as a user to whom modes mean something; false if this is
+    /// one already.
+    fn is_done_as_another(test: &str) -> bool {
+        if !rustix::process::geteuid().is_root() {
+            return false;
+        }
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["--exact", &format!("clear::tests::{test}")]).uid(12_345).gid(12_345);
+        match command.current_dir("/").output() {
+            Ok(output) => assert!(output.status.success(), "{output:?}"),
+            Err(e) => println!("SKIPPED: another user cannot run this test: {e}"),
+        }
+        true
+    }
+
+    /// Folders that are closed to their owner are removed, however deep, and so is what is in them.
+    #[test]
+    fn closed_folders_are_removed() {
+        if is_done_as_another("closed_folders_are_removed") {
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let top = Folder::open(dir.path()).expect("it is there");
+        for mode in [0o000, 0o100, 0o200, 0o400, 0o500, 0o077] {
+            let mut folders = vec![top.again().expect("open")];
+            for _ in 0..3 * CLEAR_DEPTH {
+                let last = folders.last().expect("one");
+                last.make_file(OsStr::new("file"), 0o600).expect("a file");
+                folders.push(last.make_folder(OsStr::new("d")).expect("a folder"));
+            }
+            folders.iter().rev().for_each(|folder| folder.set_mode(mode).expect("ours"));
+            top.clear().expect("nothing is left of it");
+            assert!(top.names().expect("open").is_empty(), "{mode:o}");
+        }
+    }
+
+    /// Where others may write, no mode is set by a name, which could be a link by then.
+    #[test]
+    fn no_mode_is_set_by_a_name_that_others_may_replace() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let top = Folder::open(dir.path()).expect("it is there");
+        let below = top.make_folder(OsStr::new("d")).expect("a folder");
+        below.set_mode(0o500).expect("ours");
+        top.make_link(OsStr::new("link"), OsStr::new("d")).expect("a link");
+        for mode in [0o777, 0o770, 0o702] {
+            top.set_mode(mode).expect("ours");
+            top.unlock(OsStr::new("d")).expect_err("others may write there");
+        }
+        top.set_mode(0o700).expect("ours");
+        top.unlock(OsStr::new("link")).expect_err("a link");
+        assert_eq!(below.state().expect("open").mode, 0o500);
+        top.unlock(OsStr::new("d")).expect("ours alone");
+        assert_eq!(below.state().expect("open").mode, 0o700);
     }
 }

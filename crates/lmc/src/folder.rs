@@ -4,6 +4,7 @@
 //! open, and a link is followed only where that is asked for.
 
 use crate::acl;
+use crate::leftover::free_name;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
@@ -323,10 +324,12 @@ impl Folder {
     /// The mode of a new directory by the mask of the process. One is made and removed again, in
     /// this one, which others must not be able to enter.
     pub(crate) fn default_mode(&self) -> io::Result<u32> {
-        let name = OsStr::new(".lmc-mode.part");
-        rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(0o777))?;
-        let made = self.look(name, Links::Kept);
-        rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?;
+        let mode = Mode::from_raw_mode(0o777);
+        // What is in it may have any name.
+        let make = |name: &OsString| Ok(rustix::fs::mkdirat(&self.fd, name, mode)?);
+        let (name, ()) = free_name(".lmc-mode-", make)?;
+        let made = self.look(&name, Links::Kept);
+        rustix::fs::unlinkat(&self.fd, &name, AtFlags::REMOVEDIR)?;
         Ok(made?.mode)
     }
 
@@ -379,7 +382,7 @@ impl Folder {
 }
 
 /// Whether something belongs to who runs this.
-fn is_ours(stat: &Stat) -> bool {
+pub(crate) fn is_ours(stat: &Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
@@ -445,5 +448,18 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("a mode");
         let made = top.open_made(OsStr::new("open")).expect("new and empty");
         assert_eq!(made.state().expect("open").mode, 0o700);
+    }
+
+    /// The mode of a new folder is told whatever is in this one, and nothing is left of the look.
+    #[test]
+    fn the_mode_of_a_new_folder_is_told_whatever_is_there() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let top = Folder::open(dir.path()).expect("it is there");
+        for name in [".lmc-mode.part", "new"] {
+            fs::create_dir(dir.path().join(name)).expect("a folder");
+        }
+        let usual = top.look(OsStr::new("new"), Links::Kept).expect("there").mode;
+        assert_eq!(top.default_mode().expect("a mode"), usual);
+        assert_eq!(top.names().expect("open").len(), 2);
     }
 }

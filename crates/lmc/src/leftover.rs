@@ -83,7 +83,7 @@ impl Leftover {
 }
 
 /// Makes something under a name that is free.
-fn free_name<T>(
+pub(crate) fn free_name<T>(
     prefix: &str,
     make: impl Fn(&OsString) -> io::Result<T>,
 ) -> io::Result<(OsString, T)> {

@@ -77,8 +77,9 @@ impl Origin {
         };
         let mode = self.mode.map_or(made.mode, |mode| as_made(mode, self.group));
         let most = match self.replaced {
-            // A folder that was there keeps its access list, which a mask can only narrow.
-            Some(old) if old.id == made.id => old.mode,
+            // A folder that was there keeps its access list, which a mask can only narrow. A new file
+            // may have got the number of an old one.
+            Some(old) if made.kind == FileKind::Folder && old.id == made.id => old.mode,
             Some(old) => as_made(old.plain_mode(), Some(old.group)),
             None => MODE_BITS,
         };

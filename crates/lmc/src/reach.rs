@@ -1,11 +1,15 @@
 //! The way to a path that is written to, folder by folder and link by link.
 //!
-//! A path that somebody names may go through links: theirs, or those of whoever runs the machine. A
-//! link that another user has put into a folder which everyone writes to, such as `/tmp`, is not
-//! followed, as the last part of a path or on the way: what is behind it was chosen by them. This is
-//! the rule of Linux (`fs.protected_symlinks`), which not every machine has switched on.
+//! A path that somebody names may go through links: theirs, those of whoever runs the machine, or
+//! those that the owner of a folder has in it. A link that another user has put into a folder which
+//! everyone or a group writes to, such as `/tmp`, is not followed, as the last part of a path or on
+//! the way: what is behind it was chosen by them. This goes further than the rule of Linux
+//! (`fs.protected_symlinks`), which is about folders such as `/tmp` alone, and which not every
+//! machine has switched on.
 
-use crate::folder::{FOLDER, FileId, Folder, parent};
+#[cfg(not(target_os = "linux"))]
+use crate::folder::FileId;
+use crate::folder::{FOLDER, Folder, parent};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat};
 use rustix::io::Errno;
@@ -146,10 +150,10 @@ impl Walk {
 
     /// Whether a name is a link; then its path is what comes next.
     fn follow(&mut self, name: &OsStr) -> io::Result<bool> {
-        let Ok(link) = look(&self.folder, name) else { return Ok(false) };
-        if kind(&link) != FileType::Symlink {
+        if !look(&self.folder, name).is_ok_and(|found| kind(&found) == FileType::Symlink) {
             return Ok(false);
         }
+        let (link, target) = read_link(&self.folder, name)?;
         let folder = rustix::fs::fstat(&self.folder)?;
         if is_planted(&folder, &link, rustix::process::geteuid().as_raw()) {
             let message = format!(
@@ -163,12 +167,6 @@ impl Walk {
         if self.links > LINKS_MAX {
             return Err(Errno::LOOP.into());
         }
-        let target = rustix::fs::readlinkat(&self.folder, name, Vec::new())?;
-        // What was read must be what was looked at.
-        if FileId::of(&look(&self.folder, name)?) != FileId::of(&link) {
-            return Err(io::Error::other("a link on the way was replaced meanwhile; try again"));
-        }
-        let target = OsString::from_vec(target.into_bytes());
         let target = Path::new(&target);
         if target.is_absolute() {
             self.folder = rustix::fs::openat(CWD, "/", ON_THE_WAY, Mode::empty())?;
@@ -193,16 +191,49 @@ fn look(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<Stat> {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
+/// A link, and what it says. What was read is what was looked at, whatever is renamed meanwhile.
+#[cfg(target_os = "linux")]
+fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<(Stat, OsString)> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let link = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&link)?;
+    if kind(&stat) != FileType::Symlink {
+        return Err(replaced());
+    }
+    let target = rustix::fs::readlinkat(&link, c"", Vec::new())?;
+    Ok((stat, OsString::from_vec(target.into_bytes())))
+}
+
+/// The same where a link cannot be opened: then nothing else may have its name afterwards, by its
+/// owner too, since a link that was removed may have left its number to another one.
+#[cfg(not(target_os = "linux"))]
+fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<(Stat, OsString)> {
+    let stat = look(folder, name)?;
+    let target = rustix::fs::readlinkat(folder, name, Vec::new())?;
+    let now = look(folder, name)?;
+    if (FileId::of(&now), now.st_uid) != (FileId::of(&stat), stat.st_uid) {
+        return Err(replaced());
+    }
+    Ok((stat, OsString::from_vec(target.into_bytes())))
+}
+
+fn replaced() -> io::Error {
+    io::Error::other("a link on the way was replaced meanwhile; try again")
+}
+
 fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Whether a link in a folder may be there to mislead `user`: everyone may put one there, and it is
-/// neither theirs nor of whoever the folder belongs to.
+/// Whether a link in a folder may be there to mislead `user`: others than the owner of the folder may
+/// put one there, and it is neither theirs nor the owner's. Root's are taken for what they are, but
+/// not where Linux would not follow them either.
 fn is_planted(folder: &Stat, link: &Stat, user: u32) -> bool {
+    const SHARED: RawMode = 0o022;
     const EVERYONES: RawMode = 0o1002;
+    let is_others = link.st_uid != user && link.st_uid != folder.st_uid;
     let is_everyones = folder.st_mode & EVERYONES == EVERYONES;
-    is_everyones && link.st_uid != user && link.st_uid != folder.st_uid
+    is_others && folder.st_mode & SHARED != 0 && (is_everyones || link.st_uid != 0)
 }
 
 fn no_name() -> io::Error {
@@ -212,6 +243,7 @@ fn no_name() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::FileId;
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
@@ -224,9 +256,8 @@ mod tests {
         id(&Folder::open(path).expect("there"))
     }
 
-    /// A link counts as planted where the system would not follow it either: in a folder that
-    /// everyone writes to, and that keeps them from removing each other's files, unless it is the
-    /// user's own or of whoever owns the folder.
+    /// A link counts as planted in a folder that others than its owner write to, everyone or a group,
+    /// unless it is the user's own, or of whoever owns the folder, or root's.
     #[test]
     fn planted_links_are_told_from_others() {
         let stat = rustix::fs::stat("/").expect("there");
@@ -235,13 +266,18 @@ mod tests {
             (stat.st_mode, stat.st_uid) = (mode, user);
             stat
         };
-        let (link, shared) = (with(0o777, 7), 0o1777);
-        assert!(is_planted(&with(shared, 0), &link, 0));
-        assert!(is_planted(&with(shared, 0), &link, 8));
-        assert!(is_planted(&with(0o1703, 0), &link, 8));
-        assert!(!is_planted(&with(shared, 0), &link, 7), "the user's own");
-        assert!(!is_planted(&with(shared, 7), &link, 8), "of the folder's owner");
-        for mode in [0o777, 0o1775, 0o755, 0o700] {
+        let (link, roots) = (with(0o777, 7), with(0o777, 0));
+        for mode in [0o1777, 0o1703, 0o777, 0o703, 0o1775, 0o775, 0o2775, 0o720] {
+            assert!(is_planted(&with(mode, 0), &link, 0), "{mode:o}");
+            assert!(is_planted(&with(mode, 0), &link, 8), "{mode:o}");
+            assert!(is_planted(&with(mode, 8), &link, 8), "{mode:o}");
+            assert!(!is_planted(&with(mode, 0), &link, 7), "{mode:o}: the user's own");
+            assert!(!is_planted(&with(mode, 7), &link, 8), "{mode:o}: of the folder's owner");
+            assert!(!is_planted(&with(mode, 0), &roots, 8), "{mode:o}: root's in root's");
+            let is_everyones = mode & 0o1002 == 0o1002;
+            assert_eq!(is_planted(&with(mode, 9), &roots, 8), is_everyones, "{mode:o}: root's");
+        }
+        for mode in [0o755, 0o1755, 0o700, 0o555] {
             assert!(!is_planted(&with(mode, 0), &link, 8), "{mode:o}");
         }
     }

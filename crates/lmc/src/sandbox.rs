@@ -4,16 +4,17 @@
 //! Paths are relative and have no `..`; so whatever a manifest says, and whatever links are in the
 //! directory already, what is written lies below the root. Modes and times are set on what is open,
 //! never by a path. A folder below the root is used only while it is the one that was made or found
-//! at first: who may rename in the directory could put a private folder of ours in its place.
+//! at first: who may rename in the directory could put a private folder of ours in its place, or
+//! remove it and make one of their own, which may get its number.
 
-use crate::descend::{Astray, is_replaced};
+use crate::descend::{Astray, KnownFolders, is_replaced};
 use crate::folder::{FileId, FileState, Folder, Links, parent};
 use crate::io::io_error;
 use crate::leftover::Leftover;
 use crate::publish::{Origin, Publish};
 use lmc_format::{Error, ErrorKind, Result};
 use rustix::io::Errno;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub struct Sandbox {
     /// Whether files that are there are replaced.
     overwrite: bool,
     /// The folders below the root that were made or found, by their paths.
-    folders: Mutex<HashMap<PathBuf, FileId>>,
+    folders: Mutex<KnownFolders>,
     /// The files that were made.
     files: Mutex<HashSet<FileId>>,
 }
@@ -76,24 +77,32 @@ impl Sandbox {
         }
     }
 
-    fn folders(&self) -> MutexGuard<'_, HashMap<PathBuf, FileId>> {
+    fn folders(&self) -> MutexGuard<'_, KnownFolders> {
         // An insert is whole or was not made, whatever became of the thread.
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The folder at `path`, past no link. Fails unless it is the one that was made or found there.
     fn folder(&self, path: &Path) -> Result<Folder> {
-        let known = |path: &Path| self.folders().get(path).copied();
-        self.root.known_below(path, Links::Kept, known).map_err(|astray| match astray {
+        let known = |path: &Path| self.folders().get(path);
+        let folder = self.root.known_below(path, Links::Kept, known);
+        folder.map_err(|astray| self.astray(path, astray))
+    }
+
+    /// Why there is no folder to use at `path`.
+    fn astray(&self, path: &Path, astray: Astray) -> Error {
+        match astray {
             Astray::NotBelow => {
                 Error::invalid(format!("{} is not a path below a directory", path.display()))
             }
             Astray::Other(reached) => self.replaced(&reached),
-            Astray::Unopened(reached, e) if known(&reached).is_some() && is_replaced(&e) => {
+            Astray::Unopened(reached, e)
+                if is_replaced(&e) && self.folders().get(&reached).is_some() =>
+            {
                 self.replaced(&reached)
             }
             Astray::Unopened(_, e) => self.in_the_way(path, &e),
-        })
+        }
     }
 
     /// The folder that holds `path`, and the name in it.
@@ -109,8 +118,8 @@ impl Sandbox {
         let cannot = |e| self.cannot("make", path, &e);
         match folder.make_folder(name) {
             Ok(made) => {
-                let made = made.state().map_err(cannot)?;
-                self.remember(path, made.id)?;
+                let remembered = self.folders().add_made(path, &made);
+                remembered.map_err(|astray| self.astray(path, astray))?;
                 Ok(None)
             }
             // A directory, not a link to one.
@@ -118,7 +127,8 @@ impl Sandbox {
                 let found =
                     folder.folder(name, Links::Kept).map_err(|e| self.in_the_way(path, &e))?;
                 let old = found.state().map_err(cannot)?;
-                self.remember(path, old.id)?;
+                let remembered = self.folders().add_found(path, &found);
+                remembered.map_err(|astray| self.astray(path, astray))?;
                 if old.mode & !(mode | OWNER) != 0 {
                     found.set_mode(old.mode & mode | OWNER).map_err(cannot)?;
                 }
@@ -126,12 +136,6 @@ impl Sandbox {
             }
             Err(e) => Err(cannot(e)),
         }
-    }
-
-    /// From now on no other folder is used at `path`.
-    fn remember(&self, path: &Path, id: FileId) -> Result<()> {
-        let first = *self.folders().entry(path.to_path_buf()).or_insert(id);
-        if first == id { Ok(()) } else { Err(self.replaced(path)) }
     }
 
     /// Starts a file that will be at `path`. Fails if another one that was made here has that name.
@@ -198,9 +202,14 @@ impl Sandbox {
     /// Removes a directory that is empty, and is the one that was made or found.
     pub fn remove_dir(&self, path: &Path) -> Result<()> {
         let (folder, name) = self.folder_of(path)?;
-        let known = self.folders().get(path).copied().ok_or_else(|| self.replaced(path))?;
-        let removed = folder.remove_folder(name, known);
-        removed.map_err(|e| self.cannot("remove", path, &e))
+        let known = self.folders().get(path).ok_or_else(|| self.replaced(path))?;
+        let cannot = |e| self.cannot("remove", path, &e);
+        if !known.is_at(&folder, name).map_err(cannot)? {
+            return Err(self.replaced(path));
+        }
+        folder.remove_folder(name, known.id).map_err(cannot)?;
+        self.folders().forget(path);
+        Ok(())
     }
 
     fn cannot(&self, what: &str, path: &Path, error: &io::Error) -> Error {
@@ -317,7 +326,7 @@ pub(crate) fn exists(path: &Path) -> Error {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -401,5 +410,80 @@ mod tests {
             assert_eq!(fs::read_dir(at("a")).unwrap().count(), 1, "only what was in it");
             assert!(at("x/b/before").exists());
         }
+    }
+
+    /// A new folder with the number of one that was removed, as ext4 gives it to the next one; none
+    /// where the file system does not.
+    fn take_place(path: &Path) -> Option<()> {
+        let number = |path: &Path| fs::metadata(path).unwrap().ino();
+        let wanted = number(path);
+        fs::remove_dir(path).unwrap();
+        fs::create_dir(path).unwrap();
+        (number(path) == wanted).then_some(())
+    }
+
+    /// A folder that takes the place of one that was removed, and its number too, is another one:
+    /// of another user, or made later.
+    #[test]
+    fn the_number_of_a_folder_is_not_enough() {
+        for (is_there, owner) in [(false, None), (false, Some(12_345)), (true, Some(12_345))] {
+            let target = tempfile::tempdir().unwrap();
+            let at = |name: &str| target.path().join(name);
+            if is_there {
+                fs::create_dir(at("a")).unwrap();
+            }
+            let sandbox = Sandbox::open(target.path(), true).unwrap();
+            let a = Path::new("a");
+            sandbox.make_dir(a, 0o700).unwrap();
+            if owner.is_none() && !sandbox.folders().get(a).unwrap().has_time() {
+                println!("SKIPPED: this file system does not tell when a folder was made");
+                continue;
+            }
+            // The clocks of file systems are coarse.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            if take_place(&at("a")).is_none() {
+                println!("SKIPPED: this file system does not use numbers again");
+                continue;
+            }
+            if lchown(at("a"), owner, None).is_err() {
+                println!("SKIPPED: only root can give a folder to another user");
+                continue;
+            }
+            let origin = Origin::recorded_mode(0o755);
+            for swapped in [
+                sandbox.create(&a.join("file"), &origin).map(|_| ()),
+                sandbox.make_dir(&a.join("new"), 0o755).map(|_| ()),
+                sandbox.link(&a.join("link"), Path::new("to")),
+                sandbox.sync_dir(a),
+                sandbox.finish_dir(a, &Origin::recorded_mode(0o700)),
+                sandbox.make_dir(a, 0o755).map(|_| ()),
+            ] {
+                assert_eq!(swapped.unwrap_err().kind, ErrorKind::Conflict, "{is_there} {owner:?}");
+            }
+            assert!(owner.is_none() || sandbox.remove_dir(a).is_err());
+            assert_eq!(fs::read_dir(at("a")).unwrap().count(), 0, "{is_there} {owner:?}");
+        }
+    }
+
+    /// Nor is one that is made the one that was removed before, though it is ours and as old as that.
+    #[test]
+    fn a_folder_does_not_get_the_place_of_another_one() {
+        let target = tempfile::tempdir().unwrap();
+        let at = |name: &str| target.path().join(name);
+        let sandbox = Sandbox::open(target.path(), true).unwrap();
+        sandbox.make_dir(Path::new("a"), 0o700).unwrap();
+        fs::remove_dir(at("a")).unwrap();
+        let made = sandbox.make_dir(Path::new("b"), 0o755);
+        let known = sandbox.folders().get(Path::new("a")).unwrap().id;
+        let folder = Folder::open(target.path()).unwrap();
+        if folder.look(OsStr::new("b"), Links::Kept).unwrap().id != known {
+            println!("SKIPPED: this file system does not use numbers again");
+            return;
+        }
+        assert_eq!(made.unwrap_err().kind, ErrorKind::Conflict);
+        // One that was removed here is no mistake.
+        sandbox.make_dir(Path::new("c"), 0o700).unwrap();
+        sandbox.remove_dir(Path::new("c")).unwrap();
+        sandbox.make_dir(Path::new("d"), 0o700).unwrap();
     }
 }

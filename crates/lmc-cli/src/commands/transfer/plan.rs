@@ -137,14 +137,22 @@ pub(super) fn refuse_collisions(given: &[PathBuf], batches: &mut [(&Path, Batch)
         inputs.extend(files.map(|file| (file.state.id, tree.source.path().join(&file.path))));
     }
     let mut results: HashMap<PathBuf, PathBuf> = HashMap::new();
-    for job in batches.iter_mut().flat_map(|(_, batch)| &mut batch.jobs) {
+    for (root, job) in batches.iter_mut().flat_map(|(_, batch)| {
+        // Below it no link is followed, so it is resolved once for all results.
+        let root = batch.tree.as_ref().map(|tree| names::resolved(&tree.target));
+        batch.jobs.iter_mut().map(move |job| (root.clone(), job))
+    }) {
         let Some(target) = &job.target else { continue };
         let name = job.source.clone().unwrap_or_default();
         // Whether it would replace its own file or base is looked at when its turn comes.
         let is_own = |path: &&PathBuf| **path == name || job.bases.contains(path);
         let there = [FileState::at(target), FileState::of_name(target)].into_iter().flatten();
         let replaced = there.filter_map(|there| inputs.get(&there.id)).find(|path| !is_own(path));
-        let other = results.insert(names::resolved(target), name.clone());
+        let place = match (root, &job.in_tree) {
+            (Some(root), Some(place)) => root.join(&place.target),
+            _ => names::resolved(target),
+        };
+        let other = results.insert(place, name.clone());
         let target = target.display();
         job.refused = match (replaced, other) {
             (Some(input), _) => Some(Failure::new(format!(
