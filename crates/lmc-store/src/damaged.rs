@@ -5,7 +5,7 @@
 use crate::Store;
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::names::{DAMAGED, SnapshotName};
-use lmc_format::{ErrorKind, Result};
+use lmc_format::{Error, ErrorKind, Result};
 use std::collections::HashSet;
 
 /// What lies in `damaged/`.
@@ -54,7 +54,29 @@ impl Store {
                 None => damaged.unreadable.push(entry.name),
             }
         }
+        self.refuse_folders()?;
         Ok(damaged)
+    }
+
+    /// Fails if a folder is in the place of an object, which has a run and a page before its name: no
+    /// list shows it, and it may hold what somebody needs.
+    fn refuse_folders(&self) -> Result<()> {
+        let mut above = vec![DAMAGED.to_string()];
+        for _ in 0..3 {
+            let mut folders = Vec::new();
+            for folder in &above {
+                let below = self.storage.folders(folder)?;
+                folders.extend(below.iter().map(|name| format!("{folder}/{name}")));
+            }
+            above = folders;
+        }
+        match above.first() {
+            None => Ok(()),
+            Some(object) => {
+                let message = format!("{object} is a folder and no file, so nothing was removed");
+                Err(Error::corrupt(message))
+            }
+        }
     }
 }
 

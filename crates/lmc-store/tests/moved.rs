@@ -4,9 +4,11 @@
 mod common;
 
 use common::*;
-use lmc_store::storage::{MemoryStorage, Storage};
-use lmc_store::{PruneOptions, SnapshotName, Store};
-use std::path::PathBuf;
+use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
+use lmc_store::{ErrorKind, PruneOptions, SnapshotName, Store, SystemClock};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -217,4 +219,68 @@ fn a_repair_brings_nothing_back_that_was_forgotten_meanwhile() {
             break;
         }
     }
+}
+
+/// A store in a directory with one snapshot, which is what was saved.
+fn in_directory(folder: &Path) -> (Store, PathBuf, SnapshotName) {
+    let root = folder.join("store");
+    let storage = Arc::new(LocalStorage::new(&root));
+    let store = Store::init(storage, Arc::new(SystemClock)).unwrap();
+    write(&folder.join("source/x"), b"x");
+    let name = save_step(&store, &folder.join("source"), "r", 1).name;
+    (store, root, name)
+}
+
+/// What lies in `damaged/` and is not the very manifest that comes back stays, whatever it is; and
+/// once the manifest is in its place, what is a file there keeps no pack any more.
+#[test]
+fn a_repair_deletes_nothing_but_what_is_there_again() {
+    for is_own in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, root, name) = in_directory(folder.path());
+        let (other, _, _) = memory_store();
+        store.copy_to(&other, std::slice::from_ref(&name), &|_| ()).unwrap();
+        let manifest = root.join(name.object().unwrap());
+        let damaged = root.join("damaged").join(name.key().unwrap());
+        fs::create_dir_all(damaged.parent().unwrap()).unwrap();
+        let place = |end: &str| PathBuf::from(format!("{}{end}", damaged.display()));
+        if is_own {
+            fs::copy(&manifest, &damaged).unwrap();
+        }
+        fs::remove_file(&manifest).unwrap();
+        fs::write(place(".1"), b"notes of mine").unwrap();
+        fs::write(place(".notes"), b"more of them").unwrap();
+        make_pipe(&place(".2"));
+        symlink("nowhere", place(".3")).unwrap();
+        let repaired = store.repair(Some(&other), false, 1).unwrap();
+        assert_eq!(repaired.manifests, [name.object().unwrap()]);
+        assert!(manifest.is_file() && !damaged.exists());
+        for end in [".1", ".2", ".3", ".notes"] {
+            assert!(place(end).symlink_metadata().is_ok(), "{end}");
+        }
+        // It is told of once.
+        assert!(store.repair(Some(&other), false, 1).unwrap().manifests.is_empty());
+        for end in [".2", ".3", ".notes"] {
+            assert!(store.prune(&NOW).is_err() || end == ".notes");
+            fs::remove_file(place(end)).unwrap();
+        }
+        fs::write(folder.path().join("source/x"), b"other").unwrap();
+        let newer = save_step(&store, &folder.path().join("source"), "other", 2).name;
+        store.forget(std::slice::from_ref(&newer)).unwrap();
+        let pruned = store.prune(&NOW).unwrap();
+        assert_eq!((pruned.packs.len(), pruned.unreadable.len()), (1, 0), "{pruned:?}");
+    }
+}
+
+/// A folder in the place of an object in `damaged/` is named by a prune, which removes nothing.
+#[test]
+fn a_folder_in_damaged_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, root, name) = in_directory(folder.path());
+    let object = format!("damaged/{}", name.key().unwrap());
+    fs::create_dir_all(root.join(&object)).unwrap();
+    let error = store.prune(&NOW).unwrap_err();
+    assert!(error.kind == ErrorKind::Corrupt && error.to_string().contains(&object), "{error}");
+    fs::remove_dir(root.join(&object)).unwrap();
+    store.prune(&NOW).unwrap();
 }
