@@ -70,7 +70,9 @@ impl Store {
             }
             above = folders;
         }
-        match above.first() {
+        // Other folders are nobody's.
+        let is_object = |object: &&String| SnapshotName::parse(damaged_key(object)).is_some();
+        match above.iter().find(is_object) {
             None => Ok(()),
             Some(object) => {
                 let message = format!("{object} is a folder and no file, so nothing was removed");

@@ -176,10 +176,11 @@ fn a_damaged_manifest_keeps_all_packs() {
         let mut bad = good.clone();
         bad[place] ^= bit;
         scene.storage.replace(&object, &bad).unwrap();
-        assert_eq!(scene.store.repair(None, false, 1).unwrap().moved, [object.clone()]);
+        let repaired = scene.store.repair(None, false, 1).unwrap();
+        assert_eq!(repaired.moved, std::slice::from_ref(&object));
         let pruned = scene.store.prune(&NOW).unwrap();
         assert_eq!(scene.packs(), before, "bit {bit} at {place}");
-        assert_eq!(pruned.unreadable, [damaged.clone()]);
+        assert_eq!(pruned.unreadable, std::slice::from_ref(&damaged));
         scene.storage.replace(&damaged, &good).unwrap();
         scene.store.repair(None, false, 1).unwrap();
         scene.check_restores();
