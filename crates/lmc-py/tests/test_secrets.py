@@ -115,7 +115,8 @@ def test_stores_show_no_secrets(store: Store, tmp_path: Path) -> None:
     assert repr(store) == f"Store('file://{tmp_path}/store')"
     store.save({"a": 1})
     assert pickle.loads(pickle.dumps(store)).load() == {"a": 1}
-    for url in (f"file://{tmp_path}/none?X-Amz-Signature=signed-by-me", "s3//signed-by-me:x@bucket"):
+    query = f"file://{tmp_path}/none?X-Amz-Signature=signed-by-me"
+    for url in (query, "s3//signed-by-me:x@bucket"):
         for create in (False, True):
             with pytest.raises(errors.LmcError) as found:
                 Store(url, create=create)
