@@ -211,24 +211,28 @@ fn the_words_of_a_server_are_shown_without_signatures() {
     }
 }
 
-/// What is done is told of without the secrets of the URL, as text and as JSON.
+/// A directory gets no name with a secret in it: the query of a URL is refused, and so is a URL whose
+/// colon was forgotten. What was meant as a directory is named so.
 #[test]
-fn a_store_that_was_made_is_named_without_secrets() {
+fn no_directory_is_named_by_a_secret() {
     let folder = folder();
-    for (name, json) in [("text", None), ("json", Some("--json"))] {
-        // A URL whose store is a directory: the same words without a server.
-        let path = folder.path(name).display().to_string();
-        let url = format!("file://{path}?X-Amz-Signature=signed-by-me");
-        let made =
-            folder.lmc(&[&["init", &url][..], &json.into_iter().collect::<Vec<_>>()].concat());
-        assert_eq!(code(&made), 0, "{}", stderr(&made));
-        check(&"init", &made);
-        let shown = String::from_utf8_lossy(&made.stdout).into_owned();
-        assert!(shown.contains(&format!("file://{path}")), "{shown}");
-        let copied = folder.lmc(&["copy", "here", &url]);
-        assert_eq!(code(&copied), 0, "{}", stderr(&copied));
-        check(&"copy", &copied);
+    let path = folder.path("made").display().to_string();
+    let query = format!("file://{path}?X-Amz-Signature=signed-by-me");
+    let user = format!("file://TheKeyName:hunter2@host{path}");
+    for url in [&query, &user, "s3//TheKeyName:hunter2@bucket"] {
+        for args in [&["init", url][..], &["init", url, "--json"], &["copy", "here", url]] {
+            let output = folder.lmc(args);
+            assert_ne!(code(&output), 0, "{args:?}");
+            check(&args, &output);
+        }
     }
+    let names = std::fs::read_dir(folder.path(".")).unwrap().map(|e| e.unwrap().file_name());
+    let names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    let is_made =
+        |name: &String| name.contains("made") || name.contains("s3") || name.contains(':');
+    assert!(!names.iter().any(is_made), "{names:?}");
+    assert_eq!(code(&folder.lmc(&["init", &format!("file://{path}")])), 0);
+    assert_eq!(code(&folder.lmc(&["init", "./s3//made"])), 0);
 }
 
 /// A URL in the wrong place, as a command, an option, a file or a snapshot, is not repeated whole.

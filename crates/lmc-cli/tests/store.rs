@@ -114,6 +114,23 @@ fn copies_repair() {
     assert_eq!(code(&folder.lmc(&check)), 0);
 }
 
+/// A dry run of a repair says what it would do, and not that it was done; a prune says what keeps
+/// all packs, and how to go on.
+#[test]
+fn what_repair_and_prune_say_of_damaged_manifests() {
+    let folder = scene();
+    let manifest = walk(&folder.path("store/snapshots")).remove(0);
+    std::fs::write(&manifest, b"rot").unwrap();
+    let tried = folder.lmc(&["repair", "-n", "--store", "store"]);
+    assert_eq!(code(&tried), 4);
+    assert!(stderr(&tried).contains("would be moved to damaged/"), "{}", stderr(&tried));
+    assert!(!stderr(&tried).contains("are in damaged/") && manifest.is_file());
+    let moved = folder.lmc(&["repair", "--store", "store"]);
+    assert!(stderr(&moved).contains("are in damaged/"), "{}", stderr(&moved));
+    let pruned = text(folder.ok(&["prune", "--grace", "0s", "--store", "store"]));
+    assert!(pruned.contains("0 packs") && pruned.contains("repair --from"), "{pruned}");
+}
+
 fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let entries = entries.filter(|path| !path.ends_with(".folder"));

@@ -105,8 +105,8 @@ def test_urls_that_are_taken_for_files_show_no_secrets(tmp_path: Path) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A store whose URL has a query: it is a directory, so that no server is needed."""
-    return Store(f"file://{tmp_path}/store?X-Amz-Signature=signed-by-me", create=True)
+    """A store in a directory, so that no server is needed."""
+    return Store(f"file://{tmp_path}/store", create=True)
 
 
 def test_stores_show_no_secrets(store: Store, tmp_path: Path) -> None:
@@ -115,10 +115,13 @@ def test_stores_show_no_secrets(store: Store, tmp_path: Path) -> None:
     assert repr(store) == f"Store('file://{tmp_path}/store')"
     store.save({"a": 1})
     assert pickle.loads(pickle.dumps(store)).load() == {"a": 1}
-    missing = f"file://{tmp_path}/none?X-Amz-Signature=signed-by-me"
-    with pytest.raises(errors.NoStoreError) as found:
-        Store(missing)
-    check(str(found.value))
+    query = f"file://{tmp_path}/none?X-Amz-Signature=signed-by-me"
+    for url in (query, "s3//signed-by-me:x@bucket"):
+        for create in (False, True):
+            with pytest.raises(errors.LmcError) as found:
+                Store(url, create=create)
+            check(str(found.value))
+    assert [each.name for each in tmp_path.iterdir()] == ["store"]
 
 
 def test_plugins_show_no_secrets(store: Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -152,6 +152,11 @@ impl Builder {
             };
             let number = offered.iter().find(is_it).copied();
             number.ok_or_else(|| {
+                if offered.iter().any(|&number| self.get(number).hash == base.hash) {
+                    // Of what this save stored itself, both are right.
+                    let message = "an earlier snapshot says another size of it than it has";
+                    return Error::corrupt(message);
+                }
                 // A file beside it is no longer the one that was stored.
                 let message = "was coded against what changed while it was saved; save again when \
                                nobody writes to it";

@@ -3,13 +3,13 @@
 use crate::Store;
 use crate::archives::SnapshotLibrary;
 use crate::identity::{Identity, identities};
-use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
+use crate::manifest::{MANIFEST_LEN_MAX, Manifest, PACK_LEN_MAX, Pack};
 use crate::names::{PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
 use crate::path::RelPath;
 use crate::storage::Storage;
 use crate::verify::verify;
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// How much is read.
@@ -81,19 +81,36 @@ impl Store {
         let Manifests { good, bad } = self.all_manifests()?;
         let mut checked =
             Checked { snapshots: good.len() as u64, manifests: bad, ..Checked::default() };
-        let mut packs: BTreeMap<&PackName, u64> = BTreeMap::new();
+        // Manifests may say different sizes of one pack.
+        let mut packs: BTreeMap<&PackName, BTreeSet<u64>> = BTreeMap::new();
         for pack in good.iter().flat_map(|(_, manifest)| &manifest.packs) {
-            packs.insert(&pack.name, pack.size);
+            packs.entry(&pack.name).or_default().insert(pack.size);
         }
         checked.packs = packs.len() as u64;
         let there: HashMap<String, u64> =
             self.list_of(PACKS)?.into_iter().map(|e| (e.name, e.stat.size)).collect();
         let seed = random_id()?;
         let mut read: HashSet<&PackName> = HashSet::new();
-        for (name, size) in packs {
+        let mut sizes_found: HashMap<&PackName, u64> = HashMap::new();
+        for (name, sizes) in packs {
             let object = name.object();
-            let mut error = look(&object, size, there.get(&object).copied());
-            if error.is_none() && is_chosen(&seed, name, options.read_percent) {
+            let found = there.get(&object).copied();
+            let is_chosen = is_chosen(&seed, name, options.read_percent);
+            let size = found.filter(|found| sizes.contains(found));
+            let Some(size) = size.or_else(|| sizes.first().copied()) else { continue };
+            let mut error = look(&object, size, found);
+            if found.is_some() && (error.is_some() || sizes.len() > 1) {
+                // What has the hash in its name is as it should be, whatever manifests say.
+                error = match self.size_of_pack(name)? {
+                    Some(size) => {
+                        sizes_found.insert(name, size);
+                        None
+                    }
+                    None => error.or_else(|| Some(Error::corrupt("its bytes have another hash"))),
+                };
+            }
+            if error.is_none() && is_chosen {
+                let size = sizes_found.get(name).copied().unwrap_or(size);
                 checked.packs_read += 1;
                 checked.bytes_read += size;
                 error = self.read_pack(name, size)?.err();
@@ -116,6 +133,12 @@ impl Store {
             let (hurt, lies) = contents.look(snapshot, manifest)?;
             checked.hurt.extend(hurt);
             checked.manifests.extend(lies);
+            let is_wrong =
+                |pack: &&Pack| sizes_found.get(&pack.name).is_some_and(|found| *found != pack.size);
+            if let Some(Pack { name, size }) = manifest.packs.iter().find(is_wrong) {
+                let error = wrong_size(name, *size, sizes_found[name]);
+                checked.manifests.push(Damage { object: snapshot.object()?, error });
+            }
         }
         self.leave_out_removed(&mut checked, &good)?;
         Ok(checked)
@@ -211,8 +234,22 @@ impl Store {
 
     /// The bytes of a pack, or how it is damaged; the outer error is that it cannot be told.
     pub(crate) fn read_pack(&self, name: &PackName, size: u64) -> Result<Result<Vec<u8>>> {
+        let read = self.read_named(name, size)?;
+        Ok(read.and_then(|bytes| match bytes.len() as u64 {
+            found if found == size => Ok(bytes),
+            found => Err(wrong_size(name, size, found)),
+        }))
+    }
+
+    /// The size of a pack that is there with the bytes that its name stands for.
+    pub(crate) fn size_of_pack(&self, name: &PackName) -> Result<Option<u64>> {
+        Ok(self.read_named(name, PACK_LEN_MAX)?.ok().map(|bytes| bytes.len() as u64))
+    }
+
+    /// The bytes of a pack of at most `len_max`, if they have the hash in its name.
+    fn read_named(&self, name: &PackName, len_max: u64) -> Result<Result<Vec<u8>>> {
         let object = name.object();
-        let bytes = match self.storage.read_all(&object, size) {
+        let bytes = match self.storage.read_all(&object, len_max) {
             Ok(bytes) => bytes,
             Err(e) if is_damage(&e) || e.kind == ErrorKind::NotFound => return Ok(Err(e)),
             Err(e) if has_bad_bytes(&*self.storage, &object, &e) => return Ok(Err(e)),
@@ -302,6 +339,12 @@ fn look(object: &str, size: u64, found: Option<u64>) -> Option<Error> {
         }
         None => Some(Error::new(ErrorKind::NotFound, format!("{object} is missing"))),
     }
+}
+
+/// A manifest says another size of a pack than that which the bytes with its hash have.
+pub(crate) fn wrong_size(name: &PackName, size: u64, found: u64) -> Error {
+    let object = name.object();
+    Error::corrupt(format!("the manifest says that {object} has {size} bytes, and it has {found}"))
 }
 
 fn is_chosen(seed: &str, name: &PackName, percent: u8) -> bool {

@@ -4,10 +4,12 @@
 //! looking ends the prune before anything is removed.
 
 use crate::Store;
-use crate::damaged::Damaged;
+use crate::damaged::{Damaged, damaged_key};
 use crate::lease::{Found, PruneLease, check_times, is_stale, pendings};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest, total};
-use crate::names::{FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS, is_id};
+use crate::names::{
+    DAMAGED, FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS, is_id,
+};
 use crate::storage::{self, Stat};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -43,10 +45,10 @@ pub struct Pruned {
     pub bytes_bases: u64,
     /// Bytes that nobody needs, in packs of which something is needed.
     pub bytes_beside: u64,
-    /// Objects in `damaged/` that cannot be read: of what they need, only packs whose names can be
-    /// found in them stay.
+    /// Objects in `damaged/` that are no whole manifests, of snapshots that are not there otherwise:
+    /// while they are there, all packs stay.
     pub unreadable: Vec<String>,
-    /// Objects in `damaged/` that are too long to be read: while they are there, all packs stay.
+    /// The same of objects that are too long to be read.
     pub too_long: Vec<String>,
 }
 
@@ -142,11 +144,18 @@ impl Store {
             leases: seen.leases.len() as u64,
             bytes_bases,
             bytes_beside,
-            unreadable: seen.damaged.unreadable.clone(),
-            too_long: seen.damaged.too_long.clone(),
             ..Pruned::default()
         };
-        let stay_all = !pruned.too_long.is_empty();
+        // What is there whole, or was forgotten, needs nothing that only the damaged one names.
+        let staying: HashSet<&String> = staying.iter().map(|(key, _)| *key).collect();
+        let may_come_back = |object: &&String| {
+            let key = damaged_key(object).to_string();
+            !staying.contains(&key)
+                && !SnapshotName::parse(&key).is_some_and(|name| is_marked(&name))
+        };
+        pruned.unreadable = seen.damaged.unreadable.iter().filter(may_come_back).cloned().collect();
+        pruned.too_long = seen.damaged.too_long.iter().filter(may_come_back).cloned().collect();
+        let stay_all = !pruned.unreadable.is_empty() || !pruned.too_long.is_empty();
         for entry in &seen.packs {
             let Some(name) = PackName::from_object(&entry.name) else { continue };
             if stay_all || live.contains(&entry.name) {
@@ -175,7 +184,8 @@ impl Store {
     /// before snapshots: a save that ended in between is among the snapshots. And leases of the dead
     /// are removed before snapshots are listed: one that lives after all, because clocks are wrong,
     /// is among the snapshots, or finds its lease gone after its commit. Snapshots before what is
-    /// damaged: what a repair moves in between is there; what it brings back has a lease.
+    /// damaged: what a repair moves in between is there; what it brings back has a lease. And
+    /// snapshots once more after it: if that lease was old, it is among these.
     fn look(&self, lease: Option<&PruneLease>) -> Result<Seen> {
         let packs = self.list_of(PACKS)?;
         let marks = self.marks()?.into_iter().filter(|mark| is_id(mark)).collect();
@@ -190,9 +200,14 @@ impl Store {
             }
         }
         let (prunes, tags) = (self.list_of(PRUNING)?, self.list_of(TAGS)?);
-        let keys = self.keys(SNAPSHOTS)?.into_iter();
-        let keys = keys.map(|key| (key.clone(), SnapshotName::parse(&key))).collect();
+        let first = self.keys(SNAPSHOTS)?;
         let damaged = self.look_at_damaged()?;
+        let keys = first.into_iter().chain(self.keys(SNAPSHOTS)?);
+        let keys: BTreeMap<String, Option<SnapshotName>> =
+            keys.map(|key| (key.clone(), SnapshotName::parse(&key))).collect();
+        if let Some(key) = damaged.gone.iter().find(|key| !keys.contains_key(*key)) {
+            return Err(removed_meanwhile(&format!("{DAMAGED}/{key}")));
+        }
         Ok(Seen { now_ms, packs, marks, leases, dead, prunes, tags, keys, damaged })
     }
 
@@ -227,10 +242,7 @@ impl Store {
             let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX);
             let manifest = bytes.and_then(|bytes| Manifest::read(&bytes, name));
             let manifest = manifest.map_err(|e| match e.kind {
-                ErrorKind::NotFound => {
-                    let message = format!("{object} was removed meanwhile; prune again");
-                    Error::new(ErrorKind::Conflict, message)
-                }
+                ErrorKind::NotFound => removed_meanwhile(&object),
                 _ => e.at(format_args!("{object}, so nothing was removed")),
             })?;
             live.add(&manifest);
@@ -297,6 +309,10 @@ impl Store {
 /// Whether an object is named as lmc names leases.
 fn is_ours(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(is_id)
+}
+
+fn removed_meanwhile(object: &str) -> Error {
+    Error::new(ErrorKind::Conflict, format!("{object} was removed meanwhile; prune again"))
 }
 
 fn no_snapshots(packs: usize) -> Error {

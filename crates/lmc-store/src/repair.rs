@@ -4,6 +4,10 @@
 //! another store, or what stands at its own start if it grew. A damaged manifest is replaced likewise, or moved away, whole, so that it does not
 //! stop prunes; it comes back when its bytes are right again or a copy turns up. What cannot be put
 //! right stays as it is, and so does what is no file and has no copy: a check names it.
+//!
+//! A manifest is replaced or moved under a lease that names it, so that none that is forgotten and
+//! removed meanwhile comes back; and it comes out of `damaged/` under one that also names its packs,
+//! while no prune is under way.
 
 use crate::Store;
 use crate::check::{CheckOptions, Checked, Damage, is_damage};
@@ -45,14 +49,13 @@ impl Store {
         let options = CheckOptions { read_percent: 100, threads };
         let mut repaired = Repaired::default();
         let returning = self.returning(other, &mut repaired)?;
-        let _lease = self.lease_of_repair(&returning, dry_run)?;
+        // A prune that is under way is told of before anything is moved.
+        drop(self.lease_of_repair(&returning, dry_run)?);
         // Manifests first: a good one may need packs that nothing else does.
         for damage in self.all_manifests()?.bad {
             self.repair_manifest(&damage, other, dry_run, &mut repaired)?;
         }
-        for (key, Return { objects, bytes }) in &returning {
-            self.bring_back(key, objects, bytes, dry_run, &mut repaired)?;
-        }
+        self.bring_back(&returning, dry_run, &mut repaired)?;
         let damaged = self.check(&options)?.damaged;
         let copies = self.copies(&damaged, other)?;
         for (name, _) in damaged {
@@ -78,7 +81,8 @@ impl Store {
     }
 
     /// What can come back out of `damaged/`, by run, page and name: its own bytes are right, as they
-    /// may be after a read that failed for once, or the other store has them.
+    /// may be after a read that failed for once, or the other store has them. What is in its place
+    /// again has only left its copies there.
     fn returning(
         &self,
         other: Option<&Store>,
@@ -92,9 +96,12 @@ impl Store {
             if self.is_forgotten(&name)? {
                 continue;
             }
-            let bytes = match (self.good_bytes(&object, &name), other) {
-                (None, Some(other)) => self.believed_manifest(other, key, repaired)?,
-                (own, _) => own,
+            let own = self.good_bytes(&object, &name);
+            let bytes = match other {
+                Some(other) if own.is_none() && self.good_manifest(key).is_none() => {
+                    self.believed_manifest(other, key, repaired)?
+                }
+                _ => own,
             };
             if let Some(bytes) = bytes {
                 let objects = Vec::new();
@@ -162,29 +169,39 @@ impl Store {
         Ok(copies)
     }
 
-    /// Puts a manifest that was moved away back in its place. What was moved away under its name
-    /// goes once the good bytes are there.
+    /// Puts manifests that were moved away back in their places. Of what was moved away under such a
+    /// name, only that goes which is the same, once it is there.
     fn bring_back(
         &self,
-        key: &str,
-        objects: &[String],
-        bytes: &[u8],
+        returning: &BTreeMap<String, Return>,
         dry_run: bool,
         repaired: &mut Repaired,
     ) -> Result<()> {
-        let object = format!("{SNAPSHOTS}/{key}");
-        if !dry_run {
-            match self.storage.put_new(&object, bytes) {
+        let mut lease = self.lease_of_repair(returning, dry_run)?;
+        for (key, Return { objects, bytes }) in returning {
+            let object = format!("{SNAPSHOTS}/{key}");
+            let Some(lease) = &mut lease else {
+                repaired.manifests.push(object);
+                continue;
+            };
+            lease.keep()?;
+            let put = match self.storage.put_new(&object, bytes) {
                 Err(e) if !is_damage(&e) => return Err(e),
-                _ => {}
-            }
+                put => put,
+            };
             if self.good_manifest(key).is_none() {
                 // What is there is damaged in its turn, and was told of.
-                return Ok(());
+                continue;
             }
-            self.storage.delete(objects)?;
+            let is_same = |object: &&String| {
+                self.storage.read_all(object, MANIFEST_LEN_MAX).is_ok_and(|own| own == *bytes)
+            };
+            let same: Vec<String> = objects.iter().filter(is_same).cloned().collect();
+            self.storage.delete(&same)?;
+            if put.is_ok_and(|put| put == Put::Created) {
+                repaired.manifests.push(object);
+            }
         }
-        repaired.manifests.push(object);
         Ok(())
     }
 
@@ -229,29 +246,49 @@ impl Store {
         repaired: &mut Repaired,
     ) -> Result<()> {
         let key = &object[SNAPSHOTS.len() + 1..];
+        let name = SnapshotName::parse(key);
         let good = other.map(|other| self.believed_manifest(other, key, repaired)).transpose()?;
-        if let Some(bytes) = good.flatten() {
+        let good = good.flatten();
+        let is_readable = error.kind != ErrorKind::Io && self.no_file(object).is_none();
+        if good.is_none() && !is_readable {
+            // Nobody knows what is in it, and the disk may tell another time; or it holds nothing that
+            // could come back.
+            return Ok(());
+        }
+        let mut lease = None;
+        if let Some(name) = name.as_ref().filter(|_| !dry_run) {
+            lease = self.claim(name, key)?;
+            if lease.is_none() {
+                return Ok(());
+            }
+        }
+        if let Some(bytes) = good {
             if self.put_right(object, &bytes, dry_run)? {
                 repaired.manifests.push(object.to_string());
             }
             return Ok(());
         }
-        if error.kind == ErrorKind::Io || self.no_file(object).is_some() {
-            // Nobody knows what is in it, and the disk may tell another time; or it holds nothing that
-            // could come back.
-            return Ok(());
-        }
         if !dry_run {
             let Some(moved) = self.move_away(object, key)? else { return Ok(()) };
             // Another repair may have put it right between the last look and the move.
-            let name = SnapshotName::parse(key);
-            if name.is_some_and(|name| self.good_bytes(&moved, &name).is_some()) {
-                self.storage.move_new(&moved, object)?;
-                return Ok(());
+            if let Some(bytes) = name.and_then(|name| self.good_bytes(&moved, &name)) {
+                let back = Return { objects: vec![moved], bytes };
+                return self.bring_back(&BTreeMap::from([(key.into(), back)]), false, repaired);
             }
         }
+        drop(lease);
         repaired.moved.push(object.to_string());
         Ok(())
+    }
+
+    /// A lease that keeps prunes from removing a snapshot, which is there; none if it is to go, or is
+    /// gone. Made before the looks: a prune that sees no lease has seen a mark that is there now, or
+    /// that went after the snapshot did.
+    fn claim(&self, name: &SnapshotName, key: &str) -> Result<Option<SaveLease<'_>>> {
+        let lease = SaveLease::create(self, &random_id()?, vec![key.to_string()])?;
+        let found = || self.storage.stat(&format!("{SNAPSHOTS}/{key}"));
+        let is_going = self.is_forgotten(name)? || matches!(found(), Ok(None));
+        Ok((!is_going).then_some(lease))
     }
 
     /// Puts good bytes in the place of a damaged object; says whether that can be. A folder in its

@@ -3,6 +3,7 @@
 
 use crate::Store;
 use crate::archives::{Packs, SnapshotLibrary};
+use crate::check::wrong_size;
 use crate::identity::{Identity, identities};
 use crate::manifest::{Manifest, Pack};
 use crate::names::PackName;
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const SEALED_LEN: u64 = 256 << 10;
 
 /// Fails unless an archive holds what its manifest says: an original of that content hash, size and
-/// BLAKE3 hash, on no other bases.
+/// BLAKE3 hash, on the bases that it names and no others.
 pub(crate) fn verify(library: &Arc<SnapshotLibrary>, number: usize, threads: usize) -> Result<()> {
     let archive = library.open(number)?;
     let manifest = library.manifest();
@@ -28,9 +29,10 @@ pub(crate) fn verify(library: &Arc<SnapshotLibrary>, number: usize, threads: usi
         .iter()
         .map(|&base| (manifest.archives[base].hash, manifest.archives[base].size))
         .collect();
-    if archive.bases().iter().any(|base| !bases.contains(&(base.hash, base.len))) {
-        let message = "the archive is on a base that the manifest does not name for it";
-        return Err(Error::corrupt(message));
+    let own: HashSet<(u128, u64)> =
+        archive.bases().iter().map(|base| (base.hash, base.len)).collect();
+    if own != bases {
+        return Err(Error::corrupt("the archive is on other bases than the manifest names for it"));
     }
     let Some(content) = info.blake3 else { return archive.test(threads, &|_| ()) };
     let mut hashing = Hashing(blake3::Hasher::new());
@@ -135,8 +137,9 @@ impl SealedPacks {
         Self { places, seals: seals.clone() }
     }
 
-    /// The packs of a manifest, each in the first of some stores that has it whole.
-    fn in_any(stores: &[&Store], manifest: &Manifest) -> Result<Self> {
+    /// The packs of a manifest, each in the first of some stores that has it whole. The inner error is
+    /// that the manifest says another size of one.
+    fn in_any(stores: &[&Store], manifest: &Manifest) -> Result<Result<Self>> {
         let seals = Arc::new(Seals::default());
         let mut places = Vec::with_capacity(manifest.packs.len());
         for pack in &manifest.packs {
@@ -147,10 +150,13 @@ impl SealedPacks {
                     place = Some(((*store).clone(), pack.clone()));
                     break;
                 }
+                if let Some(found) = store.size_of_pack(&pack.name)?.filter(|&n| n != pack.size) {
+                    return Ok(Err(wrong_size(&pack.name, pack.size, found)));
+                }
             }
             places.push(place);
         }
-        Ok(Self { places, seals })
+        Ok(Ok(Self { places, seals }))
     }
 
     fn seals_of(&self, store: &Store, pack: &Pack) -> Result<Arc<Vec<[u8; 32]>>> {
@@ -189,7 +195,10 @@ impl Store {
     /// here or there; the inner error is that the manifest lies. Archives whose packs are lost are
     /// left to a check.
     pub(crate) fn vouch_for(&self, other: &Store, manifest: &Manifest) -> Result<Result<()>> {
-        let packs = SealedPacks::in_any(&[self, other], manifest)?;
+        let packs = match SealedPacks::in_any(&[self, other], manifest)? {
+            Ok(packs) => packs,
+            Err(lie) => return Ok(Err(lie)),
+        };
         let is_lost: Vec<bool> = packs.places.iter().map(Option::is_none).collect();
         let is_hit = manifest.archives_in(&is_lost);
         let library = SnapshotLibrary::with_packs(Arc::new(packs), &Arc::new(manifest.clone()));

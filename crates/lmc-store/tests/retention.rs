@@ -386,7 +386,7 @@ fn copies_of_what_was_forgotten() {
 /// A tag is given, or it is an error; a snapshot that takes the place of another has its tags.
 #[test]
 fn tags_are_not_lost() {
-    let (store, storage, _) = memory_store();
+    let (store, storage, clock) = memory_store();
     let folder = tempfile::tempdir().unwrap();
     let saved = run(&store, folder.path(), &[1, 2]);
     store.tag(&saved[0].0, "first").unwrap();
@@ -397,6 +397,9 @@ fn tags_are_not_lost() {
     assert_eq!(error.kind, ErrorKind::Conflict);
     storage.delete(&[saved[1].0.object().unwrap()]).unwrap();
     assert_eq!(store.tag(&saved[1].0, "late").unwrap_err().kind, ErrorKind::Conflict);
+    // Of what is gone, a prune removes them.
+    clock.pass_hours(48);
+    store.prune(&PruneOptions::default()).unwrap();
     assert!(storage.names("tags/late").unwrap().is_empty());
 }
 

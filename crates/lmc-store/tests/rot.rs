@@ -246,12 +246,15 @@ impl Rot {
         self.tally.healed += healed.len() as u64;
     }
 
-    /// With a good copy everything that is shown is put right.
+    /// With a good copy everything that is shown is put right; what was moved away stays where it is.
     fn repair_with_copy(&mut self, now: &Objects, expected: &Expected) {
+        let moved = self.now().into_iter().filter(|(name, _)| name.starts_with("damaged/"));
+        let moved: Objects = moved.collect();
         let repaired = self.history.store.repair(Some(&self.history.copy), false, 1).unwrap();
         assert!(repaired.lost.is_empty() && repaired.moved.is_empty(), "{repaired:?}");
         assert!(repaired.after.is_clean());
         let mut wanted = now.clone();
+        wanted.extend(moved);
         for object in expected.packs.iter().chain(&expected.manifests) {
             wanted.insert(object.clone(), self.history.good[object].clone());
         }

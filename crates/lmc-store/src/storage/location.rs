@@ -110,14 +110,22 @@ fn as_read(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_string()
 }
 
-/// What the URL of a bucket begins with.
-const SCHEMES: [&str; 10] =
-    ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https"];
+/// What the URL of a store begins with.
+const SCHEMES: [&str; 11] =
+    ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https", "file"];
 
-/// Whether a text should be a URL, be it one or not.
+/// Whether a text should be a URL, be it one or not: it begins as one does, with the colon or with
+/// something else before two slashes.
 fn is_meant_as_url(text: &str) -> bool {
-    let name = text.split_once(':').map(|(name, _)| name.trim().to_ascii_lowercase());
-    text.contains("://") || name.is_some_and(|name| SCHEMES.contains(&&name[..]))
+    let is_scheme = |name: &str| {
+        let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_ascii_lowercase();
+        SCHEMES.contains(&&name[..])
+    };
+    let before = |end: &str| text.split_once(end).map(|(name, _)| name);
+    // A dot or a slash in front says that it is a directory.
+    let is_path = text.starts_with(['.', '/']);
+    let begins = [":", "//"].into_iter().filter_map(before).any(is_scheme);
+    text.contains("://") || begins && !is_path
 }
 
 /// Fails if a location is nearly a URL, or is one with a user or a password. One with a blank in
@@ -129,7 +137,7 @@ pub(super) fn check(location: &str) -> Result<()> {
         return Ok(());
     }
     if url == location && split_scheme(&url).is_some_and(|(scheme, _)| scheme.ends_with("://")) {
-        return if url.starts_with("file://") { Ok(()) } else { refuse_user(&url) };
+        return refuse_user(&url).and_then(|()| refuse_query(&url));
     }
     let message = format!(
         "{}: the URL of a store is written as s3://BUCKET/PREFIX, without blanks at its ends and \
@@ -152,6 +160,20 @@ fn refuse_user(url: &str) -> Result<()> {
     let message = format!(
         "{url}: the URL of a store has no user and no password; give keys by AWS_ACCESS_KEY_ID and \
          AWS_SECRET_ACCESS_KEY, or by the variables of your cloud"
+    );
+    Err(Error::invalid(message))
+}
+
+/// Fails if the URL of a directory has a query or a fragment: they would be a part of its name, and
+/// may hold secrets.
+fn refuse_query(url: &str) -> Result<()> {
+    if !url.starts_with("file://") || !url.contains(['?', '#']) {
+        return Ok(());
+    }
+    let message = format!(
+        "{}: the URL of a directory has no query and no fragment; a directory with ? or # in its \
+         name is given as /PATH or ./NAME",
+        shown(url)
     );
     Err(Error::invalid(message))
 }
@@ -273,7 +295,24 @@ mod tests {
             assert!(said.contains("is written as"), "{said}");
             assert!(!said.contains("TheKey") && !said.contains("ter2"), "{said}");
         }
+        for url in [
+            "s3//TheKey:hunter2@bucket",
+            "S3//TheKey:hunter2@bucket",
+            "https;//TheKey:hunter2@host",
+            "file:/data?sig=hunter2",
+            "file:///data?sig=hunter2",
+            "file:///data#hunter2",
+            "file://TheKey:hunter2@host/data",
+        ] {
+            let said = check(url).expect_err(url).to_string();
+            assert!(!said.contains("TheKey") && !said.contains("ter2"), "{said}");
+            assert!(!Location::from(url).to_string().contains("ter2"), "{url}");
+        }
         for location in [
+            "./s3//key:word@bucket",
+            "data/s3//x",
+            "/data/what?",
+            "s3/x",
             "s3://bucket/my runs",
             "file:///data/a b",
             "/data/a\tb ",

@@ -26,13 +26,16 @@ fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
         say(Printable::line(format_args!("lmc: {object} {message}: {error}")));
     }
     let told = tell(Effect::unless(args.dry_run), text, args.json.then(|| json(&repaired)));
-    exit::both(told, verdict(&repaired))
+    exit::both(told, verdict(&repaired, args.dry_run))
 }
 
 /// What was only moved away is lost all the same.
-fn verdict(repaired: &Repaired) -> Result<(), Failure> {
+fn verdict(repaired: &Repaired, dry_run: bool) -> Result<(), Failure> {
     if !repaired.moved.is_empty() {
-        return Err(Failure::damage("some snapshots are in damaged/ and not in the log any more"));
+        return Err(Failure::damage(match dry_run {
+            true => "some snapshots would be moved to damaged/ and not be in the log any more",
+            false => "some snapshots are in damaged/ and not in the log any more",
+        }));
     }
     if !repaired.refused.is_empty() {
         return Err(Failure::damage("some snapshots of the other store are not what they say"));
