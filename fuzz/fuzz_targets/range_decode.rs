@@ -28,7 +28,8 @@ fuzz_target!(|data: &[u8]| {
     let part = decode_everywhere(block, shared, base, Some(start..end));
     if let Some(whole) = &whole {
         assert!(part.as_deref() == Some(&whole[start..end]), "the range differs from the whole");
-        let need = Decoder::need(block, shared.map(SharedRecipe::shape).as_ref(), &(start..end)).expect("a block that is decoded");
+        let need = Decoder::need(block, shared.map(SharedRecipe::shape).as_ref(), &(start..end))
+            .expect("a block that is decoded");
         assert!(need.whole.start <= start && end <= need.whole.end && need.whole.end <= raw_len);
     }
     let mut all = vec![0x55; raw_len];
