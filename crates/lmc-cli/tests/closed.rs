@@ -76,8 +76,8 @@ fn a_closed_stdin_is_an_error_where_input_is_needed() {
     }
 }
 
-/// What needs neither works without them, and nothing that is written lands in a file by chance:
-/// the first file that is opened must not become stdout.
+/// A command that needs neither works without them. The first file that it opens must not become
+/// stdout, or its output would end up in that file.
 #[test]
 fn what_is_not_needed_may_be_closed() {
     let folder = store();

@@ -140,3 +140,70 @@ impl Need {
 pub(crate) fn widened(range: &Range<usize>, unit: usize, end: usize) -> Range<usize> {
     range.start / unit * unit..range.end.next_multiple_of(unit).min(end)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Decoder;
+    use lmc_format::{
+        ApartCoder, BaseUse, BlockKind, BlockPrefix, Columns, HuffmanTable, Recipe, WordMap,
+    };
+
+    /// A coder with eight tables, one in the other.
+    fn eight_tables() -> Coder {
+        let mut lengths = [0; 256];
+        (lengths[0], lengths[1]) = (1, 1);
+        let mut coder = Coder::Huffman(Box::new(HuffmanTable::new(lengths).expect("two codes")));
+        for _ in 0..3 {
+            let (flags, others) = (coder.clone(), coder);
+            coder = Coder::Apart(Box::new(ApartCoder { byte: 0, flags, others }));
+        }
+        coder
+    }
+
+    fn recipe(plane: Coder, columns: Option<Columns>) -> Recipe {
+        Recipe {
+            width_log2: 0,
+            base: BaseUse::None,
+            map: WordMap::None,
+            symbol_bits: 8,
+            segment_log2: 10,
+            bias: 0,
+            flags: None,
+            planes: vec![plane],
+            columns,
+        }
+    }
+
+    /// The start of a block of `raw_len` bytes with this recipe.
+    fn block(recipe: &Recipe, raw_len: usize) -> Vec<u8> {
+        let mut block = Vec::new();
+        BlockPrefix { kind: BlockKind::Coded, raw_len }.write(&mut block);
+        recipe.write(&mut block);
+        block
+    }
+
+    fn writes(block: &[u8], raw_len: usize) -> usize {
+        Decoder::need(block, None, &(0..raw_len)).expect("a recipe").writes
+    }
+
+    /// Tables that row offsets bring along cost as much as those of a recipe.
+    #[test]
+    fn tables_of_rows_count() {
+        let columns = Columns { count: 1024, base: 0, coder: Coder::Constant(0) };
+        let mut block = block(&recipe(Coder::Constant(0), Some(columns)), 1024);
+        // The first column and the index of one segment of no bytes; then the coder of the rows.
+        block.extend_from_slice(&[0, 0, 0, 0]);
+        let cheap = writes(&[&block[..], &[1, 0]].concat(), 1024);
+        eight_tables().write(&mut block);
+        assert!(writes(&block, 1024) >= cheap + 8 * (1 << 13), "{cheap}");
+    }
+
+    /// Streams cost something in every segment, also if they have no bytes.
+    #[test]
+    fn streams_count() {
+        let one = writes(&block(&recipe(eight_tables(), None), 1 << 10), 1 << 10);
+        let many = writes(&block(&recipe(eight_tables(), None), 1 << 16), 1 << 16);
+        assert!(many - one >= 63 * (1024 + 8 * 128), "{one} and {many}");
+    }
+}

@@ -1,24 +1,22 @@
 //! One segment each way: values to planes to streams (`docs/format.md`, section 4.2), by a recipe
 //! made ready.
 
-use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
+mod decode;
+
+pub use decode::SegmentDecoder;
+
+use crate::entropy::{PlaneEncoder, Scratch};
 use crate::simd::Isa;
 use crate::simd::chain::{self, Hints};
-use crate::simd::words::{self, Part, WideCut, Words};
+use crate::simd::words::{self, WideCut, Words};
 use crate::transform::offsets::{BlockOffsets, Field, Known, ROW_HEAD, RowFit};
 use crate::transform::{sparse, window};
-use lmc_format::{Coder, Error, Reader, Recipe, Result, WordMap};
-
-/// Values that are composed at once, so that all their planes stay in the first-level cache.
-const COMPOSE_VALUES: usize = 2048;
+use lmc_format::{Coder, Error, Recipe, WordMap};
 
 /// Values of a wide cut that are split at once, no less than the head of a row. Few calls, because
 /// each one's streaming stores start anew: 8,192 gave 4.5 GiB/s where 2,048 gave 3.9 (adam-v, Ice
 /// Lake server at 2.8 GHz).
 const WIDE_SPLIT: usize = 8192;
-
-/// Values of a wide cut that are merged at once.
-const WIDE_MERGE: usize = 2048;
 
 /// A recipe's plane: its place in the word and whether it is part of the records.
 #[derive(Clone, Copy, Debug)]
@@ -366,190 +364,6 @@ impl SegmentEncoder {
                 None => {}
             }
         }
-    }
-}
-
-/// A recipe's coders made ready to decode.
-#[derive(Debug)]
-pub struct SegmentDecoder {
-    shape: Shape,
-    flags: Option<PlaneDecoder>,
-    planes: Vec<PlaneDecoder>,
-}
-
-impl SegmentDecoder {
-    /// Prepares `recipe`.
-    pub fn new(recipe: &Recipe) -> Self {
-        Self {
-            shape: Shape::new(recipe),
-            flags: recipe.flags.as_ref().map(PlaneDecoder::new),
-            planes: recipe.planes.iter().map(PlaneDecoder::new).collect(),
-        }
-    }
-
-    /// What both directions know of the recipe.
-    pub fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
-    /// Decodes the segment `coded` into all of `dst`; on an error the contents of `dst` mean
-    /// nothing.
-    pub fn decode(
-        &self,
-        isa: Isa,
-        coded: &[u8],
-        place: Place,
-        buffers: &mut Buffers,
-        dst: &mut [u8],
-    ) -> Result<()> {
-        let mut input = Reader::new(coded);
-        let width = self.shape.width();
-        let Some(flags_coder) = &self.flags else {
-            self.decode_values(isa, &mut input, place, buffers, dst)?;
-            return input.finish("the segment");
-        };
-        let n = dst.len() / width;
-        let (mut flags, mut dense) =
-            (std::mem::take(&mut buffers.flags), std::mem::take(&mut buffers.dense));
-        let own_flags = sized(&mut flags, n.div_ceil(8));
-        flags_coder.decode(isa, &mut input, own_flags, &mut buffers.coders)?;
-        let values = sized(&mut dense, sparse::count(isa, own_flags, n)? * width);
-        let dense_place = Place { hints: Hints::default(), ..place };
-        self.decode_values(isa, &mut input, dense_place, buffers, values)?;
-        sparse::inverse(width, own_flags, values, dst);
-        (buffers.flags, buffers.dense) = (flags, dense);
-        input.finish("the segment")
-    }
-
-    fn decode_values(
-        &self,
-        isa: Isa,
-        input: &mut Reader,
-        place: Place,
-        buffers: &mut Buffers,
-        dst: &mut [u8],
-    ) -> Result<()> {
-        let shape = &self.shape;
-        let n = dst.len() >> shape.words.width_log2;
-        if shape.bytes_only && place.offsets.is_none() {
-            return self.planes[0].decode(isa, input, dst, &mut buffers.coders);
-        }
-        let records = input.take(n * shape.record_len, "records")?;
-        buffers.planes.resize_with(shape.planes.len(), Vec::new);
-        if let (true, PlaneDecoder::Chain(tables), None) =
-            (shape.top_only, &self.planes[0], place.offsets)
-        {
-            let top = sized(&mut buffers.planes[0], n);
-            let (width, scratch) = (shape.width(), &mut buffers.coders.chain);
-            return chain::decode_words(
-                isa,
-                width,
-                tables,
-                input,
-                records,
-                top,
-                scratch,
-                dst,
-                place.hints,
-            );
-        }
-        for (i, coder) in self.planes.iter().enumerate() {
-            let plane = sized(&mut buffers.planes[i], n);
-            match shape.planes[i].record {
-                Some(at) if i == 0 => copy_from_records(records, shape.record_len, at, plane),
-                Some(_) => {}
-                None => coder.decode(isa, input, plane, &mut buffers.coders)?,
-            }
-            if i == 0 && shape.is_wide() {
-                let symbols = sized(&mut buffers.symbols, n);
-                window::inverse(isa, plane, shape.bias, input, symbols)?;
-            }
-        }
-        if let Some(cut) = shape.wide_cut {
-            merge_wide_cut(isa, cut, records, place, buffers, dst);
-            return Ok(());
-        }
-        self.restore_symbols(isa, place, n, buffers);
-        if shape.top_only {
-            let top = &buffers.planes[0][..n];
-            words::merge_top(isa, shape.width(), top, records, dst, place.hints.streaming);
-        } else {
-            self.compose(isa, records, buffers, dst);
-        }
-        Ok(())
-    }
-
-    /// Puts the offsets back and cuts symbols to their width.
-    fn restore_symbols(&self, isa: Isa, place: Place, n: usize, buffers: &mut Buffers) {
-        let shape = &self.shape;
-        match (place.offsets, shape.is_wide()) {
-            (Some(offsets), true) => offsets.inverse16(isa, place.start, &mut buffers.symbols[..n]),
-            (Some(offsets), false) => {
-                offsets.inverse8(isa, place.start, &mut buffers.planes[0][..n]);
-            }
-            (None, _) => {}
-        }
-    }
-
-    fn compose(&self, isa: Isa, records: &[u8], buffers: &Buffers, dst: &mut [u8]) {
-        let shape = &self.shape;
-        let mut parts = Vec::with_capacity(shape.planes.len());
-        for (chunk, values) in dst.chunks_mut(COMPOSE_VALUES << shape.words.width_log2).enumerate()
-        {
-            let from = chunk * COMPOSE_VALUES;
-            let n = values.len() >> shape.words.width_log2;
-            parts.clear();
-            for (i, plane) in shape.planes.iter().enumerate() {
-                let mask = u16::from(plane.mask);
-                parts.push(match (plane.record, &self.planes[i]) {
-                    (None, PlaneDecoder::Constant(value)) if i > 0 => {
-                        Part::Constant(*value & plane.mask, plane.shift)
-                    }
-                    (Some(at), _) if i > 0 => {
-                        let len = shape.record_len;
-                        let bytes = &records[from * len..][..n * len];
-                        Part::Record { bytes, len, at, mask: plane.mask, shift: plane.shift }
-                    }
-                    _ if i == 0 && shape.is_wide() => {
-                        let mask = u16::MAX >> (16 - shape.symbol_bits);
-                        Part::Shorts(&buffers.symbols[from..][..n], mask, plane.shift)
-                    }
-                    _ => Part::Bytes(&buffers.planes[i][from..][..n], mask as u8, plane.shift),
-                });
-            }
-            words::compose(isa, shape.words, &parts, values);
-        }
-    }
-}
-
-/// Puts offsets back and merges the planes of a wide cut; step by step, so that stores drain while
-/// offsets are added.
-fn merge_wide_cut(
-    isa: Isa,
-    cut: WideCut,
-    records: &[u8],
-    place: Place,
-    buffers: &mut Buffers,
-    dst: &mut [u8],
-) {
-    let width = 1 << cut.words.width_log2;
-    let n = dst.len() / width;
-    for from in (0..n).step_by(WIDE_MERGE) {
-        let range = from..n.min(from + WIDE_MERGE);
-        let symbols = &mut buffers.symbols[range.clone()];
-        if let Some(offsets) = place.offsets {
-            offsets.inverse16(isa, place.start + from, symbols);
-        }
-        let partial = &buffers.planes[1][range.clone()];
-        let records = &records[range.start * (width - 2)..range.end * (width - 2)];
-        let dst = &mut dst[range.start * width..range.end * width];
-        words::merge_wide(isa, cut, symbols, partial, records, dst, place.hints.streaming);
-    }
-}
-
-fn copy_from_records(records: &[u8], len: usize, at: usize, plane: &mut [u8]) {
-    for (byte, record) in plane.iter_mut().zip(records.chunks_exact(len)) {
-        *byte = record[at];
     }
 }
 

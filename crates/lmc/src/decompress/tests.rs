@@ -12,21 +12,36 @@ use lmc_testkit::data::{self, Kind, Random};
 /// Bytes of a segment of the blocks below, the largest that there is.
 const SEGMENT_LEN: u64 = 2 << 20;
 
+/// A recipe of segments of 2^10 values, all of whose planes have this coder.
+fn recipe(width_log2: u8, coder: Coder) -> Recipe {
+    Recipe {
+        width_log2,
+        base: BaseUse::None,
+        map: WordMap::None,
+        symbol_bits: 8,
+        segment_log2: 10,
+        bias: 0,
+        flags: None,
+        planes: vec![coder; 1 << width_log2],
+        columns: None,
+    }
+}
+
+fn written(recipe: Recipe) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    recipe.write(&mut bytes);
+    bytes
+}
+
+fn piece(bytes: &[u8]) -> Piece {
+    Piece { len: bytes.len() as u64, hash: hash(bytes) }
+}
+
 /// A block of 4 MiB of zeros in a few bytes: two segments of planes that are constant.
 fn zeros() -> Vec<u8> {
     let mut block = Vec::new();
     BlockPrefix { kind: BlockKind::Coded, raw_len: 1 << 22 }.write(&mut block);
-    let recipe = Recipe {
-        width_log2: 3,
-        base: BaseUse::None,
-        map: WordMap::None,
-        symbol_bits: 8,
-        segment_log2: 18,
-        bias: 0,
-        flags: None,
-        planes: vec![Coder::Constant(0); 8],
-        columns: None,
-    };
+    let recipe = Recipe { segment_log2: 18, ..recipe(3, Coder::Constant(0)) };
     recipe.write(&mut block);
     block.extend_from_slice(&[0; 2 * 3]);
     block
@@ -38,7 +53,7 @@ fn hostile(blocks: usize, references: &[Reference], bases: Vec<Base>) -> Vec<u8>
     let zeros_hash = hash(&vec![0; 1 << 22]);
     let mut add = |raw_len, block: &[u8], reference, raw_hash| {
         body.extend_from_slice(block);
-        let blocks = vec![Piece { len: block.len() as u64, hash: hash(block) }];
+        let blocks = vec![piece(block)];
         let recipe = None;
         spans.push(Span { raw_len, dtype: 0, block_log2: 24, reference, recipe, blocks });
         hashes.push(raw_hash);
@@ -128,25 +143,12 @@ fn a_segment_is_decoded_once_for_all_that_refer_to_it() {
 #[test]
 fn columns_of_recipes_count() {
     let columns = Columns { count: 1 << 20, base: 0, coder: Coder::Constant(0) };
-    let mut recipe = Vec::new();
-    Recipe {
-        width_log2: 0,
-        base: BaseUse::None,
-        map: WordMap::None,
-        symbol_bits: 8,
-        segment_log2: 10,
-        bias: 0,
-        flags: None,
-        planes: vec![Coder::Constant(0)],
-        columns: Some(columns),
-    }
-    .write(&mut recipe);
+    let recipe = written(Recipe { columns: Some(columns), ..recipe(0, Coder::Constant(0)) });
     // Four values in the first columns: no byte of a segment, and one row.
     let mut block = Vec::new();
     BlockPrefix { kind: BlockKind::Shared, raw_len: 4 }.write(&mut block);
     block.extend_from_slice(&[0, 0, 0, 0]);
     Coder::Constant(0).write(&mut block);
-    let piece = |bytes: &[u8]| Piece { len: bytes.len() as u64, hash: hash(bytes) };
     let (recipe_piece, blocks) = (Some(piece(&recipe)), vec![piece(&block)]);
     let (dtype, block_log2) = (0, 24);
     let span =
@@ -172,23 +174,10 @@ fn tables() -> Vec<u8> {
         let (flags, others) = (coder.clone(), coder);
         coder = Coder::Apart(Box::new(ApartCoder { byte: 0, flags, others }));
     }
-    let mut recipe = Vec::new();
-    Recipe {
-        width_log2: 3,
-        base: BaseUse::None,
-        map: WordMap::None,
-        symbol_bits: 8,
-        segment_log2: 10,
-        bias: 0,
-        flags: None,
-        planes: vec![coder; 8],
-        columns: None,
-    }
-    .write(&mut recipe);
+    let recipe = written(recipe(3, coder));
     let mut block = Vec::new();
     BlockPrefix { kind: BlockKind::Shared, raw_len: 1 }.write(&mut block);
     block.push(0);
-    let piece = |bytes: &[u8]| Piece { len: bytes.len() as u64, hash: hash(bytes) };
     let (reference, recipe_piece) = (None, Some(piece(&recipe)));
     let blocks = vec![piece(&block)];
     let span =
@@ -359,4 +348,17 @@ fn threads_do_not_make_a_file_too_dear() {
         let archive = Archive::from_bytes_on(coded.clone(), &bases).unwrap();
         archive.test(threads, &|_| ()).unwrap();
     }
+}
+
+/// A file may name one base many times; it is opened once.
+#[test]
+fn a_base_that_is_named_often_is_opened_once() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("base"), b"12345").unwrap();
+    let named = |hash| Base { hash, len: 5, name: "base".to_string() };
+    let path = folder.path().join("file.lmc");
+    std::fs::write(&path, hostile(1, &[], (1..100).map(named).collect())).unwrap();
+    let archive = Archive::open(&path).unwrap();
+    assert_eq!(archive.likely_bases().len(), 1);
+    assert_eq!(archive.files_below(), [folder.path().join("base")]);
 }

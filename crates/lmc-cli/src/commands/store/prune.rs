@@ -67,7 +67,7 @@ fn text(pruned: &Pruned, args: &PruneArgs) -> Printable {
     }
     for object in &pruned.unreadable {
         text.push_line(format_args!(
-            "{object} is no whole manifest: it may name any pack, so none is removed until lmc repair \
+            "{object} is not a whole manifest: it may name any pack, so none is removed until lmc repair \
              --from a copy brings it back, or it is moved out of the store"
         ));
     }
