@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import socket
 import subprocess
 import time
@@ -21,10 +22,23 @@ _KEEPER = ["sh", "-c", '"$@" & pid=$!; read -r _; kill -9 $pid', "sh"]
 _OWN = Path(__file__).parents[3] / "target" / "s3-servers"
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody has.
+
+    They are below those that the system gives to connections: one of these could be taken again
+    before the server asks for it.
+    """
+    free: list[int] = []
+    for port in random.sample(range(12_000, 32_000), 1000):
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        free.append(port)
+        if len(free) == count:
+            return free
+    raise RuntimeError("no free ports")
 
 
 def _status(port: int, method: str, path: str) -> int:
@@ -50,7 +64,8 @@ def seaweed(folder: Path) -> Iterator[dict[str, str]]:
     (folder / "data").mkdir(parents=True)
     (folder / "s3.json").write_text(json.dumps({"identities": [user]}))
     names = ["s3.port", "filer.port", "master.port", "volume.port"]
-    ports = {name: _free_port() for name in [*names, *(f"{name}.grpc" for name in names)]}
+    names += [f"{name}.grpc" for name in names]
+    ports = dict(zip(names, _free_ports(len(names)), strict=True))
     command = [str(program), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"]
     command += [f"-dir={folder}/data", f"-s3.config={folder}/s3.json", "-volume.max=100"]
     command += ["-master.volumeSizeLimitMB=64", "-volume.minFreeSpace=1"]

@@ -15,7 +15,7 @@ pub(crate) struct Damaged {
     pub keys: HashSet<String>,
     /// Objects of packs that whole manifests name.
     pub packs: HashSet<String>,
-    /// Objects that are no whole manifests: whatever packs there are, these may need them.
+    /// Objects that are not whole manifests: whatever packs there are, these may need them.
     pub unreadable: Vec<String>,
     /// The same of objects that are too long to be read.
     pub too_long: Vec<String>,

@@ -45,7 +45,7 @@ pub struct Pruned {
     pub bytes_bases: u64,
     /// Bytes that nobody needs, in packs of which something is needed.
     pub bytes_beside: u64,
-    /// Objects in `damaged/` that are no whole manifests, of snapshots that are not there otherwise:
+    /// Objects in `damaged/` that are not whole manifests, of snapshots that are not there otherwise:
     /// while they are there, all packs stay.
     pub unreadable: Vec<String>,
     /// The same of objects that are too long to be read.

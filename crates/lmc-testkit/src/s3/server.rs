@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -202,10 +203,22 @@ fn ask(port: u16, request: &str) -> std::io::Result<String> {
     Ok(answer.split(' ').nth(1).unwrap_or_default().to_string())
 }
 
-/// A port that nobody has at this moment.
+/// A port that nobody has, each time another one.
+///
+/// It is below those that the system gives to connections: one of these could be taken again before
+/// the server asks for it.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    listener.local_addr().expect("an address").port()
+    const PORTS: std::ops::Range<u32> = 12_000..32_000;
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    // Processes start far apart.
+    let start = std::process::id().wrapping_mul(7919);
+    let port = || {
+        let next = start.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + next % (PORTS.end - PORTS.start);
+        u16::try_from(port).expect("a port")
+    };
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    std::iter::repeat_with(port).take(1000).find(is_free).expect("a free port")
 }
 
 fn tail(text: &str) -> &str {
