@@ -41,6 +41,7 @@ class Coded:
     payload: int
     payload_bits: int
     exception: bytes = b""
+    number: int = 0
 
 
 @dataclass
@@ -82,10 +83,11 @@ class BinSpec(FloatSpec):
         step, low = divmod(q + (1 << shift) // 2, 1 << shift)
         if not -56 <= step <= 55:
             top = x.to_bytes(self.width, "little")[self.raw_bytes :]
-            return Coded(record, 0x40, 0, shift + flip_bit, top)
+            return Coded(record, 0x40, 0, shift + flip_bit, top, number)
         flipped = self.flipped(x, b)
         symbol = self.symbol(number, step - centre, flipped and not flip_bit)
-        return Coded(record, symbol, low | (flipped * flip_bit) << shift, shift + flip_bit)
+        payload = low | (flipped * flip_bit) << shift
+        return Coded(record, symbol, payload, shift + flip_bit, number=number)
 
     def symbol(self, number: int, s: int, f: int | bool) -> int:
         """The symbol of a pair in a bin of this number."""
@@ -129,8 +131,11 @@ class BinSpec(FloatSpec):
 
     def joined(self, parts: list[Coded]) -> bytes:
         """Section 4.4."""
-        symbols = self.coder.stream(bytes(part.symbol for part in parts))
-        return self.listed(parts) + symbols + self.payloads(parts)
+        return self.listed(parts) + self.symbols(parts) + self.payloads(parts)
+
+    def symbols(self, parts: list[Coded]) -> bytes:
+        """Section 4.4, 3."""
+        return self.coder.stream(bytes(part.symbol for part in parts))
 
     @staticmethod
     def listed(parts: list[Coded]) -> bytes:

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from classes import MAX_EXPONENT_BITS, Counts, read_class_records, sizes_of
-from streams import Bytes, Coder, Reader, Words, read_coder, read_stream, require
+from contexts import BY_CONTEXT, ByContext, read_by_context
+from streams import (
+    Bytes,
+    Coder,
+    Reader,
+    Words,
+    read_coder,
+    read_rans_by_context,
+    read_stream,
+    require,
+)
 
 MAX_BINS = 32
 MAX_PAYLOAD_BITS = 8
@@ -46,17 +56,38 @@ class BinRecipe:
     bins: tuple[Bin, ...]
     bounds: tuple[int, ...]
     rows: tuple[tuple[int, ...], ...]
-    coder: Coder
 
 
-def read_bin_recipe(reader: Reader, layout: int) -> BinRecipe:
+@dataclass(frozen=True)
+class BinBlock:
+    """Section 3.7: a recipe by bins, with the coder of its symbols."""
+
+    recipe: BinRecipe
+    coder: Coder | ByContext
+
+    @property
+    def width(self) -> int:
+        """Bytes of a value."""
+        return self.recipe.width
+
+    @property
+    def segment_log2(self) -> int:
+        """log2 of the values in a segment."""
+        return self.recipe.segment_log2
+
+
+def read_bin_recipe(reader: Reader, layout: int) -> BinBlock:
     """Section 3.7: a recipe by bins, after its layout."""
     require(layout & 4 == 0, "bit 2 of the layout is not 0")
-    return read_bin_fields(reader, layout)
+    recipe = read_bin_fields(reader, layout)
+    if reader.left() > 0 and reader.rest()[0] == BY_CONTEXT:
+        reader.take(1)
+        return BinBlock(recipe, read_by_context(reader))
+    return BinBlock(recipe, read_coder(reader))
 
 
 def read_bin_fields(reader: Reader, layout: int) -> BinRecipe:
-    """Sections 3.7 and 3.8: the fields from `raw_bytes` to `coder`."""
+    """Sections 3.7 and 3.8: the fields from `raw_bytes` to `rows`."""
     width, is_integer = 1 << (layout & 3), bool(layout & 8)
     raw_bytes = reader.uint(1)
     require(raw_bytes < width, f"raw_bytes is {raw_bytes}")
@@ -76,8 +107,7 @@ def read_bin_fields(reader: Reader, layout: int) -> BinRecipe:
     bounds = read_rising_bounds(reader, row_count)
     rows = tuple(read_row(reader) for _ in range(row_count))
     return BinRecipe(
-        width, is_integer, raw_bytes, segment_log2, exponent_bits, first, bins, bounds, rows,
-        read_coder(reader),
+        width, is_integer, raw_bytes, segment_log2, exponent_bits, first, bins, bounds, rows
     )
 
 
@@ -112,10 +142,15 @@ def read_row(reader: Reader) -> tuple[int, ...]:
     return row
 
 
-def read_bin_segment(reader: Reader, recipe: BinRecipe, base: Words) -> Words:
+def read_bin_segment(reader: Reader, block: BinBlock, base: Words) -> Words:
     """Section 4.4: the values of a segment, as many as there are words of the base."""
+    recipe, coder = block.recipe, block.coder
     listed = read_listed(reader, recipe, len(base))
-    symbols = read_stream(recipe.coder, reader, len(base))
+    if isinstance(coder, ByContext):
+        contexts = places_between(coder.bounds, bins_of(recipe, base)).astype(np.intp)
+        symbols = read_rans_by_context(coder.tables, reader, contexts)
+    else:
+        symbols = read_stream(coder, reader, len(base))
     moves = read_moves(reader, recipe, base, symbols)
     return restore_values(recipe, base, symbols, listed, moves)
 

@@ -42,6 +42,7 @@ class ChangeRecipe:
 
     has_lengths: bool
     bins: BinRecipe
+    coder: Coder
     changed: Contexts
     uncommon: Contexts
 
@@ -59,9 +60,10 @@ class ChangeRecipe:
 def read_change_recipe(reader: Reader, layout: int) -> ChangeRecipe:
     """Section 3.8: a recipe by changes, after its layout."""
     bins = read_bin_fields(reader, layout)
+    coder = read_coder(reader)
     changed = read_contexts(reader)
     require(len(changed.coders) > 0, "flags of changed values have no context")
-    return ChangeRecipe(bool(layout & 4), bins, changed, read_contexts(reader))
+    return ChangeRecipe(bool(layout & 4), bins, coder, changed, read_contexts(reader))
 
 
 def read_contexts(reader: Reader) -> Contexts:
@@ -107,7 +109,7 @@ def read_symbols(reader: Reader, recipe: ChangeRecipe, base: Words) -> Bytes:
     if recipe.uncommon.coders:
         others = read_context_flags(reader, recipe, recipe.uncommon, base)
     symbols = np.zeros(len(base), dtype=np.uint8)
-    symbols[others] = read_stream(recipe.bins.coder, reader, int(np.count_nonzero(others)))
+    symbols[others] = read_stream(recipe.coder, reader, int(np.count_nonzero(others)))
     return symbols
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from bins import BinRecipe, read_bin_recipe, read_bin_segment
+from bins import BinBlock, read_bin_recipe, read_bin_segment
 from changes import ChangeRecipe, read_change_recipe, read_change_segment
 from classes import ClassRecipe, read_class_recipe, read_class_segment
 from streams import (
@@ -120,7 +120,7 @@ class Recipe:
     columns: Columns | None
 
 
-AnyRecipe = Recipe | ClassRecipe | BinRecipe | ChangeRecipe
+AnyRecipe = Recipe | ClassRecipe | BinBlock | ChangeRecipe
 
 
 def read_recipe(reader: Reader) -> AnyRecipe:
@@ -259,7 +259,7 @@ def read_coded_body(
         here = base_words[start : start + size]
         if isinstance(recipe, ClassRecipe):
             words = read_class_segment(segment, recipe, here)
-        elif isinstance(recipe, BinRecipe):
+        elif isinstance(recipe, BinBlock):
             words = read_bin_segment(segment, recipe, here)
         elif isinstance(recipe, ChangeRecipe):
             words = read_change_segment(segment, recipe, here)

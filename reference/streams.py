@@ -6,7 +6,7 @@ field or a stream that is rejected raises `Corrupt`, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -409,18 +409,37 @@ def decode_huffman_part(coder: Huffman, part: bytes, count: int) -> bytes:
 def read_rans_parameters(reader: Reader) -> Rans:
     """Section 5.4: the frequencies."""
     symbols = read_symbol_range(reader)
-    frequencies = [reader.varint(max_bytes=2) for _ in symbols]
+    frequencies = [0] * 256
+    for symbol in symbols:
+        frequencies[symbol] = reader.varint(max_bytes=2)
+    return rans_table(frequencies)
+
+
+def rans_table(frequencies: list[int]) -> Rans:
+    """Section 5.4: what each slot is, by the frequencies of all symbols."""
     require(max(frequencies) < SLOTS, "frequency is not below 4096")
     require(sum(frequencies) == SLOTS, "frequencies do not sum to 4096")
     frequency = np.array(frequencies, dtype=np.uint64)
     below = np.cumsum(frequency, dtype=np.uint64) - frequency
-    which = np.repeat(np.arange(len(symbols)), frequencies)
+    which = np.repeat(np.arange(256), frequencies)
     rank = np.arange(SLOTS, dtype=np.uint64) - below[which]
-    return Rans((which + symbols.start).astype(np.uint8), frequency[which], rank)
+    return Rans(which.astype(np.uint8), frequency[which], rank)
 
 
 def read_rans(coder: Rans, reader: Reader, n: int) -> Bytes:
-    """Section 5.4: a stream, decoded a row of 32 lanes at a time."""
+    """Section 5.4: a stream."""
+    return read_rans_by_context([coder], reader, np.zeros(n, dtype=np.intp))
+
+
+def read_rans_by_context(
+    tables: Sequence[Rans], reader: Reader, contexts: NDArray[np.intp]
+) -> Bytes:
+    """Sections 5.4 and 5.7: a stream of bytes in these contexts, decoded a row of 32 lanes at a
+    time."""
+    n = len(contexts)
+    symbol = np.stack([table.symbol for table in tables])
+    frequency = np.stack([table.frequency for table in tables])
+    rank = np.stack([table.rank for table in tables])
     word_count = reader.varint()
     states = np.frombuffer(reader.take(4 * LANES), dtype="<u4").astype(np.uint64)
     require(bool((states >= STATE_LOW).all()), "rans state is below 2^16")
@@ -430,9 +449,9 @@ def read_rans(coder: Rans, reader: Reader, n: int) -> Bytes:
     for start in range(0, n, LANES):
         row = plane[start : start + LANES]
         lanes = states[: len(row)]
-        slots = lanes & np.uint64(SLOTS - 1)
-        row[:] = coder.symbol[slots]
-        lanes[:] = coder.frequency[slots] * (lanes >> np.uint64(12)) + coder.rank[slots]
+        slots = contexts[start : start + LANES], lanes & np.uint64(SLOTS - 1)
+        row[:] = symbol[slots]
+        lanes[:] = frequency[slots] * (lanes >> np.uint64(12)) + rank[slots]
         low = np.flatnonzero(lanes < STATE_LOW)
         require(used + len(low) <= word_count, "rans stream has too few words")
         lanes[low] = (lanes[low] << np.uint64(16)) | words[used : used + len(low)]

@@ -323,7 +323,7 @@ class Rejects(RejectTest):
 
     def test_coder(self) -> None:
         head = BinSpec().recipe()[:-1]
-        self.check(b"\2\0" + head + b"\x0a", "unknown coder", None, b"")
+        self.check(b"\2\0" + head + b"\x0b", "unknown coder", None, b"")
         deep = head + b"\x08a" * 4 + bytes(5)
         self.check(b"\2\0" + deep, "more than 3 apart coders", None, b"")
 

@@ -188,7 +188,7 @@ pub fn check_bin_roundtrip(recipe: &BinRecipe, values: &[u8], base: &[u8]) {
     let (encoder, decoder) = (BinEncoder::new(recipe), BinDecoder::new(recipe));
     let buffers = RefCell::new(BinBuffers::default());
     check_segment(
-        recipe.width(),
+        recipe.rules.width(),
         (values, base),
         |isa, values, base, out| encoder.encode(isa, values, base, &mut buffers.borrow_mut(), out),
         |isa, segment, base, back, hints| {

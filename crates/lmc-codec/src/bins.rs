@@ -1,23 +1,34 @@
 //! One segment each way against a base, in bins: symbols in the order of the values, and payloads
 //! whose places follow from the base (`docs/format.md`, sections 3.7 and 4.4).
 
-use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
+use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch, rans};
 use crate::segment::sized;
 use crate::simd::Isa;
-use crate::simd::bins::{Joined, PADDING, Parts, Tables, cut, join};
+use crate::simd::bins::{FLIP, Joined, PADDING, Parts, Reach, Tables, contexts, cut, join};
 use crate::simd::chain::Hints;
 use crate::simd::classes::BitString;
-use lmc_format::{BinRecipe, Error, Reader, Result, varint};
+use lmc_format::limits::{BIN_MAX, RANS_CONTEXTS_MAX};
+use lmc_format::{
+    Bin, BinRecipe, BinRules, ContextTables, Error, Reader, Result, SymbolCoder, varint,
+};
 
 /// Buffers that segments are worked on in; their contents mean nothing between calls.
 #[derive(Debug, Default)]
 pub struct BinBuffers {
     pub(crate) plane: Vec<u8>,
+    contexts: Vec<u8>,
     payload: BitString,
     exceptions: Vec<u8>,
     /// A payload to be decoded, with zeros behind it.
     padded: Vec<u8>,
     pub(crate) coder: Scratch,
+}
+
+impl BinBuffers {
+    /// Bits of the payloads of what was cut last.
+    pub(crate) fn payload_bits(&self) -> u64 {
+        self.payload.bit_count() as u64
+    }
 }
 
 /// The parts of a segment that are not symbols.
@@ -111,14 +122,34 @@ impl BinCut {
 #[derive(Debug)]
 pub struct BinEncoder {
     values: BinCut,
-    coder: PlaneEncoder,
+    symbols: SymbolEncoder,
+}
+
+#[derive(Debug)]
+enum SymbolEncoder {
+    One(PlaneEncoder),
+    ByContext(ContextTables, Box<rans::Encoder<RANS_CONTEXTS_MAX>>),
 }
 
 impl BinEncoder {
     /// Prepares `recipe`.
     pub fn new(recipe: &BinRecipe) -> Self {
-        let values = BinCut::new(Tables::new(recipe));
-        Self { values, coder: PlaneEncoder::new(&recipe.coder) }
+        let tables = Tables::new(&recipe.rules);
+        match &recipe.symbols {
+            SymbolCoder::One(coder) => {
+                let symbols = SymbolEncoder::One(PlaneEncoder::new(coder));
+                Self { values: BinCut::new(tables), symbols }
+            }
+            // What a table has no code for becomes an exception.
+            SymbolCoder::ByContext(own) => {
+                let encoder = Box::new(rans::Encoder::by_context(own));
+                let symbols = SymbolEncoder::ByContext(own.clone(), encoder);
+                Self {
+                    values: BinCut::new(tables.with_reach(|bin| reach(own, &recipe.rules, bin))),
+                    symbols,
+                }
+            }
+        }
     }
 
     /// Appends the coded segment. Returns false if the recipe cannot express its values; `out` then
@@ -132,13 +163,20 @@ impl BinEncoder {
         out: &mut Vec<u8>,
     ) -> bool {
         self.values.cut(isa, values, base, buffers, out);
-        let BinBuffers { plane, coder, .. } = buffers;
-        let plane = &plane[..values.len() / self.values.width()];
-        if !self.coder.encode(isa, plane, coder, out) {
-            return false;
+        let n = values.len() / self.values.width();
+        let plane = &buffers.plane[..n];
+        let is_coded = match &self.symbols {
+            SymbolEncoder::One(coder) => coder.encode(isa, plane, &mut buffers.coder, out),
+            SymbolEncoder::ByContext(tables, encoder) => {
+                let own = sized(&mut buffers.contexts, n);
+                contexts(isa, &self.values.tables, tables.bounds(), base, own);
+                encoder.encode_by_context(isa, plane, own, out)
+            }
+        };
+        if is_coded {
+            BinCut::write_payload(buffers, out);
         }
-        BinCut::write_payload(buffers, out);
-        true
+        is_coded
     }
 }
 
@@ -146,14 +184,26 @@ impl BinEncoder {
 #[derive(Debug)]
 pub struct BinDecoder {
     values: BinCut,
-    coder: PlaneDecoder,
+    symbols: SymbolDecoder,
+}
+
+#[derive(Debug)]
+enum SymbolDecoder {
+    One(PlaneDecoder),
+    ByContext(ContextTables, Box<rans::Decoder<RANS_CONTEXTS_MAX>>),
 }
 
 impl BinDecoder {
     /// Prepares `recipe`.
     pub fn new(recipe: &BinRecipe) -> Self {
-        let values = BinCut::new(Tables::new(recipe));
-        Self { values, coder: PlaneDecoder::new(&recipe.coder) }
+        let symbols = match &recipe.symbols {
+            SymbolCoder::One(coder) => SymbolDecoder::One(PlaneDecoder::new(coder)),
+            SymbolCoder::ByContext(tables) => {
+                let decoder = Box::new(rans::Decoder::by_context(tables));
+                SymbolDecoder::ByContext(tables.clone(), decoder)
+            }
+        };
+        Self { values: BinCut::new(Tables::new(&recipe.rules)), symbols }
     }
 
     /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on an
@@ -171,8 +221,34 @@ impl BinDecoder {
         let mut input = Reader::new(coded);
         let beside = self.values.read_beside(n, &mut input)?;
         let plane = sized(&mut buffers.plane, n);
-        self.coder.decode(isa, &mut input, plane, &mut buffers.coder)?;
+        match &self.symbols {
+            SymbolDecoder::One(coder) => {
+                coder.decode(isa, &mut input, plane, &mut buffers.coder)?;
+            }
+            SymbolDecoder::ByContext(tables, decoder) => {
+                let own = sized(&mut buffers.contexts, n);
+                contexts(isa, &self.values.tables, tables.bounds(), base, own);
+                decoder.decode_by_context(isa, &mut input, own, plane)?;
+            }
+        }
         let beside = Beside { payload: input.rest(), ..beside };
         self.values.join(isa, beside, base, buffers, dst, hints)
     }
+}
+
+/// The steps of each bin for which its context has codes, on both sides of the one that has most.
+fn reach(tables: &ContextTables, rules: &BinRules, bin: usize) -> Reach {
+    let table = &tables.tables()[tables.context(bin as u8)];
+    let Bin { centre, has_flip_bit, .. } = rules.bins[bin];
+    [0, FLIP].map(|flip| {
+        let flip = if has_flip_bit { 0 } else { flip };
+        let freq = |step: &i8| table.freq((step - centre) as u8 ^ flip);
+        let all = -(BIN_MAX as i8)..BIN_MAX as i8;
+        let middle = all.clone().max_by_key(freq).unwrap_or(0);
+        let has = |step: &i8| freq(step) > 0;
+        let least = (all.start..=middle).rev().take_while(has).last();
+        let most = (middle..all.end).take_while(has).last();
+        // Below its least step nothing is coded.
+        least.zip(most).unwrap_or((i8::MAX, i8::MIN))
+    })
 }

@@ -57,9 +57,9 @@ struct Contexts {
 impl Contexts {
     fn new(recipe: &ChangeRecipe, contexts: &FlagContexts) -> Self {
         Self {
-            width_log2: recipe.bins.width_log2,
-            exponent_bits: recipe.bins.exponent_bits,
-            exponent_first: recipe.bins.exponent_first,
+            width_log2: recipe.rules.width_log2,
+            exponent_bits: recipe.rules.exponent_bits,
+            exponent_first: recipe.rules.exponent_first,
             bounds: contexts.bounds.clone(),
             has_lengths: recipe.has_lengths,
         }
@@ -138,10 +138,10 @@ impl ChangeEncoder {
     pub fn new(recipe: &ChangeRecipe) -> Self {
         let flags = |contexts| FlagEncoder::new(recipe, contexts);
         Self {
-            values: BinCut::new(Tables::of_changes(&recipe.bins)),
+            values: BinCut::new(Tables::of_changes(&recipe.rules)),
             changed: flags(&recipe.changed),
             uncommon: recipe.uncommon.as_ref().map(flags),
-            others: PlaneEncoder::new(&recipe.bins.coder),
+            others: PlaneEncoder::new(&recipe.coder),
         }
     }
 
@@ -281,10 +281,10 @@ impl ChangeDecoder {
     pub fn new(recipe: &ChangeRecipe) -> Self {
         let flags = |contexts| FlagDecoder::new(recipe, contexts);
         Self {
-            values: BinCut::new(Tables::of_changes(&recipe.bins)),
+            values: BinCut::new(Tables::of_changes(&recipe.rules)),
             changed: flags(&recipe.changed),
             uncommon: recipe.uncommon.as_ref().map(flags),
-            others: PlaneDecoder::new(&recipe.bins.coder),
+            others: PlaneDecoder::new(&recipe.coder),
         }
     }
 

@@ -11,7 +11,9 @@ use crate::simd::chain::Hints;
 use crate::simd::{Isa, fence};
 use crate::transform::against;
 use crate::transform::offsets::BlockOffsets;
-use lmc_format::{AnyRecipe, BaseUse, BlockKind, BlockPrefix, Coder, Error, Reader, Result};
+use lmc_format::{
+    AnyRecipe, BaseUse, BinRules, BlockKind, BlockPrefix, Coder, Error, Reader, Result,
+};
 use std::ops::Range;
 
 /// What is decoded at once of a block that is stored or constant, where a part of it is wanted.
@@ -36,7 +38,7 @@ impl SharedRecipe {
         match &self.0 {
             Ready::Planes(ready) => AnyRecipe::Planes(ready.recipe.clone()),
             Ready::Classes(recipe, _) => AnyRecipe::Classes(recipe.clone()),
-            Ready::Bins(recipe, _) => AnyRecipe::Bins(recipe.clone()),
+            Ready::Bins(recipe, _) => AnyRecipe::Bins((**recipe).clone()),
             Ready::Changes(recipe, _) => AnyRecipe::Changes(recipe.clone()),
         }
     }
@@ -310,8 +312,8 @@ impl Decoder {
             }
             Ready::Bins(recipe, segments) => {
                 let base = base.ok_or_else(no_base)?;
-                let segment_log2 = recipe.segment_log2;
-                let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
+                let BinRules { segment_log2, .. } = recipe.rules;
+                let shape = BodyShape { width: recipe.rules.width(), segment_log2, raw_len };
                 self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
                     let buffers = &mut own.bin_buffers;
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
@@ -319,7 +321,7 @@ impl Decoder {
             }
             Ready::Changes(recipe, segments) => {
                 let base = base.ok_or_else(no_base)?;
-                let segment_log2 = recipe.bins.segment_log2;
+                let segment_log2 = recipe.rules.segment_log2;
                 let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
                 self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
                     let buffers = &mut own.change_buffers;

@@ -215,7 +215,7 @@ impl Encoder {
             }
             (Ready::Bins(ready), Some(base)) => {
                 let buffers = &mut self.bin_buffers;
-                write_segments(ready.recipe.segment_len(), whole, base, out, |values, base, out| {
+                write_segments(ready.rules.segment_len(), whole, base, out, |values, base, out| {
                     ready.segments.encode(isa, values, base, buffers, out)
                 })
             }

@@ -21,6 +21,11 @@ pub struct Need {
     pub base: Option<Range<usize>>,
 }
 
+/// What a table of rANS costs.
+const RANS_TABLE_COST: usize = 1 << 12;
+/// What a stream of rANS costs beside its bytes.
+const RANS_STREAM_COST: usize = 128;
+
 /// What of a recipe tells how much a part of a block takes.
 #[derive(Clone, Copy, Debug)]
 pub struct RecipeShape {
@@ -46,13 +51,15 @@ impl RecipeShape {
         let row_len = recipe.column_count();
         let coders = recipe.coders();
         let tables = coders.iter().copied().chain(recipe.column_coder()).map(table_cost);
+        let contexts = recipe.context_tables();
         Self {
             width: recipe.width(),
             segment_len: recipe.segment_len(),
             needs_base: recipe.needs_base(),
             row_len,
-            cost: row_len.saturating_add(tables.sum()),
-            segment_cost: coders.into_iter().map(stream_cost).sum(),
+            cost: row_len.saturating_add(tables.sum()).saturating_add(contexts * RANS_TABLE_COST),
+            segment_cost: coders.into_iter().map(stream_cost).sum::<usize>()
+                + if contexts > 0 { RANS_STREAM_COST } else { 0 },
         }
     }
 
@@ -89,7 +96,7 @@ fn table_cost(coder: &Coder) -> usize {
     match coder {
         Coder::Raw | Coder::Constant(_) | Coder::Packed { .. } | Coder::Runs | Coder::Gaps(_) => 0,
         Coder::Chain(_) => 1 << 10,
-        Coder::Rans(_) | Coder::Tree(_) => 1 << 12,
+        Coder::Rans(_) | Coder::Tree(_) => RANS_TABLE_COST,
         Coder::Huffman(_) => 1 << 13,
         Coder::Apart(apart) => table_cost(&apart.flags) + table_cost(&apart.others),
     }
@@ -99,7 +106,7 @@ fn table_cost(coder: &Coder) -> usize {
 fn stream_cost(coder: &Coder) -> usize {
     match coder {
         Coder::Raw | Coder::Constant(_) | Coder::Packed { .. } | Coder::Runs | Coder::Gaps(_) => 32,
-        Coder::Chain(_) | Coder::Rans(_) | Coder::Huffman(_) => 128,
+        Coder::Chain(_) | Coder::Rans(_) | Coder::Huffman(_) => RANS_STREAM_COST,
         // Each of its nodes is looked at.
         Coder::Tree(_) => 1024,
         Coder::Apart(apart) => 32 + stream_cost(&apart.flags) + stream_cost(&apart.others),

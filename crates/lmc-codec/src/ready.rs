@@ -17,7 +17,7 @@ use lmc_format::{
 pub(crate) enum Ready {
     Planes(ReadyRecipe),
     Classes(ClassRecipe, Box<ClassDecoder>),
-    Bins(BinRecipe, Box<BinDecoder>),
+    Bins(Box<BinRecipe>, Box<BinDecoder>),
     Changes(Box<ChangeRecipe>, Box<ChangeDecoder>),
 }
 
@@ -35,7 +35,7 @@ impl Ready {
             }
             AnyRecipe::Bins(recipe) => {
                 let decoder = BinDecoder::new(&recipe);
-                Self::Bins(recipe, Box::new(decoder))
+                Self::Bins(Box::new(recipe), Box::new(decoder))
             }
             AnyRecipe::Changes(recipe) => {
                 let decoder = ChangeDecoder::new(&recipe);

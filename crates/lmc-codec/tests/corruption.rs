@@ -6,7 +6,7 @@
 mod recipes;
 
 use lmc_codec::{Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
-use lmc_format::{BaseUse, Bin, BinRecipe, Coder, WordMap};
+use lmc_format::{BaseUse, Bin, BinRules, WordMap};
 use lmc_testkit::data::{self, Kind, Random};
 use recipes::bins::{BinShape, random_bin_case};
 use recipes::changes::{ChangeKinds, ChangeShape, random_change_case};
@@ -80,8 +80,8 @@ fn coder_cases(kind: CoderKind, random: &mut Random) -> Vec<Case> {
     if !vary {
         // Values that are those of the base have one symbol if no row changes it.
         bins.untidy = false;
-        bins.recipe.bins.iter_mut().for_each(|bin| bin.centre = 2);
-        (bins.recipe.bounds, bins.recipe.rows) = (Vec::new(), Vec::new());
+        bins.rules.bins.iter_mut().for_each(|bin| bin.centre = 2);
+        (bins.rules.bounds, bins.rules.rows) = (Vec::new(), Vec::new());
     }
     let mut changes =
         ChangeShape { bins: BinShape { all_differ: true, ..bins.clone() }, ..change_shape(1) };
@@ -121,7 +121,7 @@ fn bin_shape(width_log2: u8) -> BinShape {
     let bin = |shift, has_flip_bit, centre| Bin { shift, has_flip_bit, centre };
     let back: [u8; 16] = std::array::from_fn(|i| 15 - i as u8);
     let turned: [u8; 16] = std::array::from_fn(|i| (i as u8 + 3) % 16);
-    let recipe = BinRecipe {
+    let rules = BinRules {
         width_log2,
         is_integer: false,
         raw_bytes: (1 << width_log2) / 4,
@@ -131,9 +131,8 @@ fn bin_shape(width_log2: u8) -> BinShape {
         bins: vec![bin(7, true, 0), bin(0, false, -3), bin(3, false, 1), bin(5, true, 2)],
         bounds: vec![2],
         rows: vec![back, turned],
-        coder: Coder::Raw,
     };
-    BinShape { recipe, all_differ: false, untidy: true }
+    BinShape { rules, contexts: None, all_differ: false, untidy: true }
 }
 
 /// Changes of words of `1 << width_log2` bytes, in a few contexts.
@@ -183,9 +182,11 @@ fn shape_cases(random: &mut Random) -> Vec<Case> {
         let shape = bin_shape(width_log2);
         let raw = values_near(&base, width, random);
         cases.push(shape.code(CoderKind::Chain, &raw, &base, true, random));
-        let plain = BinRecipe { raw_bytes: 0, ..shape.recipe.clone() };
-        let plain = BinShape { recipe: plain, ..shape };
+        let rules = BinRules { raw_bytes: 0, ..shape.rules.clone() };
+        let plain = BinShape { rules, ..shape };
         cases.push(plain.code_wild(CoderKind::Raw, &long, false, random));
+        let by_context = BinShape { contexts: Some(vec![1, 3]), ..plain };
+        cases.push(by_context.code_wild(CoderKind::Raw, &long, false, random));
     }
     for width_log2 in 0..4 {
         let width = 1 << width_log2;
@@ -199,7 +200,7 @@ fn shape_cases(random: &mut Random) -> Vec<Case> {
         };
         cases.push(shape.code(kinds, &raw, &base, true, random));
         let mut plain = ChangeShape { uncommon: None, has_lengths: true, ..shape };
-        plain.bins.recipe.raw_bytes = 0;
+        plain.bins.rules.raw_bytes = 0;
         let kinds = ChangeKinds { flags: &[CoderKind::Raw], symbols: CoderKind::Raw };
         cases.push(plain.code_wild(kinds, &base, false, random));
     }

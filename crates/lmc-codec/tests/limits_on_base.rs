@@ -6,15 +6,19 @@ mod hostile;
 
 use hostile::{KIB, MIB, block, chain, decode_bound, decode_on, level_len};
 use lmc_codec::Isa;
+use lmc_codec::entropy::rans;
 use lmc_format::limits::SEGMENT_LOG2_MAX;
-use lmc_format::{Bin, BinRecipe, ChangeRecipe, Coder, FlagContexts, varint};
+use lmc_format::{
+    Bin, BinRecipe, BinRules, ChangeRecipe, Coder, ContextTables, FlagContexts, RansTable,
+    SymbolCoder, varint,
+};
 
 /// A recipe with one bin, whose payloads are as long as they can be.
-fn bin_recipe(width_log2: u8, raw_bytes: u8, segment_log2: u8, coder: Coder) -> BinRecipe {
+fn bin_rules(width_log2: u8, raw_bytes: u8, segment_log2: u8) -> BinRules {
     let bins = vec![Bin { shift: 8, has_flip_bit: false, centre: 0 }];
     let (bounds, rows) = (Vec::new(), Vec::new());
     let (exponent_bits, exponent_first) = (7, 0);
-    BinRecipe {
+    BinRules {
         width_log2,
         is_integer: false,
         raw_bytes,
@@ -24,15 +28,21 @@ fn bin_recipe(width_log2: u8, raw_bytes: u8, segment_log2: u8, coder: Coder) -> 
         bins,
         bounds,
         rows,
-        coder,
     }
 }
 
+/// The same with a coder of symbols.
+fn bin_recipe(width_log2: u8, raw_bytes: u8, segment_log2: u8, coder: Coder) -> BinRecipe {
+    let rules = bin_rules(width_log2, raw_bytes, segment_log2);
+    BinRecipe { rules, symbols: SymbolCoder::One(coder) }
+}
+
 /// The same with as many contexts of flags as there can be, which are all in use.
-fn change_recipe(bins: BinRecipe, flags: Coder) -> ChangeRecipe {
+fn change_recipe(rules: BinRules, flags: Coder) -> ChangeRecipe {
     let contexts =
         FlagContexts { bounds: (1..8).map(|i| 16 * i).collect(), coders: vec![flags; 8] };
-    ChangeRecipe { bins, has_lengths: false, changed: contexts.clone(), uncommon: Some(contexts) }
+    let (coder, changed) = (chain(), contexts.clone());
+    ChangeRecipe { rules, coder, has_lengths: false, changed, uncommon: Some(contexts) }
 }
 
 /// A base of `n` values whose exponents are in all contexts of [`change_recipe`], as many in each, but
@@ -74,6 +84,45 @@ fn bins_are_bounded_by_the_output() {
     }
 }
 
+/// Symbols by context, with as many tables as there can be, hold no more than other blocks do.
+#[test]
+fn symbols_by_context_are_bounded_by_the_output() {
+    let mut freqs = [0; 256];
+    (freqs[0], freqs[0x40]) = (4000, 96);
+    let table = RansTable::new(freqs).expect("frequencies");
+    let tables = ContextTables::new((1..16).collect(), vec![table; 16]).expect("tables");
+    let encoder = rans::Encoder::by_context(&tables);
+    for raw_len in [0, 1000, 64 * KIB, MIB, 8 * MIB] {
+        let base = vec![0; raw_len];
+        for width_log2 in 0..4 {
+            let rules = bin_rules(width_log2, 0, SEGMENT_LOG2_MAX);
+            let symbols = SymbolCoder::ByContext(tables.clone());
+            let mut body = Vec::new();
+            BinRecipe { rules, symbols }.write(&mut body);
+            let (n, most) = (raw_len >> width_log2, 1 << SEGMENT_LOG2_MAX);
+            // No exceptions, the symbols, and a byte of payload for each.
+            let segment = |n: usize| {
+                let (mut out, zeros) = (vec![0], vec![0; n]);
+                assert!(encoder.encode_by_context(Isa::best(), &zeros, &zeros, &mut out));
+                [out, zeros].concat()
+            };
+            let segments: Vec<Vec<u8>> =
+                (0..n).step_by(most).map(|i| segment((n - i).min(most))).collect();
+            for segment in &segments {
+                body.extend_from_slice(&(segment.len() as u32).to_le_bytes()[..3]);
+            }
+            body.extend(segments.concat());
+            let block = block(2, raw_len as u64, &body);
+            for isa in Isa::available() {
+                let (done, held, _) = decode_on(isa, &block, Some(&base), raw_len);
+                assert!(done, "{raw_len} bytes of width 2^{width_log2} are refused");
+                let bound = decode_bound(raw_len);
+                assert!(held <= bound, "{raw_len} of width 2^{width_log2} hold {held}");
+            }
+        }
+    }
+}
+
 /// Blocks by changes of which every value differs, with as many contexts as there can be and the
 /// longest payloads, stay below their bound.
 #[test]
@@ -85,8 +134,8 @@ fn changes_are_bounded_by_the_output() {
             let mut base = base_in_contexts(n, width);
             base.resize(raw_len, 0);
             let mut body = Vec::new();
-            let bins = bin_recipe(width_log2, 0, SEGMENT_LOG2_MAX, chain());
-            change_recipe(bins, Coder::Runs).write(&mut body);
+            let rules = bin_rules(width_log2, 0, SEGMENT_LOG2_MAX);
+            change_recipe(rules, Coder::Runs).write(&mut body);
             body.resize(body.len() + raw_len % width, 0);
             let segments: Vec<Vec<u8>> =
                 (0..n).step_by(most).map(|i| every_change((n - i).min(most))).collect();
@@ -139,8 +188,8 @@ fn every_change(n: usize) -> Vec<u8> {
 fn flags_without_bytes_are_refused() {
     let base = base_in_contexts(KIB, 2);
     for len in [2, KIB as u64, 1 << 32, 1 << 63, u64::MAX] {
-        let bins = bin_recipe(1, 0, 10, chain());
-        let recipe = ChangeRecipe { has_lengths: true, ..change_recipe(bins, Coder::Raw) };
+        let rules = bin_rules(1, 0, 10);
+        let recipe = ChangeRecipe { has_lengths: true, ..change_recipe(rules, Coder::Raw) };
         let mut body = Vec::new();
         recipe.write(&mut body);
         let mut segment = Vec::new();

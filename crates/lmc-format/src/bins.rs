@@ -2,6 +2,7 @@
 //! section 3.7).
 
 use crate::coder::Coder;
+use crate::contexts::ContextTables;
 use crate::error::{Error, Result};
 use crate::limits::{
     BIN_CENTRE_MAX, BIN_PAYLOAD_BITS_MAX, BIN_ROWS_MAX, BINS_MAX, EXPONENT_BITS_MAX,
@@ -10,11 +11,29 @@ use crate::limits::{
 use crate::reader::Reader;
 
 /// How every segment of a block is coded against a base.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BinRecipe {
+    /// How values become symbols and payloads.
+    pub rules: BinRules,
+    /// How the symbols are coded.
+    pub symbols: SymbolCoder,
+}
+
+/// How the symbols of a segment are coded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SymbolCoder {
+    /// All of them by one coder.
+    One(Coder),
+    /// By rANS, with the table that the bin of the base chooses.
+    ByContext(ContextTables),
+}
+
+/// How values become symbols and payloads.
 ///
 /// Invariants: `width_log2 <= 3`; `raw_bytes < width`; 1 to 32 bins, with flip bits only for floats; at most 8 rows, each a
 /// permutation of 0 to 15; one bound less than rows, each above the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BinRecipe {
+pub struct BinRules {
     /// log2 of the value's width in bytes.
     pub width_log2: u8,
     /// Whether values are integers, which have no sign of their own.
@@ -33,8 +52,6 @@ pub struct BinRecipe {
     pub bounds: Vec<u8>,
     /// What the sixteen symbols around the centre become, by context; none if they stay.
     pub rows: Vec<[u8; 16]>,
-    /// Coder of the symbols.
-    pub coder: Coder,
 }
 
 /// How the differences of values whose bases have one exponent are binned.
@@ -61,7 +78,47 @@ const FLIP_BIT: u8 = 1 << 7;
 /// The bit of the layout byte that says that values are integers.
 pub(crate) const INTEGER: u8 = 1 << 3;
 
+/// The id of [`SymbolCoder::ByContext`], which no coder of other streams has.
+const BY_CONTEXT: u8 = 10;
+
 impl BinRecipe {
+    /// Appends the recipe.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.rules.write(BINS, out);
+        match &self.symbols {
+            SymbolCoder::One(coder) => coder.write(out),
+            SymbolCoder::ByContext(tables) => {
+                out.push(BY_CONTEXT);
+                tables.write(out);
+            }
+        }
+    }
+
+    /// Reads a recipe.
+    pub fn read(input: &mut Reader) -> Result<Self> {
+        let (_, rules) = BinRules::read(input, |layout| layout & !(INTEGER | 3) == BINS)?;
+        let symbols = match input.rest().first() {
+            Some(&BY_CONTEXT) => {
+                input.u8("coder")?;
+                SymbolCoder::ByContext(ContextTables::read(input)?)
+            }
+            _ => SymbolCoder::One(Coder::read(input)?),
+        };
+        Ok(Self { rules, symbols })
+    }
+}
+
+impl SymbolCoder {
+    /// The coder's name in `docs/format.md`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::One(coder) => coder.name(),
+            Self::ByContext(_) => "rans by context",
+        }
+    }
+}
+
+impl BinRules {
     /// Width of a value in bytes.
     pub fn width(&self) -> usize {
         1 << self.width_log2
@@ -72,13 +129,8 @@ impl BinRecipe {
         self.width() << self.segment_log2
     }
 
-    /// Appends the recipe.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        self.write_with(BINS, out);
-    }
-
-    /// The same with other bits of the layout byte.
-    pub(crate) fn write_with(&self, kind: u8, out: &mut Vec<u8>) {
+    /// Appends the rules, with the bits of the layout byte that say what they are of.
+    pub(crate) fn write(&self, kind: u8, out: &mut Vec<u8>) {
         let count = |len: usize| u8::try_from(len).unwrap_or(0);
         out.extend_from_slice(&[
             kind | self.width_log2 | if self.is_integer { INTEGER } else { 0 },
@@ -98,24 +150,15 @@ impl BinRecipe {
             let (pairs, _) = row.as_chunks::<2>();
             out.extend(pairs.iter().map(|[low, high]| low | high << 4));
         }
-        self.coder.write(out);
     }
 
-    /// Reads a recipe.
-    pub fn read(input: &mut Reader) -> Result<Self> {
-        Ok(Self::read_with(input, |layout| layout & !(INTEGER | 3) == BINS)?.1)
-    }
-
-    /// Reads a recipe with a layout byte that is allowed, which is returned too.
-    pub(crate) fn read_with(
-        input: &mut Reader,
-        is_allowed: impl Fn(u8) -> bool,
-    ) -> Result<(u8, Self)> {
+    /// Reads rules with a layout byte that is allowed, which is returned too.
+    pub(crate) fn read(input: &mut Reader, is_allowed: impl Fn(u8) -> bool) -> Result<(u8, Self)> {
         let [layout, raw_bytes, segment_log2, exponent_bits] = input.array("recipe")?;
         if !is_allowed(layout) {
             return Err(Error::corrupt(format!("recipe layout {layout:#x} is not allowed")));
         }
-        let mut recipe = Self {
+        let mut rules = Self {
             width_log2: layout & 3,
             is_integer: layout & INTEGER != 0,
             raw_bytes,
@@ -125,13 +168,11 @@ impl BinRecipe {
             bins: Vec::new(),
             bounds: Vec::new(),
             rows: Vec::new(),
-            coder: Coder::Raw,
         };
-        recipe.check()?;
-        recipe.read_bins(input)?;
-        recipe.read_rows(input)?;
-        recipe.coder = Coder::read(input)?;
-        Ok((layout, recipe))
+        rules.check()?;
+        rules.read_bins(input)?;
+        rules.read_rows(input)?;
+        Ok((layout, rules))
     }
 
     fn check(&self) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The recipe of a block of which few floats differ from those of a base (`docs/format.md`, section
 //! 3.8).
 
-use crate::bins::{BinRecipe, INTEGER};
+use crate::bins::{BinRules, INTEGER};
 use crate::coder::Coder;
 use crate::error::{Error, Result};
 use crate::limits::FLAG_CONTEXTS_MAX;
@@ -10,8 +10,10 @@ use crate::reader::Reader;
 /// How every segment of a block is coded against a base that most values are equal to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeRecipe {
-    /// How the values that differ are coded; its coder is that of the symbols that are not 0.
-    pub bins: BinRecipe,
+    /// How the values that differ become symbols and payloads.
+    pub rules: BinRules,
+    /// Coder of the symbols that are not 0, or of all of them.
+    pub coder: Coder,
     /// Whether each stream of flags has its length in front of it.
     pub has_lengths: bool,
     /// The flags of values that differ from their base.
@@ -38,18 +40,19 @@ const LENGTHS: u8 = 1 << 2;
 impl ChangeRecipe {
     /// Width of a value in bytes.
     pub fn width(&self) -> usize {
-        self.bins.width()
+        self.rules.width()
     }
 
     /// Original bytes of a segment.
     pub fn segment_len(&self) -> usize {
-        self.bins.segment_len()
+        self.rules.segment_len()
     }
 
     /// Appends the recipe.
     pub fn write(&self, out: &mut Vec<u8>) {
         let lengths = if self.has_lengths { LENGTHS } else { 0 };
-        self.bins.write_with(CHANGES | lengths, out);
+        self.rules.write(CHANGES | lengths, out);
+        self.coder.write(out);
         self.changed.write(out);
         match &self.uncommon {
             Some(contexts) => contexts.write(out),
@@ -59,13 +62,14 @@ impl ChangeRecipe {
 
     /// Reads a recipe.
     pub fn read(input: &mut Reader) -> Result<Self> {
-        let (layout, bins) = BinRecipe::read_with(input, |layout| {
+        let (layout, rules) = BinRules::read(input, |layout| {
             layout & CHANGES == CHANGES && layout & !(CHANGES | INTEGER | LENGTHS | 3) == 0
         })?;
+        let coder = Coder::read(input)?;
         let changed = FlagContexts::read(input)?;
         let changed = changed.ok_or_else(|| Error::corrupt("no contexts of flags"))?;
         let uncommon = FlagContexts::read(input)?;
-        Ok(Self { bins, has_lengths: layout & LENGTHS != 0, changed, uncommon })
+        Ok(Self { rules, coder, has_lengths: layout & LENGTHS != 0, changed, uncommon })
     }
 }
 

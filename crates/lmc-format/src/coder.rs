@@ -241,6 +241,11 @@ impl RansTable {
         &self.freqs
     }
 
+    /// Frequency of a symbol.
+    pub fn freq(&self, symbol: u8) -> u16 {
+        self.freqs.get(usize::from(symbol)).copied().unwrap_or(0)
+    }
+
     fn write(&self, out: &mut Vec<u8>) {
         let span = write_span(out, self.freqs.iter().map(|&f| f > 0));
         for &freq in self.freqs.get(span).unwrap_or(&[]) {

@@ -44,6 +44,8 @@ pub const HUFFMAN_BITS_MAX: u8 = 12;
 pub const RANS_SCALE_BITS: u32 = 12;
 /// Interleaved rANS states.
 pub const RANS_LANES: usize = 32;
+/// Contexts of symbols that rANS has tables for, at most.
+pub const RANS_CONTEXTS_MAX: usize = 16;
 /// Largest number of original bytes in a span.
 pub const SPAN_LEN_MAX: u64 = 1 << 24;
 /// Smallest and largest block of a span, as log2 of its original bytes.

@@ -1,7 +1,7 @@
 //! The recipe of a block: everything a decoder must know before the coded bytes (`docs/format.md`,
 //! section 3).
 
-use crate::bins::{BINS, BinRecipe};
+use crate::bins::{BINS, BinRecipe, SymbolCoder};
 use crate::changes::{CHANGES, ChangeRecipe};
 use crate::classes::{CLASSES, ClassRecipe};
 use crate::coder::Coder;
@@ -235,7 +235,7 @@ impl AnyRecipe {
         match self {
             Self::Planes(recipe) => recipe.width(),
             Self::Classes(recipe) => recipe.width(),
-            Self::Bins(recipe) => recipe.width(),
+            Self::Bins(recipe) => recipe.rules.width(),
             Self::Changes(recipe) => recipe.width(),
         }
     }
@@ -245,7 +245,7 @@ impl AnyRecipe {
         match self {
             Self::Planes(recipe) => recipe.segment_len(),
             Self::Classes(recipe) => recipe.segment_len(),
-            Self::Bins(recipe) => recipe.segment_len(),
+            Self::Bins(recipe) => recipe.rules.segment_len(),
             Self::Changes(recipe) => recipe.segment_len(),
         }
     }
@@ -263,11 +263,22 @@ impl AnyRecipe {
         match self {
             Self::Planes(recipe) => recipe.planes.iter().chain(&recipe.flags).collect(),
             Self::Classes(recipe) => recipe.contexts.iter().collect(),
-            Self::Bins(recipe) => vec![&recipe.coder],
+            Self::Bins(BinRecipe { symbols: SymbolCoder::One(coder), .. }) => vec![coder],
+            Self::Bins(_) => Vec::new(),
             Self::Changes(recipe) => {
                 let uncommon = recipe.uncommon.iter().flat_map(|flags| &flags.coders);
-                recipe.changed.coders.iter().chain(uncommon).chain([&recipe.bins.coder]).collect()
+                recipe.changed.coders.iter().chain(uncommon).chain([&recipe.coder]).collect()
             }
+        }
+    }
+
+    /// How many tables of rANS by context there are.
+    pub fn context_tables(&self) -> usize {
+        match self {
+            Self::Bins(BinRecipe { symbols: SymbolCoder::ByContext(tables), .. }) => {
+                tables.tables().len()
+            }
+            _ => 0,
         }
     }
 

@@ -2,7 +2,8 @@
 //! with a reason.
 
 use lmc_format::{
-    AnyRecipe, ApartCoder, Bin, BinRecipe, ChangeRecipe, Coder, FlagContexts, Reader,
+    AnyRecipe, ApartCoder, Bin, BinRecipe, BinRules, ChangeRecipe, Coder, FlagContexts, Reader,
+    SymbolCoder,
 };
 
 /// Where fields of the recipe of [`recipe`] are.
@@ -18,7 +19,7 @@ const UNCOMMON_CODERS: usize = UNCOMMON_BOUND + 1;
 
 /// Two bins and two rows, three contexts of changes and two of symbols.
 fn recipe() -> ChangeRecipe {
-    let bins = BinRecipe {
+    let rules = BinRules {
         width_log2: 2,
         is_integer: false,
         raw_bytes: 1,
@@ -31,11 +32,11 @@ fn recipe() -> ChangeRecipe {
         ],
         bounds: vec![1],
         rows: [0, 5].map(|turn| std::array::from_fn(|i| (i as u8 + turn) % 16)).to_vec(),
-        coder: Coder::Packed { mask: 0x0f, rest: 0x80 },
     };
     let coders = vec![Coder::Gaps(3), Coder::Raw, Coder::Constant(0)];
     ChangeRecipe {
-        bins,
+        rules,
+        coder: Coder::Packed { mask: 0x0f, rest: 0x80 },
         has_lengths: true,
         changed: FlagContexts { bounds: vec![1, 255], coders },
         uncommon: Some(FlagContexts { bounds: vec![7], coders: vec![Coder::Runs, Coder::Raw] }),
@@ -104,7 +105,8 @@ fn a_recipe_is_written_as_documented() {
 fn the_fields_of_bins_are_the_same() {
     let recipe = recipe();
     let mut bins = Vec::new();
-    recipe.bins.write(&mut bins);
+    let symbols = SymbolCoder::One(recipe.coder.clone());
+    BinRecipe { rules: recipe.rules.clone(), symbols }.write(&mut bins);
     assert_eq!(written(&recipe)[1..CHANGED], bins[1..]);
 }
 
@@ -116,9 +118,9 @@ fn a_recipe_is_read_as_it_was_written() {
             for changed in 1..=8 {
                 for uncommon in 0..=8 {
                     let mut recipe = recipe();
-                    recipe.bins.width_log2 = width_log2;
-                    recipe.bins.raw_bytes = raw_bytes;
-                    recipe.bins.exponent_bits = [7, 11, 11, 11][usize::from(width_log2)];
+                    recipe.rules.width_log2 = width_log2;
+                    recipe.rules.raw_bytes = raw_bytes;
+                    recipe.rules.exponent_bits = [7, 11, 11, 11][usize::from(width_log2)];
                     recipe.has_lengths = (changed + uncommon) % 2 == 0;
                     recipe.changed = contexts(changed);
                     recipe.uncommon = (uncommon > 0).then(|| contexts(uncommon));
@@ -160,12 +162,12 @@ fn unknown_layouts_are_refused() {
 #[test]
 fn integers_have_no_flip_bits() {
     let mut recipe = recipe();
-    recipe.bins.is_integer = true;
+    recipe.rules.is_integer = true;
     let mut bytes = written(&recipe);
     assert_eq!(bytes[0], 0xee);
     refused(0, 0xee, "a bin of integers has a flip bit");
     bytes[BIN_COUNT + 3] &= 0x7f;
-    recipe.bins.bins[1].has_flip_bit = false;
+    recipe.rules.bins[1].has_flip_bit = false;
     assert_eq!(read(&bytes), Ok(AnyRecipe::Changes(Box::new(recipe))));
 }
 

@@ -3,7 +3,10 @@
 use crate::Reference;
 use crate::archive::Archive;
 use crate::span::{block_bounds, check};
-use lmc_format::{AnyRecipe, BaseUse, BlockKind, BlockPrefix, Piece, Reader, Result, dtype};
+use lmc_format::{
+    AnyRecipe, BaseUse, BinRecipe, BlockKind, BlockPrefix, Piece, Reader, Result, SymbolCoder,
+    dtype,
+};
 
 /// A span, as `lmc inspect` shows it.
 #[derive(Clone, Debug)]
@@ -148,14 +151,23 @@ fn words(recipe: &AnyRecipe) -> String {
             words.extend((recipe.raw_bytes > 0).then(|| format!("raw{}", recipe.raw_bytes)));
         }
         AnyRecipe::Bins(recipe) => {
-            words.push(format!("bins{}", recipe.rows.len()));
-            words.push(recipe.coder.name().to_string());
-            words.extend((recipe.raw_bytes > 0).then(|| format!("raw{}", recipe.raw_bytes)));
+            let BinRecipe { rules, symbols } = recipe;
+            match symbols {
+                SymbolCoder::One(coder) => {
+                    words.push(format!("bins{}", rules.rows.len()));
+                    words.push(coder.name().to_string());
+                }
+                SymbolCoder::ByContext(tables) => {
+                    words.push("bins".to_string());
+                    words.push(format!("rans{}", tables.tables().len()));
+                }
+            }
+            words.extend((rules.raw_bytes > 0).then(|| format!("raw{}", rules.raw_bytes)));
         }
         AnyRecipe::Changes(recipe) => {
             words.push(format!("changes{}", recipe.changed.coders.len()));
             words.extend(recipe.changed.coders.first().map(|coder| coder.name().to_string()));
-            let raw_bytes = recipe.bins.raw_bytes;
+            let raw_bytes = recipe.rules.raw_bytes;
             words.extend((raw_bytes > 0).then(|| format!("raw{raw_bytes}")));
         }
     }

@@ -82,6 +82,16 @@ fn golden_files_of_earlier_writers_are_read() {
     assert!(restored == delta.expect("the same input").original);
 }
 
+/// One golden file has symbols by context, of values with and without raw bytes.
+#[test]
+fn a_golden_file_has_symbols_by_context() {
+    let recipes = recipes_of("delta_contexts");
+    let has = |is_raw: bool| {
+        recipes.iter().any(|recipe| recipe.contains("rans") && recipe.contains("raw") == is_raw)
+    };
+    assert!(has(true) && has(false), "{recipes:?}");
+}
+
 /// One golden file has blocks by bins and one has blocks by changes, of values with and without raw
 /// bytes.
 #[test]

@@ -1,4 +1,4 @@
-//! rANS with 32 interleaved states (`docs/format.md`, section 5.4).
+//! rANS with 32 interleaved states (`docs/format.md`, sections 5.4 and 5.7).
 //!
 //! A histogram goes into [`build`] and a table of frequencies comes out; with it, [`Encoder`]
 //! turns bytes into a stream and [`Decoder`] a stream into the same bytes. Invariants: a stream
@@ -10,9 +10,10 @@ use crate::simd::Isa;
 use crate::simd::rans::{
     self as kernels, DecodeTable, ENCODE_SLACK, EncodeTable, ROW_WORDS_LEN, STATE_MIN, States,
 };
+use lmc_format::ContextTables;
 use lmc_format::coder::RansTable;
 use lmc_format::error::{Error, Result};
-use lmc_format::limits::{RANS_LANES, RANS_SCALE_BITS, VARINT_LEN_MAX};
+use lmc_format::limits::{RANS_CONTEXTS_MAX, RANS_LANES, RANS_SCALE_BITS, VARINT_LEN_MAX};
 use lmc_format::reader::Reader;
 use lmc_format::varint;
 use std::cmp::Ordering;
@@ -158,44 +159,82 @@ fn symbol_cost(freq: u16) -> u32 {
     (RANS_SCALE_BITS << LOG2_BITS) - LOG2[usize::from(freq)]
 }
 
-/// Writes streams with one table.
+/// Writes streams with `N` tables, one or as many as there are contexts at most.
 #[derive(Clone, Debug)]
-pub struct Encoder {
-    entries: Box<EncodeTable>,
-    /// Bits of a byte on average if the frequencies are true, with 20 fractional bits.
+pub struct Encoder<const N: usize = 1> {
+    tables: Box<[EncodeTable; N]>,
+    /// Bits of a byte on average if the frequencies are true, with 20 fractional bits; with several
+    /// tables those of the dearest.
     mean_cost: u64,
 }
 
 impl Encoder {
     /// An encoder for the frequencies of `table`.
     pub fn new(table: &RansTable) -> Self {
-        let mut entries = Box::new([0; 256]);
-        let mut start = 0;
-        let mut cost = 0;
-        for (entry, &freq) in entries.iter_mut().zip(table.freqs()).filter(|&(_, &f)| f > 0) {
-            *entry = kernels::encode_entry(freq, start);
-            start += freq;
-            cost += u64::from(freq) * u64::from(symbol_cost(freq));
-        }
-        Self { entries, mean_cost: cost >> RANS_SCALE_BITS }
+        Self::of(std::slice::from_ref(table))
     }
 
     /// Appends the stream of `src`; returns false, with `out` as it was, if some byte is absent
     /// from the table.
     pub fn encode(&self, isa: Isa, src: &[u8], out: &mut Vec<u8>) -> bool {
+        self.encode_all(isa, src, &[], out)
+    }
+}
+
+impl Encoder<RANS_CONTEXTS_MAX> {
+    /// An encoder for the frequencies of `tables`.
+    pub fn by_context(tables: &ContextTables) -> Self {
+        Self::of(tables.tables())
+    }
+
+    /// Appends the stream of `src`, each byte with the table of its context; returns false, with
+    /// `out` as it was, if some byte is absent from its table.
+    pub fn encode_by_context(
+        &self,
+        isa: Isa,
+        src: &[u8],
+        contexts: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.encode_all(isa, src, contexts, out)
+    }
+}
+
+impl<const N: usize> Encoder<N> {
+    fn of(tables: &[RansTable]) -> Self {
+        let mut entries = Box::new([[0; 256]; N]);
+        let mut mean_cost = 0;
+        for (entries, table) in entries.iter_mut().zip(tables) {
+            let mut start = 0;
+            let mut cost = 0;
+            for (entry, &freq) in entries.iter_mut().zip(table.freqs()).filter(|&(_, &f)| f > 0) {
+                *entry = kernels::encode_entry(freq, start);
+                start += freq;
+                cost += u64::from(freq) * u64::from(symbol_cost(freq));
+            }
+            mean_cost = mean_cost.max(cost >> RANS_SCALE_BITS);
+        }
+        Self { tables: entries, mean_cost }
+    }
+
+    fn encode_all(&self, isa: Isa, src: &[u8], contexts: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let chunk_room = 2 * src.len().min(CHUNK) + ENCODE_SLACK;
         out.resize(start + HEAD_LEN_MAX + chunk_room + self.expected_len(src.len()), 0);
         let mut states = [STATE_MIN; RANS_LANES];
         // The words grow down from the end of `out`, since a decoder reads them the other way.
         let mut words_len = 0;
+        let mut contexts_left = contexts;
         for chunk in src.chunks(CHUNK).rev() {
+            let at = contexts_left.len().saturating_sub(chunk.len());
+            let (others, contexts) = contexts_left.split_at(at);
+            contexts_left = others;
             if out.len() - words_len < start + HEAD_LEN_MAX + chunk_room {
                 make_room(out, words_len, chunk_room);
             }
             let words_start = out.len() - words_len;
             let free = &mut out[start + HEAD_LEN_MAX..words_start];
-            let done = kernels::encode(isa, &self.entries, &mut states, chunk, free);
+            let done = kernels::encode(isa, &self.tables, &mut states, chunk, contexts, free);
             if !done.all_present {
                 out.truncate(start);
                 return false;
@@ -234,31 +273,70 @@ fn close_stream(out: &mut Vec<u8>, start: usize, words_len: usize, states: &Stat
     out.truncate(words_start + words_len);
 }
 
-/// Reads streams with one table.
+/// Reads streams with `N` tables, one or as many as there are contexts at most.
 #[derive(Clone, Debug)]
-pub struct Decoder {
-    slots: Box<DecodeTable>,
+pub struct Decoder<const N: usize = 1> {
+    tables: Box<[DecodeTable; N]>,
 }
 
 impl Decoder {
     /// A decoder for the frequencies of `table`.
     pub fn new(table: &RansTable) -> Self {
-        let mut slots = Box::new([0; SCALE as usize]);
-        let mut rest = slots.as_mut_slice();
-        for (symbol, &freq) in (0..=255).zip(table.freqs()) {
-            let (own, others) = rest.split_at_mut(freq.into());
-            for (bias, slot) in (0..freq).zip(own) {
-                *slot = kernels::decode_entry(symbol, freq, bias);
-            }
-            rest = others;
-        }
-        Self { slots }
+        Self::of(std::slice::from_ref(table))
     }
 
     /// Reads one stream of `dst.len()` bytes and leaves `input` after it.
     ///
     /// After an error, `dst` and the place of `input` mean nothing.
     pub fn decode(&self, isa: Isa, input: &mut Reader, dst: &mut [u8]) -> Result<()> {
+        self.decode_all(isa, input, &[], dst)
+    }
+}
+
+impl Decoder<RANS_CONTEXTS_MAX> {
+    /// A decoder for the frequencies of `tables`.
+    pub fn by_context(tables: &ContextTables) -> Self {
+        Self::of(tables.tables())
+    }
+
+    /// Reads one stream of `dst.len()` bytes, which have these contexts, and leaves `input` after it.
+    ///
+    /// After an error, `dst` and the place of `input` mean nothing.
+    pub fn decode_by_context(
+        &self,
+        isa: Isa,
+        input: &mut Reader,
+        contexts: &[u8],
+        dst: &mut [u8],
+    ) -> Result<()> {
+        self.decode_all(isa, input, contexts, dst)
+    }
+}
+
+impl<const N: usize> Decoder<N> {
+    fn of(tables: &[RansTable]) -> Self {
+        let slots = vec![[0; SCALE as usize]; N].into_boxed_slice();
+        let mut slots: Box<[DecodeTable; N]> = slots.try_into().expect("as many tables");
+        for (slots, table) in slots.iter_mut().zip(tables) {
+            let mut rest = slots.as_mut_slice();
+            for (symbol, &freq) in (0..=255).zip(table.freqs()) {
+                let (own, others) = rest.split_at_mut(freq.into());
+                for (bias, slot) in (0..freq).zip(own) {
+                    *slot = kernels::decode_entry(symbol, freq, bias);
+                }
+                rest = others;
+            }
+        }
+        Self { tables: slots }
+    }
+
+    fn decode_all(
+        &self,
+        isa: Isa,
+        input: &mut Reader,
+        contexts: &[u8],
+        dst: &mut [u8],
+    ) -> Result<()> {
         let count = input.varint("rans word count")?;
         if count > dst.len() as u64 {
             let len = dst.len();
@@ -267,7 +345,7 @@ impl Decoder {
         let mut states = read_states(input)?;
         // A slice has fewer than 2^63 bytes, so that twice the count cannot overflow.
         let words = input.take(2 * count as usize, "rans words")?;
-        let used = self.decode_words(isa, &mut states, words, dst).ok_or_else(|| {
+        let used = self.decode_words(isa, &mut states, words, contexts, dst).ok_or_else(|| {
             Error::corrupt(format!("{count} rans words are too few for {} bytes", dst.len()))
         })?;
         let left = words.len() - used;
@@ -291,17 +369,21 @@ impl Decoder {
         isa: Isa,
         states: &mut States,
         words: &[u8],
+        contexts: &[u8],
         dst: &mut [u8],
     ) -> Option<usize> {
         let whole = dst.len() - dst.len() % RANS_LANES;
         let (rows, last) = dst.split_at_mut(whole);
-        let most = kernels::decode_rows(isa, &self.slots, states, words, rows);
+        let (row_contexts, last_contexts) = contexts.split_at(whole.min(contexts.len()));
+        let most = kernels::decode_rows(isa, &self.tables, states, words, row_contexts, rows);
         let mut used = most.used;
-        let rows = &mut rows[most.written..];
+        let (rows, row_contexts) =
+            (&mut rows[most.written..], &row_contexts[most.written.min(row_contexts.len())..]);
         if !rows.is_empty() {
-            used += self.decode_padded(isa, states, &words[used..], rows)?;
+            used += self.decode_padded(isa, states, &words[used..], row_contexts, rows)?;
         }
-        Some(used + kernels::decode_last(&self.slots, states, &words[used..], last)?)
+        let words = &words[used..];
+        Some(used + kernels::decode_last(&self.tables, states, words, last_contexts, last)?)
     }
 
     /// Decodes whole rows from fewer words than the kernel wants for one: bytes that cost little
@@ -311,11 +393,12 @@ impl Decoder {
         isa: Isa,
         states: &mut States,
         words: &[u8],
+        contexts: &[u8],
         rows: &mut [u8],
     ) -> Option<usize> {
         let mut padded = [0; 2 * ROW_WORDS_LEN];
         padded.get_mut(..words.len())?.copy_from_slice(words);
-        let done = kernels::decode_rows(isa, &self.slots, states, &padded, rows);
+        let done = kernels::decode_rows(isa, &self.tables, states, &padded, contexts, rows);
         // The kernel goes on for as long as the words used so far are at most the first half,
         // which holds all real ones: when it stops early, it has used more than there were.
         (done.written == rows.len() && done.used <= words.len()).then_some(done.used)

@@ -1,15 +1,16 @@
 //! Recipes by bins: how wide the bins are for each exponent of the base, where their centre is, and
 //! which symbols are common in each context. Everything by coded cost on a sample.
 
+use super::by_context::fill_gaps;
 use super::cost::{PARTS, symbol_cost};
 use super::merge::merge;
-use super::spread::{Differences, NUMBERS, Numbers, Spread};
+use super::spread::{Differences, NUMBERS, Numbers, Spread, Widths};
 use super::{Target, Values};
 use crate::dtype::Level;
 use crate::entropy::chain;
 use crate::simd::bins::EXCEPTION;
 use lmc_format::limits::{BIN_CENTRE_MAX, BIN_MAX, BIN_PAYLOAD_BITS_MAX, CHAIN_LEVELS_MAX};
-use lmc_format::{Bin, BinRecipe, ChainTable, Coder};
+use lmc_format::{Bin, BinRecipe, BinRules, ChainTable, Coder, SymbolCoder};
 use std::ops::Range;
 
 /// log2 of the values in a segment: its planes stay in the first-level cache.
@@ -24,10 +25,18 @@ const ROUNDS: usize = 3;
 /// Levels of a chain at the fastest level.
 const FAST_LEVELS_MAX: usize = 8;
 
-/// A recipe with its cost on the sample.
+/// Rules and a code for their symbols, with their cost on the sample.
 pub(super) struct Fitted {
-    pub recipe: BinRecipe,
+    pub rules: BinRules,
+    pub table: ChainTable,
     pub bits: u64,
+}
+
+impl Fitted {
+    /// The recipe of both.
+    pub(super) fn recipe(self) -> BinRecipe {
+        BinRecipe { rules: self.rules, symbols: SymbolCoder::One(Coder::Chain(self.table)) }
+    }
 }
 
 /// What is known of values whose recipe is chosen.
@@ -80,7 +89,7 @@ fn fit(target: Target, sample: Values, kind: Kind) -> Fitted {
         + exceptions * exception_bits
         + 8 * n * u64::from(raw_bytes);
     let Fit { bins, bounds, rows, .. } = fit;
-    let mut recipe = BinRecipe {
+    let mut rules = BinRules {
         width_log2: target.layout.width_log2,
         is_integer: target.is_integer(),
         raw_bytes,
@@ -90,16 +99,15 @@ fn fit(target: Target, sample: Values, kind: Kind) -> Fitted {
         bins,
         bounds,
         rows,
-        coder: Coder::Chain(table),
     };
-    leave_out_repeated(&mut recipe);
-    Fitted { recipe, bits }
+    leave_out_repeated(&mut rules);
+    Fitted { rules, table, bits }
 }
 
 /// Leaves out bins at both ends that are like the ones next to them: all exponents below the first
 /// have its bin, and all above the last one have that.
-fn leave_out_repeated(recipe: &mut BinRecipe) {
-    let BinRecipe { bins, bounds, exponent_first, .. } = recipe;
+fn leave_out_repeated(rules: &mut BinRules) {
+    let BinRules { bins, bounds, exponent_first, .. } = rules;
     while let [.., a, b] = bins[..] {
         if a != b || bounds.last().is_some_and(|&bound| usize::from(bound) + 1 >= bins.len()) {
             break;
@@ -236,7 +244,7 @@ struct Fit {
 impl Fit {
     /// Bins by the usual size of differences alone.
     fn new(first: u16, differences: &Differences) -> Self {
-        let spreads = differences.spreads(first);
+        let spreads = differences.spreads(first, Widths::Usual);
         let bin = |spread: &Spread| {
             let flipped: u32 = spread.numbers[0].counts[1].iter().sum();
             let has_flip_bit = 7 * flipped > spread.count;
@@ -245,7 +253,7 @@ impl Fit {
         };
         let bins = spreads.iter().map(bin).collect();
         let mut fit = Self { spreads, bins, bounds: Vec::new(), rows: Vec::new() };
-        fit.fill_gaps();
+        fill_gaps(&fit.spreads, &mut fit.bins);
         fit
     }
 
@@ -281,19 +289,7 @@ impl Fit {
                 *bin = lengths.best_bin(spread);
             }
         }
-        self.fill_gaps();
-    }
-
-    /// Gives exponents that no value of the sample has the bin of the next one that some have.
-    fn fill_gaps(&mut self) {
-        let known: Vec<usize> =
-            (0..self.bins.len()).filter(|&i| self.spreads[i].count > 0).collect();
-        for i in 0..self.bins.len() {
-            let next = known.partition_point(|&k| k < i);
-            if let Some(&near) = known.get(next).or(known.last()) {
-                self.bins[i] = self.bins[near];
-            }
-        }
+        fill_gaps(&self.spreads, &mut self.bins);
     }
 
     /// Adds rows: exponents whose symbols are as common as each other share one.

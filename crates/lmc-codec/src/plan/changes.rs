@@ -14,7 +14,7 @@ use crate::simd::changes::{ContextRule, SLACK, find, groups, masks, sort};
 use crate::simd::classes::BitString;
 use crate::simd::{Isa, flags};
 use lmc_format::limits::FLAG_CONTEXTS_MAX;
-use lmc_format::{BinRecipe, ChangeRecipe, FlagContexts};
+use lmc_format::{BinRules, ChangeRecipe, Coder, FlagContexts};
 
 /// log2 of the values in a segment: streams of many contexts are padded in each.
 const SEGMENT_LOG2: u8 = 16;
@@ -45,14 +45,14 @@ pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ChangeC
     let count = find(isa, width_log2, sample.bytes, base, &mut bits, taken);
     let len = count << width_log2;
     let changed = Values { bytes: &own[..len], base: Some(&own_base[..len]) };
-    let Fitted { mut recipe, bits: mut total } = bins::fit_changes(target, changed);
-    recipe.segment_log2 = SEGMENT_LOG2;
+    let Fitted { mut rules, table, bits: mut total } = bins::fit_changes(target, changed);
+    rules.segment_log2 = SEGMENT_LOG2;
     let flags = FlagPlanner {
         isa,
         rule: ContextRule {
             width_log2,
-            exponent_bits: recipe.exponent_bits,
-            exponent_first: recipe.exponent_first,
+            exponent_bits: rules.exponent_bits,
+            exponent_first: rules.exponent_first,
             bounds: &[],
         },
         // The coders of the default level can code flags that a sample has not shown.
@@ -68,30 +68,30 @@ pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ChangeC
         _ => usual,
     };
     let (where_changed, changed_bits) = flags.choose(base, &bits, most(CHANGED_CONTEXTS));
-    let uncommon = uncommon_bits(isa, &recipe, changed);
+    let uncommon = uncommon_bits(isa, &rules, changed);
     let (uncommon, uncommon_bits) =
         flags.choose(&own_base[..len], &uncommon, most(UNCOMMON_CONTEXTS));
     total += changed_bits + uncommon_bits;
     let segment_len = (total << SEGMENT_LOG2) / (8 * n as u64);
     let has_lengths = segment_len >= LENGTHS_MIN;
-    let (bins, changed, uncommon) = (recipe, where_changed, Some(uncommon));
+    let (coder, changed, uncommon) = (Coder::Chain(table), where_changed, Some(uncommon));
     Some(ChangeCandidate {
-        recipe: ChangeRecipe { bins, has_lengths, changed, uncommon },
+        recipe: ChangeRecipe { rules, coder, has_lengths, changed, uncommon },
         bits: total,
     })
 }
 
 /// Which of the values that differ have a symbol that is not 0.
-fn uncommon_bits(isa: Isa, recipe: &BinRecipe, changed: Values) -> Vec<u64> {
-    let n = changed.bytes.len() >> recipe.width_log2;
-    let (mut plane, mut records) = (vec![0; n], vec![0; n * usize::from(recipe.raw_bytes)]);
+fn uncommon_bits(isa: Isa, rules: &BinRules, changed: Values) -> Vec<u64> {
+    let n = changed.bytes.len() >> rules.width_log2;
+    let (mut plane, mut records) = (vec![0; n], vec![0; n * usize::from(rules.raw_bytes)]);
     let (mut payload, mut exceptions) = (BitString::default(), Vec::new());
     payload.clear(8 * n);
     let (plane_out, records) = (&mut plane[..], &mut records[..]);
     let parts =
         Parts { plane: plane_out, records, payload: &mut payload, exceptions: &mut exceptions };
     let base = changed.base.unwrap_or_default();
-    cut(isa, &Tables::of_changes(recipe), changed.bytes, base, parts);
+    cut(isa, &Tables::of_changes(rules), changed.bytes, base, parts);
     let (mut own_flags, mut others) = (Vec::new(), Vec::new());
     flags::take_out(isa, 0, &plane, &mut own_flags, &mut others);
     own_flags.resize(8 * groups(n), 0);

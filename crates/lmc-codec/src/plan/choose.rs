@@ -1,14 +1,12 @@
 //! Candidates for a recipe, and the cheapest of them.
 
-use super::bins::{self, Fitted};
-use super::changes::{self, ChangeCandidate};
-use super::classes::{self, ClassCandidate};
 use super::coder::{self, PlaneStats};
 use super::cost::entropy_bits;
 use super::exact::exact_tables;
 use super::offsets;
+use super::on_base::{self, OnBase};
 use super::sample::sample;
-use super::{Ready, ReadyBins, ReadyChanges, ReadyRecipe, Target, Values, paper};
+use super::{Ready, ReadyRecipe, Target, Values, paper};
 use crate::dtype::{Layout, Level};
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
@@ -30,16 +28,11 @@ const NOISE_VALUES: usize = 1 << 10;
 pub(super) const JOINT_BITS_MAX: u8 = 3;
 /// A base is said to leave little if that is one bit in this many.
 const SPARSE_SHARE: u64 = 32;
-/// Few values differ from their base if that is one in this many.
-const DIFFERING_SHARE: usize = 16;
-/// Bytes from which on what bins gain is more than what their recipe takes.
-const BINS_LEN_MIN: usize = 1 << 12;
-/// Eighths of the values that differ from which on all of them may be coded, and below which those
-/// alone that differ.
-const DENSE_EIGHTHS: u64 = 4;
-const SPARSE_EIGHTHS: u64 = 7;
-/// How many times larger a sample is then.
-const SPARSE_SCALE: usize = 4;
+/// Eighths of what the bytes of values take alone, without anything else that is known of them, below
+/// which a base is sure to be worth its while.
+const ENOUGH_EIGHTHS: u64 = 7;
+/// Values that these bytes are taken from.
+const PLANE_VALUES: usize = 1 << 12;
 /// Exceptions cost a u16 and the code of byte 255.
 const EXCEPTION_BITS: u64 = 26;
 
@@ -96,38 +89,20 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     let base = scope.values.base.map(sample_of);
     let is_float = !target.is_integer();
     let pair = base.as_deref().map(|base| Values { bytes: &sampled, base: Some(base) });
-    // Where most values differ from their base, they are coded in their order; where few do, what
-    // differs is taken apart. The highest level has the time to sort floats.
-    let is_long = scope.values.bytes.len() >= BINS_LEN_MIN;
-    let differing = pair.map_or(0, |pair| differing(width, pair) as u64);
-    let sparse_eighths = if target.level == Level::Max { DENSE_EIGHTHS } else { SPARSE_EIGHTHS };
-    let ways = Ways {
-        bins: is_long && 8 * differing >= DENSE_EIGHTHS * n && target.level != Level::Max,
-        changes: is_long && 8 * differing < sparse_eighths * n,
-        is_float,
-    };
-    let mut on_base = pair.and_then(|pair| on_base(isa, target, scope, pair, ways));
+    let mut on_base = pair.and_then(|pair| on_base::choose(isa, target, scope.values, pair));
     let ready_on_base = |found: OnBase| {
         let expected_bits = found.bits() * 1024 / n;
-        match found {
-            OnBase::Classes(candidate) => {
-                let ready =
-                    classes::exact_tables(isa, target, candidate, scope.values, expected_bits);
-                Ready::Classes(Box::new(ready))
-            }
-            OnBase::Bins(fitted) => {
-                Ready::Bins(Box::new(ReadyBins::new(fitted.recipe, expected_bits)))
-            }
-            OnBase::Changes(candidate) => {
-                Ready::Changes(Box::new(ReadyChanges::new(candidate.recipe, expected_bits)))
-            }
-        }
+        found.ready(isa, target, scope.values, expected_bits)
     };
     let is_noise_below = is_noise_below(&sampled, width);
     // Nothing else has to be looked at.
-    if let Some(found) =
-        on_base.take_if(|on_base| on_base.bits() * SPARSE_SHARE < stored_bits && is_noise_below)
-    {
+    let is_enough = |on_base: &mut OnBase| {
+        let bits = on_base.bits();
+        // Integers may well be smaller alone than their bytes are.
+        let is_sure = || is_float && 8 * bits < ENOUGH_EIGHTHS * bits_of_planes(&sampled, width);
+        is_noise_below && (bits * SPARSE_SHARE < stored_bits || is_sure())
+    };
+    if let Some(found) = on_base.take_if(is_enough) {
         return Some(ready_on_base(found));
     }
     let mut best = alone(isa, target, scope, &sampled);
@@ -161,85 +136,6 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     Some(Ready::Planes(Box::new(exact_tables(isa, target, ready, scope))))
 }
 
-/// Which layouts are tried against a base.
-#[derive(Clone, Copy)]
-struct Ways {
-    bins: bool,
-    changes: bool,
-    is_float: bool,
-}
-
-impl Ways {
-    /// Classes are for floats for which nothing else is tried.
-    fn classes(self) -> bool {
-        self.is_float && !self.bins && !self.changes
-    }
-}
-
-/// A recipe against a base, with its cost on the sample.
-enum OnBase {
-    Classes(ClassCandidate),
-    Bins(Fitted),
-    Changes(ChangeCandidate),
-}
-
-impl OnBase {
-    fn bits(&self) -> u64 {
-        match self {
-            Self::Classes(candidate) => candidate.bits,
-            Self::Bins(fitted) => fitted.bits,
-            Self::Changes(candidate) => candidate.bits,
-        }
-    }
-
-    /// The same with the cost of `part` in `all` of the sample.
-    fn scaled(self, part: usize, all: usize) -> Self {
-        let scaled = |bits: u64| bits * part as u64 / all as u64;
-        match self {
-            Self::Classes(found) => {
-                Self::Classes(ClassCandidate { bits: scaled(found.bits), ..found })
-            }
-            Self::Bins(found) => Self::Bins(Fitted { bits: scaled(found.bits), ..found }),
-            Self::Changes(found) => {
-                Self::Changes(ChangeCandidate { bits: scaled(found.bits), ..found })
-            }
-        }
-    }
-}
-
-/// The best recipe against a base, with its cost on `sample`.
-fn on_base(isa: Isa, target: Target, scope: Scope, sample: Values, ways: Ways) -> Option<OnBase> {
-    let choose = |sample: Values| {
-        let bins = || bins::choose(target, sample).map(OnBase::Bins);
-        let changes = || changes::choose(isa, target, sample).map(OnBase::Changes);
-        let classes = || classes::choose(isa, target, sample).map(OnBase::Classes);
-        let tried = [
-            ways.bins.then(bins).flatten(),
-            ways.changes.then(changes).flatten(),
-            ways.classes().then(classes).flatten(),
-        ];
-        tried.into_iter().flatten().min_by_key(OnBase::bits)
-    };
-    let width = 1 << target.layout.width_log2;
-    let n = sample.bytes.len() / width;
-    // Where little changes, what does is seen in a large sample only.
-    let all = scope.values.bytes.len();
-    if differing(width, sample) * DIFFERING_SHARE >= n || sample.bytes.len() >= all / 2 {
-        return choose(sample);
-    }
-    let large = |bytes: &[u8]| self::sample(bytes, width, SPARSE_SCALE * n);
-    let (bytes, base) = (large(scope.values.bytes), large(scope.values.base?));
-    let found = choose(Values { bytes: &bytes, base: Some(&base) })?;
-    Some(found.scaled(sample.bytes.len(), bytes.len()))
-}
-
-/// How many values of `width` bytes are not as their base.
-fn differing(width: usize, values: Values) -> usize {
-    let pairs = values.bytes.iter().zip(values.base.unwrap_or_default());
-    let apart: Vec<u8> = pairs.map(|(value, base)| value ^ base).collect();
-    values.bytes.len() / width - sparse::zeros(width, &apart)
-}
-
 /// Whether the lowest bytes of values of `width` bytes are noise, which nothing makes smaller.
 fn is_noise_below(sample: &[u8], width: usize) -> bool {
     let step = (sample.len() / width / NOISE_VALUES).max(1);
@@ -248,6 +144,20 @@ fn is_noise_below(sample: &[u8], width: usize) -> bool {
     let n = bytes.len() as u64;
     // Runs of one byte are no noise, however many bytes there are.
     width > 1 && entropy_bits(&stats.histogram) > 6 * n && u64::from(stats.changes) > n * 7 / 8
+}
+
+/// What the bytes of a sample would take, each place by itself.
+fn bits_of_planes(sample: &[u8], width: usize) -> u64 {
+    let n = sample.len() / width;
+    let step = n.div_ceil(PLANE_VALUES).max(1);
+    let mut counted = 0;
+    let mut counts = vec![[0_u32; 256]; width];
+    for value in sample.chunks_exact(width).step_by(step) {
+        counted += 1;
+        value.iter().zip(&mut counts).for_each(|(&byte, counts)| counts[usize::from(byte)] += 1);
+    }
+    let bits: u64 = counts.iter().map(|counts| entropy_bits(counts)).sum();
+    bits * n as u64 / u64::max(counted, 1)
 }
 
 /// The best recipe without a base.

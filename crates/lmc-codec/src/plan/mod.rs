@@ -6,6 +6,7 @@
 
 mod bins;
 mod block;
+mod by_context;
 mod changes;
 mod choose;
 mod classes;
@@ -14,6 +15,7 @@ mod cost;
 mod exact;
 mod merge;
 mod offsets;
+mod on_base;
 mod paper;
 mod sample;
 mod spread;
@@ -30,7 +32,7 @@ use crate::transform::offsets::ColumnOffsets;
 pub(crate) use block::block_rows;
 pub(crate) use choose::{Scope, choose};
 pub(crate) use coder::choose_bytes;
-use lmc_format::{BinRecipe, ChangeRecipe, ClassRecipe, Recipe};
+use lmc_format::{BinRecipe, BinRules, ChangeRecipe, ClassRecipe, Recipe};
 use paper::paper;
 
 /// Values in a block of values of 2 bytes or more; blocks of bytes, and all at the highest level,
@@ -85,7 +87,7 @@ impl ReadyClasses {
 /// A recipe by bins ready to encode with.
 #[derive(Debug)]
 pub(crate) struct ReadyBins {
-    pub recipe: BinRecipe,
+    pub rules: BinRules,
     pub bytes: Vec<u8>,
     pub segments: BinEncoder,
     pub expected_bits: u64,
@@ -95,7 +97,7 @@ impl ReadyBins {
     fn new(recipe: BinRecipe, expected_bits: u64) -> Self {
         let mut bytes = Vec::new();
         recipe.write(&mut bytes);
-        Self { segments: BinEncoder::new(&recipe), recipe, bytes, expected_bits }
+        Self { segments: BinEncoder::new(&recipe), rules: recipe.rules, bytes, expected_bits }
     }
 }
 
@@ -141,7 +143,7 @@ impl Ready {
         match self {
             Self::Planes(ready) => ready.recipe.width(),
             Self::Classes(ready) => ready.recipe.width(),
-            Self::Bins(ready) => ready.recipe.width(),
+            Self::Bins(ready) => ready.rules.width(),
             Self::Changes(ready) => ready.recipe.width(),
         }
     }

@@ -137,7 +137,7 @@ impl Differences {
     }
 
     /// The differences of each exponent from `first` on.
-    pub(super) fn spreads(&self, first: u16) -> Vec<Spread> {
+    pub(super) fn spreads(&self, first: u16, widths: Widths) -> Vec<Spread> {
         let bin = |exponent: u16| usize::from(exponent.saturating_sub(first)).min(EXPONENTS - 1);
         let mut counts = [0; EXPONENTS];
         for (exponent, &count) in (0..).zip(&self.counts) {
@@ -161,7 +161,9 @@ impl Differences {
         let ranges = starts.into_iter().zip(next);
         ranges
             .zip(&sizes)
-            .map(|((start, end), sizes)| Spread::new(&sorted[start..end], sizes, &mut pieces))
+            .map(|((start, end), sizes)| {
+                Spread::new(&sorted[start..end], sizes, widths, &mut pieces)
+            })
             .collect()
     }
 }
@@ -248,23 +250,41 @@ pub(super) struct Spread {
     pub numbers: Vec<Numbers>,
 }
 
+/// Which widths of bins are tried.
+#[derive(Clone, Copy)]
+pub(super) enum Widths {
+    /// Bins of about twice the usual difference, which cost two bits and a half.
+    Usual,
+    /// As narrow as the number of bins allows.
+    Narrow,
+}
+
 impl Spread {
-    fn new(coded: &[i64], sizes: &[u32; 65], pieces: &mut Pieces) -> Self {
-        // How many bits half of all differences have at most.
+    fn new(coded: &[i64], sizes: &[u32; 65], widths: Widths, pieces: &mut Pieces) -> Self {
+        // The share of differences that the narrowest bins are made for, and how many bits less these
+        // have.
+        let (below, of, less) = match widths {
+            Widths::Usual => (1, 2, 1),
+            Widths::Narrow => (63, 64, 6),
+        };
         let mut seen = 0;
-        let usual = sizes.iter().position(|&count| {
+        let size = sizes.iter().position(|&count| {
             seen += count;
-            2 * seen >= coded.len() as u32
+            of * u64::from(seen) >= below * coded.len() as u64
         });
-        let usual = usual.unwrap_or(0) as u8;
-        // Bins of twice the usual difference cost two bits and a half.
-        let narrowest = usual.saturating_sub(1).min(BIN_PAYLOAD_BITS_MAX - 1);
+        let size = size.unwrap_or(0) as u8;
+        let narrowest = size.saturating_sub(less).min(BIN_PAYLOAD_BITS_MAX - 1);
         let widest = (narrowest + WIDTHS_LOG2).min(BIN_PAYLOAD_BITS_MAX);
         let shifts = narrowest..=if coded.is_empty() { narrowest } else { widest };
         let piece = narrowest.saturating_sub(1);
         pieces.count(coded, piece);
         let numbers = shifts.map(|shift| Numbers::new(pieces, shift - piece));
         Self { count: coded.len() as u32, narrowest, numbers: numbers.collect() }
+    }
+
+    /// log2 of the widths that are tried.
+    pub(super) fn shifts(&self) -> Range<u8> {
+        self.narrowest..self.narrowest + self.numbers.len() as u8
     }
 
     /// How often each symbol comes with a bin, before any row.

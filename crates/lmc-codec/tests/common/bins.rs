@@ -1,9 +1,11 @@
-//! Blocks with chosen recipes by bins, written the slow way from `docs/format.md`, sections 3.7 and
-//! 4.4.
+//! Blocks with chosen recipes by bins, written the slow way from `docs/format.md`, sections 3.7, 4.4
+//! and 5.7.
 
 use super::floats::{Floats, packed, values_near};
 use super::{Case, CoderKind, append_stream, coders, random_values};
-use lmc_format::{Bin, BinRecipe, Coder, Reader, varint};
+use lmc_codec::Isa;
+use lmc_codec::entropy::rans;
+use lmc_format::{Bin, BinRecipe, BinRules, ContextTables, Reader, SymbolCoder, varint};
 use lmc_testkit::data::Random;
 
 /// The symbol of a value that is listed.
@@ -12,7 +14,9 @@ const EXCEPTION: u8 = 0x40;
 /// A recipe by bins whose coder is yet to be found.
 #[derive(Clone, Debug)]
 pub struct BinShape {
-    pub recipe: BinRecipe,
+    pub rules: BinRules,
+    /// The bounds of contexts, if symbols are coded by context.
+    pub contexts: Option<Vec<u8>>,
     /// No value is that of its base, which section 3.8 makes use of.
     pub all_differ: bool,
     /// Writes what only a decoder must take: exceptions without need, any payload of an exception,
@@ -23,6 +27,7 @@ pub struct BinShape {
 /// What stands for one value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Coded {
+    bin: usize,
     record: u64,
     pub(super) symbol: u8,
     payload: u64,
@@ -33,20 +38,20 @@ pub(super) struct Coded {
 
 impl BinShape {
     pub(super) fn floats(&self) -> Floats {
-        let BinRecipe { width_log2, raw_bytes, exponent_bits, is_integer, .. } = self.recipe;
+        let BinRules { width_log2, raw_bytes, exponent_bits, is_integer, .. } = self.rules;
         Floats { width_log2, raw_bytes, exponent_bits, is_integer }
     }
 
     /// The number of the bin of values beside `b`.
     fn bin_number(&self, b: u64) -> usize {
-        let above = self.floats().exponent(b).saturating_sub(self.recipe.exponent_first.into());
-        (above as usize).min(self.recipe.bins.len() - 1)
+        let above = self.floats().exponent(b).saturating_sub(self.rules.exponent_first.into());
+        (above as usize).min(self.rules.bins.len() - 1)
     }
 
     /// The row of a bin.
     fn row(&self, number: usize) -> Option<&[u8; 16]> {
-        let above = self.recipe.bounds.iter().filter(|&&bound| usize::from(bound) <= number);
-        self.recipe.rows.get(above.count())
+        let above = self.rules.bounds.iter().filter(|&&bound| usize::from(bound) <= number);
+        self.rules.rows.get(above.count())
     }
 
     /// The symbol of `s` and `f` in a bin.
@@ -73,7 +78,7 @@ impl BinShape {
 
     /// Whether a difference of 0 without a change of sign stands for nothing (section 3.8).
     fn leaves_out_zero(&self, is_flipped: bool) -> bool {
-        self.all_differ && self.recipe.raw_bytes == 0 && !is_flipped
+        self.all_differ && self.rules.raw_bytes == 0 && !is_flipped
     }
 
     /// What stands for the value `x` beside `b`.
@@ -88,34 +93,40 @@ impl BinShape {
             q -= i64::from(q > 0);
         }
         let number = self.bin_number(b);
-        let bin = self.recipe.bins[number];
+        let bin = self.rules.bins[number];
         let payload_bits = bin.payload_bits();
         let width = 1_i128 << bin.shift;
         let moved = i128::from(q) + width / 2;
         let (step, low) = (moved.div_euclid(width), moved.rem_euclid(width) as u64);
         if !(-56..=55).contains(&step) || any {
             let payload = if any { random.below(1 << payload_bits) as u64 } else { 0 };
-            let listed = x >> (8 * self.recipe.raw_bytes);
-            return Coded { record, symbol: EXCEPTION, payload, payload_bits, listed };
+            let listed = x >> (8 * self.rules.raw_bytes);
+            let (bin, symbol) = (number, EXCEPTION);
+            return Coded { bin, record, symbol, payload, payload_bits, listed };
         }
         let in_both = self.untidy && random.below(4) == 0;
         // Of integers, an `f` means nothing.
-        let f = if bin.has_flip_bit || self.recipe.is_integer { in_both } else { is_flipped };
+        let f = if bin.has_flip_bit || self.rules.is_integer { in_both } else { is_flipped };
         let payload = low | u64::from(bin.has_flip_bit && is_flipped != f) << bin.shift;
         let symbol = self.symbol(number, step as i64 - i64::from(bin.centre), f);
-        Coded { record, symbol, payload, payload_bits, listed: 0 }
+        Coded { bin: number, record, symbol, payload, payload_bits, listed: 0 }
     }
 
     /// Anything that could stand for a value beside `b`.
     pub(super) fn wild(&self, b: u64, random: &mut Random) -> Coded {
         // All symbols, and more often small ones.
         let most = [256, 4][random.below(2)];
-        let symbol = random.below(most) as u8;
-        let payload_bits = self.recipe.bins[self.bin_number(b)].payload_bits();
+        let mut symbol = random.below(most) as u8;
+        // The one symbol that no table by context has.
+        if self.contexts.is_some() && symbol == EXCEPTION ^ 0x80 {
+            symbol = EXCEPTION;
+        }
+        let bin = self.bin_number(b);
+        let payload_bits = self.rules.bins[bin].payload_bits();
         let payload = random.below(1 << payload_bits) as u64;
         let listed = random.next_u64() >> (64 - self.floats().rest());
         let record = self.floats().any_record(random);
-        Coded { record, symbol, payload, payload_bits, listed }
+        Coded { bin, record, symbol, payload, payload_bits, listed }
     }
 
     /// The value that `coded` stands for beside `b`.
@@ -123,16 +134,16 @@ impl BinShape {
         let floats = self.floats();
         if coded.symbol == EXCEPTION {
             let low = floats.value(b, coded.record, 0, false);
-            let low_bits = 8 * self.recipe.raw_bytes;
+            let low_bits = 8 * self.rules.raw_bytes;
             return low & ((1 << low_bits) - 1) | coded.listed << low_bits;
         }
         let number = self.bin_number(b);
-        let Bin { shift, has_flip_bit, centre } = self.recipe.bins[number];
+        let Bin { shift, has_flip_bit, centre } = self.rules.bins[number];
         let (s, f) = self.meaning(number, coded.symbol);
         let low = (coded.payload & ((1 << shift) - 1)) as i64;
         let mut q = (s + i64::from(centre)) * (1 << shift) + low - (1 << shift) / 2;
         let flip_bit = has_flip_bit && coded.payload >> shift == 1;
-        let is_flipped = f != flip_bit && !self.recipe.is_integer;
+        let is_flipped = f != flip_bit && !self.rules.is_integer;
         if self.leaves_out_zero(is_flipped) {
             q += i64::from(q >= 0);
         }
@@ -188,29 +199,42 @@ impl BinShape {
         shared: bool,
         random: &mut Random,
     ) -> Case {
-        let segments: Vec<&[Coded]> = coded.chunks(1 << self.recipe.segment_log2).collect();
+        let segments: Vec<&[Coded]> = coded.chunks(1 << self.rules.segment_log2).collect();
         let planes: Vec<Vec<u8>> = segments.iter().map(|segment| symbols(segment)).collect();
         let planes: Vec<&[u8]> = planes.iter().map(Vec::as_slice).collect();
-        let recipe = BinRecipe { coder: kind.fit(&planes, random), ..self.recipe.clone() };
+        let symbols = match &self.contexts {
+            None => SymbolCoder::One(kind.fit(&planes, random)),
+            Some(bounds) => SymbolCoder::ByContext(context_tables(bounds, coded)),
+        };
+        let recipe = BinRecipe { rules: self.rules.clone(), symbols };
         let mut bytes = Vec::new();
         recipe.write(&mut bytes);
         let segments: Vec<Vec<u8>> =
-            segments.iter().map(|segment| self.segment(&recipe.coder, segment)).collect();
+            segments.iter().map(|segment| self.segment(&recipe.symbols, segment)).collect();
         let name = format!("{self:?} {kind:?}");
         self.floats().block(name, bytes, &segments, (coded.len(), tail), shared)
     }
 
     /// A segment (section 4.4).
-    fn segment(&self, coder: &Coder, coded: &[Coded]) -> Vec<u8> {
+    fn segment(&self, coder: &SymbolCoder, coded: &[Coded]) -> Vec<u8> {
         let mut out = self.listed(coded);
-        append_stream(coder, &symbols(coded), &mut out);
+        match coder {
+            SymbolCoder::One(coder) => append_stream(coder, &symbols(coded), &mut out),
+            SymbolCoder::ByContext(tables) => {
+                let contexts: Vec<u8> =
+                    coded.iter().map(|value| tables.context(value.bin as u8) as u8).collect();
+                let encoder = rans::Encoder::by_context(tables);
+                let isa = Isa::best();
+                assert!(encoder.encode_by_context(isa, &symbols(coded), &contexts, &mut out));
+            }
+        }
         out.extend(payloads(coded));
         out
     }
 
     /// The records and the exceptions.
     pub(super) fn listed(&self, coded: &[Coded]) -> Vec<u8> {
-        let raw_bytes = usize::from(self.recipe.raw_bytes);
+        let raw_bytes = usize::from(self.rules.raw_bytes);
         let mut out = Vec::new();
         for value in coded {
             out.extend_from_slice(&value.record.to_le_bytes()[..raw_bytes]);
@@ -218,10 +242,23 @@ impl BinShape {
         let exceptions = || coded.iter().filter(|value| value.symbol == EXCEPTION);
         varint::write(&mut out, exceptions().count() as u64);
         for value in exceptions() {
-            out.extend_from_slice(&value.listed.to_le_bytes()[..self.recipe.width() - raw_bytes]);
+            out.extend_from_slice(&value.listed.to_le_bytes()[..self.rules.width() - raw_bytes]);
         }
         out
     }
+}
+
+/// Tables for all of these values, by the context of their bin.
+fn context_tables(bounds: &[u8], coded: &[Coded]) -> ContextTables {
+    let table = |context: usize| {
+        let is_own = |value: &&Coded| {
+            bounds.iter().filter(|&&bound| usize::from(bound) <= value.bin).count() == context
+        };
+        let own: Vec<u8> = coded.iter().filter(is_own).map(|value| value.symbol).collect();
+        coders::rans_table(&own)
+    };
+    let tables = (0..=bounds.len()).map(table).collect();
+    ContextTables::new(bounds.to_vec(), tables).expect("bounds are in order")
 }
 
 /// The payloads of values, in one string.
@@ -243,6 +280,10 @@ pub fn random_bin_case(n: usize, random: &mut Random) -> Case {
     let tail = random.below(floats.width());
     base.extend(random.bytes(tail));
     let kind = CoderKind::any(random);
+    if random.below(3) == 0 {
+        let count = [1, 2, 5, 16][random.below(4)];
+        shape.contexts = Some(random_bounds(count, random));
+    }
     let shared = random.below(3) == 0;
     if random.below(3) == 0 {
         return shape.code_wild(kind, &base, shared, random);
@@ -251,7 +292,7 @@ pub fn random_bin_case(n: usize, random: &mut Random) -> Case {
     let raw = match kind {
         CoderKind::Constant => {
             shape.untidy = false;
-            shape.recipe.bins.iter_mut().for_each(|bin| bin.centre = 5);
+            shape.rules.bins.iter_mut().for_each(|bin| bin.centre = 5);
             base.clone()
         }
         _ => values_near(&base, floats.width(), random),
@@ -269,7 +310,7 @@ pub(super) fn random_shape(n: usize, random: &mut Random) -> (BinShape, Vec<u8>)
     }
     let base = random_values(floats.width_log2, n, random);
     floats.is_integer = random.below(4) == 0;
-    let mut recipe = BinRecipe {
+    let mut rules = BinRules {
         width_log2: floats.width_log2,
         is_integer: floats.is_integer,
         raw_bytes: floats.raw_bytes,
@@ -279,11 +320,10 @@ pub(super) fn random_shape(n: usize, random: &mut Random) -> (BinShape, Vec<u8>)
         bins: random_bins(!floats.is_integer, random),
         bounds: Vec::new(),
         rows: Vec::new(),
-        coder: Coder::Raw,
     };
     let untidy = random.below(2) == 0;
-    (recipe.bounds, recipe.rows) = random_rows(random);
-    (BinShape { recipe, all_differ: false, untidy }, base)
+    (rules.bounds, rules.rows) = random_rows(random);
+    (BinShape { rules, contexts: None, all_differ: false, untidy }, base)
 }
 
 /// Up to as many bins as there can be, with steps of a few widths or of all, some with flip bits if
@@ -313,7 +353,7 @@ pub fn random_rows(random: &mut Random) -> (Vec<u8>, Vec<[u8; 16]>) {
 
 /// The bounds between as many rows or contexts, close together or anywhere.
 pub(super) fn random_bounds(count: usize, random: &mut Random) -> Vec<u8> {
-    let reach = [9, 33, 256][random.below(3)];
+    let reach = [9, 33, 256][random.below(3)].max(count + 1);
     let mut bounds: Vec<u8> = Vec::new();
     while bounds.len() + 1 < count {
         let bound = 1 + random.below(reach - 1) as u8;
@@ -327,37 +367,39 @@ pub(super) fn random_bounds(count: usize, random: &mut Random) -> Vec<u8> {
 
 /// What a recipe by bins uses, and the body of its block with `raw_len` bytes.
 pub fn features(recipe: &BinRecipe, raw_len: usize, body: &mut Reader) -> Vec<String> {
-    let mut seen = vec!["bins".to_string(), format!("bins width {}", recipe.width())];
+    let BinRecipe { rules, symbols } = recipe;
+    let mut seen = vec!["bins".to_string(), format!("bins width {}", rules.width())];
     let mut note = |is: bool, name: &str| seen.extend(is.then(|| format!("bins {name}")));
-    note(recipe.raw_bytes > 0, "raw bytes");
-    note(recipe.is_integer, "integers");
-    note(recipe.bins.len() > 1, "several");
-    note(recipe.bins.len() == 32, "most");
-    note(recipe.bins.iter().any(|bin| bin.has_flip_bit), "flip bit");
-    note(recipe.bins.iter().any(|bin| bin.payload_bits() == 8), "widest payload");
-    note(recipe.bins.iter().any(|bin| bin.payload_bits() == 0), "no payload");
-    note(recipe.bins.iter().any(|bin| bin.centre < 0), "centre below");
-    note(recipe.bins.iter().any(|bin| bin.centre > 0), "centre above");
-    note(recipe.rows.is_empty(), "no rows");
-    note(recipe.rows.len() == 1, "one row");
-    note(recipe.rows.len() > 1, "bounds");
-    note(recipe.rows.len() == 8, "most rows");
-    note(first_exceptions(recipe, raw_len, body) > 0, "exceptions");
-    seen.push(format!("bins symbols {}", recipe.coder.name()));
-    coders::apart_features(&recipe.coder, 1, &mut seen);
+    note(rules.raw_bytes > 0, "raw bytes");
+    note(rules.is_integer, "integers");
+    note(rules.bins.len() > 1, "several");
+    note(rules.bins.len() == 32, "most");
+    note(rules.bins.iter().any(|bin| bin.has_flip_bit), "flip bit");
+    note(rules.bins.iter().any(|bin| bin.payload_bits() == 8), "widest payload");
+    note(rules.bins.iter().any(|bin| bin.payload_bits() == 0), "no payload");
+    note(rules.bins.iter().any(|bin| bin.centre < 0), "centre below");
+    note(rules.bins.iter().any(|bin| bin.centre > 0), "centre above");
+    note(rules.rows.is_empty(), "no rows");
+    note(rules.rows.len() == 1, "one row");
+    note(rules.rows.len() > 1, "bounds");
+    note(rules.rows.len() == 8, "most rows");
+    note(first_exceptions(rules, raw_len, body) > 0, "exceptions");
+    seen.push(format!("bins symbols {}", symbols.name()));
+    if let SymbolCoder::One(coder) = symbols {
+        coders::apart_features(coder, 1, &mut seen);
+    }
     seen
 }
 
 /// How many exceptions the first segment has, if there is one.
-fn first_exceptions(recipe: &BinRecipe, raw_len: usize, body: &mut Reader) -> u64 {
-    let n = raw_len / recipe.width();
+fn first_exceptions(rules: &BinRules, raw_len: usize, body: &mut Reader) -> u64 {
+    let n = raw_len / rules.width();
     if n == 0 {
         return 0;
     }
-    let size = 1 << recipe.segment_log2;
-    let before = raw_len % recipe.width()
-        + 3 * n.div_ceil(size)
-        + n.min(size) * usize::from(recipe.raw_bytes);
+    let size = 1 << rules.segment_log2;
+    let before =
+        raw_len % rules.width() + 3 * n.div_ceil(size) + n.min(size) * usize::from(rules.raw_bytes);
     body.take(before, "what stands before the exceptions").expect("a valid body");
     body.varint("number of exceptions").expect("a valid segment")
 }
@@ -383,5 +425,6 @@ pub fn all_features() -> Vec<String> {
     let mut all = vec!["bins".to_string()];
     all.extend(names.map(|name| format!("bins {name}")));
     all.extend([1, 2, 4, 8].map(|width| format!("bins width {width}")));
+    all.push("bins symbols rans by context".to_string());
     all
 }

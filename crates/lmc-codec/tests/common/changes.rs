@@ -4,7 +4,7 @@
 use super::bins::{BinShape, Coded, payloads, random_bounds, random_shape};
 use super::floats::{packed, values_near};
 use super::{Case, CoderKind, append_stream, coders};
-use lmc_format::{BinRecipe, ChangeRecipe, FlagContexts, Reader, varint};
+use lmc_format::{ChangeRecipe, FlagContexts, Reader, varint};
 use lmc_testkit::data::Random;
 
 /// A recipe by changes whose coders are yet to be found.
@@ -44,7 +44,7 @@ impl ChangeShape {
         let mut bits = vec![Vec::new(); bounds.len() + 1];
         for (b, flag) in flags {
             let exponent = self.bins.floats().exponent(b);
-            let above = exponent.saturating_sub(self.bins.recipe.exponent_first.into()).min(255);
+            let above = exponent.saturating_sub(self.bins.rules.exponent_first.into()).min(255);
             let context = bounds.iter().filter(|&&bound| u64::from(bound) <= above).count();
             bits[context].push(u8::from(flag));
         }
@@ -126,7 +126,7 @@ impl ChangeShape {
         shared: bool,
         random: &mut Random,
     ) -> Case {
-        let segments: Vec<&[Change]> = changes.chunks(1 << self.bins.recipe.segment_log2).collect();
+        let segments: Vec<&[Change]> = changes.chunks(1 << self.bins.rules.segment_log2).collect();
         let streams: Vec<Streams> = segments.iter().map(|segment| self.streams(segment)).collect();
         let recipe = self.recipe(kinds, &streams, random);
         let mut bytes = Vec::new();
@@ -152,8 +152,8 @@ impl ChangeShape {
         let uncommon = self.uncommon.as_ref().map(|bounds| contexts(bounds, |own| &own.uncommon));
         let symbols: Vec<&[u8]> = streams.iter().map(|own| &own.symbols[..]).collect();
         let coder = kinds.symbols.fit(&symbols, random);
-        let bins = BinRecipe { coder, ..self.bins.recipe.clone() };
-        ChangeRecipe { bins, has_lengths: self.has_lengths, changed, uncommon }
+        let (rules, has_lengths) = (self.bins.rules.clone(), self.has_lengths);
+        ChangeRecipe { rules, coder, has_lengths, changed, uncommon }
     }
 
     /// A segment (section 4.5).
@@ -165,7 +165,7 @@ impl ChangeShape {
         if let Some(contexts) = &recipe.uncommon {
             self.append_flags(contexts, &streams.uncommon, &mut out);
         }
-        append_stream(&recipe.bins.coder, &streams.symbols, &mut out);
+        append_stream(&recipe.coder, &streams.symbols, &mut out);
         out.extend(payloads(&coded));
         out
     }
@@ -186,7 +186,7 @@ impl ChangeShape {
 pub fn random_change_case(n: usize, random: &mut Random) -> Case {
     let (mut bins, mut base) = random_shape(n, random);
     bins.all_differ = true;
-    let width = bins.recipe.width();
+    let width = bins.rules.width();
     let tail = random.below(width);
     base.extend(random.bytes(tail));
     let changed = random_bounds([1, 2, 5, 8][random.below(4)], random);
@@ -239,11 +239,11 @@ pub fn features(recipe: &ChangeRecipe, case: &Case, body: &mut Reader) -> Vec<St
     let width = recipe.width();
     let mut seen = vec!["changes".to_string(), format!("changes width {width}")];
     let mut note = |is: bool, name: &str| seen.extend(is.then(|| format!("changes {name}")));
-    note(recipe.bins.raw_bytes > 0, "raw bytes");
-    note(recipe.bins.is_integer, "integers");
-    note(recipe.bins.raw_bytes == 0, "without zero");
-    note(recipe.bins.bins.iter().any(|bin| bin.has_flip_bit), "flip bit");
-    note(!recipe.bins.rows.is_empty(), "rows");
+    note(recipe.rules.raw_bytes > 0, "raw bytes");
+    note(recipe.rules.is_integer, "integers");
+    note(recipe.rules.raw_bytes == 0, "without zero");
+    note(recipe.rules.bins.iter().any(|bin| bin.has_flip_bit), "flip bit");
+    note(!recipe.rules.rows.is_empty(), "rows");
     note(recipe.has_lengths, "lengths");
     note(!recipe.has_lengths, "no lengths");
     note(recipe.changed.bounds.is_empty(), "one context");
@@ -261,7 +261,7 @@ pub fn features(recipe: &ChangeRecipe, case: &Case, body: &mut Reader) -> Vec<St
     let places = [
         ("changed flags", &recipe.changed.coders[..]),
         ("uncommon flags", uncommon),
-        ("changes symbols", std::slice::from_ref(&recipe.bins.coder)),
+        ("changes symbols", std::slice::from_ref(&recipe.coder)),
     ];
     for (place, coders) in places {
         seen.extend(coders.iter().map(|coder| format!("{place} {}", coder.name())));
@@ -274,10 +274,10 @@ pub fn features(recipe: &ChangeRecipe, case: &Case, body: &mut Reader) -> Vec<St
 /// decoding what is before them.
 fn first_exceptions(recipe: &ChangeRecipe, raw_len: usize, body: &mut Reader) -> u64 {
     let n = raw_len / recipe.width();
-    if n == 0 || !recipe.has_lengths || recipe.bins.raw_bytes > 0 {
+    if n == 0 || !recipe.has_lengths || recipe.rules.raw_bytes > 0 {
         return 0;
     }
-    let before = raw_len % recipe.width() + 3 * n.div_ceil(1 << recipe.bins.segment_log2);
+    let before = raw_len % recipe.width() + 3 * n.div_ceil(1 << recipe.rules.segment_log2);
     body.take(before, "tail and index").expect("a valid body");
     for _ in &recipe.changed.coders {
         let len = body.varint("length of flags").expect("a valid segment");

@@ -1,7 +1,7 @@
 //! Coders that can express given bytes, chosen with some chance.
 
 use lmc_codec::entropy::{huffman, rans, tree};
-use lmc_format::{ApartCoder, ChainTable, Coder, TreeTable};
+use lmc_format::{ApartCoder, ChainTable, Coder, RansTable, TreeTable};
 use lmc_testkit::data::Random;
 
 /// Coders of the kind apart that may stand one in the other (`docs/format.md`, section 3.5).
@@ -64,10 +64,7 @@ impl CoderKind {
                 let table = huffman::build(&two_or_more(histogram(bytes)));
                 Coder::Huffman(Box::new(table.expect("two bytes or more occur")))
             }
-            Self::Rans => {
-                let table = rans::build(&two_or_more(histogram(bytes)));
-                Coder::Rans(Box::new(table.expect("two bytes or more occur")))
-            }
+            Self::Rans => Coder::Rans(Box::new(rans_table(bytes))),
             Self::Gaps => fit_gaps(bytes, random),
             Self::Tree => Coder::Tree(Box::new(fit_tree(bytes, random))),
             Self::Apart if apart_depth == APART_DEPTH_MAX => Coder::Raw,
@@ -80,6 +77,11 @@ fn histogram(bytes: &[u8]) -> [u32; 256] {
     let mut histogram = [0; 256];
     bytes.iter().for_each(|&b| histogram[usize::from(b)] += 1);
     histogram
+}
+
+/// A table that has all of `bytes`.
+pub fn rans_table(bytes: &[u8]) -> RansTable {
+    rans::build(&two_or_more(histogram(bytes))).expect("two bytes or more occur")
 }
 
 /// The histogram with the first two bytes present: tables need two symbols.

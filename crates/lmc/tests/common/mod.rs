@@ -92,6 +92,23 @@ pub fn few_moved(words: &[u8], width: usize, reach: u64, seed: u64) -> Vec<u8> {
     few
 }
 
+/// `words` of `width` bytes, each of them moved by up to sixteen times `step`, and a little more where
+/// steps are long, from a seed: there are few differences, which a table for each context knows.
+fn in_steps(words: &[u8], width: usize, step: u64, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut words = words.to_vec();
+    for bytes in words.chunks_exact_mut(width) {
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(bytes);
+        let apart = step * (1 + random.next_u64() % 16) + random.next_u64() % (1 + step / 8);
+        let word = u64::from_le_bytes(word);
+        let word =
+            if random.below(2) == 0 { word.wrapping_add(apart) } else { word.wrapping_sub(apart) };
+        bytes.copy_from_slice(&word.to_le_bytes()[..width]);
+    }
+    words
+}
+
 /// The `.lmc` form of any input.
 pub fn compress_with(input: Input, options: &Options) -> Vec<u8> {
     let mut out = Vec::new();
@@ -196,6 +213,7 @@ pub fn golden_deltas() -> Vec<GoldenDelta> {
     };
     let dense_old = dense(wide.clone(), narrow.clone());
     let dense_new = dense(moved(&wide, 4, 1 << 17, 19), moved(&narrow, 2, 12, 20));
+    let steps_new = dense(in_steps(&wide, 4, 3 << 16, 27), in_steps(&narrow, 2, 3, 28));
     let integers = data::words(Kind::Weights, 4, false, 2200, 23);
     let sparse = |wide: Vec<u8>, narrow: Vec<u8>, integers: Vec<u8>| {
         let tensors = [
@@ -228,7 +246,13 @@ pub fn golden_deltas() -> Vec<GoldenDelta> {
             vec![("v0_1_0_delta_base", old.clone()), ("v0_1_0_delta", first)],
         ),
         delta("bins_base", &dense_old, Level::Default, vec![]),
-        delta("delta_bins", &dense_new, Level::Default, vec![("v0_1_0_bins_base", dense_old)]),
+        delta(
+            "delta_bins",
+            &dense_new,
+            Level::Default,
+            vec![("v0_1_0_bins_base", dense_old.clone())],
+        ),
+        delta("delta_contexts", &steps_new, Level::Max, vec![("v0_1_0_bins_base", dense_old)]),
         delta("changes_base", &sparse_old, Level::Default, vec![]),
         delta(
             "delta_changes",

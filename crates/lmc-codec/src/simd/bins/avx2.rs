@@ -64,6 +64,10 @@ struct Table {
     /// For each row the last bin that is not its own, and what it makes of symbols.
     rows: [(__m256i, __m256i); BIN_ROWS_MAX as usize],
     row_count: usize,
+    /// The least and the largest step that are not exceptions: of values that keep their sign, and of
+    /// those that do not.
+    reach: [[ByBin; 2]; 2],
+    has_reach: bool,
 }
 
 impl Table {
@@ -83,6 +87,11 @@ impl Table {
             exponent_shift: _mm_cvtsi32_si128(exponent_shift),
             rows: [(_mm256_setzero_si256(), _mm256_setzero_si256()); BIN_ROWS_MAX as usize],
             row_count: 0,
+            reach: [0, 1].map(|flip| {
+                let least = ByBin::new(|bin| tables.reach[bin][flip].0 as u8);
+                [least, ByBin::new(|bin| tables.reach[bin][flip].1 as u8)]
+            }),
+            has_reach: tables.has_reach(),
         };
         for bin in 0..BINS {
             let is_new = tables.has_rows && (bin == 0 || rows[bin] != rows[bin - 1]);
@@ -136,6 +145,48 @@ impl Table {
         let far = _mm256_and_si256(near, _mm256_set1_epi8(0xf8_u8 as i8));
         let is_near = _mm256_cmpeq_epi8(far, _mm256_setzero_si256());
         _mm256_blendv_epi8(plain, other, is_near)
+    }
+}
+
+/// Finds the contexts of whole groups of values.
+///
+/// # Safety
+/// The CPU has AVX2 and BMI2.
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+pub(super) unsafe fn contexts(tables: &Tables, by_bin: &[u8; BINS], base: &[u8], out: &mut [u8]) {
+    // SAFETY: the caller's.
+    unsafe {
+        match tables.width_log2 {
+            0 => contexts_words::<Ones>(tables, by_bin, base, out),
+            1 => contexts_words::<Twos>(tables, by_bin, base, out),
+            2 => contexts_words::<Fours<0>>(tables, by_bin, base, out),
+            _ => contexts_words::<Eights<0>>(tables, by_bin, base, out),
+        }
+    }
+}
+
+/// [`contexts`] for one width.
+///
+/// # Safety
+/// As [`contexts`].
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+unsafe fn contexts_words<W: Words>(
+    tables: &Tables,
+    by_bin: &[u8; BINS],
+    base: &[u8],
+    out: &mut [u8],
+) {
+    assert_eq!(base.len(), W::WIDTH * out.len());
+    let table = Table::new(tables, &tables.forward);
+    let by_bin = ByBin::new(|bin| by_bin[bin]);
+    for (i, group) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        // SAFETY: the base of these 32 values is as long as they are.
+        unsafe {
+            let bins = table.bins(W::tops(base.as_ptr().add(32 * W::WIDTH * i)));
+            let own = _mm256_permute4x64_epi64::<SWAPPED>(by_bin.of(bins));
+            _mm256_storeu_si256(group.as_mut_ptr().cast(), own);
+        }
     }
 }
 
@@ -238,10 +289,19 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
                     _mm256_unpackhi_epi8(rest, high),
                 ),
             );
-            let outside = _mm256_or_si256(
+            let mut outside = _mm256_or_si256(
                 _mm256_cmpgt_epi8(minus, _mm256_set1_epi8(BIN_MAX as i8)),
                 _mm256_cmpgt_epi8(_mm256_set1_epi8(1 - BIN_MAX as i8), minus),
             );
+            if table.has_reach {
+                let [least, most] = [0, 1].map(|end| {
+                    let [kept, flipped] = table.reach.map(|ends| ends[end].of(bins));
+                    _mm256_blendv_epi8(kept, flipped, changed)
+                });
+                let steps = _mm256_subs_epi8(zero, minus);
+                outside = _mm256_or_si256(outside, _mm256_cmpgt_epi8(least, steps));
+                outside = _mm256_or_si256(outside, _mm256_cmpgt_epi8(steps, most));
+            }
             let numbers = _mm256_sub_epi8(_mm256_sub_epi8(zero, table.centre.of(bins)), minus);
             let has_no_bit = _mm256_cmpeq_epi8(flip, zero);
             let symbols = table.through(bins, numbers, _mm256_and_si256(changed, has_no_bit));

@@ -30,6 +30,10 @@ struct ByBin {
     /// All rows.
     rows: [__m512i; 2],
     has_rows: bool,
+    /// The least and the largest step that are not exceptions: of values that keep their sign, and of
+    /// those that do not.
+    reach: [[__m512i; 2]; 2],
+    has_reach: bool,
 }
 
 impl ByBin {
@@ -75,6 +79,11 @@ impl ByBin {
             // SAFETY: two times 64 bytes.
             rows: [0, 64].map(|at| unsafe { _mm512_loadu_si512(flat.as_ptr().add(at).cast()) }),
             has_rows: tables.has_rows,
+            reach: [0, 1].map(|flip| {
+                let least = by_bin(&|i| tables.reach[i][flip].0 as u8);
+                [least, by_bin(&|i| tables.reach[i][flip].1 as u8)]
+            }),
+            has_reach: tables.has_reach(),
         }
     }
 
@@ -106,6 +115,51 @@ impl ByBin {
         let is_near = _mm512_testn_epi8_mask(near, _mm512_set1_epi8(0xf8_u8 as i8));
         let other = _mm512_permutex2var_epi8(self.rows[0], place, self.rows[1]);
         _mm512_mask_mov_epi8(plain, is_near, other)
+    }
+}
+
+/// Finds the contexts of whole groups of values.
+///
+/// # Safety
+/// The CPU has AVX-512.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi2")]
+pub(super) unsafe fn contexts(tables: &Tables, by_bin: &[u8; BINS], base: &[u8], out: &mut [u8]) {
+    // SAFETY: the caller's.
+    unsafe {
+        match tables.width_log2 {
+            0 => contexts_words::<Ones>(tables, by_bin, base, out),
+            1 => contexts_words::<Twos>(tables, by_bin, base, out),
+            2 => contexts_words::<Fours<0>>(tables, by_bin, base, out),
+            _ => contexts_words::<Eights<0>>(tables, by_bin, base, out),
+        }
+    }
+}
+
+/// [`contexts`] for one width.
+///
+/// # Safety
+/// As [`contexts`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi2")]
+unsafe fn contexts_words<W: Words>(
+    tables: &Tables,
+    by_bin: &[u8; BINS],
+    base: &[u8],
+    out: &mut [u8],
+) {
+    assert_eq!(base.len(), W::WIDTH * out.len());
+    // SAFETY: the caller's.
+    let table = unsafe { ByBin::new(tables, &tables.forward) };
+    // SAFETY: 32 bytes.
+    let by_bin = unsafe { _mm256_loadu_si256(by_bin.as_ptr().cast()) };
+    let by_bin = _mm512_broadcast_i64x4(by_bin);
+    for (i, group) in out.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+        // SAFETY: group `i` of the base is as long as that of the output.
+        unsafe {
+            let bins = table.bins(W::tops(base.as_ptr().add(W::WIDTH * GROUP * i)));
+            let own = _mm512_permutexvar_epi8(bins, by_bin);
+            _mm512_storeu_si512(group.as_mut_ptr().cast(), own);
+        }
     }
 }
 
@@ -197,15 +251,22 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
                 let most = _mm512_set1_epi16(2 * BIN_MAX as i16 - 1);
                 outside[half] = _mm512_cmpgt_epu16_mask(above, most);
             }
-            let outside = u64::from(outside[0]) | u64::from(outside[1]) << 32;
+            let mut outside = u64::from(outside[0]) | u64::from(outside[1]) << 32;
             let flip = _mm512_permutexvar_epi8(bins, by_bin.flip);
             let low = _mm512_permutexvar_epi8(bins, by_bin.low);
             let rest = _mm512_permutex2var_epi8(rounded[0], by_bin.low_bytes, rounded[1]);
             let rest = _mm512_and_si512(rest, low);
             let rest = _mm512_or_si512(rest, _mm512_maskz_mov_epi8(changed, flip));
-            // An exception needs no payload.
-            let rest = _mm512_maskz_mov_epi8(!outside, rest);
             let numbers = _mm512_permutex2var_epi8(numbers[0], by_bin.low_bytes, numbers[1]);
+            if by_bin.has_reach {
+                let [least, most] = [0, 1].map(|end| {
+                    let [kept, flipped] = by_bin.reach.map(|ends| ends[end]);
+                    let kept = _mm512_permutexvar_epi8(bins, kept);
+                    _mm512_mask_permutexvar_epi8(kept, changed, bins, flipped)
+                });
+                outside |= _mm512_cmplt_epi8_mask(numbers, least);
+                outside |= _mm512_cmpgt_epi8_mask(numbers, most);
+            }
             let numbers = _mm512_sub_epi8(numbers, _mm512_permutexvar_epi8(bins, by_bin.centre));
             let flips = changed & _mm512_testn_epi8_mask(flip, flip);
             let symbols = by_bin.through(bins, numbers, flips);
@@ -217,6 +278,8 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
                 exceptions.extend_from_slice(&values[at + W::RAW..at + W::WIDTH]);
                 left &= left - 1;
             }
+            // An exception needs no payload.
+            let rest = _mm512_maskz_mov_epi8(!outside, rest);
             let mut rests = [0_u64; 8];
             let mut masks = [0_u64; 8];
             _mm512_storeu_si512(rests.as_mut_ptr().cast(), rest);

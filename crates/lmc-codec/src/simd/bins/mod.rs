@@ -21,16 +21,16 @@ use super::IsaKind;
 use super::chain::Hints;
 use super::classes::BitString;
 use lmc_format::limits::BIN_MAX;
-use lmc_format::{Bin, BinRecipe, Error, Result};
+use lmc_format::{Bin, BinRules, Error, Result};
 
 /// The symbol of a value that is stored as it is.
 pub const EXCEPTION: u8 = 0x40;
 /// The largest number of bins.
 const BINS: usize = 32;
 /// The symbol's bit that says that the sign changed, if it differs from the one below.
-const FLIP: u8 = 0x80;
+pub const FLIP: u8 = 0x80;
 
-/// A recipe made ready for both directions.
+/// Rules made ready for both directions.
 #[derive(Debug)]
 pub struct Tables {
     width_log2: u8,
@@ -50,7 +50,15 @@ pub struct Tables {
     /// Whether all values differ from their base, so that a difference of 0 keeps no sign and those
     /// above it move down by one.
     skips_zero: bool,
+    /// By bin, which steps an encoder takes for exceptions that need not be.
+    reach: [Reach; BINS],
 }
+
+/// The least and the largest step of a bin that are coded as symbols: of values that keep their sign,
+/// and of those that do not. None are if the least is above the largest.
+pub type Reach = [(i8, i8); 2];
+
+const REACH_OF_ALL: Reach = [(-(BIN_MAX as i8), BIN_MAX as i8 - 1); 2];
 
 /// What a segment is cut into.
 #[derive(Debug)]
@@ -98,13 +106,13 @@ pub const PADDING: usize = 16;
 const GROUP: usize = 64;
 
 impl Tables {
-    /// Prepares `recipe`.
-    pub fn new(recipe: &BinRecipe) -> Self {
-        let last = recipe.bins.len() - 1;
+    /// Prepares `rules`.
+    pub fn new(rules: &BinRules) -> Self {
+        let last = rules.bins.len() - 1;
         let identity: [u8; 16] = std::array::from_fn(|i| i as u8);
         let row = |bin: usize| {
-            let number = recipe.bounds.iter().filter(|&&bound| usize::from(bound) <= bin).count();
-            recipe.rows.get(number).copied().unwrap_or(identity)
+            let number = rules.bounds.iter().filter(|&&bound| usize::from(bound) <= bin).count();
+            rules.rows.get(number).copied().unwrap_or(identity)
         };
         let forward: [[u8; 16]; BINS] = std::array::from_fn(row);
         let backward = forward.map(|row| {
@@ -113,23 +121,36 @@ impl Tables {
             back
         });
         Self {
-            width_log2: recipe.width_log2,
-            is_integer: recipe.is_integer,
-            raw_bytes: recipe.raw_bytes,
-            exponent_bits: recipe.exponent_bits,
-            exponent_first: recipe.exponent_first,
+            width_log2: rules.width_log2,
+            is_integer: rules.is_integer,
+            raw_bytes: rules.raw_bytes,
+            exponent_bits: rules.exponent_bits,
+            exponent_first: rules.exponent_first,
             last: last as u8,
-            bins: std::array::from_fn(|bin| recipe.bins[bin.min(last)]),
+            bins: std::array::from_fn(|bin| rules.bins[bin.min(last)]),
             forward,
             backward,
-            has_rows: !recipe.rows.is_empty(),
+            has_rows: !rules.rows.is_empty(),
             skips_zero: false,
+            reach: [REACH_OF_ALL; BINS],
         }
     }
 
+    /// The same with exceptions for all steps that are out of the reach of their bin; those behind the
+    /// last are like it.
+    pub fn with_reach(self, reach: impl Fn(usize) -> Reach) -> Self {
+        let last = usize::from(self.last);
+        Self { reach: std::array::from_fn(|bin| reach(bin.min(last))), ..self }
+    }
+
+    /// Whether some bin has a reach of its own.
+    fn has_reach(&self) -> bool {
+        self.reach.iter().any(|&reach| reach != REACH_OF_ALL)
+    }
+
     /// The same for values that all differ from their base (section 3.8).
-    pub fn of_changes(recipe: &BinRecipe) -> Self {
-        Self { skips_zero: recipe.raw_bytes == 0, ..Self::new(recipe) }
+    pub fn of_changes(rules: &BinRules) -> Self {
+        Self { skips_zero: rules.raw_bytes == 0, ..Self::new(rules) }
     }
 
     /// Width of a value in bytes.
@@ -160,7 +181,8 @@ impl Tables {
     fn symbol(&self, bin: usize, rounded: i64, is_flipped: bool) -> Option<u8> {
         let Bin { shift, has_flip_bit, centre } = self.bins[bin];
         let number = rounded >> shift;
-        if !(-BIN_MAX..BIN_MAX).contains(&number) {
+        let (least, most) = self.reach[bin][usize::from(is_flipped)];
+        if !(i64::from(least)..=i64::from(most)).contains(&number) {
             return None;
         }
         let flip = if is_flipped && !has_flip_bit { FLIP } else { 0 };
@@ -191,6 +213,27 @@ fn parts_of(symbol: u8) -> (i8, bool) {
 #[cfg(target_arch = "x86_64")]
 fn has_kernel(tables: &Tables) -> bool {
     tables.raw_bytes == 0 || tables.width_log2 >= 2
+}
+
+/// The context of each value with this base: how many bounds its bin has reached.
+pub fn contexts(isa: Isa, tables: &Tables, bounds: &[u8], base: &[u8], out: &mut [u8]) {
+    assert_eq!(base.len(), out.len() << tables.width_log2);
+    let by_bin = |bin: usize| bounds.partition_point(|&bound| usize::from(bound) <= bin) as u8;
+    let by_bin: [u8; BINS] = std::array::from_fn(by_bin);
+    let mut done = 0;
+    #[cfg(target_arch = "x86_64")]
+    if isa.kind() >= IsaKind::Avx2 {
+        done = out.len() / GROUP * GROUP;
+        let (base, out) = (&base[..done << tables.width_log2], &mut out[..done]);
+        // SAFETY: the isa proves the instructions.
+        unsafe {
+            match isa.kind() {
+                IsaKind::Avx512 => avx512::contexts(tables, &by_bin, base, out),
+                _ => avx2::contexts(tables, &by_bin, base, out),
+            }
+        }
+    }
+    portable::contexts(tables, &by_bin, &base[done << tables.width_log2..], &mut out[done..]);
 }
 
 /// Cuts `values` against `base`, which has as many bytes.

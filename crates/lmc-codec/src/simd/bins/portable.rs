@@ -34,6 +34,16 @@ impl Lookup {
     }
 }
 
+/// The contexts of all values with this base.
+pub(super) fn contexts(tables: &Tables, by_bin: &[u8; BINS], base: &[u8], out: &mut [u8]) {
+    match tables.width_log2 {
+        0 => contexts1(tables, by_bin, base, out),
+        1 => contexts2(tables, by_bin, base, out),
+        2 => contexts4(tables, by_bin, base, out),
+        _ => contexts8(tables, by_bin, base, out),
+    }
+}
+
 /// Cuts all of `values`.
 pub(super) fn cut(tables: &Tables, values: &[u8], base: &[u8], parts: Parts) {
     match tables.width_log2 {
@@ -68,7 +78,15 @@ fn bits_at(payload: &[u8], at: usize, count: u8) -> u16 {
 }
 
 macro_rules! for_word {
-    ($cut:ident, $join:ident, $word:ty, $signed:ty, $len:literal) => {
+    ($contexts:ident, $cut:ident, $join:ident, $word:ty, $signed:ty, $len:literal) => {
+        fn $contexts(tables: &Tables, by_bin: &[u8; BINS], base: &[u8], out: &mut [u8]) {
+            let exponent_shift = <$word>::BITS - 1 - u32::from(tables.exponent_bits);
+            for (base, context) in base.as_chunks::<$len>().0.iter().zip(out) {
+                let magnitude = <$word>::from_le_bytes(*base) & <$word>::MAX >> 1;
+                *context = by_bin[tables.bin(u64::from(magnitude >> exponent_shift))];
+            }
+        }
+
         fn $cut(tables: &Tables, values: &[u8], base: &[u8], parts: Parts) {
             let Parts { plane, records, payload, exceptions } = parts;
             let raw_bytes = tables.raw_bytes();
@@ -162,7 +180,7 @@ macro_rules! for_word {
     };
 }
 
-for_word!(cut1, join1, u8, i8, 1);
-for_word!(cut2, join2, u16, i16, 2);
-for_word!(cut4, join4, u32, i32, 4);
-for_word!(cut8, join8, u64, i64, 8);
+for_word!(contexts1, cut1, join1, u8, i8, 1);
+for_word!(contexts2, cut2, join2, u16, i16, 2);
+for_word!(contexts4, cut4, join4, u32, i32, 4);
+for_word!(contexts8, cut8, join8, u64, i64, 8);

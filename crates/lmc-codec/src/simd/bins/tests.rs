@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::simd::classes::BitString;
-use lmc_format::{Bin, Coder};
+use lmc_format::Bin;
 use lmc_testkit::data::Random;
 
-/// A recipe with random bins and rows.
-fn recipe(random: &mut Random, width_log2: u8, raw_bytes: u8, exponent_bits: u8) -> BinRecipe {
+/// Rules with random bins and rows.
+fn rules(random: &mut Random, width_log2: u8, raw_bytes: u8, exponent_bits: u8) -> BinRules {
     let is_integer = random.below(3) == 0;
     let bins = (0..1 + random.below(32)).map(|_| {
         let shift = random.below(9) as u8;
@@ -23,7 +23,7 @@ fn recipe(random: &mut Random, width_log2: u8, raw_bytes: u8, exponent_bits: u8)
     };
     let rows = (0..count).map(row).collect();
     let exponent_first = random.below(1 << exponent_bits) as u16;
-    BinRecipe {
+    BinRules {
         width_log2,
         is_integer,
         raw_bytes,
@@ -33,12 +33,18 @@ fn recipe(random: &mut Random, width_log2: u8, raw_bytes: u8, exponent_bits: u8)
         bins,
         bounds,
         rows,
-        coder: Coder::Raw,
     }
 }
 
-fn tables(recipe: &BinRecipe, is_changed: bool) -> Tables {
-    if is_changed { Tables::of_changes(recipe) } else { Tables::new(recipe) }
+/// Tables of `rules`, some of which make exceptions of more than they must.
+fn tables(random: &mut Random, rules: &BinRules, is_changed: bool) -> Tables {
+    if is_changed {
+        return Tables::of_changes(rules);
+    }
+    let mut ends = || random.below(112) as i8 - 56;
+    let reach: [Reach; BINS] = std::array::from_fn(|_| [(ends(), ends()), (ends(), ends())]);
+    let tables = Tables::new(rules);
+    if random.below(2) == 0 { tables } else { tables.with_reach(|bin| reach[bin]) }
 }
 
 /// Values at all distances from their base, in words of a width; none is equal to it if
@@ -104,13 +110,13 @@ fn kernels_agree() {
     for (width_log2, exponent_bits) in shapes {
         for raw_bytes in 0..1 << width_log2 {
             for n in [0, 1, 31, 32, 63, 64, 65, 127, 128, 1000, 4096] {
-                let recipe = recipe(&mut random, width_log2, raw_bytes, exponent_bits);
+                let rules = rules(&mut random, width_log2, raw_bytes, exponent_bits);
                 let is_changed = random.below(2) == 0;
-                let tables = tables(&recipe, is_changed);
+                let tables = tables(&mut random, &rules, is_changed);
                 let (values, base) = pair(&mut random, 1 << width_log2, n, is_changed);
                 let expected = cut_with(Isa::PORTABLE, &tables, &values, &base);
                 for isa in Isa::available() {
-                    let what = format!("{isa:?}, {n} values, {recipe:?}");
+                    let what = format!("{isa:?}, {n} values, {rules:?}");
                     let own = cut_with(isa, &tables, &values, &base);
                     assert_eq!(own.plane, expected.plane, "{what}");
                     assert_eq!(own.records, expected.records, "{what}");
@@ -123,6 +129,36 @@ fn kernels_agree() {
     }
 }
 
+/// Contexts are those of the bins of the base, with every instruction set.
+#[test]
+fn contexts_agree() {
+    let mut random = Random::new(13);
+    for round in 0..200 {
+        let (width_log2, exponent_bits) = [(0, 4), (1, 8), (2, 8), (3, 11)][round % 4];
+        let rules = rules(&mut random, width_log2, 0, exponent_bits);
+        let tables = Tables::new(&rules);
+        let bounds: Vec<u8> = (1..=40).filter(|_| random.below(3) == 0).take(15).collect();
+        let n = random.below(300);
+        let base = random.bytes(n << width_log2);
+        let expected: Vec<u8> = base
+            .chunks_exact(1 << width_log2)
+            .map(|value| {
+                let mut bytes = [0; 8];
+                bytes[8 - value.len()..].copy_from_slice(value);
+                let exponent = u64::from_le_bytes(bytes) << 1 >> (64 - exponent_bits);
+                let bin = exponent.saturating_sub(rules.exponent_first.into());
+                let bin = bin.min(rules.bins.len() as u64 - 1);
+                bounds.iter().filter(|&&bound| u64::from(bound) <= bin).count() as u8
+            })
+            .collect();
+        for isa in Isa::available() {
+            let mut own = vec![0xff; n];
+            contexts(isa, &tables, &bounds, &base, &mut own);
+            assert_eq!(own, expected, "{isa:?}, {rules:?}, {bounds:?}");
+        }
+    }
+}
+
 /// Whatever the symbols and payloads are, every instruction set gives the same values or refuses.
 #[test]
 fn kernels_agree_on_hostile_parts() {
@@ -130,9 +166,9 @@ fn kernels_agree_on_hostile_parts() {
     for round in 0..600 {
         let (width_log2, exponent_bits) = [(0, 4), (1, 8), (2, 8)][round % 3];
         let raw_bytes = random.below(1 << width_log2) as u8;
-        let recipe = recipe(&mut random, width_log2, raw_bytes, exponent_bits);
+        let rules = rules(&mut random, width_log2, raw_bytes, exponent_bits);
         let is_changed = random.below(2) == 0;
-        let tables = tables(&recipe, is_changed);
+        let tables = tables(&mut random, &rules, is_changed);
         let n = random.below(300);
         let (values, base) = pair(&mut random, 1 << width_log2, n, is_changed);
         let mut cut = cut_with(Isa::PORTABLE, &tables, &values, &base);
@@ -150,7 +186,7 @@ fn kernels_agree_on_hostile_parts() {
         let expected = join_with(Isa::PORTABLE, &tables, &base, &cut).map_err(|e| e.to_string());
         for isa in Isa::available() {
             let own = join_with(isa, &tables, &base, &cut).map_err(|e| e.to_string());
-            assert_eq!(own, expected, "{isa:?}, {recipe:?}");
+            assert_eq!(own, expected, "{isa:?}, {rules:?}");
         }
     }
 }

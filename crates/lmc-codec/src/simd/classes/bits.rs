@@ -51,6 +51,11 @@ impl BitString {
         (self.len, self.word, self.bits) = (self.len + len, word, bits);
     }
 
+    /// How many bits there are.
+    pub fn bit_count(&self) -> usize {
+        8 * self.len + self.bits as usize
+    }
+
     /// The bytes, the last one padded with zeros.
     pub fn finish(&mut self) -> &[u8] {
         let word = self.word.to_le_bytes();

@@ -7,7 +7,7 @@
 
 use super::{
     DEC_BIAS, DEC_FREQ, DecodeTable, Decoded, ENC_BUMP, ENC_COMPLEMENT, ENC_PRESENT, ENC_SHIFT,
-    ENC_START, EncodeTable, Encoded, ROW_WORDS_LEN, SLOT_MASK, States,
+    ENC_START, EncodeTable, Encoded, ROW_WORDS_LEN, SLOT_MASK, States, row_contexts,
 };
 use lmc_format::limits::{RANS_LANES, RANS_SCALE_BITS};
 use std::arch::x86_64::*;
@@ -46,18 +46,20 @@ const fn shuffles(expands: bool) -> Shuffles {
 /// The CPU has the features; `src` is whole rows; `words` has two bytes for each of `src` and
 /// `ENCODE_SLACK` more.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-pub(super) unsafe fn encode(
-    table: &EncodeTable,
+pub(super) unsafe fn encode<const N: usize>(
+    tables: &[EncodeTable; N],
     states: &mut States,
     src: &[u8],
+    contexts: &[u8],
     words: &mut [u8],
 ) -> Encoded {
     let mut x = [deal_quads(states, 0), deal_quads(states, 16)];
     let mut end = words.len();
     let mut present = _mm256_set1_epi64x(1 << ENC_PRESENT);
-    for row in src.as_chunks::<RANS_LANES>().0.iter().rev() {
+    for (i, row) in src.as_chunks::<RANS_LANES>().0.iter().enumerate().rev() {
+        let contexts = row_contexts::<N>(contexts, i);
         for (half, x) in x.iter_mut().enumerate().rev() {
-            let entries = look_up(table, row, 16 * half);
+            let entries = look_up(tables, row, contexts, 16 * half);
             let old = *x;
             let mut emits = [_mm256_setzero_si256(); 4];
             for ((x, e), emits) in x.iter_mut().zip(entries).zip(&mut emits) {
@@ -104,9 +106,15 @@ unsafe fn push(words: &mut [u8], end: usize, x: __m128i, mask: usize) -> usize {
 /// gather data sampling.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn look_up(table: &EncodeTable, row: &[u8; RANS_LANES], first: usize) -> [__m256i; 4] {
+fn look_up<const N: usize>(
+    tables: &[EncodeTable; N],
+    row: &[u8; RANS_LANES],
+    contexts: &[u8; RANS_LANES],
+    first: usize,
+) -> [__m256i; 4] {
+    let entry = |lane: usize| tables[usize::from(contexts[lane]) % N][usize::from(row[lane])];
     let pair = |lane: usize| {
-        let [a, b] = [lane, lane + 4].map(|lane| table[usize::from(row[lane])].cast_signed());
+        let [a, b] = [lane, lane + 4].map(|lane| entry(lane).cast_signed());
         _mm_set_epi64x(b, a)
     };
     array::from_fn(|j| _mm256_set_m128i(pair(first + j + 8), pair(first + j)))
@@ -187,23 +195,25 @@ fn gather_quads(states: &mut States, first: usize, x: [__m256i; 4]) {
 /// # Safety
 /// The CPU has the features.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-pub(super) unsafe fn decode_rows(
-    table: &DecodeTable,
+pub(super) unsafe fn decode_rows<const N: usize>(
+    tables: &[DecodeTable; N],
     states: &mut States,
     words: &[u8],
+    contexts: &[u8],
     dst: &mut [u8],
 ) -> Decoded {
     // SAFETY: vector `j` is 32 bytes of the 128 of the states.
     let mut x: [__m256i; 4] =
         array::from_fn(|j| unsafe { _mm256_loadu_si256(states.as_ptr().add(8 * j).cast()) });
     let mut done = Decoded { written: 0, used: 0 };
-    for row in dst.as_chunks_mut::<RANS_LANES>().0 {
+    for (i, row) in dst.as_chunks_mut::<RANS_LANES>().0.iter_mut().enumerate() {
+        let contexts = row_contexts::<N>(contexts, i);
         let Some(window) = words[done.used..].first_chunk::<ROW_WORDS_LEN>() else { break };
         let mut taken = 0;
-        let (x0, e0) = decode_step(table, x[0], window, &mut taken);
-        let (x1, e1) = decode_step(table, x[1], window, &mut taken);
-        let (x2, e2) = decode_step(table, x[2], window, &mut taken);
-        let (x3, e3) = decode_step(table, x[3], window, &mut taken);
+        let (x0, e0) = decode_step(tables, x[0], context_of::<N>(contexts, 0), window, &mut taken);
+        let (x1, e1) = decode_step(tables, x[1], context_of::<N>(contexts, 1), window, &mut taken);
+        let (x2, e2) = decode_step(tables, x[2], context_of::<N>(contexts, 2), window, &mut taken);
+        let (x3, e3) = decode_step(tables, x[3], context_of::<N>(contexts, 3), window, &mut taken);
         x = [x0, x1, x2, x3];
         // SAFETY: a row has 32 bytes.
         unsafe {
@@ -223,14 +233,15 @@ pub(super) unsafe fn decode_rows(
 /// the window that are used up.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
-fn decode_step(
-    table: &DecodeTable,
+fn decode_step<const N: usize>(
+    tables: &[DecodeTable; N],
     x: __m256i,
+    contexts: __m256i,
     window: &[u8; ROW_WORDS_LEN],
     taken: &mut usize,
 ) -> (__m256i, __m256i) {
     let slot_mask = _mm256_set1_epi32(SLOT_MASK.cast_signed());
-    let e = slot_entries(table, x);
+    let e = slot_entries(tables, x, contexts);
     let bias = _mm256_and_si256(_mm256_srli_epi32::<{ DEC_BIAS as i32 }>(e), slot_mask);
     let freq = _mm256_srli_epi32::<{ DEC_FREQ as i32 }>(e);
     let whole = _mm256_srli_epi32::<{ RANS_SCALE_BITS as i32 }>(x);
@@ -253,16 +264,35 @@ fn decode_step(
 /// slots at a time go to a scalar register.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn slot_entries(table: &DecodeTable, x: __m256i) -> __m256i {
-    let (low, high) = split(_mm256_and_si256(x, _mm256_set1_epi32(SLOT_MASK.cast_signed())));
+pub(super) fn slot_entries<const N: usize>(
+    tables: &[DecodeTable; N],
+    x: __m256i,
+    contexts: __m256i,
+) -> __m256i {
+    let slots = _mm256_and_si256(x, _mm256_set1_epi32(SLOT_MASK.cast_signed()));
+    let (low, high) = split(_mm256_or_si256(slots, contexts));
+    let table = tables.as_flattened();
     let quad = |x: __m128i| {
         let (low, high) = (_mm_cvtsi128_si64(x), _mm_extract_epi64::<1>(x));
         let slots = [low & 0xffff_ffff, low >> 32, high & 0xffff_ffff, high >> 32];
-        // SAFETY: every slot is below 4096, the length of the table.
+        // SAFETY: every slot is below 4096, and `context_of` gave the start of one of the tables.
         let [a, b, c, d] = slots.map(|slot| unsafe { *table.get_unchecked(slot as usize) });
         _mm_setr_epi32(a.cast_signed(), b.cast_signed(), c.cast_signed(), d.cast_signed())
     };
     _mm256_set_m128i(quad(high), quad(low))
+}
+
+/// Where the tables of eight lanes start, those of vector `j`.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn context_of<const N: usize>(contexts: &[u8; RANS_LANES], j: usize) -> __m256i {
+    if N == 1 {
+        return _mm256_setzero_si256();
+    }
+    let own = contexts.as_chunks::<8>().0[j];
+    let own = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(i64::from_le_bytes(own)));
+    let own = _mm256_and_si256(own, _mm256_set1_epi32(N as i32 - 1));
+    _mm256_slli_epi32::<{ RANS_SCALE_BITS as i32 }>(own)
 }
 
 /// The low bytes of 32 entries, in order.

@@ -6,9 +6,10 @@
 //! vector `j` of four holds the lanes `8 j` to `8 j + 7`: a row waits for its table look-ups, and
 //! four short chains of them overlap better than two long ones.
 
+use super::avx2::{context_of, slot_entries};
 use super::{
     DEC_BIAS, DEC_FREQ, DecodeTable, Decoded, ENC_BUMP, ENC_COMPLEMENT, ENC_PRESENT, ENC_SHIFT,
-    ENC_START, EncodeTable, Encoded, ROW_WORDS_LEN, SLOT_MASK, STATE_MIN, States,
+    ENC_START, EncodeTable, Encoded, ROW_WORDS_LEN, SLOT_MASK, STATE_MIN, States, row_contexts,
 };
 use lmc_format::limits::{RANS_LANES, RANS_SCALE_BITS};
 use std::arch::x86_64::*;
@@ -20,17 +21,19 @@ use std::array;
 /// The CPU has the features; `src` is whole rows; `words` has two bytes for each of `src`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-pub(super) unsafe fn encode(
-    table: &EncodeTable,
+pub(super) unsafe fn encode<const N: usize>(
+    tables: &[EncodeTable; N],
     states: &mut States,
     src: &[u8],
+    contexts: &[u8],
     words: &mut [u8],
 ) -> Encoded {
     let mut x = deal_quads(states);
     let mut end = words.len();
     let mut present = _mm512_set1_epi64(1 << ENC_PRESENT);
-    for row in src.as_chunks::<RANS_LANES>().0.iter().rev() {
-        let entries = look_up(table, row);
+    for (i, row) in src.as_chunks::<RANS_LANES>().0.iter().enumerate().rev() {
+        let contexts = row_contexts::<N>(contexts, i);
+        let entries = look_up(tables, row, contexts);
         for e in entries {
             present = _mm512_and_si512(present, e);
         }
@@ -60,9 +63,14 @@ pub(super) unsafe fn encode(
 /// gather data sampling.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn look_up(table: &EncodeTable, row: &[u8; RANS_LANES]) -> [__m512i; 4] {
+fn look_up<const N: usize>(
+    tables: &[EncodeTable; N],
+    row: &[u8; RANS_LANES],
+    contexts: &[u8; RANS_LANES],
+) -> [__m512i; 4] {
+    let entry = |lane: usize| tables[usize::from(contexts[lane]) % N][usize::from(row[lane])];
     let pair = |lane: usize| {
-        let [a, b] = [lane, lane + 4].map(|lane| table[usize::from(row[lane])].cast_signed());
+        let [a, b] = [lane, lane + 4].map(|lane| entry(lane).cast_signed());
         _mm_set_epi64x(b, a)
     };
     array::from_fn(|j| {
@@ -143,23 +151,25 @@ fn gather_quads(states: &mut States, x: [__m512i; 4]) {
 /// The CPU has the features.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-pub(super) unsafe fn decode_rows(
-    table: &DecodeTable,
+pub(super) unsafe fn decode_rows<const N: usize>(
+    tables: &[DecodeTable; N],
     states: &mut States,
     words: &[u8],
+    contexts: &[u8],
     dst: &mut [u8],
 ) -> Decoded {
     // SAFETY: vector `j` is 32 bytes of the 128 of the states.
     let mut x: [__m256i; 4] =
         array::from_fn(|j| unsafe { _mm256_loadu_si256(states.as_ptr().add(8 * j).cast()) });
     let mut done = Decoded { written: 0, used: 0 };
-    for row in dst.as_chunks_mut::<RANS_LANES>().0 {
+    for (i, row) in dst.as_chunks_mut::<RANS_LANES>().0.iter_mut().enumerate() {
+        let contexts = row_contexts::<N>(contexts, i);
         let Some(window) = words[done.used..].first_chunk::<ROW_WORDS_LEN>() else { break };
         let mut taken = 0;
-        let (x0, e0) = decode_step(table, x[0], window, &mut taken);
-        let (x1, e1) = decode_step(table, x[1], window, &mut taken);
-        let (x2, e2) = decode_step(table, x[2], window, &mut taken);
-        let (x3, e3) = decode_step(table, x[3], window, &mut taken);
+        let (x0, e0) = decode_step(tables, x[0], context_of::<N>(contexts, 0), window, &mut taken);
+        let (x1, e1) = decode_step(tables, x[1], context_of::<N>(contexts, 1), window, &mut taken);
+        let (x2, e2) = decode_step(tables, x[2], context_of::<N>(contexts, 2), window, &mut taken);
+        let (x3, e3) = decode_step(tables, x[3], context_of::<N>(contexts, 3), window, &mut taken);
         x = [x0, x1, x2, x3];
         for (bytes, e) in row.as_chunks_mut::<8>().0.iter_mut().zip([e0, e1, e2, e3]) {
             // SAFETY: a chunk has 8 bytes.
@@ -179,14 +189,15 @@ pub(super) unsafe fn decode_rows(
 /// the window that are used up.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
-fn decode_step(
-    table: &DecodeTable,
+fn decode_step<const N: usize>(
+    tables: &[DecodeTable; N],
     x: __m256i,
+    contexts: __m256i,
     window: &[u8; ROW_WORDS_LEN],
     taken: &mut usize,
 ) -> (__m256i, __m256i) {
     let slot_mask = _mm256_set1_epi32(SLOT_MASK.cast_signed());
-    let e = super::avx2::slot_entries(table, x);
+    let e = slot_entries(tables, x, contexts);
     let bias = _mm256_and_si256(_mm256_srli_epi32::<{ DEC_BIAS as i32 }>(e), slot_mask);
     let freq = _mm256_srli_epi32::<{ DEC_FREQ as i32 }>(e);
     let whole = _mm256_srli_epi32::<{ RANS_SCALE_BITS as i32 }>(x);

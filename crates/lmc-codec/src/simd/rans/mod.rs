@@ -1,7 +1,8 @@
 //! Kernels of the rANS coder (`docs/format.md`, section 5.4): tables and states go in, bytes or
 //! words come out.
 //!
-//! A row is 32 consecutive bytes, one for each lane. Every instruction set gives the results of
+//! A row is 32 consecutive bytes, one for each lane. Each byte has a context, which chooses one of `N`
+//! tables, a power of two; with one table there are no contexts. Every instruction set gives the results of
 //! `portable`, bit for bit. The functions here check the lengths once and then dispatch; no
 //! input, however hostile, makes a kernel read or write outside of its slices.
 
@@ -96,63 +97,83 @@ pub fn decode_entry(symbol: u8, freq: u16, bias: u16) -> u32 {
 ///
 /// # Panics
 /// If `words` is shorter than `2 * src.len() + ENCODE_SLACK`.
-pub fn encode(
+pub fn encode<const N: usize>(
     isa: Isa,
-    table: &EncodeTable,
+    tables: &[EncodeTable; N],
     states: &mut States,
     src: &[u8],
+    contexts: &[u8],
     words: &mut [u8],
 ) -> Encoded {
-    let (rows, last) = src.split_at(src.len() - src.len() % RANS_LANES);
+    check_contexts::<N>(contexts, src.len());
+    let whole = src.len() - src.len() % RANS_LANES;
+    let (rows, last) = src.split_at(whole);
+    let (row_contexts, last_contexts) = contexts.split_at(whole.min(contexts.len()));
     assert!(words.len() >= 2 * src.len() + ENCODE_SLACK, "no room for the words");
-    let partial = portable::encode(table, states, last, words);
+    let partial = portable::encode(tables, states, last, last_contexts, words);
     let words_left = words.len() - partial.len;
     let words = &mut words[..words_left];
     let whole = match isa.kind() {
-        IsaKind::Portable => portable::encode(table, states, rows, words),
+        IsaKind::Portable => portable::encode(tables, states, rows, row_contexts, words),
         // SAFETY: `isa` proves the features. `rows` is whole rows, and the assertion above left
         // `2 * rows.len() + ENCODE_SLACK` bytes, since `partial` took two for each byte at most.
         #[cfg(target_arch = "x86_64")]
-        IsaKind::Avx2 => unsafe { avx2::encode(table, states, rows, words) },
+        IsaKind::Avx2 => unsafe { avx2::encode(tables, states, rows, row_contexts, words) },
         // SAFETY: as for AVX2.
         #[cfg(target_arch = "x86_64")]
-        IsaKind::Avx512 => unsafe { avx512::encode(table, states, rows, words) },
+        IsaKind::Avx512 => unsafe { avx512::encode(tables, states, rows, row_contexts, words) },
         #[cfg(not(target_arch = "x86_64"))]
-        _ => portable::encode(table, states, rows, words),
+        _ => portable::encode(tables, states, rows, row_contexts, words),
     };
     Encoded { len: partial.len + whole.len, all_present: partial.all_present && whole.all_present }
 }
 
 /// Decodes whole rows into `dst` for as long as there are 32 words left for the next one.
-pub fn decode_rows(
+pub fn decode_rows<const N: usize>(
     isa: Isa,
-    table: &DecodeTable,
+    tables: &[DecodeTable; N],
     states: &mut States,
     words: &[u8],
+    contexts: &[u8],
     dst: &mut [u8],
 ) -> Decoded {
+    check_contexts::<N>(contexts, dst.len());
     match isa.kind() {
-        IsaKind::Portable => portable::decode_rows(table, states, words, dst),
+        IsaKind::Portable => portable::decode_rows(tables, states, words, contexts, dst),
         // SAFETY: `isa` proves the features; the kernel checks its slices row by row.
         #[cfg(target_arch = "x86_64")]
-        IsaKind::Avx2 => unsafe { avx2::decode_rows(table, states, words, dst) },
+        IsaKind::Avx2 => unsafe { avx2::decode_rows(tables, states, words, contexts, dst) },
         // SAFETY: as for AVX2.
         #[cfg(target_arch = "x86_64")]
-        IsaKind::Avx512 => unsafe { avx512::decode_rows(table, states, words, dst) },
+        IsaKind::Avx512 => unsafe { avx512::decode_rows(tables, states, words, contexts, dst) },
         #[cfg(not(target_arch = "x86_64"))]
-        _ => portable::decode_rows(table, states, words, dst),
+        _ => portable::decode_rows(tables, states, words, contexts, dst),
     }
 }
 
 /// Decodes the last row, 32 bytes at most; returns the bytes of words used, or `None` if there
 /// are too few.
-pub fn decode_last(
-    table: &DecodeTable,
+pub fn decode_last<const N: usize>(
+    tables: &[DecodeTable; N],
     states: &mut States,
     words: &[u8],
+    contexts: &[u8],
     dst: &mut [u8],
 ) -> Option<usize> {
-    portable::decode_last(table, states, words, dst)
+    check_contexts::<N>(contexts, dst.len());
+    portable::decode_last(tables, states, words, contexts, dst)
+}
+
+/// Fails unless there are as many contexts as bytes, or one table and none of them.
+fn check_contexts<const N: usize>(contexts: &[u8], bytes: usize) {
+    const { assert!(N.is_power_of_two() && N <= 256) }
+    assert_eq!(contexts.len(), if N == 1 { 0 } else { bytes }, "a context for each byte");
+}
+
+/// The contexts of row `row`; with one table any will do.
+#[inline(always)]
+fn row_contexts<const N: usize>(contexts: &[u8], row: usize) -> &[u8; RANS_LANES] {
+    if N == 1 { &[0; RANS_LANES] } else { &contexts.as_chunks().0[row] }
 }
 
 #[cfg(test)]

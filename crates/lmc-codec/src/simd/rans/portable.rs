@@ -6,23 +6,24 @@
 
 use super::{
     DEC_BIAS, DEC_FREQ, DecodeTable, Decoded, ENC_BUMP, ENC_COMPLEMENT, ENC_PRESENT, ENC_SHIFT,
-    ENC_START, EncodeTable, Encoded, ROW_WORDS_LEN, SLOT_MASK, STATE_MIN, States,
+    ENC_START, EncodeTable, Encoded, ROW_WORDS_LEN, SLOT_MASK, STATE_MIN, States, row_contexts,
 };
 use lmc_format::limits::{RANS_LANES, RANS_SCALE_BITS};
 
 /// Encodes `src`, whose last row may be partial, to the end of `words`.
-pub(super) fn encode(
-    table: &EncodeTable,
+pub(super) fn encode<const N: usize>(
+    tables: &[EncodeTable; N],
     states: &mut States,
     src: &[u8],
+    contexts: &[u8],
     words: &mut [u8],
 ) -> Encoded {
     let mut x = *states;
     let mut end = words.len();
     let mut present = 1_u64 << ENC_PRESENT;
-    for row in src.chunks(RANS_LANES).rev() {
-        for (x, &byte) in x.iter_mut().zip(row).rev() {
-            let entry = table[usize::from(byte)];
+    for (i, row) in src.chunks(RANS_LANES).enumerate().rev() {
+        for (lane, (x, &byte)) in x.iter_mut().zip(row).enumerate().rev() {
+            let entry = tables[context::<N>(contexts, RANS_LANES * i + lane)][usize::from(byte)];
             present &= entry;
             let (next, emits) = encode_step(entry, *x);
             // The word is stored always and kept only if `end` moves, which saves a branch.
@@ -55,19 +56,21 @@ fn low_word(x: u32) -> u16 {
 }
 
 /// Decodes whole rows for as long as there are 32 words left for the next one.
-pub(super) fn decode_rows(
-    table: &DecodeTable,
+pub(super) fn decode_rows<const N: usize>(
+    tables: &[DecodeTable; N],
     states: &mut States,
     words: &[u8],
+    contexts: &[u8],
     dst: &mut [u8],
 ) -> Decoded {
     let mut x = *states;
     let mut done = Decoded { written: 0, used: 0 };
-    for row in dst.chunks_exact_mut(RANS_LANES) {
+    for (i, row) in dst.chunks_exact_mut(RANS_LANES).enumerate() {
         let Some(window) = words[done.used..].first_chunk::<ROW_WORDS_LEN>() else { break };
         let mut taken = 0;
-        for (x, byte) in x.iter_mut().zip(row) {
-            let next = decode_step(table, *x, byte);
+        let contexts = row_contexts::<N>(contexts, i);
+        for ((x, byte), &context) in x.iter_mut().zip(row).zip(contexts) {
+            let next = decode_step(&tables[usize::from(context) % N], *x, byte);
             // A row takes 31 words before its last lane at most; the mask only tells the compiler.
             let at = 2 * (taken & (RANS_LANES - 1));
             let word = u16::from_le_bytes([window[at], window[at + 1]]);
@@ -85,15 +88,16 @@ pub(super) fn decode_rows(
 
 /// Decodes one row of 32 bytes at most; returns the bytes of words used, or `None` if there are
 /// too few.
-pub(super) fn decode_last(
-    table: &DecodeTable,
+pub(super) fn decode_last<const N: usize>(
+    tables: &[DecodeTable; N],
     states: &mut States,
     words: &[u8],
+    contexts: &[u8],
     dst: &mut [u8],
 ) -> Option<usize> {
     let mut rest = words;
-    for (x, byte) in states.iter_mut().zip(dst) {
-        *x = decode_step(table, *x, byte);
+    for (i, (x, byte)) in states.iter_mut().zip(dst).enumerate() {
+        *x = decode_step(&tables[context::<N>(contexts, i)], *x, byte);
         if *x < STATE_MIN {
             let (word, tail) = rest.split_first_chunk()?;
             *x = *x << 16 | u32::from(u16::from_le_bytes(*word));
@@ -101,6 +105,12 @@ pub(super) fn decode_last(
         }
     }
     Some(words.len() - rest.len())
+}
+
+/// The number of the table of byte `i`.
+#[inline(always)]
+fn context<const N: usize>(contexts: &[u8], i: usize) -> usize {
+    if N == 1 { 0 } else { usize::from(contexts[i]) % N }
 }
 
 /// Writes the byte of state `x`; returns the state before it is renormalised.

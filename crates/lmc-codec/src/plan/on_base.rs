@@ -1,0 +1,153 @@
+//! Recipes against a base: by bins where most values differ from it, by changes where few do, and by
+//! classes where there are few values at all.
+
+use super::bins;
+use super::by_context;
+use super::changes::{self, ChangeCandidate};
+use super::classes::{self, ClassCandidate};
+use super::sample::sample as take_sample;
+use super::{Ready, ReadyBins, ReadyChanges, Target, Values};
+use crate::dtype::Level;
+use crate::simd::Isa;
+use crate::transform::sparse;
+use lmc_format::BinRecipe;
+
+/// Few values differ from their base if that is one in this many.
+const DIFFERING_SHARE: usize = 16;
+/// Bytes from which on what bins gain is more than what their recipe takes.
+const BINS_LEN_MIN: usize = 1 << 12;
+/// Values from which on tables by context are sure to pay.
+const CONTEXTS_LEN_MIN: usize = 1 << 16;
+/// Eighths of the values that differ from which on all of them may be coded, and below which those
+/// alone that differ.
+const DENSE_EIGHTHS: u64 = 4;
+const SPARSE_EIGHTHS: u64 = 7;
+/// How many times larger a sample is then.
+const SPARSE_SCALE: usize = 4;
+
+/// Which layouts are tried against a base.
+#[derive(Clone, Copy)]
+struct Ways {
+    bins: bool,
+    changes: bool,
+    classes: bool,
+}
+
+impl Ways {
+    /// For values of which `differing` of `n` in a sample are not as their base. Where most differ, they
+    /// are coded in their order; where few do, what differs is taken apart.
+    fn of(target: Target, values: Values, differing: u64, n: u64) -> Self {
+        let is_long = values.bytes.len() >= BINS_LEN_MIN;
+        Self {
+            bins: is_long && 8 * differing >= DENSE_EIGHTHS * n,
+            changes: is_long && 8 * differing < SPARSE_EIGHTHS * n,
+            classes: !is_long && !target.is_integer(),
+        }
+    }
+}
+
+/// A recipe against a base, with its cost on the sample.
+pub(super) enum OnBase {
+    Classes(ClassCandidate),
+    Bins(BinCandidate),
+    Changes(ChangeCandidate),
+}
+
+impl OnBase {
+    pub(super) fn bits(&self) -> u64 {
+        match self {
+            Self::Classes(candidate) => candidate.bits,
+            Self::Bins(found) => found.bits,
+            Self::Changes(candidate) => candidate.bits,
+        }
+    }
+
+    /// The recipe made ready for `values`, of which 1,024 take so many bits.
+    pub(super) fn ready(
+        self,
+        isa: Isa,
+        target: Target,
+        values: Values,
+        expected_bits: u64,
+    ) -> Ready {
+        match self {
+            Self::Classes(found) => {
+                let ready = classes::exact_tables(isa, target, found, values, expected_bits);
+                Ready::Classes(Box::new(ready))
+            }
+            Self::Bins(found) => Ready::Bins(Box::new(ReadyBins::new(found.recipe, expected_bits))),
+            Self::Changes(found) => {
+                Ready::Changes(Box::new(ReadyChanges::new(found.recipe, expected_bits)))
+            }
+        }
+    }
+
+    /// The same with the cost of `part` in `all` of the sample.
+    fn scaled(self, part: usize, all: usize) -> Self {
+        let scaled = |bits: u64| bits * part as u64 / all as u64;
+        match self {
+            Self::Classes(found) => {
+                Self::Classes(ClassCandidate { bits: scaled(found.bits), ..found })
+            }
+            Self::Bins(found) => Self::Bins(BinCandidate { bits: scaled(found.bits), ..found }),
+            Self::Changes(found) => {
+                Self::Changes(ChangeCandidate { bits: scaled(found.bits), ..found })
+            }
+        }
+    }
+}
+
+/// A recipe by bins, with its cost on the sample.
+pub(super) struct BinCandidate {
+    pub recipe: BinRecipe,
+    pub bits: u64,
+}
+
+/// The best recipe against a base for `values`, with its cost on `sample`, which is of them.
+pub(super) fn choose(isa: Isa, target: Target, values: Values, sample: Values) -> Option<OnBase> {
+    let width = 1 << target.layout.width_log2;
+    let n = sample.bytes.len() / width;
+    let differing = differing(width, sample);
+    let ways = Ways::of(target, values, differing as u64, n as u64);
+    let choose = |sample: Values| {
+        let bins = || bins(isa, target, values, sample).map(OnBase::Bins);
+        let changes = || changes::choose(isa, target, sample).map(OnBase::Changes);
+        let classes = || classes::choose(isa, target, sample).map(OnBase::Classes);
+        let tried = [
+            ways.bins.then(bins).flatten(),
+            ways.changes.then(changes).flatten(),
+            ways.classes.then(classes).flatten(),
+        ];
+        tried.into_iter().flatten().min_by_key(OnBase::bits)
+    };
+    // Where little changes, what does is seen in a large sample only.
+    let all = values.bytes.len();
+    if differing * DIFFERING_SHARE >= n || sample.bytes.len() >= all / 2 {
+        return choose(sample);
+    }
+    let large = |bytes: &[u8]| take_sample(bytes, width, SPARSE_SCALE * n);
+    let (bytes, base) = (large(values.bytes), large(values.base?));
+    let found = choose(Values { bytes: &bytes, base: Some(&base) })?;
+    Some(found.scaled(sample.bytes.len(), bytes.len()))
+}
+
+/// The best recipe by bins.
+fn bins(isa: Isa, target: Target, values: Values, sample: Values) -> Option<BinCandidate> {
+    let is_highest = target.level == Level::Max;
+    let by_context = is_highest.then(|| by_context::choose(isa, target, sample, values)).flatten();
+    // Tables take little beside many values.
+    let is_long = values.bytes.len() >> target.layout.width_log2 >= CONTEXTS_LEN_MIN;
+    if is_long && by_context.is_some() {
+        return by_context;
+    }
+    let one = bins::choose(target, sample);
+    let one = one.map(|found| BinCandidate { bits: found.bits, recipe: found.recipe() });
+    [by_context, one].into_iter().flatten().min_by_key(|found| found.bits)
+}
+
+/// How many values of `width` bytes are not as their base.
+fn differing(width: usize, values: Values) -> usize {
+    let pairs = values.bytes.iter().zip(values.base.unwrap_or_default());
+    let apart: Vec<u8> = pairs.map(|(value, base)| value ^ base).collect();
+    values.bytes.len() / width - sparse::zeros(width, &apart)
+}
