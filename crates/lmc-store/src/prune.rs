@@ -4,6 +4,7 @@
 //! looking ends the prune before anything is removed.
 
 use crate::Store;
+use crate::check::misnamed;
 use crate::damaged::{Damaged, damaged_key};
 use crate::lease::{Found, PruneLease, check_times, is_stale, pendings};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest, total};
@@ -236,8 +237,7 @@ impl Store {
         for (key, name) in snapshots {
             let object = format!("{SNAPSHOTS}/{key}");
             let name = name.as_ref().ok_or_else(|| {
-                let message = "is no snapshot; nothing was removed, lmc repair moves it away";
-                Error::corrupt(format!("{object} {message}"))
+                misnamed(&object).at(format_args!("{object}, so nothing was removed"))
             })?;
             let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX);
             let manifest = bytes.and_then(|bytes| Manifest::read(&bytes, name));
