@@ -4,12 +4,12 @@
 use crate::Store;
 use crate::archives::SnapshotLibrary;
 use crate::check::is_damage;
+use crate::commit::Author;
 use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{Extent, Manifest, Pack};
 use crate::names::{PACKS, PackName, SnapshotName, random_id};
 use crate::packs::{PackCount, Putter, Reuse};
 use crate::reuse::is_unreadable;
-use crate::save::Author;
 use crate::verify::{SealedPacks, Seals, Verified};
 use lmc::Progress;
 use lmc_format::{Error, ErrorKind, Result};

@@ -13,6 +13,7 @@ mod builder;
 mod check;
 mod clock;
 mod coding;
+mod commit;
 mod config;
 mod copy;
 mod damaged;

@@ -1,10 +1,10 @@
 //! A snapshot in the place of another one: what rebasing and thinning share.
 
 use crate::Store;
+use crate::commit::Author;
 use crate::lease::SaveLease;
 use crate::manifest::Manifest;
 use crate::names::{SnapshotName, random_id};
-use crate::save::Author;
 use lmc_format::{Error, ErrorKind, Result};
 
 impl Store {
