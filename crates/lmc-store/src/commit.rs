@@ -19,21 +19,34 @@ pub(crate) enum Author {
 }
 
 impl Store {
-    /// Makes a snapshot visible, whole, with its tags.
+    /// Makes a snapshot visible, whole, with its tags, and ends the lease.
     pub(crate) fn commit(
         &self,
         manifest: &Manifest,
         page: u64,
         tags: &BTreeSet<String>,
         author: Author,
-        mut lease: SaveLease,
+        lease: SaveLease,
     ) -> Result<SnapshotName> {
+        let (name, lease) = self.commit_under(manifest, page, tags, author, lease)?;
+        // The snapshot is there. A lease that cannot be ended grows old and is removed by a prune.
+        let _ = lease.end();
+        Ok(name)
+    }
+
+    /// The same under a lease that goes on.
+    pub(crate) fn commit_under<'a>(
+        &self,
+        manifest: &Manifest,
+        page: u64,
+        tags: &BTreeSet<String>,
+        author: Author,
+        mut lease: SaveLease<'a>,
+    ) -> Result<(SnapshotName, SaveLease<'a>)> {
         let (bytes, name) = manifest.write(page)?;
         // Our own mistakes are found before anyone relies on them.
         Manifest::read(&bytes, &name)?;
-        for tag in tags {
-            self.storage.put_new(&name.tag(tag)?, b"")?;
-        }
+        self.put_tags(&name, tags)?;
         lease.check()?;
         let object = name.object()?;
         // A put that failed is not taken back: another copy of the same snapshot may have made the
@@ -58,9 +71,12 @@ impl Store {
         }
         self.confirm(manifest, &lease)
             .map_err(|error| self.withdraw(&name, &object, author, error))?;
-        // The snapshot is there. A lease that cannot be ended grows old and is removed by a prune.
-        let _ = lease.end();
-        Ok(name)
+        // A prune that took this save for a dead one may have removed its tags. None that is under
+        // way does: it has seen the lease or the snapshot.
+        self.put_tags(&name, tags).map_err(|error| {
+            error.at(format_args!("snapshot {} is there, without all its tags", name.short_id()))
+        })?;
+        Ok((name, lease))
     }
 
     /// Fails if a prune took this save for a dead one, and may have removed what it needs: the

@@ -46,12 +46,17 @@ impl Store {
         names: &[SnapshotName],
         progress: Progress,
     ) -> Result<Copied> {
+        let there = target.snapshots()?;
+        let mut target_tags = target.tags()?;
+        // A tag without a snapshot may go at any time.
+        let ids: HashSet<&str> = there.iter().map(|name| name.id.as_str()).collect();
+        target_tags.retain(|id, _| ids.contains(id.as_str()));
         let mut copying = Copying {
             source: self,
             target,
             progress,
-            there: target.snapshots()?,
-            target_tags: target.tags()?,
+            there,
+            target_tags,
             damaged: BTreeSet::new(),
             new_ids: HashMap::new(),
             target_packs: None,
@@ -87,7 +92,7 @@ struct Copying<'a> {
     progress: Progress<'a>,
     /// Snapshots of the target.
     there: Vec<SnapshotName>,
-    /// Their tags, by their ids.
+    /// The tags of those that were there at first, by their ids.
     target_tags: BTreeMap<String, BTreeSet<String>>,
     /// Those of them whose manifests are damaged.
     damaged: BTreeSet<SnapshotName>,

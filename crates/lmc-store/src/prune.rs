@@ -298,8 +298,8 @@ impl Store {
         let tags = seen.tags.iter().filter(|tag| {
             let key = tag.name.splitn(3, '/').nth(2).unwrap_or_default().to_string();
             let is_there = seen.keys.contains_key(&key) || seen.damaged.keys.contains(&key);
-            // A save makes tags before its snapshot.
-            let is_lost = !is_there && self.is_dead(&tag.stat, seen);
+            // A save makes tags before its snapshot, and may be slow to make that.
+            let is_lost = !is_there && seen.leases.is_empty() && self.is_dead(&tag.stat, seen);
             SnapshotName::parse(&key).is_some() && (going.contains_key(&key) || is_lost)
         });
         leases.chain(tags).map(|entry| entry.name.clone()).collect()

@@ -20,6 +20,17 @@ impl Store {
         Ok(())
     }
 
+    /// Gives a snapshot, which is to come or has a lease, those tags that it has not.
+    pub(crate) fn put_tags(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<()> {
+        for tag in tags {
+            let object = name.tag(tag)?;
+            if self.storage.stat(&object)?.is_none() {
+                self.storage.put_new(&object, b"")?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a tag from a snapshot; one that it has not is no error.
     pub fn untag(&self, name: &SnapshotName, tag: &str) -> Result<()> {
         self.storage.delete(&[name.tag(tag)?])
