@@ -69,13 +69,8 @@ impl Store {
                 _ => self.storage.replace(&object, &bytes)?,
             }
         }
-        self.confirm(manifest, &lease)
+        self.confirm(manifest, &name, tags, &lease)
             .map_err(|error| self.withdraw(&name, &object, author, error))?;
-        // A prune that took this save for a dead one may have removed its tags. None that is under
-        // way does: it has seen the lease or the snapshot.
-        self.put_tags(&name, tags).map_err(|error| {
-            error.at(format_args!("snapshot {} is there, without all its tags", name.short_id()))
-        })?;
         Ok((name, lease))
     }
 
@@ -83,7 +78,16 @@ impl Store {
     /// process may have slept between its last look and the commit, or clocks may be far apart. A
     /// prune removes the leases of the dead before it looks for snapshots, and packs after that: so
     /// whoever finds its lease still there has been seen by every prune, or will be.
-    fn confirm(&self, manifest: &Manifest, lease: &SaveLease) -> Result<()> {
+    ///
+    /// Tags may be gone too, as those of a save that died before its commit. They are put again: no
+    /// prune is under way that has not seen the snapshot.
+    fn confirm(
+        &self,
+        manifest: &Manifest,
+        name: &SnapshotName,
+        tags: &BTreeSet<String>,
+        lease: &SaveLease,
+    ) -> Result<()> {
         let is_there = match lease.is_there() {
             // Nothing speaks for it, and what is committed is not given up for a failed look.
             Err(_) if !lease.is_late() => return Ok(()),
@@ -105,7 +109,7 @@ impl Store {
                 return conflict(format!("lacks {object} now"));
             }
         }
-        Ok(())
+        self.put_tags(name, tags)
     }
 
     /// Takes back a snapshot that may lack packs, and says what became of it. The manifest of a copy
