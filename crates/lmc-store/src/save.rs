@@ -140,6 +140,8 @@ pub(crate) struct Stored<'a> {
 struct Start<'a> {
     /// The page of the run that the snapshot goes to.
     page: u64,
+    /// The newest of the run.
+    newest: Option<SnapshotName>,
     lease: SaveLease<'a>,
     parent: Option<Chosen>,
     warnings: Vec<String>,
@@ -191,7 +193,8 @@ impl Store {
         check_options(options)?;
         let room = Room::beside(leaves)?;
         let save = random_id()?;
-        let Start { page, lease, parent, mut warnings } = self.start(&save, leaves, options)?;
+        let Start { page, newest, lease, parent, mut warnings } =
+            self.start(&save, leaves, options)?;
         let is_pruning = is_pruning(self, lease.storage_now_ms())?;
         let known = parent.iter().flat_map(|parent| &parent.library.manifest().packs);
         let reuse = Reuse::new(known, is_pruning);
@@ -208,12 +211,15 @@ impl Store {
         warnings.extend(more);
         let Packed { packs, count, healed, lease } = packed;
         warnings.extend(healed.iter().map(healed_text));
-        let (time_ms, warning) = self.stamp(&lease, parent.as_ref().map(|parent| &parent.name))?;
+        let before = newest.iter().chain(parent.as_ref().map(|parent| &parent.name));
+        let (time_ms, warning) = self.stamp(&lease, before)?;
         warnings.extend(warning);
         let manifest = Manifest {
             format: MANIFEST_FORMAT,
             run: options.run.clone(),
-            step: self.step(step, options, parent.as_ref().map(|parent| &parent.name))?,
+            step: step.unwrap_or_else(|| {
+                newest.as_ref().map_or(0, |newest| newest.step.saturating_add(1))
+            }),
             time_ms,
             save,
             copy: None,
@@ -232,48 +238,24 @@ impl Store {
         Ok(Stored { manifest, page, lease, parent, unchanged, packs: count, warnings })
     }
 
-    /// The time of a new snapshot, and what is to be said of it: now, or right after the snapshot
-    /// before it, but never further ahead of the storage's own time than clocks may differ.
-    fn stamp(
+    /// The time of a new snapshot, and what is to be said of it: now, or right after the snapshots
+    /// before it, but never further ahead of the storage's own time than clocks may differ. A clock
+    /// that differs by more, ahead or behind, is not believed.
+    fn stamp<'a>(
         &self,
         lease: &SaveLease,
-        parent: Option<&SnapshotName>,
+        before: impl Iterator<Item = &'a SnapshotName>,
     ) -> Result<(u64, Option<String>)> {
         let (now_ms, stored_ms) = (self.clock.now_ms(), lease.storage_past_ms());
-        let limit_ms = stored_ms.saturating_add(AHEAD_MAX_MS);
-        let warning = (now_ms > limit_ms).then(|| {
-            let minutes = (now_ms - stored_ms) / 60_000;
-            format!(
-                "the clock of this machine is {minutes} minutes ahead of that of the storage, whose \
-                 time the snapshot has: set the clock"
-            )
-        });
-        let time_ms = if warning.is_some() { stored_ms } else { now_ms };
-        let after_ms = match parent.filter(|parent| parent.time_ms >= time_ms) {
-            Some(parent) => self.counted_ms(parent)?.map_or(0, |counted| counted.saturating_add(1)),
-            None => 0,
-        };
-        Ok((time_ms.max(after_ms).min(limit_ms), warning))
-    }
-
-    /// The step that is known, or one more than that of the newest of the run.
-    fn step(
-        &self,
-        known: Option<u64>,
-        options: &SaveOptions,
-        parent: Option<&SnapshotName>,
-    ) -> Result<u64> {
-        if let Some(step) = known {
-            return Ok(step);
+        let warning = wrong_clock(now_ms, stored_ms);
+        let mut time_ms = if warning.is_some() { stored_ms } else { now_ms };
+        for name in before {
+            if name.time_ms >= time_ms {
+                let counted_ms = self.counted_ms(name)?.unwrap_or(0);
+                time_ms = time_ms.max(counted_ms.saturating_add(1));
+            }
         }
-        // The newest of the run is known if it was chosen, and need not be looked for again.
-        let chosen =
-            parent.filter(|name| options.parent == Parent::Auto && name.run == options.run);
-        let newest = match chosen {
-            Some(name) => Some(name.clone()),
-            None => self.recent(&options.run)?.names.into_iter().next(),
-        };
-        Ok(newest.map_or(0, |name| name.step.saturating_add(1)))
+        Ok((time_ms.min(stored_ms.saturating_add(AHEAD_MAX_MS)), warning))
     }
 
     /// A lease and the parent that it names. The order is what makes the parent safe: the lease
@@ -281,6 +263,7 @@ impl Store {
     fn start(&self, save: &str, leaves: &[Leaf], options: &SaveOptions) -> Result<Start<'_>> {
         for _ in 0..CHOICES_MAX {
             let Recent { page, names: own } = self.recent(&options.run)?;
+            let newest = own.first().cloned();
             let names = match &options.parent {
                 Parent::None => Vec::new(),
                 Parent::Snapshot(name) | Parent::Preferred(name) => {
@@ -295,10 +278,10 @@ impl Store {
             let keys = names.iter().map(SnapshotName::key).collect::<Result<Vec<_>>>()?;
             let lease = SaveLease::create(self, save, keys)?;
             let Some((name, older)) = names.split_first() else {
-                return Ok(Start { page, lease, parent: None, warnings: Vec::new() });
+                return Ok(Start { page, newest, lease, parent: None, warnings: Vec::new() });
             };
-            let alone = |warning: String, lease| {
-                Ok(Start { page, lease, parent: None, warnings: vec![warning] })
+            let alone = |warning: String, newest, lease| {
+                Ok(Start { page, newest, lease, parent: None, warnings: vec![warning] })
             };
             let manifest = match self.read_leased(name) {
                 // A new checkpoint is not lost because an old one is damaged.
@@ -307,7 +290,7 @@ impl Store {
                         "the snapshot before is damaged, so nothing is coded against it: \
                          run lmc check: {e}"
                     );
-                    return alone(warning, lease);
+                    return alone(warning, newest, lease);
                 }
                 manifest => manifest?,
             };
@@ -315,13 +298,14 @@ impl Store {
                 let (manifest, adopted) = self.with_older(manifest, older, leaves)?;
                 let library = SnapshotLibrary::new(self, &Arc::new(manifest));
                 let parent = Some(Chosen { name: name.clone(), library, adopted });
-                return Ok(Start { page, lease, parent, warnings: Vec::new() });
+                return Ok(Start { page, newest, lease, parent, warnings: Vec::new() });
             }
             let message = format!("snapshot {} is being removed", name.short_id());
             match options.parent {
                 Parent::Auto => {}
                 Parent::Preferred(_) => {
-                    return alone(format!("{message}, so nothing is coded against it"), lease);
+                    let warning = format!("{message}, so nothing is coded against it");
+                    return alone(warning, newest, lease);
                 }
                 _ => return Err(Error::new(ErrorKind::Conflict, message)),
             }
@@ -412,6 +396,19 @@ fn common_bytes(manifest: &Manifest, leaves: &[Leaf]) -> u64 {
         _ => 0,
     };
     leaves.iter().map(common).fold(0, u64::saturating_add)
+}
+
+/// What is said of a clock that is further from that of the storage than clocks may be.
+fn wrong_clock(now_ms: u64, stored_ms: u64) -> Option<String> {
+    let way = if now_ms > stored_ms { "ahead of" } else { "behind" };
+    let apart_ms = now_ms.abs_diff(stored_ms);
+    (apart_ms > AHEAD_MAX_MS).then(|| {
+        let minutes = apart_ms / 60_000;
+        format!(
+            "the clock of this machine is {minutes} minutes {way} that of the storage, whose time the \
+             snapshot has: set the clock"
+        )
+    })
 }
 
 fn check_options(options: &SaveOptions) -> Result<()> {
