@@ -199,13 +199,12 @@ impl Store {
 
     /// All snapshots but those that are to go.
     pub(crate) fn all_manifests(&self) -> Result<Manifests> {
-        let mut keys: Vec<String> = self.keys(SNAPSHOTS)?.into_iter().collect();
-        let forgotten = self.marks()?;
-        keys.sort();
+        let list = || self.names_of(SNAPSHOTS);
+        let (mut objects, forgotten) = self.list_and_marks(list, |object| object)?;
+        objects.sort();
         let (mut good, mut bad) = (Vec::new(), Vec::new());
-        for key in keys {
-            let object = format!("{SNAPSHOTS}/{key}");
-            let name = SnapshotName::parse(&key);
+        for object in objects {
+            let name = SnapshotName::parse(&object[SNAPSHOTS.len() + 1..]);
             if name.as_ref().is_some_and(|name| forgotten.contains(&name.id)) {
                 continue;
             }
