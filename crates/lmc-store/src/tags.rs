@@ -36,6 +36,16 @@ impl Store {
         self.storage.delete(&[name.tag(tag)?])
     }
 
+    /// Whether a snapshot has one of these tags.
+    pub(crate) fn has_one_of(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<bool> {
+        for tag in tags {
+            if self.storage.stat(&name.tag(tag)?)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The tags of a snapshot.
     pub(crate) fn tags_of(&self, name: &SnapshotName) -> Result<BTreeSet<String>> {
         Ok(self.tags()?.remove(&name.id).unwrap_or_default())

@@ -5,10 +5,11 @@ mod common;
 
 use common::*;
 use lmc_store::storage::{MemoryStorage, Storage};
-use lmc_store::{Parent, PruneOptions, SaveOptions, SnapshotName, Store};
+use lmc_store::{ErrorKind, Keep, Parent, PruneOptions, SaveOptions, SnapshotName, Store};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once, OnceLock};
 
 fn now() -> PruneOptions {
     PruneOptions { grace_ms: Some(0), ..PruneOptions::default() }
@@ -139,4 +140,48 @@ fn a_tag_given_beside_a_rebase_is_not_pruned() {
     assert_eq!(tags_of(&store, &rebased), named(&["early", "late"]));
     store.prune(&now()).unwrap();
     assert_eq!(tags_of(&store, &rebased), named(&["early", "late"]));
+}
+
+/// A tag is given at every moment of a forget that keeps what has it: either that is refused, or the
+/// snapshot is kept.
+#[test]
+fn a_tag_given_beside_a_forget_keeps_its_snapshot_or_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = source(folder.path());
+    let keep = Keep { tags: named(&["keep"]), ..Keep::default() };
+    let (mut given, mut refused) = (0, 0);
+    for moment in 0.. {
+        let (store, storage, clock) = memory_store();
+        let names: Vec<SnapshotName> =
+            (1..5).map(|step| save_step(&store, &root, "r", step).name).collect();
+        let slow = MortalStorage::new(storage.clone(), u64::MAX);
+        let forgetting = Store::open(slow.clone(), clock).unwrap();
+        let (other, name) = (store.clone(), names[1].clone());
+        let (calls, tagged) = (Arc::new(AtomicU64::new(0)), Arc::new(OnceLock::new()));
+        let (counted, told) = (calls.clone(), tagged.clone());
+        slow.watch(move |_, _| {
+            if counted.fetch_add(1, Ordering::SeqCst) == moment {
+                told.set(other.tag(&name, "keep").map_err(|e| e.kind)).unwrap();
+            }
+            Fate::Done
+        });
+        let plan = forgetting.plan_forget(&keep, None).unwrap();
+        let done = forgetting.forget_planned(plan, &keep).unwrap();
+        let there = store.snapshots().unwrap();
+        let Some(tagged) = tagged.get() else { break };
+        match tagged {
+            Ok(()) => {
+                assert!(there.contains(&names[1]) && done.kept.contains(&names[1]), "{moment}");
+                given += 1;
+            }
+            Err(kind) => {
+                assert_eq!(*kind, ErrorKind::Conflict);
+                refused += 1;
+            }
+        }
+        assert_eq!(there.len(), done.kept.len(), "{moment}: {done:?}");
+        assert!(!there.contains(&names[0]) && !there.contains(&names[2]), "{moment}");
+        assert!(there.contains(&names[3]));
+    }
+    assert!(given > 3 && refused > 0, "{given} {refused}");
 }
