@@ -115,6 +115,19 @@ fn apart<T>(result: Result<T>) -> Result<Result<T>> {
     }
 }
 
+/// An error about the target. What is not there any more was there a moment ago: the source is not to
+/// blame.
+fn of_target(error: Error) -> Error {
+    if error.kind != ErrorKind::NotFound {
+        return error;
+    }
+    let message = format!(
+        "the target lacks what was put there: {error}; a prune there took this copy for a dead one, \
+         copy again"
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
 /// Ends with an error that is about one snapshot.
 macro_rules! or_leave_out {
     ($result:expr) => {
@@ -155,7 +168,7 @@ impl<'a> Copying<'a> {
             }
         }
         let committed = target.commit(&new, name.page, tags, Author::Anyone, lease);
-        let new = or_leave_out!(apart(committed));
+        let new = or_leave_out!(apart(committed.map_err(of_target)));
         if self.damaged.contains(&new) {
             self.copied.healed.push(new.object()?);
         }
@@ -305,12 +318,13 @@ impl<'a> Copying<'a> {
     /// Decodes the archives that the target does not have yet: as they are there, or, where that is
     /// far, as they were read.
     fn verify(&mut self, manifest: &Manifest, new: &Manifest) -> Result<Result<()>> {
-        let library = if self.is_near() {
-            SnapshotLibrary::new(self.target, &Arc::new(new.clone()))
-        } else {
-            let packs = SealedPacks::of(self.source, manifest, &self.seals);
-            SnapshotLibrary::with_packs(Arc::new(packs), &Arc::new(manifest.clone()))
-        };
+        if self.is_near() {
+            let library = SnapshotLibrary::new(self.target, &Arc::new(new.clone()));
+            let verified = self.verified.verify_all(&library, |_| true)?;
+            return apart(verified.map_err(of_target));
+        }
+        let packs = SealedPacks::of(self.source, manifest, &self.seals);
+        let library = SnapshotLibrary::with_packs(Arc::new(packs), &Arc::new(manifest.clone()));
         self.verified.verify_all(&library, |_| true)
     }
 
