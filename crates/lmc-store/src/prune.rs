@@ -192,15 +192,17 @@ impl Store {
         let marks = self.marks()?.into_iter().filter(|mark| is_id(mark)).collect();
         let now_ms = lease.map_or_else(|| self.latest_ms(&packs), |lease| lease.stored_ms);
         let (mut leases, dead) = self.leases(now_ms)?;
+        let prunes = self.list_of(PRUNING)?;
         if let Some(lease) = lease {
-            check_times(self, leases.iter().map(|found| &found.entry), now_ms)?;
+            let all = leases.iter().map(|found| &found.entry).chain(&prunes);
+            check_times(self, all, now_ms)?;
             if !dead.is_empty() {
                 self.remove_all(lease, &dead)?;
                 // One that was made meanwhile may be for what one of the dead was for.
                 leases = self.leases(now_ms)?.0;
             }
         }
-        let (prunes, tags) = (self.list_of(PRUNING)?, self.list_of(TAGS)?);
+        let tags = self.list_of(TAGS)?;
         let first = self.keys(SNAPSHOTS)?;
         let damaged = self.look_at_damaged()?;
         let keys = first.into_iter().chain(self.keys(SNAPSHOTS)?);

@@ -416,3 +416,29 @@ fn a_prune_refuses_times_that_are_yet_to_come() {
     right.prune(&now()).unwrap();
     check_restores(&right, &saved.name, &root);
 }
+
+/// So does the lease of a prune that was killed, which nobody would take for old before that time comes:
+/// a prune, and a repair that brings something back, name it and say what to do.
+#[test]
+fn the_lease_of_a_prune_from_the_future_is_told_of() {
+    let clients = Clients::new();
+    let folder = tempfile::tempdir().unwrap();
+    let right = clients.client(0, |_, _| ());
+    let (saved, root) = save_as(&right, folder.path(), 1);
+    let object = saved.name.object().unwrap();
+    let moved = object.replacen("snapshots", "damaged", 1);
+    let lease = format!("pruning/{:032x}", 7);
+    clients.times.ahead_ms.store(1000 * DAY_MS as i64, Ordering::SeqCst);
+    clients.storage.put_new(&lease, b"").unwrap();
+    clients.storage.move_new(&object, &moved).unwrap();
+    let errors = [right.prune(&now()).map(drop), right.repair(None, false, 1).map(drop)];
+    for error in errors.map(Result::unwrap_err) {
+        assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+        assert!(error.to_string().contains(&lease), "{error}");
+        assert!(error.to_string().contains("remove that lease"), "{error}");
+    }
+    clients.storage.delete(&[lease]).unwrap();
+    assert_eq!(right.repair(None, false, 1).unwrap().manifests, [object]);
+    right.prune(&now()).unwrap();
+    check_restores(&right, &saved.name, &root);
+}
