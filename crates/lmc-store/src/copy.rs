@@ -10,6 +10,7 @@ use crate::manifest::{Extent, Manifest, Pack};
 use crate::names::{PACKS, PackName, SnapshotName, random_id};
 use crate::packs::{PackCount, Putter, Reuse};
 use crate::reuse::is_unreadable;
+use crate::there::There;
 use crate::verify::{SealedPacks, Seals, Verified};
 use lmc::Progress;
 use lmc_format::{Error, ErrorKind, Result};
@@ -55,7 +56,7 @@ impl Store {
             source: self,
             target,
             progress,
-            there,
+            there: There::new(there),
             target_tags,
             damaged: BTreeSet::new(),
             new_ids: HashMap::new(),
@@ -91,7 +92,7 @@ struct Copying<'a> {
     target: &'a Store,
     progress: Progress<'a>,
     /// Snapshots of the target.
-    there: Vec<SnapshotName>,
+    there: There,
     /// The tags of those that were there at first, by their ids.
     target_tags: BTreeMap<String, BTreeSet<String>>,
     /// Those of them whose manifests are damaged.
@@ -147,7 +148,7 @@ impl<'a> Copying<'a> {
             return Ok(Ok(()));
         }
         // Another copy may have come with it since.
-        self.list_again(&name.run)?;
+        self.list_again(name)?;
         if or_leave_out!(self.has(name, &manifest, tags)) {
             return Ok(Ok(()));
         }
@@ -162,7 +163,7 @@ impl<'a> Copying<'a> {
         if target.was_there(&new, name.page, &lease)? {
             new.copy = Some(random_id()?);
             // Under another id it would be there twice.
-            self.list_again(&name.run)?;
+            self.list_again(name)?;
             if or_leave_out!(self.has(name, &manifest, tags)) {
                 return Ok(Ok(()));
             }
@@ -175,16 +176,24 @@ impl<'a> Copying<'a> {
         self.copied.packs.put += count.put;
         self.copied.packs.found += count.found;
         self.new_ids.insert(name.id.clone(), new.id.clone());
-        self.there.push(new.clone());
+        self.there.add(new.clone());
         self.copied.snapshots.push(new);
         Ok(Ok(()))
     }
 
-    /// Adds what others have made of a run since it was listed.
-    fn list_again(&mut self, run: &str) -> Result<()> {
-        for name in self.target.snapshots_of(run)? {
-            if !self.there.contains(&name) {
-                self.there.push(name);
+    /// Adds what others have made since the target was listed, on the page of a snapshot: all copies of
+    /// that are there.
+    fn list_again(&mut self, name: &SnapshotName) -> Result<()> {
+        let names = self.target.names_on_page(&name.run, name.page)?.into_iter();
+        let new: Vec<SnapshotName> = names.filter(|name| !self.there.has_seen(name)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let marks = self.target.marks()?;
+        for name in new {
+            match marks.contains(&name.id) {
+                true => self.there.pass_over(name),
+                false => self.there.add(name),
             }
         }
         Ok(())
@@ -198,11 +207,7 @@ impl<'a> Copying<'a> {
         manifest: &Manifest,
         tags: &BTreeSet<String>,
     ) -> Result<Result<bool>> {
-        let looks = |name: &SnapshotName| (name.run.clone(), name.step, name.time_ms, name.size);
-        let wanted = looks(name);
-        let likely = |other: &&SnapshotName| other.id == name.id || looks(other) == wanted;
-        let likely: Vec<SnapshotName> = self.there.iter().filter(likely).cloned().collect();
-        for other in likely {
+        for other in self.there.likely(name) {
             let theirs = match self.target.manifest_of(&other) {
                 Ok(Some(theirs)) => theirs,
                 Ok(None) => continue,
@@ -336,20 +341,13 @@ impl<'a> Copying<'a> {
         name: &SnapshotName,
     ) -> Result<(SaveLease<'a>, Reuse)> {
         let id = manifest.parent.as_ref().map(|id| self.new_ids.get(id).unwrap_or(id));
-        let parent = self.there.iter().filter(|other| Some(&other.id) == id);
-        let before = self.there.iter().rev().filter(|other| other.run == name.run);
-        let mut parents: Vec<&SnapshotName> = Vec::new();
-        for other in parent.chain(before) {
-            if parents.len() < PARENTS_MAX && !parents.contains(&other) {
-                parents.push(other);
-            }
-        }
+        let parents = self.there.parents(id.map(String::as_str), &name.run, PARENTS_MAX);
         let keys = parents.iter().map(|parent| parent.key()).collect::<Result<Vec<_>>>()?;
         let target = self.target;
         let lease = SaveLease::create(target, &random_id()?, keys)?;
         let mut known: Vec<Pack> = Vec::new();
         for parent in parents {
-            match target.read_leased(parent) {
+            match target.read_leased(&parent) {
                 Ok(Some(manifest)) => {
                     self.verified.trust(&manifest);
                     known.extend(manifest.packs);

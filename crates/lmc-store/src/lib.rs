@@ -41,6 +41,7 @@ mod snapshots;
 mod stats;
 pub mod storage;
 mod tags;
+mod there;
 mod thin;
 mod tree;
 mod verify;

@@ -110,6 +110,16 @@ impl Store {
         Ok(shown.into_iter().map(|(_, name)| name).collect())
     }
 
+    /// The snapshots on a page of a run, in any order, with those that are to go.
+    pub(crate) fn names_on_page(&self, run: &str, page: u64) -> Result<Vec<SnapshotName>> {
+        let objects = self.storage.names(&format!("{SNAPSHOTS}/{}/{page:08}", escape(run)?))?;
+        if objects.is_empty() {
+            self.check_folder(SNAPSHOTS)?;
+        }
+        let skip = SNAPSHOTS.len() + 1;
+        Ok(objects.iter().filter_map(|object| SnapshotName::parse(&object[skip..])).collect())
+    }
+
     /// The newest of some snapshots. Its time is looked up, and those of others only if it is not
     /// what its name says.
     fn newest_of(&self, mut names: Vec<SnapshotName>) -> Result<Option<SnapshotName>> {
