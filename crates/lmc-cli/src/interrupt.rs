@@ -84,7 +84,9 @@ fn end() {
 }
 
 fn cut_off() -> ! {
-    if let Some(leftover) = temporary().take() {
+    // Nobody ends the process before this has removed it.
+    let mut temporary = temporary();
+    if let Some(leftover) = temporary.take() {
         remove(&leftover);
     }
     std::process::exit(i32::from(Exit::Interrupted.code()));
@@ -98,6 +100,11 @@ fn remove(leftover: &Leftover) {
         }
         sleep(Duration::from_millis(1));
     }
+}
+
+/// Waits for what is being removed because of a signal, if anything is: for the end of a command.
+pub fn wait() {
+    drop(temporary());
 }
 
 /// A storage that fails once the process was asked to end.

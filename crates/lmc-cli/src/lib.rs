@@ -36,14 +36,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     hold_places();
     interrupt::install();
     let args = args::expand_short_form(args.into_iter().collect());
-    match Cli::try_parse_from(args::command_first(args)) {
+    let exit = match Cli::try_parse_from(args::command_first(args)) {
         Ok(cli) => dispatch(&cli.command),
         Err(error) if error.use_stderr() => {
             stdio::say(refusal(error));
             Exit::Usage
         }
         Err(help) => exit::report_at("help", stdio::print(Printable::layout(help.render()))),
-    }
+    };
+    interrupt::wait();
+    exit
 }
 
 /// Why a command line makes no sense. What it quotes may have been made by a pattern of the shell,

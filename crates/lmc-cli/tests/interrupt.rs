@@ -74,3 +74,37 @@ fn kill_leaves_no_final_name() {
     assert_eq!(common::code(&folder.lmc_with_stdin(&["compress", "-", "-o", "x.lmc"], b"x")), 0);
     assert!(folder.exists("x.lmc"));
 }
+
+/// Two signals, one right after the other, in the middle of a restore: the one that ends its work and
+/// the one that cuts it off clear the same directory, and nothing is left of it.
+#[test]
+fn two_signals_leave_nothing_of_a_restore() {
+    let folder = Folder::new();
+    folder.ok(&["init", "store"]);
+    for i in 0..400 {
+        folder.write(&format!("source/{}/{i}", i % 20), &[i as u8; 10]);
+    }
+    folder.ok(&["save", "--store", "store", "source", "-q"]);
+    let before = folder.names();
+    for round in 0..20 {
+        let args = ["restore", "--store", "store", "latest", "restored", "-q"];
+        let mut child = common::with_signals(&mut common::command(&folder.path(""), &args))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("lmc starts");
+        while folder.names() == before && child.try_wait().expect("it runs").is_none() {
+            sleep(Duration::from_millis(1));
+        }
+        sleep(Duration::from_millis(round));
+        let kill = ["-c", "kill -INT $0; kill -INT $0", &child.id().to_string()];
+        // It may have ended before.
+        Command::new("sh").args(kill).stderr(Stdio::null()).status().expect("kill runs");
+        let code = child.wait().expect("lmc ends").code();
+        let mut left = folder.names();
+        if code == Some(0) {
+            left.retain(|name| name != "restored");
+            std::fs::remove_dir_all(folder.path("restored")).expect("it is there");
+        }
+        assert_eq!(left, before, "round {round}, exit code {code:?}");
+    }
+}

@@ -359,9 +359,9 @@ impl Store {
         }
         long(py, || {
             let run = run.as_ref().map(|run| &run.0[..]);
-            let plan = self.store.plan_forget(&keep, run)?;
+            let mut plan = self.store.plan_forget(&keep, run)?;
             if !dry_run {
-                self.store.forget(&plan.forgotten)?;
+                plan = self.store.forget_planned(plan, &keep)?;
             }
             Ok((self.with_tags(plan.kept)?, self.with_tags(plan.forgotten)?))
         })?

@@ -4,7 +4,7 @@ use crate::Store;
 use crate::archives::SnapshotLibrary;
 use crate::identity::{Identity, identities};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest, PACK_LEN_MAX, Pack};
-use crate::names::{PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
+use crate::names::{DAMAGED, PACKS, PackName, SNAPSHOTS, SnapshotName, is_unreachable, random_id};
 use crate::path::RelPath;
 use crate::storage::Storage;
 use crate::verify::verify;
@@ -141,6 +141,7 @@ impl Store {
             }
         }
         self.leave_out_removed(&mut checked, &good)?;
+        checked.manifests.extend(self.misnamed_in_damaged()?);
         Ok(checked)
     }
 
@@ -198,17 +199,16 @@ impl Store {
 
     /// All snapshots but those that are to go.
     pub(crate) fn all_manifests(&self) -> Result<Manifests> {
-        let mut keys: Vec<String> = self.keys(SNAPSHOTS)?.into_iter().collect();
-        let forgotten = self.marks()?;
-        keys.sort();
+        let list = || self.names_of(SNAPSHOTS);
+        let (mut objects, forgotten) = self.list_and_marks(list, |object| object)?;
+        objects.sort();
         let (mut good, mut bad) = (Vec::new(), Vec::new());
-        for key in keys {
-            let object = format!("{SNAPSHOTS}/{key}");
-            let name = SnapshotName::parse(&key);
+        for object in objects {
+            let name = SnapshotName::parse(&object[SNAPSHOTS.len() + 1..]);
             if name.as_ref().is_some_and(|name| forgotten.contains(&name.id)) {
                 continue;
             }
-            let name = name.ok_or_else(|| Error::corrupt("is no snapshot"));
+            let name = name.ok_or_else(|| misnamed(&object));
             let read = || {
                 let name = name.clone()?;
                 let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX)?;
@@ -230,6 +230,13 @@ impl Store {
             }
         }
         Ok(Manifests { good, bad })
+    }
+
+    /// What was moved away and has a name by which nobody can bring it back.
+    fn misnamed_in_damaged(&self) -> Result<Vec<Damage>> {
+        let names = self.names_of(DAMAGED)?.into_iter().filter(|object| is_unreachable(object));
+        let damage = |object: String| Damage { error: misnamed(&object), object };
+        Ok(names.map(damage).collect())
     }
 
     /// The bytes of a pack, or how it is damaged; the outer error is that it cannot be told.
@@ -317,6 +324,15 @@ impl Contents<'_> {
         };
         Ok((hurt, lies.filter_map(lie).collect()))
     }
+}
+
+/// What is said of an object that is not named as a manifest is.
+pub(crate) fn misnamed(object: &str) -> Error {
+    let what = match is_unreachable(object) {
+        true => "its name is not UTF-8; give it its name back, or move it out of the store",
+        false => "is no snapshot; lmc repair moves it away",
+    };
+    Error::corrupt(what)
 }
 
 /// Whether an error says that bytes are wrong, not that they could not be had.

@@ -4,12 +4,13 @@
 use crate::Store;
 use crate::archives::SnapshotLibrary;
 use crate::check::is_damage;
+use crate::commit::Author;
 use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{Extent, Manifest, Pack};
 use crate::names::{PACKS, PackName, SnapshotName, random_id};
 use crate::packs::{PackCount, Putter, Reuse};
 use crate::reuse::is_unreadable;
-use crate::save::Author;
+use crate::there::There;
 use crate::verify::{SealedPacks, Seals, Verified};
 use lmc::Progress;
 use lmc_format::{Error, ErrorKind, Result};
@@ -46,12 +47,17 @@ impl Store {
         names: &[SnapshotName],
         progress: Progress,
     ) -> Result<Copied> {
+        let there = target.snapshots()?;
+        let mut target_tags = target.tags()?;
+        // A tag without a snapshot may go at any time.
+        let ids: HashSet<&str> = there.iter().map(|name| name.id.as_str()).collect();
+        target_tags.retain(|id, _| ids.contains(id.as_str()));
         let mut copying = Copying {
             source: self,
             target,
             progress,
-            there: target.snapshots()?,
-            target_tags: target.tags()?,
+            there: There::new(there),
+            target_tags,
             damaged: BTreeSet::new(),
             new_ids: HashMap::new(),
             target_packs: None,
@@ -86,8 +92,8 @@ struct Copying<'a> {
     target: &'a Store,
     progress: Progress<'a>,
     /// Snapshots of the target.
-    there: Vec<SnapshotName>,
-    /// Their tags, by their ids.
+    there: There,
+    /// The tags of those that were there at first, by their ids.
     target_tags: BTreeMap<String, BTreeSet<String>>,
     /// Those of them whose manifests are damaged.
     damaged: BTreeSet<SnapshotName>,
@@ -110,6 +116,19 @@ fn apart<T>(result: Result<T>) -> Result<Result<T>> {
     }
 }
 
+/// An error about the target. What is not there any more was there a moment ago: the source is not to
+/// blame.
+fn of_target(error: Error) -> Error {
+    if error.kind != ErrorKind::NotFound {
+        return error;
+    }
+    let message = format!(
+        "the target lacks what was put there: {error}; a prune there took this copy for a dead one, \
+         copy again"
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
 /// Ends with an error that is about one snapshot.
 macro_rules! or_leave_out {
     ($result:expr) => {
@@ -129,7 +148,7 @@ impl<'a> Copying<'a> {
             return Ok(Ok(()));
         }
         // Another copy may have come with it since.
-        self.list_again(&name.run)?;
+        self.list_again(name)?;
         if or_leave_out!(self.has(name, &manifest, tags)) {
             return Ok(Ok(()));
         }
@@ -144,29 +163,37 @@ impl<'a> Copying<'a> {
         if target.was_there(&new, name.page, &lease)? {
             new.copy = Some(random_id()?);
             // Under another id it would be there twice.
-            self.list_again(&name.run)?;
+            self.list_again(name)?;
             if or_leave_out!(self.has(name, &manifest, tags)) {
                 return Ok(Ok(()));
             }
         }
         let committed = target.commit(&new, name.page, tags, Author::Anyone, lease);
-        let new = or_leave_out!(apart(committed));
+        let new = or_leave_out!(apart(committed.map_err(of_target)));
         if self.damaged.contains(&new) {
             self.copied.healed.push(new.object()?);
         }
         self.copied.packs.put += count.put;
         self.copied.packs.found += count.found;
         self.new_ids.insert(name.id.clone(), new.id.clone());
-        self.there.push(new.clone());
+        self.there.add(new.clone());
         self.copied.snapshots.push(new);
         Ok(Ok(()))
     }
 
-    /// Adds what others have made of a run since it was listed.
-    fn list_again(&mut self, run: &str) -> Result<()> {
-        for name in self.target.snapshots_of(run)? {
-            if !self.there.contains(&name) {
-                self.there.push(name);
+    /// Adds what others have made since the target was listed, on the page of a snapshot: all copies of
+    /// that are there.
+    fn list_again(&mut self, name: &SnapshotName) -> Result<()> {
+        let names = self.target.names_on_page(&name.run, name.page)?.into_iter();
+        let new: Vec<SnapshotName> = names.filter(|name| !self.there.has_seen(name)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let marks = self.target.marks()?;
+        for name in new {
+            match marks.contains(&name.id) {
+                true => self.there.pass_over(name),
+                false => self.there.add(name),
             }
         }
         Ok(())
@@ -180,11 +207,7 @@ impl<'a> Copying<'a> {
         manifest: &Manifest,
         tags: &BTreeSet<String>,
     ) -> Result<Result<bool>> {
-        let looks = |name: &SnapshotName| (name.run.clone(), name.step, name.time_ms, name.size);
-        let wanted = looks(name);
-        let likely = |other: &&SnapshotName| other.id == name.id || looks(other) == wanted;
-        let likely: Vec<SnapshotName> = self.there.iter().filter(likely).cloned().collect();
-        for other in likely {
+        for other in self.there.likely(name) {
             let theirs = match self.target.manifest_of(&other) {
                 Ok(Some(theirs)) => theirs,
                 Ok(None) => continue,
@@ -300,12 +323,13 @@ impl<'a> Copying<'a> {
     /// Decodes the archives that the target does not have yet: as they are there, or, where that is
     /// far, as they were read.
     fn verify(&mut self, manifest: &Manifest, new: &Manifest) -> Result<Result<()>> {
-        let library = if self.is_near() {
-            SnapshotLibrary::new(self.target, &Arc::new(new.clone()))
-        } else {
-            let packs = SealedPacks::of(self.source, manifest, &self.seals);
-            SnapshotLibrary::with_packs(Arc::new(packs), &Arc::new(manifest.clone()))
-        };
+        if self.is_near() {
+            let library = SnapshotLibrary::new(self.target, &Arc::new(new.clone()));
+            let verified = self.verified.verify_all(&library, |_| true)?;
+            return apart(verified.map_err(of_target));
+        }
+        let packs = SealedPacks::of(self.source, manifest, &self.seals);
+        let library = SnapshotLibrary::with_packs(Arc::new(packs), &Arc::new(manifest.clone()));
         self.verified.verify_all(&library, |_| true)
     }
 
@@ -317,20 +341,13 @@ impl<'a> Copying<'a> {
         name: &SnapshotName,
     ) -> Result<(SaveLease<'a>, Reuse)> {
         let id = manifest.parent.as_ref().map(|id| self.new_ids.get(id).unwrap_or(id));
-        let parent = self.there.iter().filter(|other| Some(&other.id) == id);
-        let before = self.there.iter().rev().filter(|other| other.run == name.run);
-        let mut parents: Vec<&SnapshotName> = Vec::new();
-        for other in parent.chain(before) {
-            if parents.len() < PARENTS_MAX && !parents.contains(&other) {
-                parents.push(other);
-            }
-        }
+        let parents = self.there.parents(id.map(String::as_str), &name.run, PARENTS_MAX);
         let keys = parents.iter().map(|parent| parent.key()).collect::<Result<Vec<_>>>()?;
         let target = self.target;
         let lease = SaveLease::create(target, &random_id()?, keys)?;
         let mut known: Vec<Pack> = Vec::new();
         for parent in parents {
-            match target.read_leased(parent) {
+            match target.read_leased(&parent) {
                 Ok(Some(manifest)) => {
                     self.verified.trust(&manifest);
                     known.extend(manifest.packs);

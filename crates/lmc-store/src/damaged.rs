@@ -4,7 +4,7 @@
 
 use crate::Store;
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
-use crate::names::{DAMAGED, SnapshotName};
+use crate::names::{DAMAGED, SnapshotName, is_unreachable};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::HashSet;
 
@@ -29,6 +29,10 @@ impl Store {
         let mut damaged = Damaged::default();
         for entry in self.list_of(DAMAGED)? {
             let key = damaged_key(&entry.name).to_string();
+            if is_unreachable(&entry.name) {
+                damaged.unreadable.push(entry.name);
+                continue;
+            }
             let read = match entry.stat.size > MANIFEST_LEN_MAX {
                 true => Ok(None),
                 false => self.storage.read_all(&entry.name, MANIFEST_LEN_MAX).map(Some),

@@ -7,6 +7,7 @@ use crate::Store;
 use crate::names::SnapshotName;
 use crate::path::RelPath;
 use crate::snapshots::Dated;
+use crate::storage::Put;
 use crate::thin;
 use lmc_format::Result;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -97,6 +98,36 @@ impl Store {
             self.storage.put_new(&name.forgotten(), b"")?;
         }
         Ok(())
+    }
+
+    /// Marks what a plan by `keep` forgets, but for snapshots that have been given a tag since which
+    /// keeps them; these are among the kept in what it returns.
+    pub fn forget_planned(&self, plan: Forgotten, keep: &Keep) -> Result<Forgotten> {
+        let mut done = Forgotten { kept: plan.kept, forgotten: Vec::new() };
+        for name in plan.forgotten {
+            let names = if self.forget_unless(&name, &keep.tags)? {
+                &mut done.forgotten
+            } else {
+                &mut done.kept
+            };
+            names.push(name);
+        }
+        Ok(done)
+    }
+
+    /// Marks a snapshot unless it has one of `tags`; says whether it is marked. Whoever gives it a tag
+    /// looks for the mark after that, and tags are looked for after the mark: one sees the other.
+    fn forget_unless(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<bool> {
+        if self.has_one_of(name, tags)? {
+            return Ok(false);
+        }
+        let mark = name.forgotten();
+        // A mark that was there before is not ours to take back.
+        if self.storage.put_new(&mark, b"")? == Put::Exists || !self.has_one_of(name, tags)? {
+            return Ok(true);
+        }
+        self.storage.delete(&[mark])?;
+        Ok(false)
     }
 
     /// Of snapshots that are kept, those that hold optimizer state beside their weights and that

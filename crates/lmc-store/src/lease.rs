@@ -270,7 +270,7 @@ pub(crate) fn is_pruning(store: &Store, now_ms: u64) -> Result<bool> {
     Ok(leases.iter().any(|lease| !is_stale(store, &lease.stat, now_ms)))
 }
 
-/// Fails if a lease is from a time that is yet to come: then the clocks that give objects their times
+/// Fails if a lease, of a save or of a prune, is from a time that is yet to come: then the clocks that give objects their times
 /// are so far apart that ages mean nothing. `now_ms` is by the clock of the storage.
 pub(crate) fn check_times<'a>(
     store: &Store,

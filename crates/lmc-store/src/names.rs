@@ -36,6 +36,12 @@ const ID_LEN: usize = 32;
 /// Hex digits of the hash of a pack.
 const PACK_HASH_LEN: usize = 64;
 
+/// Whether the name of an object in a list stands for one that is not UTF-8: no object of ours has
+/// such a name, and nothing can be reached by it.
+pub(crate) fn is_unreachable(object: &str) -> bool {
+    object.contains(char::REPLACEMENT_CHARACTER)
+}
+
 /// 128 random bits in hex.
 pub fn random_id() -> Result<String> {
     let mut bytes = [0; 16];

@@ -4,6 +4,7 @@
 //! looking ends the prune before anything is removed.
 
 use crate::Store;
+use crate::check::misnamed;
 use crate::damaged::{Damaged, damaged_key};
 use crate::lease::{Found, PruneLease, check_times, is_stale, pendings};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest, total};
@@ -191,15 +192,17 @@ impl Store {
         let marks = self.marks()?.into_iter().filter(|mark| is_id(mark)).collect();
         let now_ms = lease.map_or_else(|| self.latest_ms(&packs), |lease| lease.stored_ms);
         let (mut leases, dead) = self.leases(now_ms)?;
+        let prunes = self.list_of(PRUNING)?;
         if let Some(lease) = lease {
-            check_times(self, leases.iter().map(|found| &found.entry), now_ms)?;
+            let all = leases.iter().map(|found| &found.entry).chain(&prunes);
+            check_times(self, all, now_ms)?;
             if !dead.is_empty() {
                 self.remove_all(lease, &dead)?;
                 // One that was made meanwhile may be for what one of the dead was for.
                 leases = self.leases(now_ms)?.0;
             }
         }
-        let (prunes, tags) = (self.list_of(PRUNING)?, self.list_of(TAGS)?);
+        let tags = self.list_of(TAGS)?;
         let first = self.keys(SNAPSHOTS)?;
         let damaged = self.look_at_damaged()?;
         let keys = first.into_iter().chain(self.keys(SNAPSHOTS)?);
@@ -236,8 +239,7 @@ impl Store {
         for (key, name) in snapshots {
             let object = format!("{SNAPSHOTS}/{key}");
             let name = name.as_ref().ok_or_else(|| {
-                let message = "is no snapshot; nothing was removed, lmc repair moves it away";
-                Error::corrupt(format!("{object} {message}"))
+                misnamed(&object).at(format_args!("{object}, so nothing was removed"))
             })?;
             let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX);
             let manifest = bytes.and_then(|bytes| Manifest::read(&bytes, name));
@@ -298,8 +300,8 @@ impl Store {
         let tags = seen.tags.iter().filter(|tag| {
             let key = tag.name.splitn(3, '/').nth(2).unwrap_or_default().to_string();
             let is_there = seen.keys.contains_key(&key) || seen.damaged.keys.contains(&key);
-            // A save makes tags before its snapshot.
-            let is_lost = !is_there && self.is_dead(&tag.stat, seen);
+            // A save makes tags before its snapshot, and may be slow to make that.
+            let is_lost = !is_there && seen.leases.is_empty() && self.is_dead(&tag.stat, seen);
             SnapshotName::parse(&key).is_some() && (going.contains_key(&key) || is_lost)
         });
         leases.chain(tags).map(|entry| entry.name.clone()).collect()

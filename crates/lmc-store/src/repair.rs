@@ -12,9 +12,9 @@
 use crate::Store;
 use crate::check::{CheckOptions, Checked, Damage, is_damage};
 use crate::damaged::damaged_key;
-use crate::lease::{SaveLease, is_pruning};
+use crate::lease::{SaveLease, check_times, is_pruning};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest};
-use crate::names::{DAMAGED, PACKS, PackName, SNAPSHOTS, SnapshotName, random_id};
+use crate::names::{DAMAGED, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, random_id};
 use crate::packs::bytes_at_start;
 use crate::storage::Put;
 use lmc_format::{Error, ErrorKind, Result};
@@ -130,6 +130,8 @@ impl Store {
             lease.add_packs(packs.map(|pack| pack.name.as_str().to_string()));
         }
         lease.renew()?;
+        // One from the future is not waited for, but told of.
+        check_times(self, self.list_of(PRUNING)?.iter(), lease.storage_now_ms())?;
         if is_pruning(self, lease.storage_now_ms())? {
             let message = "a prune is under way, which may remove what comes back; repair again";
             return Err(Error::new(ErrorKind::Conflict, message));

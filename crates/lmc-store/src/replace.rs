@@ -1,10 +1,10 @@
 //! A snapshot in the place of another one: what rebasing and thinning share.
 
 use crate::Store;
+use crate::commit::Author;
 use crate::lease::SaveLease;
 use crate::manifest::Manifest;
 use crate::names::{SnapshotName, random_id};
-use crate::save::Author;
 use lmc_format::{Error, ErrorKind, Result};
 
 impl Store {
@@ -24,7 +24,8 @@ impl Store {
     }
 
     /// Commits what takes the place of `name`, and forgets that. Tags go with it, those too that
-    /// it is given meanwhile: the last look is after the mark, from which on none is given.
+    /// it is given meanwhile: the last look is after the mark, from which on none is given. Until
+    /// then the lease keeps `name` and its tags.
     pub(crate) fn replace_with(
         &self,
         name: &SnapshotName,
@@ -32,11 +33,22 @@ impl Store {
         lease: SaveLease,
     ) -> Result<SnapshotName> {
         let tags = self.tags_of(name)?;
-        let new = self.commit(manifest, name.page, &tags, Author::Us, lease)?;
+        let (new, mut lease) = self.commit_under(manifest, name.page, &tags, Author::Us, lease)?;
+        // The one that it had may have been taken for that of a dead process.
+        lease.renew()?;
         self.forget(std::slice::from_ref(name))?;
-        for tag in self.tags_of(name)?.difference(&tags) {
-            self.storage.put_new(&new.tag(tag)?, b"")?;
+        self.put_tags(&new, &self.tags_of(name)?)?;
+        if !lease.is_there()? {
+            let message = format!(
+                "snapshot {} has taken the place of {}, and may lack a tag that this was given \
+                 meanwhile: a prune took this process for a dead one",
+                new.short_id(),
+                name.short_id()
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
         }
+        // A lease that cannot be ended grows old and is removed by a prune.
+        let _ = lease.end();
         Ok(new)
     }
 }

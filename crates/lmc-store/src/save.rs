@@ -6,15 +6,15 @@ use crate::archives::SnapshotLibrary;
 use crate::builder::Builder;
 use crate::check::is_damage;
 use crate::coding::Coding;
+use crate::commit::Author;
 use crate::lease::{SaveLease, is_pruning};
-use crate::manifest::{MANIFEST_FORMAT, MANIFEST_LEN_MAX, Manifest, PACK_LEN_MAX, Pack};
-use crate::names::{PRUNING, SnapshotName, check_label, random_id};
+use crate::manifest::{MANIFEST_FORMAT, Manifest, PACK_LEN_MAX};
+use crate::names::{SnapshotName, check_label, random_id};
 use crate::packs::{PACK_LEN, PackCount, Packed, Reuse, healed_text, write_packs};
 use crate::path::RelPath;
 use crate::plan;
 use crate::room::Room;
 use crate::snapshots::{AHEAD_MAX_MS, Recent};
-use crate::storage::Put;
 use crate::tree::{Leaf, MemoryFile, What, in_memory, walk};
 use lmc::{Level, Progress};
 use lmc_format::{Error, ErrorKind, Result};
@@ -135,20 +135,13 @@ pub(crate) struct Stored<'a> {
     pub warnings: Vec<String>,
 }
 
-/// Who may have made a manifest of the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Author {
-    /// Nobody but this process: there is a random id of its own in it.
-    Us,
-    /// Whoever copies the same snapshot.
-    Anyone,
-}
-
 /// How a save begins.
 #[derive(Debug)]
 struct Start<'a> {
     /// The page of the run that the snapshot goes to.
     page: u64,
+    /// The newest of the run.
+    newest: Option<SnapshotName>,
     lease: SaveLease<'a>,
     parent: Option<Chosen>,
     warnings: Vec<String>,
@@ -200,7 +193,8 @@ impl Store {
         check_options(options)?;
         let room = Room::beside(leaves)?;
         let save = random_id()?;
-        let Start { page, lease, parent, mut warnings } = self.start(&save, leaves, options)?;
+        let Start { page, newest, lease, parent, mut warnings } =
+            self.start(&save, leaves, options)?;
         let is_pruning = is_pruning(self, lease.storage_now_ms())?;
         let known = parent.iter().flat_map(|parent| &parent.library.manifest().packs);
         let reuse = Reuse::new(known, is_pruning);
@@ -217,12 +211,15 @@ impl Store {
         warnings.extend(more);
         let Packed { packs, count, healed, lease } = packed;
         warnings.extend(healed.iter().map(healed_text));
-        let (time_ms, warning) = self.stamp(&lease, parent.as_ref().map(|parent| &parent.name))?;
+        let before = newest.iter().chain(parent.as_ref().map(|parent| &parent.name));
+        let (time_ms, warning) = self.stamp(&lease, before)?;
         warnings.extend(warning);
         let manifest = Manifest {
             format: MANIFEST_FORMAT,
             run: options.run.clone(),
-            step: self.step(step, options, parent.as_ref().map(|parent| &parent.name))?,
+            step: step.unwrap_or_else(|| {
+                newest.as_ref().map_or(0, |newest| newest.step.saturating_add(1))
+            }),
             time_ms,
             save,
             copy: None,
@@ -241,133 +238,24 @@ impl Store {
         Ok(Stored { manifest, page, lease, parent, unchanged, packs: count, warnings })
     }
 
-    /// The time of a new snapshot, and what is to be said of it: now, or right after the snapshot
-    /// before it, but never further ahead of the storage's own time than clocks may differ.
-    fn stamp(
+    /// The time of a new snapshot, and what is to be said of it: now, or right after the snapshots
+    /// before it, but never further ahead of the storage's own time than clocks may differ. A clock
+    /// that differs by more, ahead or behind, is not believed.
+    fn stamp<'a>(
         &self,
         lease: &SaveLease,
-        parent: Option<&SnapshotName>,
+        before: impl Iterator<Item = &'a SnapshotName>,
     ) -> Result<(u64, Option<String>)> {
         let (now_ms, stored_ms) = (self.clock.now_ms(), lease.storage_past_ms());
-        let limit_ms = stored_ms.saturating_add(AHEAD_MAX_MS);
-        let warning = (now_ms > limit_ms).then(|| {
-            let minutes = (now_ms - stored_ms) / 60_000;
-            format!(
-                "the clock of this machine is {minutes} minutes ahead of that of the storage, whose \
-                 time the snapshot has: set the clock"
-            )
-        });
-        let time_ms = if warning.is_some() { stored_ms } else { now_ms };
-        let after_ms = match parent.filter(|parent| parent.time_ms >= time_ms) {
-            Some(parent) => self.counted_ms(parent)?.map_or(0, |counted| counted.saturating_add(1)),
-            None => 0,
-        };
-        Ok((time_ms.max(after_ms).min(limit_ms), warning))
-    }
-
-    /// The step that is known, or one more than that of the newest of the run.
-    fn step(
-        &self,
-        known: Option<u64>,
-        options: &SaveOptions,
-        parent: Option<&SnapshotName>,
-    ) -> Result<u64> {
-        if let Some(step) = known {
-            return Ok(step);
-        }
-        // The newest of the run is known if it was chosen, and need not be looked for again.
-        let chosen =
-            parent.filter(|name| options.parent == Parent::Auto && name.run == options.run);
-        let newest = match chosen {
-            Some(name) => Some(name.clone()),
-            None => self.recent(&options.run)?.names.into_iter().next(),
-        };
-        Ok(newest.map_or(0, |name| name.step.saturating_add(1)))
-    }
-
-    /// Makes a snapshot visible, whole, with its tags.
-    pub(crate) fn commit(
-        &self,
-        manifest: &Manifest,
-        page: u64,
-        tags: &BTreeSet<String>,
-        author: Author,
-        mut lease: SaveLease,
-    ) -> Result<SnapshotName> {
-        let (bytes, name) = manifest.write(page)?;
-        // Our own mistakes are found before anyone relies on them.
-        Manifest::read(&bytes, &name)?;
-        for tag in tags {
-            self.storage.put_new(&name.tag(tag)?, b"")?;
-        }
-        lease.check()?;
-        let object = name.object()?;
-        // A put that failed is not taken back: another copy of the same snapshot may have made the
-        // object, and one snapshot too many is no loss.
-        let put = match self.storage.put_new(&object, &bytes) {
-            Ok(put) => put,
-            Err(e) => {
-                // A request without an answer may still be done: until then nothing may be pruned.
-                if !self.storage.has_cheap_stat() {
-                    lease.leave();
-                }
-                return Err(e);
-            }
-        };
-        if put == Put::Exists {
-            // Its name is the hash of its bytes: it is the same one, or it is damaged.
-            match self.storage.read_all(&object, MANIFEST_LEN_MAX) {
-                Ok(found) if found == bytes => {}
-                Err(e) if !is_damage(&e) => return Err(e),
-                _ => self.storage.replace(&object, &bytes)?,
+        let warning = wrong_clock(now_ms, stored_ms);
+        let mut time_ms = if warning.is_some() { stored_ms } else { now_ms };
+        for name in before {
+            if name.time_ms >= time_ms {
+                let counted_ms = self.counted_ms(name)?.unwrap_or(0);
+                time_ms = time_ms.max(counted_ms.saturating_add(1));
             }
         }
-        self.confirm(manifest, &lease)
-            .map_err(|error| self.withdraw(&name, &object, author, error))?;
-        // The snapshot is there. A lease that cannot be ended grows old and is removed by a prune.
-        let _ = lease.end();
-        Ok(name)
-    }
-
-    /// Fails if a prune took this save for a dead one, and may have removed what it needs: the
-    /// process may have slept between its last look and the commit, or clocks may be far apart. A
-    /// prune removes the leases of the dead before it looks for snapshots, and packs after that: so
-    /// whoever finds its lease still there has been seen by every prune, or will be.
-    fn confirm(&self, manifest: &Manifest, lease: &SaveLease) -> Result<()> {
-        let is_there = match lease.is_there() {
-            // Nothing speaks for it, and what is committed is not given up for a failed look.
-            Err(_) if !lease.is_late() => return Ok(()),
-            is_there => is_there?,
-        };
-        if is_there && !lease.is_late() {
-            return Ok(());
-        }
-        let conflict = |what: String| {
-            let message = format!("the save was taken for a dead one by a prune, and {what}");
-            Err(Error::new(ErrorKind::Conflict, message))
-        };
-        if !is_there && !self.list_of(PRUNING)?.is_empty() {
-            return conflict("that may go on".to_string());
-        }
-        for Pack { name, size } in &manifest.packs {
-            let object = name.object();
-            if self.storage.stat(&object)?.is_none_or(|stat| stat.size != *size) {
-                return conflict(format!("lacks {object} now"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes back a snapshot that may lack packs, and says what became of it. The manifest of a copy
-    /// stays: it may be that of another process, which has told its user that it is there.
-    fn withdraw(&self, name: &SnapshotName, object: &str, author: Author, error: Error) -> Error {
-        let text = match author {
-            Author::Us if self.storage.delete(&[object.to_string()]).is_ok() => {
-                return error.at("there is no new snapshot; save again");
-            }
-            _ => format!("snapshot {} is there; run lmc check and lmc repair", name.short_id()),
-        };
-        error.at(text)
+        Ok((time_ms.min(stored_ms.saturating_add(AHEAD_MAX_MS)), warning))
     }
 
     /// A lease and the parent that it names. The order is what makes the parent safe: the lease
@@ -375,6 +263,7 @@ impl Store {
     fn start(&self, save: &str, leaves: &[Leaf], options: &SaveOptions) -> Result<Start<'_>> {
         for _ in 0..CHOICES_MAX {
             let Recent { page, names: own } = self.recent(&options.run)?;
+            let newest = own.first().cloned();
             let names = match &options.parent {
                 Parent::None => Vec::new(),
                 Parent::Snapshot(name) | Parent::Preferred(name) => {
@@ -389,10 +278,10 @@ impl Store {
             let keys = names.iter().map(SnapshotName::key).collect::<Result<Vec<_>>>()?;
             let lease = SaveLease::create(self, save, keys)?;
             let Some((name, older)) = names.split_first() else {
-                return Ok(Start { page, lease, parent: None, warnings: Vec::new() });
+                return Ok(Start { page, newest, lease, parent: None, warnings: Vec::new() });
             };
-            let alone = |warning: String, lease| {
-                Ok(Start { page, lease, parent: None, warnings: vec![warning] })
+            let alone = |warning: String, newest, lease| {
+                Ok(Start { page, newest, lease, parent: None, warnings: vec![warning] })
             };
             let manifest = match self.read_leased(name) {
                 // A new checkpoint is not lost because an old one is damaged.
@@ -401,7 +290,7 @@ impl Store {
                         "the snapshot before is damaged, so nothing is coded against it: \
                          run lmc check: {e}"
                     );
-                    return alone(warning, lease);
+                    return alone(warning, newest, lease);
                 }
                 manifest => manifest?,
             };
@@ -409,13 +298,14 @@ impl Store {
                 let (manifest, adopted) = self.with_older(manifest, older, leaves)?;
                 let library = SnapshotLibrary::new(self, &Arc::new(manifest));
                 let parent = Some(Chosen { name: name.clone(), library, adopted });
-                return Ok(Start { page, lease, parent, warnings: Vec::new() });
+                return Ok(Start { page, newest, lease, parent, warnings: Vec::new() });
             }
             let message = format!("snapshot {} is being removed", name.short_id());
             match options.parent {
                 Parent::Auto => {}
                 Parent::Preferred(_) => {
-                    return alone(format!("{message}, so nothing is coded against it"), lease);
+                    let warning = format!("{message}, so nothing is coded against it");
+                    return alone(warning, newest, lease);
                 }
                 _ => return Err(Error::new(ErrorKind::Conflict, message)),
             }
@@ -506,6 +396,19 @@ fn common_bytes(manifest: &Manifest, leaves: &[Leaf]) -> u64 {
         _ => 0,
     };
     leaves.iter().map(common).fold(0, u64::saturating_add)
+}
+
+/// What is said of a clock that is further from that of the storage than clocks may be.
+fn wrong_clock(now_ms: u64, stored_ms: u64) -> Option<String> {
+    let way = if now_ms > stored_ms { "ahead of" } else { "behind" };
+    let apart_ms = now_ms.abs_diff(stored_ms);
+    (apart_ms > AHEAD_MAX_MS).then(|| {
+        let minutes = apart_ms / 60_000;
+        format!(
+            "the clock of this machine is {minutes} minutes {way} that of the storage, whose time the \
+             snapshot has: set the clock"
+        )
+    })
 }
 
 fn check_options(options: &SaveOptions) -> Result<()> {

@@ -63,55 +63,61 @@ impl Store {
 
     /// The snapshots of one run or of all, in order, and when each counts as saved.
     pub(crate) fn dated(&self, run: Option<&str>) -> Result<Vec<Dated>> {
-        // Marks after names: what is forgotten in between is left out, never shown without need.
-        let entries = match run {
-            None => self.list_of(SNAPSHOTS)?,
+        let list = || match run {
+            None => self.list_of(SNAPSHOTS),
             Some(run) => {
                 let entries = self.storage.list(&format!("{SNAPSHOTS}/{}", escape(run)?))?;
                 if entries.is_empty() {
                     self.check_folder(SNAPSHOTS)?;
                 }
-                entries
+                Ok(entries)
             }
         };
-        let shown = self.shown(entries.iter().map(|entry| entry.name.as_str()))?;
+        let (entries, marks) = self.list_and_marks(list, |entry| &entry.name)?;
+        let shown = shown(entries.iter().map(|entry| entry.name.as_str()), &marks);
         let dated = shown.into_iter().map(|(i, name)| Dated::new(name, &entries[i].stat));
         let mut dated: Vec<Dated> = dated.collect();
         dated.sort_unstable_by(|one, other| one.order().cmp(&other.order()));
         Ok(dated)
     }
 
-    /// Of objects below the folder of snapshots, those that are snapshots and not forgotten, by
-    /// their numbers.
-    fn shown<'a>(
+    /// Objects below the folder of snapshots, and marks after them: what is forgotten in between is
+    /// hidden, never shown without need. Where a mark hides one, objects are listed once more: what
+    /// took its place came before the mark.
+    pub(crate) fn list_and_marks<T>(
         &self,
-        objects: impl Iterator<Item = &'a str>,
-    ) -> Result<Vec<(usize, SnapshotName)>> {
-        let forgotten = self.marks()?;
-        let mut runs: HashMap<&str, Option<String>> = HashMap::new();
-        let mut shown = Vec::new();
-        for (i, object) in objects.enumerate() {
-            let key = &object[SNAPSHOTS.len() + 1..];
-            let Some((escaped, rest)) = key.split_once('/') else { continue };
-            let run = runs.entry(escaped).or_insert_with(|| unescape(escaped));
-            let name = run.as_ref().and_then(|run| SnapshotName::parse_in(run, rest));
-            let name = name.filter(|name| !forgotten.contains(&name.id));
-            shown.extend(name.map(|name| (i, name)));
-        }
-        Ok(shown)
+        list: impl Fn() -> Result<Vec<T>>,
+        name: impl Fn(&T) -> &str,
+    ) -> Result<(Vec<T>, HashSet<String>)> {
+        let (objects, marks) = (list()?, self.marks()?);
+        let is_hidden =
+            |object: &T| name(object).rsplit_once('-').is_some_and(|(_, id)| marks.contains(id));
+        let objects = if objects.iter().any(is_hidden) { list()? } else { objects };
+        Ok((objects, marks))
     }
 
     /// The snapshots of one run or of all, in any order. Only names are read.
     fn unordered(&self, run: Option<&str>) -> Result<Vec<SnapshotName>> {
-        let objects = match run {
-            None => self.names_of(SNAPSHOTS)?,
-            Some(run) => self.storage.names(&format!("{SNAPSHOTS}/{}", escape(run)?))?,
+        let list = || match run {
+            None => self.names_of(SNAPSHOTS),
+            Some(run) => self.storage.names(&format!("{SNAPSHOTS}/{}", escape(run)?)),
         };
+        let (objects, marks) = self.list_and_marks(list, |object| object)?;
         if objects.is_empty() {
             self.check_folder(SNAPSHOTS)?;
         }
-        let shown = self.shown(objects.iter().map(String::as_str))?;
+        let shown = shown(objects.iter().map(String::as_str), &marks);
         Ok(shown.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// The snapshots on a page of a run, in any order, with those that are to go.
+    pub(crate) fn names_on_page(&self, run: &str, page: u64) -> Result<Vec<SnapshotName>> {
+        let objects = self.storage.names(&format!("{SNAPSHOTS}/{}/{page:08}", escape(run)?))?;
+        if objects.is_empty() {
+            self.check_folder(SNAPSHOTS)?;
+        }
+        let skip = SNAPSHOTS.len() + 1;
+        Ok(objects.iter().filter_map(|object| SnapshotName::parse(&object[skip..])).collect())
     }
 
     /// The newest of some snapshots. Its time is looked up, and those of others only if it is not
@@ -153,22 +159,23 @@ impl Store {
         let mut recent = Recent { page: pages.last().copied().unwrap_or(0), names: Vec::new() };
         let mut forgotten: Option<HashSet<String>> = None;
         for &page in pages.iter().rev() {
-            let objects = self.storage.list(&format!("{folder}/{page:08}"))?;
+            let list = || self.storage.list(&format!("{folder}/{page:08}"));
+            // A mark that comes later is found when the manifest is read.
+            let (objects, marks) = match forgotten.take() {
+                Some(marks) => (list()?, marks),
+                None => self.list_and_marks(list, |entry| &entry.name)?,
+            };
             if page == recent.page && objects.len() >= PAGE_LEN {
                 recent.page = (page + 1).min(PAGE_MAX);
             }
-            // A mark that comes after this list is found when the manifest is read.
-            let forgotten = match &mut forgotten {
-                Some(forgotten) => forgotten,
-                none => none.insert(self.marks()?),
-            };
             let parse = |entry: &Entry| {
                 let (_, name) = entry.name.rsplit_once('/')?;
                 let name = SnapshotName::parse_in(run, &format!("{page:08}/{name}"))?;
                 Some(Dated::new(name, &entry.stat))
             };
             let dated = objects.iter().filter_map(parse);
-            found.extend(dated.filter(|dated| !forgotten.contains(&dated.name.id)));
+            found.extend(dated.filter(|dated| !marks.contains(&dated.name.id)));
+            forgotten = Some(marks);
             if found.len() > LOOKED_AT_MAX {
                 break;
             }
@@ -314,6 +321,25 @@ impl Store {
     pub(crate) fn is_forgotten(&self, name: &SnapshotName) -> Result<bool> {
         Ok(self.storage.stat(&name.forgotten())?.is_some())
     }
+}
+
+/// Of objects below the folder of snapshots, those that are snapshots and have no mark, by their
+/// numbers.
+fn shown<'a>(
+    objects: impl Iterator<Item = &'a str>,
+    marks: &HashSet<String>,
+) -> Vec<(usize, SnapshotName)> {
+    let mut runs: HashMap<&str, Option<String>> = HashMap::new();
+    let mut shown = Vec::new();
+    for (i, object) in objects.enumerate() {
+        let key = &object[SNAPSHOTS.len() + 1..];
+        let Some((escaped, rest)) = key.split_once('/') else { continue };
+        let run = runs.entry(escaped).or_insert_with(|| unescape(escaped));
+        let name = run.as_ref().and_then(|run| SnapshotName::parse_in(run, rest));
+        let name = name.filter(|name| !marks.contains(&name.id));
+        shown.extend(name.map(|name| (i, name)));
+    }
+    shown
 }
 
 /// The object that says that a folder is there.

@@ -20,9 +20,30 @@ impl Store {
         Ok(())
     }
 
+    /// Gives a snapshot, which is to come or has a lease, those tags that it has not.
+    pub(crate) fn put_tags(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<()> {
+        for tag in tags {
+            let object = name.tag(tag)?;
+            if self.storage.stat(&object)?.is_none() {
+                self.storage.put_new(&object, b"")?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a tag from a snapshot; one that it has not is no error.
     pub fn untag(&self, name: &SnapshotName, tag: &str) -> Result<()> {
         self.storage.delete(&[name.tag(tag)?])
+    }
+
+    /// Whether a snapshot has one of these tags.
+    pub(crate) fn has_one_of(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<bool> {
+        for tag in tags {
+            if self.storage.stat(&name.tag(tag)?)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The tags of a snapshot.

@@ -5,7 +5,9 @@ mod common;
 
 use common::*;
 use lmc_store::storage::{MemoryStorage, Storage};
-use lmc_store::{Clock, ErrorKind, Keep, PruneOptions, SaveOptions, Saved, SnapshotName, Store};
+use lmc_store::{
+    Clock, ErrorKind, Keep, Parent, PruneOptions, SaveOptions, Saved, SnapshotName, Store,
+};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Once};
@@ -26,7 +28,7 @@ fn save_as(store: &Store, folder: &Path, step: u64) -> (Saved, PathBuf) {
     let options = SaveOptions {
         run: "r".into(),
         step: Some(step),
-        parent: lmc_store::Parent::Auto,
+        parent: Parent::Auto,
         ..SaveOptions::default()
     };
     (save(store, &root, options), root)
@@ -60,6 +62,78 @@ fn a_clock_that_is_ahead_stamps_no_later_save() {
     assert_eq!(steps(&store.plan_forget(&keep, None).unwrap().kept), [3, 4]);
     let keep = Keep { within_ms: Some(7 * DAY_MS), ..Keep::default() };
     assert_eq!(steps(&store.plan_forget(&keep, None).unwrap().forgotten), [0; 0]);
+}
+
+/// Saves by a clock that is a day behind, whatever they are coded against: each says so, has the time
+/// of the storage, and is the latest and kept as such.
+#[test]
+fn a_clock_that_is_behind_makes_no_save_an_old_one() {
+    let clock = TestClock::new();
+    let right_clock = clock.later(24);
+    let storage = Arc::new(MemoryStorage::new(right_clock.clone()));
+    let right = Store::init(storage.clone(), right_clock).unwrap();
+    let behind = Store::open(storage.clone(), clock).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut names: Vec<SnapshotName> =
+        (1..4).map(|step| save_as(&right, folder.path(), step).0.name).collect();
+    let root = folder.path().join("step1");
+    let older = Parent::Snapshot(names[0].clone());
+    for (parent, is_damaged) in
+        [(Parent::None, false), (older, false), (Parent::Auto, false), (Parent::Auto, true)]
+    {
+        let newest = names.last().unwrap();
+        if is_damaged {
+            storage.replace(&newest.object().unwrap(), b"{}").unwrap();
+        }
+        let step = Some(newest.step + 1);
+        let options = SaveOptions { run: "r".into(), step, parent, ..SaveOptions::default() };
+        let saved = save(&behind, &root, options);
+        assert!(saved.warnings.iter().any(|text| text.contains("behind")), "{:?}", saved.warnings);
+        assert!(saved.name.time_ms > newest.time_ms);
+        assert_eq!(right.find("latest").unwrap(), saved.name);
+        let keep = Keep { last: Some(1), ..Keep::default() };
+        let kept = right.plan_forget(&keep, None).unwrap().kept;
+        assert_eq!(kept, std::slice::from_ref(&saved.name));
+        names.push(saved.name);
+    }
+}
+
+/// A clock that is behind by less than what is told of: the save comes after the newest of its run
+/// all the same, whatever it is coded against, also if that newest one is damaged.
+#[test]
+fn a_save_is_later_than_the_newest_of_its_run() {
+    let clock = TestClock::new();
+    let storage = Arc::new(MemoryStorage::new(clock.clone()));
+    let right = Store::init(storage.clone(), clock.clone()).unwrap();
+    let behind = Store::open(storage.clone(), Arc::new(Behind(clock, 50_000))).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for is_damaged in [false, true] {
+        let (newest, root) = save_as(&right, folder.path(), 1 + u64::from(is_damaged));
+        if is_damaged {
+            storage.replace(&newest.name.object().unwrap(), b"{}").unwrap();
+        }
+        let parent = if is_damaged { Parent::Auto } else { Parent::None };
+        let step = Some(newest.name.step);
+        let options = SaveOptions { run: "r".into(), step, parent, ..SaveOptions::default() };
+        let saved = save(&behind, &root, options);
+        assert!(!saved.warnings.iter().any(|text| text.contains("clock")), "{:?}", saved.warnings);
+        assert_eq!(saved.name.time_ms, newest.name.time_ms + 1, "{is_damaged}");
+        assert_eq!(right.find("latest").unwrap(), saved.name);
+    }
+}
+
+/// A clock that is behind another one.
+#[derive(Debug)]
+struct Behind(Arc<TestClock>, u64);
+
+impl Clock for Behind {
+    fn now_ms(&self) -> u64 {
+        self.0.now_ms() - self.1
+    }
+
+    fn boot_ms(&self) -> u64 {
+        self.0.boot_ms()
+    }
 }
 
 /// A snapshot whose name lies in the future, of an earlier version or from another store: it counts
@@ -340,6 +414,32 @@ fn a_prune_refuses_times_that_are_yet_to_come() {
     };
     let saved = ahead.save(&root, &options, &prune).unwrap();
     check_restores(&right, &saved.name, &root);
+    right.prune(&now()).unwrap();
+    check_restores(&right, &saved.name, &root);
+}
+
+/// So does the lease of a prune that was killed, which nobody would take for old before that time comes:
+/// a prune, and a repair that brings something back, name it and say what to do.
+#[test]
+fn the_lease_of_a_prune_from_the_future_is_told_of() {
+    let clients = Clients::new();
+    let folder = tempfile::tempdir().unwrap();
+    let right = clients.client(0, |_, _| ());
+    let (saved, root) = save_as(&right, folder.path(), 1);
+    let object = saved.name.object().unwrap();
+    let moved = object.replacen("snapshots", "damaged", 1);
+    let lease = format!("pruning/{:032x}", 7);
+    clients.times.ahead_ms.store(1000 * DAY_MS as i64, Ordering::SeqCst);
+    clients.storage.put_new(&lease, b"").unwrap();
+    clients.storage.move_new(&object, &moved).unwrap();
+    let errors = [right.prune(&now()).map(drop), right.repair(None, false, 1).map(drop)];
+    for error in errors.map(Result::unwrap_err) {
+        assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+        assert!(error.to_string().contains(&lease), "{error}");
+        assert!(error.to_string().contains("remove that lease"), "{error}");
+    }
+    clients.storage.delete(&[lease]).unwrap();
+    assert_eq!(right.repair(None, false, 1).unwrap().manifests, [object]);
     right.prune(&now()).unwrap();
     check_restores(&right, &saved.name, &root);
 }

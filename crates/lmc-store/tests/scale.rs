@@ -5,8 +5,10 @@ mod common;
 
 use common::*;
 use lmc_store::storage::Storage;
-use lmc_store::{CheckOptions, MemoryFile, PackName, Parent, RelPath, SaveOptions};
+use lmc_store::{CheckOptions, MemoryFile, PackName, Parent, RelPath, SaveOptions, Store};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 fn options(step: u64) -> SaveOptions {
     SaveOptions { threads: 1, step: Some(step), ..SaveOptions::default() }
@@ -85,4 +87,32 @@ fn wide_manifests_cost_no_more_than_their_size() {
     let (target, _, _) = memory_store();
     let copied = store.copy_to(&target, &[name, saved.name], &|_| ()).unwrap();
     assert_eq!((copied.snapshots.len(), copied.left_out.len()), (1, 1));
+}
+
+/// A copy lists the snapshots of the target once, and for each one that it copies only the page that it
+/// goes to, however many there are.
+#[test]
+fn copies_do_not_list_a_run_for_each_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, _, _) = memory_store();
+    let root = folder.path().join("files");
+    write(&root.join("model.safetensors"), &checkpoint(&["a"], 300, 1, 0));
+    let names: Vec<_> = (0..20).map(|step| save_step(&source, &root, "r", step).name).collect();
+    let (target, storage, clock) = memory_store();
+    let counted = MortalStorage::new(storage, u64::MAX);
+    let (lists, pages) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (all, single) = (lists.clone(), pages.clone());
+    counted.watch(move |call, name| {
+        if call == Call::List && name.starts_with("snapshots") {
+            let count = if name == "snapshots/r/00000000" { &single } else { &all };
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+        Fate::Done
+    });
+    let seen = Store::open(counted, clock).unwrap();
+    assert_eq!(source.copy_to(&seen, &names, &|_| ()).unwrap().snapshots.len(), 20);
+    assert_eq!(lists.load(Ordering::SeqCst), 1);
+    assert_eq!(pages.load(Ordering::SeqCst), 20);
+    assert_eq!(source.copy_to(&seen, &names, &|_| ()).unwrap().there, 20);
+    assert_eq!(target.snapshots().unwrap(), names);
 }

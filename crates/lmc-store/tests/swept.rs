@@ -79,3 +79,23 @@ fn a_file_that_was_swept_away_is_a_conflict() {
         assert_ne!(put.unwrap_err().kind, ErrorKind::Conflict);
     }
 }
+
+/// A copy that stood still finds the packs gone that it has put: that is a conflict which names the
+/// target, and the source, which is whole, is not called damaged.
+#[test]
+fn a_copy_whose_packs_are_gone_does_not_blame_the_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("files");
+    write(&root.join("model.safetensors"), &checkpoint(&["a"], 3000, 1, 0));
+    let (source, _, _) = memory_store();
+    let name = save_step(&source, &root, "r", 1).name;
+    let (target, _) = local_store(&folder.path().join("target"));
+    let sweep = |_| target.storage().delete(&objects_in(&**target.storage(), "packs")).unwrap();
+    let names = std::slice::from_ref(&name);
+    let error = source.copy_to(&target, names, &sweep).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains("the target lacks"), "{error}");
+    assert!(target.snapshots().unwrap().is_empty());
+    assert_eq!(source.copy_to(&target, names, &|_| ()).unwrap().snapshots.len(), 1);
+    check_restores(&target, &name, &root);
+}

@@ -1,10 +1,11 @@
-//! Emptying a folder, however deep what is in it goes.
+//! Emptying a folder, however deep what is in it goes. Several threads may empty one at the same time:
+//! what another one has removed is gone, and that is all that is wanted.
 
 use crate::folder::{FileKind, Folder, Links, is_ours};
 use crate::leftover::random_name;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 
 /// Folders one in the other that are open at once while they are removed.
@@ -16,34 +17,52 @@ impl Folder {
     pub(crate) fn clear(&self) -> io::Result<()> {
         // It may have its final mode already, which may close it to us, or open it to others.
         let _ = self.set_mode(0o700);
-        while !self.names()?.is_empty() {
+        let mut before = Vec::new();
+        loop {
+            let names = self.names_left()?;
+            if names.is_empty() {
+                return Ok(());
+            }
+            if names == before {
+                // It lists what it does not have.
+                return Err(io::ErrorKind::NotFound.into());
+            }
             self.clear_below(self, CLEAR_DEPTH)?;
+            before = names;
         }
-        Ok(())
+    }
+
+    /// The names in it; none if it was removed itself.
+    fn names_left(&self) -> io::Result<Vec<OsString>> {
+        Ok(unless_gone(self.names())?.unwrap_or_default())
     }
 
     /// Removes what is in it down to this depth, and moves what is deeper to `top`. Where the system
     /// lets so few files be open that this is too deep, more is moved.
     fn clear_below(&self, top: &Self, depth: usize) -> io::Result<()> {
-        for name in self.names()? {
-            if self.look(&name, Links::Kept)?.kind != FileKind::Folder {
-                self.unlink(&name)?;
-                continue;
-            }
-            let is_top = depth == CLEAR_DEPTH;
-            match self.clear_folder(&name, top, depth) {
-                Ok(true) => rustix::fs::unlinkat(self, &name, AtFlags::REMOVEDIR)?,
-                Err(e) if is_top || !is_too_many(&e) => return Err(e),
-                cleared => {
-                    if cleared.is_err() {
-                        let _ = self.unlock(&name);
-                    }
-                    let free = random_name(".lmc-", ".gone");
-                    rustix::fs::renameat(self, &name, top, &free)?;
-                }
-            }
+        for name in self.names_left()? {
+            unless_gone(self.clear_name(&name, top, depth))?;
         }
         Ok(())
+    }
+
+    /// Removes what has a name in it, or moves it to `top` if that is too deep.
+    fn clear_name(&self, name: &OsStr, top: &Self, depth: usize) -> io::Result<()> {
+        if self.look(name, Links::Kept)?.kind != FileKind::Folder {
+            return self.unlink(name);
+        }
+        let is_top = depth == CLEAR_DEPTH;
+        match self.clear_folder(name, top, depth) {
+            Ok(true) => Ok(rustix::fs::unlinkat(self, name, AtFlags::REMOVEDIR)?),
+            Err(e) if is_top || !is_too_many(&e) => Err(e),
+            cleared => {
+                if cleared.is_err() {
+                    let _ = self.unlock(name);
+                }
+                let free = random_name(".lmc-", ".gone");
+                Ok(rustix::fs::renameat(self, name, top, &free)?)
+            }
+        }
     }
 
     /// Removes what is in a folder of this one; says whether that is not too deep.
@@ -75,6 +94,14 @@ impl Folder {
     }
 }
 
+/// What became of something, if it was there.
+pub(crate) fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
+}
+
 /// Whether an error says that too many files are open.
 fn is_too_many(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -84,8 +111,10 @@ fn is_too_many(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::leftover::Leftover;
     use std::os::unix::process::CommandExt;
     use std::process::Command;
+    use std::sync::Barrier;
 
     /// What is much deeper than files may be open is removed.
     #[test]
@@ -102,6 +131,37 @@ mod tests {
         }
         top.clear().expect("nothing is left of it");
         assert!(top.names().expect("open").is_empty());
+    }
+
+    /// Two threads remove one directory at the same time: both are done without an error, and nothing
+    /// is left.
+    #[test]
+    fn what_two_remove_at_once_is_gone() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        for _ in 0..60 {
+            let top = Folder::open(dir.path()).expect("it is there");
+            let leftover = Leftover::make_directory(top, ".lmc-").expect("a directory");
+            let mut folder = leftover.content().expect("a directory").again().expect("open");
+            for _ in 0..2 * CLEAR_DEPTH {
+                for name in ["a", "b", "c"] {
+                    folder.make_file(OsStr::new(name), 0o600).expect("a file");
+                }
+                folder.make_folder(OsStr::new("beside")).expect("a folder");
+                folder = folder.make_folder(OsStr::new("d")).expect("a folder");
+            }
+            let start = Barrier::new(2);
+            let remove = || {
+                start.wait();
+                leftover.remove()
+            };
+            std::thread::scope(|scope| {
+                let threads = [scope.spawn(remove), scope.spawn(remove)];
+                for thread in threads {
+                    thread.join().expect("no panic").expect("nothing is left of it");
+                }
+            });
+            assert_eq!(std::fs::read_dir(dir.path()).expect("open").count(), 0);
+        }
     }
 
     /// Runs a test of this module once more as a user to whom modes mean something; false if this is

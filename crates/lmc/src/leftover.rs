@@ -1,5 +1,6 @@
 //! What has no final name yet and is to go if it never gets one.
 
+use crate::clear::unless_gone;
 use crate::folder::{FileId, FileState, Folder, Links};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
@@ -63,12 +64,12 @@ impl Leftover {
         self.folder.look(name, Links::Kept).is_ok_and(|state| state.id == self.id)
     }
 
-    /// Removes it, unless it is gone or has its final name.
+    /// Removes it, unless it is gone or has its final name. Several threads may do so at once.
     pub fn remove(&self) -> io::Result<()> {
         if !self.is_at(&self.name) {
             return Ok(());
         }
-        match &self.content {
+        let removed = match &self.content {
             None => self.folder.unlink(&self.name),
             Some(content) => match self.folder.remove_folder(&self.name, self.id) {
                 // An empty one goes without a look into it, for which too many files may be open.
@@ -78,7 +79,8 @@ impl Leftover {
                 }
                 removed => removed,
             },
-        }
+        };
+        unless_gone(removed).map(drop)
     }
 }
 

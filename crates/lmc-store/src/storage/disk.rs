@@ -8,7 +8,7 @@ use lmc::Folder;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::Errno;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -60,7 +60,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// The names in a directory, in any order, and whether each is a directory.
+    /// The names in a directory, in any order, and whether each is a directory. A name that is not
+    /// UTF-8 has U+FFFD in it and is none: nothing can be reached by it.
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>>;
     /// The same with what each name is; one that is removed meanwhile is left out.
     fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>>;
@@ -381,7 +382,7 @@ impl Disk for RealDisk {
                 FileType::Unknown => look_at(&folder, name)?.map(|stat| stat.is_dir),
                 kind => Some(kind == FileType::Directory),
             };
-            names.extend(is_dir.map(|is_dir| (name.to_string(), is_dir)));
+            names.extend(is_dir.map(|is_dir| (shown(name), is_dir && is_utf8(name))));
             Ok(())
         })?;
         Ok(names)
@@ -391,7 +392,9 @@ impl Disk for RealDisk {
         let (folder, _) = self.folder(path)?;
         let mut names = Vec::new();
         for_each_name(&folder, |name, _| {
-            names.extend(look_at(&folder, name)?.map(|stat| (name.to_string(), stat)));
+            let stat = look_at(&folder, name)?;
+            let stat = stat.map(|stat| DiskStat { is_dir: stat.is_dir && is_utf8(name), ..stat });
+            names.extend(stat.map(|stat| (shown(name), stat)));
             Ok(())
         })?;
         Ok(names)
@@ -408,23 +411,31 @@ impl Disk for RealDisk {
     }
 }
 
-/// Calls `see` for every name in a folder; names of objects are ASCII, others are not ours.
+/// Calls `see` for every name in a folder.
 fn for_each_name(
     folder: &OwnedFd,
-    mut see: impl FnMut(&str, FileType) -> io::Result<()>,
+    mut see: impl FnMut(&CStr, FileType) -> io::Result<()>,
 ) -> io::Result<()> {
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
-        match entry.file_name().to_str() {
-            Ok("." | "..") | Err(_) => {}
-            Ok(name) => see(name, entry.file_type())?,
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            see(entry.file_name(), entry.file_type())?;
         }
     }
     Ok(())
 }
 
+/// A name as text, with U+FFFD for what is none.
+fn shown(name: &CStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+fn is_utf8(name: &CStr) -> bool {
+    name.to_str().is_ok()
+}
+
 /// What a name in a folder is; none if it is gone.
-fn look_at(folder: &OwnedFd, name: &str) -> io::Result<Option<DiskStat>> {
+fn look_at(folder: &OwnedFd, name: &CStr) -> io::Result<Option<DiskStat>> {
     match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(disk_stat(&stat))),
         Err(Errno::NOENT) => Ok(None),

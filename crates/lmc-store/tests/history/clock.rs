@@ -87,8 +87,13 @@ impl Moment {
         self.stored_ms + 60_000
     }
 
-    /// The time that a save believes: that of its machine, unless that is ahead of the storage.
+    /// Whether the clock of the machine is ahead of the storage's, or behind, by more than it may be.
+    pub fn is_wrong(self) -> bool {
+        self.machine_ms.abs_diff(self.stored_ms) > 60_000
+    }
+
+    /// The time that a save believes: that of its machine, unless that is wrong.
     pub fn believed_ms(self) -> u64 {
-        if self.machine_ms > self.limit_ms() { self.stored_ms } else { self.machine_ms }
+        if self.is_wrong() { self.stored_ms } else { self.machine_ms }
     }
 }

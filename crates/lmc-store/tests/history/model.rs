@@ -300,11 +300,10 @@ pub fn check_saved(
     }
     let next = newest.map_or(0, |name| name.step.saturating_add(1));
     ensure!(name.step == step.unwrap_or(next), "step {} of {step:?}, {next}", name.step);
-    let after = wanted.map_or(0, |parent| parent.time_ms + 1);
+    let after = wanted.max(newest).map_or(0, |before| before.time_ms + 1);
     let time_ms = |moment: Moment| moment.believed_ms().max(after).min(moment.limit_ms());
     let (from_ms, to_ms) = (time_ms(from), time_ms(to));
-    let is_ahead = from.machine_ms > from.limit_ms();
-    ensure!(is_ahead != saved.warnings.is_empty(), "{:?} of a wrong clock", saved.warnings);
+    ensure!(from.is_wrong() != saved.warnings.is_empty(), "{:?} of a wrong clock", saved.warnings);
     ensure!((from_ms..=to_ms).contains(&name.time_ms), "{} is not the time", name.time_ms);
     ensure!(name.run == *run && name.size == size, "{name:?} is of {run} and has {size} bytes");
     Ok(())

@@ -226,7 +226,7 @@ impl Op {
             (Self::Forget { keep, run, dry_run }, _) => {
                 let planned = plan.insert(store.plan_forget(keep, *run)?);
                 if !dry_run {
-                    store.forget(&planned.forgotten)?;
+                    *planned = store.forget_planned(planned.clone(), keep)?;
                 }
             }
             (Self::Prune(options), _) => return Ok(Effect::Pruned(store.prune(options)?)),

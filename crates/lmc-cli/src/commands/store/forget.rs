@@ -31,7 +31,7 @@ fn forget(store: &Store, args: &ForgetArgs) -> Result<(), Failure> {
              --keep-optimizer-last or --keep-optimizer-every",
         ));
     }
-    let plan = if keep.is_empty() {
+    let mut plan = if keep.is_empty() {
         let kept = match &args.run {
             Some(run) => store.snapshots_of(run)?,
             None => store.snapshots()?,
@@ -46,7 +46,7 @@ fn forget(store: &Store, args: &ForgetArgs) -> Result<(), Failure> {
         thinned = store.plan_thin(&plan.kept, &keep_optimizer)?;
     }
     if !args.dry_run {
-        store.forget(&plan.forgotten)?;
+        plan = store.forget_planned(plan, &keep)?;
         for thinned in &mut thinned {
             thinned.name = store.thin(&thinned.name)?;
         }
