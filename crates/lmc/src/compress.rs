@@ -9,10 +9,11 @@ use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::reference;
 use crate::span::{CodedSpan, SpanEncoder};
 use crate::witness::Witness;
-use crate::{Options, Progress, Reference, Summary};
+use crate::{Bases, Options, Progress, Reference, Summary};
 use lmc_codec::{Dtype, Encoder, TensorSpec};
 use lmc_format::file::header;
-use lmc_format::{Footer, HEADER_LEN, Hash, Index, Result, Span, hash};
+use lmc_format::limits::BASES_MAX;
+use lmc_format::{Error, Footer, HEADER_LEN, Hash, Index, Result, Span, StoredIndex, hash};
 use lmc_input::Cut;
 use std::ops::Range;
 
@@ -99,6 +100,7 @@ pub(crate) struct Job<'a> {
 
 impl<'a> Job<'a> {
     pub(crate) fn new(source: &'a Source<'a>, options: &'a Options) -> Result<Self> {
+        check_named(&options.bases)?;
         let len = source.len()?;
         let looked = Looked::new(source, len)?;
         let spans = matching::spans(source, &looked, options)?;
@@ -106,6 +108,16 @@ impl<'a> Job<'a> {
         own.saw_start(&looked.start, |at, out| source.read(at, out))?;
         Ok(Self { source, options, len, layout: looked.layout, spans, own })
     }
+}
+
+/// Fails if more bases must be named than a file can name.
+fn check_named(bases: &Bases) -> Result<()> {
+    let count = bases.list().len();
+    if bases.is_named() && count as u64 > BASES_MAX {
+        let message = format!("{count} bases are to be named, but a file can name {BASES_MAX}");
+        return Err(Error::invalid(message));
+    }
+    Ok(())
 }
 
 /// The spans that hold the first `start` bytes, or bytes that spans of the file itself refer to.
@@ -167,6 +179,7 @@ impl<'a> Assembly<'a> {
             index_hash: hash(&bytes),
             original_len: self.job.len,
         };
+        check_readable(&bytes, &footer)?;
         Ok(([bytes, footer.write()].concat(), index))
     }
 
@@ -189,6 +202,13 @@ impl<'a> Assembly<'a> {
         }
         Ok(bases)
     }
+}
+
+/// Fails unless a reader takes this index: it has limits, and what it refuses must never be written.
+fn check_readable(index: &[u8], footer: &Footer) -> Result<()> {
+    StoredIndex::read(index.to_vec(), footer.body_len, footer.original_len)
+        .map(|_| ())
+        .map_err(|e| Error::invalid(format!("cannot be stored, since nothing could read it: {e}")))
 }
 
 struct Compress<'a, 'sink> {

@@ -1,8 +1,8 @@
 //! What is compressed can be restored, whatever happens to the files meanwhile.
 
 use super::*;
-use crate::{Archive, Bases, ReadAt, memory};
-use lmc_format::ErrorKind;
+use crate::{Archive, ReadAt, memory};
+use lmc_format::{ErrorKind, Item, SourceKind};
 use lmc_testkit::casts;
 use lmc_testkit::data::{self, Kind};
 use std::sync::Arc;
@@ -184,4 +184,21 @@ fn a_raw_base_that_changes_while_it_is_restored_from_is_a_conflict() {
     let archive = Archive::from_bytes_on(coded, &bases).unwrap();
     let error = archive.test(1, &|_| ()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+}
+
+/// An index that goes beyond a limit of the reader is an error before it is written.
+#[test]
+fn nothing_is_written_that_cannot_be_read() {
+    let check = |count: u64| {
+        let base = |i| lmc_format::Base { hash: i, len: 1, name: "old".to_string() };
+        let bases = (0..u128::from(count)).map(base).collect();
+        let items = vec![Item { len: 0, hash: hash(&[]) }];
+        let index = Index { kind: SourceKind::Bytes, bases, spans: Vec::new(), items };
+        let bytes = index.write();
+        let (index_len, index_hash) = (bytes.len() as u64, hash(&bytes));
+        check_readable(&bytes, &Footer { body_len: 0, index_len, index_hash, original_len: 0 })
+    };
+    check(BASES_MAX).unwrap();
+    let error = check(BASES_MAX + 1).unwrap_err();
+    assert!(error.to_string().contains("nothing could read it"), "{error}");
 }
