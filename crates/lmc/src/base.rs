@@ -370,7 +370,7 @@ impl Base {
     /// Adds up what decoders will write to read the bytes `range` of its original.
     pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
         match &self.content {
-            Content::Raw(_) => Ok(()),
+            Content::Raw(raw) => raw.cost(range, depth, cost),
             Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
             Content::Archive(archive) => archive.cost(range, depth, cost),
         }

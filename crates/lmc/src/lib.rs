@@ -40,6 +40,7 @@ mod sandbox;
 mod span;
 mod tensors;
 mod tree;
+mod uncoded;
 mod witness;
 
 pub use archive::{Archive, check_size};
