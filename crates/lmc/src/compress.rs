@@ -1,10 +1,12 @@
 //! A file to `.lmc`.
 
 use crate::effort::alone_if_spent;
+use crate::folder::FileId;
 use crate::guess;
 use crate::io::{Input, Output, Sink, Source};
 use crate::items::{ItemHashes, Looked, hasher};
 use crate::matching::{self, Spans};
+use crate::needed::Going;
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::reference;
 use crate::span::{CodedSpan, SpanEncoder};
@@ -58,8 +60,8 @@ fn compress_source(
     progress: Progress,
 ) -> Result<Compressed> {
     let stamp = source.stamp()?;
+    let job = Job::new(source, options, output.replaced())?;
     let sink = Sink::new(output);
-    let job = Job::new(source, options)?;
     sink.write(0, &header())?;
     let mut assembly = Assembly::new(&job);
     let mut next = 0;
@@ -99,11 +101,20 @@ pub(crate) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    pub(crate) fn new(source: &'a Source<'a>, options: &'a Options) -> Result<Self> {
+    /// `replaced` is the file whose place the result takes.
+    pub(crate) fn new(
+        source: &'a Source<'a>,
+        options: &'a Options,
+        replaced: Option<FileId>,
+    ) -> Result<Self> {
         check_named(&options.bases)?;
+        let going = Going { input: source.stamp()?.map(|stamp| stamp.id), replaced };
+        going.check_given(&options.bases)?;
         let len = source.len()?;
         let looked = Looked::new(source, len)?;
         let spans = matching::spans(source, &looked, options)?;
+        // Before anything is written.
+        going.check_below(&spans.bases(&options.bases))?;
         let own = Witness::new(read_twice(&spans, looked.start.len() as u64));
         own.saw_start(&looked.start, |at, out| source.read(at, out))?;
         Ok(Self { source, options, len, layout: looked.layout, spans, own })

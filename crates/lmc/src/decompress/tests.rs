@@ -362,3 +362,18 @@ fn a_base_that_is_named_often_is_opened_once() {
     assert_eq!(archive.likely_bases().len(), 1);
     assert_eq!(archive.files_below(), [folder.path().join("base")]);
 }
+
+/// A base is told by its length too, also where another one with its content hash has been found.
+#[test]
+fn a_base_of_another_length_is_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("base"), b"12345").unwrap();
+    let hash = crate::content_hash(Input::Bytes(b"12345"), 1).unwrap();
+    let named = |len| Base { hash, len, name: "base".to_string() };
+    let to = |source| Reference { source, start: 0, conversion: Conversion::None };
+    let path = folder.path().join("file.lmc");
+    std::fs::write(&path, hostile(1, &[to(1), to(2)], vec![named(5), named(1 << 40)])).unwrap();
+    let error = Archive::open(&path).unwrap().test(1, &|_| ()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
+    assert!(error.to_string().contains("has 5 bytes"), "{error}");
+}

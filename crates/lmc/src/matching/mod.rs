@@ -16,14 +16,26 @@ mod trial;
 
 use crate::io::Source;
 use crate::items::Looked;
-use crate::{Options, Reference};
+use crate::{Base, Bases, Options, Reference};
 use lmc_format::{Conversion, Result, SourceKind};
 use lmc_input::{Cut, SourceItem, Tensor, is_small};
+use std::collections::HashSet;
 
 /// The spans of a file, and what each refers to.
 pub(crate) struct Spans {
     pub cuts: Vec<Cut>,
     pub references: Vec<Option<Reference>>,
+}
+
+impl Spans {
+    /// Those of `bases` that the file may come to name.
+    pub(crate) fn bases<'b>(&self, bases: &'b Bases) -> Vec<&'b Base> {
+        let sources = self.references.iter().flatten().map(|reference| reference.source);
+        let used: HashSet<u64> = sources.collect();
+        let is_used = |i: usize| bases.is_named() || used.contains(&(i as u64 + 1));
+        let list = bases.list().iter().enumerate();
+        list.filter(|(i, _)| is_used(*i)).map(|(_, base)| &**base).collect()
+    }
 }
 
 /// Cuts a file and finds bases for its spans.
