@@ -9,6 +9,8 @@ use lmc_format::{
 };
 use lmc_testkit::data::{self, Kind, Random};
 
+mod costs;
+
 /// Bytes of a segment of the blocks below, the largest that there is.
 const SEGMENT_LEN: u64 = 2 << 20;
 
@@ -238,18 +240,26 @@ fn compressed(original: &[u8], bases: &Bases, level: Level) -> Vec<u8> {
 
 /// A safetensors file of f32 tensors: names, rows of 256 and bytes.
 fn safetensors(tensors: &[(String, &[u8])]) -> Vec<u8> {
+    let typed_as = |(name, bytes): &(String, _)| (name.clone(), "F32", *bytes);
+    typed(&tensors.iter().map(typed_as).collect::<Vec<_>>())
+}
+
+/// The same of tensors of f32 or of types of two bytes.
+fn typed(tensors: &[(String, &str, impl AsRef<[u8]>)]) -> Vec<u8> {
     let (mut entries, mut end) = (Vec::new(), 0);
-    for (name, bytes) in tensors {
-        let (start, rows) = (end, bytes.len() / 1024);
+    for (name, dtype, bytes) in tensors {
+        let bytes = bytes.as_ref();
+        let width = if *dtype == "F32" { 4 } else { 2 };
+        let (start, rows) = (end, bytes.len() / (256 * width));
         end += bytes.len();
         entries.push(format!(
-            r#""{name}":{{"dtype":"F32","shape":[{rows},256],"data_offsets":[{start},{end}]}}"#
+            r#""{name}":{{"dtype":"{dtype}","shape":[{rows},256],"data_offsets":[{start},{end}]}}"#
         ));
     }
     let header = format!("{{{}}}", entries.join(","));
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(header.as_bytes());
-    tensors.iter().for_each(|(_, bytes)| file.extend_from_slice(bytes));
+    tensors.iter().for_each(|(.., bytes)| file.extend_from_slice(bytes.as_ref()));
     file
 }
 
