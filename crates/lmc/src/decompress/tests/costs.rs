@@ -33,12 +33,13 @@ fn references_to_the_file_itself_count() {
     let part = |&at: &usize| &weights[at * 1024..(at + count) * 1024];
     let mut tensors: Vec<(String, &str, Vec<u8>)> =
         places.iter().map(|at| (rows(*at, count), "F32", part(at).to_vec())).collect();
-    let types: [(&str, fn(f32) -> u16); 2] = [("BF16", casts::bf16_bits), ("F16", casts::f16_bits)];
-    for (dtype, round) in types {
+    let mut add_rounded = |dtype: &'static str, round: fn(f32) -> u16| {
         let name = |i: usize, at: &usize| format!("{dtype}{i}.{}", rows(*at, count));
         let copies = places.iter().enumerate();
         tensors.extend(copies.map(|(i, at)| (name(i, at), dtype, rounded(part(at), round))));
-    }
+    };
+    add_rounded("BF16", casts::bf16_bits);
+    add_rounded("F16", casts::f16_bits);
     let new = typed(&tensors);
     let bases = Bases::from_bytes(vec![("old".to_string(), old)], 1).unwrap();
     let on = check(compressed(&new, &bases, Level::Fast), &bases);
