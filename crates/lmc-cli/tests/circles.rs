@@ -57,6 +57,63 @@ fn ancestors_are_not_overwritten() {
     assert_eq!(folder.names(), ["a.lmc", "b", "b.lmc", "c"]);
 }
 
+/// The same for what a base is on and the new file has nothing of: without it, the base cannot be
+/// opened.
+#[test]
+fn what_a_base_needs_for_others_is_not_overwritten() {
+    let (x, y) = (weights(300 * 512, 1), weights(300 * 512, 2));
+    let (x, y) = (("x", "BF16", &[300, 512][..], &x[..]), ("y", "BF16", &[300, 512][..], &y[..]));
+    let folder = Folder::new();
+    folder.write("a", &safetensors(&[x]));
+    folder.write("b", &safetensors(&[x, y]));
+    folder.ok(&["compress", "a", "--rm"]);
+    folder.ok(&["compress", "b", "--base", "a.lmc", "--rm"]);
+    folder.write("a", &safetensors(&[y]));
+    let refused = folder.lmc(&["compress", "a", "--base", "b.lmc", "-f", "--rm"]);
+    assert_eq!(code(&refused), 1);
+    assert!(stderr(&refused).contains("would replace"), "{}", stderr(&refused));
+    folder.ok(&["test", "b.lmc"]);
+    assert_eq!(folder.read("a"), safetensors(&[y]));
+}
+
+/// A result does not take the place of a base that another file of the same command needs, nor of its
+/// own, wherever that was found; what it would have cost is all there.
+#[test]
+fn a_base_of_another_file_is_not_overwritten() {
+    for removes in [false, true] {
+        let folder = folder();
+        fs::create_dir(folder.path("old")).expect("ours");
+        fs::rename(folder.path("a"), folder.path("old/b")).expect("ours");
+        folder.ok(&["compress", "b", "c", "--base", "old/b", "--rm"]);
+        fs::rename(folder.path("old/b"), folder.path("b")).expect("ours");
+        let rm: &[&str] = if removes { &["--rm"] } else { &[] };
+        let output = folder.lmc(&[&["decompress", "-f", "b.lmc", "c.lmc"], rm].concat());
+        assert_eq!(code(&output), 3, "{}", stderr(&output));
+        assert!(stderr(&output).contains("would replace what c.lmc needs"), "{}", stderr(&output));
+        assert_eq!(folder.read("b"), checkpoint(0));
+        assert_eq!(folder.read("c"), checkpoint(100));
+        let refused = folder.lmc(&["decompress", "-f", "b.lmc"]);
+        assert!(stderr(&refused).contains("would replace the base"), "{}", stderr(&refused));
+        folder.ok(&["decompress", "b.lmc", "-o", "new"]);
+        assert_eq!(folder.read("new"), checkpoint(50));
+    }
+}
+
+/// The same for bases in a folder that the results of a directory are written into.
+#[test]
+fn a_base_in_the_target_folder_is_not_overwritten() {
+    let folder = Folder::new();
+    folder.write("old/m", &checkpoint(0));
+    folder.write("new/m", &checkpoint(30));
+    folder.write("new/n", &checkpoint(60));
+    folder.ok(&["compress", "new", "--base", "old/m", "--rm"]);
+    let output = folder.lmc(&["decompress", "--rm", "-f", "new.lmc", "-o", "old", "--base", "old"]);
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    assert_eq!(folder.read("old/m"), checkpoint(0));
+    assert_eq!(folder.read("old/n"), checkpoint(60));
+    folder.ok(&["test", "new.lmc", "--base", "old"]);
+}
+
 /// A pipe in place of a base is refused at once; nobody waits for a writer.
 #[test]
 fn pipes_are_no_bases() {
@@ -107,6 +164,21 @@ fn directories_on_directories() {
     fs::rename(folder.path("step0.lmc"), folder.path("away")).expect("ours");
     assert_eq!(code(&folder.lmc(&["decompress", "step2.lmc"])), 1);
     assert!(!folder.exists("step2"));
+}
+
+/// The same in folders of these directories.
+#[test]
+fn folders_of_directories_on_directories() {
+    let folder = Folder::new();
+    for i in 0..3 {
+        folder.write(&format!("step{i}/a/b/model"), &checkpoint(i * 30));
+    }
+    folder.ok(&["compress", "step0", "--rm"]);
+    folder.ok(&["compress", "step1", "--base", "step0.lmc", "--rm"]);
+    folder.ok(&["compress", "step2", "--base", "step1.lmc", "--rm"]);
+    folder.ok(&["test", "step2.lmc"]);
+    folder.ok(&["decompress", "step2.lmc"]);
+    assert_eq!(folder.read("step2/a/b/model"), checkpoint(60));
 }
 
 /// Bases that many files are on are opened once: there are more ways through these than could be

@@ -274,6 +274,36 @@ def test_end_of_the_interpreter(store: Store) -> None:
     assert torch.equal(store.load("main@7")["x"], torch.arange(3_000_000.0))
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_save_after_the_end_of_the_main_thread(store: Store, waits: bool) -> None:
+    """A save in the background that a function of atexit asks for is done before the program ends."""
+    script = (
+        "import atexit, sys, numpy, lmckpt\n"
+        "def last():\n"
+        "    store = lmckpt.Store(sys.argv[1])\n"
+        "    store.save_async({'x': numpy.arange(1_000_000.0)}, step=7)\n"
+        f"    {waits} and store.wait()\n"
+        "atexit.register(last)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, store.url], check=True, timeout=120)
+    assert store.load("main@7")["x"][-1] == 999_999.0
+
+
+def test_a_wait_is_also_for_what_is_called_after_the_save(store: Store) -> None:
+    """Nothing of a save goes on when the wait for it ends; what is called after it may wait too."""
+    seen = []
+
+    def after(future) -> None:
+        store.wait()
+        time.sleep(0.2)
+        seen.append(future.result().step)
+
+    store.save_async({"x": torch.ones(3)}, step=4).add_done_callback(after)
+    store.wait()
+    assert seen == [4]
+    store.close()
+
+
 def test_a_save_in_the_background_needs_no_thread(store: Store, monkeypatch, caplog) -> None:
     """Where the system refuses another thread, the save is done at once, and a line says so."""
 

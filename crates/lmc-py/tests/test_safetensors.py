@@ -275,3 +275,32 @@ def test_what_is_compressed_in_memory_is_verified(monkeypatch) -> None:
             lmc_torch.save(tensors, **options)
             lmc_numpy.save(arrays, **options)
             assert [found["verify"] for found in asked] == [verify] * 5
+
+
+def test_a_file_never_replaces_what_it_needs(tmp_path, monkeypatch) -> None:
+    """Not its base, by whatever name, not what that is on, and not what it is restored from."""
+    monkeypatch.chdir(tmp_path)
+    x, y = torch.randn(300, 300), torch.randn(300, 300)
+    lmc_torch.save_file({"x": x}, "a.lmc")
+    lmc_torch.save_file({"x": x, "y": y}, "b.lmc", base="a.lmc")
+    Path("link.lmc").symlink_to("a.lmc")
+    before = Path("a.lmc").read_bytes()
+    for state, base in (({"x": x}, "a.lmc"), ({"x": x}, "link.lmc"), ({"x": x}, "b.lmc")):
+        with pytest.raises(errors.LmcError, match="would replace"):
+            lmc_torch.save_file(state, "a.lmc", base=base)
+    # Nothing of a is needed for it, but b cannot be opened without.
+    with pytest.raises(errors.LmcError, match="would replace"):
+        lmc_torch.save_file({"y": y}, "a.lmc", base="b.lmc")
+    lmckpt.decompress_file("a.lmc", "a")
+    with pytest.raises(errors.LmcError, match="would replace"):
+        lmckpt.compress_file("a", "a.lmc", bases=["a.lmc"], overwrite=True)
+    with pytest.raises(errors.LmcError, match="its own"):
+        lmckpt.compress_file("a", "c.lmc", bases=["a"])
+    with pytest.raises(errors.LmcError, match="the same file"):
+        lmckpt.decompress_file("a.lmc", "a.lmc", overwrite=True)
+    Path("a").unlink()
+    with pytest.raises(errors.LmcError, match="would replace"):
+        lmckpt.decompress_file("b.lmc", "a.lmc", overwrite=True)
+    assert Path("a.lmc").read_bytes() == before
+    assert torch.equal(lmc_torch.load_file("b.lmc")["y"], y)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.lmc", "b.lmc", "link.lmc"]

@@ -332,14 +332,19 @@ impl Archive {
         self.links.get(i, &self.index.bases[i])
     }
 
-    /// Fails unless every base that a span refers to is there, and all that those need.
-    pub(crate) fn check_bases(&self, depth: usize) -> Result<()> {
-        for (i, base) in self.index.bases.iter().enumerate() {
-            if self.index.is_used(i) {
-                self.links.check(i, base, depth)?;
-            }
-        }
-        Ok(())
+    /// How many files stand one on the other below this one; fails unless every base that a span
+    /// refers to is there, and all that those need.
+    pub(crate) fn height(&self, depth: usize) -> Result<usize> {
+        let bases = self.index.bases.iter().enumerate().filter(|(i, _)| self.index.is_used(*i));
+        bases
+            .map(|(i, base)| self.links.height(i, base, depth))
+            .try_fold(0, |most, height| Ok(most.max(height?)))
+    }
+
+    /// The bases that spans refer to.
+    pub(crate) fn needed(&self) -> Result<Vec<&Base>> {
+        let used = (0..self.index.bases.len()).filter(|&i| self.index.is_used(i));
+        used.map(|i| self.base(i)).collect()
     }
 
     /// Fails unless every base that it names is there, and all that those need, whether or not
@@ -349,7 +354,7 @@ impl Archive {
             return Err(Error::invalid("it names no base that it was made on"));
         }
         let mut bases = self.index.bases.iter().enumerate();
-        bases.try_for_each(|(i, base)| self.links.check(i, base, 0))
+        bases.try_for_each(|(i, base)| self.links.height(i, base, 0).map(|_| ()))
     }
 
     /// Adds up what decoders will write to read the original bytes `range`, if nothing of it is kept

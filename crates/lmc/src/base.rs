@@ -6,21 +6,21 @@
 
 use crate::archive::Archive;
 use crate::effort::{Budget, Cost, Effort};
+use crate::folder::FileId;
 use crate::interrupt::Once;
 use crate::io::{ReadAt, Source, SourceFile, Stamp, io_error};
 use crate::lookup::{Given, Links, fit_name, with_files_below};
 use crate::raw::Raw;
+use crate::shelf::Shelf;
 use lmc_format::file::MAGIC;
 use lmc_format::{Error, ErrorKind, Hash, Result};
 use lmc_input::Tensor;
-use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// How many files may stand one on the other.
 const DEPTH_MAX: usize = 64;
@@ -37,46 +37,6 @@ pub struct Bases {
     pub(crate) shelf: Arc<Shelf>,
     /// Whether a file names all of them, also those that it does not need.
     is_named: bool,
-}
-
-/// What is behind [`Bases`].
-#[derive(Debug, Default)]
-pub(crate) struct Shelf {
-    pub(crate) given: OnceLock<Vec<Arc<Base>>>,
-    pub(crate) folders: Vec<PathBuf>,
-    library: Option<Arc<dyn Library>>,
-    /// What was found beside those that were given: each is opened once, however many are on it.
-    found: Mutex<HashMap<Hash, Arc<Base>>>,
-    threads: usize,
-}
-
-impl Shelf {
-    pub(crate) fn found(&self) -> MutexGuard<'_, HashMap<Hash, Arc<Base>>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// All that has been opened.
-    fn open(&self) -> Vec<Arc<Base>> {
-        let given = self.given.get().into_iter().flatten().cloned();
-        given.chain(self.found().values().cloned()).collect()
-    }
-
-    /// The archive of a library.
-    pub(crate) fn find(&self, hash: Hash, shelf: &Weak<Shelf>) -> Result<Option<Arc<Base>>> {
-        if let Some(base) = self.found().get(&hash) {
-            return Ok(Some(base.clone()));
-        }
-        let Some(library) = &self.library else { return Ok(None) };
-        let Some((name, bytes)) = library.find(hash)? else { return Ok(None) };
-        let base = Base::new(Source::Elsewhere(bytes), Path::new(&name), None, shelf)
-            .map_err(|e| e.at(format_args!("base {name}")))?;
-        if base.content_hash()? != hash {
-            let message = format!("base {name} is not the one with content hash {hash:032x}");
-            return Err(Error::corrupt(message));
-        }
-        self.found().insert(hash, base.clone());
-        Ok(Some(base))
-    }
 }
 
 impl Bases {
@@ -143,7 +103,7 @@ impl Bases {
         Self::fill(Vec::new(), Some(library), threads, |shelf| {
             let strong = shelf.upgrade();
             let find = |&hash: &u128| {
-                let found = strong.as_ref().map_or(Ok(None), |own| own.find(hash, shelf))?;
+                let found = strong.as_ref().map_or(Ok(None), |own| own.find(hash, None, shelf))?;
                 found.ok_or_else(|| {
                     let message = format!("no archive with content hash {hash:032x}");
                     Error::new(ErrorKind::NotFound, message)
@@ -170,8 +130,7 @@ impl Bases {
         threads: usize,
         open: impl FnOnce(&Weak<Shelf>) -> Result<Vec<Arc<Base>>>,
     ) -> Result<Self> {
-        let (given, found) = (OnceLock::new(), Mutex::default());
-        let shelf = Arc::new(Shelf { given, folders, library, found, threads });
+        let shelf = Arc::new(Shelf::new(folders, library, threads));
         let given = open(&Arc::downgrade(&shelf))?;
         shelf.given.get_or_init(|| given);
         Ok(Self { shelf, is_named: false })
@@ -185,11 +144,6 @@ impl Bases {
 
     pub(crate) fn is_named(&self) -> bool {
         self.is_named
-    }
-
-    /// The files that have been opened: those that were given, and what they are on themselves.
-    pub fn files(&self) -> Vec<PathBuf> {
-        self.shelf.open().iter().filter_map(|base| base.file.clone()).collect()
     }
 
     /// The files that were given, and all that they may be on. Only indexes are read.
@@ -223,12 +177,12 @@ pub struct Base {
     /// The same, if it is a file.
     pub(crate) file: Option<PathBuf>,
     content: Content,
-    stamp: Option<Stamp>,
+    pub(crate) stamp: Option<Stamp>,
     threads: usize,
     hash: Once<Hash>,
     tensors: Once<Vec<Tensor>>,
-    /// Whether its own bases have been looked for.
-    is_checked: AtomicBool,
+    /// How many `.lmc` files stand one on the other from here down.
+    height: OnceLock<usize>,
     /// For samples, and reads by those who code on it. Samples decode more than they are: all of them
     /// together may take as much as a restore.
     budget: Budget,
@@ -257,7 +211,7 @@ impl Base {
         Self::new(Source::File(SourceFile::Owned(file)), path, folder, shelf)
     }
 
-    fn new(
+    pub(crate) fn new(
         source: Source<'static>,
         path: &Path,
         folder: Option<PathBuf>,
@@ -281,7 +235,7 @@ impl Base {
         let threads = shelf.upgrade().map_or(0, |shelf| shelf.threads);
         let (hash, tensors) = (Once::default(), Once::default());
         let (name, path) = (fit_name(&name), path.display().to_string());
-        let is_checked = AtomicBool::new(false);
+        let height = OnceLock::new();
         let budget = match &content {
             Content::Raw(_) => Budget::new(0, 0),
             Content::Archive(archive) => archive.budget(),
@@ -295,7 +249,7 @@ impl Base {
             threads,
             hash,
             tensors,
-            is_checked,
+            height,
             budget,
         }))
     }
@@ -370,7 +324,7 @@ impl Base {
     /// Adds up what decoders will write to read the bytes `range` of its original.
     pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
         match &self.content {
-            Content::Raw(_) => Ok(()),
+            Content::Raw(raw) => raw.cost(range, depth, cost),
             Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
             Content::Archive(archive) => archive.cost(range, depth, cost),
         }
@@ -405,27 +359,46 @@ impl Base {
 
     /// Whether it is a `.lmc` on a base with this content hash.
     pub(crate) fn is_on(&self, hash: Hash) -> bool {
+        self.bases().iter().any(|base| base.hash == hash)
+    }
+
+    /// What it says that it is on.
+    pub(crate) fn bases(&self) -> &[lmc_format::Base] {
         match &self.content {
-            Content::Raw(..) => false,
-            Content::Archive(archive) => archive.bases().iter().any(|base| base.hash == hash),
+            Content::Raw(..) => &[],
+            Content::Archive(archive) => archive.bases(),
         }
     }
 
-    /// Fails unless all that it needs itself is there. A base that many are on is looked into
-    /// once: there can be more ways through them than could ever be gone.
-    pub(crate) fn check_bases(&self, depth: usize) -> Result<()> {
-        if self.is_checked.swap(true, Ordering::Relaxed) {
-            return Ok(());
-        }
+    /// How many `.lmc` files stand one on the other from here down; fails unless all that it needs
+    /// itself is there, and if more files come to stand on each other than may, with `depth` above it.
+    /// A base that many are on is looked into once: there can be more ways through them than could ever
+    /// be gone.
+    pub(crate) fn height(&self, depth: usize) -> Result<usize> {
+        let Content::Archive(archive) = &self.content else { return Ok(0) };
+        let height = match self.height.get() {
+            Some(&height) => Ok(height),
+            None if depth > DEPTH_MAX => Err(too_deep()),
+            None => archive.height(depth).map(|below| *self.height.get_or_init(|| below + 1)),
+        };
+        let fits = height.and_then(|height| match depth + height > DEPTH_MAX + 1 {
+            true => Err(too_deep()),
+            false => Ok(height),
+        });
+        fits.map_err(|e| self.named(e, depth))
+    }
+
+    /// What it is on itself, as far as anything of it refers to that.
+    pub(crate) fn needed(&self) -> Result<Vec<&Base>> {
         match &self.content {
-            Content::Raw(..) => Ok(()),
-            Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
-            Content::Archive(archive) => archive.check_bases(depth),
+            Content::Raw(..) => Ok(Vec::new()),
+            Content::Archive(archive) => archive.needed(),
         }
-        .map_err(|e| {
-            self.is_checked.store(false, Ordering::Relaxed);
-            self.named(e, depth)
-        })
+    }
+
+    /// The file that it is, if it is one.
+    pub(crate) fn id(&self) -> Option<FileId> {
+        Some(self.stamp?.id)
     }
 
     /// An error with the name of the base. Of a chain that is too long only the first is named: all
@@ -441,7 +414,7 @@ impl Base {
 fn too_deep() -> Error {
     let message = format!(
         "more than {DEPTH_MAX} files stand one on the other, or in a circle; compress with an older \
-         --base, or with none"
+         --base, or decompress one of them first"
     );
     Error::new(ErrorKind::LimitExceeded, message)
 }

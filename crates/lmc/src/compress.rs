@@ -1,18 +1,21 @@
 //! A file to `.lmc`.
 
 use crate::effort::alone_if_spent;
+use crate::folder::FileId;
 use crate::guess;
 use crate::io::{Input, Output, Sink, Source};
 use crate::items::{ItemHashes, Looked, hasher};
 use crate::matching::{self, Spans};
+use crate::needed::Going;
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::reference;
 use crate::span::{CodedSpan, SpanEncoder};
 use crate::witness::Witness;
-use crate::{Options, Progress, Reference, Summary};
+use crate::{Bases, Options, Progress, Reference, Summary};
 use lmc_codec::{Dtype, Encoder, TensorSpec};
 use lmc_format::file::header;
-use lmc_format::{Footer, HEADER_LEN, Hash, Index, Result, Span, hash};
+use lmc_format::limits::BASES_MAX;
+use lmc_format::{Error, Footer, HEADER_LEN, Hash, Index, Result, Span, StoredIndex, hash};
 use lmc_input::Cut;
 use std::ops::Range;
 
@@ -57,8 +60,8 @@ fn compress_source(
     progress: Progress,
 ) -> Result<Compressed> {
     let stamp = source.stamp()?;
+    let job = Job::new(source, options, output.replaced())?;
     let sink = Sink::new(output);
-    let job = Job::new(source, options)?;
     sink.write(0, &header())?;
     let mut assembly = Assembly::new(&job);
     let mut next = 0;
@@ -98,14 +101,34 @@ pub(crate) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    pub(crate) fn new(source: &'a Source<'a>, options: &'a Options) -> Result<Self> {
+    /// `replaced` is the file whose place the result takes.
+    pub(crate) fn new(
+        source: &'a Source<'a>,
+        options: &'a Options,
+        replaced: Option<FileId>,
+    ) -> Result<Self> {
+        check_named(&options.bases)?;
+        let going = Going { input: source.stamp()?.map(|stamp| stamp.id), replaced };
+        going.check_given(&options.bases)?;
         let len = source.len()?;
         let looked = Looked::new(source, len)?;
         let spans = matching::spans(source, &looked, options)?;
+        // Before anything is written.
+        going.check_below(&spans.bases(&options.bases))?;
         let own = Witness::new(read_twice(&spans, looked.start.len() as u64));
         own.saw_start(&looked.start, |at, out| source.read(at, out))?;
         Ok(Self { source, options, len, layout: looked.layout, spans, own })
     }
+}
+
+/// Fails if more bases must be named than a file can name.
+fn check_named(bases: &Bases) -> Result<()> {
+    let count = bases.list().len();
+    if bases.is_named() && count as u64 > BASES_MAX {
+        let message = format!("{count} bases are to be named, but a file can name {BASES_MAX}");
+        return Err(Error::invalid(message));
+    }
+    Ok(())
 }
 
 /// The spans that hold the first `start` bytes, or bytes that spans of the file itself refer to.
@@ -167,6 +190,7 @@ impl<'a> Assembly<'a> {
             index_hash: hash(&bytes),
             original_len: self.job.len,
         };
+        check_readable(&bytes, &footer)?;
         Ok(([bytes, footer.write()].concat(), index))
     }
 
@@ -189,6 +213,13 @@ impl<'a> Assembly<'a> {
         }
         Ok(bases)
     }
+}
+
+/// Fails unless a reader takes this index: it has limits, and what it refuses must never be written.
+fn check_readable(index: &[u8], footer: &Footer) -> Result<()> {
+    StoredIndex::read(index.to_vec(), footer.body_len, footer.original_len)
+        .map(|_| ())
+        .map_err(|e| Error::invalid(format!("cannot be stored, since nothing could read it: {e}")))
 }
 
 struct Compress<'a, 'sink> {
@@ -291,192 +322,4 @@ impl Stages for Compress<'_, '_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Archive, Bases, ReadAt, memory};
-    use lmc_format::ErrorKind;
-    use lmc_testkit::casts;
-    use lmc_testkit::data::{self, Kind};
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-    /// A file that somebody writes to, in a way that no time stamp shows: its bytes change at a place
-    /// as soon as all bytes of a range have been read at once.
-    #[derive(Debug)]
-    struct Written {
-        bytes: Vec<u8>,
-        place: usize,
-        at_read_of: Range<usize>,
-        has_changed: AtomicBool,
-        reads: AtomicUsize,
-    }
-
-    impl Written {
-        fn new(bytes: Vec<u8>, place: usize, at_read_of: Range<usize>) -> Arc<Self> {
-            let (has_changed, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
-            Arc::new(Self { bytes, place, at_read_of, has_changed, reads })
-        }
-    }
-
-    impl ReadAt for Written {
-        fn size(&self) -> u64 {
-            self.bytes.len() as u64
-        }
-
-        fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
-            let range = at as usize..at as usize + out.len();
-            out.copy_from_slice(&self.bytes[range.clone()]);
-            if range.contains(&self.place) && self.has_changed.load(Ordering::SeqCst) {
-                out[self.place - range.start] ^= 1;
-                self.reads.fetch_add(1, Ordering::SeqCst);
-            }
-            if range.start <= self.at_read_of.start && self.at_read_of.end <= range.end {
-                self.has_changed.store(true, Ordering::SeqCst);
-            }
-            Ok(())
-        }
-    }
-
-    /// A safetensors file of tensors: name, type and bytes; returns it with where each one is.
-    fn safetensors(tensors: &[(&str, &str, &[u8])]) -> (Vec<u8>, Vec<Range<usize>>) {
-        let (mut entries, mut end) = (Vec::new(), 0);
-        let mut ranges = Vec::new();
-        for (name, dtype, bytes) in tensors {
-            let start = end;
-            end += bytes.len();
-            let count = bytes.len() / if *dtype == "F32" { 4 } else { 2 };
-            entries.push(format!(
-                r#""{name}":{{"dtype":"{dtype}","shape":[{count}],"data_offsets":[{start},{end}]}}"#
-            ));
-            ranges.push(start..end);
-        }
-        let header = format!("{{{}}}", entries.join(","));
-        let mut file = (header.len() as u64).to_le_bytes().to_vec();
-        file.extend_from_slice(header.as_bytes());
-        let first = file.len();
-        tensors.iter().for_each(|(.., bytes)| file.extend_from_slice(bytes));
-        let ranges = ranges.into_iter().map(|r| r.start + first..r.end + first).collect();
-        (file, ranges)
-    }
-
-    fn bf16(floats: &[u8]) -> Vec<u8> {
-        let (words, _) = floats.as_chunks();
-        let cast = |&word| casts::bf16_bits(f32::from_le_bytes(word)).to_le_bytes();
-        words.iter().flat_map(cast).collect()
-    }
-
-    /// Compresses to a stream and to memory; each gives what can be restored, or a conflict.
-    fn check(make: impl Fn() -> (Arc<Written>, Options, Source<'static>), is_conflict: bool) {
-        for to_memory in [false, true] {
-            for verify in [false, true] {
-                let (written, options, source) = make();
-                let options = Options { verify, threads: 1, ..options };
-                let coded = if to_memory {
-                    memory::compress_source(&source, &options, Vec::new(), &mut [])
-                        .map(|(_, parts)| parts.concat())
-                } else {
-                    let mut out = Vec::new();
-                    compress_source(&source, Output::Stream(&mut out), &options, &|_| ())
-                        .map(|_| out)
-                };
-                let reads = written.reads.load(Ordering::SeqCst);
-                match coded {
-                    Err(error) => assert_eq!(error.kind, ErrorKind::Conflict, "{error}"),
-                    Ok(coded) => {
-                        assert!(!is_conflict, "{reads} reads of changed bytes gave a file");
-                        let archive = Archive::from_bytes_on(coded, &options.bases).unwrap();
-                        archive.test(1, &|_| ()).unwrap();
-                    }
-                }
-                assert!(!is_conflict || reads > 0, "the bytes never changed");
-            }
-        }
-    }
-
-    /// A tensor that is tied to an earlier one of its file, or is the rounding of one, refers to it; if
-    /// that is written to between its coding and its reading as a base, there is no file.
-    #[test]
-    fn what_a_span_refers_to_is_what_was_stored() {
-        let floats = data::words(Kind::Weights, 4, true, 60_000, 1);
-        let rounded = bf16(&floats);
-        for (dtype, later) in [("F32", &floats), ("BF16", &rounded)] {
-            let (file, places) = safetensors(&[("w", "F32", &floats), ("ema.w", dtype, later)]);
-            for place in [0, 70_001, 239_999] {
-                let place = places[0].start + place;
-                check(
-                    || {
-                        let written = Written::new(file.clone(), place, places[0].clone());
-                        let source = Source::Elsewhere(written.clone());
-                        (written, Options::default(), source)
-                    },
-                    true,
-                );
-            }
-        }
-    }
-
-    /// The same where the bytes change before they are coded, after they were looked at.
-    #[test]
-    fn what_was_looked_at_is_what_is_stored() {
-        let floats = data::words(Kind::Weights, 4, true, 60_000, 2);
-        let (file, places) = safetensors(&[("a", "F32", &floats), ("b", "F32", &floats)]);
-        let header = 0..places[0].start;
-        // In a name, so that the header is a good one before and after.
-        let name = file.windows(3).position(|w| w == b"\"a\"").unwrap() + 1;
-        check(
-            || {
-                let written = Written::new(file.clone(), name, header.clone());
-                let source = Source::Elsewhere(written.clone());
-                (written, Options::default(), source)
-            },
-            true,
-        );
-    }
-
-    /// A raw base is named by a hash of its content; if it is written to between that and its reading,
-    /// whichever comes first, there is no file.
-    #[test]
-    fn a_raw_base_is_what_its_hash_is_of() {
-        let old = data::words(Kind::Weights, 4, true, 60_000, 3);
-        let mut new = old.clone();
-        new.iter_mut().step_by(4000).for_each(|byte| *byte ^= 1);
-        let (old, places) = safetensors(&[("a", "F32", &old)]);
-        for (dtype, new) in [("F32", new.clone()), ("BF16", bf16(&new))] {
-            let (new, _) = safetensors(&[("a", dtype, &new)]);
-            for place in [0, 70_001, 239_999] {
-                // Its second half, which is read to code against it and to hash it.
-                let half = places[0].start + 131_072..places[0].start + 196_608;
-                check(
-                    || {
-                        let place = places[0].start + place;
-                        let written = Written::new(old.clone(), place, half.clone());
-                        let base: Arc<dyn ReadAt> = written.clone();
-                        let bases = Bases::from_elsewhere(vec![("old".to_string(), base)], 1);
-                        let options = Options { bases: bases.unwrap(), ..Options::default() };
-                        (written, options, Source::Owned(new.clone()))
-                    },
-                    true,
-                );
-            }
-        }
-    }
-
-    /// A restore reads of a raw base what its hash is of, or fails by a conflict.
-    #[test]
-    fn a_raw_base_that_changes_while_it_is_restored_from_is_a_conflict() {
-        let old = data::words(Kind::Weights, 2, true, 100_000, 4);
-        let mut new = old.clone();
-        new.iter_mut().step_by(4000).for_each(|byte| *byte ^= 1);
-        let given = Bases::from_bytes(vec![("old".to_string(), old.clone())], 1).unwrap();
-        let options = Options { bases: given, threads: 1, ..Options::default() };
-        let mut coded = Vec::new();
-        compress_source(&Source::Owned(new), Output::Stream(&mut coded), &options, &|_| ())
-            .unwrap();
-        let written = Written::new(old, 77_777, 0..200_000);
-        let base: Arc<dyn ReadAt> = written.clone();
-        let bases = Bases::from_elsewhere(vec![("old".to_string(), base)], 1).unwrap();
-        let archive = Archive::from_bytes_on(coded, &bases).unwrap();
-        let error = archive.test(1, &|_| ()).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
-    }
-}
+mod tests;

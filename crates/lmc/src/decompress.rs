@@ -4,6 +4,7 @@ use crate::archive::Archive;
 use crate::effort::{self, Budget, Effort};
 use crate::io::{Output, Sink};
 use crate::item_hash::ItemHasher;
+use crate::needed::Going;
 use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
 use crate::span::{SpanDecoder, SpanPart, check_hash};
 use crate::{Progress, Summary};
@@ -21,6 +22,8 @@ pub fn decompress(
     threads: usize,
     progress: Progress,
 ) -> Result<Summary> {
+    let input = archive.source.stamp()?.map(|stamp| stamp.id);
+    Going { input, replaced: output.replaced() }.check_restore(archive)?;
     let sink = Sink::new(output);
     sink.clear()?;
     restore(archive, Some(&sink), threads, progress)?;
@@ -46,7 +49,7 @@ pub(crate) fn restore_within(
     progress: Progress,
 ) -> Result<()> {
     // Before anything is written.
-    archive.check_bases(0)?;
+    archive.height(0)?;
     let index = &archive.index;
     let (parts, groups) = (Parts::new(index)?, Groups::new(index));
     let mut items = ItemChecks::default();

@@ -148,8 +148,9 @@ impl Effort<'_> {
         }
         let message = format!(
             "its parts refer to each other and to its bases so often that it would take the work of \
-             decoding more than {most} bytes; no file that lmc makes does, so it may be meant to waste \
-             time"
+             decoding more than {most} bytes; no file that lmc makes does on the bases it was made on, so \
+             it may be meant to waste time; if you trust it, decompress its bases first and give \
+             those with --base"
         );
         Err(Error::new(ErrorKind::LimitExceeded, message))
     }

@@ -9,9 +9,10 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The bits of a mode that are taken over from files: reading, writing and executing. Those that
@@ -33,6 +34,10 @@ impl FileId {
     #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
     pub(crate) fn of(stat: &Stat) -> Self {
         Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 }
+    }
+
+    pub(crate) fn of_metadata(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
     }
 }
 

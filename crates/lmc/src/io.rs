@@ -1,11 +1,12 @@
 //! Where bytes come from and go to.
 
-use crate::Publish;
+use crate::folder::FileId;
 use crate::pipeline::Buffer;
+use crate::publish::Publish;
 use crate::witness::changed;
 use lmc_format::{Error, ErrorKind, Result};
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex};
@@ -30,6 +31,16 @@ pub enum Output<'a> {
     Open(&'a File),
     /// A stream.
     Stream(&'a mut (dyn Write + Send)),
+}
+
+impl Output<'_> {
+    /// The file whose place the result takes, if there is one.
+    pub(crate) fn replaced(&self) -> Option<FileId> {
+        match self {
+            Self::File(publish) => publish.replaced(),
+            Self::Open(_) | Self::Stream(_) => None,
+        }
+    }
 }
 
 /// Bytes that are kept elsewhere, in any way, and that any thread may read at any place.
@@ -138,13 +149,23 @@ impl SourceFile<'_> {
 /// A time moves in ticks of some milliseconds, or of seconds on some file systems: a write within the
 /// tick of the first look, or through a mapping, shows in none of them. What was read is stored as it
 /// was read even then, and can be restored: see `witness.rs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
-    device: u64,
-    inode: u64,
+    pub id: FileId,
     len: u64,
     modified: (i64, i64),
     changed: (i64, i64),
+}
+
+impl Stamp {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self {
+            id: FileId::of_metadata(metadata),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
 }
 
 impl<'a> Source<'a> {
@@ -172,13 +193,7 @@ impl<'a> Source<'a> {
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>> {
         let Self::File(file) = self else { return Ok(None) };
         let metadata = file.get().metadata().map_err(|e| io_error("cannot look at it", &e))?;
-        Ok(Some(Stamp {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            len: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }))
+        Ok(Some(Stamp::of(&metadata)))
     }
 
     /// Fails if a file has been written to since it had this stamp.

@@ -1,10 +1,13 @@
 //! Where the bases of a file are looked for: among those that were given, and beside the file.
 
-use crate::base::{Base, Bases, Shelf};
+use crate::base::{Base, Bases};
 use crate::interrupt::Once;
+use crate::io::{Stamp, io_error};
+use crate::shelf::{Seen, Shelf};
 use lmc_format::limits::BASE_NAME_LEN_MAX;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -57,9 +60,15 @@ impl Links {
         Ok(self.found[i].get(|| self.find(wanted))?)
     }
 
-    /// Fails unless base `i` is there, and all that it needs.
-    pub(crate) fn check(&self, i: usize, wanted: &lmc_format::Base, depth: usize) -> Result<()> {
-        self.get(i, wanted)?.check_bases(depth + 1)
+    /// How many files stand one on the other from base `i` down; fails unless it is there, and all
+    /// that it needs.
+    pub(crate) fn height(
+        &self,
+        i: usize,
+        wanted: &lmc_format::Base,
+        depth: usize,
+    ) -> Result<usize> {
+        self.get(i, wanted)?.height(depth + 1)
     }
 
     /// Files that were given, and one that may be `wanted` by its name and length alone: good enough
@@ -121,8 +130,11 @@ impl Links {
         let names = [wanted.name.clone(), format!("{}.lmc", wanted.name)];
         let folders = self.folder.iter().chain(shelf.into_iter().flat_map(|shelf| &shelf.folders));
         let near = folders.flat_map(|folder| names.iter().map(|name| folder.join(name)));
-        let compressed = self.folder.iter().flat_map(|folder| beside(folder));
-        near.chain(compressed.map(|folder| folder.join(&names[1]))).collect()
+        let compressed = match (&self.folder, shelf) {
+            (Some(folder), Some(shelf)) => shelf.beside(folder),
+            _ => Arc::default(),
+        };
+        near.chain(compressed.iter().map(|folder| folder.join(&names[1]))).collect()
     }
 
     fn find(&self, wanted: &lmc_format::Base) -> Result<Arc<Base>> {
@@ -134,22 +146,14 @@ impl Links {
                 return Ok(base.clone());
             }
         }
-        if let Some(shelf) = &shelf
-            && let Some(base) = shelf.find(wanted.hash, &weak)?
-        {
+        let Some(shelf) = &shelf else { return Err(search.failure()) };
+        if let Some(base) = shelf.find(wanted.hash, Some(wanted.len), &weak)? {
             return Ok(base);
         }
-        for path in self.paths(wanted, shelf.as_deref()) {
-            match Base::open(&path, &weak) {
-                Ok(base) if search.fits(&base) => {
-                    if let Some(shelf) = &shelf {
-                        shelf.found().insert(wanted.hash, base.clone());
-                    }
-                    return Ok(base);
-                }
-                Ok(_) => {}
-                Err(e) if e.kind == ErrorKind::NotFound => {}
-                Err(e) => search.failed(&path.display().to_string(), e),
+        for path in self.paths(wanted, Some(shelf)) {
+            if let Some(base) = search.open(&path, shelf, &weak) {
+                shelf.keep(wanted.hash, &base);
+                return Ok(base);
             }
         }
         Err(search.failure())
@@ -168,17 +172,21 @@ pub(crate) fn with_files_below(mut files: Vec<PathBuf>, shelf: &Weak<Shelf>) -> 
     files
 }
 
-/// The other directories beside a compressed one that are compressed too, in the order of their
-/// names: files of the same name in them may be older versions of those in it.
-fn beside(folder: &Path) -> Vec<PathBuf> {
+/// The same folder in the other compressed directories beside one, in the order of their names: files
+/// of the same name in them may be older versions of those in it.
+pub(crate) fn beside(folder: &Path) -> Vec<PathBuf> {
     let is_compressed = |path: &Path| path.extension().is_some_and(|ending| ending == "lmc");
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-    let Some(above) = folder.parent().filter(|_| is_compressed(&folder)) else { return Vec::new() };
-    let entries = std::fs::read_dir(above).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let mut found: Vec<PathBuf> =
-        paths.filter(|path| is_compressed(path) && *path != folder && path.is_dir()).collect();
-    found.sort();
+    let mut found = Vec::new();
+    for own in folder.ancestors().filter(|path| is_compressed(path)) {
+        let (Some(above), Ok(below)) = (own.parent(), folder.strip_prefix(own)) else { continue };
+        let entries = std::fs::read_dir(above).into_iter().flatten().flatten();
+        let others = entries.map(|entry| entry.path()).filter(|path| path != own);
+        let mut others: Vec<PathBuf> =
+            others.filter(|path| is_compressed(path) && path.is_dir()).collect();
+        others.sort();
+        found.extend(others.into_iter().map(|other| other.join(below)));
+    }
     found.truncate(BESIDE_MAX);
     found
 }
@@ -201,21 +209,62 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// Opens a file if it is the one, as far as is known, and looks whether it is.
+    fn open(&mut self, path: &Path, shelf: &Shelf, weak: &Weak<Shelf>) -> Option<Arc<Base>> {
+        let shown = path.display().to_string();
+        let stamp = match path.metadata() {
+            Ok(metadata) => Stamp::of(&metadata),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+            Err(e) => {
+                self.failed(&shown, io_error("cannot look at it", &e));
+                return None;
+            }
+        };
+        if let Some(seen) = shelf.seen(&stamp)
+            && !self.is_it(&shown, &seen)
+        {
+            return None;
+        }
+        let base = Base::open(path, weak);
+        let seen = base.as_ref().map_err(Clone::clone).and_then(|base| self.look(base));
+        let opened = base.as_ref().ok().and_then(|base| base.stamp);
+        shelf.saw(opened.unwrap_or(stamp), &seen);
+        if self.is_it(&shown, &seen) { base.ok() } else { None }
+    }
+
     fn fits(&mut self, base: &Base) -> bool {
-        // The length tells most files apart before anything is read.
-        if base.original_len() != self.wanted.len {
-            self.others.push(format!("{} has {} bytes", base.path, base.original_len()));
-            return false;
+        let seen = self.look(base);
+        self.is_it(&base.path, &seen)
+    }
+
+    /// What tells whether a file is the one. All of one that is no `.lmc` is read only if nothing else
+    /// tells that it is not.
+    fn look(&self, base: &Base) -> Result<Seen> {
+        let (len, on) = (base.original_len(), base.bases().iter().map(|base| base.hash).collect());
+        let mut seen = Seen { len, hash: None, on };
+        if self.difference(&seen).is_none() {
+            seen.hash = Some(base.content_hash()?);
         }
-        // A file that is the same as its base, and may be the very one that looks for it here.
-        if base.is_on(self.wanted.hash) {
-            self.others.push(format!("{} needs it too", base.path));
-            return false;
+        Ok(seen)
+    }
+
+    /// Why a file is not the one, as far as is known.
+    fn difference(&self, seen: &Seen) -> Option<String> {
+        match seen.hash {
+            _ if seen.len != self.wanted.len => Some(format!("has {} bytes", seen.len)),
+            // A file that is the same as its base, and may be the very one that looks for it here.
+            _ if seen.on.contains(&self.wanted.hash) => Some("needs it too".to_string()),
+            Some(hash) if hash != self.wanted.hash => Some(format!("has {hash:032x}")),
+            _ => None,
         }
-        match base.content_hash() {
-            Ok(hash) if hash == self.wanted.hash => return true,
-            Ok(hash) => self.others.push(format!("{} has {hash:032x}", base.path)),
-            Err(e) => self.failed(&base.path, e),
+    }
+
+    /// Whether a file is the one, as far as is known; takes note of why it is not.
+    fn is_it(&mut self, path: &str, seen: &Result<Seen>) -> bool {
+        match seen.as_ref().map(|seen| self.difference(seen)) {
+            Ok(None) => return true,
+            Ok(Some(why)) => self.others.push(format!("{path} {why}")),
+            Err(e) => self.failed(path, e.clone()),
         }
         false
     }
@@ -240,5 +289,37 @@ impl Search<'_> {
                  it with --base"
             ),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that was looked at once is known by its stamp: it is neither opened nor hashed again for
+    /// the next base that it might be, under whatever name.
+    #[test]
+    fn a_file_is_looked_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("base");
+        std::fs::write(&path, b"12345").unwrap();
+        std::os::unix::fs::symlink("base", folder.path().join("other")).unwrap();
+        let stamp = Stamp::of(&path.metadata().unwrap());
+        let hash = crate::content_hash(crate::Input::Bytes(b"12345"), 1).unwrap();
+        let wanted = |name: &str, hash| lmc_format::Base { hash, len: 5, name: name.to_string() };
+        let bases = Bases::default();
+        let links = Links::with(Some(folder.path().to_path_buf()), &bases);
+        links.find(&wanted("base", 1)).unwrap_err();
+        let seen = bases.shelf.seen(&stamp).unwrap().unwrap();
+        assert_eq!(seen.hash, Some(hash));
+        // It is believed: another look would tell that this is wrong.
+        bases.shelf.saw(stamp, &Ok(Seen { hash: Some(2), ..seen }));
+        for name in ["base", "other"] {
+            let error = links.find(&wanted(name, hash)).unwrap_err();
+            assert!(error.to_string().contains("has 0000"), "{error}");
+        }
+        std::fs::write(&path, b"12346").unwrap();
+        let hash = crate::content_hash(crate::Input::Bytes(b"12346"), 1).unwrap();
+        links.find(&wanted("base", hash)).unwrap();
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn compress_source(
     out: &mut [u8],
 ) -> Result<(usize, Vec<Vec<u8>>)> {
     let stamp = source.stamp()?;
-    let job = Job::new(source, options)?;
+    let job = Job::new(source, options, None)?;
     let pool = Pool::new(reuse);
     let copy = |(place, bytes): (&mut [u8], Vec<u8>)| {
         place.copy_from_slice(&bytes);
@@ -150,7 +150,7 @@ pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usi
         let message = format!("the original has {original_len} bytes, the buffers {len}");
         return Err(Error::invalid(message));
     }
-    archive.check_bases(0)?;
+    archive.height(0)?;
     let index = &archive.index;
     let parts = Parts::new(index)?;
     let places = cut_places(out, (0..index.span_count()).map(|i| index.raw_len(i) as usize));

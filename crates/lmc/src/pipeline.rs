@@ -61,7 +61,8 @@ pub(crate) fn thread_count(threads: usize) -> usize {
 }
 
 /// Takes parts 0 to `count` through all stages; `collect` sees them in order. Returns the first
-/// error of any stage.
+/// error of a write, or else of any stage. After any other error than that of a write, all parts that
+/// `collect` has seen are written.
 ///
 /// Errors go the way of the parts, so that the collector always hears of them and lets go of its
 /// ends of the channels, on which all other threads then stop.
@@ -108,12 +109,9 @@ pub(crate) fn run<S: Stages>(
         drop((to_work, from_read, to_collect, from_collect, permits, permit));
         Some(collect_all(from_work, &to_write, &write_failure, &mut collect))
     });
-    match collected {
-        None => return run_alone(stages, count, collect),
-        Some(collected) => collected?,
-    }
+    // It comes before all others: what was not written is lost, and nobody may go on behind it.
     match write_failure.into_inner() {
-        Ok(None) => Ok(()),
+        Ok(None) => collected.unwrap_or_else(|| run_alone(stages, count, collect)),
         Ok(Some(error)) => Err(error),
         Err(_) => Err(broken()),
     }
@@ -322,6 +320,52 @@ impl<T: Default> Pool<T> {
     pub(crate) fn give(&self, used: T) {
         if let Ok(mut pool) = self.0.lock() {
             pool.push(used);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    /// Part 0 cannot be written, which is known only after part 1 has failed.
+    struct LateFailure(Barrier);
+
+    impl Stages for LateFailure {
+        type Read = ();
+        type Worker = ();
+        type Done = ();
+        type Write = ();
+
+        fn read(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+
+        fn worker(&self) {}
+
+        fn work(&self, (): &mut (), i: usize, (): ()) -> Result<()> {
+            if i == 0 {
+                return Ok(());
+            }
+            self.0.wait();
+            Err(Error::new(ErrorKind::LimitExceeded, "too much"))
+        }
+
+        fn write(&self, (): ()) -> Result<()> {
+            self.0.wait();
+            Err(Error::new(ErrorKind::Io, "no space"))
+        }
+    }
+
+    /// A write that fails is never forgotten for another failure, after which the work might go on
+    /// behind it.
+    #[test]
+    fn a_failed_write_is_not_forgotten() {
+        for _ in 0..100 {
+            let stages = LateFailure(Barrier::new(2));
+            let error = run(&stages, 2, Threads { work: 2, write: 1 }, |_, ()| Ok(())).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Io, "{error}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A file that appears under its name only when it is whole and on the disk.
 
 use crate::acl;
-use crate::folder::{FileKind, FileState, Folder, Links, MODE_BITS, parent, set_time};
+use crate::folder::{FileId, FileKind, FileState, Folder, Links, MODE_BITS, parent, set_time};
 use crate::io::io_error;
 use crate::leftover::Leftover;
 use crate::sandbox::exists;
@@ -189,6 +189,11 @@ impl Publish {
     /// The file, to write to.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// The file whose place it takes, if there is one.
+    pub(crate) fn replaced(&self) -> Option<FileId> {
+        self.origin.replaced.map(|old| old.id)
     }
 
     /// Puts the file under its name, whole and durable.

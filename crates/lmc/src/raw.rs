@@ -1,13 +1,16 @@
 //! A base that is no `.lmc`: its content hash, and bytes that are surely those of that hash.
 
+use crate::effort::Cost;
 use crate::interrupt::Once;
 use crate::io::{Input, Source};
 use crate::items::{ItemHashes, Looked, hasher};
 use crate::pipeline::{Buffer, each, thread_count};
+use crate::uncoded;
 use crate::witness::Witness;
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::{Hash, Result};
 use lmc_input::Cut;
+use std::ops::Range;
 
 /// A file that is no `.lmc`.
 #[derive(Debug)]
@@ -44,6 +47,13 @@ impl<'a> Raw<'a> {
     /// Fills `out` with the bytes from `start` on; fails if they are not those that were read before.
     pub(crate) fn read(&self, start: u64, out: &mut [u8]) -> Result<()> {
         self.known()?.witness.read(start, out, |at, out| self.source.read(at, out))
+    }
+
+    /// Adds up what decoders would write to read the bytes `range` of it if it were compressed: it may be
+    /// by the time it is read, and should still be good for what is on it.
+    pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
+        let (file, cuts) = (std::ptr::from_ref(self).addr(), &self.known()?.cuts);
+        uncoded::add_cost(file, cuts, range, depth, cost, |_, _, _| Ok(()))
     }
 
     /// The content hash.

@@ -73,7 +73,6 @@ impl Direction for Compress<'_> {
         output: Output,
         progress: &Progress,
     ) -> lmc::Result<Summary> {
-        check_own_base(job)?;
         let bases = Bases::open_with(&job.bases, source.siblings, self.options.threads)?;
         let options = Options { bases, ..self.options.clone() };
         let add = |bytes| progress.add(bytes);
@@ -83,9 +82,8 @@ impl Direction for Compress<'_> {
                 lmc::compress_known(Input::Stream(&mut stdin()), output, &options, &add)
             }
         }?;
-        if !done.bases.is_empty() {
-            check_files(job, &options.bases)?;
-        } else if job.bases.iter().any(|base| self.given.iter().any(|own| base.starts_with(own))) {
+        let is_given = |base: &PathBuf| self.given.iter().any(|own| base.starts_with(own));
+        if done.bases.is_empty() && job.bases.iter().any(is_given) {
             let name = job.source.as_deref().unwrap_or(Path::new("stdin")).display();
             progress.note(format_args!("lmc: {name}: its base was of no use; it needs none"));
         }
@@ -99,36 +97,4 @@ impl Direction for Compress<'_> {
     fn factor(&self, done: Summary) -> String {
         ratio(done.bytes_in, done.bytes_out)
     }
-}
-
-/// A file that is its own base could never be restored.
-fn check_own_base(job: &Job) -> lmc::Result<()> {
-    let is_own = |base: &PathBuf| {
-        job.source.as_deref().is_some_and(|source| names::is_same_file(source, base))
-    };
-    if job.bases.iter().any(is_own) {
-        return Err(lmc::Error::invalid("is its own --base; give an older one"));
-    }
-    Ok(())
-}
-
-/// Bases may be on others. One of these that goes, because it is the input or has the name of the
-/// result, would take the result with it.
-fn check_files(job: &Job, bases: &Bases) -> lmc::Result<()> {
-    let is = |path: &Option<PathBuf>, base: &Path| {
-        path.as_deref().is_some_and(|path| names::is_same_file(path, base))
-    };
-    for base in bases.files() {
-        if is(&job.source, &base) {
-            let message = "is what its --base is on; what stands on each other in a circle cannot \
-                           be restored, so give another base";
-            return Err(lmc::Error::invalid(message));
-        }
-        if is(&job.target, &base) {
-            let message =
-                format!("would replace {}, which it needs; give another -o", base.display());
-            return Err(lmc::Error::invalid(message));
-        }
-    }
-    Ok(())
 }

@@ -25,7 +25,7 @@ use crate::names;
 use crate::progress::{Progress, Volume};
 use crate::{interrupt, stdio};
 use plan::{Batch, refuse_collisions};
-use removal::Read;
+use removal::{Needs, Read};
 use tree::TargetTree;
 
 /// Compressing or restoring.
@@ -76,10 +76,14 @@ pub fn run(args: &FileArgs, direction: &dyn Direction) -> Exit {
             Err(failure) => transfer.failed(file, &failure),
         }
     }
+    let needs = match args.rm || args.force {
+        true => transfer.needs(&batches),
+        false => Needs::new(),
+    };
     if args.force {
-        refuse_collisions(&args.files, &mut batches);
+        refuse_collisions(&args.files, &mut batches, &needs);
     }
-    transfer.run_batches(&batches);
+    transfer.run_batches(&batches, &needs);
     transfer.tally.exit()
 }
 
@@ -113,8 +117,7 @@ impl Transfer<'_> {
         self.tally.failed(failure);
     }
 
-    fn run_batches(&mut self, batches: &[(&Path, Batch)]) {
-        let needs = if self.args.rm { self.needs(batches) } else { HashMap::new() };
+    fn run_batches(&mut self, batches: &[(&Path, Batch)], needs: &Needs) {
         // What others need stays until all are done.
         let needed: HashSet<FileId> = needs.values().flatten().copied().collect();
         let mut kept = Vec::new();
@@ -131,7 +134,7 @@ impl Transfer<'_> {
                 break;
             }
         }
-        self.remove_kept(batches, kept, &needs, left);
+        self.remove_kept(batches, kept, needs, left);
         if self.args.rm {
             for tree in batches.iter().filter_map(|(_, batch)| batch.tree.as_ref()) {
                 tree.remove_source_folders();
@@ -217,7 +220,6 @@ impl Transfer<'_> {
         if let Some(failure) = &job.refused {
             return Err(failure.clone());
         }
-        self.check_bases(job)?;
         let input = job.open_renewed(batch.tree.as_ref(), &self.renewed)?;
         let (total, read) = match &input {
             Opened::File(file) => {
@@ -254,20 +256,6 @@ impl Transfer<'_> {
         let shown = shown.map_or_else(|| "stdout".into(), |target| target.to_string());
         self.progress.summary(name.display(), shown, done, &self.direction.factor(done));
         Ok((done, read.filter(|_| job.source.is_some())))
-    }
-
-    /// A result that takes the place of its base could never be restored, or would cost others
-    /// theirs.
-    fn check_bases(&self, job: &Job) -> Result<(), Failure> {
-        for base in &job.bases {
-            if job.target.as_deref().is_some_and(|target| names::is_same_file(target, base)) {
-                let base = base.display();
-                return Err(Failure::new(format!(
-                    "would replace its base {base}; give another -o"
-                )));
-            }
-        }
-        Ok(())
     }
 
     fn to_file(

@@ -24,7 +24,9 @@ _Pair = tuple[memoryview, memoryview]
 _LOGGER = logging.getLogger(__name__)
 
 
-def start_thread(work: Callable[[], None], give_up: Callable[[BaseException], None]) -> None:
+def start_thread(
+    work: Callable[[], None], give_up: Callable[[BaseException], None]
+) -> threading.Thread | None:
     """Does work in another thread, or in this one if there can be no other.
 
     ``give_up`` is told if something else, such as Ctrl-C, keeps the work from being begun.
@@ -32,16 +34,28 @@ def start_thread(work: Callable[[], None], give_up: Callable[[BaseException], No
     # Not a daemon: the interpreter waits for it before it ends.
     thread = threading.Thread(target=work, name="lmckpt-save")
     try:
-        thread.start()
+        _start(thread)
     except RuntimeError as error:
-        # The system refuses another thread, or the interpreter is about to end. What is to be saved
-        # matters more than the time that it takes.
+        # What is to be saved matters more than the time that it takes.
         _LOGGER.warning("a save in the background is done in the foreground: %s", error)
         work()
+        return None
     except BaseException as error:
         if thread.ident is None:
             give_up(error)
         raise
+    return thread
+
+
+def _start(thread: threading.Thread) -> None:
+    """Starts a thread that the interpreter waits for, or fails.
+
+    Once the main thread has ended, as in functions of ``atexit``, no thread is waited for that is
+    started then. Some versions of Python start it nevertheless.
+    """
+    if not threading.main_thread().is_alive():
+        raise RuntimeError("the interpreter is about to end")
+    thread.start()
 
 
 class Saving(Future[Snapshot]):
@@ -67,6 +81,7 @@ class Saver:
         self.owner = os.getpid()
         self._free: dict[_Key, list[Any]] = {}
         self._under_way: Saving | None = None
+        self._thread: threading.Thread | None = None
 
     def save(self, flat: Flat, save: Callable[[Flat], Snapshot]) -> Future[Snapshot]:
         """Copies all tensors and saves the copy in a thread."""
@@ -114,7 +129,8 @@ class Saver:
                 self._free = used
                 future.set_result(saved)
 
-        start_thread(work, future.set_exception)
+        self._thread = None
+        self._thread = start_thread(work, future.set_exception)
         return future
 
     def _copy(self, value: Any, used: dict[_Key, list[Any]], pairs: list[_Pair]) -> Any:
@@ -159,7 +175,10 @@ class Saver:
         return free.pop() if free else None
 
     def wait(self) -> None:
-        """Waits for the save under way and raises its error."""
+        """Waits for the save under way and what was to be called after it, and raises its error."""
+        # What is called after it may wait too, in its thread.
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
         if self._under_way is not None:
             self._under_way.result()
 

@@ -9,6 +9,8 @@ use lmc_format::{
 };
 use lmc_testkit::data::{self, Kind, Random};
 
+mod costs;
+
 /// Bytes of a segment of the blocks below, the largest that there is.
 const SEGMENT_LEN: u64 = 2 << 20;
 
@@ -238,18 +240,26 @@ fn compressed(original: &[u8], bases: &Bases, level: Level) -> Vec<u8> {
 
 /// A safetensors file of f32 tensors: names, rows of 256 and bytes.
 fn safetensors(tensors: &[(String, &[u8])]) -> Vec<u8> {
+    let typed_as = |(name, bytes): &(String, _)| (name.clone(), "F32", *bytes);
+    typed(&tensors.iter().map(typed_as).collect::<Vec<_>>())
+}
+
+/// The same of tensors of f32 or of types of two bytes.
+fn typed(tensors: &[(String, &str, impl AsRef<[u8]>)]) -> Vec<u8> {
     let (mut entries, mut end) = (Vec::new(), 0);
-    for (name, bytes) in tensors {
-        let (start, rows) = (end, bytes.len() / 1024);
+    for (name, dtype, bytes) in tensors {
+        let bytes = bytes.as_ref();
+        let width = if *dtype == "F32" { 4 } else { 2 };
+        let (start, rows) = (end, bytes.len() / (256 * width));
         end += bytes.len();
         entries.push(format!(
-            r#""{name}":{{"dtype":"F32","shape":[{rows},256],"data_offsets":[{start},{end}]}}"#
+            r#""{name}":{{"dtype":"{dtype}","shape":[{rows},256],"data_offsets":[{start},{end}]}}"#
         ));
     }
     let header = format!("{{{}}}", entries.join(","));
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(header.as_bytes());
-    tensors.iter().for_each(|(_, bytes)| file.extend_from_slice(bytes));
+    tensors.iter().for_each(|(.., bytes)| file.extend_from_slice(bytes.as_ref()));
     file
 }
 
@@ -361,4 +371,19 @@ fn a_base_that_is_named_often_is_opened_once() {
     let archive = Archive::open(&path).unwrap();
     assert_eq!(archive.likely_bases().len(), 1);
     assert_eq!(archive.files_below(), [folder.path().join("base")]);
+}
+
+/// A base is told by its length too, also where another one with its content hash has been found.
+#[test]
+fn a_base_of_another_length_is_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("base"), b"12345").unwrap();
+    let hash = crate::content_hash(Input::Bytes(b"12345"), 1).unwrap();
+    let named = |len| Base { hash, len, name: "base".to_string() };
+    let to = |source| Reference { source, start: 0, conversion: Conversion::None };
+    let path = folder.path().join("file.lmc");
+    std::fs::write(&path, hostile(1, &[to(1), to(2)], vec![named(5), named(1 << 40)])).unwrap();
+    let error = Archive::open(&path).unwrap().test(1, &|_| ()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
+    assert!(error.to_string().contains("has 5 bytes"), "{error}");
 }

@@ -7,23 +7,35 @@
 //! spans, if it gains anything. Whether a block uses it is for the codec to decide, and a reference
 //! that no block uses is dropped. What is chosen depends on the bytes of the files alone.
 
+mod bounds;
 mod find;
 mod names;
 mod regions;
 mod small;
 mod trial;
 
-use crate::effort::Cost;
 use crate::io::Source;
 use crate::items::Looked;
-use crate::{Options, Reference};
+use crate::{Base, Bases, Options, Reference};
 use lmc_format::{Conversion, Result, SourceKind};
 use lmc_input::{Cut, SourceItem, Tensor, is_small};
+use std::collections::HashSet;
 
 /// The spans of a file, and what each refers to.
 pub(crate) struct Spans {
     pub cuts: Vec<Cut>,
     pub references: Vec<Option<Reference>>,
+}
+
+impl Spans {
+    /// Those of `bases` that the file may come to name.
+    pub(crate) fn bases<'b>(&self, bases: &'b Bases) -> Vec<&'b Base> {
+        let sources = self.references.iter().flatten().map(|reference| reference.source);
+        let used: HashSet<u64> = sources.collect();
+        let is_used = |i: usize| bases.is_named() || used.contains(&(i as u64 + 1));
+        let list = bases.list().iter().enumerate();
+        list.filter(|(i, _)| is_used(*i)).map(|(_, base)| &**base).collect()
+    }
 }
 
 /// Cuts a file and finds bases for its spans.
@@ -43,6 +55,7 @@ pub(crate) fn spans(source: &Source, looked: &Looked, options: &Options) -> Resu
     let references =
         cuts.iter().map(|cut| own.reference(&items, cut)).collect::<Result<Vec<_>>>()?;
     let mut spans = Spans { cuts, references };
+    bounds::drop_rare(&mut spans);
     own.drop_dear(&mut spans)?;
     Ok(spans)
 }
@@ -95,34 +108,6 @@ impl Own<'_> {
         // A file may be longer than its base.
         let end = reference.end(cut.range.end - cut.range.start);
         Ok((end <= self.source_len(reference.source)?).then_some(reference))
-    }
-
-    /// Drops references to bases if all of them together would make a restore so dear that it would be
-    /// refused: many small tensors, each in another segment of a base. The shortest go first, which
-    /// cost most for what they give.
-    fn drop_dear(&self, spans: &mut Spans) -> Result<()> {
-        let len = |spans: &Spans, i: usize| spans.cuts[i].range.end - spans.cuts[i].range.start;
-        let is_on_base = |spans: &Spans, i: usize| spans.references[i].is_some_and(|r| !r.is_own());
-        while self.is_dear(spans)? {
-            let mut on: Vec<usize> =
-                (0..spans.cuts.len()).filter(|&i| is_on_base(spans, i)).collect();
-            on.sort_by_key(|&i| (len(spans, i), i));
-            on[..on.len().div_ceil(2)].iter().for_each(|&i| spans.references[i] = None);
-        }
-        Ok(())
-    }
-
-    /// Whether a restore would decode so much of bases that it might be refused.
-    fn is_dear(&self, spans: &Spans) -> Result<bool> {
-        let bases = self.options.bases.list();
-        let mut cost = Cost::new(self.source_len(0)?, spans.cuts.len());
-        for (cut, reference) in spans.cuts.iter().zip(&spans.references) {
-            if let Some(reference) = reference.filter(|reference| !reference.is_own()) {
-                let range = reference.start..reference.end(cut.range.end - cut.range.start);
-                bases[reference.source as usize - 1].cost(range, 1, &mut cost)?;
-            }
-        }
-        Ok(cost.is_too_much())
     }
 
     /// Whether two small tensors, one behind the other, can have one reference or have none.

@@ -9,6 +9,7 @@ use lmc::{FileId, FileKind, FileState, Links, Tree};
 
 use super::Transfer;
 use super::job::{InTree, Job, Target};
+use super::removal::Needs;
 use super::tree::TreePlan;
 use crate::bases;
 use crate::exit::Failure;
@@ -121,10 +122,23 @@ impl Transfer<'_> {
     }
 }
 
-/// Refuses the jobs whose results would take the place of an input of another job, or of its result.
-/// All that was given counts, also what is left out or cannot be done. Inputs are told by what they
-/// are, not by their names.
-pub(super) fn refuse_collisions(given: &[PathBuf], batches: &mut [(&Path, Batch)]) {
+/// For each file that inputs need, these inputs.
+fn needed_by(batches: &[(&Path, Batch)], needs: &Needs) -> HashMap<FileId, Vec<PathBuf>> {
+    let mut needed: HashMap<FileId, Vec<PathBuf>> = HashMap::new();
+    for job in batches.iter().flat_map(|(_, batch)| &batch.jobs) {
+        let (Some(id), Some(source)) = (job.id(), &job.source) else { continue };
+        for &file in needs.get(&id).into_iter().flatten() {
+            needed.entry(file).or_default().push(source.clone());
+        }
+    }
+    needed
+}
+
+/// Refuses the jobs whose results would take the place of an input of another job, of what that needs,
+/// or of its result. All that was given counts, also what is left out or cannot be done. Inputs are
+/// told by what they are, not by their names.
+pub(super) fn refuse_collisions(given: &[PathBuf], batches: &mut [(&Path, Batch)], needs: &Needs) {
+    let needed = needed_by(batches, needs);
     let jobs = || batches.iter().flat_map(|(_, batch)| &batch.jobs);
     let mut inputs: HashMap<FileId, PathBuf> = HashMap::new();
     for path in given.iter().chain(jobs().flat_map(|job| &job.bases)) {
@@ -147,19 +161,26 @@ pub(super) fn refuse_collisions(given: &[PathBuf], batches: &mut [(&Path, Batch)
         // Whether it would replace its own file or base is looked at when its turn comes.
         let is_own = |path: &&PathBuf| **path == name || job.bases.contains(path);
         let there = [FileState::at(target), FileState::of_name(target)].into_iter().flatten();
-        let replaced = there.filter_map(|there| inputs.get(&there.id)).find(|path| !is_own(path));
+        let there: Vec<FileId> = there.map(|there| there.id).collect();
+        let replaced = there.iter().filter_map(|id| inputs.get(id)).find(|path| !is_own(path));
+        let mut by = there.iter().filter_map(|id| needed.get(id)).flatten();
+        let needed_by = by.find(|path| **path != name);
         let place = match (root, &job.in_tree) {
             (Some(root), Some(place)) => root.join(&place.target),
             _ => names::resolved(target),
         };
         let other = results.insert(place, name.clone());
         let target = target.display();
-        job.refused = match (replaced, other) {
-            (Some(input), _) => Some(Failure::new(format!(
+        job.refused = match (replaced, needed_by, other) {
+            (Some(input), ..) => Some(Failure::new(format!(
                 "its result {target} would replace the input {}; give another -o",
                 input.display()
             ))),
-            (None, Some(other)) => Some(Failure::new(format!(
+            (None, Some(by), _) => Some(Failure::new(format!(
+                "its result {target} would replace what {} needs; give another -o",
+                by.display()
+            ))),
+            (None, None, Some(other)) => Some(Failure::new(format!(
                 "its result {target} would replace that of {}",
                 other.display()
             ))),
