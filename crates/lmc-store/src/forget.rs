@@ -123,11 +123,15 @@ impl Store {
         }
         let mark = name.forgotten();
         // A mark that was there before is not ours to take back.
-        if self.storage.put_new(&mark, b"")? == Put::Exists || !self.has_one_of(name, tags)? {
+        if self.storage.put_new(&mark, b"")? == Put::Exists {
             return Ok(true);
         }
-        self.storage.delete(&[mark])?;
-        Ok(false)
+        let has_tag = self.has_one_of(name, tags);
+        // What cannot be looked at may have a tag.
+        if !matches!(has_tag, Ok(false)) {
+            self.storage.delete(&[mark])?;
+        }
+        Ok(!has_tag?)
     }
 
     /// Of snapshots that are kept, those that hold optimizer state beside their weights and that

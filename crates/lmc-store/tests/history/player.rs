@@ -12,7 +12,9 @@ use crate::common::{Call, MortalStorage};
 use crate::disks::Random;
 use crate::ensure;
 use lmc_store::storage::{MemoryStorage, Storage};
-use lmc_store::{CheckOptions, Clock, ErrorKind, Keep, PackName, RestoreOptions, Store};
+use lmc_store::{
+    CheckOptions, Clock, ErrorKind, Keep, PackName, RestoreOptions, SnapshotName, Store,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -196,10 +198,15 @@ impl<'a> Player<'a> {
             if !is_dead(&name))
             && matches!(op, Op::Prune(_) | Op::Forget { .. });
         if has_looked_only {
-            // Leases of the dead go before the rest is looked at.
+            // Leases of the dead go before the rest is looked at, and marks are made one by one: those
+            // before the one that failed are there.
+            let failed = process.hit().map(|(_, name)| name).unwrap_or_default();
+            let plan = deed.plan.as_ref().map_or(&[][..], |plan| &plan.forgotten);
+            let place = plan.iter().position(|name| failed.ends_with(&name.id)).unwrap_or(0);
+            let marked: Vec<String> = plan[..place].iter().map(SnapshotName::forgotten).collect();
             let others = |all: &BTreeMap<String, (u64, u64)>| {
                 let mut all = all.clone();
-                all.retain(|name, _| !is_dead(name));
+                all.retain(|name, _| !is_dead(name) && !marked.contains(name));
                 all
             };
             let (before, after) = (others(&before), others(&after));
