@@ -212,8 +212,8 @@ impl Store {
         let Packed { packs, count, healed, lease } = packed;
         warnings.extend(healed.iter().map(healed_text));
         let before = newest.iter().chain(parent.as_ref().map(|parent| &parent.name));
-        let (time_ms, warning) = self.stamp(&lease, before)?;
-        warnings.extend(warning);
+        let (time_ms, said) = self.stamp(&lease, before)?;
+        warnings.extend(said);
         let manifest = Manifest {
             format: MANIFEST_FORMAT,
             run: options.run.clone(),
@@ -245,17 +245,19 @@ impl Store {
         &self,
         lease: &SaveLease,
         before: impl Iterator<Item = &'a SnapshotName>,
-    ) -> Result<(u64, Option<String>)> {
+    ) -> Result<(u64, Vec<String>)> {
         let (now_ms, stored_ms) = (self.clock.now_ms(), lease.storage_past_ms());
-        let warning = wrong_clock(now_ms, stored_ms);
-        let mut time_ms = if warning.is_some() { stored_ms } else { now_ms };
+        let mut said: Vec<String> = wrong_clock(now_ms, stored_ms).into_iter().collect();
+        let mut time_ms = if said.is_empty() { now_ms } else { stored_ms };
+        let most_ms = stored_ms.saturating_add(AHEAD_MAX_MS);
         for name in before {
             if name.time_ms >= time_ms {
                 let counted_ms = self.counted_ms(name)?.unwrap_or(0);
                 time_ms = time_ms.max(counted_ms.saturating_add(1));
+                said.extend((counted_ms > most_ms).then(|| later(name, counted_ms - stored_ms)));
             }
         }
-        Ok((time_ms.min(stored_ms.saturating_add(AHEAD_MAX_MS)), warning))
+        Ok((time_ms.min(most_ms), said))
     }
 
     /// A lease and the parent that it names. The order is what makes the parent safe: the lease
@@ -409,6 +411,17 @@ fn wrong_clock(now_ms: u64, stored_ms: u64) -> Option<String> {
              snapshot has: set the clock"
         )
     })
+}
+
+/// What is said of a snapshot that was saved when the clock of the storage was ahead.
+fn later(name: &SnapshotName, ahead_ms: u64) -> String {
+    let minutes = ahead_ms / 60_000;
+    format!(
+        "snapshot {} of step {} has a time that is {minutes} minutes from now, and the storage had it \
+         then: until that time it counts as newer than this one, for latest and for forget. Restore by \
+         step, and keep what is wanted by a tag",
+        name.id, name.step
+    )
 }
 
 fn check_options(options: &SaveOptions) -> Result<()> {

@@ -19,6 +19,8 @@ const PAGE_LEN: usize = 256;
 /// How far the time of a snapshot may be past that of the storage; what is later was told by a clock
 /// that is wrong.
 pub(crate) const AHEAD_MAX_MS: u64 = 60_000;
+/// Times that snapshots are listed while some of them go.
+const LISTS_MAX: usize = 8;
 
 /// A snapshot and when it counts as saved: at its own time, but no later than the storage says that
 /// its manifest came. So a clock that was wrong once, here or where a copy is from, decides neither
@@ -120,9 +122,26 @@ impl Store {
         Ok(objects.iter().filter_map(|object| SnapshotName::parse(&object[skip..])).collect())
     }
 
+    /// The newest snapshot of one run or of all, of those that are `wanted`.
+    fn newest_wanted(
+        &self,
+        run: Option<&str>,
+        wanted: impl Fn(&SnapshotName) -> bool,
+    ) -> Result<Option<SnapshotName>> {
+        for _ in 0..LISTS_MAX {
+            let mut names = self.unordered(run)?;
+            names.retain(&wanted);
+            if let Some(newest) = self.newest_of(names)? {
+                return Ok(newest);
+            }
+        }
+        let message = "snapshots go while the newest is looked for; try again";
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+
     /// The newest of some snapshots. Its time is looked up, and those of others only if it is not
-    /// what its name says.
-    fn newest_of(&self, mut names: Vec<SnapshotName>) -> Result<Option<SnapshotName>> {
+    /// what its name says. None if one is gone: what was made in its place is not among them.
+    fn newest_of(&self, mut names: Vec<SnapshotName>) -> Result<Option<Option<SnapshotName>>> {
         names.sort_unstable();
         let mut newest: Option<Dated> = None;
         for name in names.into_iter().rev() {
@@ -130,13 +149,13 @@ impl Store {
             if newest.as_ref().is_some_and(|newest| newest.order() >= (name.time_ms, &name)) {
                 break;
             }
-            let Some(stat) = self.storage.stat(&name.object()?)? else { continue };
+            let Some(stat) = self.storage.stat(&name.object()?)? else { return Ok(None) };
             let dated = Dated::new(name, &stat);
             if newest.as_ref().is_none_or(|newest| newest.order() < dated.order()) {
                 newest = Some(dated);
             }
         }
-        Ok(newest.map(|newest| newest.name))
+        Ok(Some(newest.map(|newest| newest.name)))
     }
 
     /// When a snapshot counts as saved; none if it is gone.
@@ -264,13 +283,11 @@ impl Store {
                     Error::invalid(format!("{text}: a step is a number, or latest"))
                 })?),
             };
-            let mut names = self.unordered(Some(run))?;
-            names.retain(|name| wanted.is_none_or(|step| name.step == step));
-            return self.newest_of(names)?.ok_or_else(|| no_snapshot(text));
+            let is_wanted = |name: &SnapshotName| wanted.is_none_or(|step| name.step == step);
+            return self.newest_wanted(Some(run), is_wanted)?.ok_or_else(|| no_snapshot(text));
         }
-        let names = self.unordered(None)?;
         if text == "latest" {
-            return self.newest_of(names)?.ok_or_else(|| no_snapshot(text));
+            return self.newest_wanted(None, |_| true)?.ok_or_else(|| no_snapshot(text));
         }
         if text.len() < ID_DIGITS_MIN || !is_hex(text) {
             let message = format!(
@@ -279,6 +296,7 @@ impl Store {
             );
             return Err(Error::invalid(message));
         }
+        let names = self.unordered(None)?;
         let mut found = names.into_iter().filter(|name| name.id.starts_with(text));
         match (found.next(), found.next()) {
             (Some(name), None) => Ok(name),

@@ -122,6 +122,37 @@ fn a_save_is_later_than_the_newest_of_its_run() {
     }
 }
 
+/// The clock of the storage was a day ahead and is right again: a save says which snapshot counts as
+/// newer than itself.
+#[test]
+fn a_save_says_that_an_older_one_has_a_later_time() {
+    let clock = TestClock::new();
+    let ahead = Arc::new(Ahead(clock.clone(), AtomicU64::new(86_400_000)));
+    let storage = Arc::new(MemoryStorage::new(ahead.clone()));
+    let store = Store::init(storage, ahead.clone()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (first, _) = save_as(&store, folder.path(), 1);
+    ahead.1.store(0, Ordering::Relaxed);
+    let (second, _) = save_as(&store, folder.path(), 2);
+    let says = |text: &String| text.contains(&first.name.id) && text.contains("counts as newer");
+    assert!(second.warnings.iter().any(says), "{:?}", second.warnings);
+    assert!(second.name.time_ms < first.name.time_ms);
+}
+
+/// A clock that is ahead of another one.
+#[derive(Debug)]
+struct Ahead(Arc<TestClock>, AtomicU64);
+
+impl Clock for Ahead {
+    fn now_ms(&self) -> u64 {
+        self.0.now_ms() + self.1.load(Ordering::Relaxed)
+    }
+
+    fn boot_ms(&self) -> u64 {
+        self.0.boot_ms()
+    }
+}
+
 /// A clock that is behind another one.
 #[derive(Debug)]
 struct Behind(Arc<TestClock>, u64);

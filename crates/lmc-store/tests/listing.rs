@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use lmc_store::storage::Storage;
-use lmc_store::{Parent, SaveOptions, SnapshotName, Store};
+use lmc_store::{Parent, PruneOptions, SaveOptions, SnapshotName, Store};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,6 +67,34 @@ fn a_snapshot_that_is_rebased_is_always_seen() {
             // Both may be seen for a moment.
             seen.dedup();
             assert!(seen == wanted || what == "check" && seen == [3], "{what} {moment}: {seen:?}");
+            if calls.load(Ordering::SeqCst) <= moment {
+                break;
+            }
+        }
+    }
+}
+
+/// A rebase and a prune right after it, at every call of a look for the newest: it is found, never an
+/// older one.
+#[test]
+fn the_newest_is_found_beside_a_rebase_and_a_prune() {
+    for text in ["latest", "main@latest", "main@2"] {
+        for moment in 0.. {
+            let (store, storage, clock, last, _folder) = two_snapshots();
+            let slow = MortalStorage::new(storage, u64::MAX);
+            let reader = Store::open(slow.clone(), clock).unwrap();
+            let (calls, rebasing) = (Arc::new(AtomicU64::new(0)), store.clone());
+            let counted = calls.clone();
+            slow.watch(move |_, _| {
+                if counted.fetch_add(1, Ordering::SeqCst) == moment {
+                    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
+                    rebasing.rebase(&last, &options, &|_| ()).unwrap();
+                    let now = PruneOptions { grace_ms: Some(0), ..PruneOptions::default() };
+                    assert_eq!(rebasing.prune(&now).unwrap().snapshots.len(), 1);
+                }
+                Fate::Done
+            });
+            assert_eq!(reader.find(text).map(step), Ok(2), "{text} {moment}");
             if calls.load(Ordering::SeqCst) <= moment {
                 break;
             }

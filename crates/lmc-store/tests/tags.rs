@@ -185,3 +185,24 @@ fn a_tag_given_beside_a_forget_keeps_its_snapshot_or_is_refused() {
     }
     assert!(given > 3 && refused > 0, "{given} {refused}");
 }
+
+/// A forget that cannot look for tags after its mark takes the mark back.
+#[test]
+fn a_mark_without_a_look_after_it_is_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = source(folder.path());
+    let (store, storage, clock) = memory_store();
+    (1..4).for_each(|step| drop(save_step(&store, &root, "r", step)));
+    let keep = Keep { tags: named(&["keep"]), ..Keep::default() };
+    let slow = MortalStorage::new(storage, u64::MAX);
+    let forgetting = Store::open(slow.clone(), clock).unwrap();
+    let plan = forgetting.plan_forget(&keep, None).unwrap();
+    assert_eq!(plan.forgotten.len(), 2);
+    let looks = AtomicU64::new(0);
+    slow.watch(move |_, name| {
+        let is_second = name.starts_with("tags/") && looks.fetch_add(1, Ordering::SeqCst) == 1;
+        if is_second { Fate::Fails } else { Fate::Done }
+    });
+    assert!(forgetting.forget_planned(plan, &keep).is_err());
+    assert_eq!(store.snapshots().unwrap().len(), 3);
+}

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Times that another name is tried where one is taken.
 const TRIES_MAX: usize = 16;
@@ -21,6 +22,8 @@ pub struct Leftover {
     id: FileId,
     /// The directory itself, if it is one.
     content: Option<Folder>,
+    /// Taken while it is removed, and while it is given its final name.
+    turn: Mutex<()>,
 }
 
 impl Leftover {
@@ -29,21 +32,21 @@ impl Leftover {
         let (folder, name) = Folder::open_parent(path)?;
         let content = folder.folder(&name, Links::Kept)?;
         let id = content.state()?.id;
-        Ok(Self { folder, name, id, content: Some(content) })
+        Ok(Self { folder, name, id, content: Some(content), turn: Mutex::default() })
     }
 
     /// Makes a file for writing under a name that begins with `prefix`.
     pub(crate) fn make_file(folder: Folder, prefix: &str, mode: u32) -> io::Result<(Self, File)> {
         let (name, file) = free_name(prefix, |name| folder.make_file(name.as_ref(), mode))?;
         let id = FileState::of(&file)?.id;
-        Ok((Self { folder, name, id, content: None }, file))
+        Ok((Self { folder, name, id, content: None, turn: Mutex::default() }, file))
     }
 
     /// Makes a directory that is closed to others.
     pub(crate) fn make_directory(folder: Folder, prefix: &str) -> io::Result<Self> {
         let (name, content) = free_name(prefix, |name| folder.make_folder(name.as_ref()))?;
         let id = content.state()?.id;
-        Ok(Self { folder, name, id, content: Some(content) })
+        Ok(Self { folder, name, id, content: Some(content), turn: Mutex::default() })
     }
 
     /// Makes a symbolic link.
@@ -51,12 +54,17 @@ impl Leftover {
         let make = |name: &OsString| folder.make_link(name, target.as_os_str());
         let (name, ()) = free_name(prefix, make)?;
         let id = folder.look(&name, Links::Kept)?.id;
-        Ok(Self { folder, name, id, content: None })
+        Ok(Self { folder, name, id, content: None, turn: Mutex::default() })
     }
 
     /// The directory itself, if it is one.
     pub(crate) fn content(&self) -> Option<&Folder> {
         self.content.as_ref()
+    }
+
+    /// Keeps it from being removed until what is returned is dropped.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a name in its folder stands for it.
@@ -66,6 +74,7 @@ impl Leftover {
 
     /// Removes it, unless it is gone or has its final name. Several threads may do so at once.
     pub fn remove(&self) -> io::Result<()> {
+        let _turn = self.hold();
         if !self.is_at(&self.name) {
             return Ok(());
         }

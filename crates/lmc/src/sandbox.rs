@@ -286,6 +286,7 @@ impl NewDirectory {
             None => root.default_mode().and_then(|mode| root.set_mode(mode)),
         };
         given.and_then(|()| root.sync()).map_err(cannot)?;
+        let turn = self.leftover.hold();
         if !self.leftover.is_at(&self.leftover.name) {
             return Err(self.swapped());
         }
@@ -295,6 +296,7 @@ impl NewDirectory {
             return Err(self.swapped());
         }
         above.sync().map_err(cannot)?;
+        drop(turn);
         self.is_named = true;
         Ok(())
     }
@@ -362,6 +364,32 @@ mod tests {
         fs::hard_link(target.path().join(first), target.path().join(second)).unwrap();
         let error = sandbox.create(second, &Origin::nothing()).unwrap_err();
         assert_eq!(error.kind, ErrorKind::AlreadyExists, "{error}");
+    }
+
+    /// A directory that is removed while it gets its name is whole, or there is none of it.
+    #[test]
+    fn a_new_directory_is_whole_or_not_there() {
+        let target = tempfile::tempdir().unwrap();
+        for round in 0..300 {
+            let path = target.path().join(format!("new{round}"));
+            let new = NewDirectory::create(&path).unwrap();
+            for i in 0..20 {
+                let file = format!("{i}");
+                new.sandbox()
+                    .create(Path::new(&file), &Origin::nothing())
+                    .unwrap()
+                    .commit()
+                    .unwrap();
+            }
+            let leftover = new.leftover();
+            let removing = std::thread::spawn(move || leftover.remove());
+            let named = new.commit(Some(0o700));
+            removing.join().unwrap().unwrap();
+            match named {
+                Ok(()) => assert_eq!(fs::read_dir(&path).unwrap().count(), 20, "{round}"),
+                Err(_) => assert!(!path.exists(), "{round}"),
+            }
+        }
     }
 
     /// Whoever may rename in the target moves a private folder to where one of ours was.

@@ -4,13 +4,14 @@
 //! same ways as on any other error: leases go, and so do files that have no name yet.
 
 use super::{Entry, Put, Stat, Storage};
-use crate::names::{PENDING, PRUNING};
+use crate::names::{FORGOTTEN, PENDING, PRUNING};
 use lmc_format::{Error, ErrorKind, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Folders of what tells of work under way: removed when that ends, whatever the reason is.
-const OWN: [&str; 3] = [PENDING, PRUNING, "probe"];
+/// Folders of what tells of work under way: removed when that ends, whatever the reason is. A mark is
+/// taken back if what was to be looked at after it cannot be.
+const OWN: [&str; 4] = [PENDING, PRUNING, FORGOTTEN, "probe"];
 
 /// Another storage, until `is_stopped` says so, which is asked before each call.
 pub struct Stoppable {
