@@ -30,7 +30,7 @@ const WORDS: [(&str, &str); 8] = [
     ("more than --max-size", "more than max_size"),
     ("-f overwrites it", "overwrite=True replaces it"),
     ("-f restores into it", "overwrite=True restores into it"),
-    ("give it with --base", "give it in bases="),
+    ("give it with --base", "put it beside the file, or give it to decompress in bases="),
     ("make it, or give another -o", "make it, or give another path"),
     ("give another -o, or -c for stdout", "give another path"),
     ("--allow-empty removes them", "allow_empty=True removes them"),

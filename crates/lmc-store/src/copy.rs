@@ -59,6 +59,7 @@ impl Store {
             there: There::new(there),
             target_tags,
             damaged: BTreeSet::new(),
+            essences: HashMap::new(),
             new_ids: HashMap::new(),
             target_packs: None,
             compared: HashSet::new(),
@@ -97,6 +98,8 @@ struct Copying<'a> {
     target_tags: BTreeMap<String, BTreeSet<String>>,
     /// Those of them whose manifests are damaged.
     damaged: BTreeSet<SnapshotName>,
+    /// What those are that were read: many may look the same, and none is read again for each.
+    essences: HashMap<SnapshotName, blake3::Hash>,
     /// The ids that snapshots have in the target, by those in the source.
     new_ids: HashMap<String, String>,
     /// Objects of packs in the target, with their sizes, once they were listed.
@@ -207,7 +210,11 @@ impl<'a> Copying<'a> {
         manifest: &Manifest,
         tags: &BTreeSet<String>,
     ) -> Result<Result<bool>> {
+        let own = hash_of(&essence(manifest))?;
         for other in self.there.likely(name) {
+            if self.essences.get(&other).is_some_and(|theirs| *theirs != own) {
+                continue;
+            }
             let theirs = match self.target.manifest_of(&other) {
                 Ok(Some(theirs)) => theirs,
                 Ok(None) => continue,
@@ -218,8 +225,10 @@ impl<'a> Copying<'a> {
                 }
                 Err(e) => return Err(e),
             };
+            let essence_of_theirs = essence(&theirs);
+            self.essences.insert(other.clone(), hash_of(&essence_of_theirs)?);
             // What a manifest says of itself proves nothing; all of it must be the same.
-            if essence(&theirs) == essence(manifest) {
+            if essence_of_theirs == essence(manifest) {
                 // Whoever made it may not have made it durable.
                 self.target.storage.settle(&other.object()?)?;
                 or_leave_out!(self.complete(&theirs, manifest));
@@ -382,6 +391,12 @@ fn with_packs(manifest: &Manifest, names: &[PackName]) -> Manifest {
         }
     }
     manifest
+}
+
+fn hash_of(essence: &Manifest) -> Result<blake3::Hash> {
+    let bytes = serde_json::to_vec(essence)
+        .map_err(|e| Error::invalid(format!("a manifest cannot be written: {e}")))?;
+    Ok(blake3::hash(&bytes))
 }
 
 /// What a snapshot and its copies have in common: all but the names that copies give.

@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A store with one snapshot, and what was saved.
@@ -198,6 +198,34 @@ fn a_forged_snapshot_keeps_none_out() {
     check_restores(&target, &copied.expect("it was copied"), &root);
     // What is the same is not copied again, under another id neither.
     assert_eq!(store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap().there, 1);
+}
+
+/// Snapshots that look the same by their names are told apart without reading all of them for each.
+#[test]
+fn snapshots_that_look_the_same_cost_little() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, name, _) = source(folder.path());
+    let mut manifest = manifest_json(&store, &name);
+    let names: Vec<SnapshotName> = (0..20)
+        .map(|i| {
+            manifest["save"] = format!("{i:032x}").into();
+            plant(&store, &manifest)
+        })
+        .collect();
+    let (_, storage, clock) = memory_store();
+    let counted = MortalStorage::new(storage, u64::MAX);
+    let reads = Arc::new(AtomicU64::new(0));
+    let count = reads.clone();
+    counted.watch(move |call, name| {
+        if call == Call::Read && name.starts_with("snapshots/") {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+        Fate::Done
+    });
+    let target = Store::open(counted, clock).unwrap();
+    assert_eq!(store.copy_to(&target, &names, &|_| ()).unwrap().snapshots.len(), 20);
+    let read = reads.load(Ordering::SeqCst);
+    assert!(read <= 10 * 20, "{read} manifests are read for 20 snapshots");
 }
 
 /// A snapshot that the target has already, without one of its packs or with one that was cut, gets
