@@ -7,7 +7,7 @@ from unicodedata import category
 
 from convert import F16_CUT, NO_CONVERSION
 from hashes import HASH_LEN
-from streams import Corrupt, Reader, inside, require
+from reader import Corrupt, Reader, inside, require
 
 MAX_BASES = 1 << 10
 MAX_NAME_LEN = 255

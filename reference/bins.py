@@ -11,16 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from classes import MAX_EXPONENT_BITS, Counts, read_class_records, sizes_of
 from contexts import BY_CONTEXT, ByContext, read_by_context
-from streams import (
-    Bytes,
-    Coder,
-    Reader,
-    Words,
-    read_coder,
-    read_rans_by_context,
-    read_stream,
-    require,
-)
+from reader import Bytes, Reader, Words, require
+from streams import Coder, read_coder, read_rans_by_context, read_stream
 
 MAX_BINS = 32
 MAX_PAYLOAD_BITS = 8

@@ -21,7 +21,8 @@ from bins import (
 )
 from classes import sizes_of
 from numpy.typing import NDArray
-from streams import Bytes, Coder, Reader, Words, read_coder, read_flags, read_stream, require
+from reader import Bytes, Reader, Words, require
+from streams import Coder, read_coder, read_flags, read_stream
 
 Flags = NDArray[np.bool_]
 

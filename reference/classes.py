@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from streams import Bytes, Coder, Reader, Words, read_coder, read_stream, require
+from reader import Bytes, Reader, Words, require
+from streams import Coder, read_coder, read_stream
 
 Counts = NDArray[np.int64]
 

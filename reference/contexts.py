@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streams import Rans, Reader, rans_table, require
+from reader import Reader, require
+from streams import Rans, rans_table
 
 BY_CONTEXT = 10
 MAX_CONTEXTS = 16

@@ -16,18 +16,8 @@ import numpy as np
 from bins import BinBlock, read_bin_recipe, read_bin_segment
 from changes import ChangeRecipe, read_change_recipe, read_change_segment
 from classes import ClassRecipe, read_class_recipe, read_class_segment
-from streams import (
-    Bytes,
-    Coder,
-    Corrupt,
-    Raw,
-    Reader,
-    Words,
-    read_coder,
-    read_flags,
-    read_stream,
-    require,
-)
+from reader import Bytes, Corrupt, Reader, Words, require
+from streams import Coder, Raw, read_coder, read_flags, read_stream
 
 MAX_RAW_LEN = 1 << 26
 MAX_RECIPE_LEN = 1 << 21

@@ -20,7 +20,7 @@ from bases import THIS_FILE, Base, Reference, read_bases, read_reference
 from convert import convert
 from decode import CONSTANT, MAX_RECIPE_LEN, SAME, decode_block, parse_shared_recipe
 from hashes import HASH_LEN, content_hash, content_hash_of, hash_of
-from streams import Corrupt, Reader, inside, require
+from reader import Corrupt, Reader, inside, require
 
 MAGIC = bytes.fromhex("89 4c 4d 43 0d 0a 1a 0a")
 END_MAGIC = bytes.fromhex("0a 4c 4d 43 2d 45 4e 44")

@@ -131,7 +131,7 @@ impl Need {
         Self { writes, fixed, unit: recipe.segment_len, base, whole }
     }
 
-    /// The same if the recipe stands in the block.
+    /// The same for a block that has its own recipe.
     pub(crate) fn with_recipe(self, recipe: &RecipeShape) -> Self {
         let writes = self.writes.saturating_add(recipe.cost);
         Self { writes, fixed: self.fixed.saturating_add(recipe.cost), ..self }

@@ -23,7 +23,8 @@ const TABLE_SYMBOL_BITS: u64 = 4;
 /// A symbol is left out of a table if it is rarer than this: the least frequency that it could have
 /// takes more from the others than it takes to store its values as exceptions.
 const RARE_SHARE: u64 = 40_000;
-/// How many times as much as the usual a count may be off by chance, both squared.
+/// A count is taken for chance if the square of its distance from the usual count is less than this
+/// many times the usual count: two standard deviations.
 const CHANCE: u64 = 4;
 
 /// The cheapest recipe for `values` with a base, of which `sample` is a sample; None if there are none.

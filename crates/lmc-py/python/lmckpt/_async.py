@@ -175,7 +175,7 @@ class Saver:
         return free.pop() if free else None
 
     def wait(self) -> None:
-        """Waits for the save under way and what was to be called after it, and raises its error."""
+        """Waits for the running save and for the callback after it, and raises its error."""
         # What is called after it may wait too, in its thread.
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
