@@ -71,8 +71,12 @@ impl Set {
     pub fn files(self, corpus: &[CorpusFile]) -> Vec<CorpusFile> {
         let of_set = |file: &&CorpusFile| file.name.ends_with(self.file_suffix());
         let cast = |file: &CorpusFile| match self {
-            Set::F16 => cast_file(file, "f16", cast_f16),
-            Set::Fp8 => cast_file(file, "fp8", cast_fp8),
+            Set::F16 => {
+                CorpusFile { name: format!("{} as f16", file.name), ..cast_tensors(file, cast_f16) }
+            }
+            Set::Fp8 => {
+                CorpusFile { name: format!("{} as fp8", file.name), ..cast_tensors(file, cast_fp8) }
+            }
             _ => file.clone(),
         };
         corpus.iter().filter(of_set).map(cast).collect()
@@ -160,6 +164,8 @@ pub fn codec_dtype(dtype: FileDtype) -> Result<Dtype> {
         FileDtype::BF16 => Dtype::Bf16,
         FileDtype::F16 => Dtype::F16,
         FileDtype::F32 => Dtype::F32,
+        FileDtype::F64 => Dtype::F64,
+        FileDtype::I8 => Dtype::I8,
         FileDtype::F8_E4M3 => Dtype::F8E4M3,
         FileDtype::F8_E5M2 => Dtype::F8E5M2,
         other => return Err(format!("the benchmark has no set of type {other:?}").into()),
@@ -177,25 +183,27 @@ pub fn parse_dtype(name: &str) -> Result<FileDtype> {
     })
 }
 
-fn cast_file(file: &CorpusFile, to: &str, cast: fn(&Tensor) -> Tensor) -> CorpusFile {
-    let name = format!("{} as {to}", file.name);
-    CorpusFile { name, tensors: file.tensors.iter().map(cast).collect() }
+/// The file with each tensor cast.
+pub fn cast_tensors(file: &CorpusFile, cast: fn(&Tensor) -> Tensor) -> CorpusFile {
+    CorpusFile { name: file.name.clone(), tensors: file.tensors.iter().map(cast).collect() }
 }
 
-fn cast_f16(tensor: &Tensor) -> Tensor {
+/// f16, to nearest.
+pub fn cast_f16(tensor: &Tensor) -> Tensor {
     let bytes = f32_values(tensor).flat_map(|x| casts::f16_bits(x).to_le_bytes()).collect();
     Tensor { dtype: FileDtype::F16, bytes, ..tensor.clone() }
 }
 
 /// e4m3 after a scale per tensor, as quantizers do; a power of two, so that only e4m3 rounds.
-fn cast_fp8(tensor: &Tensor) -> Tensor {
+pub fn cast_fp8(tensor: &Tensor) -> Tensor {
     let max_abs = f32_values(tensor).fold(0_f32, |max, x| max.max(x.abs()));
     let scale = casts::power_of_two_scale(max_abs, 448.0);
     let bytes = f32_values(tensor).map(|x| casts::e4m3_bits(x * scale)).collect();
     Tensor { dtype: FileDtype::F8_E4M3, bytes, ..tensor.clone() }
 }
 
-fn f32_values(tensor: &Tensor) -> impl Iterator<Item = f32> {
+/// The values of a tensor of f32.
+pub fn f32_values(tensor: &Tensor) -> impl Iterator<Item = f32> {
     let value = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
     tensor.bytes.chunks_exact(4).map(value)
 }

@@ -84,30 +84,37 @@ pub fn scale(args: &ScaleArgs) -> Result<()> {
 
 /// Sizes and speed on checkpoints that have a base.
 pub fn pairs(args: &PairsArgs) -> Result<()> {
+    let selected = Pair::select(&args.pairs)?;
     if args.list {
-        println!("{}", serde_json::to_string(&Pair::ALL)?);
+        let files: Vec<&Pair> = selected.iter().filter(|pair| pair.is_of_files()).collect();
+        println!("{}", serde_json::to_string(&files)?);
         return Ok(());
     }
     let Some(corpus) = load_corpus()? else { return Ok(()) };
-    let sizes: Result<_> = Pair::ALL.iter().map(|pair| pair.sizes(&corpus)).collect();
+    let sizes: Result<_> = selected.iter().map(|pair| pair.sizes(&corpus, &args.engines)).collect();
     let mut report = Report { pair_bits: sizes?, ..Report::default() };
     if let Some(path) = &args.others {
         pairs::add_others(&mut report.pair_bits, path)?;
     }
     report::print_pair_bits(&report.pair_bits);
     if !args.no_speed {
-        time_pairs(args, &corpus, &mut report)?;
+        time_pairs(args, &selected, &corpus, &mut report)?;
     }
     pairs::verdicts(&report.pair_bits).iter().for_each(|line| println!("{line}"));
     args.json.as_deref().map_or(Ok(()), |path| report.write_json(path))
 }
 
-fn time_pairs(args: &PairsArgs, corpus: &[CorpusFile], report: &mut Report) -> Result<()> {
+fn time_pairs(
+    args: &PairsArgs,
+    pairs: &[Pair],
+    corpus: &[CorpusFile],
+    report: &mut Report,
+) -> Result<()> {
     let limits = Limits::new(args.repeats, args.quick);
     let len_min = len_min(args.size_mib, args.quick);
     report::print_speed_heading();
-    for pair in Pair::ALL {
-        let (buffer, measured) = pair.speeds(corpus, len_min, &limits)?;
+    for pair in pairs {
+        let (buffer, measured) = pair.speeds(corpus, &args.engines, len_min, &limits)?;
         report.add(pair.name, &buffer, &measured).iter().for_each(report::print_row);
     }
     println!();

@@ -2,9 +2,11 @@
 //! memory. `bench/README.md` says what is measured and how.
 
 mod buffers;
+mod clock;
 mod commands;
 mod corpus_bits;
 mod engines;
+mod made;
 mod pairs;
 mod report;
 mod run;
@@ -25,6 +27,9 @@ struct Cli {
     command: Option<Command>,
     #[command(flatten)]
     run: RunArgs,
+    /// Count CPU time of the thread, not wall time: for a machine that has other work too.
+    #[arg(long, global = true)]
+    cpu_time: bool,
 }
 
 #[derive(Subcommand)]
@@ -121,13 +126,19 @@ struct PairsArgs {
     /// 64 MiB, one round, short parts for the slow engines: shows that all is well, no more.
     #[arg(long)]
     quick: bool,
+    /// Pairs to measure, by their names or the beginnings of them.
+    #[arg(long, value_delimiter = ',')]
+    pairs: Vec<String>,
+    /// Engines to measure: fast, default, max, alone, xor+huffman, xor+zstd-3, xor+bzip2-9.
+    #[arg(long, value_delimiter = ',')]
+    engines: Vec<String>,
     /// Sizes alone.
     #[arg(long)]
     no_speed: bool,
     /// Sizes of other programs for the table: what `pairs.py` wrote.
     #[arg(long, value_name = "FILE")]
     others: Option<PathBuf>,
-    /// Print names and files of all pairs as JSON, and do nothing else.
+    /// Print names and files of the pairs that are files of the corpus as JSON, and do nothing else.
     #[arg(long)]
     list: bool,
 }
@@ -151,6 +162,9 @@ struct ScaleArgs {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if cli.cpu_time {
+        clock::use_cpu_time();
+    }
     let done = match cli.command {
         None => commands::bench(&cli.run),
         Some(Command::Dump(args)) => commands::dump(&args),

@@ -2,7 +2,8 @@
 //! buffers of the same tensors.
 //!
 //! Base and new are shuffled alike: the order of a tensor's rows depends on its place in its file
-//! alone, and both files have the same tensors.
+//! alone, and both files have the same tensors. Pairs of types that the corpus has not are made from
+//! its fp32 weights (`made.rs`).
 
 use std::fs;
 use std::path::Path;
@@ -14,14 +15,17 @@ use crate::Result;
 use crate::buffers::Buffer;
 use crate::corpus_bits::FileBits;
 use crate::engines::{self, Engine, Memcpy};
+use crate::made::Made;
 use crate::run::{self, Limits, Measured};
 
-/// A file of the corpus and an earlier one of the same run.
+/// A file of the corpus and an earlier one of the same run, or what is made of both.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pair {
     pub name: &'static str,
     pub new: &'static str,
     pub base: &'static str,
+    #[serde(skip)]
+    made: Option<Made>,
 }
 
 /// What another program made of a pair.
@@ -34,7 +38,7 @@ struct OtherSize {
 
 impl Pair {
     /// Every pair, in the order of the report.
-    pub const ALL: [Pair; 8] = [
+    pub const ALL: [Pair; 16] = [
         pair("bf16 1010/1000", "pretrain/001010.weights-bf16", "pretrain/001000.weights-bf16"),
         pair("bf16 1100/1000", "pretrain/001100.weights-bf16", "pretrain/001000.weights-bf16"),
         pair("bf16 1100/1010", "pretrain/001100.weights-bf16", "pretrain/001010.weights-bf16"),
@@ -43,26 +47,52 @@ impl Pair {
         pair("adam-v 1100/1000", "pretrain/001100.adam-v", "pretrain/001000.adam-v"),
         pair("finetune 30/20", "finetune/000030.weights-bf16", "finetune/000020.weights-bf16"),
         pair("rl 21/20", "rl/000021.weights-bf16", "rl/000020.weights-bf16"),
+        made("f32 2 steps", Made::Near),
+        made("f32 1e-6", Made::Moved),
+        made("f32 1 %", Made::FewF32),
+        made("f16 1100/1000", Made::F16),
+        made("fp8 1100/1000", Made::Fp8),
+        made("fp8 1 %", Made::FewFp8),
+        made("int8 1100/1000", Made::Int8),
+        made("f64 1e-6", Made::MovedF64),
     ];
 
-    /// Every engine's size of the new file.
-    pub fn sizes(&self, corpus: &[CorpusFile]) -> Result<FileBits> {
+    /// Those that `names` asks for, each by its name or the beginning of it; all if there are none.
+    pub fn select(names: &[String]) -> Result<Vec<Pair>> {
+        let is_asked = |pair: &Pair, name: &String| pair.name.starts_with(name.as_str());
+        if let Some(name) = names.iter().find(|&n| !Self::ALL.iter().any(|p| is_asked(p, n))) {
+            return Err(
+                format!("no pair `{name}`: {}", Self::ALL.map(|p| p.name).join(", ")).into()
+            );
+        }
+        let asked = |pair: &Pair| names.is_empty() || names.iter().any(|name| is_asked(pair, name));
+        Ok(Self::ALL.into_iter().filter(asked).collect())
+    }
+
+    /// Whether both are files of the corpus as they are.
+    pub fn is_of_files(&self) -> bool {
+        self.made.is_none()
+    }
+
+    /// The size of the new file by each of these engines; all of them if there are none.
+    pub fn sizes(&self, corpus: &[CorpusFile], engines: &[String]) -> Result<FileBits> {
         let (new, base) = self.buffers(corpus, 0, false)?;
-        let engines = engines::on_base(&base.bytes, base.width())?;
+        let engines = engines::on_base(engines, &base.bytes, base.width())?;
         let engines = engines.into_iter().map(|(name, engine)| (name.into(), engine));
         FileBits::measure(self.name, &new, engines)
     }
 
-    /// Every engine's speed on at least `len_min` new bytes.
+    /// The speed of each of these engines on at least `len_min` new bytes.
     pub fn speeds(
         &self,
         corpus: &[CorpusFile],
+        names: &[String],
         len_min: usize,
         limits: &Limits,
     ) -> Result<(Buffer, Vec<Measured>)> {
         let (new, base) = self.buffers(corpus, len_min, true)?;
         let mut engines: Vec<Box<dyn Engine + '_>> = vec![Box::new(Memcpy)];
-        let others = engines::on_base(&base.bytes, base.width())?;
+        let others = engines::on_base(names, &base.bytes, base.width())?;
         engines.extend(others.into_iter().map(|(_, engine)| engine));
         let measured = run::run(&new, &mut engines, limits)?;
         drop(engines);
@@ -84,12 +114,23 @@ impl Pair {
             return Err(format!("{} and {} have other tensors", new.name, base.name).into());
         }
         let build = |file| Buffer::build(std::slice::from_ref(file), len_min, shuffled);
-        Ok((build(new)?, build(base)?))
+        match self.made {
+            Some(made) => {
+                let (new, base) = made.pair(new, base);
+                Ok((build(&new)?, build(&base)?))
+            }
+            None => Ok((build(new)?, build(base)?)),
+        }
     }
 }
 
 const fn pair(name: &'static str, new: &'static str, base: &'static str) -> Pair {
-    Pair { name, new, base }
+    Pair { name, new, base, made: None }
+}
+
+const fn made(name: &'static str, made: Made) -> Pair {
+    let (new, base) = ("pretrain/001100.weights-fp32", "pretrain/001000.weights-fp32");
+    Pair { name, new, base, made: Some(made) }
 }
 
 fn find<'a>(corpus: &'a [CorpusFile], name: &str) -> Result<&'a CorpusFile> {

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::Result;
 use crate::buffers::Buffer;
+use crate::clock;
 use crate::corpus_bits::FileBits;
 use crate::run::Measured;
 
@@ -31,6 +32,10 @@ pub struct Row {
     pub bound_bits: f64,
     pub compress_gib_s: f64,
     pub decompress_gib_s: f64,
+    /// The share of compressing that goes by before anything is coded.
+    pub planning_share: f64,
+    /// CPU time of the thread was counted, and not wall time.
+    pub cpu_time: bool,
     /// The copy there, in the same run.
     pub memcpy_gib_s: f64,
     pub repeats: usize,
@@ -68,6 +73,8 @@ impl Report {
             bound_bits: buffer.bound_bits_per_value(m.bytes_in),
             compress_gib_s: compress_gib_s(m),
             decompress_gib_s: m.bytes_in as f64 / GIB / m.decompress_s,
+            planning_share: m.planning_s / m.compress_s,
+            cpu_time: clock::is_cpu_time(),
             memcpy_gib_s,
             repeats: m.rounds,
             machine: machine.clone(),
@@ -95,9 +102,10 @@ fn compress_gib_s(m: &Measured) -> f64 {
 
 /// Prints the heading of the speed table.
 pub fn print_speed_heading() {
-    println!("machine: {}, {}; one thread, fastest round", machine(), simd());
+    let time = if clock::is_cpu_time() { "CPU" } else { "wall" };
+    println!("machine: {}, {}; one thread, {time} time of the fastest round", machine(), simd());
     println!(
-        "{:16} {:7} {:8} {:7} {:4} {:>11} {:>11} {:>6} {:>7} {:>7} {:>8} {:>8} {:>7} {:>7}",
+        "{:16} {:7} {:8} {:7} {:4} {:>11} {:>11} {:>6} {:>7} {:>7} {:>8} {:>8} {:>7} {:>7} {:>6}",
         "set",
         "engine",
         "level",
@@ -112,13 +120,14 @@ pub fn print_speed_heading() {
         "d GiB/s",
         "c xcpy",
         "d xcpy",
+        "plan%",
     );
 }
 
 /// Prints one line of the speed table.
 pub fn print_row(row: &Row) {
     println!(
-        "{:16} {:7} {:8} {:7} {:4} {:11} {:11} {:6.3} {:7.3} {:+7.2} {:8.3} {:8.3} {:7.3} {:7.3}",
+        "{:16} {:7} {:8} {:7} {:4} {:11} {:11} {:6.3} {:7.3} {:+7.2} {:8.3} {:8.3} {:7.3} {:7.3} {:6.1}",
         row.set,
         row.engine,
         row.level,
@@ -133,6 +142,7 @@ pub fn print_row(row: &Row) {
         row.decompress_gib_s,
         row.compress_gib_s / row.memcpy_gib_s,
         row.decompress_gib_s / row.memcpy_gib_s,
+        100.0 * row.planning_share,
     );
 }
 

@@ -10,6 +10,7 @@ use lmc_codec::{Decoder, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 
 use super::{Engine, Label, Pace, Sample};
 use crate::Result;
+use crate::clock::Clock;
 
 /// Bytes a container needs for one length.
 const LENGTH_LEN: usize = 4;
@@ -43,6 +44,7 @@ pub struct Lmc<'a> {
     tensors: Vec<TensorIndex>,
     /// Coded lengths of the blocks of all tensors.
     block_lens: Vec<usize>,
+    planning_s: f64,
 }
 
 impl LevelName {
@@ -86,7 +88,7 @@ impl<'a> Lmc<'a> {
     pub fn new(level: LevelName) -> Self {
         let (encoder, decoder) = (Encoder::new().streaming(true), Decoder::new().streaming(true));
         let (tensors, block_lens) = (Vec::new(), Vec::new());
-        Self { level, base: None, encoder, decoder, tensors, block_lens }
+        Self { level, base: None, encoder, decoder, tensors, block_lens, planning_s: 0.0 }
     }
 
     /// The same for a buffer that is coded against `base`, which is as long.
@@ -97,10 +99,12 @@ impl<'a> Lmc<'a> {
     /// Appends one tensor, which stands at `start` in the buffer.
     fn encode_tensor(&mut self, spec: &TensorSpec, start: usize, tensor: &[u8], out: &mut Vec<u8>) {
         let base = self.base.map(|base| &base[start..][..tensor.len()]);
+        let start = Clock::now();
         let plan = match base {
             Some(base) => Plan::on_base(spec, self.level.level(), tensor, base),
             None => Plan::new(spec, self.level.level(), tensor),
         };
+        self.planning_s += start.seconds();
         let shared = plan.shared_recipe();
         out.extend_from_slice(shared);
         let block_len = plan.block_len();
@@ -139,6 +143,7 @@ impl Engine for Lmc<'_> {
         coded.clear();
         self.tensors.clear();
         self.block_lens.clear();
+        self.planning_s = 0.0;
         let mut start = 0;
         for part in sample.parts {
             let end = sample.bytes.len().min(start + part.len);
@@ -173,6 +178,10 @@ impl Engine for Lmc<'_> {
 
     fn extra_len(&self) -> usize {
         LENGTH_LEN * (self.tensors.len() + self.block_lens.len())
+    }
+
+    fn planning_s(&self) -> f64 {
+        self.planning_s
     }
 }
 

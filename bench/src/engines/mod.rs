@@ -56,6 +56,10 @@ pub trait Engine {
     fn extra_len(&self) -> usize {
         0
     }
+    /// Seconds of the last `compress` that went by before anything was coded.
+    fn planning_s(&self) -> f64 {
+        0.0
+    }
 }
 
 impl<'a> Sample<'a> {
@@ -93,19 +97,35 @@ pub fn select(names: &[String], width: usize) -> Result<Vec<Box<dyn Engine>>> {
     Ok(engines)
 }
 
-/// The engines for a pair of checkpoints, with their names in the table of sizes: our levels on the
-/// base and alone, then XOR with the base in front of what others do to values of `width` bytes.
-pub fn on_base(base: &[u8], width: usize) -> Result<Vec<(&'static str, Box<dyn Engine + '_>)>> {
-    let ours = |level| Box::new(Lmc::on_base(level, base)) as Box<dyn Engine + '_>;
-    Ok(vec![
-        ("fast", ours(LevelName::Fast)),
-        ("default", ours(LevelName::Default)),
-        ("max", ours(LevelName::Max)),
-        ("alone", Box::new(Lmc::new(LevelName::Default))),
-        ("xor+huffman", ours(LevelName::Paper)),
-        ("xor+zstd-3", peer::boxed(Zstd::new(3)?, Some(width), Some(base))),
-        ("xor+bzip2-9", peer::boxed(Bzip2, Some(width), Some(base))),
-    ])
+/// Names of the engines for a pair of checkpoints, in the order of the report: our levels on the base
+/// and alone, then XOR with the base in front of what others do.
+pub const ON_BASE: [&str; 7] =
+    ["fast", "default", "max", "alone", "xor+huffman", "xor+zstd-3", "xor+bzip2-9"];
+
+/// Those of [`ON_BASE`] that `names` has, all if it is empty, for values of `width` bytes.
+pub fn on_base<'a>(
+    names: &[String],
+    base: &'a [u8],
+    width: usize,
+) -> Result<Vec<(&'static str, Box<dyn Engine + 'a>)>> {
+    if let Some(name) = names.iter().find(|name| !ON_BASE.contains(&name.as_str())) {
+        return Err(format!("no engine `{name}`: {}", ON_BASE.join(", ")).into());
+    }
+    let grouped = Some(width).filter(|&width| width > 1);
+    let level = |level| Box::new(Lmc::on_base(level, base)) as Box<dyn Engine + 'a>;
+    let engine = |name: &str| -> Result<Box<dyn Engine + 'a>> {
+        Ok(match name {
+            "fast" => level(LevelName::Fast),
+            "default" => level(LevelName::Default),
+            "max" => level(LevelName::Max),
+            "alone" => Box::new(Lmc::new(LevelName::Default)),
+            "xor+huffman" => level(LevelName::Paper),
+            "xor+zstd-3" => peer::boxed(Zstd::new(3)?, grouped, Some(base)),
+            _ => peer::boxed(Bzip2, grouped, Some(base)),
+        })
+    };
+    let is_wanted = |name: &&str| names.is_empty() || names.iter().any(|n| n == name);
+    ON_BASE.into_iter().filter(is_wanted).map(|name| Ok((name, engine(name)?))).collect()
 }
 
 /// Fails on a name that [`select`] does not know.

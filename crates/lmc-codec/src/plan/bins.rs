@@ -2,12 +2,12 @@
 //! which symbols are common in each context. Everything by coded cost on a sample.
 
 use super::by_context::fill_gaps;
-use super::cost::{PARTS, symbol_cost};
+use super::cost::{PARTS, entropy_bits, symbol_cost};
 use super::merge::merge;
 use super::spread::{Differences, NUMBERS, Numbers, Spread, Widths};
 use super::{Target, Values};
 use crate::dtype::Level;
-use crate::entropy::chain;
+use crate::entropy::{chain, tree};
 use crate::simd::bins::EXCEPTION;
 use lmc_format::limits::{BIN_CENTRE_MAX, BIN_MAX, BIN_PAYLOAD_BITS_MAX, CHAIN_LEVELS_MAX};
 use lmc_format::{Bin, BinRecipe, BinRules, ChainTable, Coder, SymbolCoder};
@@ -15,6 +15,14 @@ use std::ops::Range;
 
 /// log2 of the values in a segment: its planes stay in the first-level cache.
 const SEGMENT_LOG2: u8 = 14;
+/// The same with a tree, whose short nodes take as long as longer ones.
+const TREE_SEGMENT_LOG2: u8 = 16;
+/// A tree is tried where a chain takes more than the entropy of its symbols by one bit in this many,
+/// and taken if it saves one in so many of all bits: it is slower where symbols are few.
+const TREE_TRIED_SHARE: u64 = 24;
+const TREE_SHARE: u64 = 128;
+/// Times that bins and a tree are fitted to each other, from those that were fitted to a chain on.
+const TREE_ROUNDS: usize = 2;
 /// Rows: more gain next to nothing.
 const ROWS_MAX: usize = 6;
 /// What a row costs, in bits of a sample.
@@ -28,14 +36,14 @@ const FAST_LEVELS_MAX: usize = 8;
 /// Rules and a code for their symbols, with their cost on the sample.
 pub(super) struct Fitted {
     pub rules: BinRules,
-    pub table: ChainTable,
+    pub coder: Coder,
     pub bits: u64,
 }
 
 impl Fitted {
     /// The recipe of both.
     pub(super) fn recipe(self) -> BinRecipe {
-        BinRecipe { rules: self.rules, symbols: SymbolCoder::One(Coder::Chain(self.table)) }
+        BinRecipe { rules: self.rules, symbols: SymbolCoder::One(self.coder) }
     }
 }
 
@@ -61,47 +69,109 @@ pub(super) fn fit_changes(target: Target, sample: Values) -> Fitted {
 
 fn fit(target: Target, sample: Values, kind: Kind) -> Fitted {
     let mut differences = Differences::new(target, sample);
-    let raw_bytes = differences.cut_raw(target.layout.width_log2);
+    let raw_bytes = differences.raw_bytes;
     if kind == Kind::Changed && raw_bytes == 0 {
         differences.skip_zero();
     }
-    let exponent_bits = target.base_bits();
-    let first = differences.first_exponent();
-    let levels_max = if target.level == Level::Fast { FAST_LEVELS_MAX } else { CHAIN_LEVELS_MAX };
-    let lengths = |fit: &Fit| Lengths::of(kind, levels_max, fit.symbols());
-    let mut fit = Fit::new(first, &differences);
-    for _ in 0..ROUNDS {
-        fit.refine(&lengths(&fit));
-    }
-    if target.level != Level::Fast || kind == Kind::Changed {
-        fit.add_rows(&lengths(&fit));
-    }
-    let mut symbols = fit.symbols();
-    if kind == Kind::Changed {
-        symbols[0] = 0;
-    }
-    let table = chain::build(&symbols, levels_max);
-    let n = differences.len() as u64;
-    let exceptions = u64::from(symbols[usize::from(EXCEPTION)]);
-    let exception_bits = 8 * ((1 << target.layout.width_log2) - u64::from(raw_bytes));
-    let bits = chain::cost_bits(&table, &symbols)
-        + fit.payload_bits()
-        + exceptions * exception_bits
-        + 8 * n * u64::from(raw_bytes);
+    let is_fast = target.level == Level::Fast;
+    let fitting = Fitting {
+        kind,
+        levels_max: if is_fast { FAST_LEVELS_MAX } else { CHAIN_LEVELS_MAX },
+        has_rows: !is_fast || kind == Kind::Changed,
+        exception_bits: 8 * ((1 << target.layout.width_log2) - u64::from(raw_bytes)),
+    };
+    let exponent_first = differences.first_exponent();
+    let raw_bits = 8 * differences.len() as u64 * u64::from(raw_bytes);
+    let spreads = differences.spreads(exponent_first, Widths::Usual);
+    let (fit, coder, bits) = fitting.best(&spreads);
     let Fit { bins, bounds, rows, .. } = fit;
     let mut rules = BinRules {
         width_log2: target.layout.width_log2,
         is_integer: target.is_integer(),
         raw_bytes,
-        segment_log2: SEGMENT_LOG2,
-        exponent_bits,
-        exponent_first: first,
+        segment_log2: match coder {
+            Coder::Tree(_) => TREE_SEGMENT_LOG2 + u8::from(target.layout.width_log2 == 0),
+            _ => SEGMENT_LOG2,
+        },
+        exponent_bits: target.base_bits(),
+        exponent_first,
         bins,
         bounds,
         rows,
     };
     leave_out_repeated(&mut rules);
-    Fitted { rules, table, bits }
+    Fitted { rules, coder, bits: bits + raw_bits }
+}
+
+/// How bins and a code for their symbols are fitted to each other.
+struct Fitting {
+    kind: Kind,
+    levels_max: usize,
+    has_rows: bool,
+    /// What is stored of an exception.
+    exception_bits: u64,
+}
+
+impl Fitting {
+    /// The bins and the code that cost least, with their cost.
+    fn best<'a>(&self, spreads: &'a [Spread]) -> (Fit<'a>, Coder, u64) {
+        let mut fit = Fit::new(spreads);
+        let chain =
+            |symbols| Lengths::of(self.kind, symbols, |symbols| self.chain_lengths(symbols));
+        self.refine(&mut fit, ROUNDS, chain);
+        let symbols = self.coded_symbols(&fit);
+        let table = chain::build(&symbols, self.levels_max);
+        let chain_bits = chain::cost_bits(&table, &symbols);
+        let (coder, bits) = (Coder::Chain(table), chain_bits + self.other_bits(&fit, &symbols));
+        // The code of flags that come with changes is not among these bits.
+        let least = entropy_bits(&symbols) * (TREE_TRIED_SHARE + 1) / TREE_TRIED_SHARE;
+        if self.kind == Kind::Changed || chain_bits <= least {
+            return (fit, coder, bits);
+        }
+        match self.with_tree(&fit) {
+            Some(tree) if tree.2 + bits / TREE_SHARE < bits => tree,
+            _ => (fit, coder, bits),
+        }
+    }
+
+    /// Bins like those of `fit`, fitted to a tree; None if they have fewer than two symbols.
+    fn with_tree<'a>(&self, fit: &Fit<'a>) -> Option<(Fit<'a>, Coder, u64)> {
+        let mut fit = Fit { bounds: Vec::new(), rows: Vec::new(), ..fit.clone() };
+        let lengths = |symbols| Lengths::of(self.kind, symbols, tree_lengths);
+        self.refine(&mut fit, TREE_ROUNDS, lengths);
+        let symbols = self.coded_symbols(&fit);
+        let table = tree::build(&symbols)?;
+        let bits = tree::cost_bits(&table, &symbols)? + self.other_bits(&fit, &symbols);
+        Some((fit, Coder::Tree(Box::new(table)), bits))
+    }
+
+    fn refine(&self, fit: &mut Fit, rounds: usize, lengths: impl Fn([u32; 256]) -> Lengths) {
+        for _ in 0..rounds {
+            fit.refine(&lengths(fit.symbols()));
+        }
+        if self.has_rows {
+            fit.add_rows(&lengths(fit.symbols()));
+        }
+    }
+
+    /// How often each symbol comes that is coded as such.
+    fn coded_symbols(&self, fit: &Fit) -> [u32; 256] {
+        let mut symbols = fit.symbols();
+        if self.kind == Kind::Changed {
+            symbols[0] = 0;
+        }
+        symbols
+    }
+
+    /// Bits of all but the symbols.
+    fn other_bits(&self, fit: &Fit, symbols: &[u32; 256]) -> u64 {
+        let exceptions = u64::from(symbols[usize::from(EXCEPTION)]);
+        fit.payload_bits() + exceptions * self.exception_bits
+    }
+
+    fn chain_lengths(&self, symbols: &[u32; 256]) -> [u32; 256] {
+        code_lengths(&chain::build(symbols, self.levels_max))
+    }
 }
 
 /// Leaves out bins at both ends that are like the ones next to them: all exponents below the first
@@ -136,15 +206,19 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Of the best code for symbols that come so often.
-    fn of(kind: Kind, levels_max: usize, mut symbols: [u32; 256]) -> Self {
+    /// Of the best code for symbols that come so often; `code_lengths` makes it.
+    fn of(
+        kind: Kind,
+        mut symbols: [u32; 256],
+        code_lengths: impl Fn(&[u32; 256]) -> [u32; 256],
+    ) -> Self {
         if kind == Kind::All {
-            return Self::new(1, code_lengths(&chain::build(&symbols, levels_max)));
+            return Self::new(1, code_lengths(&symbols));
         }
         let common = std::mem::take(&mut symbols[0]);
         let others: u32 = symbols.iter().sum();
         let flag = |count| symbol_cost(count, common + others);
-        let mut by_symbol = code_lengths(&chain::build(&symbols, levels_max));
+        let mut by_symbol = code_lengths(&symbols);
         by_symbol.iter_mut().for_each(|bits| *bits = *bits * PARTS + flag(others));
         by_symbol[0] = flag(common);
         Self::new(PARTS, by_symbol)
@@ -232,19 +306,26 @@ fn code_lengths(table: &ChainTable) -> [u32; 256] {
     by_symbol
 }
 
+/// Bits of each symbol in a tree; of any byte, if there are too few symbols for one.
+fn tree_lengths(symbols: &[u32; 256]) -> [u32; 256] {
+    let Some(table) = tree::build(symbols) else { return [8; 256] };
+    let escaped = u32::from(table.escape()) + 8;
+    table.lengths().map(|length| if length == 0 { escaped } else { length.into() })
+}
+
 /// A recipe that is being fitted.
-struct Fit {
+#[derive(Clone)]
+struct Fit<'a> {
     /// By exponent.
-    spreads: Vec<Spread>,
+    spreads: &'a [Spread],
     bins: Vec<Bin>,
     bounds: Vec<u8>,
     rows: Vec<[u8; 16]>,
 }
 
-impl Fit {
+impl<'a> Fit<'a> {
     /// Bins by the usual size of differences alone.
-    fn new(first: u16, differences: &Differences) -> Self {
-        let spreads = differences.spreads(first, Widths::Usual);
+    fn new(spreads: &'a [Spread]) -> Self {
         let bin = |spread: &Spread| {
             let flipped: u32 = spread.numbers[0].counts[1].iter().sum();
             let has_flip_bit = 7 * flipped > spread.count;
@@ -253,7 +334,7 @@ impl Fit {
         };
         let bins = spreads.iter().map(bin).collect();
         let mut fit = Self { spreads, bins, bounds: Vec::new(), rows: Vec::new() };
-        fill_gaps(&fit.spreads, &mut fit.bins);
+        fill_gaps(fit.spreads, &mut fit.bins);
         fit
     }
 
@@ -284,12 +365,12 @@ impl Fit {
 
     /// Takes for each exponent the bin that costs least with a code of these lengths.
     fn refine(&mut self, lengths: &Lengths) {
-        for (bin, spread) in self.bins.iter_mut().zip(&self.spreads) {
+        for (bin, spread) in self.bins.iter_mut().zip(self.spreads) {
             if spread.count > 0 {
                 *bin = lengths.best_bin(spread);
             }
         }
-        fill_gaps(&self.spreads, &mut self.bins);
+        fill_gaps(self.spreads, &mut self.bins);
     }
 
     /// Adds rows: exponents whose symbols are as common as each other share one.

@@ -40,8 +40,8 @@ pub(super) fn choose(
     if sampled == 0 {
         return None;
     }
-    let mut differences = Differences::new(target, sample);
-    let raw_bytes = differences.cut_raw(width_log2);
+    let differences = Differences::new(target, sample);
+    let raw_bytes = differences.raw_bytes;
     let exponent_first = differences.first_exponent();
     // A symbol in a table, and that a sample makes entropies too small.
     let symbol_bits = 1 + TABLE_SYMBOL_BITS * sampled as u64 / all as u64;

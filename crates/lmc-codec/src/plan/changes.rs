@@ -14,7 +14,7 @@ use crate::simd::changes::{ContextRule, SLACK, find, groups, masks, sort};
 use crate::simd::classes::BitString;
 use crate::simd::{Isa, flags};
 use lmc_format::limits::FLAG_CONTEXTS_MAX;
-use lmc_format::{BinRules, ChangeRecipe, Coder, FlagContexts};
+use lmc_format::{BinRules, ChangeRecipe, FlagContexts};
 
 /// log2 of the values in a segment: streams of many contexts are padded in each.
 const SEGMENT_LOG2: u8 = 16;
@@ -45,7 +45,7 @@ pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ChangeC
     let count = find(isa, width_log2, sample.bytes, base, &mut bits, taken);
     let len = count << width_log2;
     let changed = Values { bytes: &own[..len], base: Some(&own_base[..len]) };
-    let Fitted { mut rules, table, bits: mut total } = bins::fit_changes(target, changed);
+    let Fitted { mut rules, coder, bits: mut total } = bins::fit_changes(target, changed);
     rules.segment_log2 = SEGMENT_LOG2;
     let flags = FlagPlanner {
         isa,
@@ -74,7 +74,7 @@ pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ChangeC
     total += changed_bits + uncommon_bits;
     let segment_len = (total << SEGMENT_LOG2) / (8 * n as u64);
     let has_lengths = segment_len >= LENGTHS_MIN;
-    let (coder, changed, uncommon) = (Coder::Chain(table), where_changed, Some(uncommon));
+    let (changed, uncommon) = (where_changed, Some(uncommon));
     Some(ChangeCandidate {
         recipe: ChangeRecipe { rules, coder, has_lengths, changed, uncommon },
         bits: total,

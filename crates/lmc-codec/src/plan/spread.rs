@@ -41,52 +41,74 @@ pub(super) fn each_exponent(
 }
 
 /// The values of a sample, set against their base.
+///
+/// Counting and sorting wait for what they have just written wherever two values in a row have the same
+/// place, so both go through the two halves of the sample side by side.
 pub(super) struct Differences {
     exponents: Vec<u16>,
-    /// Twice the difference, and one more if the sign changed.
-    coded: Vec<i64>,
-    /// How often each exponent comes.
-    counts: Vec<u32>,
-    /// How many differences have as many bits.
-    sizes: [u32; 65],
+    /// Twice the difference, without the bytes that are to stand raw, and one more if the sign changed.
+    coded: Vec<i32>,
+    /// Low bytes that are to stand raw: as few as leave hardly a difference outside of the widest bins.
+    pub raw_bytes: u8,
+    /// How often each exponent comes in each half.
+    counts: [Vec<u32>; 2],
 }
+
+/// The largest difference that is kept as it is; it is far outside of all bins.
+const APART_MAX: i64 = 1 << 29;
 
 impl Differences {
     pub(super) fn new(target: Target, sample: Values) -> Self {
         let base = sample.base.unwrap_or_default();
-        let (width_log2, exponent_bits) = (target.layout.width_log2, target.base_bits());
+        let exponent_bits = target.base_bits();
         let is_integer = target.is_integer();
-        let n = base.len() >> width_log2;
-        let (mut exponents, mut coded) = (Vec::with_capacity(n), Vec::with_capacity(n));
-        let mut counts = vec![0; 1 << exponent_bits];
-        let mut sizes = [0; 65];
         macro_rules! set_apart {
             ($word:ty, $signed:ty, $len:literal) => {{
                 let magnitudes = <$word>::MAX >> 1;
                 let shift = <$word>::BITS - 1 - u32::from(exponent_bits);
                 let (values, bases) = (sample.bytes.as_chunks::<$len>().0, base.as_chunks().0);
-                for (x, b) in values.iter().zip(bases) {
-                    let (x, b) = (<$word>::from_le_bytes(*x), <$word>::from_le_bytes(*b));
-                    let exponent = ((b & magnitudes) >> shift) as u16;
-                    let mut apart = (x & magnitudes) as i64 - (b & magnitudes) as i64;
-                    let mut flip = ((x ^ b) >> (<$word>::BITS - 1)) as i64;
-                    if is_integer {
-                        (apart, flip) = (i64::from(x.wrapping_sub(b) as $signed), 0);
-                    }
-                    counts[usize::from(exponent)] += 1;
-                    sizes[size(apart)] += 1;
-                    exponents.push(exponent);
-                    coded.push(apart << 1 | flip);
-                }
+                let pairs = values.iter().zip(bases);
+                let words =
+                    pairs.map(|(x, b)| (<$word>::from_le_bytes(*x), <$word>::from_le_bytes(*b)));
+                let apart = |x: $word, b: $word| match is_integer {
+                    true => x.wrapping_sub(b) as $signed,
+                    false => (x & magnitudes).wrapping_sub(b & magnitudes) as $signed,
+                };
+                let exponents = words.clone().map(|(_, b)| ((b & magnitudes) >> shift) as u16);
+                let few = |raw_bytes: &u8| {
+                    // Bits of the largest difference that is in a bin.
+                    let bits = 6 + BIN_PAYLOAD_BITS_MAX + 8 * raw_bytes;
+                    let most = (1 as $word).checked_shl(bits.into()).unwrap_or(<$word>::MAX);
+                    let is_outside = |(x, b)| apart(x, b).unsigned_abs() >= most;
+                    let outside: u32 = words.clone().map(|pair| u32::from(is_outside(pair))).sum();
+                    u64::from(outside) * u64::from(EXCEPTIONS_SHARE) <= values.len() as u64
+                };
+                let raw_bytes = (0..$len - 1).find(few).unwrap_or($len - 1);
+                let half = 1_i64 << (8 * raw_bytes) >> 1;
+                let coded = words.map(|(x, b)| {
+                    let apart = i64::from(apart(x, b)).saturating_add(half) >> (8 * raw_bytes);
+                    let flip = if is_integer { 0 } else { ((x ^ b) >> (<$word>::BITS - 1)) as i32 };
+                    (apart.clamp(-APART_MAX, APART_MAX) as i32) << 1 | flip
+                });
+                (exponents.collect(), coded.collect(), raw_bytes)
             }};
         }
-        match width_log2 {
+        let (exponents, coded, raw_bytes): (Vec<u16>, Vec<i32>, u8) = match target.layout.width_log2
+        {
             0 => set_apart!(u8, i8, 1),
             1 => set_apart!(u16, i16, 2),
             2 => set_apart!(u32, i32, 4),
             _ => set_apart!(u64, i64, 8),
+        };
+        let mut counts = [vec![0; 1 << exponent_bits], vec![0; 1 << exponent_bits]];
+        let [first, second] = &mut counts;
+        let (a, b) = exponents.split_at(exponents.len() / 2);
+        for (&a, &b) in a.iter().zip(b) {
+            first[usize::from(a)] += 1;
+            second[usize::from(b)] += 1;
         }
-        Self { exponents, coded, counts, sizes }
+        b[a.len()..].iter().for_each(|&b| second[usize::from(b)] += 1);
+        Self { exponents, coded, raw_bytes, counts }
     }
 
     /// How many differences there are.
@@ -101,29 +123,10 @@ impl Differences {
         }
     }
 
-    /// Takes off low bytes, which are to stand raw: as few as leave hardly a difference outside of the
-    /// widest bins. Returns how many.
-    pub(super) fn cut_raw(&mut self, width_log2: u8) -> u8 {
-        let few = |raw_bytes: &u8| {
-            // Bits of the largest difference that is in a bin.
-            let most = 6 + BIN_PAYLOAD_BITS_MAX + 8 * raw_bytes;
-            let outside: u32 = self.sizes[usize::from(most) + 1..].iter().sum();
-            u64::from(outside) * u64::from(EXCEPTIONS_SHARE) <= self.coded.len() as u64
-        };
-        let all = (1 << width_log2) - 1;
-        let raw_bytes = (0..all).find(few).unwrap_or(all);
-        if raw_bytes > 0 {
-            let half = 1 << (8 * raw_bytes - 1);
-            for coded in &mut self.coded {
-                *coded = ((*coded >> 1) + half) >> (8 * raw_bytes) << 1 | *coded & 1;
-            }
-        }
-        raw_bytes
-    }
-
     /// The first of the exponents that have bins of their own: those that most values have.
     pub(super) fn first_exponent(&self) -> u16 {
-        let counts = &self.counts;
+        let [first, second] = &self.counts;
+        let counts: Vec<u32> = first.iter().zip(second).map(|(a, b)| a + b).collect();
         let window = EXPONENTS.min(counts.len());
         let mut inside: u32 = counts[..window].iter().sum();
         let (mut best, mut first) = (inside, 0);
@@ -138,45 +141,78 @@ impl Differences {
 
     /// The differences of each exponent from `first` on.
     pub(super) fn spreads(&self, first: u16, widths: Widths) -> Vec<Spread> {
-        let bin = |exponent: u16| usize::from(exponent.saturating_sub(first)).min(EXPONENTS - 1);
-        let mut counts = [0; EXPONENTS];
-        for (exponent, &count) in (0..).zip(&self.counts) {
-            counts[bin(exponent)] += count as usize;
-        }
-        let mut end = 0;
-        let mut next = counts.map(|count| {
-            end += count;
-            end - count
-        });
-        let starts = next;
-        let mut sorted = vec![0; self.coded.len()];
-        let mut sizes = [[0_u32; 65]; EXPONENTS];
-        for (&exponent, &coded) in self.exponents.iter().zip(&self.coded) {
-            let bin = bin(exponent);
-            sorted[next[bin]] = coded;
-            next[bin] += 1;
-            sizes[bin][size(coded >> 1)] += 1;
-        }
+        let (sorted, ends) = self.sorted(first);
         let mut pieces = Pieces::new();
-        let ranges = starts.into_iter().zip(next);
-        ranges
-            .zip(&sizes)
-            .map(|((start, end), sizes)| {
-                Spread::new(&sorted[start..end], sizes, widths, &mut pieces)
-            })
-            .collect()
+        let mut start = 0;
+        let spread = |end: &usize| {
+            let own = &sorted[start..*end];
+            start = *end;
+            Spread::new(own, widths, &mut pieces)
+        };
+        ends.iter().map(spread).collect()
+    }
+
+    /// The differences sorted by their exponent from `first` on, and where those of each end.
+    fn sorted(&self, first: u16) -> (Vec<i32>, [usize; EXPONENTS]) {
+        let bin =
+            |exponent: u16| usize::from(exponent.saturating_sub(first).min(EXPONENTS as u16 - 1));
+        let mut counts = [[0_usize; EXPONENTS]; 2];
+        for (counts, all) in counts.iter_mut().zip(&self.counts) {
+            for (exponent, &count) in (0..).zip(all) {
+                counts[bin(exponent)] += count as usize;
+            }
+        }
+        let [mut next_a, mut next_b] = [[0; EXPONENTS]; 2];
+        let mut ends = [0; EXPONENTS];
+        let mut end = 0;
+        for bin in 0..EXPONENTS {
+            next_a[bin] = end;
+            next_b[bin] = end + counts[0][bin];
+            end = next_b[bin] + counts[1][bin];
+            ends[bin] = end;
+        }
+        let mut sorted = vec![0; self.coded.len()];
+        let mut put = |next: &mut [usize; EXPONENTS], exponent: u16, coded: i32| {
+            let next = &mut next[bin(exponent)];
+            sorted[*next] = coded;
+            *next += 1;
+        };
+        let half = self.coded.len() / 2;
+        let ((exponents_a, exponents_b), (a, b)) =
+            (self.exponents.split_at(half), self.coded.split_at(half));
+        for i in 0..half {
+            put(&mut next_a, exponents_a[i], a[i]);
+            put(&mut next_b, exponents_b[i], b[i]);
+        }
+        let rest = exponents_b[half..].iter().zip(&b[half..]);
+        rest.for_each(|(&exponent, &coded)| put(&mut next_b, exponent, coded));
+        (sorted, ends)
     }
 }
 
 /// Bits of a difference without its sign.
-fn size(difference: i64) -> usize {
-    64 - difference.unsigned_abs().leading_zeros() as usize
+fn size(difference: i32) -> usize {
+    32 - difference.unsigned_abs().leading_zeros() as usize
+}
+
+/// How many differences have as many bits.
+fn sizes(coded: &[i32]) -> [u32; 33] {
+    let (a, b) = coded.split_at(coded.len() / 2);
+    let [mut first, mut second] = [[0; 33]; 2];
+    for (&a, &b) in a.iter().zip(b) {
+        first[size(a >> 1)] += 1;
+        second[size(b >> 1)] += 1;
+    }
+    b[a.len()..].iter().for_each(|&b| second[size(b >> 1)] += 1);
+    std::array::from_fn(|bits| first[bits] + second[bits])
 }
 
 /// Differences counted in pieces of half a narrowest bin, from which bins of all widths are made up.
 struct Pieces {
     /// Those that keep their sign, and those that do not.
     counts: [Vec<u32>; 2],
+    /// The same of half of them, while they are counted.
+    others: [Vec<u32>; 2],
     /// Where the pieces are that come at all.
     used: Range<usize>,
     outside: u32,
@@ -184,30 +220,41 @@ struct Pieces {
 
 impl Pieces {
     fn new() -> Self {
-        Self { counts: [vec![0; PIECES], vec![0; PIECES]], used: 0..0, outside: 0 }
+        let tables = || [vec![0; PIECES], vec![0; PIECES]];
+        Self { counts: tables(), others: tables(), used: 0..0, outside: 0 }
     }
 
     /// Counts these differences and no others, in pieces of 2^`shift`.
-    fn count(&mut self, coded: &[i64], shift: u8) {
-        self.counts.iter_mut().for_each(|counts| counts[self.used.clone()].fill(0));
-        let (mut first, mut end) = (PIECES, 0);
-        self.outside = 0;
-        for &coded in coded {
-            let piece = (coded >> 1 >> shift).wrapping_add(PIECES as i64 / 2) as usize;
-            match self.counts[(coded & 1) as usize].get_mut(piece) {
-                Some(count) => {
-                    *count += 1;
-                    (first, end) = (first.min(piece), end.max(piece + 1));
-                }
-                None => self.outside += 1,
+    fn count(&mut self, coded: &[i32], shift: u8) {
+        let Self { counts, others, used, outside } = self;
+        counts.iter_mut().for_each(|counts| counts[used.clone()].fill(0));
+        *outside = 0;
+        let piece = |coded: i32| (coded >> 1 >> shift) + PIECES as i32 / 2;
+        let mut add = |counts: &mut [Vec<u32>; 2], coded: i32| match counts[(coded & 1) as usize]
+            .get_mut(piece(coded) as usize)
+        {
+            Some(count) => *count += 1,
+            None => *outside += 1,
+        };
+        let (a, b) = coded.split_at(coded.len() / 2);
+        for (&a, &b) in a.iter().zip(b) {
+            add(counts, a);
+            add(others, b);
+        }
+        b[a.len()..].iter().for_each(|&b| add(others, b));
+        let least = coded.iter().copied().min().map_or(0, piece);
+        let most = coded.iter().copied().max().map_or(-1, piece);
+        let within = |piece: i32| piece.clamp(0, PIECES as i32) as usize;
+        *used = within(least)..within(most + 1);
+        for (counts, others) in counts.iter_mut().zip(others) {
+            for (count, other) in counts[used.clone()].iter_mut().zip(&mut others[used.clone()]) {
+                *count += std::mem::take(other);
             }
         }
-        self.used = first.min(end)..end;
     }
 }
 
 /// How many differences of one exponent have each number, with bins of one width.
-#[derive(Clone)]
 pub(super) struct Numbers {
     /// Those that keep their sign, and those that do not.
     pub counts: [[u32; NUMBERS]; 2],
@@ -219,7 +266,7 @@ pub(super) struct Numbers {
 impl Numbers {
     /// With bins of 2^`pieces_log2` pieces.
     fn new(pieces: &Pieces, pieces_log2: u8) -> Self {
-        let Pieces { counts, used, outside } = pieces;
+        let Pieces { counts, used, outside, .. } = pieces;
         let number = |piece: usize| {
             let rounded = piece as i64 - PIECES as i64 / 2 + (1 << pieces_log2 >> 1);
             (rounded >> pieces_log2) + BIN_MAX
@@ -260,13 +307,14 @@ pub(super) enum Widths {
 }
 
 impl Spread {
-    fn new(coded: &[i64], sizes: &[u32; 65], widths: Widths, pieces: &mut Pieces) -> Self {
+    fn new(coded: &[i32], widths: Widths, pieces: &mut Pieces) -> Self {
         // The share of differences that the narrowest bins are made for, and how many bits less these
         // have.
         let (below, of, less) = match widths {
             Widths::Usual => (1, 2, 1),
             Widths::Narrow => (63, 64, 6),
         };
+        let sizes = sizes(coded);
         let mut seen = 0;
         let size = sizes.iter().position(|&count| {
             seen += count;

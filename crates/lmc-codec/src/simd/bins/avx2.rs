@@ -5,15 +5,18 @@
 //! words: the second and the third group of eight are swapped. Unpacking undoes that.
 
 use super::avx2_words::{Apart, Eights, Fours, Ones, SWAPPED, Twos, Words};
+use super::lanes::ROWS;
 use super::{BINS, EXCEPTION, FLIP, GROUP, Joined, Parts, Progress, Tables, too_few_exceptions};
 use crate::simd::classes::Writer;
 use crate::simd::prefetch;
 use lmc_format::Result;
-use lmc_format::limits::{BIN_MAX, BIN_ROWS_MAX};
+use lmc_format::limits::BIN_MAX;
 use std::arch::x86_64::*;
 
 /// How far ahead memory is asked for, in bytes.
 const AHEAD: usize = 1024;
+/// The order of the words of 8 bytes of 32 values.
+const ORDER: [usize; 4] = [0, 2, 1, 3];
 
 /// A byte for each of 32 bins.
 #[derive(Clone, Copy)]
@@ -30,8 +33,7 @@ struct Bins {
 impl ByBin {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn new(value: impl Fn(usize) -> u8) -> Self {
-        let bytes: [u8; BINS] = std::array::from_fn(value);
+    fn new(bytes: &[u8; BINS]) -> Self {
         Self([0, 16].map(|at| {
             let half = &bytes[at..at + 16];
             // SAFETY: 16 bytes.
@@ -62,7 +64,7 @@ struct Table {
     last: __m256i,
     exponent_shift: __m128i,
     /// For each row the last bin that is not its own, and what it makes of symbols.
-    rows: [(__m256i, __m256i); BIN_ROWS_MAX as usize],
+    rows: [(__m256i, __m256i); ROWS],
     row_count: usize,
     /// The least and the largest step that are not exceptions: of values that keep their sign, and of
     /// those that do not.
@@ -72,39 +74,27 @@ struct Table {
 
 impl Table {
     #[target_feature(enable = "avx2")]
-    fn new(tables: &Tables, rows: &[[u8; 16]; BINS]) -> Self {
-        let bins = &tables.bins;
-        let factor = |bin: usize| (-(1_i32 << (15 - bins[bin].shift)) as i16).to_le_bytes();
-        let symbol = |to: u8| ((to << 5) as i8 >> 5) as u8 ^ if to >= 8 { FLIP } else { 0 };
+    fn new(tables: &Tables, rows: &[[u8; 16]; ROWS]) -> Self {
+        let lanes = &tables.lanes;
         let exponent_shift = 16 - i32::from(tables.exponent_bits);
-        let mut table = Self {
-            low: ByBin::new(|bin| ((1_u16 << bins[bin].shift) - 1) as u8),
-            flip: ByBin::new(|bin| if bins[bin].has_flip_bit { 1 << bins[bin].shift } else { 0 }),
-            centre: ByBin::new(|bin| bins[bin].centre as u8),
-            factor: [ByBin::new(|bin| factor(bin)[1]), ByBin::new(|bin| factor(bin)[0])],
+        Self {
+            low: ByBin::new(&lanes.low),
+            flip: ByBin::new(&lanes.flip),
+            centre: ByBin::new(&lanes.centre),
+            factor: [ByBin::new(&lanes.factor[1]), ByBin::new(&lanes.factor[0])],
             first: _mm256_set1_epi16(tables.exponent_first as i16),
             last: _mm256_set1_epi8(tables.last as i8),
             exponent_shift: _mm_cvtsi32_si128(exponent_shift),
-            rows: [(_mm256_setzero_si256(), _mm256_setzero_si256()); BIN_ROWS_MAX as usize],
-            row_count: 0,
-            reach: [0, 1].map(|flip| {
-                let least = ByBin::new(|bin| tables.reach[bin][flip].0 as u8);
-                [least, ByBin::new(|bin| tables.reach[bin][flip].1 as u8)]
-            }),
-            has_reach: tables.has_reach(),
-        };
-        for bin in 0..BINS {
-            let is_new = tables.has_rows && (bin == 0 || rows[bin] != rows[bin - 1]);
-            if is_new && table.row_count < table.rows.len() {
-                let row = rows[bin].map(symbol);
+            rows: std::array::from_fn(|row| {
                 // SAFETY: 16 bytes.
-                let row =
-                    unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(row.as_ptr().cast())) };
-                table.rows[table.row_count] = (_mm256_set1_epi8(bin as i8 - 1), row);
-                table.row_count += 1;
-            }
+                let own = unsafe { _mm_loadu_si128(rows[row].as_ptr().cast()) };
+                let before = _mm256_set1_epi8(lanes.row_starts[row] as i8 - 1);
+                (before, _mm256_broadcastsi128_si256(own))
+            }),
+            row_count: lanes.row_count,
+            reach: lanes.reach.map(|ends| ends.map(|end| ByBin::new(&end))),
+            has_reach: tables.has_reach,
         }
-        table
     }
 
     /// The bins of 32 bases, by their top 16 bits.
@@ -178,8 +168,8 @@ unsafe fn contexts_words<W: Words>(
     out: &mut [u8],
 ) {
     assert_eq!(base.len(), W::WIDTH * out.len());
-    let table = Table::new(tables, &tables.forward);
-    let by_bin = ByBin::new(|bin| by_bin[bin]);
+    let table = Table::new(tables, &tables.lanes.forward);
+    let by_bin = ByBin::new(by_bin);
     for (i, group) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
         // SAFETY: the base of these 32 values is as long as they are.
         unsafe {
@@ -237,7 +227,7 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
     let n = plane.len();
     assert!(n.is_multiple_of(GROUP) && records.len() == W::RAW * n);
     assert!(values.len() == W::WIDTH * n && base.len() == values.len());
-    let table = Table::new(tables, &tables.forward);
+    let table = Table::new(tables, &tables.lanes.forward);
     let low_bytes = _mm256_set1_epi16(0xff);
     let zero = _mm256_setzero_si256();
     let top = _mm256_set1_epi8(FLIP as i8);
@@ -331,7 +321,7 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
             let mut masks = [0_u64; 4];
             _mm256_storeu_si256(owns.as_mut_ptr().cast(), own);
             _mm256_storeu_si256(masks.as_mut_ptr().cast(), _mm256_or_si256(low, flip));
-            for place in [0, 2, 1, 3] {
+            for place in ORDER {
                 writer.push(owns[place], masks[place]);
             }
         }
@@ -388,7 +378,7 @@ unsafe fn join_words<W: Words>(
     let n = parts.plane.len();
     assert!(base.len() == W::WIDTH * n && dst.len() == base.len());
     assert!(parts.payload.len() >= n + 16 && parts.records.len() == W::RAW * n);
-    let table = Table::new(tables, &tables.backward);
+    let table = Table::new(tables, &tables.lanes.backward);
     let (one, all) = (_mm256_set1_epi16(1), _mm256_set1_epi16(-1));
     let zero = _mm256_setzero_si256();
     let top = _mm256_set1_epi8(FLIP as i8);
@@ -409,7 +399,7 @@ unsafe fn join_words<W: Words>(
             let mut masks = [0_u64; 4];
             _mm256_storeu_si256(masks.as_mut_ptr().cast(), _mm256_or_si256(low, flip));
             let mut owns = [0_u64; 4];
-            for place in [0, 2, 1, 3] {
+            for place in ORDER {
                 let mask = masks[place];
                 let from = parts.payload.as_ptr().add(bits / 8);
                 let word = from.cast::<u64>().read_unaligned();

@@ -2,6 +2,8 @@
 //! width of a value is; what does not fit them is an exception.
 
 use super::avx512_words::{Apart, Eights, Fours, Ones, Twos, Words, widened};
+use super::lanes::ROWS;
+use super::stage::{STAGE, Stage};
 use super::{BINS, EXCEPTION, FLIP, GROUP, Joined, Parts, Progress, Tables, too_few_exceptions};
 use crate::simd::classes::Writer;
 use crate::simd::prefetch;
@@ -40,50 +42,31 @@ impl ByBin {
     /// # Safety
     /// The CPU has AVX-512 F and BW.
     #[target_feature(enable = "avx512f,avx512bw")]
-    unsafe fn new(tables: &Tables, rows: &[[u8; 16]; BINS]) -> Self {
-        let by_bin = |value: &dyn Fn(usize) -> u8| {
-            let bytes: [u8; 64] = std::array::from_fn(|i| value(i % BINS));
-            // SAFETY: 64 bytes.
-            unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+    unsafe fn new(tables: &Tables, rows: &[[u8; 16]; ROWS]) -> Self {
+        let by_bin = |bytes: &[u8; BINS]| {
+            // SAFETY: 32 bytes.
+            _mm512_broadcast_i64x4(unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) })
         };
         let places: [u8; 64] = std::array::from_fn(|i| 2 * i as u8);
         // SAFETY: 64 bytes.
         let places = unsafe { _mm512_loadu_si512(places.as_ptr().cast()) };
-        // Rows that are the same have one place.
-        let mut distinct: Vec<[u8; 16]> = Vec::new();
-        let mut numbers = [0_u8; BINS];
-        for (number, row) in numbers.iter_mut().zip(rows) {
-            let known = distinct.iter().position(|known| known == row);
-            *number = known.unwrap_or(distinct.len()) as u8;
-            if known.is_none() {
-                distinct.push(*row);
-            }
-        }
-        let symbol = |to: u8| ((to << 5) as i8 >> 5) as u8 ^ if to >= 8 { FLIP } else { 0 };
-        let mut flat = [0; 128];
-        for (to, row) in flat.as_chunks_mut::<16>().0.iter_mut().zip(&distinct) {
-            *to = row.map(symbol);
-        }
-        let bins = &tables.bins;
+        let lanes = &tables.lanes;
         let exponent_shift = 16 - i32::from(tables.exponent_bits);
         Self {
-            shift: by_bin(&|i| bins[i].shift),
-            centre: by_bin(&|i| bins[i].centre as u8),
-            low: by_bin(&|i| ((1_u16 << bins[i].shift) - 1) as u8),
-            flip: by_bin(&|i| if bins[i].has_flip_bit { 1 << bins[i].shift } else { 0 }),
-            row: by_bin(&|i| numbers[i] << 4),
+            shift: by_bin(&lanes.shift),
+            centre: by_bin(&lanes.centre),
+            low: by_bin(&lanes.low),
+            flip: by_bin(&lanes.flip),
+            row: by_bin(&lanes.row),
             first: _mm512_set1_epi16(tables.exponent_first as i16),
             last: _mm512_set1_epi16(i16::from(tables.last)),
             exponent_shift: _mm_cvtsi32_si128(exponent_shift),
             low_bytes: places,
-            // SAFETY: two times 64 bytes.
-            rows: [0, 64].map(|at| unsafe { _mm512_loadu_si512(flat.as_ptr().add(at).cast()) }),
+            // SAFETY: two times four rows of 16 bytes.
+            rows: [0, 4].map(|at| unsafe { _mm512_loadu_si512(rows[at..].as_ptr().cast()) }),
             has_rows: tables.has_rows,
-            reach: [0, 1].map(|flip| {
-                let least = by_bin(&|i| tables.reach[i][flip].0 as u8);
-                [least, by_bin(&|i| tables.reach[i][flip].1 as u8)]
-            }),
-            has_reach: tables.has_reach(),
+            reach: lanes.reach.map(|ends| ends.map(|end| by_bin(&end))),
+            has_reach: tables.has_reach,
         }
     }
 
@@ -149,7 +132,7 @@ unsafe fn contexts_words<W: Words>(
 ) {
     assert_eq!(base.len(), W::WIDTH * out.len());
     // SAFETY: the caller's.
-    let table = unsafe { ByBin::new(tables, &tables.forward) };
+    let table = unsafe { ByBin::new(tables, &tables.lanes.forward) };
     // SAFETY: 32 bytes.
     let by_bin = unsafe { _mm256_loadu_si256(by_bin.as_ptr().cast()) };
     let by_bin = _mm512_broadcast_i64x4(by_bin);
@@ -213,10 +196,13 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
     assert!(n.is_multiple_of(GROUP) && records.len() == W::RAW * n);
     assert!(values.len() == W::WIDTH * n && base.len() == values.len());
     // SAFETY: the caller's.
-    let by_bin = unsafe { ByBin::new(tables, &tables.forward) };
+    let by_bin = unsafe { ByBin::new(tables, &tables.lanes.forward) };
     let one = _mm512_set1_epi16(1);
     let mut writer = Writer::new(payload, n);
+    let mut stage = Stage::new();
     for i in 0..n / GROUP {
+        let staged = i % (STAGE / GROUP);
+        let (masks, rests) = stage.group_mut(staged);
         // SAFETY: group `i` is inside of all slices, and the payload of all groups up to it takes at
         // most eight bits for each value.
         unsafe {
@@ -280,12 +266,10 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
             }
             // An exception needs no payload.
             let rest = _mm512_maskz_mov_epi8(!outside, rest);
-            let mut rests = [0_u64; 8];
-            let mut masks = [0_u64; 8];
-            _mm512_storeu_si512(rests.as_mut_ptr().cast(), rest);
-            _mm512_storeu_si512(masks.as_mut_ptr().cast(), _mm512_or_si512(low, flip));
-            for (rest, mask) in rests.into_iter().zip(masks) {
-                writer.push(rest, mask);
+            _mm512_store_si512(rests, rest);
+            _mm512_store_si512(masks, _mm512_or_si512(low, flip));
+            if staged + 1 == STAGE / GROUP || i + 1 == n / GROUP {
+                stage.put(staged + 1, &mut writer);
             }
         }
     }
@@ -346,7 +330,7 @@ unsafe fn join_words<W: Words>(
     assert!(base.len() == W::WIDTH * n && dst.len() == base.len());
     assert!(parts.payload.len() >= n + 16 && parts.records.len() == W::RAW * n);
     // SAFETY: the caller's.
-    let by_bin = unsafe { ByBin::new(tables, &tables.backward) };
+    let by_bin = unsafe { ByBin::new(tables, &tables.lanes.backward) };
     let one = _mm512_set1_epi16(1);
     let top = _mm512_set1_epi8(FLIP as i8);
     let streaming = streaming && dst.as_ptr().cast::<__m512i>().is_aligned();

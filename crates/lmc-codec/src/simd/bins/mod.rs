@@ -13,7 +13,11 @@ mod avx512;
 pub(super) mod avx512_words;
 #[cfg(target_arch = "x86_64")]
 mod eights;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod stage;
 
 use super::Isa;
 #[cfg(target_arch = "x86_64")]
@@ -52,6 +56,10 @@ pub struct Tables {
     skips_zero: bool,
     /// By bin, which steps an encoder takes for exceptions that need not be.
     reach: [Reach; BINS],
+    /// Whether some bin has a reach of its own.
+    has_reach: bool,
+    #[cfg(target_arch = "x86_64")]
+    lanes: lanes::Lanes,
 }
 
 /// The least and the largest step of a bin that are coded as symbols: of values that keep their sign,
@@ -120,6 +128,7 @@ impl Tables {
             row.iter().enumerate().for_each(|(i, &to)| back[usize::from(to)] = i as u8);
             back
         });
+        let bins = std::array::from_fn(|bin| rules.bins[bin.min(last)]);
         Self {
             width_log2: rules.width_log2,
             is_integer: rules.is_integer,
@@ -127,12 +136,15 @@ impl Tables {
             exponent_bits: rules.exponent_bits,
             exponent_first: rules.exponent_first,
             last: last as u8,
-            bins: std::array::from_fn(|bin| rules.bins[bin.min(last)]),
+            bins,
             forward,
             backward,
             has_rows: !rules.rows.is_empty(),
             skips_zero: false,
             reach: [REACH_OF_ALL; BINS],
+            has_reach: false,
+            #[cfg(target_arch = "x86_64")]
+            lanes: lanes::Lanes::new(&bins, &rules.bounds, &rules.rows),
         }
     }
 
@@ -140,12 +152,14 @@ impl Tables {
     /// last are like it.
     pub fn with_reach(self, reach: impl Fn(usize) -> Reach) -> Self {
         let last = usize::from(self.last);
-        Self { reach: std::array::from_fn(|bin| reach(bin.min(last))), ..self }
-    }
-
-    /// Whether some bin has a reach of its own.
-    fn has_reach(&self) -> bool {
-        self.reach.iter().any(|&reach| reach != REACH_OF_ALL)
+        let reach: [Reach; BINS] = std::array::from_fn(|bin| reach(bin.min(last)));
+        Self {
+            reach,
+            has_reach: reach != [REACH_OF_ALL; BINS],
+            #[cfg(target_arch = "x86_64")]
+            lanes: self.lanes.with_reach(&reach),
+            ..self
+        }
     }
 
     /// The same for values that all differ from their base (section 3.8).
@@ -258,6 +272,9 @@ pub fn cut(isa: Isa, tables: &Tables, values: &[u8], base: &[u8], parts: Parts) 
                 _ => avx2::cut(tables, own, own_base, &mut whole),
             }
         }
+        if plane_rest.is_empty() {
+            return;
+        }
         let (plane, records) = (plane_rest, records_rest);
         let rest = Parts { plane, records, payload, exceptions };
         return portable::cut(tables, &values[bytes..], &base[bytes..], rest);
@@ -290,7 +307,9 @@ pub fn join(
             }
         };
     }
-    let done = portable::join(tables, base, parts, done, dst)?;
+    if done.values < n {
+        done = portable::join(tables, base, parts, done, dst)?;
+    }
     if done.exceptions != parts.exceptions.len() {
         return Err(Error::corrupt("fewer exceptions than there are said to be"));
     }
