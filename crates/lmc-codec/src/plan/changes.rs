@@ -4,7 +4,7 @@ use super::bins::{self, Fitted};
 use super::coder::PlaneStats;
 use super::cost::entropy_bits;
 use super::merge::merge;
-use super::spread::each_exponent;
+use super::spread::Exponents;
 use super::stream::{Scale, StreamPlanner};
 use super::{Target, Values};
 use crate::dtype::Level;
@@ -139,11 +139,18 @@ impl FlagPlanner<'_> {
     }
 
     fn bounds(self, base: &[u8], bits: &[u64], most: usize) -> Vec<u8> {
+        let exponents =
+            Exponents { width_log2: self.rule.width_log2, bits: self.rule.exponent_bits };
+        let first = usize::from(self.rule.exponent_first);
+        let above = |exponent: usize| exponent.saturating_sub(first).min(255);
+        // All as if they were clear, then those that are set.
         let mut counts = [[0_u32; 2]; 256];
-        each_exponent(self.rule.width_log2, self.rule.exponent_bits, base, |i, exponent| {
-            let above = exponent.saturating_sub(self.rule.exponent_first).min(255);
-            let is_set = bits[i / 64] >> (i % 64) & 1;
-            counts[usize::from(above)][is_set as usize] += 1;
+        for (exponent, count) in exponents.counts(base).into_iter().enumerate() {
+            counts[above(exponent)][0] += count;
+        }
+        exponents.each_set(base, bits, |exponent| {
+            let [clear, set] = &mut counts[above(exponent)];
+            (*clear, *set) = (*clear - 1, *set + 1);
         });
         let mut contexts: Vec<Context> = (0..=255)
             .zip(counts)

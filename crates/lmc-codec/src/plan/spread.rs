@@ -17,26 +17,71 @@ pub(super) const EXPONENTS: usize = BINS_MAX as usize;
 /// Half of the narrowest bins, in all of the widest.
 const PIECES: usize = NUMBERS << (WIDTHS_LOG2 + 1);
 
-/// Calls `visit` with the number and the exponent of each value.
-pub(super) fn each_exponent(
-    width_log2: u8,
-    exponent_bits: u8,
-    values: &[u8],
-    mut visit: impl FnMut(usize, u16),
-) {
-    macro_rules! visit_all {
-        ($word:ty, $len:literal) => {
-            for (i, bytes) in values.as_chunks::<$len>().0.iter().enumerate() {
-                let magnitude = <$word>::from_le_bytes(*bytes) & (<$word>::MAX >> 1);
-                visit(i, (magnitude >> (<$word>::BITS - 1 - u32::from(exponent_bits))) as u16);
-            }
-        };
+/// The exponents of values of one width.
+#[derive(Clone, Copy)]
+pub(super) struct Exponents {
+    pub width_log2: u8,
+    /// Bits of an exponent, just below the top one of a value.
+    pub bits: u8,
+}
+
+impl Exponents {
+    /// How often each comes. Four tables, so that values in a row do not wait for each other.
+    pub(super) fn counts(self, values: &[u8]) -> Vec<u32> {
+        let mut tables = [0; 4].map(|_: u8| vec![0_u32; 1 << self.bits]);
+        macro_rules! count {
+            ($word:ty, $len:literal) => {{
+                let exponent =
+                    |bytes: &[u8; $len]| self.of_top(<$word>::from_le_bytes(*bytes).into(), $len);
+                let values = values.as_chunks::<$len>().0;
+                let (fours, rest) = values.as_chunks::<4>();
+                for four in fours {
+                    for (table, value) in tables.iter_mut().zip(four) {
+                        table[exponent(value)] += 1;
+                    }
+                }
+                rest.iter().for_each(|value| tables[0][exponent(value)] += 1);
+            }};
+        }
+        match self.width_log2 {
+            0 => count!(u8, 1),
+            1 => count!(u16, 2),
+            2 => count!(u32, 4),
+            _ => count!(u64, 8),
+        }
+        let [mut sum, others @ ..] = tables;
+        for other in others {
+            sum.iter_mut().zip(other).for_each(|(sum, count)| *sum += count);
+        }
+        sum
     }
-    match width_log2 {
-        0 => visit_all!(u8, 1),
-        1 => visit_all!(u16, 2),
-        2 => visit_all!(u32, 4),
-        _ => visit_all!(u64, 8),
+
+    /// Calls `visit` with that of each value whose bit is set.
+    pub(super) fn each_set(self, values: &[u8], bits: &[u64], mut visit: impl FnMut(usize)) {
+        macro_rules! visit_set {
+            ($word:ty, $len:literal) => {{
+                let values = values.as_chunks::<$len>().0;
+                for (group, &bits) in values.chunks(64).zip(bits) {
+                    let mut left = bits;
+                    while left != 0 {
+                        let value = group[left.trailing_zeros() as usize];
+                        visit(self.of_top(<$word>::from_le_bytes(value).into(), $len));
+                        left &= left - 1;
+                    }
+                }
+            }};
+        }
+        match self.width_log2 {
+            0 => visit_set!(u8, 1),
+            1 => visit_set!(u16, 2),
+            2 => visit_set!(u32, 4),
+            _ => visit_set!(u64, 8),
+        }
+    }
+
+    #[inline(always)]
+    fn of_top(self, word: u64, width: usize) -> usize {
+        (word >> (8 * width - 1 - usize::from(self.bits))) as usize & ((1 << self.bits) - 1)
     }
 }
 
