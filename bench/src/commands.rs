@@ -3,16 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lmc_testkit::{CorpusFile, corpus, entropy};
+use lmc_bench::buffers::{self, Buffer, Part};
+use lmc_bench::engines::{self, Engine, Lmc, Memcpy};
+use lmc_bench::report::{self, Report};
+use lmc_bench::run::{self, Limits};
+use lmc_bench::{Result, corpus_bits, load_corpus};
+use lmc_testkit::{CorpusFile, entropy};
 
-use crate::buffers::{self, Buffer, Part};
-use crate::engines::{self, Engine, Lmc, Memcpy};
 use crate::pairs::{self, Pair};
-use crate::report::{self, Report};
-use crate::run::{self, Limits};
-use crate::{
-    CorpusBitsArgs, DumpArgs, PairsArgs, Result, RunArgs, ScaleArgs, TimeArgs, corpus_bits, scale,
-};
+use crate::{CorpusBitsArgs, DumpArgs, PairsArgs, RunArgs, ScaleArgs, TimeArgs, scale};
 
 const MIB: usize = 1 << 20;
 
@@ -117,16 +116,6 @@ fn time_pairs(args: &PairsArgs, corpus: &[CorpusFile], report: &mut Report) -> R
 /// Whether the JSON takes the place of the table.
 fn to_stdout(json: Option<&Path>) -> bool {
     json == Some(Path::new("-"))
-}
-
-/// The corpus, or one line that says why there is nothing to do.
-fn load_corpus() -> Result<Option<Vec<CorpusFile>>> {
-    let Some(dir) = corpus::find() else {
-        println!("no corpus: set LMC_CORPUS to its folder; nothing was measured");
-        return Ok(None);
-    };
-    let files = corpus::load(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    Ok(Some(files))
 }
 
 fn len_min(size_mib: usize, quick: bool) -> usize {

@@ -1,22 +1,16 @@
 //! `lmc-bench`: speed and size of lmc's levels beside other compressors, one thread, memory to
 //! memory. `bench/README.md` says what is measured and how.
 
-mod buffers;
 mod commands;
-mod corpus_bits;
-mod engines;
 mod pairs;
-mod report;
-mod run;
 mod scale;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use buffers::Set;
 use clap::{Args, Parser, Subcommand};
-use engines::LevelName;
-use lmc_peers::Result;
+use lmc_bench::buffers::Set;
+use lmc_bench::engines::LevelName;
 
 #[derive(Parser)]
 #[command(about, args_conflicts_with_subcommands = true)]
