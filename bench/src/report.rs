@@ -31,8 +31,11 @@ pub struct Row {
     pub bound_bits: f64,
     pub compress_gib_s: f64,
     pub decompress_gib_s: f64,
+    pub compress_cpu_gib_s: f64,
+    pub decompress_cpu_gib_s: f64,
     /// The copy there, in the same run.
     pub memcpy_gib_s: f64,
+    pub memcpy_cpu_gib_s: f64,
     pub repeats: usize,
     pub machine: String,
     pub simd: &'static str,
@@ -53,7 +56,12 @@ impl Report {
     pub fn add(&mut self, set: &str, buffer: &Buffer, measured: &[Measured]) -> &[Row] {
         let first_new = self.rows.len();
         let is_memcpy = |m: &&Measured| m.label.engine == "memcpy";
-        let memcpy_gib_s = measured.iter().find(is_memcpy).map_or(f64::NAN, compress_gib_s);
+        let memcpy = measured.iter().find(is_memcpy);
+        let copy_speed = |seconds: fn(&Measured) -> f64| {
+            memcpy.map_or(f64::NAN, |m| gib_s(m.bytes_in, seconds(m)))
+        };
+        let memcpy_gib_s = copy_speed(|m| m.compress.wall_s);
+        let memcpy_cpu_gib_s = copy_speed(|m| m.compress.cpu_s);
         let (machine, simd) = (machine(), simd());
         self.rows.extend(measured.iter().map(|m| Row {
             set: set.into(),
@@ -66,9 +74,12 @@ impl Report {
             bytes_out: m.bytes_out,
             bits_per_value: m.bytes_out as f64 * 8.0 / (m.bytes_in / buffer.width()) as f64,
             bound_bits: buffer.bound_bits_per_value(m.bytes_in),
-            compress_gib_s: compress_gib_s(m),
-            decompress_gib_s: m.bytes_in as f64 / GIB / m.decompress_s,
+            compress_gib_s: gib_s(m.bytes_in, m.compress.wall_s),
+            decompress_gib_s: gib_s(m.bytes_in, m.decompress.wall_s),
+            compress_cpu_gib_s: gib_s(m.bytes_in, m.compress.cpu_s),
+            decompress_cpu_gib_s: gib_s(m.bytes_in, m.decompress.cpu_s),
             memcpy_gib_s,
+            memcpy_cpu_gib_s,
             repeats: m.rounds,
             machine: machine.clone(),
             simd,
@@ -89,8 +100,8 @@ impl Report {
     }
 }
 
-fn compress_gib_s(m: &Measured) -> f64 {
-    m.bytes_in as f64 / GIB / m.compress_s
+fn gib_s(bytes: usize, seconds: f64) -> f64 {
+    bytes as f64 / GIB / seconds
 }
 
 /// Prints the heading of the speed table.
