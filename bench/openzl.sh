@@ -5,10 +5,10 @@
 set -eu
 
 bench=$(cd "$(dirname "$0")" && pwd)
-# clang makes the faster code of OpenZL's; CC names another compiler.
-CC=${CC:-$(command -v clang-22 || command -v clang)}
+# clang makes faster code of OpenZL than gcc; CC names another compiler.
+CC=${CC:-$(command -v clang-22 > /dev/null && echo clang-22 || echo clang)}
 export CC CFLAGS="-march=x86-64-v3 -include $bench/openzl/keep_cpuid.h"
-cargo build --release --locked --manifest-path "$bench/openzl/Cargo.toml"
+cargo build --release --manifest-path "$bench/openzl/Cargo.toml"
 program=$bench/openzl/target/release/lmc-bench-openzl
 
 # Freed memory stays mapped, so that OpenZL does not pay for page faults in every call.

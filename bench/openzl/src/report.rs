@@ -14,10 +14,9 @@ pub fn print_heading() {
 /// Prints one row of it.
 pub fn print_row(row: &Row) {
     println!(
-        "| {} | {} {} | {:.3} | {:.2} | {:.2} | {:.2} / {:.2} | {:.2} / {:.2} |",
+        "| {} | {} | {:.3} | {:.2} | {:.2} | {:.2} / {:.2} | {:.2} / {:.2} |",
         row.set,
-        row.engine,
-        row.level,
+        format!("{} {}", row.engine, row.level).trim_end(),
         row.bits_per_value,
         row.compress_cpu_gib_s,
         row.decompress_cpu_gib_s,
