@@ -13,7 +13,7 @@ use crate::graphs::{self, Graph};
 /// Bytes a container needs for one length, as for our blocks.
 const LENGTH_LEN: usize = 4;
 
-/// One graph. All four pointers belong to it alone and live as long as it does.
+/// One graph. The pointers belong to it alone and live as long as it does.
 pub struct OpenZl {
     graph: Graph,
     compressor: *mut ZL_Compressor,

@@ -120,11 +120,11 @@ unsafe fn top_byte(compressor: *mut ZL_Compressor, successors: [ZL_GraphID; 2]) 
 unsafe extern "C" fn split(graph: *mut ZL_Graph, edges: *mut *mut ZL_Edge, _: usize) -> ZL_Report {
     // SAFETY: edges and successors live as long as the call, and are read only within their counts.
     unsafe {
-        let mut error = std::mem::zeroed();
+        let mut error: ZL_Error = std::mem::zeroed();
         let planes = ZL_Edge_runTransposeSplit(*edges, graph);
         let planes = ZL_Result_ZL_EdgeList_extract(planes, ptr::from_mut(&mut error));
         let successors = ZL_Graph_getCustomGraphs(graph);
-        if planes.field_2.nbEdges != successors.nbGraphIDs {
+        if error._code != 0 || planes.field_2.nbEdges != successors.nbGraphIDs {
             return ZL_returnError(ZL_ErrorCode_GENERIC);
         }
         for i in 0..successors.nbGraphIDs {
