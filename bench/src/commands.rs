@@ -3,21 +3,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lmc_testkit::{CorpusFile, corpus, entropy};
+use lmc_bench::buffers::{self, Buffer, Part};
+use lmc_bench::engines::{self, Engine, Lmc, Memcpy};
+use lmc_bench::report::{self, Clock, Report};
+use lmc_bench::run::{self, Limits};
+use lmc_bench::{Result, corpus_bits, load_corpus};
+use lmc_testkit::{CorpusFile, entropy};
 
-use crate::buffers::{self, Buffer, Part};
-use crate::engines::{self, Engine, Lmc, Memcpy};
 use crate::pairs::{self, Pair};
-use crate::report::{self, Report};
-use crate::run::{self, Limits};
-use crate::{
-    CorpusBitsArgs, DumpArgs, PairsArgs, Result, RunArgs, ScaleArgs, TimeArgs, corpus_bits, scale,
-};
+use crate::{CorpusBitsArgs, DumpArgs, PairsArgs, RunArgs, ScaleArgs, TimeArgs, scale};
 
 const MIB: usize = 1 << 20;
 
 /// Sizes on the corpus files, then speed on every set.
-pub fn bench(args: &RunArgs) -> Result<()> {
+pub fn bench(args: &RunArgs, clock: Clock) -> Result<()> {
     engines::check_names(&args.engines)?;
     let Some(corpus) = load_corpus()? else { return Ok(()) };
     let mut report = Report::default();
@@ -27,12 +26,15 @@ pub fn bench(args: &RunArgs) -> Result<()> {
     }
     let limits = Limits::new(args.repeats, args.quick);
     let len_min = len_min(args.size_mib, args.quick);
-    report::print_speed_heading();
+    report::print_speed_heading(clock);
     for set in &args.sets {
         let buffer = Buffer::build(&set.files(&corpus), len_min, true)?;
         let mut engines = engines::select(&args.engines, buffer.width())?;
         let measured = run::run(&buffer, &mut engines, &limits)?;
-        report.add(set.name(), &buffer, &measured).iter().for_each(report::print_row);
+        report
+            .add(set.name(), &buffer, &measured)
+            .iter()
+            .for_each(|row| report::print_row(row, clock));
     }
     args.json.as_deref().map_or(Ok(()), |path| report.write_json(path))
 }
@@ -46,7 +48,7 @@ pub fn dump(args: &DumpArgs) -> Result<()> {
 }
 
 /// Times our levels on a file.
-pub fn time(args: &TimeArgs) -> Result<()> {
+pub fn time(args: &TimeArgs, clock: Clock) -> Result<()> {
     let buffer = read_buffer(args)?;
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Memcpy)];
     for &level in &args.levels {
@@ -57,8 +59,8 @@ pub fn time(args: &TimeArgs) -> Result<()> {
     let mut report = Report::default();
     report.add(&args.dtype, &buffer, &measured);
     if !to_stdout(args.json.as_deref()) {
-        report::print_speed_heading();
-        report.rows.iter().for_each(report::print_row);
+        report::print_speed_heading(clock);
+        report.rows.iter().for_each(|row| report::print_row(row, clock));
     }
     args.json.as_deref().map_or(Ok(()), |path| report.write_json(path))
 }
@@ -83,7 +85,7 @@ pub fn scale(args: &ScaleArgs) -> Result<()> {
 }
 
 /// Sizes and speed on checkpoints that have a base.
-pub fn pairs(args: &PairsArgs) -> Result<()> {
+pub fn pairs(args: &PairsArgs, clock: Clock) -> Result<()> {
     let selected = Pair::select(&args.pairs)?;
     if args.list {
         let files: Vec<&Pair> = selected.iter().filter(|pair| pair.is_of_files()).collect();
@@ -98,7 +100,7 @@ pub fn pairs(args: &PairsArgs) -> Result<()> {
     }
     report::print_pair_bits(&report.pair_bits);
     if !args.no_speed {
-        time_pairs(args, &selected, &corpus, &mut report)?;
+        time_pairs(args, &selected, &corpus, &mut report, clock)?;
     }
     pairs::verdicts(&report.pair_bits).iter().for_each(|line| println!("{line}"));
     args.json.as_deref().map_or(Ok(()), |path| report.write_json(path))
@@ -109,13 +111,17 @@ fn time_pairs(
     pairs: &[Pair],
     corpus: &[CorpusFile],
     report: &mut Report,
+    clock: Clock,
 ) -> Result<()> {
     let limits = Limits::new(args.repeats, args.quick);
     let len_min = len_min(args.size_mib, args.quick);
-    report::print_speed_heading();
+    report::print_speed_heading(clock);
     for pair in pairs {
         let (buffer, measured) = pair.speeds(corpus, &args.engines, len_min, &limits)?;
-        report.add(pair.name, &buffer, &measured).iter().for_each(report::print_row);
+        report
+            .add(pair.name, &buffer, &measured)
+            .iter()
+            .for_each(|row| report::print_row(row, clock));
     }
     println!();
     Ok(())
@@ -124,16 +130,6 @@ fn time_pairs(
 /// Whether the JSON takes the place of the table.
 fn to_stdout(json: Option<&Path>) -> bool {
     json == Some(Path::new("-"))
-}
-
-/// The corpus, or one line that says why there is nothing to do.
-fn load_corpus() -> Result<Option<Vec<CorpusFile>>> {
-    let Some(dir) = corpus::find() else {
-        println!("no corpus: set LMC_CORPUS to its folder; nothing was measured");
-        return Ok(None);
-    };
-    let files = corpus::load(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    Ok(Some(files))
 }
 
 fn len_min(size_mib: usize, quick: bool) -> usize {

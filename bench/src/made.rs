@@ -1,8 +1,7 @@
 //! Pairs that are made from the fp32 weights of two steps: of other types, and closer together.
 
+use lmc_bench::buffers::{cast_f16, cast_fp8, cast_tensors, f32_values};
 use lmc_testkit::{CorpusFile, Dtype, Random, Tensor};
-
-use crate::buffers::{cast_f16, cast_fp8, cast_tensors, f32_values};
 
 /// How a pair is made.
 #[derive(Clone, Copy, Debug)]

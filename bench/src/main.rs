@@ -1,24 +1,18 @@
 //! `lmc-bench`: speed and size of lmc's levels beside other compressors, one thread, memory to
 //! memory. `bench/README.md` says what is measured and how.
 
-mod buffers;
-mod clock;
 mod commands;
-mod corpus_bits;
-mod engines;
 mod made;
 mod pairs;
-mod report;
-mod run;
 mod scale;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use buffers::Set;
 use clap::{Args, Parser, Subcommand};
-use engines::LevelName;
-use lmc_peers::Result;
+use lmc_bench::buffers::Set;
+use lmc_bench::engines::LevelName;
+use lmc_bench::report::Clock;
 
 #[derive(Parser)]
 #[command(about, args_conflicts_with_subcommands = true)]
@@ -27,7 +21,7 @@ struct Cli {
     command: Option<Command>,
     #[command(flatten)]
     run: RunArgs,
-    /// Count CPU time of the thread, not wall time: for a machine that has other work too.
+    /// Print speeds by CPU time of the thread, not by wall time: for a machine with other work.
     #[arg(long, global = true)]
     cpu_time: bool,
 }
@@ -162,15 +156,13 @@ struct ScaleArgs {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if cli.cpu_time {
-        clock::use_cpu_time();
-    }
+    let clock = if cli.cpu_time { Clock::Cpu } else { Clock::Wall };
     let done = match cli.command {
-        None => commands::bench(&cli.run),
+        None => commands::bench(&cli.run, clock),
         Some(Command::Dump(args)) => commands::dump(&args),
-        Some(Command::Time(args)) => commands::time(&args),
+        Some(Command::Time(args)) => commands::time(&args, clock),
         Some(Command::CorpusBits(args)) => commands::corpus_bits(&args),
-        Some(Command::Pairs(args)) => commands::pairs(&args),
+        Some(Command::Pairs(args)) => commands::pairs(&args, clock),
         Some(Command::Scale(args)) => commands::scale(&args),
     };
     match done {

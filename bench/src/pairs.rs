@@ -8,15 +8,15 @@
 use std::fs;
 use std::path::Path;
 
+use lmc_bench::Result;
+use lmc_bench::buffers::Buffer;
+use lmc_bench::corpus_bits::FileBits;
+use lmc_bench::engines::{self, Engine, Memcpy};
+use lmc_bench::run::{self, Limits, Measured};
 use lmc_testkit::CorpusFile;
 use serde::{Deserialize, Serialize};
 
-use crate::Result;
-use crate::buffers::Buffer;
-use crate::corpus_bits::FileBits;
-use crate::engines::{self, Engine, Memcpy};
 use crate::made::Made;
-use crate::run::{self, Limits, Measured};
 
 /// A file of the corpus and an earlier one of the same run, or what is made of both.
 #[derive(Clone, Copy, Debug, Serialize)]

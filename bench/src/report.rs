@@ -10,11 +10,18 @@ use serde::Serialize;
 
 use crate::Result;
 use crate::buffers::Buffer;
-use crate::clock;
 use crate::corpus_bits::FileBits;
 use crate::run::Measured;
 
 const GIB: f64 = (1_u64 << 30) as f64;
+
+/// Which time a table shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    Wall,
+    /// That of the thread.
+    Cpu,
+}
 
 /// One engine on one set.
 #[derive(Clone, Debug, Serialize)]
@@ -32,12 +39,13 @@ pub struct Row {
     pub bound_bits: f64,
     pub compress_gib_s: f64,
     pub decompress_gib_s: f64,
-    /// The share of compressing that goes by before anything is coded.
-    pub planning_share: f64,
-    /// CPU time of the thread was counted, and not wall time.
-    pub cpu_time: bool,
+    pub compress_cpu_gib_s: f64,
+    pub decompress_cpu_gib_s: f64,
     /// The copy there, in the same run.
     pub memcpy_gib_s: f64,
+    pub memcpy_cpu_gib_s: f64,
+    /// The share of compressing, by CPU time, that goes by before anything is coded.
+    pub planning_share: f64,
     pub repeats: usize,
     pub machine: String,
     pub simd: &'static str,
@@ -58,7 +66,12 @@ impl Report {
     pub fn add(&mut self, set: &str, buffer: &Buffer, measured: &[Measured]) -> &[Row] {
         let first_new = self.rows.len();
         let is_memcpy = |m: &&Measured| m.label.engine == "memcpy";
-        let memcpy_gib_s = measured.iter().find(is_memcpy).map_or(f64::NAN, compress_gib_s);
+        let memcpy = measured.iter().find(is_memcpy);
+        let copy_speed = |seconds: fn(&Measured) -> f64| {
+            memcpy.map_or(f64::NAN, |m| gib_s(m.bytes_in, seconds(m)))
+        };
+        let memcpy_gib_s = copy_speed(|m| m.compress.wall_s);
+        let memcpy_cpu_gib_s = copy_speed(|m| m.compress.cpu_s);
         let (machine, simd) = (machine(), simd());
         self.rows.extend(measured.iter().map(|m| Row {
             set: set.into(),
@@ -71,11 +84,13 @@ impl Report {
             bytes_out: m.bytes_out,
             bits_per_value: m.bytes_out as f64 * 8.0 / (m.bytes_in / buffer.width()) as f64,
             bound_bits: buffer.bound_bits_per_value(m.bytes_in),
-            compress_gib_s: compress_gib_s(m),
-            decompress_gib_s: m.bytes_in as f64 / GIB / m.decompress_s,
-            planning_share: m.planning_s / m.compress_s,
-            cpu_time: clock::is_cpu_time(),
+            compress_gib_s: gib_s(m.bytes_in, m.compress.wall_s),
+            decompress_gib_s: gib_s(m.bytes_in, m.decompress.wall_s),
+            compress_cpu_gib_s: gib_s(m.bytes_in, m.compress.cpu_s),
+            decompress_cpu_gib_s: gib_s(m.bytes_in, m.decompress.cpu_s),
             memcpy_gib_s,
+            memcpy_cpu_gib_s,
+            planning_share: m.planning_share,
             repeats: m.rounds,
             machine: machine.clone(),
             simd,
@@ -96,13 +111,13 @@ impl Report {
     }
 }
 
-fn compress_gib_s(m: &Measured) -> f64 {
-    m.bytes_in as f64 / GIB / m.compress_s
+fn gib_s(bytes: usize, seconds: f64) -> f64 {
+    bytes as f64 / GIB / seconds
 }
 
 /// Prints the heading of the speed table.
-pub fn print_speed_heading() {
-    let time = if clock::is_cpu_time() { "CPU" } else { "wall" };
+pub fn print_speed_heading(clock: Clock) {
+    let time = if clock == Clock::Cpu { "CPU" } else { "wall" };
     println!("machine: {}, {}; one thread, {time} time of the fastest round", machine(), simd());
     println!(
         "{:16} {:7} {:8} {:7} {:4} {:>11} {:>11} {:>6} {:>7} {:>7} {:>8} {:>8} {:>7} {:>7} {:>6}",
@@ -125,7 +140,11 @@ pub fn print_speed_heading() {
 }
 
 /// Prints one line of the speed table.
-pub fn print_row(row: &Row) {
+pub fn print_row(row: &Row, clock: Clock) {
+    let (compress, decompress, memcpy) = match clock {
+        Clock::Wall => (row.compress_gib_s, row.decompress_gib_s, row.memcpy_gib_s),
+        Clock::Cpu => (row.compress_cpu_gib_s, row.decompress_cpu_gib_s, row.memcpy_cpu_gib_s),
+    };
     println!(
         "{:16} {:7} {:8} {:7} {:4} {:11} {:11} {:6.3} {:7.3} {:+7.2} {:8.3} {:8.3} {:7.3} {:7.3} {:6.1}",
         row.set,
@@ -138,10 +157,10 @@ pub fn print_row(row: &Row) {
         row.bytes_in as f64 / row.bytes_out as f64,
         row.bits_per_value,
         above_percent(row.bits_per_value, row.bound_bits),
-        row.compress_gib_s,
-        row.decompress_gib_s,
-        row.compress_gib_s / row.memcpy_gib_s,
-        row.decompress_gib_s / row.memcpy_gib_s,
+        compress,
+        decompress,
+        compress / memcpy,
+        decompress / memcpy,
         100.0 * row.planning_share,
     );
 }

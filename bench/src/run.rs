@@ -1,9 +1,12 @@
 //! Timing: in every round each engine runs once, so that a slow spell of the machine hits all of
 //! them. The fastest round counts. Every engine's output is compared with its input once.
 
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::Result;
 use crate::buffers::Buffer;
-use crate::clock::Clock;
 use crate::engines::{Engine, Label, Pace, Sample};
 
 /// How much is run.
@@ -25,11 +28,19 @@ pub struct Measured {
     pub bytes_in: usize,
     pub bytes_out: usize,
     pub rounds: usize,
-    /// Seconds of the fastest round.
-    pub compress_s: f64,
-    pub decompress_s: f64,
-    /// The part of `compress_s` that went by before anything was coded.
-    pub planning_s: f64,
+    pub compress: Times,
+    pub decompress: Times,
+    /// The part of compressing that goes by before anything is coded, in the round that took the
+    /// least CPU time.
+    pub planning_share: f64,
+}
+
+/// Seconds of the fastest round, by each clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    pub wall_s: f64,
+    /// What this thread was given of a CPU. Other work on the machine adds less to it.
+    pub cpu_s: f64,
 }
 
 /// Memory shared by all engines, touched before anything is timed.
@@ -67,6 +78,19 @@ impl Limits {
     }
 }
 
+impl Times {
+    const NONE: Self = Self { wall_s: f64::INFINITY, cpu_s: f64::INFINITY };
+
+    /// Does `work` and keeps what it took where it was faster.
+    fn keep<T>(&mut self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let (wall, cpu) = (Instant::now(), thread_time());
+        let done = work()?;
+        self.cpu_s = self.cpu_s.min((thread_time() - cpu).as_secs_f64());
+        self.wall_s = self.wall_s.min(wall.elapsed().as_secs_f64());
+        Ok(done)
+    }
+}
+
 impl Workspace {
     fn new(len: usize) -> Self {
         let coded_len_max = len + len / 16 + (1 << 20);
@@ -101,9 +125,9 @@ fn unmeasured(engine: &dyn Engine) -> Measured {
         bytes_in: 0,
         bytes_out: 0,
         rounds: 0,
-        compress_s: f64::INFINITY,
-        decompress_s: f64::INFINITY,
-        planning_s: 0.0,
+        compress: Times::NONE,
+        decompress: Times::NONE,
+        planning_share: 0.0,
     }
 }
 
@@ -120,12 +144,12 @@ fn run_once(
         out.fill(0xa5); // What an earlier engine left there must not pass for a result.
     }
 
-    let start = Clock::now();
-    let coded_len = engine.compress(sample, coded)?;
-    let compress_s = start.seconds();
-    let start = Clock::now();
-    engine.decompress(&coded[..coded_len], out)?;
-    let decompress_s = start.seconds();
+    let before = best.compress.cpu_s;
+    let coded_len = best.compress.keep(|| engine.compress(sample, coded))?;
+    if best.compress.cpu_s < before {
+        best.planning_share = engine.planning_s() / best.compress.cpu_s;
+    }
+    best.decompress.keep(|| engine.decompress(&coded[..coded_len], out))?;
 
     if best.rounds == 0 && out != sample.bytes {
         return Err("the decompressed bytes differ from the input".into());
@@ -133,10 +157,11 @@ fn run_once(
     best.rounds += 1;
     best.bytes_in = sample.bytes.len();
     best.bytes_out = coded_len + engine.extra_len();
-    if compress_s < best.compress_s {
-        best.compress_s = compress_s;
-        best.planning_s = engine.planning_s();
-    }
-    best.decompress_s = best.decompress_s.min(decompress_s);
     Ok(())
+}
+
+/// What this thread has had of a CPU so far.
+pub fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

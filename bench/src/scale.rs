@@ -5,10 +5,10 @@
 use std::time::Instant;
 
 use lmc::{Archive, Input, Level, Options, compress_into, compress_parts, decompress_into};
-use lmc_peers::Result;
+use lmc_bench::Result;
+use lmc_bench::buffers::Buffer;
 
 use crate::ScaleArgs;
-use crate::buffers::Buffer;
 
 const MIB: usize = 1 << 20;
 const GIB: f64 = (1_u64 << 30) as f64;

@@ -10,7 +10,7 @@ use lmc_codec::{Decoder, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 
 use super::{Engine, Label, Pace, Sample};
 use crate::Result;
-use crate::clock::Clock;
+use crate::run::thread_time;
 
 /// Bytes a container needs for one length.
 const LENGTH_LEN: usize = 4;
@@ -99,12 +99,12 @@ impl<'a> Lmc<'a> {
     /// Appends one tensor, which stands at `start` in the buffer.
     fn encode_tensor(&mut self, spec: &TensorSpec, start: usize, tensor: &[u8], out: &mut Vec<u8>) {
         let base = self.base.map(|base| &base[start..][..tensor.len()]);
-        let start = Clock::now();
+        let before = thread_time();
         let plan = match base {
             Some(base) => Plan::on_base(spec, self.level.level(), tensor, base),
             None => Plan::new(spec, self.level.level(), tensor),
         };
-        self.planning_s += start.seconds();
+        self.planning_s += (thread_time() - before).as_secs_f64();
         let shared = plan.shared_recipe();
         out.extend_from_slice(shared);
         let block_len = plan.block_len();

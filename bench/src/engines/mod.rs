@@ -56,7 +56,7 @@ pub trait Engine {
     fn extra_len(&self) -> usize {
         0
     }
-    /// Seconds of the last `compress` that went by before anything was coded.
+    /// CPU seconds of the last `compress` that went by before anything was coded.
     fn planning_s(&self) -> f64 {
         0.0
     }

@@ -1,0 +1,23 @@
+//! What the benchmarks are made of: buffers of the corpus, engines behind one trait, interleaved
+//! timing, and the report. A library, so that a program with engines of its own can run them
+//! beside ours.
+#![allow(missing_docs, reason = "fields are columns, and record/README.md has a line for each")]
+
+pub mod buffers;
+pub mod corpus_bits;
+pub mod engines;
+pub mod report;
+pub mod run;
+
+pub use lmc_peers::Result;
+use lmc_testkit::{CorpusFile, corpus};
+
+/// The corpus, or one line that says why there is nothing to do.
+pub fn load_corpus() -> Result<Option<Vec<CorpusFile>>> {
+    let Some(dir) = corpus::find() else {
+        println!("no corpus: set LMC_CORPUS to its folder; nothing was measured");
+        return Ok(None);
+    };
+    let files = corpus::load(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    Ok(Some(files))
+}
