@@ -78,10 +78,10 @@ pub fn corpus_bits(args: &CorpusBitsArgs) -> Result<()> {
 /// Whole files on more and more threads.
 pub fn scale(args: &ScaleArgs) -> Result<()> {
     if let Some(path) = &args.file {
-        return scale::run(args, &read(path)?);
+        return scale::run(args, scale::Case::of_file(path)?);
     }
     let Some(corpus) = load_corpus()? else { return Ok(()) };
-    scale::run(args, &scale::corpus_file(args, &corpus)?)
+    scale::run(args, scale::Case::of_corpus(args, &corpus)?)
 }
 
 /// Sizes and speed on checkpoints that have a base.

@@ -141,8 +141,11 @@ struct PairsArgs {
 struct ScaleArgs {
     #[arg(long, default_value = "bf16")]
     set: Set,
+    /// Time a pair of checkpoints, by its name or the beginning of it, the new one against its base.
+    #[arg(long, conflicts_with = "set")]
+    pair: Option<String>,
     /// Time this file, and not a buffer of the corpus.
-    #[arg(long, conflicts_with_all = ["set", "size_mib"])]
+    #[arg(long, conflicts_with_all = ["set", "pair", "size_mib"])]
     file: Option<PathBuf>,
     #[arg(long, default_value = "default")]
     level: LevelName,

@@ -100,7 +100,7 @@ impl Pair {
     }
 
     /// The new bytes and those of the base in their places.
-    fn buffers(
+    pub fn buffers(
         &self,
         corpus: &[CorpusFile],
         len_min: usize,

@@ -1,14 +1,19 @@
 //! The whole file format on more and more threads, from memory to memory: planning, coding and
 //! every checksum, into memory of an earlier round and into new memory, and with the decoding that
-//! verifies each block.
+//! verifies each block. Against a base, that is in memory too, and has been hashed before.
 
+use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
-use lmc::{Archive, Input, Level, Options, compress_into, compress_parts, decompress_into};
+use lmc::{Archive, Bases, Input, Options, compress_into, compress_parts, decompress_into};
 use lmc_bench::Result;
 use lmc_bench::buffers::Buffer;
+use lmc_codec::Dtype;
+use lmc_testkit::CorpusFile;
 
 use crate::ScaleArgs;
+use crate::pairs::Pair;
 
 const MIB: usize = 1 << 20;
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -23,23 +28,51 @@ struct Row {
     decompress: f64,
 }
 
-/// A buffer of the corpus as a safetensors file.
-pub fn corpus_file(args: &ScaleArgs, corpus: &[lmc_testkit::CorpusFile]) -> Result<Vec<u8>> {
-    let buffer = Buffer::build(&args.set.files(corpus), args.size_mib * MIB, true)?;
-    safetensors(&buffer, args.set.name())
+/// What is compressed.
+pub struct Case {
+    name: String,
+    file: Vec<u8>,
+    base: Option<Vec<u8>>,
+}
+
+impl Case {
+    /// A file of yours.
+    pub fn of_file(path: &Path) -> Result<Self> {
+        let file = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Self { name: path.display().to_string(), file, base: None })
+    }
+
+    /// A buffer of the corpus, or a pair of them, as safetensors files.
+    pub fn of_corpus(args: &ScaleArgs, corpus: &[CorpusFile]) -> Result<Self> {
+        let len_min = args.size_mib * MIB;
+        if let Some(name) = &args.pair {
+            let pair = *Pair::select(std::slice::from_ref(name))?.first().ok_or("no pair")?;
+            let (new, base) = pair.buffers(corpus, len_min, true)?;
+            let base = Some(safetensors(&base)?);
+            return Ok(Self { name: pair.name.into(), file: safetensors(&new)?, base });
+        }
+        let buffer = Buffer::build(&args.set.files(corpus), len_min, true)?;
+        Ok(Self { name: args.set.to_string(), file: safetensors(&buffer)?, base: None })
+    }
 }
 
 /// Measures and prints every number of threads.
-pub fn run(args: &ScaleArgs, file: &[u8]) -> Result<()> {
-    let name = args.file.as_ref().map_or(args.set.to_string(), |path| path.display().to_string());
+pub fn run(args: &ScaleArgs, case: Case) -> Result<()> {
+    let Case { name, file, base } = case;
     println!("{name} at level {}, {} bytes", args.level, file.len());
     println!(
         "threads  memcpy  compress  new memory  with verify  decompress  GiB/s; compress of one \
          thread"
     );
+    let bases = match base {
+        Some(base) => Bases::from_bytes(vec![("base".into(), base)], 0)?,
+        None => Bases::default(),
+    };
     let mut one = None;
     for &threads in &args.threads {
-        let row = measure(file, args.level.level(), threads, args.repeats)?;
+        let options =
+            Options { level: args.level.level(), threads, bases: bases.clone(), verify: false };
+        let row = measure(&file, &options, args.repeats)?;
         let speed = |seconds: f64| file.len() as f64 / GIB / seconds;
         let base = *one.get_or_insert(row.compress * row.threads as f64);
         println!(
@@ -56,7 +89,9 @@ pub fn run(args: &ScaleArgs, file: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn measure(file: &[u8], level: Level, threads: usize, repeats: usize) -> Result<Row> {
+fn measure(file: &[u8], options: &Options, repeats: usize) -> Result<Row> {
+    let threads = options.threads;
+    let verified = Options { verify: true, ..options.clone() };
     let mut row = Row {
         threads,
         copy: f64::MAX,
@@ -77,17 +112,15 @@ fn measure(file: &[u8], level: Level, threads: usize, repeats: usize) -> Result<
         let start = Instant::now();
         copy(file, &mut back, threads);
         least(&mut row.copy, start);
-        for (verify, best) in [(false, &mut row.compress), (true, &mut row.verified)] {
-            let options = Options { level, threads, verify, ..Options::default() };
+        for (options, best) in [(options, &mut row.compress), (&verified, &mut row.verified)] {
             let start = Instant::now();
-            parts = compress_parts(Input::Bytes(file), &options, parts)?;
+            parts = compress_parts(Input::Bytes(file), options, parts)?;
             least(best, start);
         }
-        let options = Options { level, threads, verify: false, ..Options::default() };
         let start = Instant::now();
-        compress_into(Input::Bytes(file), &options, &mut vec![0; file.len()])?;
+        compress_into(Input::Bytes(file), options, &mut vec![0; file.len()])?;
         least(&mut row.compress_new, start);
-        let archive = Archive::from_bytes(parts.concat())?;
+        let archive = Archive::from_bytes_on(parts.concat(), &options.bases)?;
         let start = Instant::now();
         decompress_into(&archive, &mut back, threads)?;
         least(&mut row.decompress, start);
@@ -109,11 +142,13 @@ fn copy(from: &[u8], to: &mut [u8], threads: usize) {
 }
 
 /// The buffer as a safetensors file.
-fn safetensors(buffer: &Buffer, set: &str) -> Result<Vec<u8>> {
-    let dtype = match set {
-        "bf16" => "BF16",
-        "f16" => "F16",
-        "fp8" => "F8_E4M3",
+fn safetensors(buffer: &Buffer) -> Result<Vec<u8>> {
+    let dtype = match buffer.dtype {
+        Dtype::Bf16 => "BF16",
+        Dtype::F16 => "F16",
+        Dtype::F8E4M3 => "F8_E4M3",
+        Dtype::I8 => "I8",
+        Dtype::F64 => "F64",
         _ => "F32",
     };
     let mut header = serde_json::Map::new();
