@@ -1,13 +1,13 @@
 //! A `.lmc` file that is open: its tensors, and parts of its original.
 
-use lmc::Error;
+use lmc::{Error, Site, Update};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::buffers::{Bytes, NewBytes, Scattered, check_apart, expect_writes};
-use crate::errors::{Raise, exception};
+use crate::errors::{Raise, exception, partly_written};
 use crate::options::{base_sources, count, open_bases};
 use crate::work::{long, short, sized};
 
@@ -22,26 +22,28 @@ pub struct Archive(pub lmc::Archive);
 #[pymethods]
 impl Archive {
     /// Opens the file at `source`, or that which the buffer `source` holds. An original of more than
-    /// `max_size` bytes is refused.
+    /// `max_size` bytes is refused. `threads` is for reading bases that are no `.lmc` files.
     #[new]
-    #[pyo3(signature = (source, *, bases = Vec::new(), max_size = None))]
+    #[pyo3(signature = (source, *, bases = Vec::new(), max_size = None, threads = 0))]
     fn new(
         source: &Bound<'_, PyAny>,
         bases: Vec<Bound<'_, PyAny>>,
         #[pyo3(from_py_with = count)] max_size: Option<u64>,
+        #[pyo3(from_py_with = count)] threads: usize,
     ) -> PyResult<Self> {
         let (py, bases) = (source.py(), base_sources(&bases)?);
         let checked = |archive: lmc::Archive| archive.check_size(max_size).map(|()| archive);
         if let Ok(bytes) = Bytes::new(source) {
             let opened = long(py, || {
                 let bytes = Arc::new(Scattered::new(vec![bytes]));
-                lmc::Archive::from_elsewhere(bytes, &open_bases(bases, 0)?).and_then(checked)
+                lmc::Archive::from_elsewhere(bytes, &open_bases(bases, threads)?).and_then(checked)
             });
             return opened?.map(Self).raise();
         }
         let path: PathBuf = source.extract()?;
-        let opened =
-            long(py, || lmc::Archive::open_on(&path, &open_bases(bases, 0)?).and_then(checked));
+        let opened = long(py, || {
+            lmc::Archive::open_on(&path, &open_bases(bases, threads)?).and_then(checked)
+        });
         opened?.map(Self).map_err(|error| exception(&error.at(path.display())))
     }
 
@@ -130,9 +132,49 @@ impl Archive {
         sized(py, len, || lmc::decompress_scattered(&self.0, places, threads))?.raise()
     }
 
+    /// Restores all of the original into buffers that together are as long as it is, and that may hold
+    /// the base: the number beside each is where its bytes are in the base, if they are.
+    ///
+    /// `agree` is called when all that can be checked was checked and all buffers that do not hold a
+    /// part of the base have their bytes. Only then are the others overwritten, unless it raises.
+    #[pyo3(signature = (places, agree, *, threads = 0))]
+    fn update(
+        &self,
+        py: Python<'_>,
+        places: Vec<(Bound<'_, PyAny>, Option<u64>)>,
+        agree: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = count)] threads: usize,
+    ) -> PyResult<()> {
+        let mut sites = Vec::with_capacity(places.len());
+        let mut memory = Vec::with_capacity(places.len());
+        for (buffer, base_start) in &places {
+            let bytes = Bytes::new_mut(buffer)?;
+            sites.push(site(bytes.get().len() as u64, *base_start));
+            memory.push(bytes);
+        }
+        check_apart(memory.iter().map(Bytes::get))?;
+        let is_new = |(_, site): &(_, &Site)| matches!(site, Site::New { .. });
+        // Only these: the base is read, through the archive.
+        let new = memory.iter_mut().zip(&sites).filter(is_new);
+        let mut new: Vec<&mut [u8]> = new.map(|(bytes, _)| bytes.get_mut()).collect();
+        new.iter_mut().for_each(|place| expect_writes(place));
+        let update = long(py, || Update::prepare(&self.0, &sites, new, threads))?.raise()?;
+        agree.call0()?;
+        let places = memory.iter_mut().map(Bytes::get_mut).collect();
+        long(py, || update.finish(places))?.map_err(|error| partly_written(&error))
+    }
+
     /// Reads and checks everything.
     #[pyo3(signature = (*, threads = 0))]
     fn test(&self, py: Python<'_>, #[pyo3(from_py_with = count)] threads: usize) -> PyResult<()> {
         long(py, || self.0.test(threads, &|_| ()))?.raise()
+    }
+}
+
+/// Memory of `len` bytes that holds the base from `base_start` on, or nothing of it.
+fn site(len: u64, base_start: Option<u64>) -> Site {
+    match base_start {
+        Some(base_start) => Site::Held { len, base_start },
+        None => Site::New { len },
     }
 }

@@ -44,6 +44,11 @@ pub fn exception(error: &Error) -> PyErr {
     raised(class_name(error.kind), text)
 }
 
+/// The exception for an error that came when weights had begun to be overwritten.
+pub fn partly_written(error: &Error) -> PyErr {
+    raised("PartlyWrittenError", format!("the weights are partly old and partly new: {error}"))
+}
+
 /// The exception for what should not have happened.
 pub fn internal(text: &str) -> PyErr {
     raised("LmcError", text.to_string())

@@ -313,7 +313,15 @@ impl Base {
         self.read(start, out, self.budget.effort().deeper())
     }
 
-    /// The same for what only chooses or shows: a file that is written to meanwhile goes unnoticed.
+    /// The `len` bytes of its original from `start` on, if they are in memory in one place.
+    pub(crate) fn bytes(&self, start: u64, len: u64) -> Result<Option<&[u8]>> {
+        match &self.content {
+            Content::Raw(raw) => raw.bytes(start, len).map_err(|e| self.named(e, 1)),
+            Content::Archive(_) => Ok(None),
+        }
+    }
+
+    /// Fills `out` for what only chooses or shows: a file that is written to meanwhile goes unnoticed.
     pub(crate) fn sample(&self, start: u64, out: &mut [u8]) -> Result<()> {
         match &self.content {
             Content::Raw(raw) => raw.source.read(start, out).map_err(|e| self.named(e, 1)),

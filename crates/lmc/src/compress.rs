@@ -15,7 +15,9 @@ use crate::{Bases, Options, Progress, Reference, Summary};
 use lmc_codec::{Dtype, Encoder, TensorSpec};
 use lmc_format::file::header;
 use lmc_format::limits::BASES_MAX;
-use lmc_format::{Error, Footer, HEADER_LEN, Hash, Index, Result, Span, StoredIndex, hash};
+use lmc_format::{
+    Conversion, Error, Footer, HEADER_LEN, Hash, Index, Result, Span, StoredIndex, hash,
+};
 use lmc_input::Cut;
 use std::ops::Range;
 
@@ -256,19 +258,20 @@ impl Worker {
     pub(crate) fn encode(&mut self, job: &Job, i: usize, raw: &[u8], out: Vec<u8>) -> Result<Done> {
         let cut = &job.spans.cuts[i];
         let reference = job.spans.references[i];
-        if let Some(reference) = &reference {
-            self.read_base(job, reference, raw.len())?;
-        }
-        let base = reference.map(|reference| (reference, self.base.bytes()));
+        let Self { spans, guesses, base, wide } = self;
+        let base = match reference {
+            Some(reference) => Some((reference, base_of(job, &reference, raw.len(), base, wide)?)),
+            None => None,
+        };
         let dtype = match (cut.dtype, base) {
             (Some(dtype), _) => dtype,
             (None, Some((_, base))) if base == raw => Dtype::Bytes,
-            (None, _) => guess::dtype(&mut self.guesses, self.spans.level(), raw),
+            (None, _) => guess::dtype(guesses, spans.level(), raw),
         };
         let spec = TensorSpec { dtype, row_len: cut.row_len };
         let mut hashes = hasher(cut, &job.layout.items);
         let mut pieces = job.own.hasher(&cut.range);
-        let coded = self.spans.encode(&spec, raw, base, out, |block| {
+        let coded = spans.encode(&spec, raw, base, out, |block| {
             hashes.write(block);
             pieces.iter_mut().for_each(|pieces| pieces.write(block));
         });
@@ -276,18 +279,28 @@ impl Worker {
         job.own.saw_run(cut.range.start, pieces)?;
         Ok(Done { coded, hashes: hashes.finish() })
     }
+}
 
-    /// Reads the base of a span of `len` bytes.
-    fn read_base(&mut self, job: &Job, reference: &Reference, len: usize) -> Result<()> {
-        let part = 0..len as u64;
-        let base = self.base.sized(len as u64)?;
-        reference::read(reference, part, &mut self.wide, base, |start, out| {
-            match (reference.source as usize).checked_sub(1) {
-                None => job.own.read(start, out, |at, out| job.source.read(at, out)),
-                Some(i) => job.options.bases.list()[i].read_alone(start, out),
-            }
-        })
+/// The base of a span of `len` bytes; what is not in memory, in one place, goes to `buffer`.
+fn base_of<'b>(
+    job: &'b Job,
+    reference: &Reference,
+    len: usize,
+    buffer: &'b mut Buffer,
+    wide: &mut Buffer,
+) -> Result<&'b [u8]> {
+    let base = (reference.source as usize).checked_sub(1).map(|i| &job.options.bases.list()[i]);
+    if let (Some(base), Conversion::None) = (base, reference.conversion)
+        && let Some(bytes) = base.bytes(reference.start, len as u64)?
+    {
+        return Ok(bytes);
     }
+    let out = buffer.sized(len as u64)?;
+    reference::read(reference, 0..len as u64, wide, out, |start, out| match base {
+        None => job.own.read(start, out, |at, out| job.source.read(at, out)),
+        Some(base) => base.read_alone(start, out),
+    })?;
+    Ok(buffer.bytes())
 }
 
 impl Stages for Compress<'_, '_> {

@@ -149,7 +149,7 @@ impl Parts {
 
     /// Lengths of what has a checksum of its own in span `i`: the items that it holds, or all of it if
     /// it is part of one.
-    fn lens(&self, index: &StoredIndex, i: usize) -> Result<Vec<u64>> {
+    pub(crate) fn lens(&self, index: &StoredIndex, i: usize) -> Result<Vec<u64>> {
         let raw_len = index.raw_len(i);
         let (first, goes_on) = (self.0[i] & !GOES_ON, self.0[i] & GOES_ON != 0);
         let (mut lens, mut sum) = (Vec::new(), 0);

@@ -241,18 +241,22 @@ impl<'a> Source<'a> {
         len: u64,
         buffer: &'b mut Buffer,
     ) -> Result<&'b [u8]> {
-        let found = match self {
+        if let Some(found) = self.slice(at, len) {
+            return Ok(found);
+        }
+        self.read(at, buffer.sized(len)?)?;
+        Ok(buffer.bytes())
+    }
+
+    /// The same, if they are in memory in one place.
+    pub(crate) fn slice(&self, at: u64, len: u64) -> Option<&[u8]> {
+        match self {
             Self::File(_) => None,
             Self::Bytes(bytes) => slice(bytes, at, len),
             Self::Parts(parts) => parts.slice(at, len),
             Self::Owned(bytes) => slice(bytes, at, len),
             Self::Elsewhere(bytes) => bytes.slice(at, len),
-        };
-        if let Some(found) = found {
-            return Ok(found);
         }
-        self.read(at, buffer.sized(len)?)?;
-        Ok(buffer.bytes())
     }
 
     /// Has the system read the `len` bytes from `at` on ahead, if they are in a file.

@@ -43,6 +43,7 @@ mod span;
 mod tensors;
 mod tree;
 mod uncoded;
+mod update;
 mod witness;
 
 pub use archive::{Archive, check_size};
@@ -69,6 +70,7 @@ pub use remove::remove_seen;
 pub use sandbox::{NewDirectory, Sandbox};
 pub use tensors::{BaseNotes, Tensor};
 pub use tree::{Tree, TreeEntry, check_place};
+pub use update::{Site, Update};
 
 /// How to compress.
 #[derive(Clone, Debug)]

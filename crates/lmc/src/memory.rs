@@ -132,7 +132,7 @@ impl<'out> Memory<'out> {
     }
 }
 
-fn another_failed() -> Error {
+pub(crate) fn another_failed() -> Error {
     Error::invalid("another thread failed")
 }
 
@@ -173,8 +173,8 @@ pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usi
 }
 
 /// The checksums of spans as they come in, in any order.
-#[derive(Default)]
-struct Checks {
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
     items: ItemChecks,
     /// Those of spans that come behind others which are not there yet.
     waiting: BTreeMap<usize, Vec<Hash>>,
@@ -183,7 +183,7 @@ struct Checks {
 }
 
 impl Checks {
-    fn add(&mut self, index: &StoredIndex, i: usize, hashes: Vec<Hash>) -> Result<()> {
+    pub(crate) fn add(&mut self, index: &StoredIndex, i: usize, hashes: Vec<Hash>) -> Result<()> {
         self.waiting.insert(i, hashes);
         while let Some(hashes) = self.waiting.remove(&self.turn) {
             self.items.add(index, self.turn, hashes)?;
@@ -194,16 +194,19 @@ impl Checks {
 }
 
 /// Where the bytes of one span go. It is locked by the thread that decodes into it.
-type Place<'a> = Mutex<Pieces<'a>>;
+pub(crate) type Place<'a> = Mutex<Pieces<'a>>;
 
 /// Memory in one piece, as nearly always, or in several.
-enum Pieces<'a> {
+pub(crate) enum Pieces<'a> {
     One(&'a mut [u8]),
     Several(Vec<&'a mut [u8]>),
 }
 
 /// Cuts memory into the places of spans of these lengths, which come to as much.
-fn cut_places<'a>(out: Vec<&'a mut [u8]>, lens: impl Iterator<Item = usize>) -> Vec<Place<'a>> {
+pub(crate) fn cut_places<'a>(
+    out: Vec<&'a mut [u8]>,
+    lens: impl Iterator<Item = usize>,
+) -> Vec<Place<'a>> {
     let mut parts = out.into_iter();
     let mut rest: &mut [u8] = &mut [];
     let mut place = |mut len: usize| {
@@ -236,24 +239,47 @@ impl<'a> Pieces<'a> {
 }
 
 /// Decodes right into a place, or, if it is in several pieces, into `whole` first.
-fn decode_to<T>(
+pub(crate) fn decode_to<T>(
     place: &mut Pieces,
     whole: &mut Vec<u8>,
     decode: impl FnOnce(&mut [u8]) -> Result<T>,
 ) -> Result<T> {
-    let pieces = match place {
-        Pieces::One(out) => return decode(out),
-        Pieces::Several(pieces) => pieces,
-    };
-    whole.resize(pieces.iter().map(|piece| piece.len()).sum(), 0);
-    let decoded = decode(whole)?;
-    let mut rest = &whole[..];
-    for piece in pieces {
-        let (own, after) = rest.split_at(piece.len());
-        piece.copy_from_slice(own);
-        rest = after;
+    match place {
+        Pieces::One(out) => decode(out),
+        Pieces::Several(pieces) => {
+            whole.resize(pieces.iter().map(|piece| piece.len()).sum(), 0);
+            let decoded = decode(whole)?;
+            scatter(whole, pieces);
+            Ok(decoded)
+        }
     }
-    Ok(decoded)
+}
+
+/// The same where what is decoded takes the place of what is there, and needs it.
+pub(crate) fn replace_in<T>(
+    place: &mut Pieces,
+    whole: &mut Vec<u8>,
+    replace: impl FnOnce(&mut [u8]) -> Result<T>,
+) -> Result<T> {
+    match place {
+        Pieces::One(out) => replace(out),
+        Pieces::Several(pieces) => {
+            whole.clear();
+            pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+            let replaced = replace(whole)?;
+            scatter(whole, pieces);
+            Ok(replaced)
+        }
+    }
+}
+
+/// Copies bytes to pieces that are together as long.
+fn scatter(mut bytes: &[u8], pieces: &mut [&mut [u8]]) {
+    for piece in pieces {
+        let (own, after) = bytes.split_at(piece.len());
+        piece.copy_from_slice(own);
+        bytes = after;
+    }
 }
 
 impl Archive {

@@ -12,6 +12,9 @@ use lmc_format::{Hash, Result};
 use lmc_input::Cut;
 use std::ops::Range;
 
+/// Bytes that are hashed twice while they are in the cache.
+const HASHED_AT_ONCE: usize = 1 << 16;
+
 /// A file that is no `.lmc`.
 #[derive(Debug)]
 pub(crate) struct Raw<'a> {
@@ -49,6 +52,15 @@ impl<'a> Raw<'a> {
         self.known()?.witness.read(start, out, |at, out| self.source.read(at, out))
     }
 
+    /// The `len` bytes from `start` on, if they are in memory in one place; fails if they are not those
+    /// that were read before. They are not copied: if somebody writes to them later, the next read finds
+    /// it.
+    pub(crate) fn bytes(&self, start: u64, len: u64) -> Result<Option<&[u8]>> {
+        let slice = |at, len| self.source.slice(at, len);
+        let Some(bytes) = slice(start, len) else { return Ok(None) };
+        Ok(self.known()?.witness.saw_around(start..start + len, slice)?.then_some(bytes))
+    }
+
     /// Adds up what decoders would write to read the bytes `range` of it if it were compressed: it may be
     /// by the time it is read, and should still be good for what is on it.
     pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
@@ -61,12 +73,14 @@ impl<'a> Raw<'a> {
         let Known { looked, cuts, witness } = self.known()?;
         let hashes = each(cuts.len(), thread_count(threads), Buffer::default, |buffer, i| {
             let cut = &cuts[i];
-            let raw = buffer.sized(cut.range.end - cut.range.start)?;
-            self.source.read(cut.range.start, raw)?;
+            let raw =
+                self.source.bytes(cut.range.start, cut.range.end - cut.range.start, buffer)?;
             let mut hashes = hasher(cut, &looked.layout.items);
-            hashes.write(raw);
             let mut pieces = witness.hasher(&cut.range);
-            pieces.iter_mut().for_each(|pieces| pieces.write(raw));
+            for part in raw.chunks(HASHED_AT_ONCE) {
+                hashes.write(part);
+                pieces.iter_mut().for_each(|pieces| pieces.write(part));
+            }
             witness.saw_run(cut.range.start, pieces)?;
             Ok(hashes.finish())
         })?;

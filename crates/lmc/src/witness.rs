@@ -118,6 +118,25 @@ impl Witness {
         Ok(())
     }
 
+    /// Takes note of all pieces that hold some of the bytes `range`, as `slice` gives them; fails if one
+    /// of them is not what it was. Says whether all of them were there.
+    pub(crate) fn saw_around<'b>(
+        &self,
+        range: Range<u64>,
+        slice: impl Fn(u64, u64) -> Option<&'b [u8]>,
+    ) -> Result<bool> {
+        let mut at = range.start;
+        while at < range.end {
+            let Some((number, piece)) = self.piece(at) else { return Ok(false) };
+            let Some(bytes) = slice(piece.start, piece.end - piece.start) else {
+                return Ok(false);
+            };
+            self.note(number, seeded_hash(self.seed, bytes))?;
+            at = piece.end;
+        }
+        Ok(true)
+    }
+
     /// Takes note of the start of the file, which has been read; `read` gives the rest of its last
     /// piece.
     pub(crate) fn saw_start(

@@ -90,6 +90,12 @@ def sharing(targets: Iterable[tuple[str, Any]]) -> list[int]:
     return sorted(i for group in groups for i in group)
 
 
+def close_together(targets: Iterable[tuple[str, Any]]) -> set[str]:
+    """Names of the targets that may share memory with another, or of whose values some may."""
+    places = [_place(name, target) for name, target in targets]
+    return {places[i].name for group in _groups(places) for i in group}
+
+
 def check_apart(writes: Sequence[tuple[str, Any, Any]]) -> None:
     """Fails if tensors share memory and are to be different.
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
+from ._buffers import view
 from ._lmckpt import HEADER_JSON_LEN_MAX
 from .errors import InvalidError
 
@@ -20,6 +23,10 @@ BITS = {
 _ORDER = {name: -bits for name, bits in BITS.items()}
 
 
+# A tensor of a file: name, type, shape, and where its bytes start and end.
+Described = tuple[str, str, list[int], int, int]
+
+
 class Entry(NamedTuple):
     """A tensor that is to be written."""
 
@@ -27,6 +34,26 @@ class Entry(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
     size: int
+
+
+@dataclass
+class Layout:
+    """A safetensors file whose tensors lie where they are in memory."""
+
+    header: bytes
+    # In the order of the file.
+    entries: list[Entry]
+    # The memory of each, by name: its own where that is plain, otherwise that of a copy.
+    held: Mapping[str, Any]
+
+    def parts(self) -> list[Any]:
+        """The bytes of the file: those of the header, and those of each tensor."""
+        return [self.header, *(view(self.held[entry.name]) for entry in self.entries)]
+
+    def starts(self) -> dict[str, int]:
+        """Where the bytes of each tensor start."""
+        ends = accumulate((entry.size for entry in self.entries), initial=len(self.header))
+        return {entry.name: start for entry, start in zip(self.entries, ends, strict=False)}
 
 
 def layout(entries: Iterable[Entry]) -> list[Entry]:

@@ -1,6 +1,6 @@
 """The native module. Use lmckpt instead."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, TypeAlias, TypedDict, final
 
@@ -92,6 +92,7 @@ class Archive:
         *,
         bases: Sequence[Path | Buffer] = ...,
         max_size: int | None = ...,
+        threads: int = ...,
     ) -> Archive: ...
     @property
     def original_len(self) -> int: ...
@@ -106,6 +107,13 @@ class Archive:
     def read(self, start: int, end: int, *, threads: int = ...) -> bytes: ...
     def read_into(self, start: int, out: Buffer, *, threads: int = ...) -> None: ...
     def scatter(self, out: Sequence[Buffer], *, threads: int = ...) -> None: ...
+    def update(
+        self,
+        places: Sequence[tuple[Buffer, int | None]],
+        agree: Callable[[], None],
+        *,
+        threads: int = ...,
+    ) -> None: ...
     def test(self, *, threads: int = ...) -> None: ...
 
 @final

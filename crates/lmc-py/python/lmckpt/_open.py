@@ -25,6 +25,14 @@ def open_archive(
     return _lmckpt.Archive(path_text(filename), bases=_bases(bases), max_size=max_size)
 
 
+def tensors_of(archive: _lmckpt.Archive) -> tuple[list[_header.Described], bytearray]:
+    """What tensors an archive holds, and memory for the header before them."""
+    described = archive.tensors()
+    if not archive.is_safetensors:
+        raise InvalidError("the file holds no tensors: its original is no safetensors file")
+    return described, bytearray(described[0][3] if described else archive.original_len)
+
+
 def is_plain(filename: Path) -> bool:
     """Whether a file is no .lmc file, so that safetensors may be asked to read it."""
     try:
@@ -169,13 +177,11 @@ class safe_open:
         return made
 
     def _init(self, archive: _lmckpt.Archive) -> None:
-        described = archive.tensors()
-        if not archive.is_safetensors:
-            raise InvalidError("the file holds no tensors: its original is no safetensors file")
+        described, header = tensors_of(archive)
         self._tensors = {name: (dtype, shape, a, b) for name, dtype, shape, a, b in described}
         self._order = [name for name, *_ in described]
-        head = described[0][3] if described else archive.original_len
-        self._metadata = _header.metadata_of(archive.read(0, head, threads=1))
+        archive.read_into(0, header, threads=1)
+        self._metadata = _header.metadata_of(bytes(header))
         self._others: dict[str, str] = {}
         if self._is_torch:
             from .torch import other_types

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _lmckpt
-from ._apart import check_apart
+from ._apart import check_apart, close_together
 from ._buffers import check_target, is_torch, view
+from ._header import Described, Layout
+from ._open import tensors_of
 from .errors import InvalidError
 from .files import Level
 
+# The shape of a tensor, and its type in torch or numpy.
+_Kind = tuple[Sequence[int], Any]
 
-def _parts(tensors: Mapping[str, Any]) -> list[Any]:
+
+def _lay_out(tensors: Mapping[str, Any]) -> Layout:
     if not isinstance(tensors, Mapping):
         raise InvalidError(f"expected a dict of tensors, found a {type(tensors).__name__}")
-    if any(is_torch(tensor) for tensor in tensors.values()):
-        from .torch import serialize
+    if _has_torch(tensors):
+        from .torch import lay_out
 
-        return serialize(tensors)
-    from .numpy import serialize as serialize_arrays
+        return lay_out(tensors)
+    from .numpy import lay_out as lay_out_arrays
 
-    return serialize_arrays(tensors)
+    return lay_out_arrays(tensors)
+
+
+def _has_torch(tensors: Mapping[str, Any]) -> bool:
+    return any(is_torch(tensor) for tensor in tensors.values())
 
 
 def delta(
@@ -38,26 +47,39 @@ def delta(
     ``old``, names and shapes included. ``verify`` decodes everything at once and compares.
     """
     return _lmckpt.compress(
-        _parts(new),
+        _lay_out(new).parts(),
         level=level,
         threads=threads,
         verify=verify,
-        bases=[_parts(old)],
+        bases=[_lay_out(old).parts()],
         name_bases=True,
     )
 
 
-def apply(old: Mapping[str, Any], data: Any, *, threads: int = 0) -> dict[str, Any]:
+def apply(
+    old: Mapping[str, Any], data: Any, *, threads: int = 0, safe: bool = False
+) -> dict[str, Any]:
     """Brings ``old`` up to date, in place, by what ``delta`` returned; returns all tensors.
 
-    Nothing is changed unless ``old`` is what the delta was made against and everything has been
-    decoded and checked. Tensors of the same name, shape and type are written in place, others are
-    new ones in the result.
+    Tensors of the same name, shape and type are overwritten, others are new ones in the result.
+    Nothing is changed unless ``old`` is what the delta was made against, the delta is undamaged and
+    its tensors fit. Then the weights are overwritten bit by bit, without a second copy of them. If
+    that fails, they are partly old and partly new, and ``PartlyWrittenError`` says so; the same
+    holds for Ctrl-C. With ``safe``, all of it is decoded to other memory and checked before
+    anything is overwritten, so that a call that fails has changed nothing.
     """
-    archive = _lmckpt.Archive(view(data), bases=[_parts(old)])
+    layout = _lay_out(old)
+    archive = _lmckpt.Archive(view(data), bases=[layout.parts()], threads=threads)
     # Also where nothing of it is needed: the delta is for these weights and no others.
     archive.check_named_bases()
-    if any(is_torch(tensor) for tensor in old.values()):
+    if safe:
+        return _apply_whole(old, archive, threads)
+    return _apply_in_place(old, layout, archive, threads)
+
+
+def _apply_whole(old: Mapping[str, Any], archive: _lmckpt.Archive, threads: int) -> dict[str, Any]:
+    """Writes only when all of it is decoded."""
+    if _has_torch(old):
         from .torch import load_archive
 
         new: dict[str, Any] = load_archive(archive, threads=threads)
@@ -65,17 +87,83 @@ def apply(old: Mapping[str, Any], data: Any, *, threads: int = 0) -> dict[str, A
         from .numpy import load_archive as load_arrays
 
         new = load_arrays(archive, threads)
-    targets = {name: old[name] for name in new if _is_like(old.get(name), new[name])}
-    for name, target in targets.items():
-        check_target(target, name)
+    kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in new.items()}
+    targets = _targets(old, kinds)
     check_apart([(name, target, new[name]) for name, target in targets.items()])
     for name, target in targets.items():
-        if is_torch(target):
-            target.data.copy_(new[name])
-        else:
-            target[...] = new[name]
+        _write(target, new[name])
     return {**new, **targets}
 
 
-def _is_like(old: Any, new: Any) -> bool:
-    return old is not None and old.shape == new.shape and old.dtype == new.dtype
+def _apply_in_place(
+    old: Mapping[str, Any],
+    layout: Layout,
+    archive: _lmckpt.Archive,
+    threads: int,
+) -> dict[str, Any]:
+    """Decodes each tensor to where the old one is."""
+    described, header = tensors_of(archive)
+    kinds, make = _kinds(_has_torch(old), archive, described, header)
+    targets = _targets(old, kinds)
+    # What they become must be known before anything is overwritten.
+    shared = close_together(targets.items())
+    starts = layout.starts()
+    new: dict[str, Any] = {}
+    places: list[tuple[Any, int | None]] = [(header, None)]
+    for name, *_ in described:
+        is_held = name in targets and name not in shared
+        new[name] = layout.held[name] if is_held else make(name)
+        places.append((view(new[name], writable=True), starts[name] if is_held else None))
+
+    def agree() -> None:
+        check_apart([(name, targets[name], new[name]) for name in targets if name in shared])
+
+    archive.update(places, agree, threads=threads)
+    for name, target in targets.items():
+        # Tensors that have no plain memory on the CPU were copied there, and the copy is new now.
+        if _address(target) != _address(new[name]):
+            _write(target, new[name])
+    return {**new, **targets}
+
+
+def _kinds(
+    of_torch: bool, archive: _lmckpt.Archive, described: list[Described], header: bytearray
+) -> tuple[dict[str, _Kind], Callable[[str], Any]]:
+    """The shape and type of each tensor of an archive, and what makes memory for one."""
+    if of_torch:
+        from .torch import new_tensor, shape_and_type, types_in
+
+        others = types_in(archive, header)
+        kinds: dict[str, _Kind] = {
+            name: shape_and_type(dtype, shape, others.get(name))
+            for name, dtype, shape, _, _ in described
+        }
+        return kinds, lambda name: new_tensor(*kinds[name])
+    from .numpy import dtype_of, new_array
+
+    kinds = {name: (shape, dtype_of(dtype)) for name, dtype, shape, _, _ in described}
+    return kinds, lambda name: new_array(*kinds[name])
+
+
+def _targets(old: Mapping[str, Any], kinds: Mapping[str, _Kind]) -> dict[str, Any]:
+    """The tensors that are overwritten: those that keep their shape and type."""
+    targets = {name: old[name] for name, kind in kinds.items() if _is_like(old.get(name), kind)}
+    for name, target in targets.items():
+        check_target(target, name)
+    return targets
+
+
+def _is_like(tensor: Any, kind: _Kind) -> bool:
+    shape, dtype = kind
+    return tensor is not None and tuple(tensor.shape) == tuple(shape) and tensor.dtype == dtype
+
+
+def _address(tensor: Any) -> int:
+    return int(tensor.data_ptr() if is_torch(tensor) else tensor.ctypes.data)
+
+
+def _write(target: Any, value: Any) -> None:
+    if is_torch(target):
+        target.data.copy_(value)
+    else:
+        target[...] = value

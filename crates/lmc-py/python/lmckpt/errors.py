@@ -57,3 +57,7 @@ class StorageError(LmcError, OSError):
 
 class StoppedError(LmcError):
     """The work was made to end before it was done, by a signal or by another thread."""
+
+
+class PartlyWrittenError(LmcError):
+    """Weights were being overwritten when something failed: they are partly old and partly new."""

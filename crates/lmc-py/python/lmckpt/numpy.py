@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
 
 from . import _header, _lmckpt
 from ._buffers import is_masked, view
-from ._open import is_plain, load_plain, open_archive
+from ._open import is_plain, load_plain, open_archive, tensors_of
 from .errors import InvalidError, LimitError
 from .files import Level, Path, path_text
 
@@ -41,9 +41,13 @@ def dtype_of(name: str) -> numpy.dtype[Any]:
 
 def empty(dtype: str, shape: list[int]) -> Array:
     """An array for values that safetensors describes like this."""
-    of = dtype_of(dtype)
+    return new_array(shape, dtype_of(dtype))
+
+
+def new_array(shape: Sequence[int], dtype: numpy.dtype[Any]) -> Array:
+    """An array whose values mean nothing yet."""
     try:
-        return numpy.empty(shape, of)
+        return numpy.empty(shape, dtype)
     except (MemoryError, ValueError) as error:
         raise LimitError(f"numpy cannot hold an array of {shape} values: {error}") from None
 
@@ -68,13 +72,21 @@ def plain(name: str, array: Array) -> tuple[_header.Entry, Array]:
     return _header.Entry(name, _NAMES[array.dtype.name], shape, array.nbytes), array
 
 
-def serialize(tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> list[Any]:
-    """A safetensors file as parts: the header, and the memory of each array."""
+def lay_out(
+    tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None
+) -> _header.Layout:
+    """The safetensors file of arrays."""
     if not isinstance(tensors, Mapping):
         raise InvalidError(f"expected a dict of arrays, found a {type(tensors).__name__}")
     held = {name: plain(name, array) for name, array in tensors.items()}
     order = _header.layout(entry for entry, _ in held.values())
-    return [_header.build(order, metadata), *(view(held[entry.name][1]) for entry in order)]
+    arrays = {name: array for name, (_, array) in held.items()}
+    return _header.Layout(_header.build(order, metadata), order, arrays)
+
+
+def serialize(tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> list[Any]:
+    """A safetensors file as parts: the header, and the memory of each array."""
+    return lay_out(tensors, metadata).parts()
 
 
 def save(
@@ -112,10 +124,7 @@ def save_file(
 
 def load_archive(archive: _lmckpt.Archive, threads: int = 0) -> dict[str, Array]:
     """All arrays of an archive."""
-    described = archive.tensors()
-    if not archive.is_safetensors:
-        raise InvalidError("the file holds no tensors: its original is no safetensors file")
-    head = bytearray(described[0][3] if described else archive.original_len)
+    described, head = tensors_of(archive)
     arrays = {name: empty(dtype, shape) for name, dtype, shape, _, _ in described}
     places = [view(arrays[name], writable=True) for name, *_ in described]
     archive.scatter([head, *places], threads=threads)

@@ -8,7 +8,7 @@ and every dense type of torch can be saved.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import _header, _lmckpt
 from ._buffers import is_dense, is_numpy, view
-from ._open import is_plain, load_plain, open_archive
+from ._open import is_plain, load_plain, open_archive, tensors_of
 from ._torch_types import NAME_OF, OTHER_OF, OTHERS, PACKED, TYPE_OF
 from .errors import CorruptError, InvalidError, LimitError
 from .files import Level, Path, path_text
@@ -64,13 +64,10 @@ def _entry(name: str, tensor: torch.Tensor, others: dict[str, str]) -> _header.E
     return _header.Entry(name, OTHERS[dtype], (*shape, words) if words > 1 else shape, size)
 
 
-def serialize(
+def lay_out(
     tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None, *, arrays: bool = False
-) -> list[Any]:
-    """A safetensors file as parts: the header, and the memory of each tensor.
-
-    With ``arrays``, some may be arrays.
-    """
+) -> _header.Layout:
+    """The safetensors file of tensors; with ``arrays``, some may be arrays."""
     if not isinstance(tensors, Mapping):
         raise InvalidError(f"expected a dict of tensors, found a {type(tensors).__name__}")
     held: dict[str, Any] = {}
@@ -88,25 +85,42 @@ def serialize(
     if others:
         metadata = {**(metadata or {}), TYPES_KEY: json.dumps(others, sort_keys=True)}
     order = _header.layout(entries)
-    return [_header.build(order, metadata), *(view(held[entry.name]) for entry in order)]
+    return _header.Layout(_header.build(order, metadata), order, held)
 
 
-def empty(dtype: str, shape: list[int], other: str | None = None) -> torch.Tensor:
-    """A tensor for values that safetensors describes like this."""
+def serialize(
+    tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None, *, arrays: bool = False
+) -> list[Any]:
+    """A safetensors file as parts: the header, and the memory of each tensor.
+
+    With ``arrays``, some may be arrays.
+    """
+    return lay_out(tensors, metadata, arrays=arrays).parts()
+
+
+def shape_and_type(
+    dtype: str, shape: list[int], other: str | None = None
+) -> tuple[list[int], torch.dtype]:
+    """What torch calls the shape and the type that safetensors describes like this."""
     if other is not None:
         if other not in OTHER_OF:
             raise InvalidError(f"this torch has no type {other}")
         words = OTHER_OF[other].itemsize * 8 // _header.BITS[dtype]
         if OTHERS[OTHER_OF[other]] != dtype or (words > 1 and shape[-1:] != [words]):
             raise CorruptError(f"values of {dtype} and shape {shape} are no {other}")
-        return _new(shape[:-1] if words > 1 else shape, OTHER_OF[other])
+        return shape[:-1] if words > 1 else shape, OTHER_OF[other]
     if dtype not in TYPE_OF:
         raise InvalidError(f"this torch has no type for {dtype}")
     if dtype == "F4":
         if not shape or shape[-1] % 2:
             raise InvalidError("a tensor of 4-bit values needs an even last dimension")
         shape = [*shape[:-1], shape[-1] // 2]
-    return _new(shape, TYPE_OF[dtype])
+    return shape, TYPE_OF[dtype]
+
+
+def empty(dtype: str, shape: list[int], other: str | None = None) -> torch.Tensor:
+    """A tensor for values that safetensors describes like this."""
+    return new_tensor(*shape_and_type(dtype, shape, other))
 
 
 def check_device(device: Any) -> None:
@@ -118,7 +132,8 @@ def check_device(device: Any) -> None:
         raise InvalidError(f"{device!r} is no device: {why}") from None
 
 
-def _new(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
+def new_tensor(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A tensor whose values mean nothing yet."""
     try:
         return torch.empty(shape, dtype=dtype)
     except (MemoryError, OverflowError, RuntimeError, TypeError) as error:
@@ -134,6 +149,12 @@ def other_types(metadata: Mapping[str, str] | None) -> dict[str, str]:
         return {str(name): str(dtype) for name, dtype in found.items()}
     except (AttributeError, RecursionError, ValueError) as error:
         raise CorruptError(f"{TYPES_KEY} in the metadata cannot be read: {error}") from None
+
+
+def types_in(archive: _lmckpt.Archive, header: bytearray) -> dict[str, str]:
+    """The same for an archive, whose header is read into ``header``."""
+    archive.read_into(0, header, threads=1)
+    return other_types(_header.metadata_of(bytes(header)))
 
 
 def save(
@@ -178,13 +199,8 @@ def load_archive(
 ) -> dict[str, torch.Tensor]:
     """All tensors of an archive, each with memory of its own."""
     check_device(device)
-    described = archive.tensors()
-    if not archive.is_safetensors:
-        raise InvalidError("the file holds no tensors: its original is no safetensors file")
-    head = described[0][3] if described else archive.original_len
-    header = bytearray(head)
-    archive.read_into(0, header, threads=1)
-    others = other_types(_header.metadata_of(bytes(header)))
+    described, header = tensors_of(archive)
+    others = types_in(archive, header)
     tensors = {
         name: empty(dtype, shape, others.get(name)) for name, dtype, shape, _, _ in described
     }

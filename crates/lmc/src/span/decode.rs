@@ -18,6 +18,12 @@ pub(crate) struct SpanDecoder {
     wide: Buffer,
 }
 
+/// Checks all that can be checked of a part of a span without decoding it: checksums, lengths, and what
+/// it would take.
+pub(crate) fn check_part(part: &SpanPart, effort: Effort) -> Result<()> {
+    Checked::read(part, effort).map(|_| ())
+}
+
 /// What of a span is decoded.
 pub(crate) struct SpanPart<'a> {
     /// The span.
@@ -139,8 +145,67 @@ impl SpanDecoder {
         self.decode_blocks(part.span, &checked, out, read_base, seen)
     }
 
-    /// The same for a part of one block; what is decoded is what of the block costs no more. Returns
-    /// where it starts in the span, and its bytes.
+    /// The same for all of a span whose base is in `out`, where what is decoded takes its place.
+    pub(crate) fn decode_in_place(
+        &mut self,
+        part: &SpanPart,
+        out: &mut [u8],
+        effort: Effort,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let Checked { recipe, blocks } = Checked::read(part, effort)?;
+        let mut rest = out;
+        for block in &blocks {
+            let (to, behind) = rest.split_at_mut(block.len());
+            rest = behind;
+            // What is its base is there.
+            if !block.is_same {
+                self.replace_block(block, recipe.as_ref(), to)
+                    .map_err(|e| e.at(format_args!("block {}", block.number)))?;
+            }
+            seen(to);
+        }
+        Ok(())
+    }
+
+    /// Decodes a whole block into `out`, where its base is, in pieces: only the base of one piece is
+    /// copied at a time.
+    fn replace_block(
+        &mut self,
+        block: &Block,
+        recipe: Option<&SharedRecipe>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        if block.need.base.as_ref().is_none_or(|base| base.len() <= block.piece_len()) {
+            return self.replace_piece(block, recipe, out);
+        }
+        let (mut at, mut rest) = (block.part.start, out);
+        while at < block.part.end {
+            let piece = block.piece(at, recipe)?;
+            let (own, behind) = rest.split_at_mut(piece.len());
+            (at, rest) = (piece.part.end, behind);
+            self.replace_piece(&piece, recipe, own)?;
+        }
+        Ok(())
+    }
+
+    fn replace_piece(
+        &mut self,
+        piece: &Block,
+        recipe: Option<&SharedRecipe>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        if let Some(base) = piece.base() {
+            if base.start < piece.part.start || base.end > piece.part.end {
+                return Err(Error::corrupt("a part of it needs more of its base than it is"));
+            }
+            self.base.sized(out.len() as u64)?.copy_from_slice(out);
+        }
+        self.decode_block(piece, recipe, piece.part.start, out)
+    }
+
+    /// Decodes a part of one block, and what of the block costs no more. Returns where that starts in the
+    /// span, and its bytes.
     pub(crate) fn decode_wide(
         &mut self,
         part: &SpanPart,

@@ -3,7 +3,7 @@
 mod decode;
 mod encode;
 
-pub(crate) use decode::{SpanDecoder, SpanPart};
+pub(crate) use decode::{SpanDecoder, SpanPart, check_part};
 pub(crate) use encode::SpanEncoder;
 
 use lmc_format::{Error, Hash, Result, Span, hash};
