@@ -49,10 +49,16 @@ def pair(corpus: Path, size: int) -> tuple[Tensors, Tensors]:
     ]
     times = max(1, round(size / size_of(steps[0])))
     old, new = (
-        {f"{i}.{name}": value.clone() for i in range(times) for name, value in step.items()}
+        {f"{i}.{name}": shuffled(value, i) for i in range(times) for name, value in step.items()}
         for step in steps
     )
     return old, new
+
+
+def shuffled(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """The same rows in another order, so that no tensor is a copy of another one."""
+    order = torch.randperm(len(tensor), generator=torch.Generator().manual_seed(seed))
+    return tensor[order]
 
 
 def xor(old: Tensors, new: Tensors) -> torch.Tensor:

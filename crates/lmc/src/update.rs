@@ -16,6 +16,7 @@ use crate::memory::{Checks, Place, another_failed, cut_places, decode_to, replac
 use crate::pipeline::{Buffer, each, for_each, thread_count};
 use crate::span::{SpanDecoder, SpanPart, check_part};
 use lmc_format::{Conversion, Error, Hash, Reference, Result};
+use std::ops::Range;
 use std::sync::Mutex;
 
 /// Where a part of the original goes.
@@ -50,10 +51,24 @@ enum Way {
     InPlace,
     /// It needs no base.
     Alone,
-    /// It needs bytes that may be overwritten before its turn, so it is decoded first.
-    Moved,
+    /// It is decoded first: it needs bytes that may be overwritten before its turn, or a part of it goes
+    /// to new memory.
+    First,
     /// The same; all of it goes to new memory.
     New,
+}
+
+/// What is done with a span, and which of its bytes go to new memory.
+#[derive(Debug)]
+struct Route {
+    way: Way,
+    new: Vec<Range<usize>>,
+}
+
+impl Route {
+    fn new_len(&self) -> usize {
+        self.new.iter().map(Range::len).sum()
+    }
 }
 
 /// A span that was decoded first: its bytes, unless they are in new memory already, and the checksums
@@ -86,10 +101,16 @@ impl<'a> Update<'a> {
         let threads = thread_count(threads);
         check_spans(archive, threads)?;
         let parts = Parts::new(&archive.index)?;
-        let (ways, new_lens) = ways(archive, sites)?;
-        let places = cut_places(new, new_lens.into_iter());
-        let decoded = decode_first(archive, &parts, &ways, &places, threads)?;
-        Ok(Self { archive, parts, ways, decoded, threads })
+        let routes = routes(archive, sites)?;
+        let places = cut_places(new, routes.iter().map(Route::new_len));
+        let decoded = decode_first(archive, &parts, &routes, &places, threads)?;
+        Ok(Self {
+            archive,
+            parts,
+            ways: routes.iter().map(|route| route.way).collect(),
+            decoded,
+            threads,
+        })
     }
 
     /// Writes all of the original; `places` is the memory of all sites, in their order.
@@ -176,12 +197,12 @@ fn check_spans(archive: &Archive, threads: usize) -> Result<()> {
 fn decode_first(
     archive: &Archive,
     parts: &Parts,
-    ways: &[Way],
+    routes: &[Route],
     places: &[Place],
     threads: usize,
 ) -> Result<Vec<Option<Decoded>>> {
-    let is_first = |i: &usize| matches!(ways[*i], Way::Moved | Way::New);
-    let first: Vec<usize> = (0..ways.len()).filter(is_first).collect();
+    let is_first = |i: &usize| matches!(routes[*i].way, Way::First | Way::New);
+    let first: Vec<usize> = (0..routes.len()).filter(is_first).collect();
     let budget = archive.budget();
     let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
     let mut decoded = Vec::new();
@@ -192,38 +213,52 @@ fn decode_first(
             let mut decode = |out: &mut [u8]| {
                 decode_part(archive, i, parts, decoder, coded, out, budget.effort())
             };
-            if ways[i] == Way::New {
-                let mut place = places[i].lock().map_err(|_| another_failed())?;
+            let mut place = places[i].lock().map_err(|_| another_failed())?;
+            if routes[i].way == Way::New {
                 return Ok((Vec::new(), decode_to(&mut place, whole, decode)?));
             }
             let mut bytes = zeroed(archive.index.raw_len(i))?;
             let hashes = decode(&mut bytes)?;
+            decode_to(&mut place, whole, |out| {
+                copy_ranges(&bytes, &routes[i].new, out);
+                Ok(())
+            })?;
             Ok((bytes, hashes))
         })?;
         Ok(())
     })?;
     let mut all: Vec<Option<Decoded>> = Vec::new();
-    all.resize_with(ways.len(), || None);
+    all.resize_with(routes.len(), || None);
     first.into_iter().zip(decoded).for_each(|(i, decoded)| all[i] = Some(decoded));
     Ok(all)
 }
 
-/// What is done with each span, and how many bytes of it go to new memory.
-fn ways(archive: &Archive, sites: &[Site]) -> Result<(Vec<Way>, Vec<usize>)> {
+/// Copies these parts of `from`, one behind the other.
+fn copy_ranges(from: &[u8], ranges: &[Range<usize>], mut to: &mut [u8]) {
+    for range in ranges {
+        let (own, rest) = to.split_at_mut(range.len());
+        own.copy_from_slice(&from[range.clone()]);
+        to = rest;
+    }
+}
+
+/// What is done with each span.
+fn routes(archive: &Archive, sites: &[Site]) -> Result<Vec<Route>> {
     let mut walk = Walk { sites, at: 0 };
-    let way = |i: usize| {
-        let reference = archive.index.reference(i)?;
-        let (is_in_place, new_len) = walk.pass(archive.index.raw_len(i), reference);
-        let way = match reference {
-            _ if new_len == archive.index.raw_len(i) => Way::New,
-            None => Way::Alone,
-            Some(_) if is_in_place => Way::InPlace,
-            Some(_) => Way::Moved,
+    let route = |i: usize| {
+        let (reference, len) = (archive.index.reference(i)?, archive.index.raw_len(i));
+        let (is_in_place, new) = walk.pass(len, reference);
+        let mut route = Route { way: Way::First, new };
+        route.way = match (route.new_len() as u64, reference) {
+            (new_len, _) if new_len == len => Way::New,
+            (1.., _) => Way::First,
+            (_, None) => Way::Alone,
+            (_, Some(_)) if is_in_place => Way::InPlace,
+            _ => Way::First,
         };
-        Ok((way, new_len as usize))
+        Ok(route)
     };
-    let both = (0..archive.span_count()).map(way).collect::<Result<Vec<_>>>()?;
-    Ok(both.into_iter().unzip())
+    (0..archive.span_count()).map(route).collect()
 }
 
 /// A place in the sites, as spans go by.
@@ -234,18 +269,15 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Goes over a span of `len` bytes; says whether its base is where it goes, and how many bytes of it
-    /// go to new memory.
-    fn pass(&mut self, len: u64, reference: Option<Reference>) -> (bool, u64) {
+    /// Goes over a span of `len` bytes; says whether its base is where it goes, and which of its bytes go
+    /// to new memory.
+    fn pass(&mut self, len: u64, reference: Option<Reference>) -> (bool, Vec<Range<usize>>) {
         let base = reference.filter(|own| own.source == 1 && own.conversion == Conversion::None);
-        let (mut is_in_place, mut new_len, mut done) = (base.is_some(), 0, 0);
+        let (mut is_in_place, mut new, mut done) = (base.is_some(), Vec::new(), 0);
         while let Some((site, rest)) = self.sites.split_first().filter(|_| done < len) {
             let count = (site.len() - self.at).min(len - done);
             match site {
-                Site::New { .. } => {
-                    new_len += count;
-                    is_in_place &= count == 0;
-                }
+                Site::New { .. } => new.push(done as usize..(done + count) as usize),
                 Site::Held { base_start, .. } => {
                     let own = base_start.checked_add(self.at);
                     let wanted = base.and_then(|base| base.start.checked_add(done));
@@ -257,6 +289,6 @@ impl Walk<'_> {
                 (self.sites, self.at) = (rest, 0);
             }
         }
-        (is_in_place, new_len)
+        (is_in_place, new)
     }
 }
