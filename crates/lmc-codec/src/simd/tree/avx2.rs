@@ -230,12 +230,14 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
             set
         }
     };
-    for (at, bits) in (0..len).step_by(64).zip(bits.chunks_mut(8)) {
-        let set = group(at, low_bits(len - at)).to_le_bytes();
-        match <&mut [u8; 8]>::try_from(&mut *bits) {
-            Ok(bits) => *bits = set,
-            Err(_) => bits.copy_from_slice(&set[..bits.len()]),
-        }
+    let full = len / 64;
+    let (words, tail) = bits.split_at_mut(8 * full);
+    for (i, word) in words.as_chunks_mut().0.iter_mut().enumerate() {
+        *word = group(64 * i, u64::MAX).to_le_bytes();
+    }
+    if !tail.is_empty() {
+        let set = group(64 * full, low_bits(len % 64)).to_le_bytes();
+        tail.copy_from_slice(&set[..tail.len()]);
     }
     count
 }
