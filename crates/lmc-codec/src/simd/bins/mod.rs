@@ -16,9 +16,11 @@ mod eights;
 mod groups;
 mod portable;
 
+use super::Isa;
+#[cfg(target_arch = "x86_64")]
+use super::IsaKind;
 use super::chain::Hints;
 use super::classes::BitString;
-use super::{Isa, IsaKind};
 use lmc_format::limits::BIN_MAX;
 use lmc_format::{Bin, BinRules, Error, Result};
 use std::sync::OnceLock;
