@@ -13,6 +13,7 @@ mod avx512;
 pub(super) mod avx512_words;
 #[cfg(target_arch = "x86_64")]
 mod eights;
+mod groups;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod portable;
@@ -26,6 +27,7 @@ use super::chain::Hints;
 use super::classes::BitString;
 use lmc_format::limits::BIN_MAX;
 use lmc_format::{Bin, BinRules, Error, Result};
+use std::sync::OnceLock;
 
 /// The symbol of a value that is stored as it is.
 pub const EXCEPTION: u8 = 0x40;
@@ -60,6 +62,9 @@ pub struct Tables {
     has_reach: bool,
     #[cfg(target_arch = "x86_64")]
     lanes: lanes::Lanes,
+    /// For safe Rust, made when they are needed.
+    groups_forward: OnceLock<groups::Forward>,
+    groups_backward: OnceLock<groups::Backward>,
 }
 
 /// The least and the largest step of a bin that are coded as symbols: of values that keep their sign,
@@ -110,7 +115,6 @@ struct Progress {
 /// Bytes that kernels may read behind a payload.
 pub const PADDING: usize = 16;
 /// Values that kernels work on at once.
-#[cfg(target_arch = "x86_64")]
 const GROUP: usize = 64;
 
 impl Tables {
@@ -145,6 +149,8 @@ impl Tables {
             has_reach: false,
             #[cfg(target_arch = "x86_64")]
             lanes: lanes::Lanes::new(&bins, &rules.bounds, &rules.rows),
+            groups_forward: OnceLock::new(),
+            groups_backward: OnceLock::new(),
         }
     }
 
@@ -250,36 +256,40 @@ pub fn contexts(isa: Isa, tables: &Tables, bounds: &[u8], base: &[u8], out: &mut
     portable::contexts(tables, &by_bin, &base[done << tables.width_log2..], &mut out[done..]);
 }
 
+/// Values from which on tables for whole groups are worth making.
+const GROUPED_MIN: usize = 8 * GROUP;
+
 /// Cuts `values` against `base`, which has as many bytes.
 pub fn cut(isa: Isa, tables: &Tables, values: &[u8], base: &[u8], parts: Parts) {
     let n = parts.plane.len();
     assert_eq!(values.len(), n << tables.width_log2);
     assert_eq!(base.len(), values.len());
     assert_eq!(parts.records.len(), n * tables.raw_bytes());
-    #[cfg(target_arch = "x86_64")]
-    if isa.kind() >= IsaKind::Avx2 && has_kernel(tables) {
-        let done = n / GROUP * GROUP;
-        let bytes = done << tables.width_log2;
-        let Parts { plane, records, payload, exceptions } = parts;
-        let (plane, plane_rest) = plane.split_at_mut(done);
-        let (records, records_rest) = records.split_at_mut(done * tables.raw_bytes());
-        let mut whole = Parts { plane, records, payload, exceptions };
-        let (own, own_base) = (&values[..bytes], &base[..bytes]);
+    let done = n / GROUP * GROUP;
+    let (own, values) = values.split_at(done << tables.width_log2);
+    let (own_base, base) = base.split_at(done << tables.width_log2);
+    let Parts { plane, records, payload, exceptions } = parts;
+    let (plane, plane_rest) = plane.split_at_mut(done);
+    let (records, records_rest) = records.split_at_mut(done * tables.raw_bytes());
+    let mut whole = Parts { plane, records, payload, exceptions };
+    match isa.kind() {
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: the isa proves the instructions.
-        unsafe {
-            match isa.kind() {
-                IsaKind::Avx512 => avx512::cut(tables, own, own_base, &mut whole),
-                _ => avx2::cut(tables, own, own_base, &mut whole),
-            }
-        }
-        if plane_rest.is_empty() {
-            return;
-        }
-        let (plane, records) = (plane_rest, records_rest);
-        let rest = Parts { plane, records, payload, exceptions };
-        return portable::cut(tables, &values[bytes..], &base[bytes..], rest);
+        IsaKind::Avx512 if has_kernel(tables) => unsafe {
+            avx512::cut(tables, own, own_base, &mut whole);
+        },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the isa proves the instructions.
+        IsaKind::Avx2 if has_kernel(tables) => unsafe {
+            avx2::cut(tables, own, own_base, &mut whole);
+        },
+        _ if n < GROUPED_MIN => portable::cut(tables, own, own_base, &mut whole),
+        _ => groups::cut(tables, own, own_base, &mut whole),
     }
-    portable::cut(tables, values, base, parts);
+    if done < n {
+        let mut rest = Parts { plane: plane_rest, records: records_rest, payload, exceptions };
+        portable::cut(tables, values, base, &mut rest);
+    }
 }
 
 /// Undoes [`cut`]; fails if the parts are not those of as many values as `dst` has.
@@ -295,21 +305,27 @@ pub fn join(
     assert_eq!(dst.len(), n << tables.width_log2);
     assert_eq!(base.len(), dst.len());
     assert_eq!(parts.records.len(), n * tables.raw_bytes());
-    let mut done = Progress::default();
-    #[cfg(target_arch = "x86_64")]
-    if isa.kind() >= IsaKind::Avx2 && has_kernel(tables) {
-        assert!(parts.payload.len() >= n + PADDING, "no payload is longer than its values");
+    assert!(parts.payload.len() >= n + PADDING, "no payload is longer than its values");
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = hints;
+    let done = match isa.kind() {
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: the isa proves the instructions.
-        done = unsafe {
-            match isa.kind() {
-                IsaKind::Avx512 => avx512::join(tables, base, parts, dst, hints.streaming)?,
-                _ => avx2::join(tables, base, parts, dst, hints.streaming)?,
-            }
-        };
-    }
-    if done.values < n {
-        done = portable::join(tables, base, parts, done, dst)?;
-    }
+        IsaKind::Avx512 if has_kernel(tables) => unsafe {
+            avx512::join(tables, base, parts, dst, hints.streaming)?
+        },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the isa proves the instructions.
+        IsaKind::Avx2 if has_kernel(tables) => unsafe {
+            avx2::join(tables, base, parts, dst, hints.streaming)?
+        },
+        _ if n < GROUPED_MIN => Progress::default(),
+        _ => groups::join(tables, base, parts, dst)?,
+    };
+    let done = match done.values == n {
+        true => done,
+        false => portable::join(tables, base, parts, done, dst)?,
+    };
     if done.exceptions != parts.exceptions.len() {
         return Err(Error::corrupt("fewer exceptions than there are said to be"));
     }

@@ -1,57 +1,30 @@
-//! Bins in safe Rust: what the kernels must give too.
+//! Bins in safe Rust, value by value: what all others must give too, and what does the values that
+//! they leave over.
 
-use super::{
-    BINS, EXCEPTION, Joined, Parts, Progress, Tables, parts_of, through, too_few_exceptions,
-};
+use super::{BINS, EXCEPTION, Joined, Parts, Progress, Tables};
+use super::{parts_of, through, too_few_exceptions};
 use lmc_format::Result;
 
-/// What becomes of each symbol, by bin.
-struct Lookup {
-    /// One for each row that differs.
-    symbols: Vec<[u8; 256]>,
-    /// Which of them a bin has.
-    by_bin: [u8; BINS],
-}
-
-impl Lookup {
-    fn new(rows: &[[u8; 16]; BINS]) -> Self {
-        let mut lookup = Self { symbols: Vec::new(), by_bin: [0; BINS] };
-        for bin in 0..BINS {
-            if bin == 0 || rows[bin] != rows[bin - 1] {
-                lookup.symbols.push(std::array::from_fn(|symbol| {
-                    let (number, flip) = parts_of(symbol as u8);
-                    through(&rows[bin], number, flip)
-                }));
-            }
-            lookup.by_bin[bin] = lookup.symbols.len() as u8 - 1;
+/// Calls a function for the width of a value.
+macro_rules! for_width {
+    ($width_log2:expr, $run:ident($($arg:expr),*)) => {
+        match $width_log2 {
+            0 => $run::<1>($($arg),*),
+            1 => $run::<2>($($arg),*),
+            2 => $run::<4>($($arg),*),
+            _ => $run::<8>($($arg),*),
         }
-        lookup
-    }
-
-    #[inline(always)]
-    fn get(&self, bin: usize, symbol: u8) -> u8 {
-        self.symbols[usize::from(self.by_bin[bin])][usize::from(symbol)]
-    }
+    };
 }
 
 /// The contexts of all values with this base.
 pub(super) fn contexts(tables: &Tables, by_bin: &[u8; BINS], base: &[u8], out: &mut [u8]) {
-    match tables.width_log2 {
-        0 => contexts1(tables, by_bin, base, out),
-        1 => contexts2(tables, by_bin, base, out),
-        2 => contexts4(tables, by_bin, base, out),
-        _ => contexts8(tables, by_bin, base, out),
-    }
+    for_width!(tables.width_log2, contexts_of(tables, by_bin, base, out));
 }
 
 /// Cuts all of `values`.
-pub(super) fn cut(tables: &Tables, values: &[u8], base: &[u8], parts: Parts) {
-    match tables.width_log2 {
-        0 => cut1(tables, values, base, parts),
-        1 => cut2(tables, values, base, parts),
-        2 => cut4(tables, values, base, parts),
-        _ => cut8(tables, values, base, parts),
-    }
+pub(super) fn cut(tables: &Tables, values: &[u8], base: &[u8], parts: &mut Parts) {
+    for_width!(tables.width_log2, cut_of(tables, values, base, parts));
 }
 
 /// Joins what is left of `dst`.
@@ -62,125 +35,136 @@ pub(super) fn join(
     done: Progress,
     dst: &mut [u8],
 ) -> Result<Progress> {
-    match tables.width_log2 {
-        0 => join1(tables, base, parts, done, dst),
-        1 => join2(tables, base, parts, done, dst),
-        2 => join4(tables, base, parts, done, dst),
-        _ => join8(tables, base, parts, done, dst),
+    for_width!(tables.width_log2, join_of(tables, base, parts, done, dst))
+}
+
+/// The lowest `bits` bits, 1 to 64 of them.
+#[inline(always)]
+fn low(bits: usize) -> u64 {
+    u64::MAX >> (64 - bits)
+}
+
+/// Up to eight bytes as a word.
+#[inline(always)]
+fn word(bytes: &[u8]) -> u64 {
+    let mut all = [0; 8];
+    all[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(all)
+}
+
+impl Tables {
+    /// The bin of a base of `width` bytes.
+    #[inline(always)]
+    fn bin_of(&self, base: u64, width: usize) -> usize {
+        let below_sign = 8 * width - 1;
+        let exponent_bits = usize::from(self.exponent_bits);
+        self.bin((base & low(below_sign)) >> (below_sign - exponent_bits))
+    }
+
+    /// The bits of a word of `width` bytes that make up its magnitude.
+    #[inline(always)]
+    fn magnitudes(&self, width: usize) -> u64 {
+        low(8 * width - usize::from(!self.is_integer))
+    }
+
+    /// What is added to differences to round them to whole multiples of those that have no raw bytes.
+    #[inline(always)]
+    fn raw_half(&self) -> u64 {
+        1 << (8 * self.raw_bytes()) >> 1
     }
 }
 
-/// The `count` bits from bit `at` on, at most 8 of them.
-#[inline(always)]
-fn bits_at(payload: &[u8], at: usize, count: u8) -> u16 {
-    let both = u16::from_le_bytes([payload[at / 8], payload[at / 8 + 1]]);
-    both >> (at % 8) & ((1 << count) - 1)
+fn contexts_of<const W: usize>(tables: &Tables, by_bin: &[u8; BINS], base: &[u8], out: &mut [u8]) {
+    for (base, context) in base.as_chunks::<W>().0.iter().zip(out) {
+        *context = by_bin[tables.bin_of(word(base), W)];
+    }
 }
 
-macro_rules! for_word {
-    ($contexts:ident, $cut:ident, $join:ident, $word:ty, $signed:ty, $len:literal) => {
-        fn $contexts(tables: &Tables, by_bin: &[u8; BINS], base: &[u8], out: &mut [u8]) {
-            let exponent_shift = <$word>::BITS - 1 - u32::from(tables.exponent_bits);
-            for (base, context) in base.as_chunks::<$len>().0.iter().zip(out) {
-                let magnitude = <$word>::from_le_bytes(*base) & <$word>::MAX >> 1;
-                *context = by_bin[tables.bin(u64::from(magnitude >> exponent_shift))];
+fn cut_of<const W: usize>(tables: &Tables, values: &[u8], base: &[u8], parts: &mut Parts) {
+    let Parts { plane, records, payload, exceptions } = parts;
+    let (raw_bytes, magnitudes) = (tables.raw_bytes(), tables.magnitudes(W));
+    let pairs = values.as_chunks::<W>().0.iter().zip(base.as_chunks::<W>().0);
+    for (i, ((value, base), symbol)) in pairs.zip(plane.iter_mut()).enumerate() {
+        let (x, b) = (word(value), word(base));
+        let number = tables.bin_of(b, W);
+        let bin = tables.bins[number];
+        let apart = (x & magnitudes).wrapping_sub(b & magnitudes).wrapping_add(tables.raw_half());
+        records[i * raw_bytes..(i + 1) * raw_bytes]
+            .copy_from_slice(&apart.to_le_bytes()[..raw_bytes]);
+        let is_flipped = (x ^ b) & !magnitudes != 0;
+        let above = 64 - 8 * W;
+        let mut coded = (apart << above) as i64 >> above >> (8 * raw_bytes);
+        if tables.skips_zero && !is_flipped && coded > 0 {
+            coded -= 1;
+        }
+        let rounded = coded.wrapping_add(1 << bin.shift >> 1);
+        let bits = u32::from(bin.payload_bits());
+        match tables.symbol(number, rounded, is_flipped) {
+            Some(own) => {
+                let (step, flip) = parts_of(own);
+                *symbol = through(&tables.forward[number], step, flip);
+                let low = rounded as u64 & ((1 << bin.shift) - 1);
+                let flip = u64::from(is_flipped && bin.has_flip_bit) << bin.shift;
+                payload.push(low | flip, bits);
+            }
+            None => {
+                *symbol = EXCEPTION;
+                exceptions.extend_from_slice(&value[raw_bytes..]);
+                payload.push(0, bits);
             }
         }
-
-        fn $cut(tables: &Tables, values: &[u8], base: &[u8], parts: Parts) {
-            let Parts { plane, records, payload, exceptions } = parts;
-            let raw_bytes = tables.raw_bytes();
-            let magnitudes = if tables.is_integer { <$word>::MAX } else { <$word>::MAX >> 1 };
-            let raw_half: $word = if raw_bytes > 0 { 1 << (8 * raw_bytes - 1) } else { 0 };
-            let exponent_shift = <$word>::BITS - 1 - u32::from(tables.exponent_bits);
-            let lookup = Lookup::new(&tables.forward);
-            let pairs = values.as_chunks::<$len>().0.iter().zip(base.as_chunks::<$len>().0);
-            for (i, ((value, base), symbol)) in pairs.zip(plane).enumerate() {
-                let (x, b) = (<$word>::from_le_bytes(*value), <$word>::from_le_bytes(*base));
-                let number = tables.bin(u64::from((b & <$word>::MAX >> 1) >> exponent_shift));
-                let bin = tables.bins[number];
-                let apart = (x & magnitudes).wrapping_sub(b & magnitudes).wrapping_add(raw_half);
-                // Most values have no raw bytes, and copying none takes as long as copying some.
-                if raw_bytes > 0 {
-                    let low = apart.to_le_bytes();
-                    records[i * raw_bytes..(i + 1) * raw_bytes].copy_from_slice(&low[..raw_bytes]);
-                }
-                let is_flipped = (x ^ b) & !magnitudes != 0;
-                let mut coded = i64::from((apart as $signed) >> (8 * raw_bytes));
-                if tables.skips_zero && !is_flipped && coded > 0 {
-                    coded -= 1;
-                }
-                let rounded = coded.wrapping_add(1 << bin.shift >> 1);
-                let bits = u32::from(bin.payload_bits());
-                match tables.symbol(number, rounded, is_flipped) {
-                    Some(own) => {
-                        *symbol = lookup.get(number, own);
-                        let low = rounded as u64 & ((1 << bin.shift) - 1);
-                        let flip = u64::from(is_flipped && bin.has_flip_bit) << bin.shift;
-                        payload.push(low | flip, bits);
-                    }
-                    None => {
-                        *symbol = EXCEPTION;
-                        exceptions.extend_from_slice(&value[raw_bytes..]);
-                        payload.push(0, bits);
-                    }
-                }
-            }
-        }
-
-        fn $join(
-            tables: &Tables,
-            base: &[u8],
-            parts: Joined,
-            mut done: Progress,
-            dst: &mut [u8],
-        ) -> Result<Progress> {
-            let raw_bytes = tables.raw_bytes();
-            let magnitudes = if tables.is_integer { <$word>::MAX } else { <$word>::MAX >> 1 };
-            let raw_half: $word = if raw_bytes > 0 { 1 << (8 * raw_bytes - 1) } else { 0 };
-            let exponent_shift = <$word>::BITS - 1 - u32::from(tables.exponent_bits);
-            let lookup = Lookup::new(&tables.backward);
-            let (base, dst) = (base.as_chunks::<$len>().0, dst.as_chunks_mut::<$len>().0);
-            for i in done.values..parts.plane.len() {
-                let b = <$word>::from_le_bytes(base[i]);
-                let number = tables.bin(u64::from((b & <$word>::MAX >> 1) >> exponent_shift));
-                let bin = tables.bins[number];
-                let bits = bits_at(parts.payload, done.bits, bin.payload_bits());
-                done.bits += usize::from(bin.payload_bits());
-                let mut record = [0; $len];
-                if raw_bytes > 0 {
-                    let own = &parts.records[i * raw_bytes..][..raw_bytes];
-                    record[..raw_bytes].copy_from_slice(own);
-                }
-                let low = <$word>::from_le_bytes(record).wrapping_sub(raw_half);
-                let symbol = parts.plane[i];
-                let (number, mut is_flipped) = parts_of(lookup.get(number, symbol));
-                let number = i64::from(number) + i64::from(bin.centre);
-                is_flipped ^= bin.has_flip_bit && bits >> bin.shift & 1 == 1;
-                is_flipped &= !tables.is_integer;
-                let rest = bits & ((1 << bin.shift) - 1);
-                let mut coded = (number << bin.shift) + i64::from(rest) - (1 << bin.shift >> 1);
-                if tables.skips_zero && !is_flipped && coded >= 0 {
-                    coded += 1;
-                }
-                let apart = ((coded << (8 * raw_bytes)) as $word).wrapping_add(low);
-                let magnitude = (b & magnitudes).wrapping_add(apart) & magnitudes;
-                let sign = (b & !magnitudes) ^ if is_flipped { !magnitudes } else { 0 };
-                dst[i] = (magnitude | sign).to_le_bytes();
-                if symbol == EXCEPTION {
-                    let high =
-                        parts.exceptions.get(done.exceptions..done.exceptions + $len - raw_bytes);
-                    dst[i][raw_bytes..].copy_from_slice(high.ok_or_else(too_few_exceptions)?);
-                    done.exceptions += $len - raw_bytes;
-                }
-                done.values += 1;
-            }
-            Ok(done)
-        }
-    };
+    }
 }
 
-for_word!(contexts1, cut1, join1, u8, i8, 1);
-for_word!(contexts2, cut2, join2, u16, i16, 2);
-for_word!(contexts4, cut4, join4, u32, i32, 4);
-for_word!(contexts8, cut8, join8, u64, i64, 8);
+fn join_of<const W: usize>(
+    tables: &Tables,
+    base: &[u8],
+    parts: Joined,
+    mut done: Progress,
+    dst: &mut [u8],
+) -> Result<Progress> {
+    let (raw_bytes, magnitudes) = (tables.raw_bytes(), tables.magnitudes(W));
+    let (base, dst) = (base.as_chunks::<W>().0, dst.as_chunks_mut::<W>().0);
+    for i in done.values..parts.plane.len() {
+        let b = word(&base[i]);
+        let number = tables.bin_of(b, W);
+        let bin = tables.bins[number];
+        let at = done.bits / 8;
+        let both = u16::from_le_bytes([parts.payload[at], parts.payload[at + 1]]);
+        let bits = both >> (done.bits % 8) & ((1 << bin.payload_bits()) - 1);
+        done.bits += usize::from(bin.payload_bits());
+        let record = word(&parts.records[i * raw_bytes..][..raw_bytes]);
+        let symbol = parts.plane[i];
+        let (step, flip) = parts_of(symbol);
+        let (step, mut is_flipped) = parts_of(through(&tables.backward[number], step, flip));
+        let step = i64::from(step) + i64::from(bin.centre);
+        is_flipped ^= bin.has_flip_bit && bits >> bin.shift & 1 == 1;
+        is_flipped &= !tables.is_integer;
+        let rest = bits & ((1 << bin.shift) - 1);
+        let mut coded = (step << bin.shift) + i64::from(rest) - (1 << bin.shift >> 1);
+        if tables.skips_zero && !is_flipped && coded >= 0 {
+            coded += 1;
+        }
+        let apart = (coded << (8 * raw_bytes)) as u64;
+        let apart = apart.wrapping_add(record).wrapping_sub(tables.raw_half());
+        let magnitude = (b & magnitudes).wrapping_add(apart) & magnitudes;
+        let sign = (b & !magnitudes) ^ if is_flipped { !magnitudes } else { 0 };
+        dst[i].copy_from_slice(&(magnitude | sign).to_le_bytes()[..W]);
+        if symbol == EXCEPTION {
+            done.restore_exception(parts.exceptions, &mut dst[i][raw_bytes..])?;
+        }
+        done.values += 1;
+    }
+    Ok(done)
+}
+
+impl Progress {
+    /// Takes the next exception into all of `high`.
+    #[inline(always)]
+    pub(super) fn restore_exception(&mut self, exceptions: &[u8], high: &mut [u8]) -> Result<()> {
+        let own = exceptions.get(self.exceptions..self.exceptions + high.len());
+        high.copy_from_slice(own.ok_or_else(too_few_exceptions)?);
+        self.exceptions += high.len();
+        Ok(())
+    }
+}

@@ -73,32 +73,83 @@ struct Cut {
 }
 
 fn cut_with(isa: Isa, tables: &Tables, values: &[u8], base: &[u8]) -> Cut {
-    let n = values.len() / tables.width();
+    cut_by(tables, values.len(), |parts| cut(isa, tables, values, base, parts))
+}
+
+/// What `cut` makes of `len` bytes.
+fn cut_by(tables: &Tables, len: usize, cut: impl FnOnce(Parts)) -> Cut {
+    let n = len / tables.width();
     let (mut plane, mut records) = (vec![0; n], vec![0; n * tables.raw_bytes()]);
     let (mut string, mut exceptions) = (BitString::default(), Vec::new());
     string.clear(8 * n);
-    let parts = Parts {
+    cut(Parts {
         plane: &mut plane,
         records: &mut records,
         payload: &mut string,
         exceptions: &mut exceptions,
-    };
-    cut(isa, tables, values, base, parts);
+    });
     Cut { plane, records, payload: string.finish().to_vec(), exceptions }
 }
 
 fn join_with(isa: Isa, tables: &Tables, base: &[u8], cut: &Cut) -> Result<Vec<u8>> {
+    let mut back = vec![0xa5; base.len()];
+    let payload = padded(cut);
+    join(isa, tables, base, joined(cut, &payload), &mut back, Hints::default()).map(|()| back)
+}
+
+/// The payload with zeros behind it.
+fn padded(cut: &Cut) -> Vec<u8> {
     let mut payload = cut.payload.clone();
     payload.resize(cut.plane.len().max(payload.len()) + PADDING, 0);
-    let parts = Joined {
+    payload
+}
+
+fn joined<'a>(cut: &'a Cut, payload: &'a [u8]) -> Joined<'a> {
+    Joined {
         plane: &cut.plane,
         records: &cut.records,
-        payload: &payload,
+        payload,
         payload_len: cut.payload.len(),
         exceptions: &cut.exceptions,
-    };
-    let mut back = vec![0xa5; base.len()];
-    join(isa, tables, base, parts, &mut back, Hints::default()).map(|()| back)
+    }
+}
+
+/// Groups are cut and joined as their values are one by one, whatever the symbols are.
+#[test]
+fn groups_agree() {
+    let mut random = Random::new(14);
+    for round in 0..600 {
+        let (width_log2, exponent_bits) = [(0, 4), (1, 8), (2, 8), (3, 11)][round % 4];
+        let raw_bytes = random.below(1 << width_log2) as u8;
+        let rules = rules(&mut random, width_log2, raw_bytes, exponent_bits);
+        let is_changed = random.below(2) == 0;
+        let tables = tables(&mut random, &rules, is_changed);
+        let n = GROUP * (1 + random.below(5));
+        let (values, base) = pair(&mut random, 1 << width_log2, n, is_changed);
+        let each = |mut parts: Parts| portable::cut(&tables, &values, &base, &mut parts);
+        let grouped = |mut parts: Parts| groups::cut(&tables, &values, &base, &mut parts);
+        let expected = cut_by(&tables, values.len(), each);
+        let mut own = cut_by(&tables, values.len(), grouped);
+        assert_eq!(own.plane, expected.plane, "{rules:?}");
+        assert_eq!(own.records, expected.records, "{rules:?}");
+        assert_eq!(own.payload, expected.payload, "{rules:?}");
+        assert_eq!(own.exceptions, expected.exceptions, "{rules:?}");
+        if random.below(2) == 0 {
+            own.plane = random.bytes(n);
+        }
+        let payload = padded(&own);
+        let parts = joined(&own, &payload);
+        let (mut expected, mut back) = (vec![0; base.len()], vec![0; base.len()]);
+        let each = portable::join(&tables, &base, parts, Progress::default(), &mut expected);
+        let each = each.map(|done| (done.values, done.bits, done.exceptions));
+        let grouped = groups::join(&tables, &base, parts, &mut back);
+        let grouped = grouped.map(|done| (done.values, done.bits, done.exceptions));
+        assert_eq!(grouped.is_ok(), each.is_ok(), "{rules:?}");
+        if each.is_ok() {
+            assert_eq!(grouped.ok(), each.ok(), "{rules:?}");
+            assert_eq!(back, expected, "{rules:?}");
+        }
+    }
 }
 
 /// Every width, number of raw bytes and exponent, at lengths around those of vectors: what is cut is

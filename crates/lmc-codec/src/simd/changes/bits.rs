@@ -4,6 +4,7 @@ use super::{GROUP, valid};
 use crate::simd::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::IsaKind;
+use crate::simd::chain::low_bits;
 use crate::simd::classes::BitString;
 
 /// Bytes that are read behind the flags of a context.
@@ -97,8 +98,18 @@ fn word_from(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// What `pext` gives.
-fn extract(bits: u64, mut mask: u64) -> u64 {
-    let (mut out, mut place) = (0, 0);
+fn extract(bits: u64, mask: u64) -> u64 {
+    let (mut out, mut left) = (0, bits & mask);
+    // Counting the bits below one takes as long as a few steps of the loop over all.
+    if 3 * left.count_ones() < mask.count_ones() {
+        while left != 0 {
+            let below = left ^ (left - 1);
+            out |= 1 << ((mask & below).count_ones() - 1);
+            left &= left - 1;
+        }
+        return out;
+    }
+    let (mut mask, mut place) = (mask, 0);
     while mask != 0 {
         out |= (bits >> mask.trailing_zeros() & 1) << place;
         place += 1;
@@ -108,11 +119,13 @@ fn extract(bits: u64, mut mask: u64) -> u64 {
 }
 
 /// What `pdep` gives.
-fn deposit(mut bits: u64, mut mask: u64) -> u64 {
-    let mut out = 0;
-    while mask != 0 && bits != 0 {
-        out |= (bits & 1) << mask.trailing_zeros();
-        bits >>= 1;
+fn deposit(bits: u64, mask: u64) -> u64 {
+    let (mut out, mut mask) = (0, mask);
+    // Bits that have no place would keep the loop from its end.
+    let mut left = bits & low_bits(mask.count_ones() as usize);
+    while left != 0 {
+        out |= (left & 1) << mask.trailing_zeros();
+        left >>= 1;
         mask &= mask - 1;
     }
     out

@@ -1,6 +1,8 @@
 //! Changes in safe Rust: what the kernels must give too.
 
 use super::{ContextRule, GROUP};
+use crate::simd::chain::eights::gather;
+use crate::simd::chain::low_bits;
 
 /// Calls a macro's body for the width of a value.
 macro_rules! for_width {
@@ -24,19 +26,20 @@ fn masks_of<const W: usize>(rule: ContextRule, base: &[u8], out: &mut [u64]) {
     if count == 0 {
         return;
     }
-    let shift = 8 * W as u32 - 1 - u32::from(rule.exponent_bits);
-    let most = (1_u64 << rule.exponent_bits) - 1;
+    let shift = 15 - rule.exponent_bits;
     let groups = base.as_chunks::<W>().0.chunks(GROUP);
     for (group, out) in groups.zip(out.chunks_exact_mut(count)) {
-        out.fill(0);
-        for (i, value) in group.iter().enumerate() {
-            let mut word = [0; 8];
-            word[..W].copy_from_slice(value);
-            let exponent = u64::from_le_bytes(word) >> shift & most;
-            let above = exponent.saturating_sub(u64::from(rule.exponent_first)).min(255);
-            for (mask, &bound) in out.iter_mut().zip(rule.bounds) {
-                *mask |= u64::from(above >= u64::from(bound)) << i;
-            }
+        let mut above = [0; GROUP];
+        for (above, value) in above.iter_mut().zip(group) {
+            // Sign and exponent have at most 12 bits.
+            let low = if W > 1 { value[W - 2] } else { 0 };
+            let top = u16::from_le_bytes([low, value[W - 1]]);
+            let exponent = (top & 0x7fff) >> shift;
+            *above = exponent.saturating_sub(rule.exponent_first).min(255) as u8;
+        }
+        let valid = low_bits(group.len());
+        for (mask, &bound) in out.iter_mut().zip(rule.bounds) {
+            *mask = gather(&above.map(|above| u8::from(above >= bound))) & valid;
         }
     }
 }

@@ -26,6 +26,8 @@ mod table;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
+mod avx2_flat;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 
 pub use table::Tables;
@@ -203,19 +205,13 @@ fn to_ranks(isa: Isa, tables: &Tables, src: &[u8], dst: &mut [u8], absent: &mut 
     assert_eq!(src.len(), dst.len());
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX2; both slices are as long.
+        // SAFETY: the isa proves AVX2 and BMI1; both slices are as long.
         IsaKind::Avx2 => unsafe { avx2::to_ranks(tables, src, dst, absent) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the isa proves AVX-512 VBMI2; both slices are as long.
         IsaKind::Avx512 => unsafe { avx512::to_ranks(tables, src, dst, absent) },
         _ => portable::to_ranks(tables, src, dst, absent),
     }
-}
-
-/// Appends those bytes of `src` to `absent` whose rank says that they have no code.
-fn append_absent(tables: &Tables, src: &[u8], ranks: &[u8], absent: &mut Vec<u8>) {
-    let of_absent = |&(_, &rank): &(&u8, &u8)| Some(rank) == tables.absent;
-    absent.extend(src.iter().zip(ranks).filter(of_absent).map(|(&byte, _)| byte));
 }
 
 /// Writes a bit to `bits` for each of the first `len` of `own`: whether it goes to the right. Those
@@ -278,8 +274,8 @@ fn pack(isa: Isa, first: u8, bits: u8, ranks: &[u8], out: &mut Vec<u8>) {
     }
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: both sets include BMI2.
-        IsaKind::Avx2 | IsaKind::Avx512 => unsafe { avx2::pack(first, bits, ranks, out) },
+        // SAFETY: both sets include AVX2 and BMI2.
+        IsaKind::Avx2 | IsaKind::Avx512 => unsafe { avx2_flat::pack(first, bits, ranks, out) },
         _ => portable::pack(first, bits, ranks, out),
     }
 }
@@ -289,8 +285,8 @@ fn unpack(isa: Isa, bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &mut [u8]
     assert_eq!(packed.len(), (dst.len() * usize::from(bits)).div_ceil(8));
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX2 and BMI2; `packed` has the bits of all of `dst`.
-        IsaKind::Avx2 => unsafe { avx2::unpack(bits, symbols, packed, dst) },
+        // SAFETY: the isa proves AVX2; `packed` has the bits of all of `dst`.
+        IsaKind::Avx2 => unsafe { avx2_flat::unpack(bits, symbols, packed, dst) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above, with AVX-512 VBMI.
         IsaKind::Avx512 => unsafe { avx512::unpack(bits, symbols, packed, dst) },

@@ -2,7 +2,7 @@
 
 use super::super::chain::eights::{ONES, close_up, counts_to, gather, spread};
 use super::super::chain::{low_bits, word};
-use super::{SLACK, Side, Tables, append_absent, low_mask};
+use super::{SLACK, Side, Tables, low_mask};
 
 pub(super) fn to_ranks(tables: &Tables, src: &[u8], dst: &mut [u8], absent: &mut Vec<u8>) {
     for (src, dst) in src.chunks(64).zip(dst.chunks_mut(64)) {
@@ -15,6 +15,12 @@ pub(super) fn to_ranks(tables: &Tables, src: &[u8], dst: &mut [u8], absent: &mut
             append_absent(tables, src, dst, absent);
         }
     }
+}
+
+/// Appends those bytes of `src` to `absent` whose rank says that they have no code.
+fn append_absent(tables: &Tables, src: &[u8], ranks: &[u8], absent: &mut Vec<u8>) {
+    let of_absent = |&(_, &rank): &(&u8, &u8)| Some(rank) == tables.absent;
+    absent.extend(src.iter().zip(ranks).filter(of_absent).map(|(&byte, _)| byte));
 }
 
 pub(super) fn split(
