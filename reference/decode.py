@@ -16,6 +16,7 @@ import numpy as np
 from bins import BinBlock, read_bin_recipe, read_bin_segment
 from changes import ChangeRecipe, read_change_recipe, read_change_segment
 from classes import ClassRecipe, read_class_recipe, read_class_segment
+from palettes import Palette, read_palette, read_palette_segment
 from reader import Bytes, Corrupt, Reader, Words, require
 from streams import Coder, Raw, read_coder, read_flags, read_stream
 
@@ -24,8 +25,8 @@ MAX_RECIPE_LEN = 1 << 21
 MAX_COLUMNS = 1 << 20
 STORED, CONSTANT, CODED, CODED_SHARED, SAME = range(5)
 MAP_NONE, MAP_ROTATE, MAP_ZIGZAG = range(3)
-BASE_UNUSED, BASE_XOR, BASE_DIFFERENCE, ON_FLOATS = range(4)
-BY_CLASSES, BY_BINS, BY_CHANGES = range(3)
+BASE_UNUSED, BASE_XOR, BASE_DIFFERENCE, OTHER_KINDS = range(4)
+BY_CLASSES, BY_BINS, BY_CHANGES, PALETTE = range(4)
 WIDE_EXCEPTION = 255
 
 
@@ -110,7 +111,7 @@ class Recipe:
     columns: Columns | None
 
 
-AnyRecipe = Recipe | ClassRecipe | BinBlock | ChangeRecipe
+AnyRecipe = Recipe | ClassRecipe | BinBlock | ChangeRecipe | Palette
 
 
 def read_recipe(reader: Reader) -> AnyRecipe:
@@ -119,15 +120,16 @@ def read_recipe(reader: Reader) -> AnyRecipe:
     layout = reader.uint(1)
     kind = layout >> 4 & 3
     recipe: AnyRecipe
-    if layout >> 6 != ON_FLOATS:
+    if layout >> 6 != OTHER_KINDS:
         recipe = read_plane_recipe(reader, layout)
     elif kind == BY_CLASSES:
         recipe = read_class_recipe(reader, layout)
     elif kind == BY_BINS:
         recipe = read_bin_recipe(reader, layout)
-    else:
-        require(kind == BY_CHANGES, "bits 4 and 5 of the layout are both set")
+    elif kind == BY_CHANGES:
         recipe = read_change_recipe(reader, layout)
+    else:
+        recipe = read_palette(reader, layout)
     require(reader.pos - start <= MAX_RECIPE_LEN, "recipe is larger than 2 mib")
     return recipe
 
@@ -233,7 +235,7 @@ class Offsets:
 def read_coded_body(
     reader: Reader, recipe: AnyRecipe, raw_len: int, base: bytes | None
 ) -> bytes:
-    """Sections 4 and 4.3 to 4.5: the coded body."""
+    """Sections 4 and 4.3 to 4.6: the coded body."""
     count, tail_len = divmod(raw_len, recipe.width)
     base_words = read_base_words(recipe, raw_len, base)
     tail = reader.take(tail_len)
@@ -253,6 +255,8 @@ def read_coded_body(
             words = read_bin_segment(segment, recipe, here)
         elif isinstance(recipe, ChangeRecipe):
             words = read_change_segment(segment, recipe, here)
+        elif isinstance(recipe, Palette):
+            words = read_palette_segment(segment, recipe, min(size, count - start))
         else:
             words = read_segment(segment, recipe, offsets, start, min(size, count - start))
             words = undo_base_use(recipe.base_use, words, here)
@@ -263,7 +267,8 @@ def read_coded_body(
 
 def read_base_words(recipe: AnyRecipe, raw_len: int, base: bytes | None) -> Words:
     """Sections 3 and 3.6 to 3.8: the words of the base; none if the recipe does not use them."""
-    if isinstance(recipe, Recipe) and recipe.base_use == BASE_UNUSED:
+    is_unused = isinstance(recipe, Recipe) and recipe.base_use == BASE_UNUSED
+    if is_unused or isinstance(recipe, Palette):
         return np.zeros(0, dtype=np.uint64)
     data = needed_base(base, raw_len)[: raw_len - raw_len % recipe.width]
     return np.frombuffer(data, dtype=f"<u{recipe.width}").astype(np.uint64)

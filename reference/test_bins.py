@@ -272,8 +272,8 @@ class Rejects(RejectTest):
     def test_layout(self) -> None:
         for bits in (0x04, 0x0C):
             self.changed(0, 0xD1 | bits, "bit 2 of the layout")
-        for bits in (0x20, 0x24, 0x28, 0x2C):
-            self.changed(0, 0xD1 | bits, "bits 4 and 5 of the layout are both set")
+        for bits in (0x24, 0x28, 0x2C):
+            self.changed(0, 0xD1 | bits, "bits 2 and 3 of the layout of a palette")
 
     def test_raw_bytes(self) -> None:
         for width, raw_bytes in ((1, 1), (2, 2), (4, 4), (8, 8), (8, 255)):

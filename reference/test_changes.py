@@ -321,8 +321,8 @@ class Rejects(RejectTest):
     # Section 3.8
 
     def test_layout(self) -> None:
-        for bits in (0x10, 0x14, 0x18, 0x1C):
-            self.changed(0, 0xE1 | bits, "bits 4 and 5 of the layout are both set")
+        for bits in (0x14, 0x18, 0x1C):
+            self.changed(0, 0xE1 | bits, "bits 2 and 3 of the layout of a palette")
 
     def test_fields_of_bins(self) -> None:
         self.changed(1, 2, "raw_bytes is 2")

@@ -218,8 +218,8 @@ class Rejects(RejectTest):
     # Section 3.6
 
     def test_layout(self) -> None:
-        for layout in (0xF0, 0xF1, 0xFD, 0xFF):
-            self.class_recipe(0, layout, "bits 4 and 5 of the layout are both set")
+        for layout in (0xF4, 0xF9, 0xFD, 0xFF):
+            self.class_recipe(0, layout, "bits 2 and 3 of the layout of a palette")
 
     def test_raw_bytes(self) -> None:
         for width, raw_bytes in ((1, 1), (2, 2), (4, 4), (8, 8), (8, 255)):

@@ -104,6 +104,23 @@ fn on_bases() -> io::Result<()> {
     Ok(())
 }
 
+/// Palettes that blocks share, and the bodies of these.
+fn palettes() -> io::Result<()> {
+    let mut random = Random::new(5);
+    for i in 0..600_u32 {
+        let case = recipes::palettes::random_palette_case(random.below(200), &mut random);
+        if case.shared.is_empty() {
+            continue;
+        }
+        let mut body = Reader::new(&case.block);
+        BlockPrefix::read(&mut body).expect("a valid block");
+        let lengths = [case.shared.len(), case.raw.len()].map(|len| (len as u16).to_le_bytes());
+        let parts = [&lengths.concat()[..], &case.shared, body.rest()];
+        put("palette_decode", &format!("seed-{i}"), &parts)?;
+    }
+    Ok(())
+}
+
 /// Writes a case as an input, if it has a shared recipe.
 fn put_on_base(target: &str, i: u32, case: &recipes::Case) -> io::Result<()> {
     let Some(base) = &case.base else { return Ok(()) };
@@ -228,6 +245,7 @@ fn history(folder: &Path) -> io::Result<()> {
 fn main() -> io::Result<()> {
     planes()?;
     on_bases()?;
+    palettes()?;
     blocks()?;
     files()?;
     manifests()?;

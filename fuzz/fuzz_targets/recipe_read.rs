@@ -20,6 +20,7 @@ fuzz_target!(|data: &[u8]| {
         AnyRecipe::Classes(recipe) => recipe.write(&mut bytes),
         AnyRecipe::Bins(recipe) => recipe.write(&mut bytes),
         AnyRecipe::Changes(recipe) => recipe.write(&mut bytes),
+        AnyRecipe::Palette(recipe) => recipe.write(&mut bytes),
     }
     let mut input = Reader::new(&bytes);
     let again = AnyRecipe::read(&mut input);

@@ -8,6 +8,7 @@ use lmc_codec::bins::{BinBuffers, BinDecoder, BinEncoder};
 use lmc_codec::changes::{ChangeBuffers, ChangeDecoder, ChangeEncoder};
 use lmc_codec::classes::{ClassBuffers, ClassDecoder, ClassEncoder};
 use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch, huffman, rans, tree};
+use lmc_codec::palette::{PaletteBuffers, PaletteDecoder, PaletteEncoder};
 use lmc_codec::simd::chain::Hints;
 use lmc_codec::{Decoder, Isa, SharedRecipe};
 use lmc_format::{
@@ -19,6 +20,8 @@ use std::ops::Range;
 
 /// Blocks that claim more original bytes are not decoded: they are legal and only slow.
 pub const RAW_LEN_MAX: usize = 1 << 15;
+/// The bits of a layout that make a recipe a palette.
+const PALETTE: u8 = 0xf0;
 /// Planes have fewer bytes than this.
 pub const PLANE_LEN_MAX: u16 = 4096;
 
@@ -208,6 +211,43 @@ pub fn check_change_roundtrip(recipe: &ChangeRecipe, values: &[u8], base: &[u8])
         |isa, segment, base, back, hints| {
             decoder.decode(isa, segment, base, &mut buffers.borrow_mut(), back, hints)
         },
+    );
+}
+
+/// The head of an input for a palette.
+#[derive(Debug, Arbitrary)]
+struct PaletteHead {
+    recipe_len: u16,
+    raw_len: u16,
+}
+
+/// Takes an input for a palette and the body of a block: the block is refused or decoded, in whole
+/// and in part, and what was decoded comes back from its segment.
+pub fn check_palette(data: &[u8]) {
+    let Some((head, rest)) = cut_head::<PaletteHead>(data) else { return };
+    let Some((recipe, body)) = rest.split_at_checked(usize::from(head.recipe_len)) else { return };
+    let mut recipe = recipe.to_vec();
+    if let Some(first) = recipe.first_mut() {
+        *first = PALETTE | *first & 3;
+    }
+    let Ok(shared) = SharedRecipe::parse(&recipe) else { return };
+    let AnyRecipe::Palette(recipe) = shared.recipe() else { return };
+    let raw_len = usize::from(head.raw_len).min(RAW_LEN_MAX);
+    let mut block = Vec::new();
+    BlockPrefix { kind: BlockKind::Shared, raw_len }.write(&mut block);
+    block.extend_from_slice(body);
+    let Some(whole) = decode_everywhere(&block, Some(&shared), None, None) else { return };
+    let range = raw_len / 3..raw_len - raw_len / 4;
+    let part = decode_everywhere(&block, Some(&shared), None, Some(range.clone()));
+    assert!(part.as_deref() == Some(&whole[range]), "the range differs from the whole");
+    let Some(encoder) = PaletteEncoder::new(&recipe) else { return };
+    let decoder = PaletteDecoder::new(&recipe);
+    let buffers = RefCell::new(PaletteBuffers::default());
+    check_segment(
+        recipe.width(),
+        (&whole, &whole),
+        |isa, values, _, out| encoder.encode(isa, values, &mut buffers.borrow_mut(), out),
+        |isa, segment, _, back, _| decoder.decode(isa, segment, &mut buffers.borrow_mut(), back),
     );
 }
 

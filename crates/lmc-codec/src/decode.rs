@@ -5,6 +5,7 @@ use crate::changes::ChangeBuffers;
 use crate::classes::ClassBuffers;
 use crate::entropy::{PlaneDecoder, Scratch};
 use crate::need::{Need, RecipeShape, segment_len, widened};
+use crate::palette::PaletteBuffers;
 use crate::ready::{Ready, ReadyRecipe};
 use crate::segment::{Buffers, Place, segment_error};
 use crate::simd::chain::Hints;
@@ -40,6 +41,7 @@ impl SharedRecipe {
             Ready::Classes(recipe, _) => AnyRecipe::Classes(recipe.clone()),
             Ready::Bins(recipe, _) => AnyRecipe::Bins((**recipe).clone()),
             Ready::Changes(recipe, _) => AnyRecipe::Changes(recipe.clone()),
+            Ready::Palette(recipe, _) => AnyRecipe::Palette(recipe.clone()),
         }
     }
 
@@ -106,6 +108,7 @@ pub struct Decoder {
     class_buffers: ClassBuffers,
     bin_buffers: BinBuffers,
     change_buffers: ChangeBuffers,
+    palette_buffers: PaletteBuffers,
 }
 
 impl Default for Decoder {
@@ -129,6 +132,7 @@ impl Decoder {
             class_buffers: ClassBuffers::default(),
             bin_buffers: BinBuffers::default(),
             change_buffers: ChangeBuffers::default(),
+            palette_buffers: PaletteBuffers::default(),
         }
     }
 
@@ -326,6 +330,13 @@ impl Decoder {
                 self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
                     let buffers = &mut own.change_buffers;
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
+                })
+            }
+            Ready::Palette(recipe, segments) => {
+                let segment_log2 = recipe.segment_log2;
+                let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
+                self.decode_body(shape, input, range, out, |own, _, coded, dst, _| {
+                    segments.decode(own.isa, coded, &mut own.palette_buffers, dst)
                 })
             }
         }

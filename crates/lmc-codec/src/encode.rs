@@ -5,6 +5,7 @@ use crate::changes::ChangeBuffers;
 use crate::classes::ClassBuffers;
 use crate::dtype::Level;
 use crate::entropy::{PlaneEncoder, Scratch};
+use crate::palette::PaletteBuffers;
 use crate::plan::{
     Plan, Ready, ReadyRecipe, Scope, Target, Values, block_rows, choose, choose_bytes,
 };
@@ -26,6 +27,7 @@ pub struct Encoder {
     class_buffers: ClassBuffers,
     bin_buffers: BinBuffers,
     change_buffers: ChangeBuffers,
+    palette_buffers: PaletteBuffers,
     /// Words that have been set against their base.
     apart: Vec<u8>,
 }
@@ -51,6 +53,7 @@ impl Encoder {
             class_buffers: ClassBuffers::default(),
             bin_buffers: BinBuffers::default(),
             change_buffers: ChangeBuffers::default(),
+            palette_buffers: PaletteBuffers::default(),
             apart: Vec::new(),
         }
     }
@@ -226,6 +229,13 @@ impl Encoder {
                 })
             }
             (Ready::Classes(_) | Ready::Bins(_) | Ready::Changes(_), None) => false,
+            (Ready::Palette(ready), _) => {
+                let buffers = &mut self.palette_buffers;
+                // No base is looked at, so the values stand in for one.
+                write_segments(ready.recipe.segment_len(), whole, whole, out, |values, _, out| {
+                    ready.segments.encode(isa, values, buffers, out)
+                })
+            }
             (Ready::Planes(ready), _) if ready.recipe.base == BaseUse::None => {
                 self.write_planes(ready, first_value, whole, out)
             }

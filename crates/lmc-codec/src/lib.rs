@@ -55,6 +55,7 @@ pub mod dtype;
 pub mod encode;
 pub mod entropy;
 mod need;
+pub mod palette;
 pub mod plan;
 mod ready;
 pub mod segment;

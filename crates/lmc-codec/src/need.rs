@@ -26,6 +26,9 @@ const RANS_TABLE_COST: usize = 1 << 12;
 /// What a stream of rANS costs beside its bytes.
 const RANS_STREAM_COST: usize = 128;
 
+/// What a palette costs: its table.
+const PALETTE_COST: usize = 1 << 11;
+
 /// What of a recipe tells how much a part of a block takes.
 #[derive(Clone, Copy, Debug)]
 pub struct RecipeShape {
@@ -52,12 +55,14 @@ impl RecipeShape {
         let coders = recipe.coders();
         let tables = coders.iter().copied().chain(recipe.column_coder()).map(table_cost);
         let contexts = recipe.context_tables();
+        let palette = if matches!(recipe, AnyRecipe::Palette(_)) { PALETTE_COST } else { 0 };
+        let fixed = row_len.saturating_add(palette).saturating_add(contexts * RANS_TABLE_COST);
         Self {
             width: recipe.width(),
             segment_len: recipe.segment_len(),
             needs_base: recipe.needs_base(),
             row_len,
-            cost: row_len.saturating_add(tables.sum()).saturating_add(contexts * RANS_TABLE_COST),
+            cost: fixed.saturating_add(tables.sum()),
             segment_cost: coders.into_iter().map(stream_cost).sum::<usize>()
                 + if contexts > 0 { RANS_STREAM_COST } else { 0 },
         }

@@ -4,12 +4,14 @@ use crate::bins::BinDecoder;
 use crate::changes::ChangeDecoder;
 use crate::classes::ClassDecoder;
 use crate::entropy::{PlaneDecoder, Scratch};
+use crate::palette::PaletteDecoder;
 use crate::segment::SegmentDecoder;
 use crate::simd::Isa;
 use crate::transform::offsets::ColumnOffsets;
 use lmc_format::limits::RECIPE_LEN_MAX;
 use lmc_format::{
-    AnyRecipe, BinRecipe, ChangeRecipe, ClassRecipe, Error, ErrorKind, Reader, Recipe, Result,
+    AnyRecipe, BinRecipe, ChangeRecipe, ClassRecipe, Error, ErrorKind, PaletteRecipe, Reader,
+    Recipe, Result,
 };
 
 /// A recipe of any kind, ready to decode.
@@ -19,6 +21,7 @@ pub(crate) enum Ready {
     Classes(ClassRecipe, Box<ClassDecoder>),
     Bins(Box<BinRecipe>, Box<BinDecoder>),
     Changes(Box<ChangeRecipe>, Box<ChangeDecoder>),
+    Palette(PaletteRecipe, Box<PaletteDecoder>),
 }
 
 impl Ready {
@@ -40,6 +43,10 @@ impl Ready {
             AnyRecipe::Changes(recipe) => {
                 let decoder = ChangeDecoder::new(&recipe);
                 Self::Changes(recipe, Box::new(decoder))
+            }
+            AnyRecipe::Palette(recipe) => {
+                let decoder = PaletteDecoder::new(&recipe);
+                Self::Palette(recipe, Box::new(decoder))
             }
         };
         let len = available - input.rest().len();

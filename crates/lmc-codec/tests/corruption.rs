@@ -6,13 +6,14 @@
 mod recipes;
 
 use lmc_codec::{Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
-use lmc_format::{BaseUse, Bin, BinRules, WordMap};
+use lmc_format::{BaseUse, Bin, BinRules, Coder, PaletteRecipe, WordMap};
 use lmc_testkit::data::{self, Kind, Random};
 use recipes::bins::{BinShape, random_bin_case};
 use recipes::changes::{ChangeKinds, ChangeShape, random_change_case};
 use recipes::classes::ClassShape;
 use recipes::features::{all_features, count_features, features};
 use recipes::floats::values_near;
+use recipes::palettes::{self, random_palette_case};
 use recipes::{Case, CoderKind, Kinds, Offsets, Shape};
 use std::collections::BTreeSet;
 
@@ -206,6 +207,10 @@ fn shape_cases(random: &mut Random) -> Vec<Case> {
     }
     cases.extend(new_cases(random, |random| random_bin_case(20, random)));
     cases.extend(new_cases(random, |random| random_change_case(20, random)));
+    cases.extend(new_cases(random, |random| random_palette_case(20, random)));
+    let (words, coder) = (vec![1, 2, 9], Coder::Runs);
+    let palette = PaletteRecipe { width_log2: 1, segment_log2: 10, words, coder };
+    cases.push(palettes::code(&palette, &[2; 1030], &[], true));
     cases.extend(apart_cases(random));
     cases.push(Case {
         name: "same".to_string(),

@@ -9,7 +9,7 @@ mod recipes;
 use hostile::{KIB, MIB, block, chain, decode, decode_bound, level_len, measured};
 use lmc_codec::{Decoder, Isa, SharedRecipe};
 use lmc_format::limits::{BLOCK_LEN_MAX, COLUMNS_MAX, RECIPE_LEN_MAX, SEGMENT_LOG2_MAX};
-use lmc_format::{BaseUse, Coder, Columns, Recipe, WordMap, varint};
+use lmc_format::{BaseUse, Coder, Columns, PaletteRecipe, Recipe, WordMap, varint};
 use lmc_testkit::data::Random;
 use recipes::any_case;
 use std::time::Duration;
@@ -118,6 +118,33 @@ fn hungry_block(raw_len: usize, width_log2: u8, symbol_bits: u8, sparse: bool) -
         }
     }
     block(2, raw_len as u64, &body)
+}
+
+/// Palettes, with as many words as there can be, hold no more than other blocks do.
+#[test]
+fn palettes_are_bounded_by_the_output() {
+    for raw_len in [0, 1, 1000, 64 * KIB, MIB, 8 * MIB] {
+        for width_log2 in 1..4 {
+            let (n, most) = (raw_len >> width_log2, 1 << SEGMENT_LOG2_MAX);
+            let (words, coder) = ((0..256).collect(), chain());
+            let segment_log2 = SEGMENT_LOG2_MAX;
+            let mut body = Vec::new();
+            PaletteRecipe { width_log2, segment_log2, words, coder }.write(&mut body);
+            body.resize(body.len() + raw_len % (1 << width_log2), 0);
+            let lengths: Vec<usize> =
+                (0..n).step_by(most).map(|i| level_len((n - i).min(most))).collect();
+            for &len in &lengths {
+                body.extend_from_slice(&(len as u32).to_le_bytes()[..3]);
+            }
+            body.resize(body.len() + lengths.iter().sum::<usize>(), 0);
+            let block = block(2, raw_len as u64, &body);
+            for isa in Isa::available() {
+                let (done, held, _) = decode(isa, &block, raw_len);
+                assert!(done, "{raw_len} bytes of width 2^{width_log2} are refused");
+                assert!(held <= decode_bound(raw_len), "{raw_len} of 2^{width_log2} hold {held}");
+            }
+        }
+    }
 }
 
 /// A block of `raw_len` bytes, all from constants, with rows of `count` values.

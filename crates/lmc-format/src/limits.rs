@@ -34,6 +34,8 @@ pub const BIN_MAX: i64 = 56;
 pub const BIN_ROWS_MAX: u8 = 8;
 /// Most contexts of the flags of a recipe by changes.
 pub const FLAG_CONTEXTS_MAX: u8 = 8;
+/// Fewest words of a palette; the place of a word in it is a byte, so there are at most 256.
+pub const PALETTE_WORDS_MIN: usize = 2;
 /// Coders of single bytes that can stand one in the other.
 pub const APART_DEPTH_MAX: u8 = 3;
 /// Most low bits of a gap.

@@ -7,6 +7,7 @@ use crate::classes::{CLASSES, ClassRecipe};
 use crate::coder::Coder;
 use crate::error::{Error, Result};
 use crate::limits::{COLUMNS_MAX, SEGMENT_LOG2_MAX, SEGMENT_LOG2_MIN, SYMBOL_BITS_MAX};
+use crate::palette::{PALETTE, PaletteRecipe};
 use crate::reader::Reader;
 use crate::varint;
 
@@ -205,12 +206,17 @@ pub enum AnyRecipe {
     Bins(BinRecipe),
     /// Floats of which few differ from those of a base: where they are, and in bins how far.
     Changes(Box<ChangeRecipe>),
+    /// Values that are few different words.
+    Palette(PaletteRecipe),
 }
 
 impl AnyRecipe {
     /// Reads a recipe up to its column coder, as [`Recipe::read`] does.
     pub fn read(input: &mut Reader) -> Result<Self> {
         match input.rest().first() {
+            Some(layout) if layout & PALETTE == PALETTE => {
+                Ok(Self::Palette(PaletteRecipe::read(input)?))
+            }
             Some(layout) if layout & BINS == BINS => Ok(Self::Bins(BinRecipe::read(input)?)),
             Some(layout) if layout & CHANGES == CHANGES => {
                 Ok(Self::Changes(Box::new(ChangeRecipe::read(input)?)))
@@ -227,6 +233,7 @@ impl AnyRecipe {
         match self {
             Self::Planes(recipe) => recipe.base != BaseUse::None,
             Self::Classes(_) | Self::Bins(_) | Self::Changes(_) => true,
+            Self::Palette(_) => false,
         }
     }
 
@@ -237,6 +244,7 @@ impl AnyRecipe {
             Self::Classes(recipe) => recipe.width(),
             Self::Bins(recipe) => recipe.rules.width(),
             Self::Changes(recipe) => recipe.width(),
+            Self::Palette(recipe) => recipe.width(),
         }
     }
 
@@ -247,6 +255,7 @@ impl AnyRecipe {
             Self::Classes(recipe) => recipe.segment_len(),
             Self::Bins(recipe) => recipe.rules.segment_len(),
             Self::Changes(recipe) => recipe.segment_len(),
+            Self::Palette(recipe) => recipe.segment_len(),
         }
     }
 
@@ -254,7 +263,7 @@ impl AnyRecipe {
     pub fn column_count(&self) -> usize {
         match self {
             Self::Planes(recipe) => recipe.column_count(),
-            Self::Classes(_) | Self::Bins(_) | Self::Changes(_) => 0,
+            Self::Classes(_) | Self::Bins(_) | Self::Changes(_) | Self::Palette(_) => 0,
         }
     }
 
@@ -265,6 +274,7 @@ impl AnyRecipe {
             Self::Classes(recipe) => recipe.contexts.iter().collect(),
             Self::Bins(BinRecipe { symbols: SymbolCoder::One(coder), .. }) => vec![coder],
             Self::Bins(_) => Vec::new(),
+            Self::Palette(recipe) => vec![&recipe.coder],
             Self::Changes(recipe) => {
                 let uncommon = recipe.uncommon.iter().flat_map(|flags| &flags.coders);
                 recipe.changed.coders.iter().chain(uncommon).chain([&recipe.coder]).collect()
@@ -286,7 +296,7 @@ impl AnyRecipe {
     pub fn column_coder(&self) -> Option<&Coder> {
         match self {
             Self::Planes(recipe) => recipe.columns.as_ref().map(|columns| &columns.coder),
-            Self::Classes(_) | Self::Bins(_) | Self::Changes(_) => None,
+            Self::Classes(_) | Self::Bins(_) | Self::Changes(_) | Self::Palette(_) => None,
         }
     }
 }

@@ -110,7 +110,7 @@ fn a_recipe_that_ends_early_is_refused() {
 /// Bits of the layout that mean nothing yet are refused, so that they can mean something later.
 #[test]
 fn unknown_layouts_are_refused() {
-    for layout in [0xd6, 0xde, 0xf2, 0xfa, 0xff] {
+    for layout in [0xd6, 0xde, 0xf6, 0xfa, 0xff] {
         refused(0, layout, "recipe layout");
     }
 }

@@ -58,11 +58,13 @@ pub enum Kind {
     Constant,
     /// NaNs with payloads, infinities, -0, denormals.
     Extremes,
+    /// Few different words: weights quantized with one scale and multiplied out again.
+    Quantized,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Noise,
         Self::Weights,
         Self::Scaled,
@@ -71,6 +73,7 @@ impl Kind {
         Self::Stretches,
         Self::Constant,
         Self::Extremes,
+        Self::Quantized,
     ];
 }
 
@@ -102,6 +105,7 @@ pub fn words(kind: Kind, width: usize, float: bool, n: usize, seed: u64) -> Vec<
             }
             Kind::Constant => word(width, float, 1.5),
             Kind::Extremes => extreme(width, &mut random),
+            Kind::Quantized => word(width, float, 0.003 * (20.0 * random.normal()).round()),
         };
         bytes.extend_from_slice(&value.to_le_bytes()[..width]);
     }

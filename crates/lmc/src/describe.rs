@@ -170,6 +170,10 @@ fn words(recipe: &AnyRecipe) -> String {
             let raw_bytes = recipe.rules.raw_bytes;
             words.extend((raw_bytes > 0).then(|| format!("raw{raw_bytes}")));
         }
+        AnyRecipe::Palette(recipe) => {
+            words.push(format!("palette{}", recipe.words.len()));
+            words.push(recipe.coder.name().to_string());
+        }
     }
     words.join("+")
 }

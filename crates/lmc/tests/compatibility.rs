@@ -72,6 +72,14 @@ fn a_golden_file_has_trees() {
     assert!(recipes.iter().filter(|recipe| recipe.contains("tree")).count() >= 2, "{recipes:?}");
 }
 
+/// One golden file has palettes, of values of two, four and eight bytes.
+#[test]
+fn a_golden_file_has_palettes() {
+    let recipes = recipes_of("palette");
+    let count = recipes.iter().filter(|recipe| recipe.starts_with("palette")).count();
+    assert_eq!(count, 3, "{recipes:?}");
+}
+
 /// What an earlier writer made by classes of the input of `delta` is read, though it is written by
 /// changes now.
 #[test]

@@ -5,6 +5,7 @@ use super::cost::entropy_bits;
 use super::exact::exact_tables;
 use super::offsets;
 use super::on_base::{self, OnBase};
+use super::palette;
 use super::sample::sample;
 use super::{Ready, ReadyRecipe, Target, Values, paper};
 use crate::dtype::{Layout, Level};
@@ -95,20 +96,28 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
         found.ready(isa, target, scope.values, expected_bits)
     };
     let is_noise_below = is_noise_below(&sampled, width);
+    let least_palette_bits = palette::least_bits(target, scope, &sampled).unwrap_or(u64::MAX);
     // Nothing else has to be looked at.
     let is_enough = |on_base: &mut OnBase| {
         let bits = on_base.bits();
         // Integers may well be smaller alone than their bytes are.
         let is_sure = || is_float && 8 * bits < ENOUGH_EIGHTHS * bits_of_planes(&sampled, width);
-        is_noise_below && (bits * SPARSE_SHARE < stored_bits || is_sure())
+        bits < least_palette_bits
+            && is_noise_below
+            && (bits * SPARSE_SHARE < stored_bits || is_sure())
     };
     if let Some(found) = on_base.take_if(is_enough) {
         return Some(ready_on_base(found));
     }
     let mut best = alone(isa, target, scope, &sampled);
+    let planner = Planner { isa, layout: target.layout, level: target.level };
+    let palette = (least_palette_bits < best.bits.min(stored_bits))
+        .then(|| palette::choose(planner, target, scope, sampled.len()))
+        .flatten();
+    let palette_bits = palette.as_ref().map_or(u64::MAX, |palette| palette.bits);
     // A base must gain something, as the sample may flatter it: integers more, for which more is
     // fitted than they are likely to have.
-    let limit = best.bits.min(stored_bits);
+    let limit = best.bits.min(palette_bits).min(stored_bits);
     let limit = limit - limit / if is_float { 200 } else { 32 };
     // Floats whose low bytes are not noise are likely to be narrower ones in wide words, and integers
     // that differ by little more than a bit may all differ by the same.
@@ -128,10 +137,17 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     if let Some(found) = on_base.filter(|found| found.bits() < limit.min(best.bits)) {
         return Some(ready_on_base(found));
     }
-    if best.bits >= stored_bits * 255 / 256 {
+    let least_bits = best.bits.min(palette_bits);
+    if least_bits >= stored_bits * 255 / 256 {
         return None;
     }
-    best.recipe.segment_log2 = segment_log2(&best.recipe);
+    if let Some(palette) = palette.filter(|palette| palette.bits < best.bits)
+        && let Some(ready) = palette.ready(least_bits * 1024 / n)
+    {
+        return Some(Ready::Palette(Box::new(ready)));
+    }
+    let coders = best.recipe.planes.iter().chain(&best.recipe.flags);
+    best.recipe.segment_log2 = segment_log2(coders, width == 1);
     let ready = ReadyRecipe::new(best.recipe, best.columns, best.bits * 1024 / n);
     Some(Ready::Planes(Box::new(exact_tables(isa, target, ready, scope))))
 }
@@ -226,16 +242,15 @@ fn cheaper(a: Candidate, b: Candidate) -> Candidate {
 }
 
 /// Coders with a fixed cost for each segment get longer ones.
-fn segment_log2(recipe: &Recipe) -> u8 {
-    let coders = || recipe.planes.iter().chain(&recipe.flags);
-    if coders().any(|c| matches!(c, Coder::Rans(_))) {
-        18
-    } else if coders().any(|c| matches!(c, Coder::Huffman(_) | Coder::Tree(_))) {
+pub(super) fn segment_log2<'a>(coders: impl IntoIterator<Item = &'a Coder>, is_bytes: bool) -> u8 {
+    let of = |coder: &Coder| match coder {
+        Coder::Rans(_) => 18,
         // A tree's short nodes take as long as longer ones.
-        if recipe.width_log2 == 0 { 17 } else { 16 }
-    } else {
-        14
-    }
+        Coder::Huffman(_) | Coder::Tree(_) if is_bytes => 17,
+        Coder::Huffman(_) | Coder::Tree(_) => 16,
+        _ => 14,
+    };
+    coders.into_iter().map(of).max().unwrap_or(14)
 }
 
 /// Makes candidates for values of one layout at one level.
@@ -346,7 +361,7 @@ impl Planner {
     }
 
     /// What a slower coder must gain, of `bits`.
-    fn slack(self, bits: u64) -> u64 {
+    pub(super) fn slack(self, bits: u64) -> u64 {
         match self.level {
             Level::Fast => bits / 32,
             Level::Default => bits / 256,

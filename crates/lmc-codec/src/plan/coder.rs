@@ -60,7 +60,7 @@ impl PlaneStats {
 
 /// Bytes that differ from the one before; counted in bytes as far as these go, which the compiler
 /// turns into vector code.
-fn changes(plane: &[u8]) -> u32 {
+pub fn changes(plane: &[u8]) -> u32 {
     let after = plane.get(1..).unwrap_or(&[]);
     let pairs = plane.chunks(255).zip(after.chunks(255));
     let count = |(a, b): (&[u8], &[u8])| {

@@ -16,6 +16,7 @@ mod exact;
 mod merge;
 mod offsets;
 mod on_base;
+mod palette;
 mod paper;
 mod sample;
 mod spread;
@@ -26,13 +27,14 @@ use crate::changes::ChangeEncoder;
 use crate::classes::ClassEncoder;
 use crate::dtype::{Layout, Level, TensorSpec};
 use crate::entropy::{PlaneEncoder, Scratch};
+use crate::palette::PaletteEncoder;
 use crate::segment::SegmentEncoder;
 use crate::simd::Isa;
 use crate::transform::offsets::ColumnOffsets;
 pub(crate) use block::block_rows;
 pub(crate) use choose::{Scope, choose};
 pub(crate) use coder::choose_bytes;
-use lmc_format::{BinRecipe, BinRules, ChangeRecipe, ClassRecipe, Recipe};
+use lmc_format::{BinRecipe, BinRules, ChangeRecipe, ClassRecipe, PaletteRecipe, Recipe};
 use paper::paper;
 
 /// Values in a block of values of 2 bytes or more; blocks of bytes, and all at the highest level,
@@ -118,6 +120,23 @@ impl ReadyChanges {
     }
 }
 
+/// A palette ready to encode with.
+#[derive(Debug)]
+pub(crate) struct ReadyPalette {
+    pub recipe: PaletteRecipe,
+    pub bytes: Vec<u8>,
+    pub segments: PaletteEncoder,
+    pub expected_bits: u64,
+}
+
+impl ReadyPalette {
+    fn new(recipe: PaletteRecipe, expected_bits: u64) -> Option<Self> {
+        let mut bytes = Vec::new();
+        recipe.write(&mut bytes);
+        Some(Self { segments: PaletteEncoder::new(&recipe)?, recipe, bytes, expected_bits })
+    }
+}
+
 /// Any of them.
 #[derive(Debug)]
 pub(crate) enum Ready {
@@ -125,6 +144,7 @@ pub(crate) enum Ready {
     Classes(Box<ReadyClasses>),
     Bins(Box<ReadyBins>),
     Changes(Box<ReadyChanges>),
+    Palette(Box<ReadyPalette>),
 }
 
 impl Ready {
@@ -135,6 +155,7 @@ impl Ready {
             Self::Classes(ready) => &ready.bytes,
             Self::Bins(ready) => &ready.bytes,
             Self::Changes(ready) => &ready.bytes,
+            Self::Palette(ready) => &ready.bytes,
         }
     }
 
@@ -145,6 +166,7 @@ impl Ready {
             Self::Classes(ready) => ready.recipe.width(),
             Self::Bins(ready) => ready.rules.width(),
             Self::Changes(ready) => ready.recipe.width(),
+            Self::Palette(ready) => ready.recipe.width(),
         }
     }
 
@@ -156,6 +178,7 @@ impl Ready {
             Self::Classes(ready) => ready.expected_bits,
             Self::Bins(ready) => ready.expected_bits,
             Self::Changes(ready) => ready.expected_bits,
+            Self::Palette(ready) => ready.expected_bits,
         };
         8 * len as u64 > (expected_bits + 64) * n as u64 / 1024 + 8 * 1024
     }

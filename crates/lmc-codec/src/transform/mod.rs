@@ -2,5 +2,6 @@
 
 pub mod against;
 pub mod offsets;
+pub mod palette;
 pub mod sparse;
 pub mod window;

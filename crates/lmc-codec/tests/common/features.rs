@@ -1,6 +1,6 @@
 //! What blocks use of the format, read from their bytes.
 
-use super::{Case, bins, changes, classes, coders};
+use super::{Case, bins, changes, classes, coders, palettes};
 use lmc_codec::Isa;
 use lmc_codec::entropy::{PlaneDecoder, Scratch};
 use lmc_format::{AnyRecipe, BlockKind, BlockPrefix, Coder, Reader, Recipe};
@@ -26,6 +26,7 @@ pub fn features(case: &Case) -> Vec<String> {
             seen.extend(bins::features(&recipe, prefix.raw_len, &mut input));
         }
         AnyRecipe::Changes(recipe) => seen.extend(changes::features(&recipe, case, &mut input)),
+        AnyRecipe::Palette(recipe) => seen.extend(palettes::features(&recipe, prefix.raw_len)),
     }
     seen.sort();
     seen.dedup();
@@ -98,6 +99,7 @@ pub fn all_features() -> Vec<String> {
         )
         .chain(bins::all_features())
         .chain(changes::all_features())
+        .chain(palettes::all_features())
         .collect();
     let places = [
         "plane",
@@ -112,6 +114,7 @@ pub fn all_features() -> Vec<String> {
         "changed flags",
         "uncommon flags",
         "changes symbols",
+        "palette places",
     ];
     for place in places {
         all.extend(names.map(|name| format!("{place} {name}")));

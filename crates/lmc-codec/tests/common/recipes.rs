@@ -9,6 +9,7 @@ pub mod classes;
 mod coders;
 pub mod features;
 pub mod floats;
+pub mod palettes;
 
 pub use coders::CoderKind;
 use lmc_codec::Isa;
@@ -339,10 +340,11 @@ fn word(bytes: &[u8]) -> u64 {
 
 /// A random recipe of any kind for `n` random values.
 pub fn any_case(n: usize, random: &mut Random) -> Case {
-    match random.below(7) {
+    match random.below(8) {
         0 => classes::random_class_case(n, random),
         1 => bins::random_bin_case(n, random),
         2 => changes::random_change_case(n, random),
+        3 => palettes::random_palette_case(n, random),
         _ => random_case(n, random),
     }
 }

@@ -153,6 +153,14 @@ pub fn golden_inputs() -> Vec<(String, Vec<u8>, Level)> {
         ("quarter".into(), "F8_E4M3", vec![90, 100], bytes),
     ];
     inputs.push(("tree".to_string(), safetensors(&many, ""), Level::Default));
+    // Few different values, some of which are rare.
+    let quantized = |width| words(Kind::Quantized, width, 6000);
+    let few = [
+        ("double".into(), "F64", vec![60, 100], quantized(8)),
+        ("half".into(), "BF16", vec![60, 100], quantized(2)),
+        ("whole".into(), "F32", vec![60, 100], quantized(4)),
+    ];
+    inputs.push(("palette".to_string(), safetensors(&few, ""), Level::Default));
     inputs
 }
 

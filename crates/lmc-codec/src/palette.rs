@@ -1,0 +1,74 @@
+//! One segment each way of values that are few different words: each by its place in a list
+//! (`docs/format.md`, sections 3.9 and 4.6).
+
+use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
+use crate::segment::sized;
+use crate::simd::Isa;
+use crate::transform::palette::{Places, Words};
+use lmc_format::{PaletteRecipe, Reader, Result};
+
+/// Buffers that segments are worked on in; their contents mean nothing between calls.
+#[derive(Debug, Default)]
+pub struct PaletteBuffers {
+    plane: Vec<u8>,
+    coder: Scratch,
+}
+
+/// A recipe made ready to encode.
+#[derive(Debug)]
+pub struct PaletteEncoder {
+    places: Places,
+    coder: PlaneEncoder,
+}
+
+impl PaletteEncoder {
+    /// Prepares `recipe`; None if its words cannot be told apart fast.
+    pub fn new(recipe: &PaletteRecipe) -> Option<Self> {
+        let words = Words::new(recipe.width_log2, &recipe.words);
+        Some(Self { places: Places::new(words)?, coder: PlaneEncoder::new(&recipe.coder) })
+    }
+
+    /// Appends the coded segment. Returns false if the recipe cannot express its values; `out` then
+    /// has bytes that must be cut off.
+    pub fn encode(
+        &self,
+        isa: Isa,
+        values: &[u8],
+        buffers: &mut PaletteBuffers,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let plane = sized(&mut buffers.plane, values.len() / self.places.words().width());
+        self.places.forward(values, plane) && self.coder.encode(isa, plane, &mut buffers.coder, out)
+    }
+}
+
+/// A recipe made ready to decode.
+#[derive(Debug)]
+pub struct PaletteDecoder {
+    words: Words,
+    coder: PlaneDecoder,
+}
+
+impl PaletteDecoder {
+    /// Prepares `recipe`.
+    pub fn new(recipe: &PaletteRecipe) -> Self {
+        let words = Words::new(recipe.width_log2, &recipe.words);
+        Self { words, coder: PlaneDecoder::new(&recipe.coder) }
+    }
+
+    /// Decodes the segment `coded` into all of `dst`; on an error the contents of `dst` mean
+    /// nothing.
+    pub fn decode(
+        &self,
+        isa: Isa,
+        coded: &[u8],
+        buffers: &mut PaletteBuffers,
+        dst: &mut [u8],
+    ) -> Result<()> {
+        let plane = sized(&mut buffers.plane, dst.len() / self.words.width());
+        let mut input = Reader::new(coded);
+        self.coder.decode(isa, &mut input, plane, &mut buffers.coder)?;
+        input.finish("the segment")?;
+        self.words.inverse(plane, dst)
+    }
+}
