@@ -36,6 +36,17 @@ pub struct DiskStat {
     pub modified_ms: u64,
     /// Whether it is a directory.
     pub is_dir: bool,
+    /// Device and inode: names of one file have the same.
+    pub id: (u64, u64),
+}
+
+/// How a file got another name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renamed {
+    /// It has left the old one.
+    Moved,
+    /// It has both, and the old one is for the caller to remove.
+    Linked,
 }
 
 /// A file system. Where something that is no folder is on the way to a name, the error is
@@ -46,13 +57,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens a file for reading. Of anything else the error is `InvalidData`.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
     /// Gives a file another name, which must be free: otherwise the error is `AlreadyExists`. The old
-    /// name may stay where only a hard link can do this.
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// name stays where only a hard link can do this.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed>;
     /// Gives a file another name; a file of that name is replaced.
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file a second name, which must be free: otherwise the error is `AlreadyExists`.
     fn link_new(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Takes all bytes from a file, which is as new as if it were written now.
+    /// Takes all bytes from a file, which is as new as if it were written now. Of anything else, and of
+    /// a file that has another name, the error is `InvalidData`.
     fn truncate(&self, path: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -63,8 +75,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The names in a directory, in any order, and whether each is a directory. A name that is not
     /// UTF-8 has U+FFFD in it and is none: nothing can be reached by it.
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>>;
-    /// The same with what each name is; one that is removed meanwhile is left out.
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>>;
+    /// The same with what each name is; none of one that is removed meanwhile.
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Option<DiskStat>)>>;
     /// What a name is.
     fn stat(&self, path: &Path) -> io::Result<DiskStat>;
     /// The time by the clock that gives files their times, in milliseconds since 1970.
@@ -135,8 +147,7 @@ impl RealDisk {
     fn root(&self) -> io::Result<(OwnedFd, RawMode)> {
         let root = OwnedFd::from(Folder::reach(&self.root)?);
         let (stat, mode) = (rustix::fs::fstat(&root)?, mode_of_new(&root)?);
-        #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
-        let id = (stat.st_dev as u64, stat.st_ino as u64);
+        let id = id(&stat);
         let first = self.first.get_or_init(|| Root { id, owner: stat.st_uid, mode });
         if id == first.id {
             return Ok((root, mode));
@@ -266,6 +277,11 @@ fn kind(stat: &rustix::fs::Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
+#[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+fn id(stat: &rustix::fs::Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
 /// Gives what was just made the permissions that it should have. A file system that has none, or
 /// others than ours, keeps what was asked for when it was made, which is no more.
 fn open_up(made: impl AsFd, wanted: RawMode) -> io::Result<()> {
@@ -309,18 +325,16 @@ impl Disk for RealDisk {
         }
     }
 
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed> {
         let (old, new) = (self.place(from)?, self.place(to)?);
         let no_replace = RenameFlags::NOREPLACE;
         match rustix::fs::renameat_with(&old.folder, old.name, &new.folder, new.name, no_replace) {
             // Some file systems cannot refuse to replace; a hard link can.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 self.link_new(from, to)?;
-                // The new name is there, whatever becomes of the old one.
-                let _ = self.remove(from);
-                Ok(())
+                Ok(Renamed::Linked)
             }
-            other => Ok(other?),
+            other => Ok(other.map(|()| Renamed::Moved)?),
         }
     }
 
@@ -337,8 +351,21 @@ impl Disk for RealDisk {
 
     fn truncate(&self, path: &Path) -> io::Result<()> {
         let Place { folder, name, .. } = self.place(path)?;
-        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::fsync(rustix::fs::openat(&folder, name, flags, Mode::empty())?)?)
+        // A pipe would have to be waited for.
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&folder, name, flags, Mode::empty())
+            .map_err(|e| unopened(&folder, name, e))?;
+        let stat = rustix::fs::fstat(&file)?;
+        match kind(&stat) {
+            FileType::RegularFile if stat.st_nlink == 1 => {}
+            FileType::RegularFile => {
+                let message = "it has another name, so that its bytes are not ours to take";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+            }
+            other => return Err(no_file(other)),
+        }
+        rustix::fs::ftruncate(&file, 0)?;
+        Ok(rustix::fs::fsync(file)?)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -379,22 +406,22 @@ impl Disk for RealDisk {
         for_each_name(&folder, |name, kind| {
             let is_dir = match kind {
                 // Some file systems do not say.
-                FileType::Unknown => look_at(&folder, name)?.map(|stat| stat.is_dir),
-                kind => Some(kind == FileType::Directory),
+                FileType::Unknown => look_at(&folder, name)?.is_some_and(|stat| stat.is_dir),
+                kind => kind == FileType::Directory,
             };
-            names.extend(is_dir.map(|is_dir| (shown(name), is_dir && is_utf8(name))));
+            names.push((shown(name), is_dir && is_utf8(name)));
             Ok(())
         })?;
         Ok(names)
     }
 
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>> {
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Option<DiskStat>)>> {
         let (folder, _) = self.folder(path)?;
         let mut names = Vec::new();
         for_each_name(&folder, |name, _| {
             let stat = look_at(&folder, name)?;
             let stat = stat.map(|stat| DiskStat { is_dir: stat.is_dir && is_utf8(name), ..stat });
-            names.extend(stat.map(|stat| (shown(name), stat)));
+            names.push((shown(name), stat));
             Ok(())
         })?;
         Ok(names)
@@ -451,5 +478,6 @@ fn disk_stat(stat: &rustix::fs::Stat) -> DiskStat {
         size: u64::try_from(size).unwrap_or(0),
         modified_ms: seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000),
         is_dir: kind(stat) == FileType::Directory,
+        id: id(stat),
     }
 }
