@@ -4,13 +4,17 @@ mod common;
 
 use common::watched::{Moment, WatchedDisk};
 use common::*;
-use lmc_store::storage::LocalStorage;
-use lmc_store::{Parent, PruneOptions, Result, SaveOptions, SnapshotName, Store, SystemClock};
+use lmc_store::storage::{LocalStorage, Storage};
+use lmc_store::{
+    Clock, ErrorKind, Forgotten, Keep, Parent, PruneOptions, Result, SaveOptions, SnapshotName,
+    Store, SystemClock,
+};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once};
 
 /// Whatever nobody needs is old enough.
 const NOW: PruneOptions = PruneOptions { grace_ms: Some(0), dry_run: false, allow_empty: false };
@@ -34,9 +38,49 @@ fn save_steps(store: &Store, folder: &Path, steps: std::ops::Range<u64>) -> Vec<
     steps.map(|step| save(store, &source(folder, step), options(step)).name).collect()
 }
 
+fn tagged(tags: &[&str]) -> Keep {
+    let tags = tags.iter().map(|tag| tag.to_string()).collect();
+    Keep { tags, ..Keep::default() }
+}
+
+/// Forgets what `keep` does not keep.
+fn forget(store: &Store, keep: &Keep) -> Result<Forgotten> {
+    store.forget_planned(store.plan_forget(keep, None)?, keep)
+}
+
 fn rebase(store: &Store, name: &SnapshotName) -> Result<SnapshotName> {
     let options = SaveOptions { threads: 1, ..SaveOptions::default() };
     store.rebase(name, &options, &|_| ())
+}
+
+/// The snapshots of a step that are shown and have a tag.
+fn with_tag(store: &Store, step: u64, tag: &str) -> Vec<SnapshotName> {
+    let (mut names, tags) = (store.snapshots().unwrap(), store.tags().unwrap());
+    names.retain(|name| {
+        name.step == step && tags.get(&name.id).is_some_and(|tags| tags.contains(tag))
+    });
+    names
+}
+
+/// The store as a process sees it, beside which something is done once, before one of its calls; and
+/// the number of its calls.
+fn beside(
+    storage: Arc<dyn Storage>,
+    clock: Arc<dyn Clock>,
+    moment: u64,
+    act: impl Fn() + Send + Sync + 'static,
+) -> (Store, Arc<AtomicU64>) {
+    let slow = MortalStorage::new(storage, u64::MAX);
+    let store = Store::open(slow.clone(), clock).unwrap();
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = calls.clone();
+    slow.watch(move |_, _| {
+        if counted.fetch_add(1, Ordering::SeqCst) == moment {
+            act();
+        }
+        Fate::Done
+    });
+    (store, calls)
 }
 
 /// A store in a directory, the same on a disk that tells, and that disk.
@@ -74,6 +118,124 @@ fn a_repair_leaves_alone_what_came_into_the_place_of_a_manifest() {
         watched.repair(None, false, 1).unwrap();
         check_restores(&store, &names[0], &source(folder.path(), 1));
     }
+}
+
+/// At every call of a rebase and of leaving out optimizer state, the old snapshot is given a tag, and
+/// what has no such tag is forgotten: if both are done, there is a snapshot with that tag.
+#[test]
+fn a_tag_that_keeps_the_old_snapshot_keeps_one_of_the_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let replacements: [fn(&Store, &SnapshotName) -> Result<SnapshotName>; 2] =
+        [rebase, |store, name| store.thin(name)];
+    for (number, replace) in replacements.into_iter().enumerate() {
+        let (mut given, mut refused) = (0, 0);
+        for moment in 0.. {
+            let (store, storage, clock) = memory_store();
+            let names = save_steps(&store, folder.path(), 1..3);
+            let done = Arc::new(Mutex::new(false));
+            let (told, other, name) = (done.clone(), store.clone(), names[0].clone());
+            let (slow, calls) = beside(storage, clock, moment, move || {
+                *told.lock().unwrap() = other.tag(&name, "best").is_ok();
+                forget(&other, &tagged(&["best"])).unwrap();
+            });
+            let replaced = replace(&slow, &names[0]);
+            if calls.load(Ordering::SeqCst) <= moment {
+                break;
+            }
+            store.prune(&NOW).unwrap();
+            if *done.lock().unwrap() {
+                given += 1;
+                assert!(!with_tag(&store, 1, "best").is_empty(), "{number} {moment}: {replaced:?}");
+            }
+            match replaced {
+                Ok(_) => {}
+                Err(e) => {
+                    assert_eq!(e.kind, ErrorKind::Conflict, "{e}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(given > 3 && refused > 0, "{given} {refused}");
+    }
+}
+
+/// At every call of a copy, another one brings the same snapshot without its tag, and what has no such
+/// tag is forgotten in the target, and pruned: a copy that is done is there with its tag.
+#[test]
+fn a_copy_that_is_forgotten_meanwhile_is_not_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _, _) = memory_store();
+    let names = save_steps(&store, folder.path(), 1..3);
+    let (plain, _, _) = memory_store();
+    store.copy_to(&plain, &names, &|_| ()).unwrap();
+    store.tag(&names[0], "best").unwrap();
+    for is_pruned in [false, true] {
+        let (mut done, mut refused) = (0, 0);
+        for moment in 0.. {
+            let (target, storage, clock) = memory_store();
+            let (all, plain, other) = (names.clone(), plain.clone(), target.clone());
+            let (slow, calls) = beside(storage, clock, moment, move || {
+                plain.copy_to(&other, &all, &|_| ()).unwrap();
+                forget(&other, &tagged(&["best"])).unwrap();
+                if is_pruned {
+                    other.prune(&NOW).unwrap();
+                }
+            });
+            let copied = store.copy_to(&slow, &names[..1], &|_| ());
+            if calls.load(Ordering::SeqCst) <= moment {
+                break;
+            }
+            match copied {
+                Ok(copied) => {
+                    done += 1;
+                    let there = with_tag(&target, 1, "best");
+                    assert!(!there.is_empty(), "{is_pruned} {moment}: {copied:?}");
+                    check_restores(&target, &there[0], &source(folder.path(), 1));
+                }
+                Err(e) => {
+                    refused += 1;
+                    assert_eq!(e.kind, ErrorKind::Conflict, "{e}");
+                }
+            }
+        }
+        // What is gone already can come again.
+        assert!(done > 3 && (refused > 0 || is_pruned), "{done} {refused}");
+    }
+}
+
+/// A save that slept before its commit puts its tags again, and what has none of them is forgotten
+/// before that: a save that is done is there with its tags.
+#[test]
+fn tags_that_are_put_again_after_a_sleep_are_not_too_late() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, storage, clock) = memory_store();
+    save_steps(&store, folder.path(), 1..2);
+    let slow = MortalStorage::new(storage, u64::MAX);
+    let sleeper = Store::open(slow.clone(), clock.clone()).unwrap();
+    let (other, place, passing) = (store.clone(), folder.path().to_path_buf(), clock);
+    let (slept, forgot) = (Once::new(), Arc::new(Once::new()));
+    let forgotten = forgot.clone();
+    slow.watch(move |call, name| {
+        if call == Call::Change && name.starts_with("snapshots/") {
+            slept.call_once(|| {
+                passing.pass_hours(30);
+                other.prune(&PruneOptions::default()).unwrap();
+            });
+        } else if call == Call::Change && name.starts_with("tags/") && slept.is_completed() {
+            forgotten.call_once(|| {
+                save_steps(&other, &place, 9..10);
+                forget(&other, &tagged(&["best"])).unwrap();
+            });
+        }
+        Fate::Done
+    });
+    let tags = BTreeSet::from(["best".to_string()]);
+    let (run, step) = ("r".to_string(), Some(2));
+    // The same files as before, so that no pack is missing.
+    let options = SaveOptions { run, step, tags, threads: 1, ..SaveOptions::default() };
+    let error = sleeper.save(&source(folder.path(), 1), &options, &|_| ()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+    assert!(forgot.is_completed() && with_tag(&store, 2, "best").is_empty());
 }
 
 /// A rebase and a prune while the names in a folder are read and not looked at yet: a list in a
@@ -144,4 +306,64 @@ fn a_reserve_that_is_not_a_plain_file_is_given_up() {
         assert_eq!(fs::symlink_metadata(&reserve).unwrap().len(), 64 << 10);
         check_restores(&store, &names[1], &source(folder.path(), 2));
     }
+}
+
+/// Each lease of a rebase fails in turn: there is no snapshot more than before.
+#[test]
+fn a_rebase_without_a_lease_leaves_no_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    for failing in 0.. {
+        let (store, storage, clock) = memory_store();
+        let names = save_steps(&store, folder.path(), 1..3);
+        let slow = MortalStorage::new(storage, u64::MAX);
+        let rebasing = Store::open(slow.clone(), clock).unwrap();
+        let puts = AtomicU64::new(0);
+        slow.watch(move |call, name| {
+            let is_lease = call == Call::Change && name.starts_with("pending/");
+            match is_lease && puts.fetch_add(1, Ordering::SeqCst) == failing {
+                true => Fate::Fails,
+                false => Fate::Done,
+            }
+        });
+        let rebased = rebase(&rebasing, &names[0]);
+        assert_eq!(store.snapshots().unwrap().len(), 2, "{failing}: {rebased:?}");
+        if rebased.is_ok() {
+            assert!(failing > 1);
+            break;
+        }
+    }
+}
+
+/// At every call of a rebase, the old snapshot loses a tag: either that is refused, or the new one has
+/// not got the tag.
+#[test]
+fn a_tag_that_is_taken_beside_a_rebase_is_gone_or_that_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut taken, mut refused) = (0, 0);
+    for moment in 0.. {
+        let (store, storage, clock) = memory_store();
+        let names = save_steps(&store, folder.path(), 1..3);
+        ["best", "other"].into_iter().for_each(|tag| store.tag(&names[0], tag).unwrap());
+        let told = Arc::new(Mutex::new(None));
+        let (tell, other, name) = (told.clone(), store.clone(), names[0].clone());
+        let (slow, calls) = beside(storage, clock, moment, move || {
+            *tell.lock().unwrap() = Some(other.untag(&name, "best"));
+        });
+        let rebased = rebase(&slow, &names[0]).unwrap();
+        if calls.load(Ordering::SeqCst) <= moment {
+            break;
+        }
+        assert_eq!(with_tag(&store, 1, "other"), std::slice::from_ref(&rebased), "{moment}");
+        match told.lock().unwrap().take().unwrap() {
+            Ok(()) => {
+                taken += 1;
+                assert!(with_tag(&store, 1, "best").is_empty(), "{moment}");
+            }
+            Err(e) => {
+                refused += 1;
+                assert_eq!(e.kind, ErrorKind::Conflict, "{e}");
+            }
+        }
+    }
+    assert!(taken > 3 && refused > 0, "{taken} {refused}");
 }
