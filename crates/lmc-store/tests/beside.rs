@@ -4,7 +4,7 @@ mod common;
 
 use common::watched::{Moment, WatchedDisk};
 use common::*;
-use lmc_store::storage::{LocalStorage, Storage};
+use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
 use lmc_store::{
     Clock, ErrorKind, Forgotten, Keep, Parent, PruneOptions, Result, SaveOptions, SnapshotName,
     Store, SystemClock,
@@ -238,6 +238,61 @@ fn tags_that_are_put_again_after_a_sleep_are_not_too_late() {
     assert!(forgot.is_completed() && with_tag(&store, 2, "best").is_empty());
 }
 
+/// What cannot be restored, because its manifest or a pack is damaged or missing, is not all that a
+/// run is left with: the newest that can be is kept as well.
+#[test]
+fn a_forget_keeps_the_newest_that_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let damages: [fn(&MemoryStorage, &str, &str); 4] = [
+        |storage, manifest, _| storage.replace(manifest, b"rot").unwrap(),
+        |storage, _, pack| storage.replace(pack, b"cut").unwrap(),
+        |storage, _, pack| storage.delete(&[pack.to_string()]).unwrap(),
+        |_, _, _| (),
+    ];
+    for (number, damage) in damages.into_iter().enumerate() {
+        let (store, storage, _) = memory_store();
+        let names = save_steps(&store, folder.path(), 1..5);
+        let pack = store.manifest(&names[3]).unwrap().packs[0].name.object();
+        damage(&storage, &names[3].object().unwrap(), &pack);
+        let last = Keep { last: Some(1), ..Keep::default() };
+        let kept = forget(&store, &last).unwrap().kept;
+        let first = if number == 3 { 3 } else { 2 };
+        assert_eq!(kept, names[first..], "{number}");
+        assert_eq!(store.snapshots().unwrap(), names[first..], "{number}");
+    }
+}
+
+/// A save that slept past grace takes its snapshot back. A forget that sees it for a moment leaves the
+/// run another one.
+#[test]
+fn a_forget_beside_a_save_that_is_taken_back_leaves_a_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, storage, clock) = memory_store();
+    let names = save_steps(&store, folder.path(), 1..3);
+    let slow = MortalStorage::new(storage, u64::MAX);
+    let sleeper = Store::open(slow.clone(), clock.clone()).unwrap();
+    let (other, passing, slept, forgot) = (store.clone(), clock, Once::new(), Once::new());
+    slow.watch(move |call, name| {
+        if call == Call::Change && name.starts_with("snapshots/") {
+            slept.call_once(|| {
+                passing.pass_hours(30);
+                other.prune(&PruneOptions::default()).unwrap();
+            });
+        } else if slept.is_completed() && name.starts_with("pending/") {
+            forgot.call_once(|| {
+                assert_eq!(other.snapshots().unwrap().len(), 3);
+                forget(&other, &Keep { last: Some(1), ..Keep::default() }).unwrap();
+            });
+        }
+        Fate::Done
+    });
+    let (run, parent) = ("r".to_string(), Parent::None);
+    let options = SaveOptions { run, parent, step: Some(3), threads: 1, ..SaveOptions::default() };
+    sleeper.save(&source(folder.path(), 3), &options, &|_| ()).unwrap_err();
+    assert_eq!(store.snapshots().unwrap(), names[1..]);
+    check_restores(&store, &names[1], &source(folder.path(), 2));
+}
+
 /// A rebase and a prune while the names in a folder are read and not looked at yet: a list in a
 /// directory, a check and a save see the new snapshot, or the old one.
 #[test]
@@ -331,6 +386,35 @@ fn a_rebase_without_a_lease_leaves_no_snapshot() {
             assert!(failing > 1);
             break;
         }
+    }
+}
+
+/// A forget meets the mark of another one, which takes it back: what it says is forgotten is.
+#[test]
+fn a_mark_that_another_forget_takes_back_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for is_planned in [true, false] {
+        let (store, storage, clock) = memory_store();
+        let names = save_steps(&store, folder.path(), 1..4);
+        let slow = MortalStorage::new(storage.clone(), u64::MAX);
+        let forgetting = Store::open(slow.clone(), clock).unwrap();
+        let (first, second) = (names[0].forgotten(), names[1].forgotten());
+        slow.watch(move |call, name| {
+            if call == Call::Change && name == first {
+                storage.put_new(&first, b"").unwrap();
+            } else if call == Call::Change && name == second {
+                storage.delete(std::slice::from_ref(&first)).unwrap();
+            }
+            Fate::Done
+        });
+        match is_planned {
+            true => {
+                let last = Keep { last: Some(1), ..Keep::default() };
+                assert_eq!(forget(&forgetting, &last).unwrap().forgotten, names[..2]);
+            }
+            false => forgetting.forget(&names[..2]).unwrap(),
+        }
+        assert_eq!(store.snapshots().unwrap(), names[2..], "{is_planned}");
     }
 }
 
