@@ -363,6 +363,30 @@ fn a_reserve_that_is_not_a_plain_file_is_given_up() {
     }
 }
 
+/// At every call of a repair that has a good copy, another one without a copy moves the damaged
+/// manifest away: the snapshot is back when the first one is done.
+#[test]
+fn a_repair_from_a_copy_brings_back_what_another_one_moves() {
+    let folder = tempfile::tempdir().unwrap();
+    for moment in 0.. {
+        let (store, storage, clock) = memory_store();
+        let names = save_steps(&store, folder.path(), 1..3);
+        let (other, _, _) = memory_store();
+        store.copy_to(&other, &names, &|_| ()).unwrap();
+        storage.replace(&names[0].object().unwrap(), b"rot").unwrap();
+        let second = store.clone();
+        let (slow, calls) = beside(storage, clock, moment, move || {
+            second.repair(None, false, 1).unwrap();
+        });
+        let repaired = slow.repair(Some(&other), false, 1).unwrap();
+        assert!(store.snapshots().unwrap().contains(&names[0]), "{moment}: {repaired:?}");
+        check_restores(&store, &names[0], &source(folder.path(), 1));
+        if calls.load(Ordering::SeqCst) <= moment {
+            break;
+        }
+    }
+}
+
 /// Each lease of a rebase fails in turn: there is no snapshot more than before.
 #[test]
 fn a_rebase_without_a_lease_leaves_no_snapshot() {
