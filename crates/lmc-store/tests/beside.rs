@@ -387,6 +387,30 @@ fn a_repair_from_a_copy_brings_back_what_another_one_moves() {
     }
 }
 
+/// At every call of a repair without a copy, a copy puts the damaged manifest right: it is in its place
+/// when both are done.
+#[test]
+fn a_repair_keeps_what_a_copy_puts_right() {
+    let folder = tempfile::tempdir().unwrap();
+    for moment in 0.. {
+        let (store, storage, clock) = memory_store();
+        let names = save_steps(&store, folder.path(), 1..3);
+        let (other, _, _) = memory_store();
+        store.copy_to(&other, &names, &|_| ()).unwrap();
+        storage.replace(&names[0].object().unwrap(), b"rot").unwrap();
+        let (target, only) = (store.clone(), names[..1].to_vec());
+        let (slow, calls) = beside(storage, clock, moment, move || {
+            other.copy_to(&target, &only, &|_| ()).unwrap();
+        });
+        let repaired = slow.repair(None, false, 1).unwrap();
+        if calls.load(Ordering::SeqCst) <= moment {
+            break;
+        }
+        assert!(store.snapshots().unwrap().contains(&names[0]), "{moment}: {repaired:?}");
+        check_restores(&store, &names[0], &source(folder.path(), 1));
+    }
+}
+
 /// Each lease of a rebase fails in turn: there is no snapshot more than before.
 #[test]
 fn a_rebase_without_a_lease_leaves_no_snapshot() {
