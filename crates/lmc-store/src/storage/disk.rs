@@ -106,6 +106,8 @@ struct Root {
     mode: RawMode,
 }
 
+/// Times that a folder is looked at while it changes.
+pub(super) const LISTS_MAX: usize = 8;
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 /// Permissions of what is being made, until it has those of the root.
 const OWN_FILE: Mode = Mode::from_raw_mode(0o600);
@@ -179,6 +181,28 @@ impl RealDisk {
                 .map_err(|e| blocked(&folder, name, e))?;
         }
         Ok((folder, mode))
+    }
+
+    /// What `look` sees in a folder. One that changed meanwhile is looked at again: its names are read a
+    /// few at a time, so that one may go before it is read and what took its place come after that.
+    fn look_into<T>(
+        &self,
+        path: &Path,
+        look: impl Fn(&OwnedFd) -> io::Result<Vec<T>>,
+    ) -> io::Result<Vec<T>> {
+        let mut looks = 0;
+        loop {
+            let (folder, _) = self.folder(path)?;
+            let changed = || {
+                let stat = rustix::fs::fstat(&folder)?;
+                io::Result::Ok((stat.st_mtime, stat.st_mtime_nsec))
+            };
+            let (before, seen) = (changed()?, look(&folder)?);
+            looks += 1;
+            if looks == LISTS_MAX || changed()? == before {
+                return Ok(seen);
+            }
+        }
     }
 
     /// The place that a path below the root names.
@@ -401,30 +425,32 @@ impl Disk for RealDisk {
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>> {
-        let (folder, _) = self.folder(path)?;
-        let mut names = Vec::new();
-        for_each_name(&folder, |name, kind| {
-            let is_dir = match kind {
-                // Some file systems do not say.
-                FileType::Unknown => look_at(&folder, name)?.is_some_and(|stat| stat.is_dir),
-                kind => kind == FileType::Directory,
-            };
-            names.push((shown(name), is_dir && is_utf8(name)));
-            Ok(())
-        })?;
-        Ok(names)
+        self.look_into(path, |folder| {
+            let mut names = Vec::new();
+            for_each_name(folder, |name, kind| {
+                let is_dir = match kind {
+                    // Some file systems do not say.
+                    FileType::Unknown => look_at(folder, name)?.is_some_and(|stat| stat.is_dir),
+                    kind => kind == FileType::Directory,
+                };
+                names.push((shown(name), is_dir && is_utf8(name)));
+                Ok(())
+            })?;
+            Ok(names)
+        })
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Option<DiskStat>)>> {
-        let (folder, _) = self.folder(path)?;
-        let mut names = Vec::new();
-        for_each_name(&folder, |name, _| {
-            let stat = look_at(&folder, name)?;
-            let stat = stat.map(|stat| DiskStat { is_dir: stat.is_dir && is_utf8(name), ..stat });
-            names.push((shown(name), stat));
-            Ok(())
-        })?;
-        Ok(names)
+        self.look_into(path, |folder| {
+            let mut names = Vec::new();
+            for_each_name(folder, |name, _| {
+                let stat = look_at(folder, name)?;
+                let is_dir = |stat: &DiskStat| stat.is_dir && is_utf8(name);
+                names.push((shown(name), stat.map(|s| DiskStat { is_dir: is_dir(&s), ..s })));
+                Ok(())
+            })?;
+            Ok(names)
+        })
     }
 
     fn stat(&self, path: &Path) -> io::Result<DiskStat> {
@@ -479,5 +505,37 @@ fn disk_stat(stat: &rustix::fs::Stat) -> DiskStat {
         modified_ms: seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000),
         is_dir: kind(stat) == FileType::Directory,
         id: id(stat),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A folder that changes while its names are read is read again.
+    #[test]
+    fn a_folder_that_changes_is_read_again() {
+        let root = tempfile::tempdir().unwrap();
+        let (old, new) = (root.path().join("old"), root.path().join("new"));
+        std::fs::write(&old, b"").unwrap();
+        // Changes within one tick of the clock of the file system would have the same time.
+        File::open(root.path()).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let disk = RealDisk::new(root.path(), Access::Private);
+        let looks = AtomicUsize::new(0);
+        let seen = disk.look_into(root.path(), |folder| {
+            if looks.fetch_add(1, Ordering::SeqCst) == 0 {
+                std::fs::rename(&old, &new)?;
+                return Ok(Vec::new());
+            }
+            let mut names = Vec::new();
+            for_each_name(folder, |name, _| {
+                names.push(shown(name));
+                Ok(())
+            })?;
+            Ok(names)
+        });
+        assert_eq!(seen.unwrap(), ["new"]);
+        assert_eq!(looks.load(Ordering::SeqCst), 2);
     }
 }

@@ -4,7 +4,7 @@
 //! folder that holds the name is synced. A folder that is made is synced into its own folder
 //! first. So a name in a folder always means a whole file, after a power cut too.
 
-use super::disk::{Disk, DiskStat, RealDisk, Renamed};
+use super::disk::{Disk, DiskStat, LISTS_MAX, RealDisk, Renamed};
 use super::{Access, Entry, Put, Stat, Storage, io_error, not_found, read_by_parts};
 use crate::config::CONFIG_NAME;
 use crate::names::{FORGOTTEN, MARKER, NAME_PARTS_MAX, PRUNING, is_id, random_id};
@@ -24,8 +24,6 @@ const RESERVE: &str = "reserve";
 const RESERVE_LEN: usize = 64 << 10;
 /// A second file to be given up, an empty one: a mark, where a hard link takes a file too (tmpfs).
 const SPARE: &str = "spare";
-/// Times that a folder is listed while names in it go.
-const LISTS_MAX: usize = 8;
 
 /// A directory as storage.
 #[derive(Debug)]
