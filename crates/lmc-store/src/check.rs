@@ -6,6 +6,7 @@ use crate::identity::{Identity, identities};
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest, PACK_LEN_MAX, Pack};
 use crate::names::{DAMAGED, PACKS, PackName, SNAPSHOTS, SnapshotName, is_unreachable, random_id};
 use crate::path::RelPath;
+use crate::snapshots::LISTS_MAX;
 use crate::storage::Storage;
 use crate::verify::verify;
 use lmc_format::{Error, ErrorKind, Result};
@@ -199,10 +200,28 @@ impl Store {
 
     /// All snapshots but those that are to go.
     pub(crate) fn all_manifests(&self) -> Result<Manifests> {
+        let mut manifests = Manifests { good: Vec::new(), bad: Vec::new() };
+        let mut seen = HashSet::new();
+        // What took the place of one that is gone is not in the list that has that.
+        for _ in 0..LISTS_MAX {
+            if self.add_manifests(&mut manifests, &mut seen)? {
+                break;
+            }
+        }
+        Ok(manifests)
+    }
+
+    /// Adds manifests that were not seen before; says whether all that were listed are there.
+    fn add_manifests(
+        &self,
+        Manifests { good, bad }: &mut Manifests,
+        seen: &mut HashSet<String>,
+    ) -> Result<bool> {
         let list = || self.names_of(SNAPSHOTS);
         let (mut objects, forgotten) = self.list_and_marks(list, |object| object)?;
+        objects.retain(|object| seen.insert(object.clone()));
         objects.sort();
-        let (mut good, mut bad) = (Vec::new(), Vec::new());
+        let mut are_there = true;
         for object in objects {
             let name = SnapshotName::parse(&object[SNAPSHOTS.len() + 1..]);
             if name.as_ref().is_some_and(|name| forgotten.contains(&name.id)) {
@@ -224,12 +243,15 @@ impl Store {
             match read {
                 Ok((manifest, name)) => good.push((name, Arc::new(manifest))),
                 // Removed by a prune since it was listed.
-                Err(e) if e.kind == ErrorKind::NotFound => {}
+                Err(e) if e.kind == ErrorKind::NotFound => {
+                    seen.remove(&object);
+                    are_there = false;
+                }
                 Err(error) if is_bad(&error) => bad.push(Damage { object, error }),
                 Err(e) => return Err(e),
             }
         }
-        Ok(Manifests { good, bad })
+        Ok(are_there)
     }
 
     /// What was moved away and has a name by which nobody can bring it back.

@@ -69,8 +69,14 @@ impl Store {
                 _ => self.storage.replace(&object, &bytes)?,
             }
         }
-        self.confirm(manifest, &name, tags, &lease)
+        let is_tagged_again = self
+            .confirm(manifest, &name, tags, &lease)
             .map_err(|error| self.withdraw(&name, &object, author, error))?;
+        // Of a save that was on time, others see the tags with the snapshot. A copy may have been there
+        // before its tags were.
+        if is_tagged_again || author == Author::Anyone {
+            self.check_shown(&name)?;
+        }
         Ok((name, lease))
     }
 
@@ -80,21 +86,21 @@ impl Store {
     /// whoever finds its lease still there has been seen by every prune, or will be.
     ///
     /// Tags may be gone too, as those of a save that died before its commit. They are put again: no
-    /// prune is under way that has not seen the snapshot.
+    /// prune is under way that has not seen the snapshot. Says whether they were.
     fn confirm(
         &self,
         manifest: &Manifest,
         name: &SnapshotName,
         tags: &BTreeSet<String>,
         lease: &SaveLease,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let is_there = match lease.is_there() {
             // Nothing speaks for it, and what is committed is not given up for a failed look.
-            Err(_) if !lease.is_late() => return Ok(()),
+            Err(_) if !lease.is_late() => return Ok(false),
             is_there => is_there?,
         };
         if is_there && !lease.is_late() {
-            return Ok(());
+            return Ok(false);
         }
         let conflict = |what: String| {
             let message = format!("the save was taken for a dead one by a prune, and {what}");
@@ -109,7 +115,8 @@ impl Store {
                 return conflict(format!("lacks {object} now"));
             }
         }
-        self.put_tags(name, tags)
+        self.put_tags(name, tags)?;
+        Ok(!tags.is_empty())
     }
 
     /// Takes back a snapshot that may lack packs, and says what became of it. The manifest of a copy

@@ -1,16 +1,19 @@
 //! Which snapshots are kept, and marking the others.
 //!
 //! Forgetting makes a mark and removes nothing; a later [`Store::prune`] removes what is marked and
-//! what then nobody needs. The newest snapshot of each run is always kept.
+//! what then nobody needs. The newest snapshot of each run is always kept, and so is the newest that
+//! can be restored.
 
 use crate::Store;
-use crate::names::SnapshotName;
+use crate::check::{has_bad_bytes, is_damage};
+use crate::manifest::Pack;
+use crate::names::{PACKS, SnapshotName};
 use crate::path::RelPath;
 use crate::snapshots::Dated;
 use crate::storage::Put;
 use crate::thin;
 use lmc_format::Result;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// What is kept; a snapshot that any rule keeps is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,24 +52,31 @@ impl Keep {
         *self == Self::default()
     }
 
-    /// Splits the snapshots of one run, which are in order, into those that stay and those that go.
-    fn split(&self, run: Vec<Dated>, tags: &BTreeMap<String, BTreeSet<String>>) -> Forgotten {
-        let from_end = ranks(&run);
+    /// Splits the snapshots of one run, which are in order, into those that stay and those that go;
+    /// `whole` is one that stays.
+    fn split(
+        &self,
+        run: &[Dated],
+        tags: &BTreeMap<String, BTreeSet<String>>,
+        whole: Option<&SnapshotName>,
+    ) -> Forgotten {
+        let from_end = ranks(run);
         // No later than now by the clock of the storage, and a minute.
         let newest_ms = run.last().map_or(0, |dated| dated.time_ms);
         let highest = run.iter().map(|dated| dated.name.step).max();
         let mut split = Forgotten::default();
-        for (i, Dated { time_ms, name }) in run.into_iter().enumerate() {
+        for (i, Dated { time_ms, name }) in run.iter().enumerate() {
             let from_end = from_end[i];
             let has_tag = tags.get(&name.id).is_some_and(|own| !own.is_disjoint(&self.tags));
             // The newest by its time and by its step: clocks and steps can both go back.
-            let is_newest = from_end == 1 || highest == Some(name.step);
+            let is_newest = from_end == 1 || highest == Some(name.step) || whole == Some(name);
             let is_kept = is_newest
                 || self.last.is_some_and(|last| from_end <= last)
                 || self.every.is_some_and(|every| every > 0 && name.step % every == 0)
                 || self.within_ms.is_some_and(|within| newest_ms - time_ms <= within)
                 || has_tag;
-            if is_kept { split.kept.push(name) } else { split.forgotten.push(name) }
+            let names = if is_kept { &mut split.kept } else { &mut split.forgotten };
+            names.push(name.clone());
         }
         split
     }
@@ -94,44 +104,53 @@ impl Store {
     /// Marks snapshots as forgotten: they are no longer shown, and the next prune that begins after
     /// this removes them.
     pub fn forget(&self, names: &[SnapshotName]) -> Result<()> {
+        let mark = |name: &SnapshotName| self.storage.put_new(&name.forgotten(), b"");
+        let mut met = Vec::new();
         for name in names {
-            self.storage.put_new(&name.forgotten(), b"")?;
+            if mark(name)? == Put::Exists {
+                met.push(name);
+            }
         }
-        Ok(())
+        // Whoever has made these may have taken them back since.
+        met.into_iter().try_for_each(|name| mark(name).map(drop))
     }
 
     /// Marks what a plan by `keep` forgets, but for snapshots that have been given a tag since which
     /// keeps them; these are among the kept in what it returns.
     pub fn forget_planned(&self, plan: Forgotten, keep: &Keep) -> Result<Forgotten> {
+        let mut marks = Vec::with_capacity(plan.forgotten.len());
+        for name in &plan.forgotten {
+            marks.push(self.forget_unless(name, &keep.tags)?);
+        }
         let mut done = Forgotten { kept: plan.kept, forgotten: Vec::new() };
-        for name in plan.forgotten {
-            let names = if self.forget_unless(&name, &keep.tags)? {
-                &mut done.forgotten
-            } else {
-                &mut done.kept
-            };
+        for (name, mut mark) in plan.forgotten.into_iter().zip(marks) {
+            if mark == Some(Put::Exists) {
+                // Whoever has made it may have taken it back since.
+                mark = self.forget_unless(&name, &keep.tags)?;
+            }
+            let names = if mark.is_some() { &mut done.forgotten } else { &mut done.kept };
             names.push(name);
         }
         Ok(done)
     }
 
-    /// Marks a snapshot unless it has one of `tags`; says whether it is marked. Whoever gives it a tag
-    /// looks for the mark after that, and tags are looked for after the mark: one sees the other.
-    fn forget_unless(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<bool> {
+    /// Marks a snapshot unless it has one of `tags`; says how. Whoever gives it a tag looks for the
+    /// mark after that, and tags are looked for after the mark: one sees the other.
+    fn forget_unless(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<Option<Put>> {
         if self.has_one_of(name, tags)? {
-            return Ok(false);
+            return Ok(None);
         }
         let mark = name.forgotten();
         // A mark that was there before is not ours to take back.
         if self.storage.put_new(&mark, b"")? == Put::Exists {
-            return Ok(true);
+            return Ok(Some(Put::Exists));
         }
         let has_tag = self.has_one_of(name, tags);
         // What cannot be looked at may have a tag.
         if !matches!(has_tag, Ok(false)) {
             self.storage.delete(&[mark])?;
         }
-        Ok(!has_tag?)
+        Ok((!has_tag?).then_some(Put::Created))
     }
 
     /// Of snapshots that are kept, those that hold optimizer state beside their weights and that
@@ -159,11 +178,44 @@ impl Store {
             runs.entry(dated.name.run.clone()).or_default().push(dated);
         }
         let mut all = Forgotten::default();
+        let mut packs = None;
         for run in runs.into_values() {
-            let split = keep.split(run, &tags);
+            let mut split = keep.split(&run, &tags, None);
+            if !split.forgotten.is_empty() {
+                split = keep.split(&run, &tags, self.newest_whole(&run, &mut packs)?);
+            }
             all.kept.extend(split.kept);
             all.forgotten.extend(split.forgotten);
         }
         Ok(all)
+    }
+
+    /// The newest of a run that has a good manifest and all its packs, by their sizes. One that has
+    /// not is damaged, or that of a save that is about to take it back. `packs` are those that are
+    /// there, once they were listed.
+    fn newest_whole<'a>(
+        &self,
+        run: &'a [Dated],
+        packs: &mut Option<HashMap<String, u64>>,
+    ) -> Result<Option<&'a SnapshotName>> {
+        let packs = match packs {
+            Some(packs) => packs,
+            None => {
+                let found = self.list_of(PACKS)?.into_iter();
+                packs.insert(found.map(|entry| (entry.name, entry.stat.size)).collect())
+            }
+        };
+        for Dated { name, .. } in run.iter().rev() {
+            let manifest = match self.manifest_of(name) {
+                Err(e) if is_damage(&e) => continue,
+                Err(e) if has_bad_bytes(&*self.storage, &name.object()?, &e) => continue,
+                manifest => manifest?,
+            };
+            let is_there = |pack: &Pack| packs.get(&pack.name.object()) == Some(&pack.size);
+            if manifest.is_some_and(|manifest| manifest.packs.iter().all(is_there)) {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
     }
 }

@@ -18,7 +18,7 @@ use crate::names::{DAMAGED, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, r
 use crate::packs::bytes_at_start;
 use crate::storage::Put;
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Times that a manifest of one name is moved away; each stays.
 const MOVES_MAX: usize = 100;
@@ -48,13 +48,18 @@ impl Store {
     pub fn repair(&self, other: Option<&Store>, dry_run: bool, threads: usize) -> Result<Repaired> {
         let options = CheckOptions { read_percent: 100, threads };
         let mut repaired = Repaired::default();
-        let returning = self.returning(other, &mut repaired)?;
+        let mut returning = BTreeMap::new();
+        let before: BTreeSet<String> = self.names_of(DAMAGED)?.into_iter().collect();
+        self.add_returning(&mut returning, &before, other, &mut repaired)?;
         // A prune that is under way is told of before anything is moved.
         drop(self.lease_of_repair(&returning, dry_run)?);
         // Manifests first: a good one may need packs that nothing else does.
         for damage in self.all_manifests()?.bad {
             self.repair_manifest(&damage, other, dry_run, &mut repaired)?;
         }
+        // Another repair may have moved what was not looked at here.
+        let now: BTreeSet<String> = self.names_of(DAMAGED)?.into_iter().collect();
+        self.add_returning(&mut returning, now.difference(&before), other, &mut repaired)?;
         self.bring_back(&returning, dry_run, &mut repaired)?;
         let damaged = self.check(&options)?.damaged;
         let copies = self.copies(&damaged, other)?;
@@ -80,23 +85,24 @@ impl Store {
         Ok(repaired)
     }
 
-    /// What can come back out of `damaged/`, by run, page and name: its own bytes are right, as they
-    /// may be after a read that failed for once, or the other store has them. What is in its place
-    /// again has only left its copies there.
-    fn returning(
+    /// Of `objects` in `damaged/`, adds what can come back, by run, page and name: its own bytes are
+    /// right, as they may be after a read that failed for once, or the other store has them. What is in
+    /// its place again has only left its copies there.
+    fn add_returning<'a>(
         &self,
+        returning: &mut BTreeMap<String, Return>,
+        objects: impl IntoIterator<Item = &'a String>,
         other: Option<&Store>,
         repaired: &mut Repaired,
-    ) -> Result<BTreeMap<String, Return>> {
-        let mut returning: BTreeMap<String, Return> = BTreeMap::new();
-        for object in self.names_of(DAMAGED)? {
-            let key = damaged_key(&object);
+    ) -> Result<()> {
+        for object in objects {
+            let key = damaged_key(object);
             let Some(name) = SnapshotName::parse(key) else { continue };
             // What was forgotten since stays so.
             if self.is_forgotten(&name)? {
                 continue;
             }
-            let own = self.good_bytes(&object, &name);
+            let own = self.good_bytes(object, &name);
             let bytes = match other {
                 Some(other) if own.is_none() && self.good_manifest(key).is_none() => {
                     self.believed_manifest(other, key, repaired)?
@@ -106,10 +112,10 @@ impl Store {
             if let Some(bytes) = bytes {
                 let objects = Vec::new();
                 let found = returning.entry(key.to_string()).or_insert(Return { objects, bytes });
-                found.objects.push(object);
+                found.objects.push(object.clone());
             }
         }
-        Ok(returning)
+        Ok(())
     }
 
     /// Manifests that come back out of `damaged/` need packs that nobody may have needed: a lease

@@ -5,7 +5,9 @@ use crate::commit::Author;
 use crate::lease::SaveLease;
 use crate::manifest::Manifest;
 use crate::names::{SnapshotName, random_id};
+use crate::storage::Put;
 use lmc_format::{Error, ErrorKind, Result};
+use std::collections::BTreeSet;
 
 impl Store {
     /// The beginning of a save that takes the place of `name`: its id, a lease that names that, and
@@ -24,20 +26,32 @@ impl Store {
     }
 
     /// Commits what takes the place of `name`, and forgets that. Tags go with it, those too that
-    /// it is given meanwhile: the last look is after the mark, from which on none is given. Until
-    /// then the lease keeps `name` and its tags.
+    /// it is given meanwhile: the last look is after the mark, from which on none is given or taken.
+    /// Until then the lease keeps `name` and its tags. If somebody else marks the new one, `name` gets
+    /// no mark, or loses it again: one of the two stays.
     pub(crate) fn replace_with(
         &self,
         name: &SnapshotName,
         manifest: &Manifest,
-        lease: SaveLease,
+        mut lease: SaveLease,
     ) -> Result<SnapshotName> {
         let tags = self.tags_of(name)?;
-        let (new, mut lease) = self.commit_under(manifest, name.page, &tags, Author::Us, lease)?;
-        // The one that it had may have been taken for that of a dead process.
+        // Before the commit: on a full disk it may fail, and would leave two snapshots.
         lease.renew()?;
-        self.forget(std::slice::from_ref(name))?;
-        self.put_tags(&new, &self.tags_of(name)?)?;
+        let (new, mut lease) = self.commit_under(manifest, name.page, &tags, Author::Us, lease)?;
+        if !lease.is_there()? {
+            // It was taken for that of a dead process.
+            lease.renew()?;
+        }
+        self.check_shown(&new)?;
+        let mark = name.forgotten();
+        let is_own = self.storage.put_new(&mark, b"")? == Put::Created;
+        if let Err(error) = self.hand_over(name, &new, &tags) {
+            if is_own {
+                self.storage.delete(&[mark])?;
+            }
+            return Err(error);
+        }
         if !lease.is_there()? {
             let message = format!(
                 "snapshot {} has taken the place of {}, and may lack a tag that this was given \
@@ -50,5 +64,20 @@ impl Store {
         // A lease that cannot be ended grows old and is removed by a prune.
         let _ = lease.end();
         Ok(new)
+    }
+
+    /// Gives `new`, which got the tags `before`, those that `name` has by now, and takes from it those
+    /// that `name` has lost. Fails if `new` is to go.
+    fn hand_over(
+        &self,
+        name: &SnapshotName,
+        new: &SnapshotName,
+        before: &BTreeSet<String>,
+    ) -> Result<()> {
+        let now = self.tags_of(name)?;
+        let lost = before.difference(&now).map(|tag| new.tag(tag)).collect::<Result<Vec<_>>>()?;
+        self.storage.delete(&lost)?;
+        self.put_tags(new, &now)?;
+        self.check_shown(new)
     }
 }

@@ -20,7 +20,7 @@ const PAGE_LEN: usize = 256;
 /// that is wrong.
 pub(crate) const AHEAD_MAX_MS: u64 = 60_000;
 /// Times that snapshots are listed while some of them go.
-const LISTS_MAX: usize = 8;
+pub(crate) const LISTS_MAX: usize = 8;
 
 /// A snapshot and when it counts as saved: at its own time, but no later than the storage says that
 /// its manifest came. So a clock that was wrong once, here or where a copy is from, decides neither

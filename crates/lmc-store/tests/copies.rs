@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use lmc_store::storage::disk::{Disk, DiskFile, DiskStat, RealDisk};
+use lmc_store::storage::disk::{Disk, DiskFile, DiskStat, RealDisk, Renamed};
 use lmc_store::storage::{Access, LocalStorage, MemoryStorage, Storage};
 use lmc_store::{ErrorKind, SnapshotName, Store};
 use std::fs;
@@ -73,7 +73,7 @@ impl Disk for HookedDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.inner.open(path)
     }
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed> {
         self.pass(Fails::Rename, is_snapshot(to), io::ErrorKind::QuotaExceeded)?;
         self.inner.rename_new(from, to)
     }
@@ -104,7 +104,7 @@ impl Disk for HookedDisk {
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>> {
         self.inner.read_dir(path)
     }
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>> {
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Option<DiskStat>)>> {
         self.inner.list_dir(path)
     }
     fn stat(&self, path: &Path) -> io::Result<DiskStat> {

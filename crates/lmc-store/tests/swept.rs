@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use lmc_store::storage::disk::{Disk, DiskFile, DiskStat, RealDisk};
+use lmc_store::storage::disk::{Disk, DiskFile, DiskStat, RealDisk, Renamed};
 use lmc_store::storage::{Access, LocalStorage, Storage};
 use lmc_store::{CONFIG_NAME, ErrorKind};
 use std::io;
@@ -22,7 +22,7 @@ impl Disk for Swept {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.0.open(path)
     }
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed> {
         self.0.remove(from)?;
         self.0.rename_new(from, to)
     }
@@ -48,7 +48,7 @@ impl Disk for Swept {
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>> {
         self.0.read_dir(path)
     }
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>> {
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Option<DiskStat>)>> {
         self.0.list_dir(path)
     }
     fn stat(&self, path: &Path) -> io::Result<DiskStat> {

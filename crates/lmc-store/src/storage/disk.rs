@@ -36,6 +36,17 @@ pub struct DiskStat {
     pub modified_ms: u64,
     /// Whether it is a directory.
     pub is_dir: bool,
+    /// Device and inode: names of one file have the same.
+    pub id: (u64, u64),
+}
+
+/// How a file got another name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renamed {
+    /// It has left the old one.
+    Moved,
+    /// It has both, and the old one is for the caller to remove.
+    Linked,
 }
 
 /// A file system. Where something that is no folder is on the way to a name, the error is
@@ -46,13 +57,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens a file for reading. Of anything else the error is `InvalidData`.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
     /// Gives a file another name, which must be free: otherwise the error is `AlreadyExists`. The old
-    /// name may stay where only a hard link can do this.
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// name stays where only a hard link can do this.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed>;
     /// Gives a file another name; a file of that name is replaced.
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file a second name, which must be free: otherwise the error is `AlreadyExists`.
     fn link_new(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Takes all bytes from a file, which is as new as if it were written now.
+    /// Takes all bytes from a file, which is as new as if it were written now. Of anything else, and of
+    /// a file that has another name, the error is `InvalidData`.
     fn truncate(&self, path: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -63,8 +75,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The names in a directory, in any order, and whether each is a directory. A name that is not
     /// UTF-8 has U+FFFD in it and is none: nothing can be reached by it.
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>>;
-    /// The same with what each name is; one that is removed meanwhile is left out.
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>>;
+    /// The same with what each name is; none of one that is removed meanwhile.
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Option<DiskStat>)>>;
     /// What a name is.
     fn stat(&self, path: &Path) -> io::Result<DiskStat>;
     /// The time by the clock that gives files their times, in milliseconds since 1970.
@@ -94,6 +106,8 @@ struct Root {
     mode: RawMode,
 }
 
+/// Times that a folder is looked at while it changes.
+pub(super) const LISTS_MAX: usize = 8;
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 /// Permissions of what is being made, until it has those of the root.
 const OWN_FILE: Mode = Mode::from_raw_mode(0o600);
@@ -135,8 +149,7 @@ impl RealDisk {
     fn root(&self) -> io::Result<(OwnedFd, RawMode)> {
         let root = OwnedFd::from(Folder::reach(&self.root)?);
         let (stat, mode) = (rustix::fs::fstat(&root)?, mode_of_new(&root)?);
-        #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
-        let id = (stat.st_dev as u64, stat.st_ino as u64);
+        let id = id(&stat);
         let first = self.first.get_or_init(|| Root { id, owner: stat.st_uid, mode });
         if id == first.id {
             return Ok((root, mode));
@@ -168,6 +181,28 @@ impl RealDisk {
                 .map_err(|e| blocked(&folder, name, e))?;
         }
         Ok((folder, mode))
+    }
+
+    /// What `look` sees in a folder. One that changed meanwhile is looked at again: its names are read a
+    /// few at a time, so that one may go before it is read and what took its place come after that.
+    fn look_into<T>(
+        &self,
+        path: &Path,
+        look: impl Fn(&OwnedFd) -> io::Result<Vec<T>>,
+    ) -> io::Result<Vec<T>> {
+        let mut looks = 0;
+        loop {
+            let (folder, _) = self.folder(path)?;
+            let changed = || {
+                let stat = rustix::fs::fstat(&folder)?;
+                io::Result::Ok((stat.st_mtime, stat.st_mtime_nsec))
+            };
+            let (before, seen) = (changed()?, look(&folder)?);
+            looks += 1;
+            if looks == LISTS_MAX || changed()? == before {
+                return Ok(seen);
+            }
+        }
     }
 
     /// The place that a path below the root names.
@@ -266,6 +301,11 @@ fn kind(stat: &rustix::fs::Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
+#[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+fn id(stat: &rustix::fs::Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
 /// Gives what was just made the permissions that it should have. A file system that has none, or
 /// others than ours, keeps what was asked for when it was made, which is no more.
 fn open_up(made: impl AsFd, wanted: RawMode) -> io::Result<()> {
@@ -309,18 +349,16 @@ impl Disk for RealDisk {
         }
     }
 
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed> {
         let (old, new) = (self.place(from)?, self.place(to)?);
         let no_replace = RenameFlags::NOREPLACE;
         match rustix::fs::renameat_with(&old.folder, old.name, &new.folder, new.name, no_replace) {
             // Some file systems cannot refuse to replace; a hard link can.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 self.link_new(from, to)?;
-                // The new name is there, whatever becomes of the old one.
-                let _ = self.remove(from);
-                Ok(())
+                Ok(Renamed::Linked)
             }
-            other => Ok(other?),
+            other => Ok(other.map(|()| Renamed::Moved)?),
         }
     }
 
@@ -337,8 +375,21 @@ impl Disk for RealDisk {
 
     fn truncate(&self, path: &Path) -> io::Result<()> {
         let Place { folder, name, .. } = self.place(path)?;
-        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::fsync(rustix::fs::openat(&folder, name, flags, Mode::empty())?)?)
+        // A pipe would have to be waited for.
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&folder, name, flags, Mode::empty())
+            .map_err(|e| unopened(&folder, name, e))?;
+        let stat = rustix::fs::fstat(&file)?;
+        match kind(&stat) {
+            FileType::RegularFile if stat.st_nlink == 1 => {}
+            FileType::RegularFile => {
+                let message = "it has another name, so that its bytes are not ours to take";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+            }
+            other => return Err(no_file(other)),
+        }
+        rustix::fs::ftruncate(&file, 0)?;
+        Ok(rustix::fs::fsync(file)?)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -374,30 +425,32 @@ impl Disk for RealDisk {
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>> {
-        let (folder, _) = self.folder(path)?;
-        let mut names = Vec::new();
-        for_each_name(&folder, |name, kind| {
-            let is_dir = match kind {
-                // Some file systems do not say.
-                FileType::Unknown => look_at(&folder, name)?.map(|stat| stat.is_dir),
-                kind => Some(kind == FileType::Directory),
-            };
-            names.extend(is_dir.map(|is_dir| (shown(name), is_dir && is_utf8(name))));
-            Ok(())
-        })?;
-        Ok(names)
+        self.look_into(path, |folder| {
+            let mut names = Vec::new();
+            for_each_name(folder, |name, kind| {
+                let is_dir = match kind {
+                    // Some file systems do not say.
+                    FileType::Unknown => look_at(folder, name)?.is_some_and(|stat| stat.is_dir),
+                    kind => kind == FileType::Directory,
+                };
+                names.push((shown(name), is_dir && is_utf8(name)));
+                Ok(())
+            })?;
+            Ok(names)
+        })
     }
 
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>> {
-        let (folder, _) = self.folder(path)?;
-        let mut names = Vec::new();
-        for_each_name(&folder, |name, _| {
-            let stat = look_at(&folder, name)?;
-            let stat = stat.map(|stat| DiskStat { is_dir: stat.is_dir && is_utf8(name), ..stat });
-            names.extend(stat.map(|stat| (shown(name), stat)));
-            Ok(())
-        })?;
-        Ok(names)
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Option<DiskStat>)>> {
+        self.look_into(path, |folder| {
+            let mut names = Vec::new();
+            for_each_name(folder, |name, _| {
+                let stat = look_at(folder, name)?;
+                let is_dir = |stat: &DiskStat| stat.is_dir && is_utf8(name);
+                names.push((shown(name), stat.map(|s| DiskStat { is_dir: is_dir(&s), ..s })));
+                Ok(())
+            })?;
+            Ok(names)
+        })
     }
 
     fn stat(&self, path: &Path) -> io::Result<DiskStat> {
@@ -451,5 +504,38 @@ fn disk_stat(stat: &rustix::fs::Stat) -> DiskStat {
         size: u64::try_from(size).unwrap_or(0),
         modified_ms: seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000),
         is_dir: kind(stat) == FileType::Directory,
+        id: id(stat),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A folder that changes while its names are read is read again.
+    #[test]
+    fn a_folder_that_changes_is_read_again() {
+        let root = tempfile::tempdir().unwrap();
+        let (old, new) = (root.path().join("old"), root.path().join("new"));
+        std::fs::write(&old, b"").unwrap();
+        // Changes within one tick of the clock of the file system would have the same time.
+        File::open(root.path()).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let disk = RealDisk::new(root.path(), Access::Private);
+        let looks = AtomicUsize::new(0);
+        let seen = disk.look_into(root.path(), |folder| {
+            if looks.fetch_add(1, Ordering::SeqCst) == 0 {
+                std::fs::rename(&old, &new)?;
+                return Ok(Vec::new());
+            }
+            let mut names = Vec::new();
+            for_each_name(folder, |name, _| {
+                names.push(shown(name));
+                Ok(())
+            })?;
+            Ok(names)
+        });
+        assert_eq!(seen.unwrap(), ["new"]);
+        assert_eq!(looks.load(Ordering::SeqCst), 2);
     }
 }

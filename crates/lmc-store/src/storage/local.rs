@@ -4,7 +4,7 @@
 //! folder that holds the name is synced. A folder that is made is synced into its own folder
 //! first. So a name in a folder always means a whole file, after a power cut too.
 
-use super::disk::{Disk, RealDisk};
+use super::disk::{Disk, DiskStat, LISTS_MAX, RealDisk, Renamed};
 use super::{Access, Entry, Put, Stat, Storage, io_error, not_found, read_by_parts};
 use crate::config::CONFIG_NAME;
 use crate::names::{FORGOTTEN, MARKER, NAME_PARTS_MAX, PRUNING, is_id, random_id};
@@ -109,31 +109,50 @@ impl LocalStorage {
             return None;
         }
         let (path, reserve) = (self.path(name), self.path(RESERVE));
-        let again = || self.publish(name, b"", |from, to| self.disk.rename_new(from, to));
+        let again = || self.publish(name, b"", |from, to| self.rename_new(from, to));
         if is_in(FORGOTTEN) {
             // Bytes are given only if the name needs room in its folder, and the file never: a
             // prune needs it.
             let with_room = || {
-                self.disk.truncate(&reserve).ok()?;
+                self.empty_reserve()?;
                 self.give_mark(&path).or_else(|| Some(again()))
             };
             return self.give_mark(&path).or_else(with_room);
         }
         // The time of a lease is that of its making.
-        self.disk.truncate(&reserve).ok()?;
-        self.named(&path, self.disk.rename_new(&reserve, &path)).or_else(|| {
+        self.empty_reserve()?;
+        self.named(&path, self.rename_new(&reserve, &path)).or_else(|| {
             // In a store of an earlier version the folder may have to be made.
-            self.disk.remove(&reserve).ok()?;
-            self.sync_dir(&self.root).ok()?;
+            self.delete(&[RESERVE.to_string()]).ok()?;
             Some(again())
         })
+    }
+
+    /// Takes the bytes of the reserve; none if it cannot be done. What is not a plain file in its place,
+    /// or has another name, keeps its bytes and only loses this name.
+    fn empty_reserve(&self) -> Option<()> {
+        let reserve = self.path(RESERVE);
+        let emptied = match self.disk.truncate(&reserve) {
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => self.disk.remove(&reserve),
+            emptied => emptied,
+        };
+        emptied.ok()
     }
 
     /// Makes a mark without a new file.
     fn give_mark(&self, path: &Path) -> Option<Result<Put>> {
         let marker = self.path(&format!("{FORGOTTEN}/{MARKER}"));
         let linked = self.named(path, self.disk.link_new(&marker, path));
-        linked.or_else(|| self.named(path, self.disk.rename_new(&self.path(SPARE), path)))
+        linked.or_else(|| self.named(path, self.rename_new(&self.path(SPARE), path)))
+    }
+
+    /// Gives a file that is nobody else's its name, which must be free.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if self.disk.rename_new(from, to)? == Renamed::Linked {
+            // The new name is there, whatever becomes of the old one.
+            let _ = self.disk.remove(from);
+        }
+        Ok(())
     }
 
     /// How a name was given, durably; none if the disk refused it.
@@ -280,8 +299,23 @@ impl LocalStorage {
         Ok(())
     }
 
+    /// What is in a folder, and what each name is. Where one went before it was looked at, all are
+    /// listed again: what took its place came before that, and is not among the names that were read.
+    fn entries(&self, folder: &str) -> Result<Vec<(String, Option<DiskStat>)>> {
+        let list = || self.look_into(folder, |path| self.disk.list_dir(path));
+        let mut entries = list()?;
+        for _ in 1..LISTS_MAX {
+            if entries.iter().all(|(_, stat)| stat.is_some()) {
+                break;
+            }
+            entries = list()?;
+        }
+        Ok(entries)
+    }
+
     fn walk_entries(&self, folder: &str, found: &mut Vec<Entry>) -> Result<()> {
-        for (name, stat) in self.look_into(folder, |path| self.disk.list_dir(path))? {
+        for (name, stat) in self.entries(folder)? {
+            let Some(stat) = stat else { continue };
             let name = format!("{folder}/{name}");
             if stat.is_dir {
                 if may_hold_objects(&name) {
@@ -335,7 +369,7 @@ impl Storage for LocalStorage {
             self.make_folder(&self.root)?;
             self.make_reserve()?;
         }
-        let put = || self.publish(name, bytes, |from, to| self.disk.rename_new(from, to));
+        let put = || self.publish(name, bytes, |from, to| self.rename_new(from, to));
         match put() {
             // Marks and leases of prunes, which are there to make room, are empty.
             Err(error) if bytes.is_empty() => self.put_in_need(name).unwrap_or(Err(error)),
@@ -352,15 +386,18 @@ impl Storage for LocalStorage {
         let (old, new) = (self.path(from), self.path(to));
         let folder = |path: &Path| path.parent().unwrap_or(&self.root).to_path_buf();
         self.make_folder(&folder(&new))?;
-        match self.disk.rename_new(&old, &new) {
-            Ok(()) => {}
+        let renamed = match self.disk.rename_new(&old, &new) {
+            Ok(renamed) => renamed,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(Put::Exists),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(not_found(from)),
             Err(e) => return Err(self.failed(format_args!("cannot move {from} to {to}"), &e)),
-        }
+        };
         // The new name before the old one, so that a power cut never leaves neither.
         self.sync_dir(&folder(&new))?;
-        if self.disk.stat(&old).is_ok() {
+        let id = |path: &Path| self.disk.stat(path).map(|stat| stat.id).ok();
+        let is_both = |id_old: (u64, u64)| id(&new) == Some(id_old);
+        // What came into its place meanwhile stays.
+        if renamed == Renamed::Linked && id(&old).is_some_and(is_both) {
             let cannot = |e| io_error(format_args!("cannot remove {from}, which is {to} too"), &e);
             self.disk.remove(&old).map_err(cannot)?;
         }

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod conform;
+pub mod watched;
 
 use lmc_store::storage::{
     Entry, LocalStorage, MemoryStorage, Put, Stat, Storage, folders_of_names, read_by_parts,

@@ -6,7 +6,7 @@
 
 use crate::common::TestClock;
 use lmc_store::Clock;
-use lmc_store::storage::disk::{Disk, DiskFile, DiskStat};
+use lmc_store::storage::disk::{Disk, DiskFile, DiskStat, Renamed};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Component, Path};
@@ -91,7 +91,7 @@ impl State {
 
     /// Bytes of a file, if it is there.
     pub fn size(&self, path: &str) -> Option<u64> {
-        self.find(Path::new(path)).ok().map(|node| self.nodes[node].stat().size)
+        self.find(Path::new(path)).ok().map(|node| self.nodes[node].stat(node).size)
     }
 
     /// The directory that a path is in, and its name there.
@@ -172,12 +172,14 @@ impl State {
 }
 
 impl Node {
-    fn stat(&self) -> DiskStat {
+    /// What this node, which has a number, is.
+    fn stat(&self, number: usize) -> DiskStat {
+        let id = (0, number as u64);
         match self {
             Self::File { data, modified_ms, .. } => {
-                DiskStat { size: data.len() as u64, modified_ms: *modified_ms, is_dir: false }
+                DiskStat { size: data.len() as u64, modified_ms: *modified_ms, is_dir: false, id }
             }
-            Self::Dir { .. } => DiskStat { size: 0, modified_ms: 0, is_dir: true },
+            Self::Dir { .. } => DiskStat { size: 0, modified_ms: 0, is_dir: true, id },
         }
     }
 }
@@ -319,8 +321,9 @@ impl<N: Note> Disk for Handle<N> {
         Ok(Box::new(self.open_file(path)?))
     }
 
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.change(|state| state.rename(from, to, false))
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed> {
+        self.0.change(|state| state.rename(from, to, false))?;
+        Ok(Renamed::Moved)
     }
 
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -375,19 +378,21 @@ impl<N: Note> Disk for Handle<N> {
         Ok(names.iter().map(|(name, &node)| (name.clone(), is_dir(node))).collect())
     }
 
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>> {
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Option<DiskStat>)>> {
         let inner = self.0.inner();
         let state = &inner.state;
         let Node::Dir { names, .. } = &state.nodes[state.find(path)?] else {
             return Err(io::ErrorKind::NotADirectory.into());
         };
-        Ok(names.iter().map(|(name, &node)| (name.clone(), state.nodes[node].stat())).collect())
+        let stat = |node: usize| Some(state.nodes[node].stat(node));
+        Ok(names.iter().map(|(name, &node)| (name.clone(), stat(node))).collect())
     }
 
     fn stat(&self, path: &Path) -> io::Result<DiskStat> {
         let inner = self.0.inner();
         let state = &inner.state;
-        Ok(state.nodes[state.find(path)?].stat())
+        let node = state.find(path)?;
+        Ok(state.nodes[node].stat(node))
     }
 
     fn now_ms(&self) -> u64 {

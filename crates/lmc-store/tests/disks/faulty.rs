@@ -1,7 +1,7 @@
 //! A disk that fails: one kind of operation, from the n-th on, once or for some time.
 
 use super::crash::{CrashDisk, CrashFile, Handle, Note};
-use lmc_store::storage::disk::{Disk, DiskFile, DiskStat};
+use lmc_store::storage::disk::{Disk, DiskFile, DiskStat, Renamed};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -221,7 +221,7 @@ impl<N: Note> Disk for FaultyDisk<N> {
         self.plan.run(Kind::Open, || self.disk.open_file(path)).map(|file| self.file(path, file))
     }
 
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed> {
         if to.components().any(|part| part.as_os_str() == "snapshots") {
             self.commits.fetch_add(1, Ordering::SeqCst);
         }
@@ -263,7 +263,7 @@ impl<N: Note> Disk for FaultyDisk<N> {
         self.plan.run(Kind::ReadDir, || self.disk.read_dir(path))
     }
 
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, DiskStat)>> {
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Option<DiskStat>)>> {
         self.plan.run(Kind::ReadDir, || self.disk.list_dir(path))
     }
 
