@@ -3,6 +3,7 @@
 use crate::base::{Base, Bases};
 use crate::interrupt::Once;
 use crate::io::{Stamp, io_error};
+use crate::recent::Desk;
 use crate::shelf::{Seen, Shelf};
 use lmc_format::limits::BASE_NAME_LEN_MAX;
 use lmc_format::{Error, ErrorKind, Result};
@@ -47,6 +48,12 @@ impl Links {
     /// For a file in `folder`, or nowhere, that `bases` were given with.
     pub(crate) fn with(folder: Option<PathBuf>, bases: &Bases) -> Self {
         Self::new(folder, Given::File(bases.clone()))
+    }
+
+    /// What the file shares with those that it is on, and that are on it.
+    pub(crate) fn desk(&self) -> Arc<Desk> {
+        let shelf = self.given.shelf().upgrade();
+        shelf.map_or_else(Arc::default, |shelf| shelf.desk.clone())
     }
 
     /// Makes room for as many bases as the file has.

@@ -4,6 +4,7 @@
 use crate::base::{Base, Library};
 use crate::io::{Source, Stamp};
 use crate::lookup::beside;
+use crate::recent::Desk;
 use lmc_format::{Error, ErrorKind, Hash, Result};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub(crate) struct Shelf {
     /// The compressed directories beside a folder.
     beside: Mutex<HashMap<PathBuf, Arc<[PathBuf]>>>,
     pub(crate) threads: usize,
+    /// What all that look for bases here share.
+    pub(crate) desk: Arc<Desk>,
 }
 
 /// What tells whether a file is a base.
