@@ -17,7 +17,7 @@ use lmc_format::{
 };
 use std::fs::File;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// An original of more bytes than these, and of so many times the file, is one to be told of.
@@ -155,19 +155,8 @@ impl Archive {
     }
 
     /// Files that may be bases of this one, by their names and lengths.
-    pub(crate) fn likely_bases(&self) -> Vec<Arc<Base>> {
+    pub(crate) fn likely_bases(&self) -> impl Iterator<Item = Arc<Base>> {
         self.links.likely(&self.index.bases)
-    }
-
-    /// The files that its bases may be.
-    pub(crate) fn base_files(&self) -> Vec<PathBuf> {
-        self.links.files(&self.index.bases)
-    }
-
-    /// The files that are needed to restore it: those that its bases may be, and what these may be
-    /// on. Only indexes are read.
-    pub fn files_below(&self) -> Vec<PathBuf> {
-        self.links.files_below(&self.index.bases)
     }
 
     /// Whether the original is a safetensors file.

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use lmc::{FileId, FileState, Origin, Output, Publish, Summary};
+use lmc::{Dependencies, FileId, FileState, Origin, Output, Publish, Summary};
 
 pub use job::{Job, Opened, Source};
 
@@ -25,7 +25,7 @@ use crate::names;
 use crate::progress::{Progress, Volume};
 use crate::{interrupt, stdio};
 use plan::{Batch, refuse_collisions};
-use removal::{Needs, Read};
+use removal::Read;
 use tree::TargetTree;
 
 /// Compressing or restoring.
@@ -44,9 +44,9 @@ pub trait Direction {
     /// For each file of a directory, those among them that it may be on. A file is opened by its
     /// number.
     fn siblings(&self, files: &[PathBuf], open: &dyn Fn(usize) -> Option<File>) -> Vec<Vec<usize>>;
-    /// The files that cannot go before this one, which is open, is done: all that may be read for
-    /// it.
-    fn needs(&self, job: &Job, file: File) -> Vec<PathBuf>;
+    /// Adds the files that cannot go before this one, which is open, is done: all that may be read
+    /// for it.
+    fn add_needs(&self, job: &Job, id: FileId, file: File, needs: &mut Dependencies);
     /// Does the work.
     fn convert(
         &self,
@@ -78,7 +78,7 @@ pub fn run(args: &FileArgs, direction: &dyn Direction) -> Exit {
     }
     let needs = match args.rm || args.force {
         true => transfer.needs(&batches),
-        false => Needs::new(),
+        false => Dependencies::new([]),
     };
     if args.force {
         refuse_collisions(&args.files, &mut batches, &needs);
@@ -117,9 +117,9 @@ impl Transfer<'_> {
         self.tally.failed(failure);
     }
 
-    fn run_batches(&mut self, batches: &[(&Path, Batch)], needs: &Needs) {
+    fn run_batches(&mut self, batches: &[(&Path, Batch)], needs: &Dependencies) {
         // What others need stays until all are done.
-        let needed: HashSet<FileId> = needs.values().flatten().copied().collect();
+        let needed = needs.needed();
         let mut kept = Vec::new();
         let mut left = HashSet::new();
         for (i, (name, batch)) in batches.iter().enumerate() {

@@ -1,13 +1,15 @@
 //! What files may cost, and what they do cost.
 
 use super::*;
-use crate::{Bases, Input, Level, Options};
+use crate::{Bases, Dependencies, FileId, FileState, Input, Level, Options};
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::{
     ApartCoder, Base, BaseUse, BlockKind, BlockPrefix, Coder, Columns, Conversion, ErrorKind,
     Footer, HuffmanTable, Index, Piece, Recipe, Reference, SourceKind, Span, WordMap, file,
 };
 use lmc_testkit::data::{self, Kind, Random};
+use std::fs::File;
+use std::path::Path;
 
 mod costs;
 
@@ -369,8 +371,12 @@ fn a_base_that_is_named_often_is_opened_once() {
     let path = folder.path().join("file.lmc");
     std::fs::write(&path, hostile(1, &[], (1..100).map(named).collect())).unwrap();
     let archive = Archive::open(&path).unwrap();
-    assert_eq!(archive.likely_bases().len(), 1);
-    assert_eq!(archive.files_below(), [folder.path().join("base")]);
+    assert_eq!(archive.likely_bases().count(), 1);
+    let id = |path: &Path| FileState::at(path).unwrap().id;
+    let mut needs = Dependencies::new([]);
+    needs.add_archive(id(&path), File::open(&path).unwrap(), path.parent(), &[]);
+    let needed: Vec<FileId> = needs.of(id(&path)).collect();
+    assert_eq!(needed, [id(&folder.path().join("base"))]);
 }
 
 /// A base is told by its length too, also where another one with its content hash has been found.

@@ -5,11 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lmc::{FileId, FileKind, FileState, Links, Tree};
+use lmc::{Dependencies, FileId, FileKind, FileState, Links, Tree};
 
 use super::Transfer;
 use super::job::{InTree, Job, Target};
-use super::removal::Needs;
 use super::tree::TreePlan;
 use crate::bases;
 use crate::exit::Failure;
@@ -122,13 +121,20 @@ impl Transfer<'_> {
     }
 }
 
-/// For each file that inputs need, these inputs.
-fn needed_by(batches: &[(&Path, Batch)], needs: &Needs) -> HashMap<FileId, Vec<PathBuf>> {
+/// For each file that inputs need, directly or not, two of these inputs: one of them may be the one
+/// that asks.
+fn needed_by(batches: &[(&Path, Batch)], needs: &Dependencies) -> HashMap<FileId, Vec<PathBuf>> {
     let mut needed: HashMap<FileId, Vec<PathBuf>> = HashMap::new();
-    for job in batches.iter().flat_map(|(_, batch)| &batch.jobs) {
-        let (Some(id), Some(source)) = (job.id(), &job.source) else { continue };
-        for &file in needs.get(&id).into_iter().flatten() {
-            needed.entry(file).or_default().push(source.clone());
+    let jobs = batches.iter().flat_map(|(_, batch)| &batch.jobs);
+    let mut open: Vec<(FileId, &PathBuf)> =
+        jobs.filter_map(|job| Some((job.id()?, job.source.as_ref()?))).collect();
+    while let Some((id, source)) = open.pop() {
+        for file in needs.of(id) {
+            let by = needed.entry(file).or_default();
+            if by.len() < 2 && !by.contains(source) {
+                by.push(source.clone());
+                open.push((file, source));
+            }
         }
     }
     needed
@@ -137,7 +143,11 @@ fn needed_by(batches: &[(&Path, Batch)], needs: &Needs) -> HashMap<FileId, Vec<P
 /// Refuses the jobs whose results would take the place of an input of another job, of what that needs,
 /// or of its result. All that was given counts, also what is left out or cannot be done. Inputs are
 /// told by what they are, not by their names.
-pub(super) fn refuse_collisions(given: &[PathBuf], batches: &mut [(&Path, Batch)], needs: &Needs) {
+pub(super) fn refuse_collisions(
+    given: &[PathBuf],
+    batches: &mut [(&Path, Batch)],
+    needs: &Dependencies,
+) {
     let needed = needed_by(batches, needs);
     let jobs = || batches.iter().flat_map(|(_, batch)| &batch.jobs);
     let mut inputs: HashMap<FileId, PathBuf> = HashMap::new();
