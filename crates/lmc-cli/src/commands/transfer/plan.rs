@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lmc::{Dependencies, FileId, FileKind, FileState, Links, Tree};
+use lmc::{Dependencies, FileId, FileKind, FileState, Folder, Links, Tree};
 
 use super::Transfer;
 use super::job::{InTree, Job, Target};
@@ -29,15 +29,15 @@ impl Transfer<'_> {
             return Ok(Batch { jobs: vec![Job::new(None, bases, target, None)], tree: None });
         }
         let state = FileState::at(source).map_err(|error| Failure::io("open it", &error))?;
+        if self.args.rm {
+            refuse_links(source)?;
+        }
         if state.kind == FileKind::Folder {
             return self.directory(source);
         }
         let is_named = self.args.output.is_some() || self.args.stdout;
         if state.kind != FileKind::File && !is_named {
             return Err(Failure::new("is not a regular file; name the result with -o, or use -c"));
-        }
-        if self.args.rm && fs::symlink_metadata(source).is_ok_and(|found| found.is_symlink()) {
-            return Err(Failure::new("is a link, so --rm is refused; name the file it leads to"));
         }
         let target = self.target(source)?;
         let refused = self.direction.refuses(source).filter(|_| !self.args.force);
@@ -73,7 +73,10 @@ impl Transfer<'_> {
             let target = target.display();
             return Err(Failure::new(format!("{target} is there already; -f writes into it")));
         }
-        let tree = Tree::read(source, Links::Kept)?;
+        let tree = match self.args.rm {
+            true => Tree::reach(source, Links::Kept)?,
+            false => Tree::read(source, Links::Kept)?,
+        };
         let mut plan = TreePlan {
             target,
             dirs: vec![(PathBuf::new(), *tree.root())],
@@ -119,6 +122,21 @@ impl Transfer<'_> {
         }
         Ok(Batch { jobs, tree: Some(plan) })
     }
+}
+
+/// Fails if a path is a link, or goes through one that another user has planted: what is removed
+/// there would be chosen by them.
+fn refuse_links(source: &Path) -> Result<(), Failure> {
+    // Without slashes behind it, which would follow a link.
+    let name = source.components().as_path();
+    if fs::symlink_metadata(name).is_ok_and(|found| found.is_symlink()) {
+        return Err(Failure::new("is a link, so --rm is refused; name what it leads to"));
+    }
+    let reached = match name.file_name() {
+        Some(_) => Folder::reach_parent(name).map(|_| ()),
+        None => Folder::reach(name).map(|_| ()),
+    };
+    reached.map_err(|error| Failure::io("reach it, so --rm is refused", &error))
 }
 
 /// For each file that inputs need, directly or not, two of these inputs: one of them may be the one

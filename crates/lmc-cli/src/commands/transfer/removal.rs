@@ -78,7 +78,7 @@ impl Transfer<'_> {
         match (tree, &job.in_tree, &job.source) {
             (Some(tree), Some(place), _) => tree.source.remove(&place.source, &seen)?,
             (_, _, Some(path)) => {
-                let (folder, name) = Folder::open_parent(path)
+                let (folder, name) = Folder::reach_parent(path)
                     .map_err(|error| Failure::io("open its folder", &error))?;
                 lmc::remove_seen(&folder, &name, &seen)?;
             }
