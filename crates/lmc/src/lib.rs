@@ -65,7 +65,7 @@ pub use masters::masters;
 pub use memory::{
     compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_vec,
 };
-pub use names::{archive_path, has_room, original_path};
+pub use names::{archive_path, has_room, is_findable, original_path};
 pub use publish::{Origin, Publish};
 pub use raw::content_hash;
 pub use remove::remove_seen;

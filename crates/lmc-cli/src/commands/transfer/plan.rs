@@ -89,7 +89,7 @@ impl Transfer<'_> {
             match (entry.state.kind, self.direction.target_below(&entry.path)) {
                 (FileKind::Folder, _) => plan.dirs.push((entry.path.clone(), entry.state)),
                 (FileKind::File, Some(to)) => {
-                    let bases = match lmc::has_room(&entry.path) {
+                    let bases = match lmc::is_findable(&entry.path) {
                         true => self.bases(bases::Place::InTree(&entry.path))?,
                         false => Vec::new(),
                     };
@@ -118,7 +118,8 @@ impl Transfer<'_> {
         // A file in a folder of its own is not beside the others any more.
         let is_beside = |i: usize| lmc::has_room(&sources[i]);
         for (i, siblings) in siblings.into_iter().enumerate().filter(|(i, _)| is_beside(*i)) {
-            jobs[i].siblings = siblings.into_iter().filter(|&i| is_beside(i)).collect();
+            let is_findable = |&i: &usize| lmc::is_findable(&sources[i]);
+            jobs[i].siblings = siblings.into_iter().filter(is_findable).collect();
         }
         Ok(Batch { jobs, tree: Some(plan) })
     }
