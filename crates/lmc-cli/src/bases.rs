@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lmc::{Archive, Bases};
+use lmc::Archive;
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
@@ -65,14 +65,6 @@ pub fn to_restore(given: &[PathBuf], place: Place) -> Vec<PathBuf> {
         _ => Some(path.clone()),
     };
     given.iter().filter_map(base).collect()
-}
-
-/// Those of the files and directories that can be opened: what the others are for fails when its turn
-/// comes.
-pub fn usable(paths: &[PathBuf], threads: usize) -> Bases {
-    let open = |paths: &[&PathBuf]| Bases::open(paths, threads);
-    let usable: Vec<&PathBuf> = paths.iter().filter(|path| open(&[path]).is_ok()).collect();
-    open(&usable).unwrap_or_default()
 }
 
 /// The bases that a file names.

@@ -34,6 +34,7 @@ pub use stdio::hold_places;
 /// Errors are printed to stderr before it returns.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     hold_places();
+    raise_open_files();
     interrupt::install();
     let args = args::expand_short_form(args.into_iter().collect());
     let exit = match Cli::try_parse_from(args::command_first(args)) {
@@ -46,6 +47,17 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     };
     interrupt::wait();
     exit
+}
+
+/// Has as many files open as the system allows: a file may have a thousand bases, and the usual limit
+/// is no more than that.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        // Where it is refused, fewer have to do.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    }
 }
 
 /// Why a command line makes no sense. What it quotes may have been made by a pattern of the shell,

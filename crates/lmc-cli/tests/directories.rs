@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use common::{Folder, checkpoint, code, noise, stderr};
@@ -154,4 +156,47 @@ fn names_of_every_length() {
     let output = folder.lmc(&["compress", &long]);
     assert_eq!(code(&output), 1);
     assert!(stderr(&output).contains("-o"), "{}", stderr(&output));
+}
+
+/// A file whose name cannot be recorded as that of a base is none: what was compressed beside it comes
+/// back without a word about where to look.
+#[test]
+fn odd_names_of_bases_come_back() {
+    let (full, rounded) = common::pair(1);
+    for name in [&b"m\x01"[..], b"m\n", b"m\xff", b"\xc2\x85m"] {
+        let folder = Folder::new();
+        folder.write("d/w", &rounded);
+        fs::write(folder.path("d").join(OsStr::from_bytes(name)), &full).expect("ours");
+        folder.ok(&["compress", "--rm", "d"]);
+        folder.ok(&["test", "d.lmc"]);
+        folder.ok(&["decompress", "--rm", "d.lmc"]);
+        assert!(folder.read("d/w") == rounded);
+        assert!(fs::read(folder.path("d").join(OsStr::from_bytes(name))).expect("back") == full);
+        assert_eq!(folder.names(), ["d"]);
+        // The same against an older version in another directory.
+        folder.ok(&["compress", "--rm", "d", "-o", "old.lmc"]);
+        fs::create_dir(folder.path("d")).expect("ours");
+        fs::write(folder.path("d").join(OsStr::from_bytes(name)), &full).expect("ours");
+        folder.ok(&["compress", "--rm", "d", "--base", "old.lmc"]);
+        folder.ok(&["test", "d.lmc"]);
+    }
+}
+
+/// A base that is not found by its name is still told by its content: `--rm` keeps it for the file
+/// that could not be restored.
+#[test]
+fn rm_keeps_a_base_that_is_not_found() {
+    let folder = Folder::new();
+    let (full, rounded) = common::pair(1);
+    folder.write("d/m", &full);
+    folder.write("d/n", &noise(1000, 1));
+    folder.write("d/w", &rounded);
+    folder.ok(&["compress", "--rm", "d"]);
+    fs::rename(folder.path("d.lmc/m.lmc"), folder.path("d.lmc/a.lmc")).expect("ours");
+    let output = folder.lmc(&["decompress", "--rm", "d.lmc"]);
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    assert!(folder.exists("d.lmc/a.lmc") && folder.exists("d.lmc/w.lmc"));
+    assert!(!folder.exists("d.lmc/n.lmc"), "nobody needs it");
+    folder.ok(&["decompress", "-f", "--rm", "d.lmc", "--base", "d.lmc/a.lmc"]);
+    assert!(folder.read("d/w") == rounded && !folder.exists("d.lmc"));
 }

@@ -99,6 +99,22 @@ fn rm_of_a_link_is_refused() {
     folder.ok(&["compress", "link"]);
 }
 
+/// So is that of a link to a directory, by whatever name.
+#[test]
+fn rm_of_a_link_to_a_directory_is_refused() {
+    let folder = Folder::new();
+    folder.write("dir/file", b"bytes");
+    symlink("dir", folder.path("link")).expect("a link");
+    for name in ["link", "link/", "link/.", "./link//"] {
+        let output = folder.lmc(&["compress", "--rm", name, "-o", "out"]);
+        assert_eq!(code(&output), 1, "{name}");
+        assert!(stderr(&output).contains("is a link"), "{name}: {}", stderr(&output));
+        assert_eq!(folder.names(), ["dir", "link"]);
+        assert_eq!(folder.read("dir/file"), b"bytes");
+    }
+    folder.ok(&["compress", "link", "-o", "out"]);
+}
+
 /// A link, a pipe or another file that takes the place of a file, or of a folder on the way, after
 /// the directory was listed is not read; the others are done.
 #[test]

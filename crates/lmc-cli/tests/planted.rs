@@ -109,6 +109,43 @@ fn no_command_writes_behind_a_planted_link() {
     assert!(folder.exists("victim/new") && folder.exists("victim/dir/x"));
 }
 
+/// Nothing is removed behind such a link by `--rm`: not the file, nor the directory that it leads to,
+/// nor what is below that.
+#[test]
+fn rm_removes_nothing_behind_a_planted_link() {
+    let folder = Folder::new();
+    folder.write("victim/dir/x", &checkpoint());
+    folder.write("victim/x", b"x");
+    folder.ok(&["compress", "victim/x"]);
+    fs::create_dir(folder.path("shared")).expect("ours");
+    symlink("../victim", folder.path("shared/link")).expect("a link");
+    if lchown(folder.path("shared/link"), Some(OTHER), Some(OTHER)).is_err() {
+        println!("SKIPPED: only root can give a link to another user");
+        return;
+    }
+    fs::set_permissions(folder.path("shared"), fs::Permissions::from_mode(0o777)).expect("ours");
+    let before = tree(&folder, "victim");
+    for args in [
+        &["compress", "--rm", "shared/link", "-o", "out"][..],
+        &["compress", "--rm", "shared/link/", "-o", "out"],
+        &["compress", "--rm", "shared/link/dir", "-o", "out"],
+        &["compress", "--rm", "shared/link/dir/..", "-o", "out"],
+        &["compress", "--rm", "shared/link/x", "-o", "out"],
+        &["decompress", "--rm", "shared/link/x.lmc", "-o", "out"],
+    ] {
+        let output = folder.lmc(args);
+        assert_eq!(code(&output), 1, "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("link"), "{args:?}: {}", stderr(&output));
+        assert!(tree(&folder, "victim") == before && !folder.exists("out"), "{args:?}");
+    }
+    // Reading through it is left to the system.
+    folder.ok(&["compress", "shared/link/dir", "-o", "out"]);
+    fs::remove_dir_all(folder.path("out")).expect("ours");
+    fs::set_permissions(folder.path("shared"), fs::Permissions::from_mode(0o755)).expect("ours");
+    folder.ok(&["compress", "--rm", "shared/link/dir", "-o", "out"]);
+    assert!(!folder.exists("victim/dir") && folder.exists("out/x.lmc"));
+}
+
 /// One's own links in such a folder are followed, and so are those of whoever owns it.
 #[test]
 fn other_links_are_followed() {

@@ -5,8 +5,8 @@ use crate::decompress::restore;
 use crate::effort::{Budget, Cost, Effort};
 use crate::io::{Input, ReadAt, Source, SourceFile, io_error, zeroed};
 use crate::lookup::Links;
-use crate::pipeline::{Buffer, Pool};
-use crate::recent::{self, Recent};
+use crate::pipeline::Buffer;
+use crate::recent::Desk;
 use crate::reference;
 use crate::span::{self, PIECE_LEN, SpanDecoder, SpanPart, blocks_of, check, first_part};
 use crate::{Progress, Reference};
@@ -17,8 +17,8 @@ use lmc_format::{
 };
 use std::fs::File;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
 /// An original of more bytes than these, and of so many times the file, is one to be told of.
 const FAR_LEN: u64 = 1 << 30;
@@ -44,10 +44,9 @@ pub struct Archive {
     pub(crate) source: Source<'static>,
     pub(crate) index: StoredIndex,
     links: Links,
-    decoders: Pool<SpanDecoder>,
-    /// Segments that were decoded for a part of them. All threads share them, so that what a file
-    /// costs does not depend on how many there are.
-    recent: Mutex<Recent<Vec<u8>>>,
+    desk: Arc<Desk>,
+    /// Its number there.
+    number: usize,
     original_len: u64,
     file_len: u64,
 }
@@ -104,9 +103,9 @@ impl Archive {
         let index = StoredIndex::read(bytes, footer.body_len, footer.original_len)
             .map_err(|e| e.at("index"))?;
         let links = links.sized(index.bases.len());
-        let (decoders, original_len) = (Pool::default(), footer.original_len);
-        let recent = Mutex::new(Recent::borrowing(recent::LEN_MAX));
-        Ok(Self { source, index, links, decoders, recent, original_len, file_len })
+        let (desk, original_len) = (links.desk(), footer.original_len);
+        let number = desk.number();
+        Ok(Self { source, index, links, desk, number, original_len, file_len })
     }
 
     /// Bytes of the original.
@@ -156,19 +155,8 @@ impl Archive {
     }
 
     /// Files that may be bases of this one, by their names and lengths.
-    pub(crate) fn likely_bases(&self) -> Vec<Arc<Base>> {
+    pub(crate) fn likely_bases(&self) -> impl Iterator<Item = Arc<Base>> {
         self.links.likely(&self.index.bases)
-    }
-
-    /// The files that its bases may be.
-    pub(crate) fn base_files(&self) -> Vec<PathBuf> {
-        self.links.files(&self.index.bases)
-    }
-
-    /// The files that are needed to restore it: those that its bases may be, and what these may be
-    /// on. Only indexes are read.
-    pub fn files_below(&self) -> Vec<PathBuf> {
-        self.links.files_below(&self.index.bases)
     }
 
     /// Whether the original is a safetensors file.
@@ -207,9 +195,9 @@ impl Archive {
 
     /// Fills `out` with the original bytes from `start` on, which must be there.
     pub(crate) fn read_into(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
-        let mut decoder = self.decoders.take();
+        let mut decoder = self.desk.decoders.take();
         let done = self.read_parts(&mut decoder, start, out, effort);
-        self.decoders.give(decoder);
+        self.desk.decoders.give(decoder);
         done
     }
 
@@ -224,7 +212,7 @@ impl Archive {
         let mut rest = out;
         while !rest.is_empty() {
             let at = end - rest.len() as u64;
-            let count = match self.copy_recent(at, rest) {
+            let count = match self.desk.copy(self.number, at, rest) {
                 0 => self.read_part(decoder, at, rest, effort)?,
                 count => {
                     effort.find()?;
@@ -234,21 +222,6 @@ impl Archive {
             rest = &mut rest[count..];
         }
         Ok(())
-    }
-
-    fn recent(&self) -> MutexGuard<'_, Recent<Vec<u8>>> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Fills the start of `out` with the original bytes from `start` on, as far as a part that was kept
-    /// holds them. Returns how many bytes that are.
-    fn copy_recent(&self, start: u64, out: &mut [u8]) -> usize {
-        let mut recent = self.recent();
-        let Some((range, bytes)) = recent.find(start) else { return 0 };
-        let from = &bytes[(start - range.start) as usize..];
-        let count = from.len().min(out.len());
-        out[..count].copy_from_slice(&from[..count]);
-        count
     }
 
     /// Fills the start of `out` with the original bytes from `start` on: as much as is decoded at once.
@@ -281,7 +254,7 @@ impl Archive {
         out[..len].copy_from_slice(&own[..len]);
         if bytes.len() > len {
             let first = self.index.raw_start(i) + first;
-            self.recent().keep(first..first + bytes.len() as u64, bytes);
+            self.desk.keep(self.number, first, bytes, effort.kept_max());
         }
         Ok(len)
     }

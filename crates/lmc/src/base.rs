@@ -9,9 +9,9 @@ use crate::effort::{Budget, Cost, Effort};
 use crate::folder::FileId;
 use crate::interrupt::Once;
 use crate::io::{ReadAt, Source, SourceFile, Stamp, io_error};
-use crate::lookup::{Given, Links, fit_name, with_files_below};
+use crate::lookup::{Given, Links, fit_name};
 use crate::raw::Raw;
-use crate::shelf::Shelf;
+use crate::shelf::{Seen, Shelf};
 use lmc_format::file::MAGIC;
 use lmc_format::{Error, ErrorKind, Hash, Result};
 use lmc_input::Tensor;
@@ -146,12 +146,6 @@ impl Bases {
         self.is_named
     }
 
-    /// The files that were given, and all that they may be on. Only indexes are read.
-    pub fn files_below(&self) -> Vec<PathBuf> {
-        let given = self.list().iter().filter_map(|base| base.file.clone());
-        with_files_below(given.collect(), &Arc::downgrade(&self.shelf))
-    }
-
     /// Fails if one of the files that were opened has been written to since.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         self.shelf.open().iter().try_for_each(|base| base.check_unchanged())
@@ -174,8 +168,6 @@ pub struct Base {
     name: String,
     /// Where it was found.
     pub(crate) path: String,
-    /// The same, if it is a file.
-    pub(crate) file: Option<PathBuf>,
     content: Content,
     pub(crate) stamp: Option<Stamp>,
     threads: usize,
@@ -219,7 +211,6 @@ impl Base {
     ) -> Result<Arc<Self>> {
         let (len, stamp) = (source.len()?, source.stamp()?);
         let start = source.read_vec(0, len.min(MAGIC.len() as u64))?;
-        let file = stamp.map(|_| path.to_path_buf());
         let mut name = path.file_name().map_or("base".into(), |name| name.to_string_lossy());
         let content = if start == MAGIC {
             if let Some(stem) = name.strip_suffix(".lmc").filter(|stem| !stem.is_empty()) {
@@ -240,18 +231,7 @@ impl Base {
             Content::Raw(_) => Budget::new(0, 0),
             Content::Archive(archive) => archive.budget(),
         };
-        Ok(Arc::new(Self {
-            name,
-            path,
-            file,
-            content,
-            stamp,
-            threads,
-            hash,
-            tensors,
-            height,
-            budget,
-        }))
+        Ok(Arc::new(Self { name, path, content, stamp, threads, hash, tensors, height, budget }))
     }
 
     /// The name of its original.
@@ -348,26 +328,15 @@ impl Base {
         .map_err(|e| e.at(format_args!("base {}", self.path)))
     }
 
-    /// Whether it is `wanted`, as far as can be told without reading a file that is no `.lmc`.
-    pub(crate) fn may_be(&self, wanted: &lmc_format::Base) -> bool {
-        let is_other = match &self.content {
-            Content::Raw(_) => false,
-            Content::Archive(archive) => archive.content_hash() != wanted.hash,
+    /// What tells whether it is a base, as far as that is known without reading a file that is no
+    /// `.lmc`.
+    pub(crate) fn seen(&self) -> Seen {
+        let hash = match &self.content {
+            Content::Raw(_) => None,
+            Content::Archive(archive) => Some(archive.content_hash()),
         };
-        self.original_len() == wanted.len && !is_other && !self.is_on(wanted.hash)
-    }
-
-    /// The files that it may be on.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        match &self.content {
-            Content::Raw(_) => Vec::new(),
-            Content::Archive(archive) => archive.base_files(),
-        }
-    }
-
-    /// Whether it is a `.lmc` on a base with this content hash.
-    pub(crate) fn is_on(&self, hash: Hash) -> bool {
-        self.bases().iter().any(|base| base.hash == hash)
+        let on = self.bases().iter().map(|base| base.hash).collect();
+        Seen { len: self.original_len(), hash, on }
     }
 
     /// What it says that it is on.

@@ -6,9 +6,8 @@
 //! stand on each other may each ask twice for what is below them, and for a byte that is asked for, a
 //! decoder writes a whole segment.
 
-use crate::recent::{LEN_MAX, Recent};
+use crate::recent::{LEN_MAX, Recent, len_max};
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -41,6 +40,8 @@ pub(crate) struct Budget {
     /// How many files have been found one on the other.
     depth: AtomicUsize,
     spent: AtomicU64,
+    /// How many threads work.
+    threads: AtomicUsize,
 }
 
 /// A budget, and how many files stand on the one that is decoded here.
@@ -54,7 +55,8 @@ impl Budget {
     /// For an original of `len` bytes in `spans` spans.
     pub(crate) fn new(len: u64, spans: usize) -> Self {
         let each = AtomicU64::new(each(len, spans));
-        Self { each, depth: AtomicUsize::new(0), spent: AtomicU64::new(0) }
+        let (depth, threads) = (AtomicUsize::new(0), AtomicUsize::new(1));
+        Self { each, depth, spent: AtomicU64::new(0), threads }
     }
 
     /// As much again is asked for.
@@ -105,6 +107,10 @@ pub(crate) fn alone_if_spent(
     threads: usize,
     mut work: impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
+    let mut work = |threads: usize| {
+        budgets.iter().for_each(|budget| budget.threads.store(threads, Ordering::Relaxed));
+        work(threads)
+    };
     match work(threads) {
         Err(e) if e.kind == ErrorKind::LimitExceeded && threads > 1 => {
             let spent = budgets.iter().filter(|budget| budget.is_spent());
@@ -126,6 +132,11 @@ impl Effort<'_> {
     /// The same, one file deeper.
     pub(crate) fn deeper(self) -> Self {
         Self { depth: self.depth + 1, ..self }
+    }
+
+    /// Bytes that may be kept of what is decoded.
+    pub(crate) fn kept_max(self) -> u64 {
+        len_max(self.budget.threads.load(Ordering::Relaxed))
     }
 
     /// Counts a look into a span with this many blocks.
@@ -164,14 +175,14 @@ pub(crate) struct Cost {
     /// How many files are one on the other.
     depth: usize,
     work: u64,
-    /// What will be kept of each file, by a number that it has.
-    kept: HashMap<usize, Recent<()>>,
+    /// What will be kept of files, by numbers that they have.
+    kept: Recent<()>,
 }
 
 impl Cost {
     /// Nothing yet, for a new file of `len` bytes in `spans` spans.
     pub(crate) fn new(len: u64, spans: usize) -> Self {
-        Self { each: each(len, spans), depth: 0, work: 0, kept: HashMap::new() }
+        Self { each: each(len, spans), depth: 0, work: 0, kept: Recent::default() }
     }
 
     /// Whether a restore would make decoders do so much with bases that it might be refused.
@@ -181,14 +192,13 @@ impl Cost {
 
     /// The part of a file that holds byte `at` of its original, if it will be there still.
     pub(crate) fn kept(&mut self, file: usize, at: u64) -> Option<Range<u64>> {
-        Some(self.kept.get_mut(&file)?.find(at)?.0)
+        Some(self.kept.find(file, at)?.0)
     }
 
     /// A part of a file will be kept. Half as much is counted on as there is room for: several threads
     /// change the order.
     pub(crate) fn keep(&mut self, file: usize, range: Range<u64>) {
-        let kept = self.kept.entry(file).or_insert_with(|| Recent::new(LEN_MAX / 2));
-        kept.keep(range, ());
+        self.kept.keep(file, range, (), LEN_MAX / 2);
     }
 
     /// A span with this many blocks in a file that `depth` others stand on will be looked into so many

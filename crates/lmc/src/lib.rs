@@ -9,10 +9,12 @@
 mod acl;
 mod archive;
 mod base;
+mod beside;
 mod clear;
 mod compress;
 mod convert;
 mod decompress;
+mod dependencies;
 mod descend;
 mod describe;
 mod diff;
@@ -50,6 +52,7 @@ pub use archive::{Archive, check_size};
 pub use base::{Base, Bases, Library};
 pub use compress::{Compressed, compress, compress_known};
 pub use decompress::decompress;
+pub use dependencies::Dependencies;
 pub use describe::{BlockInfo, SpanInfo};
 pub use diff::{BytesDiff, Change, Diff, TensorDiff, diff};
 pub use folder::{FileId, FileKind, FileState, Folder, Links, MODE_BITS};
@@ -63,7 +66,7 @@ pub use masters::masters;
 pub use memory::{
     compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_vec,
 };
-pub use names::{archive_path, has_room, original_path};
+pub use names::{archive_path, has_room, is_findable, original_path};
 pub use publish::{Origin, Publish};
 pub use raw::content_hash;
 pub use remove::remove_seen;

@@ -3,16 +3,14 @@
 use crate::base::{Base, Bases};
 use crate::interrupt::Once;
 use crate::io::{Stamp, io_error};
+use crate::recent::Desk;
 use crate::shelf::{Seen, Shelf};
 use lmc_format::limits::BASE_NAME_LEN_MAX;
 use lmc_format::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-
-/// Directories beside a compressed one that are looked into.
-const BESIDE_MAX: usize = 1024;
 
 /// The bases of a file: looked for when they are first needed, among those that were given and
 /// beside the file.
@@ -49,6 +47,12 @@ impl Links {
         Self::new(folder, Given::File(bases.clone()))
     }
 
+    /// What the file shares with those that it is on, and that are on it.
+    pub(crate) fn desk(&self) -> Arc<Desk> {
+        let shelf = self.given.shelf().upgrade();
+        shelf.map_or_else(Arc::default, |shelf| shelf.desk.clone())
+    }
+
     /// Makes room for as many bases as the file has.
     pub(crate) fn sized(mut self, count: usize) -> Self {
         self.found.resize_with(count, Once::default);
@@ -71,70 +75,23 @@ impl Links {
         self.get(i, wanted)?.height(depth + 1)
     }
 
-    /// Files that were given, and one that may be `wanted` by its name and length alone: good enough
-    /// to tell of them, not to read from them.
-    pub(crate) fn likely(&self, wanted: &[lmc_format::Base]) -> Vec<Arc<Base>> {
+    /// Files that were given, and one that may be each of `wanted` by its name and length alone: good
+    /// enough to tell of them, not to read from them. Of the latter one is open at a time.
+    pub(crate) fn likely(&self, wanted: &[lmc_format::Base]) -> impl Iterator<Item = Arc<Base>> {
         let weak = self.given.shelf();
-        let shelf = weak.upgrade();
-        let given = shelf.iter().flat_map(|shelf| shelf.given.get()).flatten().cloned();
-        // Many bases may have one name; each file is opened once.
-        let mut opened: HashMap<PathBuf, Option<Arc<Base>>> = HashMap::new();
-        let mut beside: Vec<Arc<Base>> = Vec::new();
+        let shelf = weak.upgrade().unwrap_or_default();
+        let (mut known, mut files) = (HashSet::new(), Vec::new());
         for wanted in wanted {
-            for path in self.paths(wanted, shelf.as_deref()) {
-                let base =
-                    opened.entry(path).or_insert_with_key(|path| Base::open(path, &weak).ok());
-                let Some(base) = base.as_ref() else { continue };
-                if base.original_len() == wanted.len {
-                    if !beside.iter().any(|other| Arc::ptr_eq(other, base)) {
-                        beside.push(base.clone());
-                    }
-                    break;
-                }
-            }
+            let mut paths = paths(wanted, self.folder.as_deref(), &shelf.folders, &shelf);
+            let id = paths.find_map(|path| {
+                let (id, seen) = shelf.glance(&path, &weak)?;
+                (seen.len == wanted.len).then_some((id, path))
+            });
+            files.extend(id.filter(|(id, _)| known.insert(*id)).map(|(_, path)| path));
         }
-        given.chain(beside).collect()
-    }
-
-    /// The files that `wanted` may be: those that were given and those beside it, as far as they fit
-    /// without being read.
-    pub(crate) fn files(&self, wanted: &[lmc_format::Base]) -> Vec<PathBuf> {
-        let weak = self.given.shelf();
-        let shelf = weak.upgrade();
-        let given = shelf.iter().flat_map(|shelf| shelf.given.get()).flatten();
-        let given = given.filter(|base| wanted.iter().any(|wanted| base.may_be(wanted)));
-        let mut files: Vec<PathBuf> = given.filter_map(|base| base.file.clone()).collect();
-        // Many bases may have one name; each file is opened once.
-        let mut beside: BTreeMap<PathBuf, Vec<&lmc_format::Base>> = BTreeMap::new();
-        for wanted in wanted {
-            for path in self.paths(wanted, shelf.as_deref()) {
-                beside.entry(path).or_default().push(wanted);
-            }
-        }
-        for (path, wanted) in beside {
-            let fits = |base: Arc<Base>| wanted.iter().any(|wanted| base.may_be(wanted));
-            if Base::open(&path, &weak).is_ok_and(fits) {
-                files.push(path);
-            }
-        }
-        files
-    }
-
-    /// The same, and what those may be on.
-    pub(crate) fn files_below(&self, wanted: &[lmc_format::Base]) -> Vec<PathBuf> {
-        with_files_below(self.files(wanted), &self.given.shelf())
-    }
-
-    /// Where a base may be that was not given.
-    fn paths(&self, wanted: &lmc_format::Base, shelf: Option<&Shelf>) -> Vec<PathBuf> {
-        let names = [wanted.name.clone(), format!("{}.lmc", wanted.name)];
-        let folders = self.folder.iter().chain(shelf.into_iter().flat_map(|shelf| &shelf.folders));
-        let near = folders.flat_map(|folder| names.iter().map(|name| folder.join(name)));
-        let compressed = match (&self.folder, shelf) {
-            (Some(folder), Some(shelf)) => shelf.beside(folder),
-            _ => Arc::default(),
-        };
-        near.chain(compressed.iter().map(|folder| folder.join(&names[1]))).collect()
+        let given: Vec<Arc<Base>> = shelf.given.get().into_iter().flatten().cloned().collect();
+        let opened = files.into_iter().filter_map(move |path| Base::open(&path, &weak).ok());
+        given.into_iter().chain(opened)
     }
 
     fn find(&self, wanted: &lmc_format::Base) -> Result<Arc<Base>> {
@@ -150,7 +107,7 @@ impl Links {
         if let Some(base) = shelf.find(wanted.hash, Some(wanted.len), &weak)? {
             return Ok(base);
         }
-        for path in self.paths(wanted, Some(shelf)) {
+        for path in paths(wanted, self.folder.as_deref(), &shelf.folders, shelf) {
             if let Some(base) = search.open(&path, shelf, &weak) {
                 shelf.keep(wanted.hash, &base);
                 return Ok(base);
@@ -160,35 +117,21 @@ impl Links {
     }
 }
 
-/// Files, and behind them those that they may be on. One is open at a time.
-pub(crate) fn with_files_below(mut files: Vec<PathBuf>, shelf: &Weak<Shelf>) -> Vec<PathBuf> {
-    let mut known: HashSet<PathBuf> = files.iter().cloned().collect();
-    let mut next = 0;
-    while let Some(path) = files.get(next) {
-        let below = Base::open(path, shelf).map(|base| base.files()).unwrap_or_default();
-        files.extend(below.into_iter().filter(|path| known.insert(path.clone())));
-        next += 1;
-    }
-    files
-}
-
-/// The same folder in the other compressed directories beside one, in the order of their names: files
-/// of the same name in them may be older versions of those in it.
-pub(crate) fn beside(folder: &Path) -> Vec<PathBuf> {
-    let is_compressed = |path: &Path| path.extension().is_some_and(|ending| ending == "lmc");
-    let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-    let mut found = Vec::new();
-    for own in folder.ancestors().filter(|path| is_compressed(path)) {
-        let (Some(above), Ok(below)) = (own.parent(), folder.strip_prefix(own)) else { continue };
-        let entries = std::fs::read_dir(above).into_iter().flatten().flatten();
-        let others = entries.map(|entry| entry.path()).filter(|path| path != own);
-        let mut others: Vec<PathBuf> =
-            others.filter(|path| is_compressed(path) && path.is_dir()).collect();
-        others.sort();
-        found.extend(others.into_iter().map(|other| other.join(below)));
-    }
-    found.truncate(BESIDE_MAX);
-    found
+/// Where a base may be that was not given: beside a file in `folder`, in `folders`, or in the compressed
+/// directories beside that of the file, which are listed when all others were of no use.
+pub(crate) fn paths<'a>(
+    wanted: &lmc_format::Base,
+    folder: Option<&'a Path>,
+    folders: &'a [PathBuf],
+    shelf: &'a Shelf,
+) -> impl Iterator<Item = PathBuf> + use<'a> {
+    let names = [wanted.name.clone(), format!("{}.lmc", wanted.name)];
+    let folders = folder.into_iter().chain(folders.iter().map(PathBuf::as_path));
+    let join = |folder: &Path| names.each_ref().map(|name| folder.join(name));
+    let near: Vec<PathBuf> = folders.flat_map(join).collect();
+    let [_, name] = names;
+    let beside = move || folder.map_or_else(Vec::new, |folder| shelf.beside(folder).paths(&name));
+    near.into_iter().chain(std::iter::once_with(beside).flatten())
 }
 
 /// The name by which a base is recorded and looked for: what cannot stand in one is replaced.
@@ -240,8 +183,7 @@ impl Search<'_> {
     /// What tells whether a file is the one. All of one that is no `.lmc` is read only if nothing else
     /// tells that it is not.
     fn look(&self, base: &Base) -> Result<Seen> {
-        let (len, on) = (base.original_len(), base.bases().iter().map(|base| base.hash).collect());
-        let mut seen = Seen { len, hash: None, on };
+        let mut seen = base.seen();
         if self.difference(&seen).is_none() {
             seen.hash = Some(base.content_hash()?);
         }

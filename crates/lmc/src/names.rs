@@ -4,6 +4,7 @@
 //! the file in it is called by the ending alone: `dir/NAME/.lmc`. So every tree of files has its
 //! names there, and they can be turned back in exactly one way.
 
+use crate::lookup::fit_name;
 use std::path::{Path, PathBuf};
 
 /// Longest name in bytes.
@@ -13,6 +14,13 @@ const ENDING: &str = ".lmc";
 /// Whether the name of a file has room for the ending.
 pub fn has_room(path: &Path) -> bool {
     path.file_name().is_none_or(|name| name.len() + ENDING.len() <= NAME_LEN_MAX)
+}
+
+/// Whether what is compressed on a file finds it by its name, in a directory of `.lmc` files: it is
+/// beside the others there, and its name can be recorded as it is.
+pub fn is_findable(path: &Path) -> bool {
+    let is_recorded = |name: &str| fit_name(name) == name;
+    has_room(path) && path.file_name().is_none_or(|name| name.to_str().is_some_and(is_recorded))
 }
 
 /// Where the `.lmc` of the file at `path` is, both from the root of a directory on.

@@ -1,114 +1,125 @@
-//! Decoded parts of a file that are likely to be wanted again.
+//! Decoded parts of files that are likely to be wanted again, and what reads them.
 //!
 //! Whatever is wanted of a segment, all of it is decoded. Where many small tensors refer to one, in
-//! another order than it has them, each would decode it anew. Every thread works on another part of a
-//! file, so that many threads need room for more: beyond what each file has, they borrow from what the
-//! whole process has to spare.
+//! another order than it has them, each would decode it anew. All files that are open together share
+//! one allowance: a file of a few bytes may be on a thousand bases. Every thread works on another part
+//! of a file, so that many threads need room for more.
 
+use crate::pipeline::Pool;
+use crate::span::SpanDecoder;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are kept of a file that is open, whatever others keep.
-pub(crate) const LEN_MAX: u64 = 16 << 20;
-/// Bytes to spare for each core.
-const SPARE_EACH: u64 = 32 << 20;
+/// Bytes that are kept of all files that are open together.
+pub(crate) const LEN_MAX: u64 = 32 << 20;
+/// Bytes more for each thread but the first.
+const THREAD_LEN: u64 = 16 << 20;
 /// The least that a part counts for: it takes more than its bytes.
 const PART_LEN_MIN: u64 = 256;
 
-/// What the process has to spare.
-fn spare() -> &'static AtomicU64 {
-    static SPARE: OnceLock<AtomicU64> = OnceLock::new();
-    SPARE.get_or_init(|| {
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-        // What is tried should not depend on the machine.
-        AtomicU64::new(if cfg!(test) { 1 << 20 } else { SPARE_EACH * cores })
-    })
+/// Bytes that may be kept where this many threads work.
+pub(crate) fn len_max(threads: usize) -> u64 {
+    LEN_MAX + THREAD_LEN * threads.saturating_sub(1) as u64
 }
 
-/// Parts of an original, of which those go first that were not wanted for long; `T` is what is known of
+/// What the files that are open together share.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    /// One for each thread and each file that it has come down to.
+    pub decoders: Pool<SpanDecoder>,
+    /// Segments that were decoded for a part of them. All threads share them, so that what a file
+    /// costs does not depend on how many there are.
+    recent: Mutex<Recent<Arc<Vec<u8>>>>,
+    files: AtomicUsize,
+}
+
+impl Desk {
+    /// A number for one more file.
+    pub(crate) fn number(&self) -> usize {
+        self.files.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent<Arc<Vec<u8>>>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fills the start of `out` with the original bytes of a file from `start` on, as far as a part
+    /// that was kept holds them. Returns how many bytes that are.
+    pub(crate) fn copy(&self, file: usize, start: u64, out: &mut [u8]) -> usize {
+        let found = self.recent().find(file, start).map(|(range, part)| (range, part.clone()));
+        let Some((range, part)) = found else { return 0 };
+        let from = &part[(start - range.start) as usize..];
+        let count = from.len().min(out.len());
+        out[..count].copy_from_slice(&from[..count]);
+        count
+    }
+
+    /// Keeps the original bytes of a file from `start` on; `len_max` of all are kept.
+    pub(crate) fn keep(&self, file: usize, start: u64, bytes: Vec<u8>, len_max: u64) {
+        let range = start..start + bytes.len() as u64;
+        self.recent().keep(file, range, Arc::new(bytes), len_max);
+    }
+}
+
+/// A place in a file: the number of the file, and a byte of its original.
+type Place = (usize, u64);
+
+/// Parts of originals, of which those go first that were not wanted for long; `T` is what is known of
 /// each.
 #[derive(Debug)]
 pub(crate) struct Recent<T> {
     /// By where they start: where they end, what is known of them, and when they were wanted.
-    parts: BTreeMap<u64, (u64, T, u64)>,
+    parts: BTreeMap<Place, (u64, T, u64)>,
     /// Where parts start, by when they were wanted.
-    order: BTreeMap<u64, u64>,
+    order: BTreeMap<u64, Place>,
     clock: u64,
     len: u64,
-    len_max: u64,
-    /// What it has from others, if it may have any.
-    borrowed: Option<u64>,
+}
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self { parts: BTreeMap::new(), order: BTreeMap::new(), clock: 0, len: 0 }
+    }
 }
 
 impl<T> Recent<T> {
-    /// Nothing yet; parts of `len_max` bytes will be kept.
-    pub(crate) fn new(len_max: u64) -> Self {
-        let (parts, order) = (BTreeMap::new(), BTreeMap::new());
-        Self { parts, order, clock: 0, len: 0, len_max, borrowed: None }
-    }
-
-    /// The same, and more as long as the process has memory to spare.
-    pub(crate) fn borrowing(len_max: u64) -> Self {
-        let mut recent = Self::new(len_max);
-        recent.borrowed = Some(0);
-        recent
-    }
-
-    /// The part that holds byte `at` of the original: where it is, and what is known of it.
-    pub(crate) fn find(&mut self, at: u64) -> Option<(Range<u64>, &T)> {
-        let (&start, (end, part, used)) = self.parts.range_mut(..=at).next_back()?;
+    /// The part that holds byte `at` of the original of a file: where it is, and what is known of it.
+    pub(crate) fn find(&mut self, file: usize, at: u64) -> Option<(Range<u64>, &T)> {
+        let places = (file, 0)..=(file, at);
+        let (&place, (end, part, used)) = self.parts.range_mut(places).next_back()?;
         if *end <= at {
             return None;
         }
         self.order.remove(used);
         self.clock += 1;
         *used = self.clock;
-        self.order.insert(self.clock, start);
-        Some((start..*end, part))
+        self.order.insert(self.clock, place);
+        Some((place.1..*end, part))
     }
 
-    /// Keeps a part, and drops what was not wanted for long.
-    pub(crate) fn keep(&mut self, range: Range<u64>, part: T) {
-        let len = counted(range.end - range.start);
-        if len > self.len_max {
+    /// Keeps a part, and drops what was not wanted for long, until there are `len_max` bytes.
+    pub(crate) fn keep(&mut self, file: usize, range: Range<u64>, part: T, len_max: u64) {
+        let (place, len) = ((file, range.start), counted(range.end - range.start));
+        if len > len_max {
             return;
         }
-        self.remove(range.start);
+        self.remove(place);
         self.clock += 1;
-        self.parts.insert(range.start, (range.end, part, self.clock));
-        self.order.insert(self.clock, range.start);
+        self.parts.insert(place, (range.end, part, self.clock));
+        self.order.insert(self.clock, place);
         self.len += len;
-        self.borrow();
-        while self.len > self.len_max + self.borrowed.unwrap_or(0) {
-            let Some((_, start)) = self.order.pop_first() else { break };
-            self.remove(start);
+        while self.len > len_max {
+            let Some((_, place)) = self.order.pop_first() else { break };
+            self.remove(place);
         }
     }
 
-    fn remove(&mut self, start: u64) {
-        if let Some((end, _, used)) = self.parts.remove(&start) {
+    fn remove(&mut self, place: Place) {
+        if let Some((end, _, used)) = self.parts.remove(&place) {
             self.order.remove(&used);
-            self.len -= counted(end - start);
-        }
-    }
-
-    /// Borrows what there is no room for, if others can spare it.
-    fn borrow(&mut self) {
-        let Some(borrowed) = &mut self.borrowed else { return };
-        let more = self.len.saturating_sub(self.len_max + *borrowed);
-        let take = |spare: u64| spare.checked_sub(more);
-        if spare().fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
-            *borrowed += more;
-        }
-    }
-}
-
-impl<T> Drop for Recent<T> {
-    fn drop(&mut self) {
-        if let Some(borrowed) = self.borrowed {
-            spare().fetch_add(borrowed, Ordering::Relaxed);
+            self.len -= counted(end - place.1);
         }
     }
 }
@@ -121,44 +132,35 @@ fn counted(len: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// What was kept is there until other parts have taken its place; what was wanted goes last.
+    /// What was kept is there until other parts have taken its place, of whatever file; what was
+    /// wanted goes last.
     #[test]
     fn keeps_what_was_wanted_last() {
-        let mut recent = Recent::new(100_000);
-        recent.keep(100_000..110_000, 1);
-        assert_eq!(recent.find(109_999), Some((100_000..110_000, &1)));
-        assert!(recent.find(99_999).is_none() && recent.find(110_000).is_none());
+        let mut recent = Recent::default();
+        let most = 100_000;
+        recent.keep(1, 100_000..110_000, 1, most);
+        assert_eq!(recent.find(1, 109_999), Some((100_000..110_000, &1)));
+        assert!(recent.find(1, 99_999).is_none() && recent.find(1, 110_000).is_none());
+        assert!(recent.find(0, 105_000).is_none() && recent.find(2, 105_000).is_none());
         for i in 0..20 {
-            recent.keep(1_000_000 + 20_000 * i..1_010_000 + 20_000 * i, 2);
-            assert!(recent.find(105_000).is_some(), "{i}");
+            let start = 1_000_000 + 20_000 * i;
+            recent.keep(i as usize % 3, start..start + 10_000, 2, most);
+            assert!(recent.find(1, 105_000).is_some(), "{i}");
         }
-        assert!(recent.len <= 100_000);
-        assert!(recent.find(1_000_000).is_none() && recent.find(1_380_000).is_some());
-        (0..10_000).for_each(|i| recent.keep(5_000_000 + i..5_000_001 + i, 3));
-        assert!(recent.parts.len() <= 400 && recent.find(105_000).is_none());
+        assert!(recent.len <= most);
+        assert!(recent.find(0, 1_000_000).is_none() && recent.find(1, 1_380_000).is_some());
+        (0..10_000).for_each(|i| recent.keep(2, 5_000_000 + i..5_000_001 + i, 3, most));
+        assert!(recent.parts.len() <= 400 && recent.find(1, 105_000).is_none());
         assert_eq!(recent.parts.len(), recent.order.len());
-        recent.keep(0..100_001, 4);
-        assert!(recent.find(0).is_none());
+        recent.keep(1, 0..100_001, 4, most);
+        assert!(recent.find(1, 0).is_none());
     }
 
     /// A part that is kept again counts once.
     #[test]
     fn the_same_part_counts_once() {
-        let mut recent = Recent::new(1000);
-        (0..10).for_each(|i| recent.keep(0..500, i));
-        assert_eq!((recent.len, recent.find(3)), (500, Some((0..500, &9))));
-    }
-
-    /// What is borrowed is given back.
-    #[test]
-    fn borrows_what_others_spare() {
-        // More than there is, again and again, while other tests may borrow it.
-        for _ in 0..100 {
-            let mut recent = Recent::borrowing(1000);
-            (0..2000).for_each(|i| recent.keep(i * 1000..(i + 1) * 1000, ()));
-            assert_eq!(recent.len - 1000, recent.borrowed.unwrap() / 1000 * 1000);
-            drop(recent);
-            assert!(spare().load(Ordering::Relaxed) <= 1 << 20);
-        }
+        let mut recent = Recent::default();
+        (0..10).for_each(|i| recent.keep(7, 0..500, i, 1000));
+        assert_eq!((recent.len, recent.find(7, 3)), (500, Some((0..500, &9))));
     }
 }

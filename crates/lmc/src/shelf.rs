@@ -2,8 +2,10 @@
 //! once or twice, however many bases it might be.
 
 use crate::base::{Base, Library};
+use crate::beside::Beside;
+use crate::folder::FileId;
 use crate::io::{Source, Stamp};
-use crate::lookup::beside;
+use crate::recent::Desk;
 use lmc_format::{Error, ErrorKind, Hash, Result};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,8 +23,10 @@ pub(crate) struct Shelf {
     /// Files that were looked at. Most of them are not kept open: there can be many.
     seen: Mutex<HashMap<Stamp, Result<Seen>>>,
     /// The compressed directories beside a folder.
-    beside: Mutex<HashMap<PathBuf, Arc<[PathBuf]>>>,
+    beside: Mutex<HashMap<PathBuf, Arc<Beside>>>,
     pub(crate) threads: usize,
+    /// What all that look for bases here share.
+    pub(crate) desk: Arc<Desk>,
 }
 
 /// What tells whether a file is a base.
@@ -30,10 +34,18 @@ pub(crate) struct Shelf {
 pub(crate) struct Seen {
     /// Bytes of its original.
     pub len: u64,
-    /// Of its original, if it has been asked for.
+    /// Of its original, if it is a `.lmc` or was read.
     pub hash: Option<Hash>,
     /// Of what it is on itself.
     pub on: Arc<[Hash]>,
+}
+
+impl Seen {
+    /// Whether it is `wanted`, as far as is known.
+    pub(crate) fn may_be(&self, wanted: &lmc_format::Base) -> bool {
+        let is_other = self.hash.is_some_and(|hash| hash != wanted.hash);
+        self.len == wanted.len && !is_other && !self.on.contains(&wanted.hash)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -97,9 +109,22 @@ impl Shelf {
     }
 
     /// The compressed directories beside `folder`.
-    pub(crate) fn beside(&self, folder: &Path) -> Arc<[PathBuf]> {
+    pub(crate) fn beside(&self, folder: &Path) -> Arc<Beside> {
         let mut known = lock(&self.beside);
         let found = known.entry(folder.to_path_buf());
-        found.or_insert_with(|| beside(folder).into()).clone()
+        found.or_insert_with(|| Arc::new(Beside::of(folder))).clone()
+    }
+
+    /// What the file at `path` is, if it is one, without reading all of it. It is opened once.
+    pub(crate) fn glance(&self, path: &Path, shelf: &Weak<Shelf>) -> Option<(FileId, Seen)> {
+        let stamp = Stamp::of(&path.metadata().ok()?);
+        if let Some(seen) = self.seen(&stamp) {
+            return Some((stamp.id, seen.ok()?));
+        }
+        let base = Base::open(path, shelf);
+        let opened = base.as_ref().ok().and_then(|base| base.stamp).unwrap_or(stamp);
+        let seen = base.map(|base| base.seen());
+        self.saw(opened, &seen);
+        Some((opened.id, seen.ok()?))
     }
 }

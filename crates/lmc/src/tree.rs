@@ -45,8 +45,18 @@ impl Tree {
     /// Lists the directory at `path`, or that a link there leads to. Links below it are kept as they
     /// are, or what they lead to is listed in their place.
     pub fn read(path: &Path, links: Links) -> Result<Self> {
+        Self::of(Folder::open(path), path, links)
+    }
+
+    /// The same for what is to be removed: links that another user has put on the way are not
+    /// followed.
+    pub fn reach(path: &Path, links: Links) -> Result<Self> {
+        Self::of(Folder::reach(path), path, links)
+    }
+
+    fn of(root: io::Result<Folder>, path: &Path, links: Links) -> Result<Self> {
         let cannot = |e| io_error(&format!("cannot list {}", path.display()), &e);
-        let root = Folder::open(path).map_err(cannot)?;
+        let root = root.map_err(cannot)?;
         let state = root.state().map_err(cannot)?;
         let folders = HashMap::from([(PathBuf::new(), state)]);
         let (path, entries) = (path.to_path_buf(), Vec::new());
@@ -157,7 +167,8 @@ impl Tree {
             return Err(not_below(path));
         };
         let removed = if path.as_os_str().is_empty() {
-            Folder::open_parent(&self.path).and_then(|(above, name)| above.remove_folder(&name, id))
+            Folder::reach_parent(&self.path)
+                .and_then(|(above, name)| above.remove_folder(&name, id))
         } else {
             let (above, name) = self.folder_of(path)?;
             above.remove_folder(name, id)

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::stdin;
 use std::path::{Path, PathBuf};
 
-use lmc::{Bases, Input, Level, Options, Output, Summary};
+use lmc::{Bases, Dependencies, FileId, Input, Level, Options, Output, Summary};
 
 use super::transfer::{self, Direction, Job, Opened, Source};
 use crate::args::{CodecName, CompressArgs};
@@ -62,8 +62,8 @@ impl Direction for Compress<'_> {
         lmc::masters(files, open)
     }
 
-    fn needs(&self, job: &Job, _file: File) -> Vec<PathBuf> {
-        bases::usable(&job.bases, self.options.threads).files_below()
+    fn add_needs(&self, job: &Job, id: FileId, _file: File, needs: &mut Dependencies) {
+        needs.add_bases(id, &job.bases);
     }
 
     fn convert(

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use lmc::{Archive, Bases, Output, Summary};
+use lmc::{Archive, Bases, Dependencies, FileId, Output, Summary};
 
 use super::transfer::{self, Direction, Job, Opened, Source};
 use crate::args::DecompressArgs;
@@ -50,12 +50,9 @@ impl Direction for Decompress {
         vec![Vec::new(); files.len()]
     }
 
-    fn needs(&self, job: &Job, file: File) -> Vec<PathBuf> {
+    fn add_needs(&self, job: &Job, id: FileId, file: File, needs: &mut Dependencies) {
         let folder = job.source.as_deref().and_then(Path::parent);
-        let bases = bases::usable(&job.bases, self.threads);
-        // One that cannot be read fails when its turn comes.
-        let archive = Archive::from_file(file, folder, &bases);
-        archive.iter().flat_map(Archive::files_below).collect()
+        needs.add_archive(id, file, folder, &job.bases);
     }
 
     fn convert(

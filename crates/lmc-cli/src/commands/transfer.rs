@@ -8,13 +8,14 @@
 mod job;
 mod plan;
 mod removal;
+mod replaced;
 mod tree;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use lmc::{FileId, FileState, Origin, Output, Publish, Summary};
+use lmc::{Dependencies, FileId, FileState, Origin, Output, Publish, Summary};
 
 pub use job::{Job, Opened, Source};
 
@@ -25,7 +26,8 @@ use crate::names;
 use crate::progress::{Progress, Volume};
 use crate::{interrupt, stdio};
 use plan::{Batch, refuse_collisions};
-use removal::{Needs, Read};
+use removal::Read;
+use replaced::Replaced;
 use tree::TargetTree;
 
 /// Compressing or restoring.
@@ -44,9 +46,9 @@ pub trait Direction {
     /// For each file of a directory, those among them that it may be on. A file is opened by its
     /// number.
     fn siblings(&self, files: &[PathBuf], open: &dyn Fn(usize) -> Option<File>) -> Vec<Vec<usize>>;
-    /// The files that cannot go before this one, which is open, is done: all that may be read for
-    /// it.
-    fn needs(&self, job: &Job, file: File) -> Vec<PathBuf>;
+    /// Adds the files that cannot go before this one, which is open, is done: all that may be read
+    /// for it.
+    fn add_needs(&self, job: &Job, id: FileId, file: File, needs: &mut Dependencies);
     /// Does the work.
     fn convert(
         &self,
@@ -78,7 +80,7 @@ pub fn run(args: &FileArgs, direction: &dyn Direction) -> Exit {
     }
     let needs = match args.rm || args.force {
         true => transfer.needs(&batches),
-        false => Needs::new(),
+        false => Dependencies::new([]),
     };
     if args.force {
         refuse_collisions(&args.files, &mut batches, &needs);
@@ -117,9 +119,9 @@ impl Transfer<'_> {
         self.tally.failed(failure);
     }
 
-    fn run_batches(&mut self, batches: &[(&Path, Batch)], needs: &Needs) {
+    fn run_batches(&mut self, batches: &[(&Path, Batch)], needs: &Dependencies) {
         // What others need stays until all are done.
-        let needed: HashSet<FileId> = needs.values().flatten().copied().collect();
+        let needed = needs.needed();
         let mut kept = Vec::new();
         let mut left = HashSet::new();
         for (i, (name, batch)) in batches.iter().enumerate() {
@@ -157,10 +159,15 @@ impl Transfer<'_> {
         let mut total = Summary { bytes_in: 0, bytes_out: 0 };
         let mut tally = Tally::default();
         let (mut kept, mut is_written) = (Vec::new(), false);
-        for (i, job) in batch.jobs.iter().enumerate() {
+        let mut replaced = Replaced::new(batch);
+        for i in replaced.order(batch) {
+            let job = &batch.jobs[i];
             let source = job.source.as_deref().unwrap_or(name);
-            let done =
-                self.run_job(source, job, batch, target.as_ref()).and_then(|(done, read)| {
+            let done = replaced
+                .check(job)
+                .and_then(|()| self.run_job(source, job, batch, target.as_ref()))
+                .and_then(|(done, read)| {
+                    replaced.is_done(job);
                     total.bytes_in += done.bytes_in;
                     total.bytes_out += done.bytes_out;
                     is_written = true;

@@ -152,3 +152,13 @@ pub fn checkpoint() -> Vec<u8> {
         ("step", "I64", &[], &7_i64.to_le_bytes()),
     ])
 }
+
+/// Two checkpoints: f32 weights, and their rounding to bf16.
+pub fn pair(seed: u64) -> (Vec<u8>, Vec<u8>) {
+    let (high, low) = (weights(300 * 512, seed), noise(2 * 300 * 512, seed));
+    let words = high.chunks(2).zip(low.chunks(2));
+    let full: Vec<u8> =
+        words.flat_map(|(high, low)| [low[0], low[1] & 127, high[0], high[1]]).collect();
+    let full = safetensors(&[("w", "F32", &[300, 512], &full)]);
+    (full, safetensors(&[("w", "BF16", &[300, 512], &high)]))
+}

@@ -5,11 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lmc::{FileId, FileKind, FileState, Links, Tree};
+use lmc::{Dependencies, FileId, FileKind, FileState, Folder, Links, Tree};
 
 use super::Transfer;
 use super::job::{InTree, Job, Target};
-use super::removal::Needs;
 use super::tree::TreePlan;
 use crate::bases;
 use crate::exit::Failure;
@@ -30,15 +29,15 @@ impl Transfer<'_> {
             return Ok(Batch { jobs: vec![Job::new(None, bases, target, None)], tree: None });
         }
         let state = FileState::at(source).map_err(|error| Failure::io("open it", &error))?;
+        if self.args.rm {
+            refuse_links(source)?;
+        }
         if state.kind == FileKind::Folder {
             return self.directory(source);
         }
         let is_named = self.args.output.is_some() || self.args.stdout;
         if state.kind != FileKind::File && !is_named {
             return Err(Failure::new("is not a regular file; name the result with -o, or use -c"));
-        }
-        if self.args.rm && fs::symlink_metadata(source).is_ok_and(|found| found.is_symlink()) {
-            return Err(Failure::new("is a link, so --rm is refused; name the file it leads to"));
         }
         let target = self.target(source)?;
         let refused = self.direction.refuses(source).filter(|_| !self.args.force);
@@ -74,7 +73,10 @@ impl Transfer<'_> {
             let target = target.display();
             return Err(Failure::new(format!("{target} is there already; -f writes into it")));
         }
-        let tree = Tree::read(source, Links::Kept)?;
+        let tree = match self.args.rm {
+            true => Tree::reach(source, Links::Kept)?,
+            false => Tree::read(source, Links::Kept)?,
+        };
         let mut plan = TreePlan {
             target,
             dirs: vec![(PathBuf::new(), *tree.root())],
@@ -87,7 +89,7 @@ impl Transfer<'_> {
             match (entry.state.kind, self.direction.target_below(&entry.path)) {
                 (FileKind::Folder, _) => plan.dirs.push((entry.path.clone(), entry.state)),
                 (FileKind::File, Some(to)) => {
-                    let bases = match lmc::has_room(&entry.path) {
+                    let bases = match lmc::is_findable(&entry.path) {
                         true => self.bases(bases::Place::InTree(&entry.path))?,
                         false => Vec::new(),
                     };
@@ -116,19 +118,42 @@ impl Transfer<'_> {
         // A file in a folder of its own is not beside the others any more.
         let is_beside = |i: usize| lmc::has_room(&sources[i]);
         for (i, siblings) in siblings.into_iter().enumerate().filter(|(i, _)| is_beside(*i)) {
-            jobs[i].siblings = siblings.into_iter().filter(|&i| is_beside(i)).collect();
+            let is_findable = |&i: &usize| lmc::is_findable(&sources[i]);
+            jobs[i].siblings = siblings.into_iter().filter(is_findable).collect();
         }
         Ok(Batch { jobs, tree: Some(plan) })
     }
 }
 
-/// For each file that inputs need, these inputs.
-fn needed_by(batches: &[(&Path, Batch)], needs: &Needs) -> HashMap<FileId, Vec<PathBuf>> {
+/// Fails if a path is a link, or goes through one that another user has planted: what is removed
+/// there would be chosen by them.
+fn refuse_links(source: &Path) -> Result<(), Failure> {
+    // Without slashes behind it, which would follow a link.
+    let name = source.components().as_path();
+    if fs::symlink_metadata(name).is_ok_and(|found| found.is_symlink()) {
+        return Err(Failure::new("is a link, so --rm is refused; name what it leads to"));
+    }
+    let reached = match name.file_name() {
+        Some(_) => Folder::reach_parent(name).map(|_| ()),
+        None => Folder::reach(name).map(|_| ()),
+    };
+    reached.map_err(|error| Failure::io("reach it, so --rm is refused", &error))
+}
+
+/// For each file that inputs need, directly or not, two of these inputs: one of them may be the one
+/// that asks.
+fn needed_by(batches: &[(&Path, Batch)], needs: &Dependencies) -> HashMap<FileId, Vec<PathBuf>> {
     let mut needed: HashMap<FileId, Vec<PathBuf>> = HashMap::new();
-    for job in batches.iter().flat_map(|(_, batch)| &batch.jobs) {
-        let (Some(id), Some(source)) = (job.id(), &job.source) else { continue };
-        for &file in needs.get(&id).into_iter().flatten() {
-            needed.entry(file).or_default().push(source.clone());
+    let jobs = batches.iter().flat_map(|(_, batch)| &batch.jobs);
+    let mut open: Vec<(FileId, &PathBuf)> =
+        jobs.filter_map(|job| Some((job.id()?, job.source.as_ref()?))).collect();
+    while let Some((id, source)) = open.pop() {
+        for file in needs.of(id) {
+            let by = needed.entry(file).or_default();
+            if by.len() < 2 && !by.contains(source) {
+                by.push(source.clone());
+                open.push((file, source));
+            }
         }
     }
     needed
@@ -137,7 +162,11 @@ fn needed_by(batches: &[(&Path, Batch)], needs: &Needs) -> HashMap<FileId, Vec<P
 /// Refuses the jobs whose results would take the place of an input of another job, of what that needs,
 /// or of its result. All that was given counts, also what is left out or cannot be done. Inputs are
 /// told by what they are, not by their names.
-pub(super) fn refuse_collisions(given: &[PathBuf], batches: &mut [(&Path, Batch)], needs: &Needs) {
+pub(super) fn refuse_collisions(
+    given: &[PathBuf],
+    batches: &mut [(&Path, Batch)],
+    needs: &Dependencies,
+) {
     let needed = needed_by(batches, needs);
     let jobs = || batches.iter().flat_map(|(_, batch)| &batch.jobs);
     let mut inputs: HashMap<FileId, PathBuf> = HashMap::new();

@@ -1,18 +1,15 @@
 //! Which inputs go with `--rm`, and when: none that another file still needs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 
-use lmc::{FileId, FileState, Folder};
+use lmc::{Dependencies, FileId, FileState, Folder};
 
 use super::Transfer;
 use super::job::{Job, Opened};
 use super::plan::Batch;
 use super::tree::TreePlan;
 use crate::exit::Failure;
-
-/// What each file needs.
-pub(super) type Needs = HashMap<FileId, HashSet<FileId>>;
 
 /// An input whose result is there, and which may go.
 pub(super) struct Read {
@@ -23,8 +20,9 @@ pub(super) struct Read {
 
 impl Transfer<'_> {
     /// For each file that is worked on, the files that it needs, whatever their names are.
-    pub(super) fn needs(&self, batches: &[(&Path, Batch)]) -> Needs {
-        let mut needs = Needs::new();
+    pub(super) fn needs(&self, batches: &[(&Path, Batch)]) -> Dependencies {
+        let jobs = batches.iter().flat_map(|(_, batch)| &batch.jobs);
+        let mut needs = Dependencies::new(jobs.flat_map(|job| &job.bases));
         for batch in batches.iter().map(|(_, batch)| batch) {
             for job in batch.jobs.iter().filter(|job| job.is_file()) {
                 // One that cannot be opened fails when its turn comes.
@@ -32,12 +30,11 @@ impl Transfer<'_> {
                 else {
                     continue;
                 };
-                let siblings = job.siblings.iter().filter_map(|&i| batch.jobs[i].id());
-                let named = self.direction.needs(job, file);
-                let named = named.iter().filter_map(|path| Some(FileState::at(path).ok()?.id));
-                needs.entry(id).or_default().extend(named.chain(siblings));
+                needs.add(id, job.siblings.iter().filter_map(|&i| batch.jobs[i].id()));
+                self.direction.add_needs(job, id, file, &mut needs);
             }
         }
+        needs.finish();
         needs
     }
 
@@ -47,16 +44,12 @@ impl Transfer<'_> {
         &mut self,
         batches: &[(&Path, Batch)],
         kept: Vec<Read>,
-        needs: &Needs,
+        needs: &Dependencies,
         mut left: HashSet<FileId>,
     ) {
         let mut open: Vec<FileId> = left.iter().copied().collect();
         while let Some(id) = open.pop() {
-            for &needed in needs.get(&id).into_iter().flatten() {
-                if left.insert(needed) {
-                    open.push(needed);
-                }
-            }
+            open.extend(needs.of(id).filter(|&needed| left.insert(needed)));
         }
         for read in kept {
             let batch = &batches[read.batch].1;
@@ -85,7 +78,7 @@ impl Transfer<'_> {
         match (tree, &job.in_tree, &job.source) {
             (Some(tree), Some(place), _) => tree.source.remove(&place.source, &seen)?,
             (_, _, Some(path)) => {
-                let (folder, name) = Folder::open_parent(path)
+                let (folder, name) = Folder::reach_parent(path)
                     .map_err(|error| Failure::io("open its folder", &error))?;
                 lmc::remove_seen(&folder, &name, &seen)?;
             }
