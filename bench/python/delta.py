@@ -62,7 +62,7 @@ def shuffled(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def xor(old: Tensors, new: Tensors) -> torch.Tensor:
-    """All words of both, one behind the other, that of equal ones being 0."""
+    """The XOR of all words, in one tensor; words that are equal give 0."""
     out = torch.empty(size_of(old) // 2, dtype=torch.int16)
     at = 0
     for name, tensor in old.items():

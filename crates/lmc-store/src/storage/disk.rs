@@ -1,14 +1,17 @@
 //! The file operations that local storage is made of, so that tests can put another disk below it:
 //! one that fails, or one that forgets what was not synced.
 
+mod names;
+
 use super::Access;
 use crate::clock::unix_ms;
 use crate::config::CONFIG_NAME;
 use lmc::Folder;
+use names::{disk_stat, for_each_name, is_utf8, look_at, shown};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::Errno;
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -464,78 +467,5 @@ impl Disk for RealDisk {
     }
 }
 
-/// Calls `see` for every name in a folder.
-fn for_each_name(
-    folder: &OwnedFd,
-    mut see: impl FnMut(&CStr, FileType) -> io::Result<()>,
-) -> io::Result<()> {
-    for entry in Dir::read_from(folder)? {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            see(entry.file_name(), entry.file_type())?;
-        }
-    }
-    Ok(())
-}
-
-/// A name as text, with U+FFFD for what is none.
-fn shown(name: &CStr) -> String {
-    name.to_string_lossy().into_owned()
-}
-
-fn is_utf8(name: &CStr) -> bool {
-    name.to_str().is_ok()
-}
-
-/// What a name in a folder is; none if it is gone.
-fn look_at(folder: &OwnedFd, name: &CStr) -> io::Result<Option<DiskStat>> {
-    match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(disk_stat(&stat))),
-        Err(Errno::NOENT) => Ok(None),
-        Err(e) => Err(e.into()),
-    }
-}
-
-fn disk_stat(stat: &rustix::fs::Stat) -> DiskStat {
-    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
-    let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0).unsigned_abs();
-    let size = if kind(stat) == FileType::RegularFile { stat.st_size } else { 0 };
-    DiskStat {
-        size: u64::try_from(size).unwrap_or(0),
-        modified_ms: seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000),
-        is_dir: kind(stat) == FileType::Directory,
-        id: id(stat),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    /// A folder that changes while its names are read is read again.
-    #[test]
-    fn a_folder_that_changes_is_read_again() {
-        let root = tempfile::tempdir().unwrap();
-        let (old, new) = (root.path().join("old"), root.path().join("new"));
-        std::fs::write(&old, b"").unwrap();
-        // Changes within one tick of the clock of the file system would have the same time.
-        File::open(root.path()).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        let disk = RealDisk::new(root.path(), Access::Private);
-        let looks = AtomicUsize::new(0);
-        let seen = disk.look_into(root.path(), |folder| {
-            if looks.fetch_add(1, Ordering::SeqCst) == 0 {
-                std::fs::rename(&old, &new)?;
-                return Ok(Vec::new());
-            }
-            let mut names = Vec::new();
-            for_each_name(folder, |name, _| {
-                names.push(shown(name));
-                Ok(())
-            })?;
-            Ok(names)
-        });
-        assert_eq!(seen.unwrap(), ["new"]);
-        assert_eq!(looks.load(Ordering::SeqCst), 2);
-    }
-}
+mod tests;

@@ -4,10 +4,13 @@
 //! folder that holds the name is synced. A folder that is made is synced into its own folder
 //! first. So a name in a folder always means a whole file, after a power cut too.
 
+mod errors;
+
 use super::disk::{Disk, DiskStat, LISTS_MAX, RealDisk, Renamed};
 use super::{Access, Entry, Put, Stat, Storage, io_error, not_found, read_by_parts};
 use crate::config::CONFIG_NAME;
 use crate::names::{FORGOTTEN, MARKER, NAME_PARTS_MAX, PRUNING, is_id, random_id};
+use errors::{object_error, swept};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -341,26 +344,6 @@ impl LocalStorage {
 /// has put deeper is not looked for.
 fn may_hold_objects(folder: &str) -> bool {
     folder.split('/').count() < NAME_PARTS_MAX
-}
-
-/// An error about an object whose file was removed before it had its name.
-fn swept(name: &str) -> Error {
-    let message = format!(
-        "the file that should become {name} was removed meanwhile: this process stood still for so \
-         long that a prune took it for a dead one; run the command again"
-    );
-    Error::new(ErrorKind::Conflict, message)
-}
-
-/// An error about an object. Where something that is no file is in its place, or something that is
-/// no folder on the way to it, that is damage: it does not go away by trying again.
-fn object_error(what: impl std::fmt::Display, error: &io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => {
-            Error::corrupt(format!("{what}: {error}"))
-        }
-        _ => io_error(what, error),
-    }
 }
 
 impl Storage for LocalStorage {
