@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::fs;
-
 use common::{Folder, code, noise, stderr};
 
 /// An output that exists stays as it is, with exit code 1 and a line that says what to do.
@@ -77,57 +75,4 @@ fn only_regular_files_are_replaced() {
     let output = folder.lmc(&["compress", "/dev/null"]);
     assert_eq!(code(&output), 1);
     assert!(stderr(&output).contains("-o"), "{}", stderr(&output));
-}
-
-/// Writes f32 weights and their rounding, which is stored on them.
-fn write_pair(folder: &Folder, seed: u64) {
-    let (full, rounded) = common::pair(seed);
-    folder.write("d/m", &full);
-    folder.write("d/w", &rounded);
-}
-
-/// A result of a directory is replaced only after those that need it: if one of these stays, because
-/// its file fails or is gone, it can still be restored.
-#[test]
-fn an_old_result_keeps_what_it_needs() {
-    for is_gone in [false, true] {
-        let folder = Folder::new();
-        write_pair(&folder, 1);
-        let old = folder.read("d/w");
-        folder.ok(&["compress", "d"]);
-        folder.ok(&["test", "d.lmc"]);
-        write_pair(&folder, 2);
-        if is_gone {
-            fs::remove_file(folder.path("d/w")).expect("ours");
-        } else {
-            // An input is not replaced, so w fails.
-            fs::hard_link(folder.path("d.lmc/w.lmc"), folder.path("d/z")).expect("a second name");
-        }
-        for rm in [&[][..], &["--rm"]] {
-            let output = folder.lmc(&[&["compress", "-f", "d"], rm].concat());
-            assert_ne!(code(&output), 0, "{}", stderr(&output));
-            assert!(stderr(&output).contains("d.lmc/w.lmc needs"), "{}", stderr(&output));
-            folder.ok(&["decompress", "-f", "d.lmc/w.lmc", "-o", "back"]);
-            assert!(folder.read("back") == old && folder.exists("d/m"));
-        }
-        // Without what needs it, it is replaced.
-        fs::remove_file(folder.path("d.lmc/w.lmc")).expect("ours");
-        folder.ok(&["compress", "-f", "d"]);
-        folder.ok(&["test", "d.lmc"]);
-    }
-}
-
-/// Where all can be replaced, all are, in whatever order they need each other.
-#[test]
-fn all_results_of_a_directory_are_replaced() {
-    let folder = Folder::new();
-    for (seed, level) in [(1, "--fast"), (2, "--max"), (2, "--fast"), (3, "--fast")] {
-        write_pair(&folder, seed);
-        folder.ok(&["compress", level, "-f", "d"]);
-        folder.ok(&["decompress", "-f", "d.lmc", "-o", "back"]);
-        assert!(folder.read("back/m") == folder.read("d/m"));
-        assert!(folder.read("back/w") == folder.read("d/w"));
-    }
-    let json = common::text(folder.ok(&["list", "--json", "d.lmc/w.lmc"]));
-    assert!(json.contains("content_hash"), "it is on the other one: {json}");
 }

@@ -8,7 +8,6 @@
 mod job;
 mod plan;
 mod removal;
-mod replaced;
 mod tree;
 
 use std::collections::{HashMap, HashSet};
@@ -27,7 +26,6 @@ use crate::progress::{Progress, Volume};
 use crate::{interrupt, stdio};
 use plan::{Batch, refuse_collisions};
 use removal::Read;
-use replaced::Replaced;
 use tree::TargetTree;
 
 /// Compressing or restoring.
@@ -159,15 +157,10 @@ impl Transfer<'_> {
         let mut total = Summary { bytes_in: 0, bytes_out: 0 };
         let mut tally = Tally::default();
         let (mut kept, mut is_written) = (Vec::new(), false);
-        let mut replaced = Replaced::new(batch);
-        for i in replaced.order(batch) {
-            let job = &batch.jobs[i];
+        for (i, job) in batch.jobs.iter().enumerate() {
             let source = job.source.as_deref().unwrap_or(name);
-            let done = replaced
-                .check(job)
-                .and_then(|()| self.run_job(source, job, batch, target.as_ref()))
-                .and_then(|(done, read)| {
-                    replaced.is_done(job);
+            let done =
+                self.run_job(source, job, batch, target.as_ref()).and_then(|(done, read)| {
                     total.bytes_in += done.bytes_in;
                     total.bytes_out += done.bytes_out;
                     is_written = true;
