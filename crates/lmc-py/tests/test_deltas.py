@@ -201,3 +201,12 @@ def test_arrays_without_plain_memory_are_written_too() -> None:
     beside = numpy.ones(memory.shape, bool)
     beside[::2, :100] = beside[:, 150:200] = beside[:, 250:] = False
     assert (memory == before)[beside].all()
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_arrays_without_values_are_no_reason_to_refuse(safe: bool) -> None:
+    """numpy gives empty arrays strides of 0, which says nothing of whether they can be written to."""
+    old = {"w": weights(5000, 1), "none": numpy.zeros((0, 3), numpy.float32)}
+    new = {"w": changed(old["w"], 2), "none": numpy.zeros((0, 3), numpy.float32)}
+    lmckpt.apply(old, lmckpt.delta(old, new), safe=safe)
+    assert is_same(old, new)

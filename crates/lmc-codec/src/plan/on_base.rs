@@ -64,11 +64,11 @@ impl OnBase {
         }
     }
 
-    /// The same, and what a faster way may take more: bins leave nothing out, and nothing has to be
-    /// put back.
-    fn bits_and_slack(&self) -> u64 {
+    /// The same, less what a faster way may take more below the highest level: bins leave nothing out,
+    /// and nothing has to be put back.
+    fn bits_less_slack(&self, level: Level) -> u64 {
         match self {
-            Self::Bins(found) => found.bits - found.bits / BINS_SLACK,
+            Self::Bins(found) if level != Level::Max => found.bits - found.bits / BINS_SLACK,
             _ => self.bits(),
         }
     }
@@ -129,7 +129,7 @@ pub(super) fn choose(isa: Isa, target: Target, values: Values, sample: Values) -
             ways.changes.then(changes).flatten(),
             ways.classes.then(classes).flatten(),
         ];
-        tried.into_iter().flatten().min_by_key(OnBase::bits_and_slack)
+        tried.into_iter().flatten().min_by_key(|found| found.bits_less_slack(target.level))
     };
     // Where little changes, what does is seen in a large sample only.
     let all = values.bytes.len();

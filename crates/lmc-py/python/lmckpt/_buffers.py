@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .errors import InvalidError, UnsupportedError
@@ -75,7 +75,10 @@ def check_target(target: Any, name: str) -> None:
         raise InvalidError(f"{name} cannot be written to: it is read-only, expanded or not dense")
 
 
-def _steps(strides: Iterable[int], shape: Iterable[int]) -> list[int]:
+def _steps(strides: Iterable[int], shape: Sequence[int]) -> list[int]:
+    """How far values of a tensor are apart; nothing where there are none, whatever its strides are."""
+    if 0 in shape:
+        return []
     return [step for step, count in zip(strides, shape, strict=True) if count > 1]
 
 
