@@ -9,6 +9,10 @@ use common::{bases, compress, compress_on, golden, golden_deltas, golden_inputs,
 use lmc::{Archive, decompress_to_vec};
 use std::path::Path;
 
+/// What earlier writers made of inputs that this one codes otherwise: short tensors get a tree, where
+/// they had tables by context.
+const EARLIER: [&str; 1] = ["delta_contexts"];
+
 /// Golden files decode to what they were made from.
 #[test]
 fn golden_files_are_read() {
@@ -25,7 +29,7 @@ fn golden_files_are_written_again() {
     for (name, original, level) in golden_inputs() {
         check_written(&golden_path(&name), &compress(&original, level, 1));
     }
-    for delta in golden_deltas() {
+    for delta in golden_deltas().into_iter().filter(|delta| !EARLIER.contains(&delta.name)) {
         let bases: Vec<(&str, &[u8])> = delta.bases.iter().map(|(n, b)| (*n, &b[..])).collect();
         let file = compress_on(&delta.original, &common::bases(&bases), delta.level, 1);
         check_written(&golden_path(delta.name), &file);
