@@ -71,8 +71,8 @@ fn with_little_memory(folder: &Folder, index_len: u64, args: &[&str]) -> Option<
     output.ok()
 }
 
-/// What is kept of decoded parts is one allowance for all files that stand on each other, however many
-/// of them are read here and there.
+/// All files of a chain share one allowance for decoded parts that are kept, however many of them are
+/// read in small pieces.
 #[test]
 fn many_bases_share_what_is_kept() {
     const LEN: u64 = 1 << 24;

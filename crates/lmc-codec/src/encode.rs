@@ -231,7 +231,7 @@ impl Encoder {
             (Ready::Classes(_) | Ready::Bins(_) | Ready::Changes(_), None) => false,
             (Ready::Palette(ready), _) => {
                 let buffers = &mut self.palette_buffers;
-                // No base is looked at, so the values stand in for one.
+                // Palettes need no base; the values are passed in its place.
                 write_segments(ready.recipe.segment_len(), whole, whole, out, |values, _, out| {
                     ready.segments.encode(isa, values, buffers, out)
                 })

@@ -85,8 +85,8 @@ impl Store {
     /// prune removes the leases of the dead before it looks for snapshots, and packs after that: so
     /// whoever finds its lease still there has been seen by every prune, or will be.
     ///
-    /// Tags may be gone too, as those of a save that died before its commit. They are put again: no
-    /// prune is under way that has not seen the snapshot. Says whether they were.
+    /// Tags may be gone too, as those of a save that died before its commit. They are put again:
+    /// every prune that is running now has seen the snapshot. Says whether any were put.
     fn confirm(
         &self,
         manifest: &Manifest,

@@ -29,7 +29,7 @@ def tensors_of(archive: _lmckpt.Archive) -> tuple[list[_header.Described], bytea
     """What tensors an archive holds, and memory for the header before them."""
     described = archive.tensors()
     if not archive.is_safetensors:
-        raise InvalidError("the file holds no tensors: its original is no safetensors file")
+        raise InvalidError("the file holds no tensors: its original is not a safetensors file")
     return described, bytearray(described[0][3] if described else archive.original_len)
 
 

@@ -5,7 +5,7 @@ use super::{BINS, EXCEPTION, FLIP, GROUP, Joined, Parts, Progress, Tables, parts
 use crate::simd::classes::BitString;
 use lmc_format::{Bin, Result};
 
-/// Steps that are told apart, from -64 on. The last one is no symbol's, nor are those beyond it.
+/// Steps that are told apart, from -64 on. The last one, and all beyond it, have no symbol.
 const STEPS: usize = 128;
 
 /// What an encoder must know of a bin, for values that keep their sign and for those that do not.
