@@ -249,7 +249,11 @@ impl Own<'_> {
         }
         match candidates[..] {
             [] => return Ok(Tried { alone: 0, on: Vec::new() }),
-            [one] if is_named && len < TRIAL_LEN_MIN => {
+            [one]
+                if is_named
+                    && (len < TRIAL_LEN_MIN
+                        || trial.looks_close(&tensor.range, &one, dtype)?) =>
+            {
                 return Ok(Tried { alone: usize::MAX, on: vec![(one, 0)] });
             }
             _ => {}

@@ -80,8 +80,31 @@ impl<'a> Trial<'a> {
         reference: &Reference,
         dtype: Dtype,
     ) -> Result<bool> {
+        let (equal, all) = self.equal_tops(range, reference, dtype)?;
+        Ok(2 * equal > all)
+    }
+
+    /// Whether three of four values there do. Then the base is sure to gain something, and nothing
+    /// needs to be coded to find out.
+    pub(super) fn looks_close(
+        &mut self,
+        range: &Range<u64>,
+        reference: &Reference,
+        dtype: Dtype,
+    ) -> Result<bool> {
+        let (equal, all) = self.equal_tops(range, reference, dtype)?;
+        Ok(4 * equal > 3 * all)
+    }
+
+    /// How many values in the middle of `range` have the same top byte as in a base, and of how many.
+    fn equal_tops(
+        &mut self,
+        range: &Range<u64>,
+        reference: &Reference,
+        dtype: Dtype,
+    ) -> Result<(usize, usize)> {
         let Some(piece) = pieces(range.end - range.start, 3, GLANCE_LEN).nth(1) else {
-            return Ok(false);
+            return Ok((0, 0));
         };
         let len = piece.end - piece.start;
         let (mut raw, mut base) = (Vec::new(), Vec::new());
@@ -96,8 +119,8 @@ impl<'a> Trial<'a> {
             bytes.iter().skip(width - 1).step_by(width).copied().collect()
         };
         let (raw, base) = (tops(&raw), tops(&base));
-        let alike = raw.iter().zip(&base).filter(|(a, b)| a == b).count();
-        Ok(2 * alike > raw.len())
+        let equal = raw.iter().zip(&base).filter(|(a, b)| a == b).count();
+        Ok((equal, raw.len()))
     }
 
     /// The reference that shares the most bytes with the start of `range` of the file itself; of
