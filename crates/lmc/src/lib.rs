@@ -106,7 +106,7 @@ pub struct Summary {
 /// Called with the number of original bytes just finished.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
 
-/// The README's example, which the documentation tests run.
+/// The example of docs/rust.md, which the documentation tests run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;
+#[doc = include_str!("../../../docs/rust.md")]
+pub struct RustGuide;
