@@ -33,7 +33,6 @@ MIN_BLOCK_LOG2, MAX_BLOCK_LOG2 = 10, 24
 MAX_CODED_BLOCK_LEN = 1 << 22
 MAX_BLOCK_GROWTH = 5
 ANY_FILE, SAFETENSORS = range(2)
-LAST_DTYPE = 21
 TOP_BIT = 128
 EXIT_CORRUPT = 4
 EXIT_OTHER = 1
@@ -190,8 +189,8 @@ def read_span(reader: Reader, number: int, bases: tuple[Base, ...] | None) -> Sp
     with inside(f"span {number}"):
         raw_len = reader.varint()
         require(1 <= raw_len <= MAX_SPAN_LEN, f"raw_len is {raw_len}")
-        has_reference, dtype = divmod(reader.uint(1), TOP_BIT)
-        require(dtype <= LAST_DTYPE, f"unknown dtype {dtype}")
+        # what the bytes were taken for is for people alone
+        has_reference = reader.uint(1) >= TOP_BIT
         block_log2 = reader.uint(1)
         require(MIN_BLOCK_LOG2 <= block_log2 <= MAX_BLOCK_LOG2, f"block_log2 is {block_log2}")
         reference = None

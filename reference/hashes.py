@@ -13,15 +13,11 @@ from typing import Any
 
 import xxhash
 
+from dtypes import DTYPE_BITS
+
 HASH_LEN = 16
 MAX_HEADER_LEN = 8 + 100_000_000
 MAX_CUT = 1 << 23
-# bits of a value, by the names of safetensors
-DTYPE_BITS = {
-    "BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "U64": 64, "I64": 64,
-    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8,
-    "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
-}
 
 
 class NotSafetensors(Exception):

@@ -158,18 +158,10 @@ fn shuffle_unit(tensor: &Tensor) -> usize {
     rows * tensor.width()
 }
 
-/// The codec's name for a file's type.
+/// The type of a file's tensor.
 pub fn codec_dtype(dtype: FileDtype) -> Result<Dtype> {
-    Ok(match dtype {
-        FileDtype::BF16 => Dtype::Bf16,
-        FileDtype::F16 => Dtype::F16,
-        FileDtype::F32 => Dtype::F32,
-        FileDtype::F64 => Dtype::F64,
-        FileDtype::I8 => Dtype::I8,
-        FileDtype::F8_E4M3 => Dtype::F8E4M3,
-        FileDtype::F8_E5M2 => Dtype::F8E5M2,
-        other => return Err(format!("the benchmark has no set of type {other:?}").into()),
-    })
+    Dtype::from_safetensors(&dtype.to_string())
+        .ok_or_else(|| format!("no type is called {dtype}").into())
 }
 
 /// The type behind a name on the command line.

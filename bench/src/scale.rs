@@ -9,7 +9,6 @@ use std::time::Instant;
 use lmc::{Archive, Bases, Input, Options, compress_into, compress_parts, decompress_into};
 use lmc_bench::Result;
 use lmc_bench::buffers::Buffer;
-use lmc_codec::Dtype;
 use lmc_testkit::CorpusFile;
 
 use crate::ScaleArgs;
@@ -143,14 +142,7 @@ fn copy(from: &[u8], to: &mut [u8], threads: usize) {
 
 /// The buffer as a safetensors file.
 fn safetensors(buffer: &Buffer) -> Result<Vec<u8>> {
-    let dtype = match buffer.dtype {
-        Dtype::Bf16 => "BF16",
-        Dtype::F16 => "F16",
-        Dtype::F8E4M3 => "F8_E4M3",
-        Dtype::I8 => "I8",
-        Dtype::F64 => "F64",
-        _ => "F32",
-    };
+    let dtype = buffer.dtype.label();
     let mut header = serde_json::Map::new();
     let mut end = 0;
     for (i, part) in buffer.parts.iter().enumerate() {

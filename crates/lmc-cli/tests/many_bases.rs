@@ -26,7 +26,14 @@ impl Made {
         self.body.extend_from_slice(block);
         let blocks = vec![Piece { len: block.len() as u64, hash: hash(block) }];
         let recipe = None;
-        self.spans.push(Span { raw_len, dtype: 0, block_log2: 24, reference, recipe, blocks });
+        self.spans.push(Span {
+            raw_len,
+            dtype: lmc_format::Dtype::Bytes.id(),
+            block_log2: 24,
+            reference,
+            recipe,
+            blocks,
+        });
         self.hashes.push(raw);
     }
 

@@ -18,7 +18,7 @@ fn zeros(count: usize) -> Vec<u8> {
     block.extend_from_slice(&[1, 0]);
     let span = Span {
         raw_len: BLOCK_LEN as u64,
-        dtype: 0,
+        dtype: lmc_format::Dtype::Bytes.id(),
         block_log2: 24,
         reference: None,
         recipe: None,

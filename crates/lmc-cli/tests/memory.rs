@@ -14,7 +14,7 @@ fn one_byte_spans(count: usize) -> (Vec<u8>, u64) {
     let block = [0, 1, 7];
     let span = Span {
         raw_len: 1,
-        dtype: 0,
+        dtype: lmc_format::Dtype::Bytes.id(),
         block_log2: 10,
         reference: None,
         recipe: None,

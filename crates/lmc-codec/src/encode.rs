@@ -3,7 +3,6 @@
 use crate::bins::BinBuffers;
 use crate::changes::ChangeBuffers;
 use crate::classes::ClassBuffers;
-use crate::dtype::Level;
 use crate::entropy::{PlaneEncoder, Scratch};
 use crate::palette::PaletteBuffers;
 use crate::plan::{
@@ -11,6 +10,7 @@ use crate::plan::{
 };
 use crate::segment::{Buffers, Source};
 use crate::simd::{Isa, fence};
+use crate::spec::Level;
 use crate::transform::against;
 use lmc_format::limits::{BLOCK_LEN_MAX, SEGMENT_LEN_MAX};
 use lmc_format::{BaseUse, BlockKind, BlockPrefix, varint};

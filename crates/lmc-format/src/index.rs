@@ -1,6 +1,6 @@
 //! The index of a file (`docs/format.md`, section 7): where everything is, and its checksum.
 
-use crate::dtype;
+use crate::dtype::DtypeId;
 use crate::error::{Error, Result};
 use crate::hash::{Hash, hash_of_hashes};
 use crate::limits::{
@@ -39,8 +39,8 @@ pub struct Piece {
 pub struct Span {
     /// Original bytes.
     pub raw_len: u64,
-    /// Element type they were coded as; an id of [`crate::dtype`].
-    pub dtype: u8,
+    /// Element type they were coded as.
+    pub dtype: DtypeId,
     /// log2 of the original bytes in each block but the last.
     pub block_log2: u8,
     /// What its blocks may be coded against.
@@ -100,7 +100,7 @@ impl Index {
         for span in &self.spans {
             varint::write(&mut out, span.raw_len);
             let has_reference = if span.reference.is_some() { HAS_REFERENCE } else { 0 };
-            out.extend_from_slice(&[span.dtype | has_reference, span.block_log2]);
+            out.extend_from_slice(&[span.dtype.number() | has_reference, span.block_log2]);
             span.reference.iter().for_each(|reference| reference.write(&mut out));
             match &span.recipe {
                 Some(recipe) => write_piece(recipe, &mut out),
@@ -145,7 +145,7 @@ pub(crate) fn read_bases(input: &mut Reader) -> Result<Vec<Base>> {
 /// A span without its blocks.
 pub(crate) struct SpanHead {
     pub raw_len: u64,
-    pub dtype: u8,
+    pub dtype: DtypeId,
     pub block_log2: u8,
     pub reference: Option<Reference>,
     pub recipe: Option<Piece>,
@@ -157,9 +157,8 @@ pub(crate) fn read_span_head(input: &mut Reader, has_bases: bool) -> Result<Span
     let dtype = input.u8("element type")?;
     let has_reference = has_bases && dtype & HAS_REFERENCE != 0;
     let dtype = if has_reference { dtype & !HAS_REFERENCE } else { dtype };
-    if dtype::name(dtype).is_none() {
-        return Err(Error::corrupt(format!("unknown element type {dtype}")));
-    }
+    let dtype = DtypeId::new(dtype)
+        .ok_or_else(|| Error::corrupt("a span has a reference, but the file names no base"))?;
     let block_log2 = input.u8("block length")?;
     if !(BLOCK_LOG2_MIN..=BLOCK_LOG2_MAX).contains(&block_log2) {
         return Err(Error::corrupt(format!("blocks of 2^{block_log2} bytes")));
@@ -202,6 +201,7 @@ fn in_range(value: u64, least: u64, most: u64, what: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtype::Dtype;
     use crate::reference::Conversion;
 
     const BODY_LEN: u64 = 4;
@@ -210,7 +210,7 @@ mod tests {
     fn index(references: [Option<(u64, u64, Conversion)>; 4]) -> Index {
         let span = |reference: Option<(u64, u64, Conversion)>| Span {
             raw_len: 100,
-            dtype: 1,
+            dtype: Dtype::Bf16.id(),
             block_log2: 10,
             reference: reference.map(|(source, start, conversion)| Reference {
                 source,
@@ -253,6 +253,20 @@ mod tests {
         index.bases.clear();
         assert_eq!(index.write()[..5], [0, 4, 100, 1, 10]);
         assert_eq!(read(&index), Ok(index));
+    }
+
+    /// The type of a later writer is kept, since no decoder needs it; a reference without a base is not.
+    #[test]
+    fn unknown_dtypes_are_kept() {
+        let mut index = index([None; 4]);
+        index.bases.clear();
+        let unknown = DtypeId::new(127);
+        index.spans[0].dtype = unknown.unwrap_or(Dtype::Bytes.id());
+        assert_eq!(index.spans[0].dtype.number(), 127);
+        let mut bytes = index.write();
+        assert_eq!(Index::read(&bytes, BODY_LEN, 400), Ok(index));
+        bytes[3] |= HAS_REFERENCE;
+        assert!(Index::read(&bytes, BODY_LEN, 400).is_err());
     }
 
     /// Bytes that are not there, or not yet, or that need others of this file, are refused.

@@ -44,6 +44,7 @@ pub use changes::{ChangeRecipe, FlagContexts};
 pub use classes::ClassRecipe;
 pub use coder::{ApartCoder, ChainTable, Coder, HuffmanTable, RansTable, TreeTable};
 pub use contexts::ContextTables;
+pub use dtype::{Dtype, DtypeId, NumpyName};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Footer, HEADER_LEN};
 pub use hash::{Hash, Hasher, hash, seeded_hash};

@@ -4,6 +4,7 @@
 //! 100 MB would take a gigabyte before anything of it is decoded. Kept like this it takes 24 bytes a
 //! span and 4 an item beside its own.
 
+use crate::dtype::DtypeId;
 use crate::error::{Error, Result};
 use crate::hash::{HASH_LEN, Hash, Hasher};
 use crate::index::{
@@ -200,7 +201,7 @@ impl StoredIndex {
     }
 
     /// The element type of span `i`.
-    pub fn dtype(&self, i: usize) -> Result<u8> {
+    pub fn dtype(&self, i: usize) -> Result<DtypeId> {
         Ok(self.head(i)?.dtype)
     }
 

@@ -1,7 +1,7 @@
 //! Cuts a file into spans (`docs/format.md`, section 7.6).
 
 use crate::{Source, SourceItem};
-use lmc_codec::Dtype;
+use lmc_format::Dtype;
 use std::ops::Range;
 
 /// Bytes of a span that is part of a long item.

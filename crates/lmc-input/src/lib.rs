@@ -4,15 +4,13 @@
 #![forbid(unsafe_code)]
 
 mod cut;
-mod safetensors_dtype;
 mod safetensors_header;
 mod safetensors_json;
 
 pub use cut::{Cut, cut, cut_where, is_small};
 pub use safetensors_header::{HEADER_LEN_MAX, JSON_LEN_MAX, header_len, parse, tensors};
 
-use lmc_codec::Dtype;
-use lmc_format::SourceKind;
+use lmc_format::{Dtype, SourceKind};
 use std::ops::Range;
 
 /// A file as a sequence of items.
@@ -40,8 +38,8 @@ pub struct SourceItem {
 pub struct Tensor {
     /// Its name.
     pub name: String,
-    /// Its element type, by the file's name for it.
-    pub dtype: &'static str,
+    /// Its element type.
+    pub dtype: Dtype,
     /// Its dimensions.
     pub shape: Vec<u64>,
     /// Its bytes in the file.

@@ -2,8 +2,7 @@
 
 use crate::safetensors_json::{Entries, Entry};
 use crate::{Source, SourceItem, Tensor};
-use lmc_codec::Dtype;
-use lmc_format::SourceKind;
+use lmc_format::{Dtype, SourceKind};
 use std::collections::HashSet;
 
 /// The longest JSON of a header that is looked into, which is the longest that the library of the
@@ -40,7 +39,7 @@ pub fn tensors(header: &[u8], file_len: u64) -> Option<Vec<Tensor>> {
     let header_len = header.len() as u64;
     let tensor = |entry: Entry| Tensor {
         name: entry.name.into_owned(),
-        dtype: entry.dtype.name,
+        dtype: entry.dtype,
         shape: dims[entry.dims.start as usize..entry.dims.end as usize].to_vec(),
         range: header_len + entry.start..header_len + entry.end,
     };
@@ -75,7 +74,7 @@ fn keep_last_of_name(list: &mut Vec<Entry>) {
 
 fn item(entry: &Entry) -> SourceItem {
     let len = entry.end - entry.start;
-    let dtype = entry.dtype.codec;
+    let dtype = entry.dtype;
     // Packed types may end a row within a byte; then there are no rows to speak of.
     let width = dtype.width() as u64;
     let row_len = match entry.rows {

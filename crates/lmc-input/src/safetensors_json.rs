@@ -3,7 +3,7 @@
 //! Takes what the format's own library takes, its accidents included: an entry may be an array of
 //! its fields, unknown fields may hold any JSON that is not nested too deeply.
 
-use crate::safetensors_dtype::FileDtype;
+use lmc_format::Dtype;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
@@ -15,7 +15,7 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(crate) struct Entry<'h> {
     pub name: Cow<'h, str>,
-    pub dtype: &'static FileDtype,
+    pub dtype: Dtype,
     /// Its dimensions in [`Entries::dims`].
     pub dims: Range<u32>,
     /// Product of all dimensions but the last; 0 if it is no matrix.
@@ -68,7 +68,7 @@ impl<'h> Visitor<'h> for &mut Entries<'h> {
 
 /// What the header says of a tensor.
 struct Info {
-    dtype: &'static FileDtype,
+    dtype: Dtype,
     shape: Shape,
     offsets: (u64, u64),
 }
@@ -135,7 +135,7 @@ impl<'de> Visitor<'de> for InfoReader<'_> {
 struct DtypeReader;
 
 impl<'de> DeserializeSeed<'de> for DtypeReader {
-    type Value = &'static FileDtype;
+    type Value = Dtype;
 
     fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
         input.deserialize_enum("dtype", &[], self)
@@ -143,7 +143,7 @@ impl<'de> DeserializeSeed<'de> for DtypeReader {
 }
 
 impl<'de> Visitor<'de> for DtypeReader {
-    type Value = &'static FileDtype;
+    type Value = Dtype;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("a dtype")
@@ -152,7 +152,7 @@ impl<'de> Visitor<'de> for DtypeReader {
     fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<Self::Value, A::Error> {
         let (name, rest) = data.variant_seed(Text)?;
         rest.unit_variant()?;
-        FileDtype::by_name(&name).ok_or_else(|| A::Error::custom("no such dtype"))
+        Dtype::from_safetensors(&name).ok_or_else(|| A::Error::custom("no such dtype"))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Headers are taken and refused as the library of the format does it, and say the same.
 
+use lmc_format::Dtype;
 use lmc_input::Tensor;
 use proptest::prelude::*;
 use safetensors::tensor::Metadata;
@@ -10,7 +11,7 @@ fn expected(json: &[u8], data_len: u64) -> Option<Vec<Tensor>> {
     let header_len = json.len() as u64 + 8;
     let mut tensors = Vec::new();
     for (name, info) in metadata.tensors() {
-        let dtype = info.dtype.to_string().leak();
+        let dtype = Dtype::from_safetensors(&info.dtype.to_string())?;
         let shape = info.shape.iter().map(|&n| n as u64).collect();
         let (start, end) = info.data_offsets;
         let range = header_len + start as u64..header_len + end as u64;

@@ -2,13 +2,7 @@
 //! it is constant) and the mantissa as they are. No table cost: no code of this kind is smaller.
 
 use crate::corpus::Dtype;
-
-/// Where sign, exponent and mantissa of a float are; the sign is the top bit.
-#[derive(Clone, Copy)]
-struct Fields {
-    exponent_bits: u32,
-    mantissa_bits: u32,
-}
+use lmc_format::dtype::{FloatFields, Kind};
 
 /// Bits of a whole tensor by the bound; types other than floats count as they are.
 pub fn bound_bits(dtype: Dtype, bytes: &[u8]) -> f64 {
@@ -37,17 +31,11 @@ pub fn entropy_bits(counts: &[u64]) -> f64 {
     counts.iter().map(bits).sum()
 }
 
-fn fields(dtype: Dtype) -> Option<Fields> {
-    let (exponent_bits, mantissa_bits) = match dtype {
-        Dtype::BF16 => (8, 7),
-        Dtype::F16 => (5, 10),
-        Dtype::F32 => (8, 23),
-        Dtype::F64 => (11, 52),
-        Dtype::F8_E4M3 | Dtype::F8_E4M3FNUZ => (4, 3),
-        Dtype::F8_E5M2 | Dtype::F8_E5M2FNUZ => (5, 2),
-        _ => return None,
-    };
-    Some(Fields { exponent_bits, mantissa_bits })
+fn fields(dtype: Dtype) -> Option<FloatFields> {
+    match lmc_format::Dtype::from_safetensors(&dtype.to_string())?.kind() {
+        Kind::Float(fields) => Some(fields),
+        _ => None,
+    }
 }
 
 fn word(value: &[u8]) -> u64 {

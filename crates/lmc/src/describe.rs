@@ -4,8 +4,8 @@ use crate::Reference;
 use crate::archive::Archive;
 use crate::span::{block_bounds, check};
 use lmc_format::{
-    AnyRecipe, BaseUse, BinRecipe, BlockKind, BlockPrefix, Piece, Reader, Result, SymbolCoder,
-    dtype,
+    AnyRecipe, BaseUse, BinRecipe, BlockKind, BlockPrefix, DtypeId, Piece, Reader, Result,
+    SymbolCoder,
 };
 
 /// A span, as `lmc inspect` shows it.
@@ -18,7 +18,7 @@ pub struct SpanInfo {
     /// Bytes in the file.
     pub coded_len: u64,
     /// What the bytes were taken for.
-    pub dtype: &'static str,
+    pub dtype: DtypeId,
     /// What its blocks may be coded against.
     pub reference: Option<Reference>,
     /// Bytes of the recipe that the blocks share.
@@ -71,7 +71,7 @@ impl Archive {
             start: self.index.raw_start(i),
             raw_len: span.raw_len,
             coded_len: span.coded_len(),
-            dtype: dtype::name(span.dtype).unwrap_or_default(),
+            dtype: span.dtype,
             reference: span.reference,
             recipe_len,
             blocks: span.blocks.iter().enumerate().map(block).collect(),

@@ -5,6 +5,7 @@ use crate::pipeline::{Buffer, each, thread_count};
 use crate::span::SpanEncoder;
 use crate::{Level, Reference};
 use lmc_codec::{Dtype, TensorSpec};
+use lmc_format::dtype::{FloatFields, Kind};
 use lmc_format::{Conversion, Result};
 use lmc_input::{Cut, Tensor};
 use std::collections::HashMap;
@@ -46,7 +47,7 @@ pub struct TensorDiff {
     /// Its name.
     pub name: String,
     /// Its element type.
-    pub dtype: String,
+    pub dtype: Dtype,
     /// Its dimensions.
     pub shape: Vec<u64>,
     /// The changes.
@@ -131,7 +132,6 @@ pub fn diff(old: &Base, new: &Base, level: Level, threads: usize) -> Result<Diff
     for (i, tensor) in new_tensors.iter().enumerate() {
         if pairs[i + 1].is_some() {
             let Tensor { name, dtype, shape, .. } = tensor.clone();
-            let dtype = dtype.to_string();
             diff.both.push(TensorDiff { name, dtype, shape, change: sums[i + 1] });
         }
     }
@@ -159,7 +159,7 @@ fn compare_bytes(old: &Base, new: &Base) -> Result<BytesDiff> {
 }
 
 fn kind(tensor: &Tensor) -> String {
-    format!("{} {:?}", tensor.dtype, tensor.shape)
+    format!("{} {:?}", tensor.dtype.label(), tensor.shape)
 }
 
 struct Worker {
@@ -193,43 +193,30 @@ impl Worker {
     }
 }
 
-/// Where a float has its exponent, and what is subtracted from it.
+/// Reads words of floats.
 #[derive(Clone, Copy)]
-struct Float {
-    exponent_bits: u32,
-    mantissa_bits: u32,
-    bias: i32,
-}
+struct Floats(FloatFields);
 
-fn float(dtype: Dtype) -> Option<Float> {
-    let (exponent_bits, mantissa_bits, bias) = match dtype {
-        Dtype::Bf16 => (8, 7, 127),
-        Dtype::F16 | Dtype::Complex32 => (5, 10, 15),
-        Dtype::F32 | Dtype::Complex64 => (8, 23, 127),
-        Dtype::F64 | Dtype::Complex128 => (11, 52, 1023),
-        Dtype::F8E4M3 => (4, 3, 7),
-        Dtype::F8E5M2 => (5, 2, 15),
-        Dtype::F8E4M3Fnuz => (4, 3, 8),
-        Dtype::F8E5M2Fnuz => (5, 2, 16),
-        _ => return None,
-    };
-    Some(Float { exponent_bits, mantissa_bits, bias })
-}
-
-impl Float {
+impl Floats {
     fn exponent(self, word: u64) -> u64 {
-        word >> self.mantissa_bits & ((1 << self.exponent_bits) - 1)
+        word >> self.0.mantissa_bits & self.last_exponent()
+    }
+
+    /// The largest exponent, which is that of infinities and NaNs.
+    fn last_exponent(self) -> u64 {
+        (1 << self.0.exponent_bits) - 1
     }
 
     /// The value of a word, as if the largest exponent were none of infinities and NaNs.
     fn value(self, word: u64) -> f64 {
-        let mantissa = (word & ((1 << self.mantissa_bits) - 1)) as f64;
-        let one = (1_u64 << self.mantissa_bits) as f64;
+        let FloatFields { exponent_bits, mantissa_bits, bias } = self.0;
+        let mantissa = (word & ((1 << mantissa_bits) - 1)) as f64;
+        let one = (1_u64 << mantissa_bits) as f64;
         let magnitude = match self.exponent(word) {
-            0 => mantissa / one * 2_f64.powi(1 - self.bias),
-            e => (one + mantissa) / one * 2_f64.powi(e as i32 - self.bias),
+            0 => mantissa / one * 2_f64.powi(1 - bias),
+            e => (one + mantissa) / one * 2_f64.powi(e as i32 - bias),
         };
-        let is_negative = word >> (self.mantissa_bits + self.exponent_bits) & 1 == 1;
+        let is_negative = word >> (mantissa_bits + exponent_bits) & 1 == 1;
         if is_negative { -magnitude } else { magnitude }
     }
 }
@@ -238,8 +225,8 @@ impl Float {
 fn change(dtype: Dtype, old: &[u8], new: &[u8]) -> Change {
     let width = dtype.width();
     let mut change = Change { values: (new.len() / width) as u64, ..Change::default() };
-    let float = float(dtype);
-    let is_signed = matches!(dtype, Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64);
+    let float = dtype.float_fields().map(Floats);
+    let is_signed = dtype.kind() == Kind::Signed;
     let mut exponents = 0;
     for (a, b) in old.chunks_exact(width).zip(new.chunks_exact(width)) {
         if a == b {
@@ -251,8 +238,7 @@ fn change(dtype: Dtype, old: &[u8], new: &[u8]) -> Change {
             Some(float) => {
                 let (before, after) = (float.exponent(a), float.exponent(b));
                 exponents += u64::from(before != after);
-                let last = (1 << float.exponent_bits) - 1;
-                if before == last || after == last {
+                if [before, after].contains(&float.last_exponent()) {
                     continue;
                 }
                 (float.value(a), float.value(b))

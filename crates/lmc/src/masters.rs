@@ -2,6 +2,7 @@
 
 use crate::io::{Input, Source};
 use crate::items::{self, look};
+use lmc_format::Dtype;
 use lmc_input::Tensor;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -14,16 +15,17 @@ use std::path::{Path, PathBuf};
 pub fn masters(paths: &[PathBuf], open: impl Fn(usize) -> Option<File>) -> Vec<Vec<usize>> {
     let tensors: Vec<Vec<Tensor>> = (0..paths.len()).map(|i| tensors(open(i))).collect();
     let is_master: Vec<bool> =
-        tensors.iter().map(|own| share(own, |tensor| tensor.dtype == "F32")).collect();
+        tensors.iter().map(|own| share(own, |tensor| tensor.dtype == Dtype::F32)).collect();
     let mut known: HashMap<(&Path, &str, &[u64]), Vec<usize>> = HashMap::new();
     for (i, own) in tensors.iter().enumerate().filter(|(i, _)| is_master[*i]) {
-        for tensor in own.iter().filter(|tensor| tensor.dtype == "F32") {
+        for tensor in own.iter().filter(|tensor| tensor.dtype == Dtype::F32) {
             known.entry(key(&paths[i], tensor)).or_default().push(i);
         }
     }
     let masters = |(path, own): (&PathBuf, &Vec<Tensor>)| {
         let is_rounding = |tensor: &Tensor| {
-            matches!(tensor.dtype, "BF16" | "F16") && known.contains_key(&key(path, tensor))
+            matches!(tensor.dtype, Dtype::Bf16 | Dtype::F16)
+                && known.contains_key(&key(path, tensor))
         };
         let mut masters = BTreeSet::new();
         if share(own, is_rounding) {

@@ -3,7 +3,7 @@
 use crate::archive::Archive;
 use crate::span::check_hash;
 use lmc_format::hash::hash_of_hashes;
-use lmc_format::{Error, Hash, Reference, Result, hash};
+use lmc_format::{Dtype, Error, Hash, Reference, Result, hash};
 use lmc_input::HEADER_LEN_MAX;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub struct Tensor {
     /// Its name.
     pub name: String,
-    /// Its element type, by the original's name for it.
-    pub dtype: &'static str,
+    /// Its element type.
+    pub dtype: Dtype,
     /// Its dimensions.
     pub shape: Vec<u64>,
     /// Its bytes in the original.
@@ -42,7 +42,7 @@ impl BaseNotes {
         if old.shape != tensor.shape {
             return Some(format!("base differs: shape {:?}", old.shape));
         }
-        (old.dtype != tensor.dtype).then(|| format!("base differs: dtype {}", old.dtype))
+        (old.dtype != tensor.dtype).then(|| format!("base differs: dtype {}", old.dtype.label()))
     }
 }
 

@@ -90,7 +90,7 @@ fn lying_lengths_are_refused() {
     let piece = |len| Piece { len, hash: 0 };
     let span = |raw_len, block_log2, blocks: Vec<Piece>| Span {
         raw_len,
-        dtype: 0,
+        dtype: lmc_format::Dtype::Bytes.id(),
         block_log2,
         reference: None,
         recipe: None,
@@ -127,7 +127,7 @@ fn circles_are_refused() {
         let block = [4, 9];
         let span = Span {
             raw_len: 9,
-            dtype: 0,
+            dtype: lmc_format::Dtype::Bytes.id(),
             block_log2: 10,
             reference: Some(Reference { source: 1, start: 0, conversion: Conversion::None }),
             recipe: None,
@@ -155,7 +155,7 @@ fn blocks_without_their_base_are_refused() {
     let block = [4, 9];
     let span = Span {
         raw_len: 9,
-        dtype: 0,
+        dtype: lmc_format::Dtype::Bytes.id(),
         block_log2: 10,
         reference: None,
         recipe: None,

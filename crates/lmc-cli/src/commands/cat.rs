@@ -62,7 +62,7 @@ fn row_bytes(tensor: &Tensor, rows: &Range<u64>) -> Result<Range<u64>, Failure> 
     let (count, start) = (tensor.shape[0].max(1), tensor.range.start);
     let len = tensor.range.end - start;
     if !len.is_multiple_of(count) {
-        return Err(Failure::new(format!("rows of {} do not end at bytes", tensor.dtype)));
+        return Err(Failure::new(format!("rows of {} do not end at bytes", tensor.dtype.label())));
     }
     let row_len = len / count;
     Ok(start + rows.start * row_len..start + rows.end * row_len)

@@ -42,7 +42,7 @@ pub(super) fn text(diff: &Diff) -> Printable {
     ]);
     for tensor in &diff.both {
         let TensorDiff { name, dtype, shape: dimensions, change } = tensor;
-        let name = [name.clone(), dtype.clone(), shape(dimensions)];
+        let name = [name.clone(), dtype.label().to_string(), shape(dimensions)];
         table.push(name.into_iter().chain(cells(change)).collect());
     }
     let sum = total(diff);
@@ -134,7 +134,7 @@ pub(super) fn diff_json(diff: &Diff) -> Value {
     let tensor = |tensor: &TensorDiff| {
         let mut value = change_json(&tensor.change);
         value["name"] = tensor.name.clone().into();
-        value["dtype"] = tensor.dtype.clone().into();
+        value["dtype"] = tensor.dtype.label().into();
         value["shape"] = tensor.shape.clone().into();
         value
     };

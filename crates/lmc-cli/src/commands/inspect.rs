@@ -164,7 +164,7 @@ fn span_json(span: &SpanInfo, with_blocks: bool) -> Value {
         "start": span.start,
         "bytes": span.raw_len,
         "coded_bytes": span.coded_len,
-        "dtype": span.dtype,
+        "dtype": span.dtype.to_string(),
         "shared_recipe_bytes": span.recipe_len,
         "block_count": span.blocks.len(),
     });

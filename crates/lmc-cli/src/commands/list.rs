@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lmc::{Archive, Bases, Tensor};
+use lmc::{Archive, Bases, DtypeId, Tensor};
 use serde_json::{Map, Value, json};
 
 use crate::args::ListArgs;
@@ -69,7 +69,7 @@ impl Listed<'_> {
             let on = || on(self.archive, tensor).unwrap_or_else(|| "-".into());
             Ok(vec![
                 tensor.name.clone(),
-                tensor.dtype.to_string(),
+                tensor.dtype.label().to_string(),
                 shape(&tensor.shape),
                 len.to_string(),
                 ratio(len, tensor.coded_len),
@@ -112,7 +112,8 @@ fn kind(archive: &Archive, tensors: &[Tensor]) -> Result<String, Failure> {
     if archive.is_safetensors() {
         return Ok(format!("safetensors, {} tensors", tensors.len()));
     }
-    let dtypes: Vec<&str> = coded_as(archive)?.into_iter().map(|(dtype, _)| dtype).collect();
+    let dtypes: Vec<String> =
+        coded_as(archive)?.into_iter().map(|(dtype, _)| dtype.to_string()).collect();
     Ok(match dtypes.is_empty() {
         true => "bytes".into(),
         false => format!("bytes, coded as {}", dtypes.join(", ")),
@@ -120,13 +121,13 @@ fn kind(archive: &Archive, tensors: &[Tensor]) -> Result<String, Failure> {
 }
 
 /// Element types and the bytes that were coded as them, the one of most bytes first.
-fn coded_as(archive: &Archive) -> Result<Vec<(&'static str, u64)>, Failure> {
+fn coded_as(archive: &Archive) -> Result<Vec<(DtypeId, u64)>, Failure> {
     let mut bytes = BTreeMap::new();
     for span in archive.spans() {
         let span = span?;
         *bytes.entry(span.dtype).or_insert(0) += span.raw_len;
     }
-    let mut dtypes: Vec<(&str, u64)> = bytes.into_iter().collect();
+    let mut dtypes: Vec<(DtypeId, u64)> = bytes.into_iter().collect();
     dtypes.sort_by_key(|(_, bytes)| Reverse(*bytes));
     Ok(dtypes)
 }
@@ -139,7 +140,7 @@ fn on(archive: &Archive, tensor: &Tensor) -> Option<String> {
 fn tensor_json(archive: &Archive, tensor: &Tensor, note: Option<String>) -> Value {
     json!({
         "name": tensor.name,
-        "dtype": tensor.dtype,
+        "dtype": tensor.dtype.label(),
         "shape": tensor.shape,
         "offset": tensor.range.start,
         "bytes": tensor.range.end - tensor.range.start,

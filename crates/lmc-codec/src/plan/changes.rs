@@ -7,12 +7,12 @@ use super::merge::merge;
 use super::spread::Exponents;
 use super::stream::{Scale, StreamPlanner};
 use super::{Target, Values};
-use crate::dtype::Level;
 use crate::segment::sized;
 use crate::simd::bins::{Parts, Tables, cut};
 use crate::simd::changes::{ContextRule, SLACK, find, groups, masks, sort};
 use crate::simd::classes::BitString;
 use crate::simd::{Isa, flags};
+use crate::spec::Level;
 use lmc_format::limits::FLAG_CONTEXTS_MAX;
 use lmc_format::{BinRules, ChangeRecipe, FlagContexts};
 

@@ -8,9 +8,10 @@ use super::on_base::{self, OnBase};
 use super::palette;
 use super::sample::sample;
 use super::{Ready, ReadyRecipe, Target, Values, paper};
-use crate::dtype::{Layout, Level};
+use crate::layout::WordLayout;
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
+use crate::spec::Level;
 use crate::transform::offsets::{ColumnOffsets, Field};
 use crate::transform::{against, sparse, window};
 use lmc_format::{BaseUse, Coder, Recipe, WordMap};
@@ -208,7 +209,7 @@ fn against_base(
         (BaseUse::Difference, 1..) => WordMap::Zigzag,
         _ => WordMap::None,
     };
-    let layout = Layout { map, ..target.layout };
+    let layout = WordLayout { map, ..target.layout };
     let mut recipe = Recipe {
         width_log2: layout.width_log2,
         base: base_use,
@@ -228,7 +229,7 @@ fn against_base(
 }
 
 /// Whether a value of the sample has its top bit set.
-fn has_sign(sample: &[u8], layout: Layout) -> bool {
+fn has_sign(sample: &[u8], layout: WordLayout) -> bool {
     // Widths divide 8, so each value has its place in a word of eight bytes.
     let (eights, rest) = sample.as_chunks::<8>();
     let any = eights.iter().fold(0, |any, &eight| any | u64::from_le_bytes(eight));
@@ -257,7 +258,7 @@ pub(super) fn segment_log2<'a>(coders: impl IntoIterator<Item = &'a Coder>, is_b
 #[derive(Clone, Copy)]
 pub(super) struct Planner {
     pub isa: Isa,
-    pub layout: Layout,
+    pub layout: WordLayout,
     pub level: Level,
 }
 

@@ -1,8 +1,8 @@
 //! The coder of one plane, by estimated cost.
 
 use super::cost::entropy_bits;
-use crate::dtype::Level;
 use crate::entropy::{chain, huffman, rans, tree};
+use crate::spec::Level;
 use lmc_format::Coder;
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 

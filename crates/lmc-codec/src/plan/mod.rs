@@ -25,11 +25,12 @@ mod stream;
 use crate::bins::BinEncoder;
 use crate::changes::ChangeEncoder;
 use crate::classes::ClassEncoder;
-use crate::dtype::{Layout, Level, TensorSpec};
 use crate::entropy::{PlaneEncoder, Scratch};
+use crate::layout::WordLayout;
 use crate::palette::PaletteEncoder;
 use crate::segment::SegmentEncoder;
 use crate::simd::Isa;
+use crate::spec::{Level, TensorSpec};
 use crate::transform::offsets::ColumnOffsets;
 pub(crate) use block::block_rows;
 pub(crate) use choose::{Scope, choose};
@@ -195,7 +196,7 @@ pub(crate) struct Values<'a> {
 /// What recipes are chosen for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    pub layout: Layout,
+    pub layout: WordLayout,
     pub level: Level,
     pub row_len: u64,
     pub block_len: usize,
@@ -251,7 +252,7 @@ impl Plan {
     }
 
     fn of(isa: Isa, spec: &TensorSpec, level: Level, values: Values) -> Self {
-        let layout = spec.dtype.layout();
+        let layout = WordLayout::of(spec.dtype);
         let block_len = match (level, layout.width_log2) {
             (Level::Paper, _) => PAPER_BLOCK_LEN,
             // A rANS stream has 128 bytes of states, which want to be shared by many values.

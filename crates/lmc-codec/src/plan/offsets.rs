@@ -4,7 +4,8 @@ use super::choose::{Candidate, JOINT_BITS_MAX, Planner};
 use super::coder;
 use super::cost::{entropy_bits, histogram};
 use super::sample::each_prefetched;
-use crate::dtype::{Layout, Level};
+use crate::layout::WordLayout;
+use crate::spec::Level;
 use crate::transform::offsets::{BlockOffsets, ColumnFit, ColumnOffsets, Field};
 use lmc_format::limits::COLUMNS_MAX;
 use lmc_format::{Columns, WordMap};
@@ -141,7 +142,7 @@ pub(super) fn choose(
 /// A symbol that offsets pay with.
 struct Extra {
     /// The layout, with the sign on top where there is none.
-    layout: Layout,
+    layout: WordLayout,
     /// Mantissa bits of the symbol.
     extra: u8,
     /// What it is expected to cost.
@@ -153,7 +154,7 @@ fn best_extra(sample: &RowSample, bytes: &[u8], mut least: u64, n: usize) -> Opt
     let planner = sample.planner;
     // The finest symbol with the sign on top of it: without the sign it is that of the rotated
     // word.
-    let plain = Layout { map: WordMap::None, ..planner.layout };
+    let plain = WordLayout { map: WordMap::None, ..planner.layout };
     let words = Planner { layout: plain, ..planner }.words();
     let signed_bits = 1 + plain.exponent_bits + JOINT_BITS_MAX;
     let finest = sample.symbols(Field { words, bits: signed_bits }, bytes);

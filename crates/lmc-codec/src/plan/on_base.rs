@@ -7,8 +7,8 @@ use super::changes::{self, ChangeCandidate};
 use super::classes::{self, ClassCandidate};
 use super::sample::sample as take_sample;
 use super::{Ready, ReadyBins, ReadyChanges, Target, Values};
-use crate::dtype::Level;
 use crate::simd::Isa;
+use crate::spec::Level;
 use crate::transform::sparse;
 use lmc_format::BinRecipe;
 

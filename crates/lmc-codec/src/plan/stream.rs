@@ -1,9 +1,9 @@
 //! The coder of a stream of symbols, which may take a common one apart from the others.
 
 use super::coder::{self, Choice, PlaneStats};
-use crate::dtype::Level;
 use crate::entropy::{chain, gaps, huffman, rans};
 use crate::simd::{Isa, flags};
+use crate::spec::Level;
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 use lmc_format::{ApartCoder, Coder, HuffmanTable};
 use std::sync::OnceLock;

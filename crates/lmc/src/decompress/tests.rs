@@ -1,7 +1,7 @@
 //! What files may cost, and what they do cost.
 
 use super::*;
-use crate::{Bases, Dependencies, FileId, FileState, Input, Level, Options};
+use crate::{Bases, Dependencies, Dtype, FileId, FileState, Input, Level, Options};
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::{
     ApartCoder, Base, BaseUse, BlockKind, BlockPrefix, Coder, Columns, Conversion, ErrorKind,
@@ -59,7 +59,14 @@ fn hostile(blocks: usize, references: &[Reference], bases: Vec<Base>) -> Vec<u8>
         body.extend_from_slice(block);
         let blocks = vec![piece(block)];
         let recipe = None;
-        spans.push(Span { raw_len, dtype: 0, block_log2: 24, reference, recipe, blocks });
+        spans.push(Span {
+            raw_len,
+            dtype: Dtype::Bytes.id(),
+            block_log2: 24,
+            reference,
+            recipe,
+            blocks,
+        });
         hashes.push(raw_hash);
     };
     (0..blocks).for_each(|_| add(1 << 22, &zeros(), None, zeros_hash));
@@ -154,7 +161,7 @@ fn columns_of_recipes_count() {
     block.extend_from_slice(&[0, 0, 0, 0]);
     Coder::Constant(0).write(&mut block);
     let (recipe_piece, blocks) = (Some(piece(&recipe)), vec![piece(&block)]);
-    let (dtype, block_log2) = (0, 24);
+    let (dtype, block_log2) = (Dtype::Bytes.id(), 24);
     let span =
         Span { raw_len: 4, dtype, block_log2, reference: None, recipe: recipe_piece, blocks };
     let file = |count: usize| {
@@ -184,8 +191,14 @@ fn tables() -> Vec<u8> {
     block.push(0);
     let (reference, recipe_piece) = (None, Some(piece(&recipe)));
     let blocks = vec![piece(&block)];
-    let span =
-        Span { raw_len: 1, dtype: 0, block_log2: 24, reference, recipe: recipe_piece, blocks };
+    let span = Span {
+        raw_len: 1,
+        dtype: Dtype::Bytes.id(),
+        block_log2: 24,
+        reference,
+        recipe: recipe_piece,
+        blocks,
+    };
     assemble(&[&recipe[..], &block].concat(), vec![span], &[hash(&[0])], Vec::new())
 }
 

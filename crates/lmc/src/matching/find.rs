@@ -6,7 +6,7 @@ use super::regions::Region;
 use super::trial::{Read, Trial, mark};
 use crate::Reference;
 use crate::pipeline::{each, thread_count};
-use lmc_format::{Conversion, Hash, Result};
+use lmc_format::{Conversion, Dtype, Hash, Result};
 use lmc_input::{Tensor, is_small};
 use std::collections::{HashMap, HashSet};
 
@@ -32,8 +32,8 @@ impl Place<'_> {
     fn conversions(&self, tensor: &Tensor) -> &'static [Conversion] {
         match (self.tensor.dtype, tensor.dtype) {
             (from, to) if from == to => &[Conversion::None],
-            ("F32", "BF16") => &[Conversion::Bf16Nearest, Conversion::Bf16Cut],
-            ("F32", "F16") => &[Conversion::F16Nearest, Conversion::F16Cut],
+            (Dtype::F32, Dtype::Bf16) => &[Conversion::Bf16Nearest, Conversion::Bf16Cut],
+            (Dtype::F32, Dtype::F16) => &[Conversion::F16Nearest, Conversion::F16Cut],
             _ => &[],
         }
     }
@@ -218,7 +218,7 @@ impl Own<'_> {
         i: usize,
     ) -> Result<Tried> {
         let tensor = &self.tensors[i];
-        let dtype = self.layout.items[i + 1].dtype.unwrap_or(lmc_codec::Dtype::Bytes);
+        let dtype = self.layout.items[i + 1].dtype.unwrap_or(Dtype::Bytes);
         let len = tensor.range.end - tensor.range.start;
         let mut candidates: Vec<Reference> = Vec::new();
         for place in known.named(tensor) {
@@ -274,22 +274,22 @@ impl Tried {
 }
 
 /// Type and length, which equal tensors share.
-type Kind<'a> = (&'a str, u64);
+type TypeAndLen = (Dtype, u64);
 
-fn kind<'a>(place: &Place<'a>) -> Kind<'a> {
+fn kind(place: &Place) -> TypeAndLen {
     (place.tensor.dtype, place.tensor.range.end - place.tensor.range.start)
 }
 
 /// Tensors of the same kind, in order; only kinds that `is_wanted`.
 fn groups<'a, 'p>(
     places: impl Iterator<Item = (usize, &'p Place<'a>)>,
-    is_wanted: impl Fn(&Kind) -> bool,
+    is_wanted: impl Fn(&TypeAndLen) -> bool,
 ) -> Vec<Vec<usize>>
 where
     'a: 'p,
 {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    let mut of_kind: HashMap<Kind, usize> = HashMap::new();
+    let mut of_kind: HashMap<TypeAndLen, usize> = HashMap::new();
     for (i, place) in places.filter(|(_, place)| is_wanted(&kind(place))) {
         let group = *of_kind.entry(kind(place)).or_insert(groups.len());
         if group == groups.len() {
@@ -329,7 +329,7 @@ fn same_content(
     read: Read,
     threads: usize,
 ) -> Result<HashMap<usize, usize>> {
-    let kinds: HashSet<Kind> = lost.iter().map(|&i| kind(&own[i])).collect();
+    let kinds: HashSet<TypeAndLen> = lost.iter().map(|&i| kind(&own[i])).collect();
     // Both in one list, those of bases first.
     let all: Vec<Place> = known.iter().chain(lost.iter().map(|&i| &own[i])).copied().collect();
     let groups = groups(all.iter().enumerate(), |kind| kinds.contains(kind));

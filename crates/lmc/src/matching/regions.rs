@@ -69,9 +69,10 @@ fn number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lmc_format::Dtype;
 
     fn tensor(name: &str, shape: &[u64]) -> Tensor {
-        Tensor { name: name.into(), dtype: "F32", shape: shape.to_vec(), range: 0..0 }
+        Tensor { name: name.into(), dtype: Dtype::F32, shape: shape.to_vec(), range: 0..0 }
     }
 
     fn skip(own: (&str, &[u64]), base: (&str, &[u64])) -> Option<u64> {

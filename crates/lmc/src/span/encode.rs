@@ -5,7 +5,7 @@ use crate::Reference;
 use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_format::limits::BLOCK_LOG2_MIN;
 use lmc_format::{
-    AnyRecipe, BlockKind, BlockPrefix, Error, ErrorKind, Piece, Reader, Result, Span, dtype, hash,
+    AnyRecipe, BlockKind, BlockPrefix, Error, ErrorKind, Piece, Reader, Result, Span, hash,
 };
 
 /// How many usual blocks make one where hardly anything differs from the base: what a block costs in
@@ -85,7 +85,7 @@ impl SpanEncoder {
         };
         let mut span = Span {
             raw_len: raw.len() as u64,
-            dtype: dtype_id(spec.dtype),
+            dtype: spec.dtype.id(),
             block_log2: block_len.trailing_zeros() as u8,
             reference: None,
             recipe: (!recipe.is_empty()).then(|| piece(recipe)),
@@ -157,7 +157,7 @@ fn same(dtype: Dtype, raw: &[u8], reference: Reference, mut bytes: Vec<u8>) -> C
     let block_log2 = raw.len().next_power_of_two().trailing_zeros() as u8;
     let span = Span {
         raw_len: raw.len() as u64,
-        dtype: dtype_id(dtype),
+        dtype: dtype.id(),
         block_log2: block_log2.max(BLOCK_LOG2_MIN),
         reference: Some(reference),
         recipe: None,
@@ -179,33 +179,4 @@ fn needs_base(block: &[u8], shared: Option<&SharedRecipe>) -> Result<bool> {
 
 pub(super) fn piece(bytes: &[u8]) -> Piece {
     Piece { len: bytes.len() as u64, hash: hash(bytes) }
-}
-
-/// The index's id of a codec type.
-fn dtype_id(of: Dtype) -> u8 {
-    let name = match of {
-        Dtype::Bytes => "bytes",
-        Dtype::Bf16 => "bf16",
-        Dtype::F16 => "f16",
-        Dtype::F32 => "f32",
-        Dtype::F64 => "f64",
-        Dtype::F8E4M3 => "f8_e4m3",
-        Dtype::F8E5M2 => "f8_e5m2",
-        Dtype::F8E4M3Fnuz => "f8_e4m3fnuz",
-        Dtype::F8E5M2Fnuz => "f8_e5m2fnuz",
-        Dtype::F8E8M0 => "f8_e8m0",
-        Dtype::I8 => "i8",
-        Dtype::I16 => "i16",
-        Dtype::I32 => "i32",
-        Dtype::I64 => "i64",
-        Dtype::U8 => "u8",
-        Dtype::U16 => "u16",
-        Dtype::U32 => "u32",
-        Dtype::U64 => "u64",
-        Dtype::Bool => "bool",
-        Dtype::Complex32 => "c32",
-        Dtype::Complex64 => "c64",
-        Dtype::Complex128 => "c128",
-    };
-    dtype::id(name).unwrap_or(0)
 }

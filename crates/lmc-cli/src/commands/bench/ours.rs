@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lmc::{Archive, Input, Level, Options, Output, SpanInfo};
+use lmc::{Archive, Dtype, Input, Level, Options, Output, SpanInfo};
 
 use super::engine::{Engine, Label, Sizes};
 use crate::exit::Failure;
@@ -66,7 +66,7 @@ impl Engine for Ours<'_> {
 pub fn main_width(spans: &[SpanInfo]) -> usize {
     let mut bytes_of: BTreeMap<usize, u64> = BTreeMap::new();
     for span in spans {
-        *bytes_of.entry(width(span.dtype)).or_default() += span.raw_len;
+        *bytes_of.entry(width(span)).or_default() += span.raw_len;
     }
     let most = bytes_of.into_iter().max_by_key(|(_, bytes)| *bytes);
     most.map_or(1, |(width, _)| width)
@@ -80,29 +80,7 @@ pub fn spans(data: &[u8], threads: usize) -> Result<Vec<SpanInfo>, Failure> {
     Ok(Archive::from_bytes(coded)?.spans().collect::<lmc::Result<_>>()?)
 }
 
-/// Bytes of an element, from the number of bits in the name of its type.
-fn width(dtype: &str) -> usize {
-    let digits = dtype.trim_start_matches(|c: char| !c.is_ascii_digit());
-    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    match digits[..end].parse() {
-        Ok(16) => 2,
-        Ok(32) => 4,
-        Ok(64 | 128) => 8,
-        _ => 1,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Widths follow from the names; what has no number is bytes.
-    #[test]
-    fn widths() {
-        for (name, expected) in
-            [("bf16", 2), ("f32", 4), ("i64", 8), ("f8_e4m3", 1), ("bool", 1), ("bytes", 1)]
-        {
-            assert_eq!(width(name), expected, "{name}");
-        }
-    }
+/// Bytes of a word of a span.
+fn width(span: &SpanInfo) -> usize {
+    span.dtype.dtype().map_or(1, Dtype::width)
 }

@@ -53,7 +53,7 @@ impl Pair {
             }
         }
         let span = |(cut, taken): (Cut, &SpanInfo)| {
-            let dtype = cut.dtype.unwrap_or_else(|| named(taken.dtype));
+            let dtype = cut.dtype.unwrap_or_else(|| taken.dtype.dtype().unwrap_or(Dtype::Bytes));
             Span {
                 range: cut.range.start as usize..cut.range.end as usize,
                 spec: TensorSpec { dtype, row_len: cut.row_len },
@@ -104,15 +104,4 @@ fn tensors(file: &[u8]) -> Option<Vec<Tensor>> {
 fn header(file: &[u8]) -> Option<&[u8]> {
     let len = lmc_input::header_len(*file.first_chunk()?, file.len() as u64)?;
     file.get(..len as usize)
-}
-
-/// The type of a name that unknown bytes are taken for.
-fn named(dtype: &str) -> Dtype {
-    match dtype {
-        "bf16" => Dtype::Bf16,
-        "f16" => Dtype::F16,
-        "f32" => Dtype::F32,
-        "f64" => Dtype::F64,
-        _ => Dtype::Bytes,
-    }
 }

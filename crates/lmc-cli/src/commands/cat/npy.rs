@@ -3,19 +3,22 @@
 use crate::exit::Failure;
 use crate::printable::Printable;
 use crate::stdio;
+use lmc::{Dtype, NumpyName};
+use lmc_format::dtype::Kind;
 
 const MAGIC: &[u8; 8] = b"\x93NUMPY\x01\x00";
 /// The data starts at a multiple of this.
 const ALIGNMENT: usize = 64;
 
-/// The header for a tensor in C order. A type that numpy has not got becomes unsigned integers of
-/// its width, which stderr is told; a type that is no whole number of bytes is refused.
-pub fn header(dtype: &str, shape: &[u64]) -> Result<Vec<u8>, Failure> {
+/// The header for a tensor in C order. A type that numpy does not have becomes unsigned integers
+/// of its width, and a note on stderr says so; packed types are refused.
+pub fn header(dtype: Dtype, shape: &[u64]) -> Result<Vec<u8>, Failure> {
     let descr = match known(dtype) {
         Some(descr) => descr,
         None => {
             let descr = stand_in(dtype)?;
             let note = "the bits as they are";
+            let dtype = dtype.label();
             let line = format_args!("lmc: numpy has no {dtype}: written as {descr}, {note}");
             stdio::say(Printable::line(line));
             descr
@@ -32,33 +35,27 @@ pub fn header(dtype: &str, shape: &[u64]) -> Result<Vec<u8>, Failure> {
     Ok([&MAGIC[..], &field.to_le_bytes(), padded.as_bytes()].concat())
 }
 
-/// numpy's name for a safetensors type.
-fn known(dtype: &str) -> Option<&'static str> {
-    Some(match dtype {
-        "BOOL" => "|b1",
-        "U8" => "|u1",
-        "I8" => "|i1",
-        "U16" => "<u2",
-        "I16" => "<i2",
-        "F16" => "<f2",
-        "U32" => "<u4",
-        "I32" => "<i4",
-        "F32" => "<f4",
-        "U64" => "<u8",
-        "I64" => "<i8",
-        "F64" => "<f8",
-        "C64" => "<c8",
-        _ => return None,
-    })
+/// How a header names a type of numpy; None if numpy itself does not have the type.
+fn known(dtype: Dtype) -> Option<String> {
+    match dtype.in_numpy()? {
+        NumpyName::Own(name) => Some(descr(name.chars().next()?, dtype.bits() / 8)),
+        NumpyName::MlDtypes(_) => None,
+    }
 }
 
-/// Integers as wide as a type that numpy has not got.
-fn stand_in(dtype: &str) -> Result<&'static str, Failure> {
-    match dtype {
-        "BF16" => Ok("<u2"),
-        _ if dtype.starts_with("F8_") => Ok("|u1"),
-        _ => Err(Failure::new(format!("numpy has no type for {dtype}; leave out --npy"))),
+/// Integers as wide as a type that numpy does not have.
+fn stand_in(dtype: Dtype) -> Result<String, Failure> {
+    if dtype.kind() == Kind::Packed {
+        let dtype = dtype.label();
+        return Err(Failure::new(format!("numpy has no type for {dtype}; leave out --npy")));
     }
+    Ok(descr('u', dtype.bits() / 8))
+}
+
+/// A letter for the kind of a type, which is the first of its name in numpy, and its bytes.
+fn descr(kind: char, len: u64) -> String {
+    let order = if len == 1 { '|' } else { '<' };
+    format!("{order}{kind}{len}")
 }
 
 /// A shape as Python writes it.
@@ -82,7 +79,7 @@ mod tests {
         for (shape, expected) in
             [(&[][..], "'shape': (), }"), (&[3], "(3,)"), (&[2, 0, 5], "(2, 0, 5)")]
         {
-            let header = header("F32", shape).expect("numpy has f32");
+            let header = header(Dtype::F32, shape).expect("numpy has f32");
             assert_eq!(header.len() % ALIGNMENT, 0);
             assert_eq!(usize::from(u16::from_le_bytes([header[8], header[9]])), header.len() - 10);
             assert_eq!(header.last(), Some(&b'\n'));
@@ -92,10 +89,27 @@ mod tests {
         }
     }
 
+    /// Every type that numpy has gets numpy's own description, others the integers of their width.
+    #[test]
+    fn descriptions() {
+        for (dtype, expected) in [
+            (Dtype::Bool, "|b1"),
+            (Dtype::U8, "|u1"),
+            (Dtype::I16, "<i2"),
+            (Dtype::F64, "<f8"),
+            (Dtype::Complex64, "<c8"),
+            (Dtype::Bf16, "<u2"),
+            (Dtype::F8E4M3, "|u1"),
+        ] {
+            let found = known(dtype).unwrap_or_else(|| stand_in(dtype).expect("not packed"));
+            assert_eq!(found, expected, "{}", dtype.name());
+        }
+    }
+
     /// Types of less than a byte cannot be arrays.
     #[test]
     fn packed_types_are_refused() {
-        assert!(header("F4", &[2]).is_err());
-        assert!(header("F6_E2M3", &[4]).is_err());
+        assert!(header(Dtype::F4E2M1, &[2]).is_err());
+        assert!(header(Dtype::F6E2M3, &[4]).is_err());
     }
 }

@@ -99,7 +99,7 @@ fn tensors(
         let tensor = |tensor: &Tensor| {
             json!({
                 "name": tensor.name,
-                "dtype": tensor.dtype,
+                "dtype": tensor.dtype.label(),
                 "shape": tensor.shape,
                 "bytes": tensor.range.end - tensor.range.start,
                 "coded_bytes": tensor.coded_len,
@@ -121,7 +121,7 @@ fn tensors(
         let len = tensor.range.end - tensor.range.start;
         table.push(vec![
             tensor.name.clone(),
-            tensor.dtype.to_string(),
+            tensor.dtype.label().to_string(),
             shape(&tensor.shape),
             size_text(len),
             ratio(len, tensor.coded_len),

@@ -34,7 +34,8 @@ fn one_block(spec: &TensorSpec, level: Level, raw: &[u8], base: &[u8]) -> CodedS
     Encoder::new().encode_block_on(&plan, 0, raw, base, &mut bytes);
     let blocks = vec![piece(&bytes[start..])];
     let (raw_len, reference) = (raw.len() as u64, Some(REFERENCE));
-    let span = Span { raw_len, dtype: 0, block_log2: 24, reference, recipe, blocks };
+    let span =
+        Span { raw_len, dtype: Dtype::Bytes.id(), block_log2: 24, reference, recipe, blocks };
     CodedSpan { bytes, span }
 }
 
@@ -65,7 +66,8 @@ fn odd_blocks_are_refused() {
     let base = vec![7; 8 << 20];
     let decode = |block: &[u8], raw_len: u64| {
         let (blocks, reference, recipe) = (vec![piece(block)], Some(REFERENCE), None);
-        let span = Span { raw_len, dtype: 0, block_log2: 24, reference, recipe, blocks };
+        let span =
+            Span { raw_len, dtype: Dtype::Bytes.id(), block_log2: 24, reference, recipe, blocks };
         let part = SpanPart { span: &span, coded: block, wanted: 0..raw_len };
         let read_base = |_: &Reference, part: Range<u64>, _: &mut Buffer, out: &mut [u8]| {
             out.copy_from_slice(&base[part.start as usize..part.end as usize]);
