@@ -17,7 +17,8 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from lmckpt import Store, errors
-from lmckpt.lightning import KEPT, StoreCheckpointIO, load_checkpoint
+from lmckpt.integrations.lightning import KEPT
+from lmckpt.lightning import StoreCheckpointIO, load_checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from . import _lmckpt
-from ._buffers import view
 from .errors import InvalidError
+from .safetensors.buffers import view
 
 Level = Literal["fast", "default", "max"]
 Path = str | os.PathLike[str]

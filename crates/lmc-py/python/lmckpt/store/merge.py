@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from ._apart import check_apart
-from ._buffers import check_target, is_numpy, is_torch
-from .errors import InvalidError
+from ..errors import InvalidError
+from ..safetensors.buffers import check_target, is_numpy, is_torch
+from ..safetensors.overlap import check_apart
 
 # Stands for a tensor that was not asked for.
 MISSING = object()

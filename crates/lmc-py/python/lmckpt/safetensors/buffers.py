@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .errors import InvalidError, UnsupportedError
+from ..errors import InvalidError, UnsupportedError
 
 
 def needed(name: str) -> Any:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from ._buffers import view
-from ._lmckpt import HEADER_JSON_LEN_MAX
-from .errors import InvalidError
+from .._lmckpt import HEADER_JSON_LEN_MAX
+from ..errors import InvalidError
+from .buffers import view
 
 # Bits of an element, by the names that safetensors has for types.
 BITS = {

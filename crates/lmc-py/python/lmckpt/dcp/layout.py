@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._lmckpt import Contents
-from .errors import CorruptError
-from .store import read_small
+from .._lmckpt import Contents
+from ..errors import CorruptError
+from ..store.store import read_small
 
 LAYOUT_FILE = "dcp.json"
 FORMAT = 1
@@ -32,6 +32,11 @@ _DIMENSIONS_MAX = 64
 _LIKE_MAX = 32
 
 Shape = tuple[int, ...]
+
+
+def shape_of(sizes: Sequence[int] | None) -> Shape:
+    """Sizes as plain numbers."""
+    return tuple(int(size) for size in sizes or ())
 
 
 def file_of(name: str, rank: int) -> str:

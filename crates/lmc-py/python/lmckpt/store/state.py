@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._buffers import is_numpy, is_torch, needed
-from .errors import CorruptError, InvalidError, LimitError, UnsupportedError
+from ..errors import CorruptError, InvalidError, LimitError, UnsupportedError
+from ..safetensors.buffers import is_numpy, is_torch, needed
 
 STATE_FILE = "state.json"
 STATE_LEN_MAX = 1 << 30
@@ -121,10 +121,10 @@ def _tensor_node(value: Any, way: tuple[str, ...], flat: Flat) -> dict[str, Any]
 def _refusal(value: Any) -> str | None:
     """Why a tensor or an array cannot be saved, if so."""
     if is_torch(value):
-        from .torch import refusal as torch_refusal
+        from ..safetensors.torch import refusal as torch_refusal
 
         return torch_refusal(value)
-    from .numpy import refusal as numpy_refusal
+    from ..safetensors.numpy import refusal as numpy_refusal
 
     return numpy_refusal(value)
 
@@ -330,7 +330,7 @@ def _numpy_scalar(value: Any) -> Any:
 
 def _dtype(name: Any) -> Any:
     needed("torch")
-    from ._torch_types import named
+    from ..safetensors.dtypes import named
 
     found = named(name)
     if found is None:

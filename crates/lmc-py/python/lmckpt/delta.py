@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _lmckpt
-from ._apart import check_apart, close_together
-from ._buffers import check_target, is_torch, view
-from ._header import Described, Layout
-from ._open import tensors_of
 from .errors import InvalidError
 from .files import Level
+from .safetensors.buffers import check_target, is_torch, view
+from .safetensors.header import Described, Layout
+from .safetensors.open import tensors_of
+from .safetensors.overlap import check_apart, close_together
 
 # The shape of a tensor, and its type in torch or numpy.
 _Kind = tuple[Sequence[int], Any]
@@ -21,10 +21,10 @@ def _lay_out(tensors: Mapping[str, Any]) -> Layout:
     if not isinstance(tensors, Mapping):
         raise InvalidError(f"expected a dict of tensors, found a {type(tensors).__name__}")
     if _has_torch(tensors):
-        from .torch import lay_out
+        from .safetensors.torch import lay_out
 
         return lay_out(tensors)
-    from .numpy import lay_out as lay_out_arrays
+    from .safetensors.numpy import lay_out as lay_out_arrays
 
     return lay_out_arrays(tensors)
 
@@ -80,11 +80,11 @@ def apply(
 def _apply_whole(old: Mapping[str, Any], archive: _lmckpt.Archive, threads: int) -> dict[str, Any]:
     """Writes only when all of it is decoded."""
     if _has_torch(old):
-        from .torch import load_archive
+        from .safetensors.torch import load_archive
 
         new: dict[str, Any] = load_archive(archive, threads=threads)
     else:
-        from .numpy import load_archive as load_arrays
+        from .safetensors.numpy import load_archive as load_arrays
 
         new = load_arrays(archive, threads)
     kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in new.items()}
@@ -131,7 +131,7 @@ def _kinds(
 ) -> tuple[dict[str, _Kind], Callable[[str], Any]]:
     """The shape and type of each tensor of an archive, and what makes memory for one."""
     if of_torch:
-        from .torch import new_tensor, shape_and_type, types_in
+        from .safetensors.torch import new_tensor, shape_and_type, types_in
 
         others = types_in(archive, header)
         kinds: dict[str, _Kind] = {
@@ -139,7 +139,7 @@ def _kinds(
             for name, dtype, shape, _, _ in described
         }
         return kinds, lambda name: new_tensor(*kinds[name])
-    from .numpy import dtype_of, new_array
+    from .safetensors.numpy import dtype_of, new_array
 
     kinds = {name: (shape, dtype_of(dtype)) for name, dtype, shape, _, _ in described}
     return kinds, lambda name: new_array(*kinds[name])

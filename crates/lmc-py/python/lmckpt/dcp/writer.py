@@ -1,14 +1,11 @@
-"""torch.distributed.checkpoint in a store: ``dcp.save(state, storage_writer=StoreWriter(...))``.
+"""``StoreWriter``: saves distributed checkpoints, each rank what it holds.
 
-Every rank stores what it holds, one commits. What did not change since the snapshot before is
-referred to, what did is a delta, by name and region, also if the number of ranks is another one.
-Nothing that is read is unpickled.
+Every rank stores its files as a part of the snapshot; the coordinator commits all parts at once.
 """
 
 from __future__ import annotations
 
 import io
-import logging
 import os
 import re
 import threading
@@ -19,55 +16,110 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
-    ChunkStorageMetadata,
     Metadata,
     MetadataIndex,
     StorageMeta,
-    TensorProperties,
-    TensorStorageMetadata,
 )
 from torch.distributed.checkpoint.planner import (
-    LoadItemType,
-    LoadPlan,
-    LoadPlanner,
-    ReadItem,
     SavePlan,
     SavePlanner,
+    TensorWriteData,
     WriteItemType,
 )
-from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
+from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 from torch.futures import Future
 
-from ._dcp_layout import (
+from .._lmckpt import Snapshot, printable
+from ..errors import ConflictError, InvalidError, LmcError, UnsupportedError
+from ..files import Level, Path
+from ..safetensors.torch import serialize
+from ..store.state import flatten
+from ..store.store import Store, save_options, serialize_any
+from .layout import (
     LAYOUT_FILE,
     Chunk,
     Earlier,
     Layout,
     Whole,
+    file_of,
+    objects_of,
+    region_name,
+    shape_of,
 )
-from ._dcp_read import Reader, Wanted, type_of
-from ._dcp_write import Gathered, Written, shape_of
-from ._lmckpt import Contents, Snapshot, printable
-from ._state import flatten, unflatten
-from .errors import (
-    ConflictError,
-    CorruptError,
-    InvalidError,
-    LmcError,
-    NotFoundError,
-    UnsupportedError,
-)
-from .files import Level, Path
-from .store import Store, save_options
+from .ranks import threads_of
 
 if TYPE_CHECKING:
-    from ._lmckpt import File, SaveOptions  # Types that are in the stub alone.
+    from .._lmckpt import File, SaveOptions  # Types that are in the stub alone.
 
-__all__ = ["StoreReader", "StoreWriter"]
-
-_LOGGER = logging.getLogger(__name__)
 _END_SECONDS = 2
 _BUSY = "a save with this writer is under way; wait for it, or make a writer for each save"
+
+# What a rank tells the coordinator of an item: its file and the rows of its tensors, and with one
+# item the part of the snapshot that the rank stored.
+Written = tuple[str, list[int], str | None]
+
+
+class Gathered:
+    """The tensors and values of a rank."""
+
+    def __init__(self, rank: int, earlier: Earlier) -> None:
+        self._rank, self._earlier = rank, earlier
+        # For each file its tensors, and what is in it of which tensor.
+        self._files: dict[str, dict[str, torch.Tensor]] = {}
+        self._chunks: dict[str, list[tuple[str, Chunk]]] = {}
+        self._objects: dict[str, Any] = {}
+        # For each item its bytes, its file and the rows of its tensors.
+        self._items: list[tuple[MetadataIndex, int, str, list[int]]] = []
+
+    def add_object(self, index: MetadataIndex, data: Any) -> None:
+        """Adds a value that a planner has turned into bytes, in this very process."""
+        if not isinstance(data, io.BytesIO):
+            raise InvalidError(f"{index.fqn}: the planner gives a {type(data).__name__}")
+        data.seek(0)
+        self._objects[index.fqn] = torch.load(data, map_location="cpu", weights_only=False)
+        self._items.append((index, 0, objects_of(self._rank), []))
+
+    def add_tensor(self, index: MetadataIndex, said: TensorWriteData | None, tensor: Any) -> None:
+        """Adds a tensor, cut where earlier ones end."""
+        if said is None:
+            raise InvalidError(f"{index.fqn}: the plan says nothing of the tensor")
+        offsets, sizes = shape_of(said.chunk.offsets), shape_of(said.chunk.sizes)
+        if not isinstance(tensor, torch.Tensor) or shape_of(tensor.shape) != sizes:
+            raise InvalidError(f"{index.fqn}: the plan has a tensor of shape {sizes}")
+        file = file_of(index.fqn, self._rank)
+        rows = self._earlier.rows(index.fqn, offsets, sizes, tensor.element_size())
+        chunk = Chunk(offsets, sizes, file, rows)
+        tensors, start = self._files.setdefault(file, {}), 0
+        for at, piece in chunk.pieces():
+            name = region_name(index.fqn, shape_of(said.size), at, piece)
+            if name in tensors:
+                raise InvalidError(f"{name} is there twice")
+            whole = tensor.detach()
+            tensors[name] = whole.narrow(0, start, piece[0]) if piece else whole
+            start += piece[0] if piece else 0
+        self._chunks.setdefault(file, []).append((index.fqn, chunk))
+        self._items.append((index, tensor.nbytes, file, rows))
+
+    def files(self) -> list[File]:
+        """All files, each with those of the earlier checkpoint that hold what it was."""
+        files: list[File] = []
+        for path, tensors in self._files.items():
+            like = self._earlier.like(self._chunks[path])
+            files.append((path, serialize(tensors), like))
+        if self._objects:
+            flat = flatten(self._objects, prefix=f"{self._rank:05}-")
+            files.append((objects_of(self._rank), flat.json(), []))
+            for path, found in flat.files.items():
+                files.append((f"objects/{path}", serialize_any(found), []))
+        return files
+
+    def results(self, part: str) -> list[WriteResult]:
+        """What the coordinator is told, with the part that the files became."""
+        results = []
+        for i, (index, size, file, rows) in enumerate(self._items):
+            written: Written = (file, rows, part if i == 0 else None)
+            results.append(WriteResult(index, size, written))
+        return results
 
 
 class StoreWriter(StorageWriter):
@@ -95,7 +147,7 @@ class StoreWriter(StorageWriter):
         super().__init__()
         self.store = store if isinstance(store, Store) else Store(store, create=True)
         self._options = save_options(
-            run, step, tags, meta, parent, level, _threads(threads), verify
+            run, step, tags, meta, parent, level, threads_of(threads), verify
         )
         self._step = step
         # By thread, as each save has one.
@@ -234,157 +286,7 @@ class StoreWriter(StorageWriter):
         return bool(os.fspath(checkpoint_id))
 
 
-class StoreReader(StorageReader):
-    """Loads distributed checkpoints from a store, on any number of ranks."""
-
-    def __init__(
-        self, store: Store | Path, snapshot: str | Snapshot = "latest", *, threads: int = 0
-    ) -> None:
-        """``snapshot`` is one, the start of an id, latest, RUN@STEP or RUN@latest."""
-        super().__init__()
-        self.store = store if isinstance(store, Store) else Store(store)
-        self._wanted: str | Snapshot = snapshot
-        self._threads = _threads(threads)
-        self._opened: tuple[Contents, Layout] | None = None
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        """The snapshot that is loaded."""
-        return None if self._opened is None else self._opened[0].snapshot
-
-    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Begins a load; a ``checkpoint_id`` names the snapshot."""
-        if checkpoint_id:
-            self._wanted = os.fspath(checkpoint_id)
-        self._opened = None
-
-    def _open(self) -> tuple[Contents, Layout]:
-        if self._opened is None:
-            contents = self.store._handle().contents(self._wanted)
-            try:
-                self._opened = contents, Layout.of(contents)
-            except NotFoundError:
-                id = contents.snapshot.id[:8]
-                raise InvalidError(f"snapshot {id} is no distributed checkpoint") from None
-        return self._opened
-
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """What the checkpoint holds."""
-        try:
-            return self._metadata(self._open()[1])
-        except LmcError as error:
-            # Some versions of torch keep the reason for themselves.
-            place = self.store._shown
-            _LOGGER.error("cannot load from %s: %s", printable(place), printable(str(error)))
-            raise
-
-    def _metadata(self, layout: Layout) -> Metadata:
-        found: dict[str, Any] = {name: BytesStorageMetadata() for name in layout.objects}
-        for name, whole in layout.tensors.items():
-            chunks = [
-                ChunkStorageMetadata(torch.Size(chunk.offsets), torch.Size(chunk.sizes))
-                for chunk in whole.chunks
-            ]
-            properties = TensorProperties(dtype=type_of(name, whole.dtype))
-            found[name] = TensorStorageMetadata(properties, torch.Size(whole.shape), chunks)
-        planner = _planner_data(layout)
-        return Metadata(found, planner_data=planner, storage_meta=StorageMeta(self.store._shown))
-
-    def set_up_storage_reader(
-        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
-    ) -> None:
-        """Needs nothing."""
-
-    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """Tells the coordinator which snapshot this rank reads."""
-        plan.storage_data = self._open()[0].snapshot.id
-        return plan
-
-    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Fails unless all ranks read the same snapshot: a newer one may have come in between."""
-        if len({plan.storage_data for plan in plans}) > 1:
-            raise ConflictError(
-                "a snapshot was saved while ranks looked for the latest; load again"
-            )
-        return plans
-
-    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        """Fills the tensors and values of the plan."""
-        contents, layout = self._open()
-        reader = Reader(contents, self._threads)
-        chunks = {
-            (name, chunk.offsets): (whole, chunk)
-            for name, whole in layout.tensors.items()
-            for chunk in whole.chunks
-        }
-        wanted: list[Wanted] = []
-        resolved: list[tuple[ReadItem, torch.Tensor]] = []
-        objects: dict[str, dict[str, Any]] = {}
-        for item in plan.items:
-            index = item.storage_index
-            if item.type == LoadItemType.BYTE_IO:
-                file = layout.objects[index.fqn]
-                if file not in objects:
-                    objects[file] = reader.objects(file)
-                if index.fqn not in objects[file]:
-                    raise CorruptError(f"{file} has no {index.fqn}")
-                planner.load_bytes(item, _pickled(objects[file][index.fqn]))
-                continue
-            whole, chunk = chunks[index.fqn, shape_of(index.offset)]
-            target = planner.resolve_tensor(item)
-            if shape_of(target.shape) != shape_of(item.lengths):
-                raise InvalidError(f"{index.fqn} has another shape in the state that is loaded")
-            start = shape_of(item.storage_offsets)
-            wanted.append(Wanted(index.fqn, whole, chunk, start, target.detach()))
-            resolved.append((item, target))
-        reader.fill(wanted)
-        for item, target in resolved:
-            planner.commit_tensor(item, target)
-        future: Future[None] = Future()
-        future.set_result(None)
-        return future
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Whether it may name a snapshot."""
-        return bool(os.fspath(checkpoint_id))
-
-
 def _step_of(checkpoint_id: str | os.PathLike[str] | None) -> int | None:
     """The number at the end of a name such as ``checkpoint-1000``."""
     found = re.search(r"([0-9]+)/*$", os.fspath(checkpoint_id or ""))
     return int(found[1]) if found and len(found[1]) < 19 else None
-
-
-def _threads(threads: int) -> int:
-    """How many a rank uses: 0 stands for its share of the cores of its machine."""
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    cores = len(os.sched_getaffinity(0))
-    return threads or max(1, cores // max(1, int(ranks) if ranks.isdecimal() else 1))
-
-
-def _pickled(value: Any) -> io.BytesIO:
-    """What planners read values from: bytes of torch.save, made in this very process."""
-    data = io.BytesIO()
-    torch.save(value, data)
-    data.seek(0)
-    return data
-
-
-def _planner_data(layout: Layout) -> Any:
-    """What the planner that saved wants to know; places in lists that cannot be are refused."""
-    if not isinstance(layout.planner, str):
-        raise CorruptError(f"{LAYOUT_FILE} has no data of a planner")
-    # JSON may hold halves of surrogate pairs; what reads it knows what to do with them.
-    state = unflatten(layout.planner.encode("utf-8", "surrogatepass"), _no_tensor)
-    data = state.get("data") if isinstance(state, dict) else None
-    ways = list(data.values()) if isinstance(data, dict) else []
-    for way in ways:
-        for part in way if isinstance(way, tuple) else ():
-            if isinstance(part, int) and not 0 <= part <= len(ways):
-                raise CorruptError(f"{LAYOUT_FILE}: place {part} in a list is too far")
-    return data
-
-
-def _no_tensor(kind: str, file: str, name: str, way: tuple[str, ...]) -> Any:
-    raise CorruptError(f"{LAYOUT_FILE}: the data of a planner holds no tensors")

@@ -10,14 +10,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self
 
-from . import _lmckpt
-from ._async import Saver
-from ._buffers import is_torch
-from ._lmckpt import Snapshot, printable
-from ._merge import MISSING, Merge
-from ._open import safe_open
-from ._state import STATE_FILE, STATE_LEN_MAX, Flat, flatten, unflatten
-from .errors import (
+from .. import _lmckpt
+from .._lmckpt import Snapshot, printable
+from ..errors import (
     CorruptError,
     ExistsError,
     InvalidError,
@@ -25,10 +20,15 @@ from .errors import (
     NoStoreError,
     NotFoundError,
 )
-from .files import Level, Path, path_text
+from ..files import Level, Path, path_text
+from ..safetensors.buffers import is_torch
+from ..safetensors.open import safe_open
+from .background import Saver
+from .merge import MISSING, Merge
+from .state import STATE_FILE, STATE_LEN_MAX, Flat, flatten, unflatten
 
 if TYPE_CHECKING:
-    from ._lmckpt import SaveOptions  # A type that is in the stub alone.
+    from .._lmckpt import SaveOptions  # A type that is in the stub alone.
 
 State = Mapping[str, Any]
 
@@ -397,10 +397,10 @@ def save_options(
 def serialize_any(tensors: Mapping[str, Any]) -> list[Any]:
     """A safetensors file of tensors and arrays, as buffers one behind the other."""
     if any(is_torch(tensor) for tensor in tensors.values()):
-        from .torch import serialize
+        from ..safetensors.torch import serialize
 
         return serialize(tensors, arrays=True)
-    from .numpy import serialize as serialize_arrays
+    from ..safetensors.numpy import serialize as serialize_arrays
 
     return serialize_arrays(tensors)
 

@@ -1,23 +1,52 @@
-"""Reads the tensors of a distributed checkpoint, each straight to where it goes if it can be."""
+"""``StoreReader``: loads distributed checkpoints, on any number of ranks.
+
+Each tensor is read straight to where it goes, if it can be.
+"""
 
 from __future__ import annotations
 
+import io
+import logging
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    StorageMeta,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem
+from torch.distributed.checkpoint.storage import StorageReader
+from torch.futures import Future
 
-from . import _lmckpt
-from ._apart import check_apart, sharing
-from ._buffers import view
-from ._dcp_layout import Chunk, Shape, Whole, region_name
-from ._open import safe_open, small_runs
-from ._state import STATE_LEN_MAX, unflatten
-from ._torch_types import named
-from .errors import CorruptError, NotFoundError, UnsupportedError
-from .store import named_file, read_small
+from .. import _lmckpt
+from .._lmckpt import Contents, Snapshot, printable
+from ..errors import (
+    ConflictError,
+    CorruptError,
+    InvalidError,
+    LmcError,
+    NotFoundError,
+    UnsupportedError,
+)
+from ..files import Path
+from ..safetensors.buffers import view
+from ..safetensors.dtypes import named
+from ..safetensors.open import safe_open, small_runs
+from ..safetensors.overlap import check_apart, sharing
+from ..store.state import STATE_LEN_MAX, unflatten
+from ..store.store import Store, named_file, read_small
+from .layout import LAYOUT_FILE, Chunk, Layout, Shape, Whole, region_name, shape_of
+from .ranks import threads_of
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def type_of(name: str, dtype: str) -> torch.dtype:
@@ -209,3 +238,146 @@ class Reader:
         if not isinstance(found, dict):
             raise CorruptError(f"{path} holds no values")
         return found
+
+
+class StoreReader(StorageReader):
+    """Loads distributed checkpoints from a store, on any number of ranks."""
+
+    def __init__(
+        self, store: Store | Path, snapshot: str | Snapshot = "latest", *, threads: int = 0
+    ) -> None:
+        """``snapshot`` is one, the start of an id, latest, RUN@STEP or RUN@latest."""
+        super().__init__()
+        self.store = store if isinstance(store, Store) else Store(store)
+        self._wanted: str | Snapshot = snapshot
+        self._threads = threads_of(threads)
+        self._opened: tuple[Contents, Layout] | None = None
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot that is loaded."""
+        return None if self._opened is None else self._opened[0].snapshot
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """Begins a load; a ``checkpoint_id`` names the snapshot."""
+        if checkpoint_id:
+            self._wanted = os.fspath(checkpoint_id)
+        self._opened = None
+
+    def _open(self) -> tuple[Contents, Layout]:
+        if self._opened is None:
+            contents = self.store._handle().contents(self._wanted)
+            try:
+                self._opened = contents, Layout.of(contents)
+            except NotFoundError:
+                id = contents.snapshot.id[:8]
+                raise InvalidError(f"snapshot {id} is no distributed checkpoint") from None
+        return self._opened
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        """What the checkpoint holds."""
+        try:
+            return self._metadata(self._open()[1])
+        except LmcError as error:
+            # Some versions of torch keep the reason for themselves.
+            place = self.store._shown
+            _LOGGER.error("cannot load from %s: %s", printable(place), printable(str(error)))
+            raise
+
+    def _metadata(self, layout: Layout) -> Metadata:
+        found: dict[str, Any] = {name: BytesStorageMetadata() for name in layout.objects}
+        for name, whole in layout.tensors.items():
+            chunks = [
+                ChunkStorageMetadata(torch.Size(chunk.offsets), torch.Size(chunk.sizes))
+                for chunk in whole.chunks
+            ]
+            properties = TensorProperties(dtype=type_of(name, whole.dtype))
+            found[name] = TensorStorageMetadata(properties, torch.Size(whole.shape), chunks)
+        planner = _planner_data(layout)
+        return Metadata(found, planner_data=planner, storage_meta=StorageMeta(self.store._shown))
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        """Needs nothing."""
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        """Tells the coordinator which snapshot this rank reads."""
+        plan.storage_data = self._open()[0].snapshot.id
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """Fails unless all ranks read the same snapshot: a newer one may have come in between."""
+        if len({plan.storage_data for plan in plans}) > 1:
+            raise ConflictError(
+                "a snapshot was saved while ranks looked for the latest; load again"
+            )
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """Fills the tensors and values of the plan."""
+        contents, layout = self._open()
+        reader = Reader(contents, self._threads)
+        chunks = {
+            (name, chunk.offsets): (whole, chunk)
+            for name, whole in layout.tensors.items()
+            for chunk in whole.chunks
+        }
+        wanted: list[Wanted] = []
+        resolved: list[tuple[ReadItem, torch.Tensor]] = []
+        objects: dict[str, dict[str, Any]] = {}
+        for item in plan.items:
+            index = item.storage_index
+            if item.type == LoadItemType.BYTE_IO:
+                file = layout.objects[index.fqn]
+                if file not in objects:
+                    objects[file] = reader.objects(file)
+                if index.fqn not in objects[file]:
+                    raise CorruptError(f"{file} has no {index.fqn}")
+                planner.load_bytes(item, _pickled(objects[file][index.fqn]))
+                continue
+            whole, chunk = chunks[index.fqn, shape_of(index.offset)]
+            target = planner.resolve_tensor(item)
+            if shape_of(target.shape) != shape_of(item.lengths):
+                raise InvalidError(f"{index.fqn} has another shape in the state that is loaded")
+            start = shape_of(item.storage_offsets)
+            wanted.append(Wanted(index.fqn, whole, chunk, start, target.detach()))
+            resolved.append((item, target))
+        reader.fill(wanted)
+        for item, target in resolved:
+            planner.commit_tensor(item, target)
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Whether it may name a snapshot."""
+        return bool(os.fspath(checkpoint_id))
+
+
+def _pickled(value: Any) -> io.BytesIO:
+    """What planners read values from: bytes of torch.save, made in this very process."""
+    data = io.BytesIO()
+    torch.save(value, data)
+    data.seek(0)
+    return data
+
+
+def _planner_data(layout: Layout) -> Any:
+    """What the planner that saved wants to know; places in lists that cannot be are refused."""
+    if not isinstance(layout.planner, str):
+        raise CorruptError(f"{LAYOUT_FILE} has no data of a planner")
+    # JSON may hold halves of surrogate pairs; what reads it knows what to do with them.
+    state = unflatten(layout.planner.encode("utf-8", "surrogatepass"), _no_tensor)
+    data = state.get("data") if isinstance(state, dict) else None
+    ways = list(data.values()) if isinstance(data, dict) else []
+    for way in ways:
+        for part in way if isinstance(way, tuple) else ():
+            if isinstance(part, int) and not 0 <= part <= len(ways):
+                raise CorruptError(f"{LAYOUT_FILE}: place {part} in a list is too far")
+    return data
+
+
+def _no_tensor(kind: str, file: str, name: str, way: tuple[str, ...]) -> Any:
+    raise CorruptError(f"{LAYOUT_FILE}: the data of a planner holds no tensors")

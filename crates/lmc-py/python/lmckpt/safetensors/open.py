@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from . import _header, _lmckpt
-from ._buffers import needed, view
-from .errors import CorruptError, InvalidError, NotFoundError, StorageError
-from .files import Path, _bases, path_text
+from .. import _lmckpt
+from ..errors import CorruptError, InvalidError, NotFoundError, StorageError
+from ..files import Path, _bases, path_text
+from . import header as _header
+from .buffers import needed, view
 
 _MAGIC = b"\x89LMC\r\n\x1a\n"
 # Tensors up to this length are coded together, so they are read together.

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._buffers import is_torch, view
-from .errors import InvalidError
+from ..errors import InvalidError
+from .buffers import is_torch, view
 
 
 @dataclass

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from . import _lmckpt
-from ._buffers import is_torch, view
-from ._lmckpt import Snapshot, printable
-from ._state import Flat
+from .. import _lmckpt
+from .._lmckpt import Snapshot, printable
+from ..safetensors.buffers import is_torch, view
+from .state import Flat
 
 # Key of memory that can be used again: kind, type and number of values.
 _Key = tuple[str, Any, int]

@@ -1,0 +1,1 @@
+"""lmckpt in training frameworks and other libraries, one module for each."""
