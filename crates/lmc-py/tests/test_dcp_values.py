@@ -24,7 +24,7 @@ dcp = pytest.importorskip("torch.distributed.checkpoint")
 from lmckpt.dcp import StoreReader, StoreWriter
 from lmckpt.dcp.layout import Chunk, Earlier, Layout, Whole
 from lmckpt.dcp.reader import type_of
-from lmckpt.safetensors.dtypes import NAME_OF, OTHERS
+from lmckpt.safetensors.dtypes import torch_dtypes
 
 # Types whose size the planner of torch does not know, so that no writer gets to see them.
 UNPLANNED = {"torch.bits8", "torch.bits16"}
@@ -58,7 +58,7 @@ def test_every_type(store: lmckpt.Store) -> None:
     """Tensors of all types and forms come back, wherever they go to."""
     generator = torch.Generator().manual_seed(1)
     state = {}
-    for dtype in [*NAME_OF, *OTHERS]:
+    for dtype in [*torch_dtypes().name_of, *torch_dtypes().words_of]:
         if str(dtype) in UNPLANNED:
             continue
         raw = torch.randint(0, 2 if dtype == torch.bool else 256, (6 * dtype.itemsize,))

@@ -16,10 +16,10 @@ from lmckpt import _lmckpt, errors, safe_open
 from lmckpt import numpy as lmc_numpy
 from lmckpt import torch as lmc_torch
 from lmckpt._lmckpt import HEADER_JSON_LEN_MAX
-from lmckpt.safetensors.dtypes import NAME_OF, OTHERS, PACKED
+from lmckpt.safetensors.dtypes import torch_dtypes
 from lmckpt.safetensors.torch import serialize
 
-DTYPES = [*NAME_OF, *OTHERS]
+DTYPES = [*torch_dtypes().name_of, *torch_dtypes().words_of]
 
 
 def values(dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
@@ -47,7 +47,7 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_type(dtype: torch.dtype, tmp_path) -> None:
     shapes = [(4,), (3, 50), (2, 3, 4), (0, 7), (1000, 30)]
-    if dtype not in PACKED:
+    if dtype not in torch_dtypes().packed:
         shapes.append(())
     tensors = {f"t{i}": values(dtype, shape) for i, shape in enumerate(shapes)}
     lmc_torch.save_file(tensors, tmp_path / "x.lmc", {"step": "7"})

@@ -9,7 +9,7 @@ from . import _lmckpt
 from .errors import InvalidError
 from .files import Level
 from .safetensors.buffers import check_target, is_torch, view
-from .safetensors.header import Described, Layout
+from .safetensors.header import Described, FileInMemory
 from .safetensors.open import tensors_of
 from .safetensors.overlap import check_apart, close_together
 
@@ -17,7 +17,7 @@ from .safetensors.overlap import check_apart, close_together
 _Kind = tuple[Sequence[int], Any]
 
 
-def _lay_out(tensors: Mapping[str, Any]) -> Layout:
+def _lay_out(tensors: Mapping[str, Any]) -> FileInMemory:
     if not isinstance(tensors, Mapping):
         raise InvalidError(f"expected a dict of tensors, found a {type(tensors).__name__}")
     if _has_torch(tensors):
@@ -68,13 +68,13 @@ def apply(
     holds for Ctrl-C. With ``safe``, all of it is decoded to other memory and checked before
     anything is overwritten, so that a call that fails has changed nothing.
     """
-    layout = _lay_out(old)
-    archive = _lmckpt.Archive(view(data), bases=[layout.parts()], threads=threads)
+    current = _lay_out(old)
+    archive = _lmckpt.Archive(view(data), bases=[current.parts()], threads=threads)
     # Also where nothing of it is needed: the delta is for these weights and no others.
     archive.check_named_bases()
     if safe:
         return _apply_whole(old, archive, threads)
-    return _apply_in_place(old, layout, archive, threads)
+    return _apply_in_place(old, current, archive, threads)
 
 
 def _apply_whole(old: Mapping[str, Any], archive: _lmckpt.Archive, threads: int) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _apply_whole(old: Mapping[str, Any], archive: _lmckpt.Archive, threads: int)
 
 def _apply_in_place(
     old: Mapping[str, Any],
-    layout: Layout,
+    current: FileInMemory,
     archive: _lmckpt.Archive,
     threads: int,
 ) -> dict[str, Any]:
@@ -107,12 +107,12 @@ def _apply_in_place(
     targets = _targets(old, kinds)
     # What they become must be known before anything is overwritten.
     shared = close_together(targets.items())
-    starts = layout.starts()
+    starts = current.starts()
     new: dict[str, Any] = {}
     places: list[tuple[Any, int | None]] = [(header, None)]
     for name, *_ in described:
         is_held = name in targets and name not in shared
-        new[name] = layout.held[name] if is_held else make(name)
+        new[name] = current.held[name] if is_held else make(name)
         places.append((view(new[name], writable=True), starts[name] if is_held else None))
 
     def agree() -> None:

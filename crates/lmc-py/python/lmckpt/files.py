@@ -29,7 +29,8 @@ def path_text(path: Path) -> str:
     return text
 
 
-def _bases(bases: Sequence[Any]) -> list[Any]:
+def checked_bases(bases: Sequence[Any]) -> list[Any]:
+    """Paths as text, and all else as buffers."""
     is_path = (str, os.PathLike)
     if not isinstance(bases, (list, tuple)):
         raise TypeError("bases are a list of paths or buffers")
@@ -76,7 +77,7 @@ def compress(
     that is smaller; the same are needed to restore it. ``verify`` decodes everything at once and
     compares, as files are; without it this is faster. The data must not be changed while this runs.
     """
-    known = _bases(bases)
+    known = checked_bases(bases)
     if into is None:
         return _lmckpt.compress(
             view(data), level=level, threads=threads, verify=verify, bases=known
@@ -123,7 +124,7 @@ def decompress(
         view(data),
         into=None if into is None else view(into, writable=True),
         threads=threads,
-        bases=_bases(bases),
+        bases=checked_bases(bases),
         max_size=max_size,
     )
 
@@ -150,7 +151,7 @@ def compress_file(
         level=level,
         threads=threads,
         verify=verify,
-        bases=_bases(bases),
+        bases=checked_bases(bases),
         overwrite=overwrite,
     )
     return target
@@ -179,7 +180,7 @@ def decompress_file(
         source,
         target,
         threads=threads,
-        bases=_bases(bases),
+        bases=checked_bases(bases),
         overwrite=overwrite,
         max_size=max_size,
     )

@@ -38,8 +38,8 @@ from ..errors import (
 )
 from ..files import Path
 from ..safetensors.buffers import view
-from ..safetensors.dtypes import named
-from ..safetensors.open import safe_open, small_runs
+from ..safetensors.dtypes import torch_dtype
+from ..safetensors.open import open_tensors, safe_open, small_runs
 from ..safetensors.overlap import check_apart, sharing
 from ..store.state import STATE_LEN_MAX, unflatten
 from ..store.store import Store, named_file, read_small
@@ -51,7 +51,7 @@ _LOGGER = logging.getLogger(__name__)
 
 def type_of(name: str, dtype: str) -> torch.dtype:
     """The type of torch that a checkpoint names."""
-    found = named(dtype)
+    found = torch_dtype(dtype)
     if found is None:
         raise UnsupportedError(f"{name}: this torch has no type {dtype}")
     return found
@@ -231,7 +231,7 @@ class Reader:
             if (kind, file) not in open_files:
                 framework = "pt" if kind == "torch" else "np"
                 archive = self._archive(f"objects/{file}")
-                open_files[kind, file] = safe_open.of(archive, framework)
+                open_files[kind, file] = open_tensors(archive, framework)
             return open_files[kind, file].get_tensor(name)
 
         found = unflatten(text, tensor)

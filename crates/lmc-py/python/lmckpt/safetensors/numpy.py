@@ -1,4 +1,4 @@
-"""The functions of ``safetensors.numpy`` for .lmc files: change the import, and that is all."""
+"""Arrays of numpy as safetensors files; ``lmckpt.numpy`` has what users need of it."""
 
 from __future__ import annotations
 
@@ -8,35 +8,26 @@ from typing import Any
 import numpy
 
 from .. import _lmckpt
+from .._documented import documented_as
 from ..errors import InvalidError, LimitError
 from ..files import Level, Path, path_text
-from . import header as _header
 from .buffers import is_masked, view
-from .open import is_plain, load_plain, open_archive, tensors_of
+from .dtypes import NAME_OF_NUMPY, NUMPY_NAME
+from .header import Entry, FileInMemory, build, in_file_order
+from .open import is_lmc, load_safetensors, open_archive, tensors_of
 
 Array = numpy.ndarray[Any, Any]
-
-_NAMES = {
-    "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "uint16": "U16",
-    "float16": "F16", "int32": "I32", "uint32": "U32", "float32": "F32", "complex64": "C64",
-    "float64": "F64", "int64": "I64", "uint64": "U64",
-    # Of the package ml_dtypes, which numpy knows once it is imported.
-    "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
-    "float8_e8m0fnu": "F8_E8M0", "float8_e4m3fnuz": "F8_E4M3FNUZ",
-    "float8_e5m2fnuz": "F8_E5M2FNUZ",
-}  # fmt: skip
-_TYPES = {name: key for key, name in _NAMES.items()}
 
 
 def dtype_of(name: str) -> numpy.dtype[Any]:
     """The type of numpy that safetensors calls ``name``."""
-    if name not in _TYPES:
+    if name not in NUMPY_NAME:
         raise InvalidError(f"numpy has no type for {name}")
     try:
-        return numpy.dtype(_TYPES[name])
+        return numpy.dtype(NUMPY_NAME[name])
     except TypeError:
         raise InvalidError(
-            f"numpy has no {_TYPES[name]}; install and import ml_dtypes, or use lmckpt.torch"
+            f"numpy has no {NUMPY_NAME[name]}; install and import ml_dtypes, or use lmckpt.torch"
         ) from None
 
 
@@ -56,33 +47,33 @@ def new_array(shape: Sequence[int], dtype: numpy.dtype[Any]) -> Array:
 def refusal(array: Any) -> str | None:
     """Why this cannot be saved as an array, if so."""
     if not isinstance(array, numpy.ndarray):
-        return f"a {type(array).__name__} is no array"
+        return f"a {type(array).__name__} is not an array"
     if is_masked(array):
         return "a masked array is two; save its data and its mask"
-    if array.dtype.name not in _NAMES:
+    if array.dtype.name not in NAME_OF_NUMPY:
         return f"arrays of {array.dtype} cannot be saved; turn them into numbers"
     return None
 
 
-def plain(name: str, array: Array) -> tuple[_header.Entry, Array]:
-    """An array as it stands in a file: little-endian, one row behind the other."""
+def plain_array(name: str, array: Array) -> tuple[Entry, Array]:
+    """An array as it is in a file: little-endian, row after row."""
     if why := refusal(array):
         raise InvalidError(f"{name}: {why}")
     shape = tuple(array.shape)
     array = numpy.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
-    return _header.Entry(name, _NAMES[array.dtype.name], shape, array.nbytes), array
+    return Entry(name, NAME_OF_NUMPY[array.dtype.name], shape, array.nbytes), array
 
 
 def lay_out(
     tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None
-) -> _header.Layout:
+) -> FileInMemory:
     """The safetensors file of arrays."""
     if not isinstance(tensors, Mapping):
         raise InvalidError(f"expected a dict of arrays, found a {type(tensors).__name__}")
-    held = {name: plain(name, array) for name, array in tensors.items()}
-    order = _header.layout(entry for entry, _ in held.values())
+    held = {name: plain_array(name, array) for name, array in tensors.items()}
+    order = in_file_order(entry for entry, _ in held.values())
     arrays = {name: array for name, (_, array) in held.items()}
-    return _header.Layout(_header.build(order, metadata), order, arrays)
+    return FileInMemory(build(order, metadata), order, arrays)
 
 
 def serialize(tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> list[Any]:
@@ -90,6 +81,7 @@ def serialize(tensors: Mapping[str, Array], metadata: Mapping[str, str] | None =
     return lay_out(tensors, metadata).parts()
 
 
+@documented_as("lmckpt.numpy")
 def save(
     tensor_dict: Mapping[str, Array],
     metadata: Mapping[str, str] | None = None,
@@ -104,6 +96,7 @@ def save(
     )
 
 
+@documented_as("lmckpt.numpy")
 def save_file(
     tensor_dict: Mapping[str, Array],
     filename: Path,
@@ -132,22 +125,24 @@ def load_archive(archive: _lmckpt.Archive, threads: int = 0) -> dict[str, Array]
     return arrays
 
 
+@documented_as("lmckpt.numpy")
 def load_file(filename: Path, *, threads: int = 0, max_size: int | None = None) -> dict[str, Array]:
     """Loads all arrays of a .lmc file, or of a safetensors file if safetensors is installed.
 
     A .lmc file with an original of more than ``max_size`` bytes is refused.
     """
-    if is_plain(filename):
-        return load_plain(lambda: _load_safetensors(filename))
+    if not is_lmc(filename):
+        return load_safetensors(lambda: _load_by_safetensors(filename))
     return load_archive(open_archive(filename, max_size=max_size), threads)
 
 
-def _load_safetensors(filename: Path) -> dict[str, Array]:
+def _load_by_safetensors(filename: Path) -> dict[str, Array]:
     from safetensors.numpy import load_file as load
 
     return load(filename)
 
 
+@documented_as("lmckpt.numpy")
 def load(data: Any, *, threads: int = 0, max_size: int | None = None) -> dict[str, Array]:
     """Loads all arrays from the bytes of a .lmc file; refuses more than ``max_size`` bytes."""
     return load_archive(_lmckpt.Archive(view(data), max_size=max_size), threads)

@@ -1,9 +1,4 @@
-"""The functions of ``safetensors.torch`` for .lmc files: change the import, and that is all.
-
-Files that ``save_file`` writes hold a safetensors file; ``lmc decompress`` gives it back, and
-``load_file`` reads both. Beyond safetensors, tensors may share memory and need not be contiguous,
-and every dense type of torch can be saved.
-"""
+"""Tensors of torch as safetensors files; ``lmckpt.torch`` has what users need of it."""
 
 from __future__ import annotations
 
@@ -15,21 +10,23 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .. import _lmckpt
+from .._documented import documented_as
 from ..errors import CorruptError, InvalidError, LimitError
 from ..files import Level, Path, path_text
-from . import header as _header
 from .buffers import is_dense, is_numpy, view
-from .dtypes import NAME_OF, OTHER_OF, OTHERS, PACKED, TYPE_OF
-from .open import is_plain, load_plain, open_archive, tensors_of
+from .dtypes import BITS, PACKED, torch_dtypes
+from .header import Entry, FileInMemory, build, in_file_order, metadata_of
+from .open import is_lmc, load_safetensors, open_archive, tensors_of
 
-# The name in the metadata under which the types stand that safetensors does not know.
+_DTYPES = torch_dtypes()
+# The key of the metadata that names the types that safetensors does not know.
 TYPES_KEY = "lmckpt.types"
 
 
 def refusal(tensor: Any) -> str | None:
     """Why this cannot be saved as a tensor, if so."""
     if not isinstance(tensor, torch.Tensor):
-        return f"a {type(tensor).__name__} is no tensor"
+        return f"a {type(tensor).__name__} is not a tensor"
     if torch.nn.parameter.is_lazy(tensor):
         return "a parameter of a lazy module has no values yet; run the module once before"
     if not is_dense(tensor):
@@ -39,9 +36,9 @@ def refusal(tensor: Any) -> str | None:
     if is_traceable_wrapper_subclass(tensor):
         kind = type(tensor).__name__
         return f"a {kind} is made of other tensors; save those, or its full_tensor()"
-    if tensor.dtype in PACKED and not tensor.shape:
+    if tensor.dtype in _DTYPES.packed and not tensor.shape:
         return "a scalar cannot hold two values in a byte"
-    if tensor.dtype not in NAME_OF and tensor.dtype not in OTHERS:
+    if tensor.dtype not in _DTYPES.name_of and tensor.dtype not in _DTYPES.words_of:
         return f"tensors of {tensor.dtype} cannot be saved"
     return None
 
@@ -53,30 +50,30 @@ def plain(name: str, tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
 
 
-def _entry(name: str, tensor: torch.Tensor, others: dict[str, str]) -> _header.Entry:
+def _entry(name: str, tensor: torch.Tensor, others: dict[str, str]) -> Entry:
     shape, dtype = tuple(tensor.shape), tensor.dtype
     size = tensor.numel() * tensor.element_size()
-    if dtype in PACKED:
-        return _header.Entry(name, NAME_OF[dtype], (*shape[:-1], shape[-1] * 2), size)
-    if dtype in NAME_OF:
-        return _header.Entry(name, NAME_OF[dtype], shape, size)
+    if dtype in _DTYPES.packed:
+        return Entry(name, _DTYPES.name_of[dtype], (*shape[:-1], shape[-1] * 2), size)
+    if dtype in _DTYPES.name_of:
+        return Entry(name, _DTYPES.name_of[dtype], shape, size)
     others[name] = str(dtype).removeprefix("torch.")
-    words = dtype.itemsize * 8 // _header.BITS[OTHERS[dtype]]
-    return _header.Entry(name, OTHERS[dtype], (*shape, words) if words > 1 else shape, size)
+    words = dtype.itemsize * 8 // BITS[_DTYPES.words_of[dtype]]
+    return Entry(name, _DTYPES.words_of[dtype], (*shape, words) if words > 1 else shape, size)
 
 
 def lay_out(
     tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None, *, arrays: bool = False
-) -> _header.Layout:
+) -> FileInMemory:
     """The safetensors file of tensors; with ``arrays``, some may be arrays."""
     if not isinstance(tensors, Mapping):
         raise InvalidError(f"expected a dict of tensors, found a {type(tensors).__name__}")
     held: dict[str, Any] = {}
-    entries: list[_header.Entry] = []
+    entries: list[Entry] = []
     others: dict[str, str] = {}
     for name, tensor in tensors.items():
         if arrays and is_numpy(tensor):
-            from .numpy import plain as plain_array
+            from .numpy import plain_array
 
             entry, held[name] = plain_array(name, tensor)
         else:
@@ -85,8 +82,8 @@ def lay_out(
         entries.append(entry)
     if others:
         metadata = {**(metadata or {}), TYPES_KEY: json.dumps(others, sort_keys=True)}
-    order = _header.layout(entries)
-    return _header.Layout(_header.build(order, metadata), order, held)
+    order = in_file_order(entries)
+    return FileInMemory(build(order, metadata), order, held)
 
 
 def serialize(
@@ -104,19 +101,20 @@ def shape_and_type(
 ) -> tuple[list[int], torch.dtype]:
     """What torch calls the shape and the type that safetensors describes like this."""
     if other is not None:
-        if other not in OTHER_OF:
+        found = _DTYPES.torch_only.get(other)
+        if found is None:
             raise InvalidError(f"this torch has no type {other}")
-        words = OTHER_OF[other].itemsize * 8 // _header.BITS[dtype]
-        if OTHERS[OTHER_OF[other]] != dtype or (words > 1 and shape[-1:] != [words]):
-            raise CorruptError(f"values of {dtype} and shape {shape} are no {other}")
-        return shape[:-1] if words > 1 else shape, OTHER_OF[other]
-    if dtype not in TYPE_OF:
+        words = found.itemsize * 8 // BITS[dtype]
+        if _DTYPES.words_of[found] != dtype or (words > 1 and shape[-1:] != [words]):
+            raise CorruptError(f"values of {dtype} and shape {shape} are not {other}")
+        return shape[:-1] if words > 1 else shape, found
+    if dtype not in _DTYPES.type_of:
         raise InvalidError(f"this torch has no type for {dtype}")
-    if dtype == "F4":
+    if dtype in PACKED:
         if not shape or shape[-1] % 2:
             raise InvalidError("a tensor of 4-bit values needs an even last dimension")
         shape = [*shape[:-1], shape[-1] // 2]
-    return shape, TYPE_OF[dtype]
+    return shape, _DTYPES.type_of[dtype]
 
 
 def empty(dtype: str, shape: list[int], other: str | None = None) -> torch.Tensor:
@@ -125,12 +123,12 @@ def empty(dtype: str, shape: list[int], other: str | None = None) -> torch.Tenso
 
 
 def check_device(device: Any) -> None:
-    """Fails if this names no device; whether it is there is found out when it is used."""
+    """Fails if this does not name a device; whether it is there is found out when it is used."""
     try:
         torch.device(device)
     except (RuntimeError, ValueError) as error:
         why = str(error).partition("\n")[0]
-        raise InvalidError(f"{device!r} is no device: {why}") from None
+        raise InvalidError(f"{device!r} is not a device: {why}") from None
 
 
 def new_tensor(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -155,9 +153,10 @@ def other_types(metadata: Mapping[str, str] | None) -> dict[str, str]:
 def types_in(archive: _lmckpt.Archive, header: bytearray) -> dict[str, str]:
     """The same for an archive, whose header is read into ``header``."""
     archive.read_into(0, header, threads=1)
-    return other_types(_header.metadata_of(bytes(header)))
+    return other_types(metadata_of(bytes(header)))
 
 
+@documented_as("lmckpt.torch")
 def save(
     tensors: Mapping[str, torch.Tensor],
     metadata: Mapping[str, str] | None = None,
@@ -172,6 +171,7 @@ def save(
     )
 
 
+@documented_as("lmckpt.torch")
 def save_file(
     tensors: Mapping[str, torch.Tensor],
     filename: Path,
@@ -212,6 +212,7 @@ def load_archive(
     return tensors
 
 
+@documented_as("lmckpt.torch")
 def load_file(
     filename: Path,
     device: str | int | torch.device = "cpu",
@@ -223,17 +224,18 @@ def load_file(
 
     A .lmc file with an original of more than ``max_size`` bytes is refused.
     """
-    if is_plain(filename):
-        return load_plain(lambda: _load_safetensors(filename, str(device)))
+    if not is_lmc(filename):
+        return load_safetensors(lambda: _load_by_safetensors(filename, str(device)))
     return load_archive(open_archive(filename, max_size=max_size), device, threads)
 
 
-def _load_safetensors(filename: Path, device: str) -> dict[str, torch.Tensor]:
+def _load_by_safetensors(filename: Path, device: str) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file as load
 
     return load(filename, device=device)
 
 
+@documented_as("lmckpt.torch")
 def load(data: Any, *, threads: int = 0, max_size: int | None = None) -> dict[str, torch.Tensor]:
     """Loads all tensors from the bytes of a .lmc file; refuses more than ``max_size`` bytes."""
     return load_archive(_lmckpt.Archive(view(data), max_size=max_size), threads=threads)

@@ -330,9 +330,9 @@ def _numpy_scalar(value: Any) -> Any:
 
 def _dtype(name: Any) -> Any:
     needed("torch")
-    from ..safetensors.dtypes import named
+    from ..safetensors.dtypes import torch_dtype
 
-    found = named(name)
+    found = torch_dtype(name)
     if found is None:
         raise ValueError(f"torch has no type {name!r}"[:100])
     return found

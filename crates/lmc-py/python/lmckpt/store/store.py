@@ -22,7 +22,7 @@ from ..errors import (
 )
 from ..files import Level, Path, path_text
 from ..safetensors.buffers import is_torch
-from ..safetensors.open import safe_open
+from ..safetensors.open import open_tensors, safe_open
 from .background import Saver
 from .merge import MISSING, Merge
 from .state import STATE_FILE, STATE_LEN_MAX, Flat, flatten, unflatten
@@ -223,7 +223,7 @@ class Store:
         self, snapshot: str | Snapshot, path: str, framework: str = "pt", device: Any = "cpu"
     ) -> safe_open:
         """A safetensors file of a snapshot, as ``safe_open`` gives it."""
-        return safe_open.of(self._contents(snapshot).file(path), framework, device)
+        return open_tensors(self._contents(snapshot).file(path), framework, device)
 
     def read_file(self, snapshot: str | Snapshot, path: str) -> bytes:
         """A file of a snapshot."""
@@ -421,7 +421,7 @@ class _Reader:
             framework, device = ("pt", self._device) if kind == "torch" else ("np", "cpu")
             archive = named_file(self._contents, path)
             whole = self._only is None
-            self._open[key] = safe_open.of(archive, framework, device, self._threads, whole=whole)
+            self._open[key] = open_tensors(archive, framework, device, self._threads, whole=whole)
         return self._open[key]
 
     def keys(self, path: str) -> list[str]:
