@@ -19,6 +19,7 @@ from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from lmckpt import Store, errors
 from lmckpt.integrations.lightning import KEPT
 from lmckpt.lightning import StoreCheckpointIO, load_checkpoint
+from lmckpt.store.native import native_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -197,7 +198,7 @@ def test_background(tmp_path, monkeypatch) -> None:
     def fail(*_, **__):
         raise errors.StorageError("the disk is full")
 
-    monkeypatch.setattr(plugin.store, "_save_flat", fail)
+    monkeypatch.setattr(native_of(plugin.store), "save_flat", fail)
     plugin.save_checkpoint(state(41), paths[0])
     with pytest.raises(errors.StorageError, match="full"):
         plugin.teardown()

@@ -27,6 +27,7 @@ from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
 from .. import _lmckpt
+from .._documented import documented_as
 from .._lmckpt import Contents, Snapshot, printable
 from ..errors import (
     ConflictError,
@@ -41,8 +42,9 @@ from ..safetensors.buffers import view
 from ..safetensors.dtypes import torch_dtype
 from ..safetensors.open import open_tensors, safe_open, small_runs
 from ..safetensors.overlap import check_apart, sharing
+from ..store.native import named_file, native_of, read_small
 from ..store.state import STATE_LEN_MAX, unflatten
-from ..store.store import Store, named_file, read_small
+from ..store.store import Store, as_store
 from .layout import LAYOUT_FILE, Chunk, Layout, Shape, Whole, region_name, shape_of
 from .ranks import threads_of
 
@@ -146,7 +148,7 @@ class _File:
         return start, end
 
     def fill(self, pieces: Sequence[_Piece]) -> None:
-        """Reads pieces, all at once if they are the whole file."""
+        """Reads pieces, in one go if they are the whole file."""
         by_name = {piece.name: piece for piece in pieces}
         is_whole = len(by_name) == len(pieces) == len(self._described)
         if is_whole and all(piece.is_all() for piece in pieces):
@@ -183,7 +185,7 @@ class _File:
         piece.take(memory)
 
 
-class Reader:
+class SnapshotFiles:
     """The files of a snapshot."""
 
     def __init__(self, contents: _lmckpt.Contents, threads: int) -> None:
@@ -223,7 +225,7 @@ class Reader:
             _File(path, self._archive(path), self._threads).fill(pieces)
 
     def objects(self, path: str) -> dict[str, Any]:
-        """What a rank wrote that is no tensor."""
+        """What a rank wrote that is not a tensor."""
         text = read_small(self._contents, path, STATE_LEN_MAX)
         open_files: dict[tuple[str, str], safe_open] = {}
 
@@ -240,6 +242,7 @@ class Reader:
         return found
 
 
+@documented_as("lmckpt.dcp")
 class StoreReader(StorageReader):
     """Loads distributed checkpoints from a store, on any number of ranks."""
 
@@ -248,7 +251,7 @@ class StoreReader(StorageReader):
     ) -> None:
         """``snapshot`` is one, the start of an id, latest, RUN@STEP or RUN@latest."""
         super().__init__()
-        self.store = store if isinstance(store, Store) else Store(store)
+        self.store = as_store(store)
         self._wanted: str | Snapshot = snapshot
         self._threads = threads_of(threads)
         self._opened: tuple[Contents, Layout] | None = None
@@ -266,12 +269,12 @@ class StoreReader(StorageReader):
 
     def _open(self) -> tuple[Contents, Layout]:
         if self._opened is None:
-            contents = self.store._handle().contents(self._wanted)
+            contents = native_of(self.store).contents(self._wanted)
             try:
                 self._opened = contents, Layout.of(contents)
             except NotFoundError:
                 id = contents.snapshot.id[:8]
-                raise InvalidError(f"snapshot {id} is no distributed checkpoint") from None
+                raise InvalidError(f"snapshot {id} is not a distributed checkpoint") from None
         return self._opened
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
@@ -279,8 +282,8 @@ class StoreReader(StorageReader):
         try:
             return self._metadata(self._open()[1])
         except LmcError as error:
-            # Some versions of torch keep the reason for themselves.
-            place = self.store._shown
+            # Some versions of torch do not show the reason.
+            place = native_of(self.store).shown
             _LOGGER.error("cannot load from %s: %s", printable(place), printable(str(error)))
             raise
 
@@ -294,7 +297,9 @@ class StoreReader(StorageReader):
             properties = TensorProperties(dtype=type_of(name, whole.dtype))
             found[name] = TensorStorageMetadata(properties, torch.Size(whole.shape), chunks)
         planner = _planner_data(layout)
-        return Metadata(found, planner_data=planner, storage_meta=StorageMeta(self.store._shown))
+        return Metadata(
+            found, planner_data=planner, storage_meta=StorageMeta(native_of(self.store).shown)
+        )
 
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
@@ -307,7 +312,7 @@ class StoreReader(StorageReader):
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Fails unless all ranks read the same snapshot: a newer one may have come in between."""
+        """Fails unless all ranks read the same snapshot: a newer one may have been saved meanwhile."""
         if len({plan.storage_data for plan in plans}) > 1:
             raise ConflictError(
                 "a snapshot was saved while ranks looked for the latest; load again"
@@ -317,7 +322,7 @@ class StoreReader(StorageReader):
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         """Fills the tensors and values of the plan."""
         contents, layout = self._open()
-        reader = Reader(contents, self._threads)
+        files = SnapshotFiles(contents, self._threads)
         chunks = {
             (name, chunk.offsets): (whole, chunk)
             for name, whole in layout.tensors.items()
@@ -331,7 +336,7 @@ class StoreReader(StorageReader):
             if item.type == LoadItemType.BYTE_IO:
                 file = layout.objects[index.fqn]
                 if file not in objects:
-                    objects[file] = reader.objects(file)
+                    objects[file] = files.objects(file)
                 if index.fqn not in objects[file]:
                     raise CorruptError(f"{file} has no {index.fqn}")
                 planner.load_bytes(item, _pickled(objects[file][index.fqn]))
@@ -343,7 +348,7 @@ class StoreReader(StorageReader):
             start = shape_of(item.storage_offsets)
             wanted.append(Wanted(index.fqn, whole, chunk, start, target.detach()))
             resolved.append((item, target))
-        reader.fill(wanted)
+        files.fill(wanted)
         for item, target in resolved:
             planner.commit_tensor(item, target)
         future: Future[None] = Future()
@@ -365,7 +370,7 @@ def _pickled(value: Any) -> io.BytesIO:
 
 
 def _planner_data(layout: Layout) -> Any:
-    """What the planner that saved wants to know; places in lists that cannot be are refused."""
+    """The data of the planner that saved; impossible positions in lists are refused."""
     if not isinstance(layout.planner, str):
         raise CorruptError(f"{LAYOUT_FILE} has no data of a planner")
     # JSON may hold halves of surrogate pairs; what reads it knows what to do with them.
@@ -375,7 +380,7 @@ def _planner_data(layout: Layout) -> Any:
     for way in ways:
         for part in way if isinstance(way, tuple) else ():
             if isinstance(part, int) and not 0 <= part <= len(ways):
-                raise CorruptError(f"{LAYOUT_FILE}: place {part} in a list is too far")
+                raise CorruptError(f"{LAYOUT_FILE}: position {part} in a list is too far")
     return data
 
 

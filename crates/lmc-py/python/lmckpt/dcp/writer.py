@@ -1,6 +1,6 @@
 """``StoreWriter``: saves distributed checkpoints, each rank what it holds.
 
-Every rank stores its files as a part of the snapshot; the coordinator commits all parts at once.
+Every rank stores its files as a part of the snapshot; the coordinator commits all parts together.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from torch.distributed.checkpoint.metadata import (
@@ -29,12 +28,15 @@ from torch.distributed.checkpoint.planner import (
 from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 from torch.futures import Future
 
+from .._documented import documented_as
 from .._lmckpt import Snapshot, printable
 from ..errors import ConflictError, InvalidError, LmcError, UnsupportedError
-from ..files import Level, Path
+from ..files import Path
 from ..safetensors.torch import serialize
+from ..store.native import native_of
+from ..store.options import SnapshotOptions, native_options, takes
 from ..store.state import flatten
-from ..store.store import Store, save_options, serialize_any
+from ..store.store import Store, as_store
 from .layout import (
     LAYOUT_FILE,
     Chunk,
@@ -49,10 +51,10 @@ from .layout import (
 from .ranks import threads_of
 
 if TYPE_CHECKING:
-    from .._lmckpt import File, SaveOptions  # Types that are in the stub alone.
+    from .._lmckpt import File, NativeSaveOptions  # Types that are in the stub alone.
 
 _END_SECONDS = 2
-_BUSY = "a save with this writer is under way; wait for it, or make a writer for each save"
+_BUSY = "a save with this writer is still running; wait for it, or make a writer for each save"
 
 # What a rank tells the coordinator of an item: its file and the rows of its tensors, and with one
 # item the part of the snapshot that the rank stored.
@@ -82,7 +84,7 @@ class Gathered:
     def add_tensor(self, index: MetadataIndex, said: TensorWriteData | None, tensor: Any) -> None:
         """Adds a tensor, cut where earlier ones end."""
         if said is None:
-            raise InvalidError(f"{index.fqn}: the plan says nothing of the tensor")
+            raise InvalidError(f"{index.fqn}: the plan does not describe the tensor")
         offsets, sizes = shape_of(said.chunk.offsets), shape_of(said.chunk.sizes)
         if not isinstance(tensor, torch.Tensor) or shape_of(tensor.shape) != sizes:
             raise InvalidError(f"{index.fqn}: the plan has a tensor of shape {sizes}")
@@ -93,7 +95,7 @@ class Gathered:
         for at, piece in chunk.pieces():
             name = region_name(index.fqn, shape_of(said.size), at, piece)
             if name in tensors:
-                raise InvalidError(f"{name} is there twice")
+                raise InvalidError(f"{name} appears twice in the plan")
             whole = tensor.detach()
             tensors[name] = whole.narrow(0, start, piece[0]) if piece else whole
             start += piece[0] if piece else 0
@@ -109,8 +111,7 @@ class Gathered:
         if self._objects:
             flat = flatten(self._objects, prefix=f"{self._rank:05}-")
             files.append((objects_of(self._rank), flat.json(), []))
-            for path, found in flat.files.items():
-                files.append((f"objects/{path}", serialize_any(found), []))
+            files += [(f"objects/{path}", found, []) for path, found in flat.tensor_files()]
         return files
 
     def results(self, part: str) -> list[WriteResult]:
@@ -122,21 +123,17 @@ class Gathered:
         return results
 
 
+@documented_as("lmckpt.dcp")
 class StoreWriter(StorageWriter):
     """Saves distributed checkpoints in a store. It can be pickled, for saves in another process."""
 
+    @takes(SnapshotOptions)
     def __init__(
         self,
         store: Store | Path,
         run: str = "main",
         step: int | None = None,
-        *,
-        tags: Sequence[str] = (),
-        meta: Mapping[str, Any] | None = None,
-        parent: str | Snapshot = "auto",
-        level: Level = "default",
-        threads: int = 0,
-        verify: bool = True,
+        **options: Unpack[SnapshotOptions],
     ) -> None:
         """``store`` is a Store, or where one is or shall be made.
 
@@ -145,10 +142,9 @@ class StoreWriter(StorageWriter):
         other arguments are those of ``Store.save``.
         """
         super().__init__()
-        self.store = store if isinstance(store, Store) else Store(store, create=True)
-        self._options = save_options(
-            run, step, tags, meta, parent, level, threads_of(threads), verify
-        )
+        self.store = as_store(store, create=True)
+        threads = threads_of(options.get("threads", 0))
+        self._options = native_options({**options, "run": run, "step": step, "threads": threads})
         self._step = step
         # By thread, as each save has one.
         self._named_steps: dict[int, int | None] = {}
@@ -168,7 +164,7 @@ class StoreWriter(StorageWriter):
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return False
-        # One whose save has just failed elsewhere is about to end.
+        # If its save has just failed on another rank, it is about to end.
         thread.join(_END_SECONDS)
         return thread.is_alive()
 
@@ -178,7 +174,9 @@ class StoreWriter(StorageWriter):
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Begins a save."""
         if not kwargs.get("use_collectives", True):
-            raise UnsupportedError("a save without collectives has nobody who commits it")
+            raise UnsupportedError(
+                "use_collectives=False is not supported: no rank would commit the snapshot"
+            )
         if self._is_busy():
             raise ConflictError(_BUSY)
         self._thread, self._is_coordinator = threading.current_thread(), is_coordinator
@@ -187,9 +185,9 @@ class StoreWriter(StorageWriter):
         self._options["step"] = self._step if self._step is not None else step
         self.snapshot = self._parent = None
         if self._part is not None:
-            # The save before may have failed elsewhere; if it was committed, this changes nothing.
+            # The last save may have failed on another rank; if it was committed, this changes nothing.
             part, self._part = self._part, None
-            self.store._handle().abandon_parts([part])
+            native_of(self.store).handle().abandon_parts([part])
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Changes nothing."""
@@ -212,7 +210,7 @@ class StoreWriter(StorageWriter):
         return future
 
     def _write(self, plan: SavePlan, planner: SavePlanner) -> list[WriteResult]:
-        options, earlier = self._on_parent()
+        options, earlier = self._against_parent()
         gathered = Gathered(self._rank, earlier)
         for item in plan.items:
             data = planner.resolve_data(item)
@@ -220,27 +218,27 @@ class StoreWriter(StorageWriter):
                 gathered.add_object(item.index, data)
             else:
                 gathered.add_tensor(item.index, item.tensor_data, data)
-        self._part, found = self.store._handle().save_part(gathered.files(), options)
+        self._part, found = native_of(self.store).handle().save_part(gathered.files(), options)
         for warning in found:
             warnings.warn(printable(warning), stacklevel=2)
         return gathered.results(self._part)
 
-    def _on_parent(self) -> tuple[SaveOptions, Earlier]:
-        """How to save, and what to code against. Ranks may choose otherwise, and nothing is lost."""
+    def _against_parent(self) -> tuple[NativeSaveOptions, Earlier]:
+        """How to save, and what to code against. Ranks may choose different parents."""
         options, parent = self._options, self._options["parent"]
         self._parent = None
         if parent == "auto":
-            self._parent = self.store._handle().newest(options["run"])
+            self._parent = native_of(self.store).handle().newest(options["run"])
         elif parent != "none":
             self._parent = self.store.get(parent) if isinstance(parent, str) else parent
         if self._parent is None:
             return options, Earlier(None)
         options = {**options, "parent": self._parent}
         try:
-            contents = self.store._handle().contents(self._parent)
+            contents = native_of(self.store).contents(self._parent)
             earlier = Earlier(Layout.of(contents), {path for path, *_ in contents.entries()})
         except LmcError:
-            # It is of another kind, or damaged, or gone: nothing is known of its files.
+            # Not a distributed checkpoint, or damaged, or removed: nothing is known of its files.
             return options, Earlier(None)
         return options, earlier
 
@@ -253,7 +251,7 @@ class StoreWriter(StorageWriter):
 
         def place(index: MetadataIndex) -> Written:
             if index not in written:
-                raise InvalidError(f"{index.fqn}: no rank wrote what the planner says is there")
+                raise InvalidError(f"{index.fqn}: no rank wrote what the planner lists")
             return written[index]
 
         parts = [part for *_, part in (result.storage_data for result in every) if part is not None]
@@ -273,12 +271,12 @@ class StoreWriter(StorageWriter):
         if self._parent is not None:
             options = {**options, "parent": self._parent}
         files: list[File] = [(LAYOUT_FILE, layout.to_json(), [])]
-        self.snapshot = self.store._handle().commit_parts(parts, files, options)
+        self.snapshot = native_of(self.store).handle().commit_parts(parts, files, options)
         self._part = self._thread = None
 
     def storage_meta(self) -> StorageMeta | None:
         """Where it goes, for torch's logs."""
-        return StorageMeta(self.store._shown)
+        return StorageMeta(native_of(self.store).shown)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:

@@ -18,10 +18,12 @@ from urllib.parse import unquote
 import fsspec
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
+from .._documented import documented_as
 from .._lmckpt import Archive, Snapshot
 from ..errors import InvalidError, NotFoundError
 from ..files import Path
-from ..store.store import Store
+from ..store.native import native_of
+from ..store.store import Store, as_store
 
 _PROTOCOL = "lmc://"
 _MARK = "!/"
@@ -34,7 +36,7 @@ _V = TypeVar("_V")
 
 
 class _Recent(Generic[_K, _V]):
-    """The values that were used last, at most so many."""
+    """The values that were used last, up to a number of them."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max, self._lock = count_max, threading.Lock()
@@ -53,6 +55,7 @@ class _Recent(Generic[_K, _V]):
         return value
 
 
+@documented_as("lmckpt.fs")
 class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """The snapshots of a store as directories, named by their ids.
 
@@ -68,7 +71,7 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise InvalidError(
                 "which store? Write lmc://STORE!/SNAPSHOT/PATH, or storage_options={'store': ...}"
             )
-        self._store = store if isinstance(store, Store) else Store(store)
+        self._store = as_store(store)
         # What a snapshot holds does not change, so both are right as long as they are kept.
         self._trees: _Recent[str, dict[str, int | None]] = _Recent(_SNAPSHOTS_MAX)
         self._archives: _Recent[tuple[int, str, str], Archive] = _Recent(_ARCHIVES_MAX)
@@ -103,14 +106,14 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
                     return self._store.get(unquote(name)), name, inner
                 except (NotFoundError, InvalidError):
                     pass
-        raise NotFoundError(f"no snapshot {name!r} in {self._store._shown}")
+        raise NotFoundError(f"no snapshot {name!r} in {native_of(self._store).shown}")
 
     def _tree(self, snapshot: Snapshot) -> dict[str, int | None]:
         """All paths of a snapshot, with the sizes of files; directories have none."""
 
         def read() -> dict[str, int | None]:
             tree: dict[str, int | None] = {"": None}
-            for path, kind, size, _ in self._store._handle().contents(snapshot).entries():
+            for path, kind, size, _ in native_of(self._store).contents(snapshot).entries():
                 if kind == "link":
                     continue
                 tree[path] = size if kind == "file" else None
@@ -123,7 +126,9 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _archive(self, snapshot: Snapshot, inner: str) -> Archive:
         # Connections do not survive a fork.
         key = (os.getpid(), snapshot.id, inner)
-        return self._archives.get(key, lambda: self._store._handle().contents(snapshot).file(inner))
+        return self._archives.get(
+            key, lambda: native_of(self._store).contents(snapshot).file(inner)
+        )
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         """What is at a path."""
@@ -132,7 +137,9 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
         snapshot, name, inner = self._find(path)
         tree = self._tree(snapshot)
         if inner not in tree:
-            raise NotFoundError(f"no {inner!r} in snapshot {name} of {self._store._shown}")
+            raise NotFoundError(
+                f"no {inner!r} in snapshot {name} of {native_of(self._store).shown}"
+            )
         return _info(snapshot, name, inner, tree[inner])
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
@@ -156,7 +163,7 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return [_info(snapshot, name, each, size) for each, size in sorted(inside)]
 
     def ukey(self, path: str) -> str:
-        """What tells the content at a path from any other."""
+        """A text that is different for every content."""
         snapshot, _, inner = self._find(path)
         return f"{snapshot.id}/{inner}"
 
@@ -189,11 +196,11 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return archive.read(first, max(first, last))
 
     def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
-        """Refused, as all that changes something."""
+        """Refused, as everything that changes something."""
         _refuse()
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Refused, unless it is there already and may be."""
+        """Refused, unless the directory already exists and may."""
         if not (exist_ok and self.isdir(path)):
             _refuse()
 
@@ -222,6 +229,7 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
         _refuse()
 
 
+@documented_as("lmckpt.fs")
 class SnapshotFile(AbstractBufferedFile):  # type: ignore[misc]
     """A file of a snapshot, open for reading. It stays the same if ``latest`` moves on."""
 

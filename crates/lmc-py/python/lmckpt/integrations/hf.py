@@ -11,23 +11,27 @@ import secrets
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from transformers import TrainerCallback
 
+from .._documented import documented_as
 from .._lmckpt import Snapshot
 from ..errors import InvalidError, NotFoundError
-from ..files import Level, Path
-from ..store.background import start_thread
-from ..store.store import Store
+from ..files import Path
+from ..store.native import native_of
+from ..store.options import CodingOptions, takes
+from ..store.store import Store, as_store
 
 if TYPE_CHECKING:
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
 
+@documented_as("lmckpt.hf")
 class StoreCallback(TrainerCallback):
     """Saves the directory of each checkpoint, on the main process."""
 
+    @takes(CodingOptions)
     def __init__(
         self,
         store: Store | Path,
@@ -36,9 +40,7 @@ class StoreCallback(TrainerCallback):
         background: bool = False,
         delete: bool = False,
         tags: Sequence[str] = (),
-        level: Level = "default",
-        threads: int = 0,
-        verify: bool = True,
+        **options: Unpack[CodingOptions],
     ) -> None:
         """``store`` is a Store, or where one is or shall be made.
 
@@ -46,10 +48,10 @@ class StoreCallback(TrainerCallback):
         before, and an error is raised at the next step, save or end. With ``delete``, the
         directory is deleted once it is safe in the store.
         """
-        self._store = store if isinstance(store, Store) else Store(store, create=True)
+        self._store = as_store(store, create=True)
         self._run, self._tags = run, tags
         self._background, self._delete = background, delete
-        self._level, self._threads, self._verify = level, threads, verify
+        self._options = options
         self._under_way: Future[Snapshot] | None = None
 
     @property
@@ -98,12 +100,17 @@ class StoreCallback(TrainerCallback):
         self.wait()
         folder = os.path.join(args.output_dir or "", f"checkpoint-{state.global_step}")
         if not os.path.isdir(folder):
-            raise NotFoundError(f"{folder} is not there; searches of hyperparameters do not work")
+            raise NotFoundError(
+                f"{folder} does not exist; hyperparameter searches are not supported"
+            )
         meta = {"epoch": "" if state.epoch is None else state.epoch}
-        self._under_way = self._start(folder, state.global_step, meta)
-        # At the end, the trainer may delete checkpoints before it says so.
-        is_last = state.global_step >= state.max_steps or control.should_training_stop
-        if is_last or not self._background:
+        if not self._background:
+            self._save(folder, state.global_step, meta)
+            return
+        background, step = native_of(self._store).background, state.global_step
+        self._under_way = background.start(lambda: self._save(folder, step, meta))
+        # At the end, the trainer may delete checkpoints before it says that training has ended.
+        if step >= state.max_steps or control.should_training_stop:
             self.wait()
 
     def on_train_end(
@@ -112,38 +119,16 @@ class StoreCallback(TrainerCallback):
         """Waits for the last save."""
         self.wait()
 
-    def _start(self, folder: str, step: int, meta: dict[str, Any]) -> Future[Snapshot]:
-        future: Future[Snapshot] = Future()
-        future.set_running_or_notify_cancel()
-
-        def work() -> None:
-            try:
-                future.set_result(self._save(folder, step, meta))
-            except BaseException as error:  # noqa: BLE001, whoever waits gets it
-                future.set_exception(error)
-
-        if self._background:
-            start_thread(work, future.set_exception)
-        else:
-            work()
-        return future
-
     def _save(self, folder: str, step: int, meta: dict[str, Any]) -> Snapshot:
         saved = self._store.save(
-            folder,
-            run=self._run,
-            step=step,
-            tags=self._tags,
-            meta=meta,
-            level=self._level,
-            threads=self._threads,
-            verify=self._verify,
+            folder, run=self._run, step=step, tags=self._tags, meta=meta, **self._options
         )
         if self._delete:
             shutil.rmtree(folder)
         return saved
 
 
+@documented_as("lmckpt.hf")
 def restore_checkpoint(
     store: Store | Path,
     run: str,
@@ -156,7 +141,8 @@ def restore_checkpoint(
     """Restores the newest checkpoint of a run, or that of a step, to ``target/checkpoint-N``.
 
     Returns that directory, for ``trainer.train(resume_from_checkpoint=...)``; it appears whole or
-    not at all. One that is there is taken as it is, unless ``overwrite`` is set. With ``missing_ok``, nothing is returned if the run has no checkpoint yet.
+    not at all. One that already exists is taken as it is, unless ``overwrite`` is set. With
+    ``missing_ok``, nothing is returned if the run has no checkpoint yet.
     """
     try:
         store = store if isinstance(store, Store) else Store(store)
@@ -191,7 +177,7 @@ def restore_checkpoint(
 
 
 def _barrier() -> None:
-    """Waits until every process has written its part of the checkpoint."""
+    """Waits until every process has written its files of the checkpoint."""
     import torch.distributed
 
     if torch.distributed.is_available() and torch.distributed.is_initialized():

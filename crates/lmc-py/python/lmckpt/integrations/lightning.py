@@ -6,21 +6,23 @@ checkpoint is a snapshot of the run, with the step of the trainer. Nothing is pi
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 import threading
-from collections import Counter
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from .._documented import documented_as
 from .._lmckpt import Snapshot, shown, write_file
 from ..errors import InvalidError, NotFoundError
-from ..files import Level, Path
-from ..store.store import Store
+from ..files import Path
+from ..store.native import native_of
+from ..store.options import CodingOptions, SaveOptions, native_options, takes
+from ..store.state import FlatState, flatten
+from ..store.store import Store, as_store
 
-# pytorch_lightning has classes of its own, and knows those of lightning not.
+# pytorch_lightning has classes of its own, and does not accept those of lightning.
 if TYPE_CHECKING or "lightning" in sys.modules or "lightning_fabric" not in sys.modules:
     from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
     from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
@@ -39,18 +41,26 @@ _POINTER_LEN_MAX = 65_536
 _HANDOVER = ".temp.ckpt"
 
 
+@dataclass(eq=False)
+class _RunningSave:
+    """A save that has not ended, and whether its path was removed meanwhile."""
+
+    path: str
+    is_removed: bool = False
+
+
+@documented_as("lmckpt.lightning")
 class StoreCheckpointIO(CheckpointIO):
     """Saves the checkpoints of a trainer in a store. It may be put into an AsyncCheckpointIO."""
 
+    @takes(CodingOptions)
     def __init__(
         self,
         store: Store | Path,
         run: str = "main",
         *,
         background: bool = False,
-        level: Level = "default",
-        threads: int = 0,
-        verify: bool = True,
+        **options: Unpack[CodingOptions],
     ) -> None:
         """``store`` is a Store, or where one is or shall be made.
 
@@ -58,24 +68,21 @@ class StoreCheckpointIO(CheckpointIO):
         raised at the next save or at the end. That takes the place of an AsyncCheckpointIO.
         """
         super().__init__()
-        self._store = store if isinstance(store, Store) else Store(store, create=True)
-        self._run, self._level, self._threads, self._verify = run, level, threads, verify
+        self._store = as_store(store, create=True)
+        # Options of coding are options of a save, which type checkers cannot see.
+        self._run, self._options = run, cast(SaveOptions, options)
         self._background = background
-        self._error: BaseException | None = None
         self._is_owed = False
-        self._lock = threading.Condition()
-        # Paths whose save is under way, and those of them that were removed meanwhile.
-        self._under_way: Counter[str] = Counter()
-        self._dropped: set[str] = set()
+        self._lock = threading.Lock()
+        self._running: set[_RunningSave] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        lost = ("_lock", "_under_way", "_dropped", "_error")
+        lost = ("_lock", "_running")
         return {key: value for key, value in self.__dict__.items() if key not in lost}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock, self._error = threading.Condition(), None
-        self._under_way, self._dropped = Counter(), set()
+        self._lock, self._running = threading.Lock(), set()
 
     @property
     def store(self) -> Store:
@@ -92,80 +99,69 @@ class StoreCheckpointIO(CheckpointIO):
         if _last_part(place) == _HANDOVER:
             TorchCheckpointIO().save_checkpoint(checkpoint, place)
             return
-        options: dict[str, Any] = {
+        options: SaveOptions = {
             "run": self._run,
             "step": checkpoint.get("global_step"),
             "tags": [KEPT],
             "meta": {PATH_KEY: shown(place), "epoch": checkpoint.get("epoch", "")},
-            "level": self._level,
-            "threads": self._threads,
-            "verify": self._verify,
+            **self._options,
         }
-        self._raise()
+        running = _RunningSave(place)
         with self._lock:
-            self._under_way[place] += 1
+            self._running.add(running)
         try:
             if self._background:
-                future = self._store.save_async(checkpoint, **options)
-                future.add_done_callback(lambda done: self._end(place, done))
-                return
-            saved = self._store.save(checkpoint, **options)
-            with self._lock:
-                self._point(place, saved)
+                self._start(checkpoint, options, running)
+            else:
+                self._point(running, self._store.save(checkpoint, **options))
         except BaseException:
-            self._leave(place)
+            self._end(running)
             raise
-        self._leave(place)
+        if not self._background:
+            self._end(running)
 
-    def _end(self, place: str, done: Future[Snapshot]) -> None:
-        """The end of a save in the background, in its thread."""
-        try:
-            saved = done.result()
-            with self._lock:
-                self._point(place, saved)
-        except BaseException as error:  # noqa: BLE001, the next call raises it
-            self._error = error
-        finally:
-            self._leave(place)
+    def _start(
+        self, checkpoint: dict[str, Any], options: SaveOptions, running: _RunningSave
+    ) -> None:
+        native, told = native_of(self._store), native_options(options)
 
-    def _point(self, place: str, saved: Snapshot) -> None:
-        if place in self._dropped:
-            self._forget(saved.id)
-            return
-        before = _read_pointer(place)
-        _write_pointer(place, self._store, saved)
-        if before is not None and _is_own(place, before):
-            self._forget(before[_POINTER_KEY])
-        elif self._is_owed:
-            self._sweep()
-            self._is_owed = False
+        def save(flat: FlatState) -> Snapshot:
+            try:
+                saved = native.save_flat(flat, told)
+                self._point(running, saved)
+                return saved
+            finally:
+                self._end(running)
 
-    def _leave(self, place: str) -> None:
+        native.background.save(flatten(checkpoint), save)
+
+    def _end(self, running: _RunningSave) -> None:
         with self._lock:
-            self._under_way[place] -= 1
-            if not self._under_way[place]:
-                del self._under_way[place]
-                self._dropped.discard(place)
-            self._lock.notify_all()
+            self._running.discard(running)
 
-    def _raise(self) -> None:
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+    def _point(self, running: _RunningSave, saved: Snapshot) -> None:
+        """Lets the path of a save point to its snapshot."""
+        with self._lock:
+            if running.is_removed:
+                self._forget(saved.id)
+                return
+            before = _read_pointer(running.path)
+            _write_pointer(running.path, self._store, saved)
+            if before is not None and _is_own(running.path, before):
+                self._forget(before[_POINTER_KEY])
+            elif self._is_owed:
+                self._sweep()
+                self._is_owed = False
 
     def _wait(self) -> None:
-        """Waits for saves in the background."""
-        with self._lock:
-            self._lock.wait_for(lambda: not (self._background and self._under_way))
+        """Waits for saves in the background, however they end."""
+        if self._background:
+            native_of(self._store).background.settle()
 
     def teardown(self) -> None:
-        """Waits for the save in the background and raises its error."""
-        self._wait()
+        """Waits for the save in the background and raises its error, unless a save has."""
         if self._background:
-            # Its error is the one that is raised here.
-            with contextlib.suppress(Exception):
-                self._store.close()
-        self._raise()
+            native_of(self._store).background.close(again=False)
 
     def load_checkpoint(
         self, path: Path, map_location: Any | None = None, weights_only: bool | None = None
@@ -173,7 +169,7 @@ class StoreCheckpointIO(CheckpointIO):
         """The checkpoint that a path points to.
 
         Where there is no file, the path may name a snapshot: RUN@STEP, RUN@latest or an id. A file
-        that is no pointer is read as Lightning reads it.
+        that is not a pointer is read as Lightning reads it.
         """
         self._wait()
         place = os.fspath(path)
@@ -186,7 +182,7 @@ class StoreCheckpointIO(CheckpointIO):
             snapshot = self._store.get(place).id
         except (NotFoundError, InvalidError):
             raise NotFoundError(
-                f"{place} is neither a file nor the name of a snapshot in {self._store._shown}"
+                f"{place} is neither a file nor the name of a snapshot in {native_of(self._store).shown}"
             ) from None
         return self._load(snapshot, map_location)
 
@@ -207,8 +203,8 @@ class StoreCheckpointIO(CheckpointIO):
         """
         place = os.fspath(path)
         with self._lock:
-            if place in self._under_way:
-                self._dropped.add(place)
+            for running in self._running:
+                running.is_removed |= running.path == place
             pointer = _read_pointer(place)
             files = get_filesystem(place)
             if files.exists(place) or os.path.islink(place):
@@ -217,12 +213,12 @@ class StoreCheckpointIO(CheckpointIO):
                 self._forget(pointer[_POINTER_KEY])
 
     def _forget(self, snapshot: str) -> None:
-        """Takes the tag from a snapshot, and forgets those of ours that have none."""
+        """Removes the tag of a snapshot, and forgets those of ours that have none."""
         try:
             self._store.tag(snapshot, KEPT, remove=True)
         except NotFoundError:
             return
-        # The newest of a run is not forgotten: then it goes after the next save.
+        # The newest of a run is never forgotten; if this was it, it is after the next save.
         self._is_owed = snapshot not in self._sweep()
 
     def _sweep(self) -> set[str]:
@@ -235,19 +231,20 @@ class StoreCheckpointIO(CheckpointIO):
         return {gone.id for gone in self._store.forget(run=self._run, keep_tags=keep)}
 
 
+@documented_as("lmckpt.lightning")
 def load_checkpoint(path: Path, store: Store | Path | None = None) -> dict[str, Any]:
     """The checkpoint of a pointer file, from the store that it names or from another."""
     pointer = _read_pointer(os.fspath(path))
     if pointer is None:
         raise NotFoundError(f"{os.fspath(path)} does not point to a snapshot")
-    if not isinstance(store, Store):
-        store = Store(pointer["store"] if store is None else store)
-    state: dict[str, Any] = store.load(pointer[_POINTER_KEY])
+    state: dict[str, Any] = as_store(pointer["store"] if store is None else store).load(
+        pointer[_POINTER_KEY]
+    )
     return state
 
 
 def _read_pointer(place: str) -> dict[str, str] | None:
-    """What stands in a pointer file, or nothing if the file is missing or of another kind."""
+    """What a pointer file says, or nothing if the file is missing or something else."""
     files = get_filesystem(place)
     if not files.isfile(place) or files.size(place) > _POINTER_LEN_MAX:
         return None
@@ -268,8 +265,8 @@ def _last_part(place: str) -> str:
 
 
 def _write_pointer(place: str, store: Store, saved: Snapshot) -> None:
-    # Others may read the file: what is secret of a URL is no part of it.
-    url = store._shown if "://" in store.url else os.path.abspath(store.url)
+    # Others may read the file: the secrets of a URL are left out.
+    url = native_of(store).shown if "://" in store.url else os.path.abspath(store.url)
     pointer = {
         _POINTER_KEY: saved.id,
         "store": url,
