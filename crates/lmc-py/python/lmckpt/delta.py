@@ -1,4 +1,4 @@
-"""New weights for those who have the old ones: a .lmc file on the old weights as its base."""
+"""New weights for workers that have the old ones: a .lmc file with the old weights as its base."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def delta(
     """What turns ``old`` into ``new``: dicts of tensors or arrays of any types.
 
     Tensors may be added and left out. The result names what it is against by a hash of all of
-    ``old``, names and shapes included. ``verify`` decodes everything at once and compares.
+    ``old``, names and shapes included. ``verify`` decodes everything as it is coded and
+    compares.
     """
     return _lmckpt.compress(
         _lay_out(new).parts(),
@@ -70,7 +71,7 @@ def apply(
     """
     current = _lay_out(old)
     archive = _lmckpt.Archive(view(data), bases=[current.parts()], threads=threads)
-    # Also where nothing of it is needed: the delta is for these weights and no others.
+    # Even if no block needs them: the delta is for these weights and no others.
     archive.check_named_bases()
     if safe:
         return _apply_whole(old, archive, threads)

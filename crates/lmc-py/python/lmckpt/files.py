@@ -69,13 +69,13 @@ def compress(
     """Compresses a buffer, an array or a tensor to the bytes of a .lmc file.
 
     With ``into``, a buffer that is kept for many calls, they are written there, and what was
-    written of it is returned: memory that is there is faster than new memory. A thousandth and 64
+    written of it is returned: reused memory is faster than new memory. A thousandth and 64
     KiB more than the data always suffice.
 
     The type of the values is found out by looking at them, unless the bytes are a safetensors
     file. ``bases`` are earlier versions, as paths or as buffers, that it is coded against where
-    that is smaller; the same are needed to restore it. ``verify`` decodes everything at once and
-    compares, as files are; without it this is faster. The data must not be changed while this runs.
+    that is smaller; the same are needed to restore it. ``verify`` decodes everything as it is
+    coded and compares; without it this is faster. The data must not be changed while this runs.
     """
     known = checked_bases(bases)
     if into is None:

@@ -40,7 +40,7 @@ def shape_of(sizes: Sequence[int] | None) -> Shape:
 
 
 def file_of(name: str, rank: int) -> str:
-    """The file that a rank writes a tensor to. Optimizer state is separate, so that it can be left out."""
+    """The file that a rank writes a tensor to; optimizer state has one that can be left out."""
     folder = "optimizer" if _OPTIMIZER.intersection(name.split(".")) else "model"
     return f"{folder}/{rank:05}.safetensors"
 

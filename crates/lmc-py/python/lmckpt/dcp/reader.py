@@ -196,8 +196,8 @@ class SnapshotFiles:
             return named_file(self._contents, path)
         except NotFoundError:
             raise NotFoundError(
-                f"{path} is not in snapshot {self._contents.snapshot.id[:8]}; if optimizer state was left "
-                "out of it, load without"
+                f"{path} is not in snapshot {self._contents.snapshot.id[:8]}; if optimizer state "
+                "was left out of it, load without"
             ) from None
 
     def fill(self, wanted: Sequence[Wanted]) -> None:
@@ -312,7 +312,7 @@ class StoreReader(StorageReader):
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Fails unless all ranks read the same snapshot: a newer one may have been saved meanwhile."""
+        """Fails unless all ranks read the same snapshot: a newer one may have been saved."""
         if len({plan.storage_data for plan in plans}) > 1:
             raise ConflictError(
                 "a snapshot was saved while ranks looked for the latest; load again"
@@ -373,7 +373,7 @@ def _planner_data(layout: Layout) -> Any:
     """The data of the planner that saved; impossible positions in lists are refused."""
     if not isinstance(layout.planner, str):
         raise CorruptError(f"{LAYOUT_FILE} has no data of a planner")
-    # JSON may hold halves of surrogate pairs; what reads it knows what to do with them.
+    # JSON may hold lone surrogates, which unflatten can read.
     state = unflatten(layout.planner.encode("utf-8", "surrogatepass"), _no_tensor)
     data = state.get("data") if isinstance(state, dict) else None
     ways = list(data.values()) if isinstance(data, dict) else []

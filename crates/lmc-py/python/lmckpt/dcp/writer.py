@@ -1,6 +1,6 @@
 """``StoreWriter``: saves distributed checkpoints, each rank what it holds.
 
-Every rank stores its files as a part of the snapshot; the coordinator commits all parts together.
+Every rank stores its files as a partial snapshot; the coordinator commits all of them together.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Gathered:
 
     def __init__(self, rank: int, earlier: Earlier) -> None:
         self._rank, self._earlier = rank, earlier
-        # For each file its tensors, and what is in it of which tensor.
+        # For each file its tensors, and which chunk of which tensor they are.
         self._files: dict[str, dict[str, torch.Tensor]] = {}
         self._chunks: dict[str, list[tuple[str, Chunk]]] = {}
         self._objects: dict[str, Any] = {}
@@ -185,7 +185,7 @@ class StoreWriter(StorageWriter):
         self._options["step"] = self._step if self._step is not None else step
         self.snapshot = self._parent = None
         if self._part is not None:
-            # The last save may have failed on another rank; if it was committed, this changes nothing.
+            # The last save may have failed on another rank; if not, this changes nothing.
             part, self._part = self._part, None
             native_of(self.store).handle().abandon_parts([part])
 

@@ -92,7 +92,7 @@ class StoreCheckpointIO(CheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Path, storage_options: Any | None = None
     ) -> None:
-        """Saves a checkpoint and then points to it; what the path pointed to before is forgotten."""
+        """Saves a checkpoint and points to it; what the path pointed to before is forgotten."""
         if storage_options is not None:
             raise TypeError("StoreCheckpointIO takes no storage_options")
         place = os.fspath(path)
@@ -181,8 +181,9 @@ class StoreCheckpointIO(CheckpointIO):
         try:
             snapshot = self._store.get(place).id
         except (NotFoundError, InvalidError):
+            where = native_of(self._store).shown
             raise NotFoundError(
-                f"{place} is neither a file nor the name of a snapshot in {native_of(self._store).shown}"
+                f"{place} is neither a file nor the name of a snapshot in {where}"
             ) from None
         return self._load(snapshot, map_location)
 

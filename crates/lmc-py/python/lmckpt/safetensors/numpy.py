@@ -37,7 +37,7 @@ def empty(dtype: str, shape: list[int]) -> Array:
 
 
 def new_array(shape: Sequence[int], dtype: numpy.dtype[Any]) -> Array:
-    """An array whose values mean nothing yet."""
+    """An array with arbitrary values."""
     try:
         return numpy.empty(shape, dtype)
     except (MemoryError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Single tensors of a file, of which only the bytes that are needed are read."""
+"""Single tensors of a file: only the bytes that are needed are read."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def load_safetensors(load: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def small_runs(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, list[int]]]:
-    """Stretches of a file that hold several small tensors: start, end, and where each tensor starts.
+    """Ranges of a file that hold several small tensors: start, end, and the start of each.
 
     ``places`` are starts and ends of tensors in the order of the file.
     """
@@ -111,7 +111,7 @@ class _Ahead:
 
 @dataclass
 class _Run:
-    """Tensors that lie one behind the other."""
+    """Tensors that follow one another in a file."""
 
     start: int
     size: int

@@ -123,7 +123,7 @@ def empty(dtype: str, shape: list[int], other: str | None = None) -> torch.Tenso
 
 
 def check_device(device: Any) -> None:
-    """Fails if this does not name a device; whether it is there is found out when it is used."""
+    """Fails if this does not name a device; whether it exists is found out when it is used."""
     try:
         torch.device(device)
     except (RuntimeError, ValueError) as error:
@@ -132,7 +132,7 @@ def check_device(device: Any) -> None:
 
 
 def new_tensor(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """A tensor whose values mean nothing yet."""
+    """A tensor with arbitrary values."""
     try:
         return torch.empty(shape, dtype=dtype)
     except (MemoryError, OverflowError, RuntimeError, TypeError) as error:

@@ -184,7 +184,7 @@ class BackgroundSaver:
         return future
 
     def _copy(self, value: Any, used: dict[_Key, list[Any]], pairs: list[_Pair]) -> Any:
-        """A copy; where both sides are plain memory, its bytes are left to be copied, in ``pairs``."""
+        """A copy; ``pairs`` gets the bytes that are still to be copied to it."""
         if is_torch(value):
             return self._copy_tensor(value, used, pairs)
         import numpy

@@ -25,7 +25,7 @@ class NativeStore:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        #: Saves in the background, of which a store does one at a time.
+        #: Saves in the background, one at a time for each store.
         self.background = BackgroundSaver()
         self._owner = 0
         self._opened: _lmckpt.Store | None = None

@@ -224,7 +224,7 @@ class Store:
         return {"same": same, "removed": gone, "added": added, "changed": changes}
 
     def check(self, *, read_data: bool = False) -> list[str]:
-        """Looks for damage; returns a line for each damaged object and each file that it affects."""
+        """Looks for damage; returns a line for each damaged object and each affected file."""
         percent = 100 if read_data else 0
         objects, files = self._native.handle().check(read_percent=percent, threads=0)
         lines = [f"{name}: {error}" for name, error in objects]
