@@ -16,6 +16,7 @@ from lmckpt import _lmckpt, errors, safe_open
 from lmckpt import numpy as lmc_numpy
 from lmckpt import torch as lmc_torch
 from lmckpt._lmckpt import HEADER_JSON_LEN_MAX
+from lmckpt.safetensors import dtypes
 from lmckpt.safetensors.dtypes import torch_dtypes
 from lmckpt.safetensors.torch import serialize
 
@@ -42,6 +43,19 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
     words = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (one, other)]
     return torch.equal(*words)
+
+
+def test_the_table_of_types_agrees_with_torch_and_numpy() -> None:
+    for row in dtypes.TABLE:
+        if row.torch is not None and (found := dtypes.torch_dtype(row.torch)) is not None:
+            assert found.itemsize * 8 == (8 if row.name in dtypes.PACKED else row.bits), row
+            assert torch_dtypes().name_of[found] == row.name
+        if row.numpy is not None:
+            assert numpy.dtype(row.numpy).itemsize * 8 == row.bits, row
+            assert dtypes.NAME_OF_NUMPY[row.numpy] == row.name
+    assert len(dtypes.BITS) == len(dtypes.TABLE)
+    for found, words in torch_dtypes().words_of.items():
+        assert found.itemsize * 8 % dtypes.BITS[words] == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
