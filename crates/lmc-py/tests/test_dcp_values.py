@@ -21,10 +21,10 @@ from lmckpt.errors import (
 
 torch = pytest.importorskip("torch")
 dcp = pytest.importorskip("torch.distributed.checkpoint")
-from lmckpt._dcp_layout import Chunk, Earlier, Layout, Whole
-from lmckpt._dcp_read import type_of
-from lmckpt._torch_types import NAME_OF, OTHERS
 from lmckpt.dcp import StoreReader, StoreWriter
+from lmckpt.dcp.layout import Chunk, Earlier, Layout, Whole
+from lmckpt.dcp.reader import type_of
+from lmckpt.safetensors.dtypes import torch_dtypes
 
 # Types whose size the planner of torch does not know, so that no writer gets to see them.
 UNPLANNED = {"torch.bits8", "torch.bits16"}
@@ -58,7 +58,7 @@ def test_every_type(store: lmckpt.Store) -> None:
     """Tensors of all types and forms come back, wherever they go to."""
     generator = torch.Generator().manual_seed(1)
     state = {}
-    for dtype in [*NAME_OF, *OTHERS]:
+    for dtype in [*torch_dtypes().name_of, *torch_dtypes().words_of]:
         if str(dtype) in UNPLANNED:
             continue
         raw = torch.randint(0, 2 if dtype == torch.bool else 256, (6 * dtype.itemsize,))
@@ -171,7 +171,7 @@ def test_names_and_steps(store: lmckpt.Store, caplog: pytest.LogCaptureFixture) 
     store.save({"w": torch.arange(1000.0)}, run="plain")
     with pytest.raises(dcp.api.CheckpointException):
         load(store, dict(state), "plain@latest")
-    assert "is no distributed checkpoint" in caplog.text
+    assert "is not a distributed checkpoint" in caplog.text
     save(store, state, run="plain")
     with pytest.raises(dcp.api.CheckpointException):
         load(store, dict(state), "r@7")
@@ -191,7 +191,7 @@ def test_names_and_steps(store: lmckpt.Store, caplog: pytest.LogCaptureFixture) 
 
 def test_one_save_at_a_time(store: lmckpt.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer with which another thread saves is refused, and free again when that ends."""
-    monkeypatch.setattr(lmckpt.dcp, "_END_SECONDS", 0.1)
+    monkeypatch.setattr(lmckpt.dcp.writer, "_END_SECONDS", 0.1)
     writer, begun, end = StoreWriter(store), threading.Event(), threading.Event()
 
     def work() -> None:

@@ -155,6 +155,30 @@ def test_errors_of_the_background_are_raised(tmp_path, monkeypatch) -> None:
     assert (tmp_path / "out/checkpoint-2").is_dir()
 
 
+def test_the_store_knows_of_saves_in_the_background(tmp_path, monkeypatch) -> None:
+    """They are those of the store: closing it waits for them, and one is done at a time."""
+    callback = StoreCallback(tmp_path / "store", background=True, delete=True)
+    save, go = callback.store.save, threading.Event()
+
+    def slow(*args, **kwargs):
+        assert go.wait(60)
+        return save(*args, **kwargs)
+
+    monkeypatch.setattr(callback.store, "save", slow)
+    folder = tmp_path / "checkpoint-1"
+    folder.mkdir()
+    (folder / "a").write_text("a")
+    state = SimpleNamespace(is_world_process_zero=True, global_step=1, max_steps=9, epoch=None)
+    control = SimpleNamespace(should_training_stop=False)
+    callback.on_save(SimpleNamespace(output_dir=str(tmp_path)), state, control)
+    assert folder.is_dir()
+    threading.Timer(0.2, go.set).start()
+    callback.store.close()
+    assert not folder.exists()
+    assert [snapshot.step for snapshot in callback.store.snapshots()] == [1]
+    callback.wait()
+
+
 def test_needs_directories(tmp_path) -> None:
     callback = StoreCallback(tmp_path / "store", delete=True)
     with pytest.raises(errors.InvalidError, match="load_best_model_at_end"):

@@ -20,7 +20,7 @@ import torch
 from lmckpt import Store, errors, safe_open
 from lmckpt import numpy as lmc_numpy
 from lmckpt import torch as lmc_torch
-from lmckpt._state import FORMAT
+from lmckpt.store.state import FORMAT
 
 OURS = (errors.LmcError, TypeError)
 

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from lmckpt import Store, errors
 from lmckpt import torch as lmc_torch
-from lmckpt._state import FORMAT
+from lmckpt.store.state import FORMAT
 
 
 @pytest.fixture

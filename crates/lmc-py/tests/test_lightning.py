@@ -17,7 +17,9 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.plugins.io import AsyncCheckpointIO
 from lmckpt import Store, errors
-from lmckpt.lightning import KEPT, StoreCheckpointIO, load_checkpoint
+from lmckpt.integrations.lightning import KEPT
+from lmckpt.lightning import StoreCheckpointIO, load_checkpoint
+from lmckpt.store.native import native_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -196,12 +198,51 @@ def test_background(tmp_path, monkeypatch) -> None:
     def fail(*_, **__):
         raise errors.StorageError("the disk is full")
 
-    monkeypatch.setattr(plugin.store, "_save_flat", fail)
+    monkeypatch.setattr(native_of(plugin.store), "save_flat", fail)
     plugin.save_checkpoint(state(41), paths[0])
     with pytest.raises(errors.StorageError, match="full"):
         plugin.teardown()
     plugin.teardown()
     assert plugin.load_checkpoint(paths[0])["global_step"] == 40
+
+
+def test_an_error_in_the_background_is_raised_once(tmp_path, monkeypatch) -> None:
+    """By the next save or by the end, not by both; other saves go on."""
+    plugin = StoreCheckpointIO(tmp_path / "store", background=True)
+    path = tmp_path / "a.ckpt"
+
+    def fail(*_, **__):
+        raise errors.StorageError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(native_of(plugin.store), "save_flat", fail)
+        plugin.save_checkpoint(state(1), path)
+        with pytest.raises(errors.StorageError, match="full"):
+            plugin.save_checkpoint(state(2), path)
+    plugin.teardown()
+    assert not path.exists()
+    plugin.save_checkpoint(state(3), path)
+    plugin.teardown()
+    assert load_checkpoint(path)["global_step"] == 3
+
+
+def test_saved_again_while_the_removed_one_is_saved(tmp_path, monkeypatch) -> None:
+    """A removal is of the saves that had begun, not of a later one to the same path."""
+    plugin = StoreCheckpointIO(tmp_path / "store", background=True)
+    path, go, save = tmp_path / "a.ckpt", threading.Event(), native_of(plugin.store).save_flat
+
+    def slow(flat, options):
+        assert go.wait(60)
+        return save(flat, options)
+
+    monkeypatch.setattr(native_of(plugin.store), "save_flat", slow)
+    plugin.save_checkpoint(state(1), path)
+    plugin.remove_checkpoint(path)
+    threading.Timer(0.2, go.set).start()
+    plugin.save_checkpoint(state(2), path)
+    plugin.teardown()
+    assert plugin.load_checkpoint(path)["global_step"] == 2
+    assert [s.step for s in plugin.store.snapshots()] == [2]
 
 
 def test_refuses_what_needs_pickle(tmp_path) -> None:

@@ -20,6 +20,7 @@ import numpy
 import pytest
 import torch
 from lmckpt import Store, errors
+from lmckpt.store.native import NativeStore
 
 
 @pytest.fixture
@@ -66,13 +67,13 @@ def test_fork_with_open_files(store: Store, tmp_path) -> None:
 def test_fork_with_a_save_under_way(store: Store, monkeypatch) -> None:
     """The save is the parent's: the child neither waits for it nor ends it, and may save itself."""
     go = threading.Event()
-    save = Store._save_flat
+    save = NativeStore.save_flat
 
     def slow(self, flat, options):
         assert options["run"] == "child" or go.wait(60)
         return save(self, flat, options)
 
-    monkeypatch.setattr(Store, "_save_flat", slow)
+    monkeypatch.setattr(NativeStore, "save_flat", slow)
     future = store.save_async({"x": torch.ones(1000)}, run="parent")
 
     def child() -> bool:

@@ -16,10 +16,11 @@ from lmckpt import _lmckpt, errors, safe_open
 from lmckpt import numpy as lmc_numpy
 from lmckpt import torch as lmc_torch
 from lmckpt._lmckpt import HEADER_JSON_LEN_MAX
-from lmckpt._torch_types import NAME_OF, OTHERS
-from lmckpt.torch import serialize
+from lmckpt.safetensors import dtypes
+from lmckpt.safetensors.dtypes import torch_dtypes
+from lmckpt.safetensors.torch import serialize
 
-DTYPES = [*NAME_OF, *OTHERS]
+DTYPES = [*torch_dtypes().name_of, *torch_dtypes().words_of]
 
 
 def values(dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
@@ -44,10 +45,23 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(*words)
 
 
+def test_the_table_of_types_agrees_with_torch_and_numpy() -> None:
+    for row in dtypes.TABLE:
+        if row.torch is not None and (found := dtypes.torch_dtype(row.torch)) is not None:
+            assert found.itemsize * 8 == (8 if row.name in dtypes.PACKED else row.bits), row
+            assert torch_dtypes().name_of[found] == row.name
+        if row.numpy is not None:
+            assert numpy.dtype(row.numpy).itemsize * 8 == row.bits, row
+            assert dtypes.NAME_OF_NUMPY[row.numpy] == row.name
+    assert len(dtypes.BITS) == len(dtypes.TABLE)
+    for found, words in torch_dtypes().words_of.items():
+        assert found.itemsize * 8 % dtypes.BITS[words] == 0
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_type(dtype: torch.dtype, tmp_path) -> None:
     shapes = [(4,), (3, 50), (2, 3, 4), (0, 7), (1000, 30)]
-    if dtype not in lmc_torch.PACKED:
+    if dtype not in torch_dtypes().packed:
         shapes.append(())
     tensors = {f"t{i}": values(dtype, shape) for i, shape in enumerate(shapes)}
     lmc_torch.save_file(tensors, tmp_path / "x.lmc", {"step": "7"})

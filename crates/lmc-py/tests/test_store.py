@@ -12,6 +12,7 @@ import numpy
 import pytest
 import torch
 from lmckpt import Store, errors
+from lmckpt.store.native import NativeStore
 
 
 @pytest.fixture
@@ -183,13 +184,13 @@ def test_async_copies_views(store: Store) -> None:
 def test_async_does_not_block(store: Store, monkeypatch) -> None:
     """A save that takes long holds up the next save, not the caller."""
     go = threading.Event()
-    save = Store._save_flat
+    save = NativeStore.save_flat
 
     def slow(self, flat, options):
         assert go.wait(60)
         return save(self, flat, options)
 
-    monkeypatch.setattr(Store, "_save_flat", slow)
+    monkeypatch.setattr(NativeStore, "save_flat", slow)
     future = store.save_async({"x": torch.ones(5)})
     assert not future.done()
     go.set()

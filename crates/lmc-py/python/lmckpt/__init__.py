@@ -9,8 +9,7 @@ those who have the old ones.
 from __future__ import annotations
 
 from ._lmckpt import Snapshot, __version__
-from ._open import safe_open
-from ._wire import apply, delta
+from .delta import apply, delta
 from .errors import (
     ConflictError,
     CorruptError,
@@ -26,7 +25,8 @@ from .errors import (
     UnsupportedError,
 )
 from .files import compress, compress_file, decompress, decompress_file
-from .store import Store
+from .safetensors.open import safe_open
+from .store.store import Store
 
 __all__ = [
     "ConflictError",

@@ -10,7 +10,7 @@ from . import _lmckpt
 
 def main() -> int:
     """Runs lmc with the arguments of this process."""
-    # As in the command itself: Ctrl-C and closed pipes end it at once.
+    # As in the command itself: Ctrl-C and closed pipes end it immediately.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""What can go wrong, by what the caller can do about it. All of it can be pickled."""
+"""The errors, by what the caller can do about them. All of them can be pickled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LmcError(Exception):
 
 
 class CorruptError(LmcError):
-    """The bytes are not what was written: damage, or no .lmc file at all."""
+    """The bytes are not what was written: they are damaged, or not a .lmc file at all."""
 
 
 class TruncatedError(CorruptError):
@@ -36,15 +36,15 @@ class InvalidError(LmcError, ValueError):
 
 
 class NotFoundError(LmcError, FileNotFoundError):
-    """What was asked for is not there."""
+    """What was asked for does not exist."""
 
 
 class ExistsError(LmcError, FileExistsError):
-    """What should be made is there already."""
+    """What is to be made already exists."""
 
 
 class ConflictError(LmcError):
-    """Someone else was there first, or took away what is needed: the same call may work again."""
+    """Another process was faster, or removed what is needed: the same call may work again."""
 
 
 class NoStoreError(LmcError, FileNotFoundError):
@@ -56,7 +56,7 @@ class StorageError(LmcError, OSError):
 
 
 class StoppedError(LmcError):
-    """The work was made to end before it was done, by a signal or by another thread."""
+    """The work was stopped before it was done, by a signal or by another thread."""
 
 
 class PartlyWrittenError(LmcError):

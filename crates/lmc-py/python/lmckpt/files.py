@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from . import _lmckpt
-from ._buffers import view
 from .errors import InvalidError
+from .safetensors.buffers import view
 
 Level = Literal["fast", "default", "max"]
 Path = str | os.PathLike[str]
@@ -29,7 +29,8 @@ def path_text(path: Path) -> str:
     return text
 
 
-def _bases(bases: Sequence[Any]) -> list[Any]:
+def checked_bases(bases: Sequence[Any]) -> list[Any]:
+    """Paths as text, and all else as buffers."""
     is_path = (str, os.PathLike)
     if not isinstance(bases, (list, tuple)):
         raise TypeError("bases are a list of paths or buffers")
@@ -68,15 +69,15 @@ def compress(
     """Compresses a buffer, an array or a tensor to the bytes of a .lmc file.
 
     With ``into``, a buffer that is kept for many calls, they are written there, and what was
-    written of it is returned: memory that is there is faster than new memory. A thousandth and 64
+    written of it is returned: reused memory is faster than new memory. A thousandth and 64
     KiB more than the data always suffice.
 
     The type of the values is found out by looking at them, unless the bytes are a safetensors
     file. ``bases`` are earlier versions, as paths or as buffers, that it is coded against where
-    that is smaller; the same are needed to restore it. ``verify`` decodes everything at once and
-    compares, as files are; without it this is faster. The data must not be changed while this runs.
+    that is smaller; the same are needed to restore it. ``verify`` decodes everything as it is
+    coded and compares; without it this is faster. The data must not be changed while this runs.
     """
-    known = _bases(bases)
+    known = checked_bases(bases)
     if into is None:
         return _lmckpt.compress(
             view(data), level=level, threads=threads, verify=verify, bases=known
@@ -123,7 +124,7 @@ def decompress(
         view(data),
         into=None if into is None else view(into, writable=True),
         threads=threads,
-        bases=_bases(bases),
+        bases=checked_bases(bases),
         max_size=max_size,
     )
 
@@ -150,7 +151,7 @@ def compress_file(
         level=level,
         threads=threads,
         verify=verify,
-        bases=_bases(bases),
+        bases=checked_bases(bases),
         overwrite=overwrite,
     )
     return target
@@ -179,7 +180,7 @@ def decompress_file(
         source,
         target,
         threads=threads,
-        bases=_bases(bases),
+        bases=checked_bases(bases),
         overwrite=overwrite,
         max_size=max_size,
     )

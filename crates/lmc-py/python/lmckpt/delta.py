@@ -1,4 +1,4 @@
-"""New weights for those who have the old ones: a .lmc file on the old weights as its base."""
+"""New weights for workers that have the old ones: a .lmc file with the old weights as its base."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _lmckpt
-from ._apart import check_apart, close_together
-from ._buffers import check_target, is_torch, view
-from ._header import Described, Layout
-from ._open import tensors_of
 from .errors import InvalidError
 from .files import Level
+from .safetensors.buffers import check_target, is_torch, view
+from .safetensors.header import Described, FileInMemory
+from .safetensors.open import tensors_of
+from .safetensors.overlap import check_apart, close_together
 
 # The shape of a tensor, and its type in torch or numpy.
 _Kind = tuple[Sequence[int], Any]
 
 
-def _lay_out(tensors: Mapping[str, Any]) -> Layout:
+def _lay_out(tensors: Mapping[str, Any]) -> FileInMemory:
     if not isinstance(tensors, Mapping):
         raise InvalidError(f"expected a dict of tensors, found a {type(tensors).__name__}")
     if _has_torch(tensors):
-        from .torch import lay_out
+        from .safetensors.torch import lay_out
 
         return lay_out(tensors)
-    from .numpy import lay_out as lay_out_arrays
+    from .safetensors.numpy import lay_out as lay_out_arrays
 
     return lay_out_arrays(tensors)
 
@@ -44,7 +44,8 @@ def delta(
     """What turns ``old`` into ``new``: dicts of tensors or arrays of any types.
 
     Tensors may be added and left out. The result names what it is against by a hash of all of
-    ``old``, names and shapes included. ``verify`` decodes everything at once and compares.
+    ``old``, names and shapes included. ``verify`` decodes everything as it is coded and
+    compares.
     """
     return _lmckpt.compress(
         _lay_out(new).parts(),
@@ -68,23 +69,23 @@ def apply(
     holds for Ctrl-C. With ``safe``, all of it is decoded to other memory and checked before
     anything is overwritten, so that a call that fails has changed nothing.
     """
-    layout = _lay_out(old)
-    archive = _lmckpt.Archive(view(data), bases=[layout.parts()], threads=threads)
-    # Also where nothing of it is needed: the delta is for these weights and no others.
+    current = _lay_out(old)
+    archive = _lmckpt.Archive(view(data), bases=[current.parts()], threads=threads)
+    # Even if no block needs them: the delta is for these weights and no others.
     archive.check_named_bases()
     if safe:
         return _apply_whole(old, archive, threads)
-    return _apply_in_place(old, layout, archive, threads)
+    return _apply_in_place(old, current, archive, threads)
 
 
 def _apply_whole(old: Mapping[str, Any], archive: _lmckpt.Archive, threads: int) -> dict[str, Any]:
     """Writes only when all of it is decoded."""
     if _has_torch(old):
-        from .torch import load_archive
+        from .safetensors.torch import load_archive
 
         new: dict[str, Any] = load_archive(archive, threads=threads)
     else:
-        from .numpy import load_archive as load_arrays
+        from .safetensors.numpy import load_archive as load_arrays
 
         new = load_arrays(archive, threads)
     kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in new.items()}
@@ -97,7 +98,7 @@ def _apply_whole(old: Mapping[str, Any], archive: _lmckpt.Archive, threads: int)
 
 def _apply_in_place(
     old: Mapping[str, Any],
-    layout: Layout,
+    current: FileInMemory,
     archive: _lmckpt.Archive,
     threads: int,
 ) -> dict[str, Any]:
@@ -107,12 +108,12 @@ def _apply_in_place(
     targets = _targets(old, kinds)
     # What they become must be known before anything is overwritten.
     shared = close_together(targets.items())
-    starts = layout.starts()
+    starts = current.starts()
     new: dict[str, Any] = {}
     places: list[tuple[Any, int | None]] = [(header, None)]
     for name, *_ in described:
         is_held = name in targets and name not in shared
-        new[name] = layout.held[name] if is_held else make(name)
+        new[name] = current.held[name] if is_held else make(name)
         places.append((view(new[name], writable=True), starts[name] if is_held else None))
 
     def agree() -> None:
@@ -131,7 +132,7 @@ def _kinds(
 ) -> tuple[dict[str, _Kind], Callable[[str], Any]]:
     """The shape and type of each tensor of an archive, and what makes memory for one."""
     if of_torch:
-        from .torch import new_tensor, shape_and_type, types_in
+        from .safetensors.torch import new_tensor, shape_and_type, types_in
 
         others = types_in(archive, header)
         kinds: dict[str, _Kind] = {
@@ -139,7 +140,7 @@ def _kinds(
             for name, dtype, shape, _, _ in described
         }
         return kinds, lambda name: new_tensor(*kinds[name])
-    from .numpy import dtype_of, new_array
+    from .safetensors.numpy import dtype_of, new_array
 
     kinds = {name: (shape, dtype_of(dtype)) for name, dtype, shape, _, _ in described}
     return kinds, lambda name: new_array(*kinds[name])

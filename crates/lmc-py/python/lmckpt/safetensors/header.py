@@ -8,20 +8,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from ._buffers import view
-from ._lmckpt import HEADER_JSON_LEN_MAX
-from .errors import InvalidError
-
-# Bits of an element, by the names that safetensors has for types.
-BITS = {
-    "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8,
-    "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
-    "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
-    "C64": 64, "F64": 64, "I64": 64, "U64": 64,
-}  # fmt: skip
-# Larger elements first, so that all are aligned: the order that safetensors itself writes.
-_ORDER = {name: -bits for name, bits in BITS.items()}
-
+from .._lmckpt import HEADER_JSON_LEN_MAX
+from ..errors import InvalidError
+from .buffers import view
+from .dtypes import BITS
 
 # A tensor of a file: name, type, shape, and where its bytes start and end.
 Described = tuple[str, str, list[int], int, int]
@@ -37,8 +27,8 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class Layout:
-    """A safetensors file whose tensors lie where they are in memory."""
+class FileInMemory:
+    """A safetensors file whose tensors stay where they are in memory."""
 
     header: bytes
     # In the order of the file.
@@ -56,13 +46,14 @@ class Layout:
         return {entry.name: start for entry, start in zip(self.entries, ends, strict=False)}
 
 
-def layout(entries: Iterable[Entry]) -> list[Entry]:
-    """The order in which tensors are written."""
-    return sorted(entries, key=lambda entry: (_ORDER[entry.dtype], entry.name))
+def in_file_order(entries: Iterable[Entry]) -> list[Entry]:
+    """The order in which tensors are written, which is that of safetensors itself."""
+    # Larger elements first, so that all are aligned.
+    return sorted(entries, key=lambda entry: (-BITS[entry.dtype], entry.name))
 
 
 def build(entries: Iterable[Entry], metadata: Mapping[str, str] | None) -> bytes:
-    """The header of a file whose tensors stand in this order."""
+    """The header of a file with its tensors in this order."""
     header: dict[str, object] = {}
     if metadata is not None:
         if not isinstance(metadata, Mapping):
@@ -76,14 +67,14 @@ def build(entries: Iterable[Entry], metadata: Mapping[str, str] | None) -> bytes
         if not isinstance(name, str):
             raise InvalidError(f"names of tensors must be text, and {name!r} is not")
         if name == "__metadata__" or name in header:
-            raise InvalidError(f"a tensor cannot be named {name!r}, or is there twice")
+            raise InvalidError(f"a tensor cannot be named {name!r}, or appears twice")
         offsets = [at, at + size]
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": offsets}
         at += size
     try:
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise InvalidError(f"a name or metadata is no text in UTF-8: {error}") from None
+        raise InvalidError(f"a name or metadata is not valid UTF-8: {error}") from None
     text += b" " * (-len(text) % 8)
     if len(text) > HEADER_JSON_LEN_MAX:
         raise InvalidError(
@@ -102,7 +93,7 @@ def metadata_of(header: bytes) -> dict[str, str] | None:
 
 
 def _metadata_alone(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Metadata as they are; of all else nothing but them, as a header may have millions of tensors."""
+    """Keeps nothing of a header but its metadata, as it may have millions of tensors."""
     if all(isinstance(value, str) for _, value in pairs):
         return dict(pairs)
     return {key: value for key, value in pairs if key == "__metadata__"}

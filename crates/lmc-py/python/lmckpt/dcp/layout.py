@@ -1,8 +1,8 @@
-"""Where the tensors of a distributed checkpoint stand in the files of a snapshot.
+"""Where the tensors of a distributed checkpoint are in the files of a snapshot.
 
 A snapshot of a distributed checkpoint holds safetensors files, ``model/00003.safetensors`` and
 ``optimizer/00003.safetensors`` for what rank 3 wrote, and ``dcp.json``, which this module reads and
-writes. A chunk of a tensor stands in one file, as one tensor or cut between rows into several; each
+writes. A chunk of a tensor is in one file, as one tensor or cut between rows into several; each
 is named by what it is of the whole: ``weight``, or ``weight[0:512,0:64]``.
 """
 
@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._lmckpt import Contents
-from .errors import CorruptError
-from .store import read_small
+from .._lmckpt import Contents
+from ..errors import CorruptError
+from ..store.native import read_small
 
 LAYOUT_FILE = "dcp.json"
 FORMAT = 1
@@ -34,14 +34,19 @@ _LIKE_MAX = 32
 Shape = tuple[int, ...]
 
 
+def shape_of(sizes: Sequence[int] | None) -> Shape:
+    """Sizes as plain numbers."""
+    return tuple(int(size) for size in sizes or ())
+
+
 def file_of(name: str, rank: int) -> str:
-    """The file that a rank writes a tensor to. Optimizer state is apart, so that it can go first."""
+    """The file that a rank writes a tensor to; optimizer state has one that can be left out."""
     folder = "optimizer" if _OPTIMIZER.intersection(name.split(".")) else "model"
     return f"{folder}/{rank:05}.safetensors"
 
 
 def objects_of(rank: int) -> str:
-    """The file that a rank writes what is no tensor to."""
+    """The file that a rank writes values that are not tensors to."""
     return f"objects/{rank:05}.json"
 
 
@@ -88,13 +93,13 @@ class Layout:
     """A distributed checkpoint."""
 
     tensors: dict[str, Whole]
-    # For what is no tensor, the file that holds it.
+    # For each value that is not a tensor, the file that holds it.
     objects: dict[str, str]
     # The planner's data, as the tree of a state.
     planner: Any = None
 
     def to_json(self) -> bytes:
-        """As it stands in ``dcp.json``."""
+        """The text of ``dcp.json``."""
         files = sorted({chunk.file for whole in self.tensors.values() for chunk in whole.chunks})
         numbers = {file: i for i, file in enumerate(files)}
         tensors = {
@@ -144,13 +149,13 @@ class Layout:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value
 
 
 def _sizes(values: Any) -> Shape:
     if any(type(value) is not int or not 0 <= value < 1 << 60 for value in values):
-        raise ValueError(f"{values} are no sizes")
+        raise ValueError(f"{values} are not sizes")
     return tuple(values)
 
 
@@ -194,7 +199,7 @@ class Earlier:
                     yield start, start + rows, chunk.file
 
     def rows(self, name: str, offsets: Shape, sizes: Shape, width: int) -> list[int]:
-        """The rows into which a chunk is cut so that each piece stands in one earlier one.
+        """The rows into which a chunk is cut so that each piece is in one earlier chunk.
 
         ``width`` is the size of a value in bytes.
         """

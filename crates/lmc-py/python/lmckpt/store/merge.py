@@ -1,13 +1,13 @@
-"""A state that was read, merged into one that is there."""
+"""A state that was read, merged into an existing one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from ._apart import check_apart
-from ._buffers import check_target, is_numpy, is_torch
-from .errors import InvalidError
+from ..errors import InvalidError
+from ..safetensors.buffers import check_target, is_numpy, is_torch
+from ..safetensors.overlap import check_apart
 
 # Stands for a tensor that was not asked for.
 MISSING = object()
@@ -18,7 +18,7 @@ class Merge:
 
     def __init__(self, only: str | None) -> None:
         self._only = only
-        # Names, tensors that are there, and those that were read.
+        # Names, existing tensors, and those that were read.
         self._copies: list[tuple[str, Any, Any]] = []
         # Dicts and lists, the key, and the value that it gets.
         self._values: list[tuple[Any, Any, Any]] = []
@@ -104,7 +104,8 @@ class Merge:
         if into.shape != found.shape or into.dtype != found.dtype:
             there = f"{found.dtype} {tuple(found.shape)}"
             raise InvalidError(
-                f"{_text(way)} is {there} in the snapshot, and {into.dtype} {tuple(into.shape)} in into"
+                f"{_text(way)} is {there} in the snapshot, and {into.dtype} {tuple(into.shape)} "
+                "in into"
             )
         check_target(into, _text(way))
         self._copies.append((_text(way), into, found))

@@ -1,4 +1,4 @@
-"""Whether tensors that share memory can all get what they are to hold.
+"""Whether tensors that share memory can all hold what they are to get.
 
 Tied weights share all of their memory, views a part of it. Writing one changes the other, which is
 right only if both hold in the end what was meant for them.
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._buffers import is_torch, view
-from .errors import InvalidError
+from ..errors import InvalidError
+from .buffers import is_torch, view
 
 
 @dataclass
-class _Place:
+class _Region:
     """Where the values of a tensor or an array are in memory."""
 
     name: str
@@ -47,68 +47,68 @@ class _Place:
         return False
 
 
-def _place(name: str, target: Any) -> _Place:
+def _region(name: str, target: Any) -> _Region:
     shape = tuple(target.shape)
     if not is_torch(target):
-        return _Place(name, "cpu", target.ctypes.data, shape, target.strides, target.itemsize)
+        return _Region(name, "cpu", target.ctypes.data, shape, target.strides, target.itemsize)
     from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
     item = target.element_size()
     if is_traceable_wrapper_subclass(target):
-        # It has no memory of its own; one that is there twice is the same place.
+        # It has no memory of its own; the same object is the same memory.
         steps = [item]
         for count in reversed(shape[1:]):
             steps.insert(0, steps[0] * count)
-        return _Place(name, f"object {id(target)}", 0, shape, tuple(steps[-len(shape) :]), item)
+        return _Region(name, f"object {id(target)}", 0, shape, tuple(steps[-len(shape) :]), item)
     strides = tuple(step * item for step in target.stride())
-    return _Place(name, str(target.device), target.data_ptr(), shape, strides, item)
+    return _Region(name, str(target.device), target.data_ptr(), shape, strides, item)
 
 
-def _groups(places: Sequence[_Place]) -> Iterator[list[int]]:
-    """Numbers of those that lie within each other's bounds, and of single ones that are folded."""
+def _groups(regions: Sequence[_Region]) -> Iterator[list[int]]:
+    """Indices of regions that overlap in their bounds, and of single ones that are folded."""
     order = sorted(
-        (place.space, place.low(), i) for i, place in enumerate(places) if 0 not in place.shape
+        (region.space, region.low(), i) for i, region in enumerate(regions) if 0 not in region.shape
     )
     group: list[int] = []
     space, end = "", 0
     for there, low, i in order:
         if group and (there != space or low >= end):
-            if len(group) > 1 or places[group[0]].is_folded():
+            if len(group) > 1 or regions[group[0]].is_folded():
                 yield group
             group = []
-        end = max(end, places[i].high()) if group else places[i].high()
+        end = max(end, regions[i].high()) if group else regions[i].high()
         space = there
         group.append(i)
-    if len(group) > 1 or group and places[group[0]].is_folded():
+    if len(group) > 1 or group and regions[group[0]].is_folded():
         yield group
 
 
 def sharing(targets: Iterable[tuple[str, Any]]) -> list[int]:
-    """Numbers of the targets that may share memory with a target of another name."""
-    places = [_place(name, target) for name, target in targets]
-    groups = (group for group in _groups(places) if len({places[i].name for i in group}) > 1)
+    """Indices of the targets that may share memory with a target of another name."""
+    regions = [_region(name, target) for name, target in targets]
+    groups = (group for group in _groups(regions) if len({regions[i].name for i in group}) > 1)
     return sorted(i for group in groups for i in group)
 
 
 def close_together(targets: Iterable[tuple[str, Any]]) -> set[str]:
-    """Names of the targets that may share memory with another, or of whose values some may."""
-    places = [_place(name, target) for name, target in targets]
-    return {places[i].name for group in _groups(places) for i in group}
+    """Names of the targets that may share memory with another, or within themselves."""
+    regions = [_region(name, target) for name, target in targets]
+    return {regions[i].name for group in _groups(regions) for i in group}
 
 
 def check_apart(writes: Sequence[tuple[str, Any, Any]]) -> None:
     """Fails if tensors share memory and are to be different.
 
     ``writes`` are names, tensors or arrays, and the values that they are to get, of the same type
-    and shape. What may share memory is written to other memory first, and looked at there.
+    and shape. Those that may share memory are written to other memory first, and compared there.
     """
-    places = [_place(name, target) for name, target, _ in writes]
-    for group in _groups(places):
-        _check_group([places[i] for i in group], [_as_written(*writes[i][1:]) for i in group])
+    regions = [_region(name, target) for name, target, _ in writes]
+    for group in _groups(regions):
+        _check_group([regions[i] for i in group], [_as_written(*writes[i][1:]) for i in group])
 
 
 def _as_written(target: Any, value: Any) -> Any:
-    """The bytes that memory holds once ``target`` is ``value``, one behind the other."""
+    """The bytes that memory holds once ``target`` is ``value``, in order."""
     import numpy
 
     if is_torch(value):
@@ -122,23 +122,23 @@ def _as_written(target: Any, value: Any) -> Any:
     return numpy.frombuffer(view(value), numpy.uint8)
 
 
-def _check_group(places: Sequence[_Place], values: Sequence[Any]) -> None:
+def _check_group(regions: Sequence[_Region], values: Sequence[Any]) -> None:
     import numpy
 
-    low = min(place.low() for place in places)
-    memory = numpy.empty(max(place.high() for place in places) - low, numpy.uint8)
+    low = min(region.low() for region in regions)
+    memory = numpy.empty(max(region.high() for region in regions) - low, numpy.uint8)
     windows = [
         numpy.lib.stride_tricks.as_strided(
-            memory[place.address - low :], (*place.shape, place.item), (*place.strides, 1)
+            memory[region.address - low :], (*region.shape, region.item), (*region.strides, 1)
         )
-        for place in places
+        for region in regions
     ]
     for window, value in zip(windows, values, strict=True):
         window[...] = value.reshape(window.shape)
     for i, (window, value) in enumerate(zip(windows, values, strict=True)):
         if not numpy.array_equal(window, value.reshape(window.shape)):
             # Only what was written later can have changed it.
-            own, later = places[i], places[i + 1 :]
+            own, later = regions[i], regions[i + 1 :]
             near = [p.name for p in later if p.low() < own.high() and own.low() < p.high()]
             with_whom = f"{own.name} and {near[0]} share" if near else f"values of {own.name} share"
             raise InvalidError(

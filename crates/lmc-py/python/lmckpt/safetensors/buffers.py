@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .errors import InvalidError, UnsupportedError
+from ..errors import InvalidError, UnsupportedError
 
 
 def needed(name: str) -> Any:
@@ -38,7 +38,7 @@ def is_masked(value: object) -> bool:
 
 
 def is_dense(tensor: Any) -> bool:
-    """Whether a tensor of torch is values one beside the other, on any device."""
+    """Whether a tensor of torch is a plain array of values, on any device."""
     import torch
 
     return not tensor.is_nested and tensor.layout == torch.strided and not tensor.is_quantized
@@ -53,7 +53,7 @@ def view(data: Any, *, writable: bool = False) -> memoryview:
     try:
         buffer = memoryview(data)
     except TypeError:
-        raise InvalidError(f"{type(data).__name__} is no buffer, array or tensor") from None
+        raise InvalidError(f"{type(data).__name__} is not a buffer, an array or a tensor") from None
     if not buffer.c_contiguous:
         raise InvalidError("a buffer must be contiguous; copy it first")
     if writable and buffer.readonly:
@@ -76,7 +76,7 @@ def check_target(target: Any, name: str) -> None:
 
 
 def _steps(strides: Iterable[int], shape: Sequence[int]) -> list[int]:
-    """How far values of a tensor are apart; nothing where there are none, whatever its strides are."""
+    """How far values of a tensor are apart; nothing if it is empty, whatever its strides are."""
     if 0 in shape:
         return []
     return [step for step, count in zip(strides, shape, strict=True) if count > 1]

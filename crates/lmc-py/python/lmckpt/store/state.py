@@ -1,9 +1,9 @@
 """A training state as files: tensors in safetensors files, all else as JSON. Nothing is pickled.
 
 A state is a tree of dicts, lists and tuples with tensors, arrays and plain values at its ends.
-``state.json`` holds the tree. Tensors stand in one file for each name at the top of the tree,
-``model.safetensors`` and ``optimizer.safetensors`` say, or all in ``model.safetensors`` if they
-stand at the top themselves; a tensor is named by the way to it.
+``state.json`` holds the tree. Tensors are in one file for each name at the top of the tree, such as
+``model.safetensors`` and ``optimizer.safetensors``, or all in ``model.safetensors`` if they are at
+the top themselves; a tensor is named by the way to it.
 
 A node of the tree is an object whose one key says what it is. A value comes back as the type that
 it had, or is refused; ``docs/python.md`` lists the few that change.
@@ -16,12 +16,12 @@ import math
 import re
 import sys
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._buffers import is_numpy, is_torch, needed
-from .errors import CorruptError, InvalidError, LimitError, UnsupportedError
+from ..errors import CorruptError, InvalidError, LimitError, UnsupportedError
+from ..safetensors.buffers import is_numpy, is_torch, needed
 
 STATE_FILE = "state.json"
 STATE_LEN_MAX = 1 << 30
@@ -41,7 +41,7 @@ Tensor = Callable[[str, str, str, tuple[str, ...]], Any]
 
 
 @dataclass
-class Flat:
+class FlatState:
     """A state, taken apart."""
 
     tree: Any
@@ -51,24 +51,34 @@ class Flat:
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def json(self) -> bytes:
-        """The tree as it stands in ``state.json``."""
+        """The tree as it is in ``state.json``."""
         state = {"format": FORMAT, "tree": self.tree}
         text = json.dumps(state, separators=(",", ":"), allow_nan=False).encode()
         if len(text) > STATE_LEN_MAX:
             raise InvalidError("the state has too much beside its tensors; turn it into tensors")
         return text
 
-    def tensors(self) -> Iterable[Any]:
-        """All tensors and arrays."""
-        for tensors in self.files.values():
-            yield from tensors.values()
+    def tensor_files(self) -> Iterator[tuple[str, list[Any]]]:
+        """The safetensors files, each as buffers that follow one another."""
+        for path, tensors in self.files.items():
+            yield path, _serialize(tensors)
 
 
-def flatten(state: Mapping[str, Any], prefix: str = "") -> Flat:
+def _serialize(tensors: Mapping[str, Any]) -> list[Any]:
+    if any(is_torch(tensor) for tensor in tensors.values()):
+        from ..safetensors.torch import serialize
+
+        return serialize(tensors, arrays=True)
+    from ..safetensors.numpy import serialize as serialize_arrays
+
+    return serialize_arrays(tensors)
+
+
+def flatten(state: Mapping[str, Any], prefix: str = "") -> FlatState:
     """Takes a state apart. The names of all files begin with ``prefix``."""
     if not isinstance(state, Mapping):
         raise InvalidError(f"expected a dict, found a {type(state).__name__}")
-    flat = Flat(None, prefix)
+    flat = FlatState(None, prefix)
     flat.tree = _node(state, (), flat, 0)
     return flat
 
@@ -79,7 +89,7 @@ def _file(way: tuple[str, ...]) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", way[0])[:100] + ".safetensors"
 
 
-def _node(value: Any, way: tuple[str, ...], flat: Flat, depth: int) -> Any:
+def _node(value: Any, way: tuple[str, ...], flat: FlatState, depth: int) -> Any:
     if depth > _DEPTH_MAX:
         raise InvalidError(f"{'.'.join(way[:4])}...: more than {_DEPTH_MAX} levels")
     if is_torch(value) or is_numpy(value):
@@ -99,7 +109,7 @@ def _node(value: Any, way: tuple[str, ...], flat: Flat, depth: int) -> Any:
     )
 
 
-def _tensor_node(value: Any, way: tuple[str, ...], flat: Flat) -> dict[str, Any]:
+def _tensor_node(value: Any, way: tuple[str, ...], flat: FlatState) -> dict[str, Any]:
     if why := _refusal(value):
         raise InvalidError(f"{'.'.join(way)}: {why}")
     file, name = flat.prefix + _file(way), ".".join(way[1:] if len(way) > 1 else way)
@@ -121,10 +131,10 @@ def _tensor_node(value: Any, way: tuple[str, ...], flat: Flat) -> dict[str, Any]
 def _refusal(value: Any) -> str | None:
     """Why a tensor or an array cannot be saved, if so."""
     if is_torch(value):
-        from .torch import refusal as torch_refusal
+        from ..safetensors.torch import refusal as torch_refusal
 
         return torch_refusal(value)
-    from .numpy import refusal as numpy_refusal
+    from ..safetensors.numpy import refusal as numpy_refusal
 
     return numpy_refusal(value)
 
@@ -166,7 +176,7 @@ def _sequence_kind(value: Any) -> str:
     return next(kind for plain, kind in kinds if isinstance(value, plain))
 
 
-def _dict_node(value: Mapping[Any, Any], way: tuple[str, ...], flat: Flat, depth: int) -> Any:
+def _dict_node(value: Mapping[Any, Any], way: tuple[str, ...], flat: FlatState, depth: int) -> Any:
     items = [
         [_key(key, way), _node(item, (*way, str(key)), flat, depth + 1)]
         for key, item in value.items()
@@ -206,8 +216,8 @@ def _key(key: Any, way: tuple[str, ...]) -> Any:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a tensor is."""
+class _TensorRef:
+    """Which tensor of which file is in a place of the tree."""
 
     kind: str
     file: str
@@ -234,7 +244,7 @@ def unflatten(text: bytes, tensor: Tensor) -> Any:
 
 def _filled(value: Any, tensor: Tensor, way: tuple[str, ...]) -> Any:
     """The same with tensors in their places."""
-    if isinstance(value, _Place):
+    if isinstance(value, _TensorRef):
         return _with_role(tensor(value.kind, value.file, value.name, way), value.role)
     if isinstance(value, dict):
         for key, item in value.items():
@@ -246,7 +256,7 @@ def _filled(value: Any, tensor: Tensor, way: tuple[str, ...]) -> Any:
             return type(value)(items)
         except TypeError:
             # Arrays cannot be in sets, which is known only now that there are arrays.
-            raise CorruptError(f"{STATE_FILE} has a set of arrays, which cannot be") from None
+            raise CorruptError(f"{STATE_FILE} has a set of arrays, which is impossible") from None
     return value
 
 
@@ -266,12 +276,12 @@ def _value(node: Any, depth: int) -> Any:
     if depth > 2 * _DEPTH_MAX:
         raise CorruptError(f"{STATE_FILE} is too deep")
     if "t" in node:
-        place = _Place(node["t"], node["file"], node["name"], node.get("is", ""))
-        is_known = place.kind in ("torch", "numpy")
-        is_known &= place.role in ("", "parameter", "frozen", "leaf")
-        if not is_known or not isinstance(place.file, str) or not isinstance(place.name, str):
-            raise CorruptError(f"{STATE_FILE} has a tensor that is none: {node!r}"[:300])
-        return place
+        ref = _TensorRef(node["t"], node["file"], node["name"], node.get("is", ""))
+        is_known = ref.kind in ("torch", "numpy")
+        is_known &= ref.role in ("", "parameter", "frozen", "leaf")
+        if not is_known or not isinstance(ref.file, str) or not isinstance(ref.name, str):
+            raise CorruptError(f"{STATE_FILE} has an entry that is not a tensor: {node!r}"[:300])
+        return ref
     ((kind, value),) = node.items()
     if kind in _SCALARS:
         return _SCALARS[kind](value)
@@ -310,7 +320,7 @@ def _unkey(key: Any, depth: int) -> Any:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
-    raise ValueError(f"{value!r} is no plain value"[:300])
+    raise ValueError(f"{value!r} is not a plain value"[:300])
 
 
 def _complex(value: Any) -> complex:
@@ -323,16 +333,16 @@ def _numpy_scalar(value: Any) -> Any:
     name, digits = value
     # numpy reads more out of a name than a type of numbers: fields, shapes, Python code.
     if not _NUMBERS.fullmatch(name):
-        raise ValueError(f"{name!r} is no type of numbers"[:100])
+        raise ValueError(f"{name!r} is not a type of numbers"[:100])
     (found,) = numpy.frombuffer(bytes.fromhex(digits), numpy.dtype(name))
     return found
 
 
 def _dtype(name: Any) -> Any:
     needed("torch")
-    from ._torch_types import named
+    from ..safetensors.dtypes import torch_dtype
 
-    found = named(name)
+    found = torch_dtype(name)
     if found is None:
         raise ValueError(f"torch has no type {name!r}"[:100])
     return found

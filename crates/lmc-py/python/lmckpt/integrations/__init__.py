@@ -1,0 +1,29 @@
+"""lmckpt in other libraries, one module for each. How to write one:
+
+1. ``integrations/NAME.py`` has the classes that the library asks for, and is the only module that
+   imports it. Users import ``lmckpt.NAME``: a module of a few lines that re-exports what is public
+   and lists it in ``__all__``. The code decorates that by ``documented_as("lmckpt.NAME")``, so that
+   ``help()`` and pickles name the documented place.
+
+2. Take ``store: Store | Path`` and make it a store by ``as_store(store, create=True)``. Take the
+   options of a save as ``**options: Unpack[CodingOptions]``, or ``SnapshotOptions`` or
+   ``SaveOptions`` if users may choose tags, parent or step too, with the decorator ``takes`` of the
+   same class (``store/options.py``), and pass them on to ``Store.save``.
+
+3. The public methods of ``Store`` are enough for most. What goes beyond them is in
+   ``store/native.py``, by ``native_of(store)``:
+
+   * ``background.start(save)`` calls a function in a thread, for files and directories that stay as
+     they are meanwhile; ``background.save(flatten(state), save)`` copies a state first. One save is
+     done at a time; an error is logged, kept in the future, and raised by the next save if nobody
+     has asked for it. Start no threads of your own.
+   * ``contents(snapshot)`` lists and opens the files of one snapshot.
+   * ``shown`` is the URL without its secrets, for errors and whatever is written.
+
+4. Nothing is pickled into a store, and nothing that is read is unpickled. Errors are those of
+   ``lmckpt.errors``.
+
+Beside the module: ``tests/test_NAME.py``, the library in the extra ``test`` of ``pyproject.toml``,
+``docs/python/NAME.md``, and a line in ``docs/python.md``. ``hf.py`` is the shortest example of a
+save of directories, ``lightning.py`` of states, ``fsspec.py`` of reading.
+"""
