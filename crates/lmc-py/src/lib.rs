@@ -9,6 +9,7 @@ mod buffers;
 mod cli;
 mod contents;
 mod copy;
+mod dtypes;
 mod errors;
 mod memory;
 mod options;
@@ -45,6 +46,7 @@ mod _lmckpt {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("DTYPES", dtypes::rows())?;
         module.add("HEADER_JSON_LEN_MAX", lmc::HEADER_JSON_LEN_MAX)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

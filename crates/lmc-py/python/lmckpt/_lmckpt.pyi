@@ -6,6 +6,8 @@ from typing import Any, TypeAlias, TypedDict, final
 
 __version__: str
 # The longest header of a safetensors file, without the bytes of its length.
+# Of each element type its name in safetensors, its bits, and its names in numpy and torch.
+DTYPES: list[tuple[str, int, str | None, str | None]]
 HEADER_JSON_LEN_MAX: int
 
 Buffer: TypeAlias = Any

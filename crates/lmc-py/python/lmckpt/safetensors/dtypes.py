@@ -1,9 +1,11 @@
-"""The element types: one table, and every lookup derived from it."""
+"""Lookups in the table of element types, which the native module has."""
 
 from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, NamedTuple
+
+from .._lmckpt import DTYPES
 
 if TYPE_CHECKING:
     import torch
@@ -21,33 +23,7 @@ class Dtype(NamedTuple):
 
 # numpy knows bfloat16 and the floats of 8 bits once ml_dtypes is imported; some types of torch are
 # missing in its older versions.
-TABLE = tuple(
-    Dtype(*row)
-    for row in (
-        ("BOOL", 8, "bool", "bool"),
-        ("F4", 4, None, "float4_e2m1fn_x2"),
-        ("F6_E2M3", 6, None, None),
-        ("F6_E3M2", 6, None, None),
-        ("U8", 8, "uint8", "uint8"),
-        ("I8", 8, "int8", "int8"),
-        ("F8_E5M2", 8, "float8_e5m2", "float8_e5m2"),
-        ("F8_E4M3", 8, "float8_e4m3fn", "float8_e4m3fn"),
-        ("F8_E8M0", 8, "float8_e8m0fnu", "float8_e8m0fnu"),
-        ("F8_E4M3FNUZ", 8, "float8_e4m3fnuz", "float8_e4m3fnuz"),
-        ("F8_E5M2FNUZ", 8, "float8_e5m2fnuz", "float8_e5m2fnuz"),
-        ("I16", 16, "int16", "int16"),
-        ("U16", 16, "uint16", "uint16"),
-        ("F16", 16, "float16", "float16"),
-        ("BF16", 16, "bfloat16", "bfloat16"),
-        ("I32", 32, "int32", "int32"),
-        ("U32", 32, "uint32", "uint32"),
-        ("F32", 32, "float32", "float32"),
-        ("C64", 64, "complex64", "complex64"),
-        ("F64", 64, "float64", "float64"),
-        ("I64", 64, "int64", "int64"),
-        ("U64", 64, "uint64", "uint64"),
-    )
-)
+TABLE = tuple(Dtype(*row) for row in DTYPES)
 # Types of torch that safetensors does not know, and the type of the words that they are stored as.
 # The metadata of a file says which of its tensors have such a type.
 _TORCH_ONLY = {"complex32": "U32", "complex128": "F64", "bits8": "U8", "bits16": "U16"}
