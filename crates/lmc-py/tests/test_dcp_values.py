@@ -171,7 +171,7 @@ def test_names_and_steps(store: lmckpt.Store, caplog: pytest.LogCaptureFixture) 
     store.save({"w": torch.arange(1000.0)}, run="plain")
     with pytest.raises(dcp.api.CheckpointException):
         load(store, dict(state), "plain@latest")
-    assert "is no distributed checkpoint" in caplog.text
+    assert "is not a distributed checkpoint" in caplog.text
     save(store, state, run="plain")
     with pytest.raises(dcp.api.CheckpointException):
         load(store, dict(state), "r@7")

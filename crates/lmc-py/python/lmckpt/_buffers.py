@@ -53,7 +53,7 @@ def view(data: Any, *, writable: bool = False) -> memoryview:
     try:
         buffer = memoryview(data)
     except TypeError:
-        raise InvalidError(f"{type(data).__name__} is no buffer, array or tensor") from None
+        raise InvalidError(f"{type(data).__name__} is not a buffer, array or tensor") from None
     if not buffer.c_contiguous:
         raise InvalidError("a buffer must be contiguous; copy it first")
     if writable and buffer.readonly:

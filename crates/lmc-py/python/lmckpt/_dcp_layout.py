@@ -144,13 +144,13 @@ class Layout:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value
 
 
 def _sizes(values: Any) -> Shape:
     if any(type(value) is not int or not 0 <= value < 1 << 60 for value in values):
-        raise ValueError(f"{values} are no sizes")
+        raise ValueError(f"{values} are not sizes")
     return tuple(values)
 
 

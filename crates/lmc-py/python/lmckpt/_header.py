@@ -83,7 +83,7 @@ def build(entries: Iterable[Entry], metadata: Mapping[str, str] | None) -> bytes
     try:
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise InvalidError(f"a name or metadata is no text in UTF-8: {error}") from None
+        raise InvalidError(f"a name or metadata is not text in UTF-8: {error}") from None
     text += b" " * (-len(text) % 8)
     if len(text) > HEADER_JSON_LEN_MAX:
         raise InvalidError(

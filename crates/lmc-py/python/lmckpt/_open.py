@@ -50,7 +50,7 @@ def load_plain(load: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         from safetensors import SafetensorError
     except ImportError:
-        message = "the file is no .lmc file; safetensors, which may know it, is not installed"
+        message = "the file is not a .lmc file; safetensors, which may know it, is not installed"
         raise InvalidError(message) from None
     try:
         return load()

@@ -310,7 +310,7 @@ def _unkey(key: Any, depth: int) -> Any:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
-    raise ValueError(f"{value!r} is no plain value"[:300])
+    raise ValueError(f"{value!r} is not a plain value"[:300])
 
 
 def _complex(value: Any) -> complex:
@@ -323,7 +323,7 @@ def _numpy_scalar(value: Any) -> Any:
     name, digits = value
     # numpy reads more out of a name than a type of numbers: fields, shapes, Python code.
     if not _NUMBERS.fullmatch(name):
-        raise ValueError(f"{name!r} is no type of numbers"[:100])
+        raise ValueError(f"{name!r} is not a type of numbers"[:100])
     (found,) = numpy.frombuffer(bytes.fromhex(digits), numpy.dtype(name))
     return found
 

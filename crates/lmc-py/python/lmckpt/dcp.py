@@ -265,7 +265,7 @@ class StoreReader(StorageReader):
                 self._opened = contents, Layout.of(contents)
             except NotFoundError:
                 id = contents.snapshot.id[:8]
-                raise InvalidError(f"snapshot {id} is no distributed checkpoint") from None
+                raise InvalidError(f"snapshot {id} is not a distributed checkpoint") from None
         return self._opened
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:

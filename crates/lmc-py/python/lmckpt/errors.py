@@ -40,7 +40,7 @@ class NotFoundError(LmcError, FileNotFoundError):
 
 
 class ExistsError(LmcError, FileExistsError):
-    """What should be made is there already."""
+    """What should be created already exists."""
 
 
 class ConflictError(LmcError):

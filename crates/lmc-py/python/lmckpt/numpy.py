@@ -55,7 +55,7 @@ def new_array(shape: Sequence[int], dtype: numpy.dtype[Any]) -> Array:
 def refusal(array: Any) -> str | None:
     """Why this cannot be saved as an array, if so."""
     if not isinstance(array, numpy.ndarray):
-        return f"a {type(array).__name__} is no array"
+        return f"a {type(array).__name__} is not an array"
     if is_masked(array):
         return "a masked array is two; save its data and its mask"
     if array.dtype.name not in _NAMES:

@@ -362,7 +362,7 @@ def _milliseconds(count: float | None, unit: int) -> int | None:
         return None
     # Numbers that no float can hold are compared as they are.
     if not isinstance(count, int) and not math.isfinite(count) or count < 0:
-        raise InvalidError(f"{count} is no length of time")
+        raise InvalidError(f"{count} is not a length of time")
     return min(int(min(count, 2**63) * unit), 2**63)
 
 

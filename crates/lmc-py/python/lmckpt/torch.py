@@ -28,7 +28,7 @@ TYPES_KEY = "lmckpt.types"
 def refusal(tensor: Any) -> str | None:
     """Why this cannot be saved as a tensor, if so."""
     if not isinstance(tensor, torch.Tensor):
-        return f"a {type(tensor).__name__} is no tensor"
+        return f"a {type(tensor).__name__} is not a tensor"
     if torch.nn.parameter.is_lazy(tensor):
         return "a parameter of a lazy module has no values yet; run the module once before"
     if not is_dense(tensor):
@@ -107,7 +107,7 @@ def shape_and_type(
             raise InvalidError(f"this torch has no type {other}")
         words = OTHER_OF[other].itemsize * 8 // _header.BITS[dtype]
         if OTHERS[OTHER_OF[other]] != dtype or (words > 1 and shape[-1:] != [words]):
-            raise CorruptError(f"values of {dtype} and shape {shape} are no {other}")
+            raise CorruptError(f"values of {dtype} and shape {shape} are not {other}")
         return shape[:-1] if words > 1 else shape, OTHER_OF[other]
     if dtype not in TYPE_OF:
         raise InvalidError(f"this torch has no type for {dtype}")
@@ -129,7 +129,7 @@ def check_device(device: Any) -> None:
         torch.device(device)
     except (RuntimeError, ValueError) as error:
         why = str(error).partition("\n")[0]
-        raise InvalidError(f"{device!r} is no device: {why}") from None
+        raise InvalidError(f"{device!r} is not a device: {why}") from None
 
 
 def new_tensor(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
