@@ -50,10 +50,14 @@ advice! {
     GiveOtherBase,
     /// Compress against an older base, or restore one in the middle of the chain first.
     ShortenChain,
+    /// If the file can be trusted, restore its bases first and give the originals as bases.
+    RestoreBasesFirst,
     /// Create a store.
     CreateStore,
     /// Move the damaged configuration away and create the store again: its snapshots stay.
     RecreateStore,
+    /// Create the store in a folder of one's own or in a new one, or let others read it.
+    ChooseOwnFolder,
     /// Look which snapshots there are.
     ListSnapshots,
     /// Look which paths a snapshot has.
