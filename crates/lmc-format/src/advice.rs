@@ -3,13 +3,13 @@
 //! A library cannot know whether it is called by the command or from Python, so it says what would
 //! help as a value, and each user interface has its own words for it.
 
-/// Defines the enum and the list of its variants together, so that none can be left out of the list.
+/// Defines the enum and the list of its variants together, so that the list is complete.
 macro_rules! advice {
     ($($(#[doc = $doc:literal])* $variant:ident,)*) => {
         /// What would help.
         ///
-        /// A user interface matches it without a wildcard: then a new variant does not compile until
-        /// there are words for it.
+        /// A user interface matches it without a wildcard: then a new variant does not compile
+        /// until there are words for it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Advice {
             $($(#[doc = $doc])* $variant,)*

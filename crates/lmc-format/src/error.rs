@@ -36,7 +36,7 @@ pub enum ErrorKind {
 
 /// An error: its text is one line that says where it happened and what is wrong, in lower case.
 ///
-/// It can be cloned and compared: a result that many wait for is kept once and handed to all of them.
+/// It can be cloned and compared: a result that many wait for is kept once and handed to them all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// What to match on.
@@ -161,7 +161,7 @@ mod tests {
         Error::io("cannot open it", io::Error::from(io::ErrorKind::PermissionDenied))
     }
 
-    /// The text is one line, outermost place first; advice is for the user interface to put in words.
+    /// The text is one line, outermost place first, without the advice.
     #[test]
     fn text_is_places_and_message() {
         let error = Error::corrupt("checksum").at("block 1").at("w").with_advice(Advice::Overwrite);

@@ -1,6 +1,6 @@
-//! What a user can do about an error, in the words of the Python package: its arguments and methods.
+//! What a user can do about an error, in the words of the Python package: arguments and methods.
 //!
-//! It uses nothing of Python, so that `tests/advice.rs` can include it: no test can link the module.
+//! It uses nothing of Python, so that `tests/advice.rs` can include it without an interpreter.
 
 use lmc::{Advice, Error};
 use lmc_store::Warning;

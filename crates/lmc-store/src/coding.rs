@@ -168,7 +168,8 @@ impl<'a, 'w> Coding<'a, 'w> {
             // A new checkpoint is not lost because an old one is damaged.
             Err(e) if is_gone(&e) && self.builder.parent().is_some() => {
                 let warning = format!(
-                    "{}: what it should be coded against cannot be read, so it is stored alone: {e}",
+                    "{}: what it should be coded against cannot be read, so it is stored alone: \
+                     {e}",
                     leaf.path
                 );
                 self.warnings.push(Warning::new(warning).with_advice(Advice::CheckStore));

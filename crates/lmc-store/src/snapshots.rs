@@ -291,8 +291,8 @@ impl Store {
         }
         if text.len() < ID_DIGITS_MIN || !is_hex(text) {
             let message = format!(
-                "{text} is not a snapshot: give {ID_DIGITS_MIN} or more digits of its id, latest, or \
-                 RUN@STEP"
+                "{text} is not a snapshot: give {ID_DIGITS_MIN} or more digits of its id, latest, \
+                 or RUN@STEP"
             );
             return Err(Error::invalid(message));
         }

@@ -1,7 +1,6 @@
 //! A problem that was worked around, for the caller to pass on to the user.
 
 use lmc_format::Advice;
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
@@ -31,15 +30,15 @@ impl fmt::Display for Warning {
     }
 }
 
-// By its name: lmc-format has no serde, and only partial snapshots carry warnings to another process.
+// By its name: lmc-format has no serde, and only partial snapshots carry warnings elsewhere.
 fn write<S: Serializer>(advice: &Option<Advice>, to: S) -> Result<S::Ok, S::Error> {
     advice.map(Advice::name).serialize(to)
 }
 
 fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Advice>, D::Error> {
-    let Some(name) = Option::<String>::deserialize(from)? else { return Ok(None) };
-    let unknown = || D::Error::custom(format_args!("unknown advice {name}"));
-    Advice::from_name(&name).map(Some).ok_or_else(unknown)
+    // A partial snapshot is not refused because another version has more to advise.
+    let name = Option::<String>::deserialize(from)?;
+    Ok(name.and_then(|name| Advice::from_name(&name)))
 }
 
 #[cfg(test)]
@@ -54,7 +53,7 @@ mod tests {
             let text = serde_json::to_string(&warning).unwrap();
             assert_eq!(serde_json::from_str::<Warning>(&text).unwrap(), warning);
         }
-        let unknown = r#"{"message": "m", "advice": "Pray"}"#;
-        assert!(serde_json::from_str::<Warning>(unknown).is_err());
+        let unknown = r#"{"message": "m", "advice": "AskTheOracle"}"#;
+        assert_eq!(serde_json::from_str::<Warning>(unknown).unwrap(), Warning::new("m"));
     }
 }

@@ -39,7 +39,10 @@ pub(super) fn verdict(checked: &Checked) -> Result<(), Failure> {
 
 /// What was found, as JSON.
 pub(super) fn checked_json(checked: &Checked) -> Value {
-    let damage = |damage: &Damage| json!({"object": damage.object, "error": advice::of_error(&damage.error)});
+    let damage = |Damage { object, error }: &Damage| {
+        let error = advice::of_error(error);
+        json!({"object": object, "error": error})
+    };
     let hurt = |hurt: &Hurt| {
         json!({
             "snapshot": hurt.snapshot.id,
