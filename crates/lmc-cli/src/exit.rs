@@ -9,6 +9,7 @@ use lmc::ErrorKind;
 
 use lmc_store::storage::without_secrets;
 
+use crate::advice;
 use crate::interrupt;
 use crate::printable::Printable;
 use crate::stdio;
@@ -144,7 +145,7 @@ impl From<lmc::Error> for Failure {
             ErrorKind::Interrupted => Exit::Interrupted,
             _ => Exit::Error,
         };
-        Self { exit, message: error.to_string() }
+        Self { exit, message: advice::of_error(&error) }
     }
 }
 

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod advice;
 mod args;
 mod bases;
 mod commands;

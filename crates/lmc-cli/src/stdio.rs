@@ -221,9 +221,7 @@ impl Pages {
 /// stdin as a file, if it is a regular one that nobody has read from. Fails if it cannot be read,
 /// which std takes for an empty one.
 pub fn stdin_file() -> lmc::Result<Option<File>> {
-    check(Use::Stdin).map_err(|error| {
-        lmc::Error::new(lmc::ErrorKind::Io, format!("cannot read from stdin: {error}"))
-    })?;
+    check(Use::Stdin).map_err(|e| lmc::Error::io("cannot read from stdin", e))?;
     let unread = || {
         let mut file = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
         let is_file = file.metadata().ok()?.is_file();
@@ -244,8 +242,5 @@ pub fn spool_stdin() -> lmc::Result<File> {
         file.rewind()?;
         Ok(file)
     });
-    spooled.map_err(|error| {
-        let message = format!("cannot keep stdin in a temporary file: {error}");
-        lmc::Error::new(lmc::ErrorKind::Io, message)
-    })
+    spooled.map_err(|e| lmc::Error::io("cannot keep stdin in a temporary file", e))
 }

@@ -1,6 +1,10 @@
-//! The one error type of the workspace: a kind to match on, a sentence to read.
+//! The one error type of the workspace: a kind to match on, a sentence to read, and apart from it
+//! where it happened, what would help, and what it came from.
 
+use crate::advice::Advice;
 use std::fmt;
+use std::io;
+use std::sync::Arc;
 
 /// What went wrong, by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +22,7 @@ pub enum ErrorKind {
     InvalidArgument,
     /// What was asked for is not there.
     NotFound,
-    /// What should be made is there already.
+    /// What should be created already exists.
     AlreadyExists,
     /// Someone else was there first, or took away what is needed: the same call may work again.
     Conflict,
@@ -30,21 +34,46 @@ pub enum ErrorKind {
     Interrupted,
 }
 
-/// An error with its kind and one line of text: what was read, what was expected.
+/// An error: its text is one line that says where it happened and what is wrong, in lower case.
+///
+/// It can be cloned and compared: a result that many wait for is kept once and handed to them all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// What to match on.
     pub kind: ErrorKind,
-    message: String,
+    // In a box, so that a result that is an error only in bad files stays small in all others.
+    details: Box<Details>,
 }
+
+#[derive(Clone, Debug)]
+struct Details {
+    /// Where it happened, the innermost place last.
+    places: Vec<String>,
+    message: String,
+    advice: Option<Advice>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+// Two errors of the system cannot be compared, and their text is part of the message.
+impl PartialEq for Details {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { places, message, advice, source: _ } = self;
+        (places, message, advice) == (&other.places, &other.message, &other.advice)
+    }
+}
+
+impl Eq for Details {}
 
 /// Result with the workspace's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of `kind`; `message` is lower case, one line.
+    /// An error of `kind`; `message` is lower case, one line, and names no option or command of a
+    /// user interface: that is [`Advice`].
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        let message = message.into();
+        let details = Details { places: Vec::new(), message, advice: None, source: None };
+        Self { kind, details: Box::new(details) }
     }
 
     /// Bytes that no encoder writes.
@@ -62,18 +91,112 @@ impl Error {
         Self::new(ErrorKind::InvalidArgument, message)
     }
 
-    /// The same error with `place` in front of its text.
+    /// An error of the operating system, which becomes the source; `what` says what was attempted.
+    pub fn io(what: impl fmt::Display, error: io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+            _ => ErrorKind::Io,
+        };
+        Self::new(kind, format!("{what}: {error}")).with_source(error)
+    }
+
+    /// The same error at `place`, which is around the places it has already.
     #[must_use]
     pub fn at(mut self, place: impl fmt::Display) -> Self {
-        self.message = format!("{place}: {}", self.message);
+        self.details.places.insert(0, place.to_string());
         self
+    }
+
+    /// The same error with what would help, in place of what was advised before.
+    #[must_use]
+    pub fn with_advice(mut self, advice: Advice) -> Self {
+        self.details.advice = Some(advice);
+        self
+    }
+
+    /// The same error with what it came from.
+    #[must_use]
+    pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.details.source = Some(Arc::new(source));
+        self
+    }
+
+    /// Where it happened, the innermost place last.
+    pub fn places(&self) -> &[String] {
+        &self.details.places
+    }
+
+    /// What is wrong, without the places.
+    pub fn message(&self) -> &str {
+        &self.details.message
+    }
+
+    /// What would help, if anything is known to. It is no part of the text.
+    pub fn advice(&self) -> Option<Advice> {
+        self.details.advice
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        self.places().iter().try_for_each(|place| write!(f, "{place}: "))?;
+        f.write_str(self.message())
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let source = self.details.source.as_deref()?;
+        Some(source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    fn refused() -> Error {
+        Error::io("cannot open it", io::Error::from(io::ErrorKind::PermissionDenied))
+    }
+
+    /// The text is one line, outermost place first, without the advice.
+    #[test]
+    fn text_is_places_and_message() {
+        let error = Error::corrupt("checksum").at("block 1").at("w").with_advice(Advice::Overwrite);
+        assert_eq!(error.to_string(), "w: block 1: checksum");
+        assert_eq!((error.places().len(), error.message()), (2, "checksum"));
+        assert_eq!(error.advice(), Some(Advice::Overwrite));
+    }
+
+    /// An error of the system stays at hand as the source, and its kind decides ours.
+    #[test]
+    fn io_errors_keep_their_source() {
+        let error = refused().at("file");
+        assert_eq!(error.to_string(), "file: cannot open it: permission denied");
+        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::PermissionDenied));
+        let kind = |kind| Error::io("cannot", io::Error::from(kind)).kind;
+        assert_eq!(kind(io::ErrorKind::NotFound), ErrorKind::NotFound);
+        assert_eq!(kind(io::ErrorKind::AlreadyExists), ErrorKind::AlreadyExists);
+        assert_eq!(kind(io::ErrorKind::Other), ErrorKind::Io);
+    }
+
+    /// Everything but the source counts when errors are compared.
+    #[test]
+    fn comparison_leaves_out_the_source() {
+        let same = Error::new(ErrorKind::Io, "cannot open it: permission denied");
+        assert_eq!(refused(), same);
+        assert_eq!(refused().clone(), refused());
+        assert_ne!(same.clone().at("file"), same);
+        assert_ne!(same.clone().with_advice(Advice::Upgrade), same);
+        assert_ne!(Error::corrupt(same.message()), same);
+    }
+
+    /// A result without a value is no larger than two pointers.
+    #[test]
+    fn errors_are_small() {
+        assert!(size_of::<Result<()>>() <= 2 * size_of::<usize>());
+    }
+}

@@ -1,6 +1,7 @@
 //! The two ends of a file (`docs/format.md`, section 6): a header that names the format, and a
 //! footer that says where the index is.
 
+use crate::advice::Advice;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::{HASH_LEN, Hash, hash};
 use crate::limits::INDEX_LEN_MAX;
@@ -58,7 +59,7 @@ impl Footer {
     /// each as long as it should be or as the file is.
     pub fn read(start: &[u8], end: &[u8], file_len: u64) -> Result<Self> {
         if !MAGIC.starts_with(start) && !start.starts_with(&MAGIC) {
-            return Err(Error::corrupt("this is no .lmc file: it starts with other bytes"));
+            return Err(Error::corrupt("this is not a .lmc file: it starts with other bytes"));
         }
         if start.len() != HEADER_LEN || end.len() != FOOTER_LEN || !end.ends_with(&END_MAGIC) {
             return Err(Error::truncated(
@@ -115,16 +116,14 @@ fn check_version(header: &[u8]) -> Result<()> {
     input.take(MAGIC.len(), "magic")?;
     let version = input.u16("version")?;
     if version != VERSION {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("format version {version}, this lmc reads {VERSION}; use a newer lmc"),
-        ));
+        return Err(too_new(format!("format version {version}, this reader knows {VERSION}")));
     }
     if input.rest().iter().any(|&byte| byte != 0) {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            "the header has flags that this lmc does not know; use a newer lmc",
-        ));
+        return Err(too_new("the header has flags that this reader does not know"));
     }
     Ok(())
+}
+
+fn too_new(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unsupported, message).with_advice(Advice::Upgrade)
 }

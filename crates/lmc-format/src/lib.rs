@@ -19,6 +19,7 @@
     )
 )]
 
+mod advice;
 mod bins;
 pub mod block;
 mod changes;
@@ -38,6 +39,7 @@ pub mod reference;
 pub mod stored_index;
 pub mod varint;
 
+pub use advice::Advice;
 pub use bins::{Bin, BinRecipe, BinRules, SymbolCoder};
 pub use block::{BlockKind, BlockPrefix};
 pub use changes::{ChangeRecipe, FlagContexts};

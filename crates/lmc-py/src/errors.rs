@@ -5,6 +5,7 @@ use lmc_store::storage::without_secrets;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
+use crate::advice;
 use crate::text::visible;
 
 /// The name of the exception for a kind.
@@ -25,27 +26,14 @@ fn class_name(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// What the libraries advise in the words of the command, and what that is called here.
-const WORDS: [(&str, &str); 8] = [
-    ("more than --max-size", "more than max_size"),
-    ("-f overwrites it", "overwrite=True replaces it"),
-    ("-f restores into it", "overwrite=True restores into it"),
-    ("give it with --base", "put it beside the file, or give it to decompress in bases="),
-    ("make it, or give another -o", "make it, or give another path"),
-    ("give another -o, or -c for stdout", "give another path"),
-    ("--allow-empty removes them", "allow_empty=True removes them"),
-    ("lmc log shows what there is", "Store.snapshots() shows what there is"),
-];
-
 /// The exception for an error.
 pub fn exception(error: &Error) -> PyErr {
-    let text = error.to_string();
-    let text = WORDS.iter().fold(text, |text, (from, to)| text.replace(from, to));
-    raised(class_name(error.kind), text)
+    raised(class_name(error.kind), advice::of_error(error))
 }
 
 /// The exception for an error that came when weights had begun to be overwritten.
 pub fn partly_written(error: &Error) -> PyErr {
+    let error = advice::of_error(error);
     raised("PartlyWrittenError", format!("the weights are partly old and partly new: {error}"))
 }
 

@@ -4,6 +4,7 @@
 //! one that may take long ends when a handler of a signal raises (`work.rs`).
 #![deny(unsafe_code)]
 
+mod advice;
 mod archive;
 mod buffers;
 mod cli;

@@ -155,8 +155,7 @@ pub fn save_parts(
 pub fn write_file(py: Python<'_>, target: PathBuf, data: Vec<u8>) -> PyResult<()> {
     let written = long(py, || {
         let mut publish = Publish::create(&target, true, &Origin::nothing())?;
-        let cannot = |e| Error::new(ErrorKind::Io, format!("cannot write it: {e}"));
-        publish.write_all(&data).map_err(cannot)?;
+        publish.write_all(&data).map_err(|e| Error::io("cannot write it", e))?;
         publish.commit()
     });
     written?.map_err(|error: Error| exception(&error.at(target.display())))
@@ -225,11 +224,6 @@ pub fn decompress_file(
 /// Opens a file, and says what a result that is made from it takes over.
 fn open(path: &Path) -> lmc::Result<(File, Origin)> {
     let opened = File::open(path).and_then(|file| Ok((FileState::of(&file)?, file)));
-    opened.map(|(state, file)| (file, Origin::file(&state))).map_err(|e| {
-        let kind = match e.kind() {
-            std::io::ErrorKind::NotFound => lmc::ErrorKind::NotFound,
-            _ => lmc::ErrorKind::Io,
-        };
-        lmc::Error::new(kind, format!("cannot open it: {e}"))
-    })
+    let (state, file) = opened.map_err(|e| Error::io("cannot open it", e))?;
+    Ok((file, Origin::file(&state)))
 }

@@ -35,7 +35,7 @@ impl Snapshot {
     fn new(key: Text, tags: Vec<Text>) -> PyResult<Self> {
         let Text(key) = key;
         let name = SnapshotName::parse(&key);
-        let name = name.ok_or_else(|| lmc::Error::invalid(format!("{key} is no snapshot")));
+        let name = name.ok_or_else(|| lmc::Error::invalid(format!("{key} is not a snapshot")));
         Ok(Self { name: name.raise()?, tags: strings(tags) })
     }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::advice;
 use crate::buffers::{Bytes, parts};
 use crate::contents::Contents;
 use crate::errors::Raise;
@@ -231,7 +232,8 @@ impl Store {
         long(py, || {
             let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
             let part = self.store.save_part(&files, &options, &|_| ())?;
-            Ok((part.write()?, part.warnings))
+            let warnings = part.warnings.iter().map(advice::of_warning).collect();
+            Ok((part.write()?, warnings))
         })?
         .raise()
     }
@@ -395,10 +397,11 @@ impl Store {
         let checked = long(py, || self.store.check(&options))?.raise()?;
         let packs = checked.damaged.into_iter().map(|(_, damage)| damage);
         let objects = checked.manifests.into_iter().chain(packs);
-        let objects = objects.map(|damage| (damage.object, damage.error.to_string())).collect();
+        let objects =
+            objects.map(|damage| (damage.object, advice::of_error(&damage.error))).collect();
         let hurt = checked.hurt.into_iter();
         let files = hurt
-            .map(|hurt| (hurt.snapshot.id, SnapshotPath(hurt.path), hurt.error.to_string()))
+            .map(|hurt| (hurt.snapshot.id, SnapshotPath(hurt.path), advice::of_error(&hurt.error)))
             .collect();
         Ok((objects, files))
     }

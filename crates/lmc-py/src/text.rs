@@ -21,7 +21,7 @@ impl FromPyObject<'_, '_> for Text {
     fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let text = object.cast::<PyString>()?;
         // It is not repeated: it may be a URL with a password in it.
-        let why = "a text is no UTF-8: it holds half of a surrogate pair, such as '\\ud800'";
+        let why = "a text is not UTF-8: it holds half of a surrogate pair, such as '\\ud800'";
         let text = text.to_str().map_err(|_| exception(&Error::invalid(why)))?;
         Ok(Self(text.to_string()))
     }

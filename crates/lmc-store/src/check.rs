@@ -9,7 +9,7 @@ use crate::path::RelPath;
 use crate::snapshots::LISTS_MAX;
 use crate::storage::Storage;
 use crate::verify::verify;
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -350,11 +350,12 @@ impl Contents<'_> {
 
 /// What is said of an object that is not named as a manifest is.
 pub(crate) fn misnamed(object: &str) -> Error {
-    let what = match is_unreachable(object) {
-        true => "its name is not UTF-8; give it its name back, or move it out of the store",
-        false => "is no snapshot; lmc repair moves it away",
-    };
-    Error::corrupt(what)
+    match is_unreachable(object) {
+        true => Error::corrupt(
+            "its name is not UTF-8; give it its name back, or move it out of the store",
+        ),
+        false => Error::corrupt("is not a snapshot").with_advice(Advice::RepairStore),
+    }
 }
 
 /// Whether an error says that bytes are wrong, not that they could not be had.

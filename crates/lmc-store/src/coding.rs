@@ -4,7 +4,7 @@ use crate::builder::Builder;
 use crate::check::is_damage;
 use crate::kind::Kind;
 use crate::manifest::{Entry, FileNode, Node};
-use crate::packs::{PackWriter, healed_text};
+use crate::packs::{PackWriter, healed_warning};
 use crate::path::RelPath;
 use crate::plan::{self, Offered};
 use crate::reuse::{Presence, Verdict, compare, has_blake3, is_unreadable};
@@ -12,8 +12,9 @@ use crate::room::Room;
 use crate::save::SaveOptions;
 use crate::storage::Storage;
 use crate::tree::{FileState, Leaf, Opened, What};
+use crate::warning::Warning;
 use lmc::{Bases, Options, Output, Progress};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -41,8 +42,8 @@ pub(crate) struct Coding<'a, 'w> {
     sizes: HashMap<u64, usize>,
     /// Files that the store had already.
     pub unchanged: u64,
-    /// What went wrong and was made good.
-    pub warnings: Vec<String>,
+    /// Problems that were worked around.
+    pub warnings: Vec<Warning>,
 }
 
 impl<'a, 'w> Coding<'a, 'w> {
@@ -84,7 +85,7 @@ impl<'a, 'w> Coding<'a, 'w> {
 
     pub(crate) fn entries(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Entry>> {
         let archives = self.archives(leaves, progress)?;
-        self.warnings.extend(self.presence.healed.iter().map(healed_text));
+        self.warnings.extend(self.presence.healed.iter().map(healed_warning));
         let entry = |(leaf, archive): (&Leaf, Option<usize>)| {
             let is_file = matches!(leaf.what, What::File(_));
             let missing = || Error::invalid("a file was not coded; please report it");
@@ -166,11 +167,12 @@ impl<'a, 'w> Coding<'a, 'w> {
         let archive = match coded {
             // A new checkpoint is not lost because an old one is damaged.
             Err(e) if is_gone(&e) && self.builder.parent().is_some() => {
-                self.warnings.push(format!(
-                    "{}: what it should be coded against cannot be read, so it is stored alone; \
-                     run lmc check: {e}",
+                let warning = format!(
+                    "{}: what it should be coded against cannot be read, so it is stored alone: \
+                     {e}",
                     leaf.path
-                ));
+                );
+                self.warnings.push(Warning::new(warning).with_advice(Advice::CheckStore));
                 self.code_on(&[], Vec::new(), &file, progress)?
             }
             coded => coded?,
@@ -202,11 +204,13 @@ impl<'a, 'w> Coding<'a, 'w> {
                     return Ok(Some(number));
                 }
                 Verdict::Different => {}
-                Verdict::Damaged(e) => self.warnings.push(format!(
-                    "{}: what the store has of it cannot be read, so it is stored again; run lmc \
-                     check: {e}",
-                    leaf.path
-                )),
+                Verdict::Damaged(e) => {
+                    let warning = format!(
+                        "{}: what the store has of it cannot be read, so it is stored again: {e}",
+                        leaf.path
+                    );
+                    self.warnings.push(Warning::new(warning).with_advice(Advice::CheckStore));
+                }
             }
         }
         Ok(None)

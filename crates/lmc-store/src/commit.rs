@@ -6,7 +6,7 @@ use crate::lease::SaveLease;
 use crate::manifest::{MANIFEST_LEN_MAX, Manifest, Pack};
 use crate::names::{PRUNING, SnapshotName};
 use crate::storage::Put;
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 
 /// Who may have made a manifest of the same name.
@@ -122,12 +122,13 @@ impl Store {
     /// Takes back a snapshot that may lack packs, and says what became of it. The manifest of a copy
     /// stays: it may be that of another process, which has told its user that it is there.
     fn withdraw(&self, name: &SnapshotName, object: &str, author: Author, error: Error) -> Error {
-        let text = match author {
+        match author {
             Author::Us if self.storage.delete(&[object.to_string()]).is_ok() => {
-                return error.at("there is no new snapshot; save again");
+                error.at("there is no new snapshot; save again")
             }
-            _ => format!("snapshot {} is there; run lmc check and lmc repair", name.short_id()),
-        };
-        error.at(text)
+            _ => error
+                .at(format_args!("snapshot {} exists, but may be incomplete", name.short_id()))
+                .with_advice(Advice::CheckAndRepair),
+        }
     }
 }

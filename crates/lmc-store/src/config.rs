@@ -3,7 +3,7 @@
 use crate::clock::{Clock, rfc3339};
 use crate::names::{FOLDERS, MARKER, random_id};
 use crate::storage::{Put, Storage};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl Store {
     pub fn open(storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Result<Self> {
         let bytes = storage.read_all(CONFIG_NAME, CONFIG_LEN_MAX).map_err(|e| match e.kind {
             ErrorKind::NotFound => {
-                Error::new(ErrorKind::NoStore, "no store is here; lmc init makes one")
+                Error::new(ErrorKind::NoStore, "no store is here").with_advice(Advice::CreateStore)
             }
             ErrorKind::Corrupt => damaged(&e),
             _ => e,
@@ -134,11 +134,10 @@ impl Config {
         let Checked { config, checksum } =
             serde_json::from_slice(bytes).map_err(|e| damaged(&e))?;
         if config.format != FORMAT {
-            let message = format!(
-                "the store has format {}, this lmc knows {FORMAT}; use a newer one",
-                config.format
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
+            let found = config.format;
+            let message = format!("the store has format {found}, this reader knows {FORMAT}");
+            let error = Error::new(ErrorKind::Unsupported, message);
+            return Err(error.with_advice(Advice::Upgrade));
         }
         if !config.conditional_create {
             return Err(unconditional());
@@ -151,11 +150,8 @@ impl Config {
 }
 
 fn damaged(why: &dyn std::fmt::Display) -> Error {
-    let message = format!(
-        "{CONFIG_NAME} is damaged: {why}; move it away and run lmc init at the same place, the \
-         snapshots stay"
-    );
-    Error::corrupt(message)
+    let message = format!("{CONFIG_NAME} is damaged: {why}");
+    Error::corrupt(message).with_advice(Advice::RecreateStore)
 }
 
 fn unwritable(error: serde_json::Error) -> Error {
@@ -183,5 +179,5 @@ fn unconditional() -> Error {
 }
 
 fn exists() -> Error {
-    Error::new(ErrorKind::AlreadyExists, "a store is there already; nothing was changed")
+    Error::new(ErrorKind::AlreadyExists, "a store already exists here; nothing was changed")
 }

@@ -129,7 +129,7 @@ fn of_target(error: Error) -> Error {
         "the target lacks what was put there: {error}; a prune there took this copy for a dead one, \
          copy again"
     );
-    Error::new(ErrorKind::Conflict, message)
+    Error::new(ErrorKind::Conflict, message).with_source(error)
 }
 
 /// Ends with an error that is about one snapshot.

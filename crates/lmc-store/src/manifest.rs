@@ -7,7 +7,7 @@
 use crate::kind::Kind;
 use crate::names::{PackName, SnapshotName};
 use crate::path::{PATH_LEN_MAX, RelPath};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -197,11 +197,11 @@ impl Manifest {
         let damaged = |e| Error::corrupt(format!("the manifest cannot be read: {e}"));
         let version: Version = serde_json::from_slice(bytes).map_err(damaged)?;
         if version.format != MANIFEST_FORMAT {
-            let message = format!(
-                "the snapshot has format {}, this lmc knows {MANIFEST_FORMAT}; use a newer one",
-                version.format
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
+            let found = version.format;
+            let message =
+                format!("the snapshot has format {found}, this reader knows {MANIFEST_FORMAT}");
+            let error = Error::new(ErrorKind::Unsupported, message);
+            return Err(error.with_advice(Advice::Upgrade));
         }
         let manifest: Self = serde_json::from_slice(bytes).map_err(damaged)?;
         manifest.check().map_err(|e| Error::corrupt(format!("the manifest is wrong: {e}")))?;

@@ -8,6 +8,7 @@ use crate::manifest::{Extent, Pack};
 use crate::names::PackName;
 use crate::reuse::is_unreadable;
 use crate::storage::{Put, Storage};
+use crate::warning::Warning;
 use crossbeam_channel::{Receiver, bounded};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -404,8 +405,9 @@ pub(crate) fn bytes_at_start(
 }
 
 /// What a user is told of a pack that was damaged.
-pub(crate) fn healed_text(name: &PackName) -> String {
-    format!("{} was damaged; it was written again and is good now", name.object())
+pub(crate) fn healed_warning(name: &PackName) -> Warning {
+    let object = name.object();
+    Warning::new(format!("{object} was damaged; it was written again and is good now"))
 }
 
 impl PackWriter<'_> {
@@ -426,7 +428,7 @@ impl PackWriter<'_> {
     /// Ends the pack that is being filled, so that what comes can be removed apart from it.
     pub(crate) fn cut(&mut self) -> Result<()> {
         if self.filled > 0 {
-            self.send().map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
+            self.send().map_err(|e| Error::new(ErrorKind::Io, e.to_string()).with_source(e))?;
         }
         Ok(())
     }

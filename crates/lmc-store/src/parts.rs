@@ -13,6 +13,7 @@ use crate::packs::PackCount;
 use crate::path::RelPath;
 use crate::save::{SaveOptions, Saved, Stored};
 use crate::tree::{MemoryFile, in_memory};
+use crate::warning::Warning;
 use lmc::Progress;
 use lmc_format::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -28,8 +29,8 @@ pub struct Part {
     unchanged: u64,
     packs_put: u64,
     packs_found: u64,
-    /// What went wrong and was made good.
-    pub warnings: Vec<String>,
+    /// Problems that were worked around.
+    pub warnings: Vec<Warning>,
 }
 
 impl Part {
@@ -40,7 +41,7 @@ impl Part {
 
     /// What [`Part::write`] gave; all that it says has been checked.
     pub fn read(text: &str) -> Result<Self> {
-        let wrong = |e: &dyn std::fmt::Display| Error::invalid(format!("it is no part: {e}"));
+        let wrong = |e: &dyn std::fmt::Display| Error::invalid(format!("it is not a part: {e}"));
         let part: Self = serde_json::from_str(text).map_err(|e| wrong(&e))?;
         part.manifest.check().map_err(|e| wrong(&e))?;
         let is_lease = |object: &String| {

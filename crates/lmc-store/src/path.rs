@@ -93,7 +93,7 @@ impl TryFrom<Text> for RelPath {
         match text {
             Text::Plain(text) => Self::new(text.as_bytes()),
             Text::Hex { hex } => {
-                Self::new(&unhex(&hex).ok_or_else(|| Error::invalid("path is no hex"))?)
+                Self::new(&unhex(&hex).ok_or_else(|| Error::invalid("path is not hex"))?)
             }
         }
     }

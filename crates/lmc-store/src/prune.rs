@@ -12,7 +12,7 @@ use crate::names::{
     DAMAGED, FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS, is_id,
 };
 use crate::storage::{self, Stat};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How to prune.
@@ -319,9 +319,8 @@ fn removed_meanwhile(object: &str) -> Error {
 
 fn no_snapshots(packs: usize) -> Error {
     let message = format!(
-        "there is not one snapshot, and {packs} packs would go, so nothing was removed: snapshots/ \
-         may be elsewhere, or not be copied yet; if the store is meant to be empty, --allow-empty \
-         removes them"
+        "there is not one snapshot, and {packs} packs would be lost, so nothing was removed: \
+         snapshots/ may be elsewhere, or not be copied yet"
     );
-    Error::new(ErrorKind::NotFound, message)
+    Error::new(ErrorKind::NotFound, message).with_advice(Advice::AllowEmpty)
 }

@@ -8,9 +8,8 @@ use crate::manifest::{Manifest, Node};
 use crate::names::SnapshotName;
 use crate::packs::{PackWriter, Packed, Reuse, write_packs};
 use crate::save::SaveOptions;
-use crate::storage::io_error;
 use lmc::{Compressed, Input, Options, Output, Progress};
-use lmc_format::Result;
+use lmc_format::{Error, Result};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
@@ -78,7 +77,7 @@ pub(crate) fn original(
     archive: usize,
     threads: usize,
 ) -> Result<File> {
-    let file = tempfile::tempfile().map_err(|e| io_error("cannot make a temporary file", &e))?;
+    let file = tempfile::tempfile().map_err(|e| Error::io("cannot make a temporary file", e))?;
     let archive = library.open(archive)?;
     lmc::decompress(&archive, Output::Open(&file), threads, &|_| ())?;
     Ok(file)

@@ -8,9 +8,8 @@ use crate::manifest::{Entry, FileNode, Node};
 use crate::names::SnapshotName;
 use crate::path::RelPath;
 use crate::rebase::original;
-use crate::storage::io_error;
 use lmc::{Input, Leftover, NewDirectory, Options, Origin, Output, Progress, Sandbox};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -113,15 +112,14 @@ impl Store {
         }
         match fs::metadata(target) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => work.new_directory(target),
-            Err(e) => Err(io_error(format_args!("cannot look at {}", target.display()), &e)),
+            Err(e) => Err(Error::io(format_args!("cannot look at {}", target.display()), e)),
             Ok(metadata) if !metadata.is_dir() => {
-                Err(exists(format!("{} is there and is not a directory", target.display())))
+                Err(exists(format!("{} exists and is not a directory", target.display())))
             }
             Ok(_) => {
                 if !options.overwrite && !is_empty(target)? {
-                    let target = target.display();
-                    let message = format!("{target} is not empty; -f restores into it");
-                    return Err(exists(message));
+                    let error = exists(format!("{} is not empty", target.display()));
+                    return Err(error.with_advice(Advice::RestoreIntoDirectory));
                 }
                 let sandbox = Sandbox::open(target, options.overwrite)?;
                 let restored = work.all(&sandbox, true)?;
@@ -180,11 +178,9 @@ impl Work<'_> {
         }
         if paths.is_empty() && !self.options.only.is_empty() {
             let globs: Vec<String> = self.options.only.iter().map(Glob::to_string).collect();
-            let message = format!(
-                "nothing in the snapshot fits {}; lmc ls shows the paths",
-                globs.join(", ")
-            );
-            return Err(Error::new(ErrorKind::NotFound, message));
+            let message = format!("nothing in the snapshot fits {}", globs.join(", "));
+            let error = Error::new(ErrorKind::NotFound, message);
+            return Err(error.with_advice(Advice::ListPaths));
         }
         Ok(())
     }
@@ -316,7 +312,7 @@ impl Work<'_> {
         while at < info.stored {
             let part = &mut buffer[..COPY_LEN.min((info.stored - at) as usize)];
             bytes.read_at(at, part)?;
-            out.write_all_at(part, at).map_err(|e| io_error("cannot write", &e))?;
+            out.write_all_at(part, at).map_err(|e| Error::io("cannot write", e))?;
             at += part.len() as u64;
         }
         Ok(())
@@ -341,6 +337,6 @@ fn folder_of(path: &Path) -> &Path {
 
 fn is_empty(folder: &Path) -> Result<bool> {
     let mut entries = fs::read_dir(folder)
-        .map_err(|e| io_error(format_args!("cannot list {}", folder.display()), &e))?;
+        .map_err(|e| Error::io(format_args!("cannot list {}", folder.display()), e))?;
     Ok(entries.next().is_none())
 }

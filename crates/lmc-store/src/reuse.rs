@@ -7,7 +7,7 @@ use crate::check::is_damage;
 use crate::manifest::{Manifest, Pack};
 use crate::names::PackName;
 use crate::packs::bytes_at_start;
-use crate::storage::{Storage, io_error};
+use crate::storage::Storage;
 use crate::tree::Opened;
 use lmc::{Archive, Input, Output};
 use lmc_format::{Error, ErrorKind, Result};
@@ -82,10 +82,10 @@ pub(crate) fn has_blake3(file: &Opened, len: u64, wanted: &[u8; 32]) -> Result<b
     Ok(hasher.finalize().as_bytes() == wanted)
 }
 
-fn unread(error: &io::Error) -> Error {
+fn unread(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::truncated("the file ends early"),
-        _ => io_error("cannot read it", error),
+        _ => Error::io("cannot read it", error),
     }
 }
 
@@ -260,7 +260,7 @@ impl<'a> Rest<'a> {
     fn read(&mut self, out: &mut [u8]) -> Result<()> {
         match self {
             Self::File { file, at } => {
-                file.read_exact_at(out, *at).map_err(|e| unread(&e))?;
+                file.read_exact_at(out, *at).map_err(unread)?;
                 *at += out.len() as u64;
             }
             Self::Archive { archive, at, threads } => {

@@ -10,14 +10,15 @@ use crate::commit::Author;
 use crate::lease::{SaveLease, is_pruning};
 use crate::manifest::{MANIFEST_FORMAT, Manifest, PACK_LEN_MAX};
 use crate::names::{SnapshotName, check_label, random_id};
-use crate::packs::{PACK_LEN, PackCount, Packed, Reuse, healed_text, write_packs};
+use crate::packs::{PACK_LEN, PackCount, Packed, Reuse, healed_warning, write_packs};
 use crate::path::RelPath;
 use crate::plan;
 use crate::room::Room;
 use crate::snapshots::{AHEAD_MAX_MS, Recent};
 use crate::tree::{Leaf, MemoryFile, What, in_memory, walk};
+use crate::warning::Warning;
 use lmc::{Level, Progress};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -108,8 +109,8 @@ pub struct Saved {
     pub unchanged: u64,
     /// Its packs.
     pub packs: PackCount,
-    /// What went wrong and was made good: an earlier snapshot is damaged, say.
-    pub warnings: Vec<String>,
+    /// Problems the save worked around, such as a damaged parent.
+    pub warnings: Vec<Warning>,
 }
 
 /// A parent, read under the lease of the save.
@@ -132,7 +133,7 @@ pub(crate) struct Stored<'a> {
     pub parent: Option<SnapshotName>,
     pub unchanged: u64,
     pub packs: PackCount,
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// How a save begins.
@@ -144,7 +145,7 @@ struct Start<'a> {
     newest: Option<SnapshotName>,
     lease: SaveLease<'a>,
     parent: Option<Chosen>,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 impl Store {
@@ -210,7 +211,7 @@ impl Store {
         let (entries, unchanged, more, builder, added) = coded;
         warnings.extend(more);
         let Packed { packs, count, healed, lease } = packed;
-        warnings.extend(healed.iter().map(healed_text));
+        warnings.extend(healed.iter().map(healed_warning));
         let before = newest.iter().chain(parent.as_ref().map(|parent| &parent.name));
         let (time_ms, said) = self.stamp(&lease, before)?;
         warnings.extend(said);
@@ -245,9 +246,9 @@ impl Store {
         &self,
         lease: &SaveLease,
         before: impl Iterator<Item = &'a SnapshotName>,
-    ) -> Result<(u64, Vec<String>)> {
+    ) -> Result<(u64, Vec<Warning>)> {
         let (now_ms, stored_ms) = (self.clock.now_ms(), lease.storage_past_ms());
-        let mut said: Vec<String> = wrong_clock(now_ms, stored_ms).into_iter().collect();
+        let mut said: Vec<Warning> = wrong_clock(now_ms, stored_ms).into_iter().collect();
         let mut time_ms = if said.is_empty() { now_ms } else { stored_ms };
         let most_ms = stored_ms.saturating_add(AHEAD_MAX_MS);
         for name in before {
@@ -282,16 +283,16 @@ impl Store {
             let Some((name, older)) = names.split_first() else {
                 return Ok(Start { page, newest, lease, parent: None, warnings: Vec::new() });
             };
-            let alone = |warning: String, newest, lease| {
+            let alone = |warning: Warning, newest, lease| {
                 Ok(Start { page, newest, lease, parent: None, warnings: vec![warning] })
             };
             let manifest = match self.read_leased(name) {
                 // A new checkpoint is not lost because an old one is damaged.
                 Err(e) if is_damage(&e) && !options.parent.is_demanded() => {
                     let warning = format!(
-                        "the snapshot before is damaged, so nothing is coded against it: \
-                         run lmc check: {e}"
+                        "the parent snapshot is damaged, so nothing is coded against it: {e}"
                     );
+                    let warning = Warning::new(warning).with_advice(Advice::CheckStore);
                     return alone(warning, newest, lease);
                 }
                 manifest => manifest?,
@@ -307,7 +308,7 @@ impl Store {
                 Parent::Auto => {}
                 Parent::Preferred(_) => {
                     let warning = format!("{message}, so nothing is coded against it");
-                    return alone(warning, newest, lease);
+                    return alone(Warning::new(warning), newest, lease);
                 }
                 _ => return Err(Error::new(ErrorKind::Conflict, message)),
             }
@@ -401,27 +402,27 @@ fn common_bytes(manifest: &Manifest, leaves: &[Leaf]) -> u64 {
 }
 
 /// What is said of a clock that is further from that of the storage than clocks may be.
-fn wrong_clock(now_ms: u64, stored_ms: u64) -> Option<String> {
+fn wrong_clock(now_ms: u64, stored_ms: u64) -> Option<Warning> {
     let way = if now_ms > stored_ms { "ahead of" } else { "behind" };
     let apart_ms = now_ms.abs_diff(stored_ms);
     (apart_ms > AHEAD_MAX_MS).then(|| {
         let minutes = apart_ms / 60_000;
-        format!(
+        Warning::new(format!(
             "the clock of this machine is {minutes} minutes {way} that of the storage, whose time the \
              snapshot has: set the clock"
-        )
+        ))
     })
 }
 
 /// What is said of a snapshot that was saved when the clock of the storage was ahead.
-fn later(name: &SnapshotName, ahead_ms: u64) -> String {
+fn later(name: &SnapshotName, ahead_ms: u64) -> Warning {
     let minutes = ahead_ms / 60_000;
-    format!(
+    Warning::new(format!(
         "snapshot {} of step {} has a time that is {minutes} minutes from now, and the storage had it \
          then: until that time it counts as newer than this one, for latest and for forget. Restore by \
          step, and keep what is wanted by a tag",
         name.id, name.step
-    )
+    ))
 }
 
 fn check_options(options: &SaveOptions) -> Result<()> {

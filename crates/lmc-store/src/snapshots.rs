@@ -8,7 +8,7 @@ use crate::names::{
     unescape,
 };
 use crate::storage::{Entry, Stat};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Fewest digits of an id that name a snapshot.
@@ -291,8 +291,8 @@ impl Store {
         }
         if text.len() < ID_DIGITS_MIN || !is_hex(text) {
             let message = format!(
-                "{text} is no snapshot: give {ID_DIGITS_MIN} or more digits of its id, latest, or \
-                 RUN@STEP"
+                "{text} is not a snapshot: give {ID_DIGITS_MIN} or more digits of its id, latest, \
+                 or RUN@STEP"
             );
             return Err(Error::invalid(message));
         }
@@ -370,6 +370,6 @@ fn names(dated: Vec<Dated>) -> Vec<SnapshotName> {
 }
 
 fn no_snapshot(text: &str) -> Error {
-    let message = format!("no snapshot {text}; lmc log shows what there is");
-    Error::new(ErrorKind::NotFound, message)
+    let message = format!("no snapshot {text}");
+    Error::new(ErrorKind::NotFound, message).with_advice(Advice::ListSnapshots)
 }

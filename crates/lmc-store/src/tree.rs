@@ -6,9 +6,9 @@
 
 use crate::manifest::Bytes;
 use crate::path::RelPath;
-use crate::storage::io_error;
+use crate::warning::Warning;
 use lmc::{FileKind, Input, Links, Tree};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -64,16 +64,18 @@ impl Source {
     }
 
     /// What should be said of it.
-    pub(crate) fn warning(&self) -> Option<String> {
+    pub(crate) fn warning(&self) -> Option<Warning> {
         let is =
             |what: fn(&What) -> bool| self.leaves.iter().filter(|leaf| what(&leaf.what)).count();
         let links = is(|what| matches!(what, What::Link { .. }));
         match (is(|what| matches!(what, What::File(_))), links) {
-            (0, 0) => Some("no file is in it".to_string()),
-            (0, _) => Some(format!(
-                "no file is in it; {links} links are saved as links, without what they lead to, which \
-                 --dereference (follow_links) saves"
-            )),
+            (0, 0) => Some(Warning::new("no file is in it")),
+            (0, _) => {
+                let warning = format!(
+                    "no file is in it; {links} links are saved as links, without what they lead to"
+                );
+                Some(Warning::new(warning).with_advice(Advice::FollowLinks))
+            }
             _ => None,
         }
     }
@@ -121,7 +123,7 @@ impl Place<'_> {
             }
             Self::Open(file, _) => {
                 let file = file.try_clone();
-                Ok(Some(file.map_err(|e| io_error("cannot open it once more", &e))?))
+                Ok(Some(file.map_err(|e| Error::io("cannot open it once more", e))?))
             }
             Self::Memory(_) => Ok(None),
         }
@@ -154,7 +156,7 @@ impl Opened<'_> {
     /// Fails if a file is not as it was when it was listed.
     pub(crate) fn check(&self, state: &FileState) -> Result<()> {
         let (Self::File(file), Some(listed)) = (self, &state.listed) else { return Ok(()) };
-        let now = lmc::FileState::of(file).map_err(|e| io_error("cannot look at it", &e))?;
+        let now = lmc::FileState::of(file).map_err(|e| Error::io("cannot look at it", e))?;
         if !listed.is_unchanged(&now) {
             let message = "changed while it was saved; save again when nobody writes to it";
             return Err(Error::new(ErrorKind::Conflict, message));
@@ -191,7 +193,7 @@ impl FileState {
 /// Everything at `root`, or what a link there leads to. Links in it are kept, unless `follow` is
 /// set.
 pub(crate) fn walk(root: &Path, follow: bool) -> Result<Source> {
-    let cannot = |e| io_error(format_args!("cannot look at {}", root.display()), &e);
+    let cannot = |e| Error::io(format_args!("cannot look at {}", root.display()), e);
     match lmc::FileState::at(root).map_err(cannot)?.kind {
         FileKind::Folder => directory(root, follow),
         FileKind::File => single(root),
@@ -200,7 +202,7 @@ pub(crate) fn walk(root: &Path, follow: bool) -> Result<Source> {
 }
 
 fn single(root: &Path) -> Result<Source> {
-    let cannot = |e| io_error(format_args!("cannot open {}", root.display()), &e);
+    let cannot = |e| Error::io(format_args!("cannot open {}", root.display()), e);
     // A pipe that took its place would have to be waited for.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(root).map_err(cannot)?;

@@ -6,8 +6,8 @@ mod common;
 use common::*;
 use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
 use lmc_store::{
-    CONFIG_NAME, CheckOptions, ErrorKind, Keep, PruneOptions, Repaired, SnapshotName, Store,
-    SystemClock,
+    Advice, CONFIG_NAME, CheckOptions, ErrorKind, Keep, PruneOptions, Repaired, SnapshotName,
+    Store, SystemClock,
 };
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -138,7 +138,7 @@ fn a_prune_that_sees_packs_and_no_snapshot_stops() {
         manifests.iter().map(|object| storage.read_all(object, 1 << 20).unwrap()).collect();
     storage.delete(&manifests).unwrap();
     let error = store.prune(&PruneOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("--allow-empty"), "{error}");
+    assert_eq!(error.advice(), Some(Advice::AllowEmpty), "{error}");
     assert_eq!(storage.names("packs").unwrap().len(), before);
     for (object, bytes) in manifests.iter().zip(&good) {
         storage.put_new(object, bytes).unwrap();

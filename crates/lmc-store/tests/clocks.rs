@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use lmc_store::storage::{MemoryStorage, Storage};
 use lmc_store::{
-    Clock, ErrorKind, Keep, Parent, PruneOptions, SaveOptions, Saved, SnapshotName, Store,
+    Clock, ErrorKind, Keep, Parent, PruneOptions, SaveOptions, Saved, SnapshotName, Store, Warning,
 };
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -46,7 +46,11 @@ fn a_clock_that_is_ahead_stamps_no_later_save() {
     let ahead = Store::open(storage, clock.later(30 * 24)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (wrong, _) = save_as(&ahead, folder.path(), 1);
-    assert!(wrong.warnings.iter().any(|text| text.contains("ahead")), "{:?}", wrong.warnings);
+    assert!(
+        wrong.warnings.iter().any(|warning| warning.message.contains("ahead")),
+        "{:?}",
+        wrong.warnings
+    );
     let mut saved = vec![wrong.name];
     for step in 2..5 {
         clock.pass_hours(2);
@@ -88,7 +92,11 @@ fn a_clock_that_is_behind_makes_no_save_an_old_one() {
         let step = Some(newest.step + 1);
         let options = SaveOptions { run: "r".into(), step, parent, ..SaveOptions::default() };
         let saved = save(&behind, &root, options);
-        assert!(saved.warnings.iter().any(|text| text.contains("behind")), "{:?}", saved.warnings);
+        assert!(
+            saved.warnings.iter().any(|warning| warning.message.contains("behind")),
+            "{:?}",
+            saved.warnings
+        );
         assert!(saved.name.time_ms > newest.time_ms);
         assert_eq!(right.find("latest").unwrap(), saved.name);
         let keep = Keep { last: Some(1), ..Keep::default() };
@@ -116,7 +124,11 @@ fn a_save_is_later_than_the_newest_of_its_run() {
         let step = Some(newest.name.step);
         let options = SaveOptions { run: "r".into(), step, parent, ..SaveOptions::default() };
         let saved = save(&behind, &root, options);
-        assert!(!saved.warnings.iter().any(|text| text.contains("clock")), "{:?}", saved.warnings);
+        assert!(
+            !saved.warnings.iter().any(|warning| warning.message.contains("clock")),
+            "{:?}",
+            saved.warnings
+        );
         assert_eq!(saved.name.time_ms, newest.name.time_ms + 1, "{is_damaged}");
         assert_eq!(right.find("latest").unwrap(), saved.name);
     }
@@ -134,7 +146,9 @@ fn a_save_says_that_an_older_one_has_a_later_time() {
     let (first, _) = save_as(&store, folder.path(), 1);
     ahead.1.store(0, Ordering::Relaxed);
     let (second, _) = save_as(&store, folder.path(), 2);
-    let says = |text: &String| text.contains(&first.name.id) && text.contains("counts as newer");
+    let says = |Warning { message, .. }: &Warning| {
+        message.contains(&first.name.id) && message.contains("counts as newer")
+    };
     assert!(second.warnings.iter().any(says), "{:?}", second.warnings);
     assert!(second.name.time_ms < first.name.time_ms);
 }

@@ -343,7 +343,7 @@ fn known_files_whose_packs_are_gone_are_stored_again() {
             }
         }
         let saved = save_step(&store, &root, "r", step);
-        assert!(saved.warnings.iter().any(|text| text.contains("stored again")));
+        assert!(saved.warnings.iter().any(|warning| warning.message.contains("stored again")));
         check_restores(&store, &saved.name, &root);
     }
 }

@@ -4,7 +4,9 @@ mod common;
 
 use common::*;
 use lmc_store::storage::{MemoryStorage, Storage};
-use lmc_store::{CheckOptions, ErrorKind, RestoreOptions, SaveOptions, SnapshotName, Store};
+use lmc_store::{
+    Advice, CheckOptions, ErrorKind, RestoreOptions, SaveOptions, SnapshotName, Store,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -209,7 +211,7 @@ fn saves_beside_damage() {
         storage.replace(&pack, b"rot").unwrap();
     }
     let next = save(&store, &root, SaveOptions::default());
-    assert!(next.warnings[0].contains("lmc check"), "{:?}", next.warnings);
+    assert_eq!(next.warnings[0].advice, Some(Advice::CheckStore), "{:?}", next.warnings);
     check_restores(&store, &next.name, &root);
     // Not even the manifest of the parent need be whole.
     storage.replace(&next.name.object().unwrap(), b"rot").unwrap();

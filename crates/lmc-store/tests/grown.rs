@@ -6,8 +6,8 @@ mod common;
 use common::*;
 use lmc_store::storage::LocalStorage;
 use lmc_store::{
-    CONFIG_NAME, CheckOptions, ErrorKind, Parent, PruneOptions, RestoreOptions, SaveOptions, Saved,
-    SnapshotName, Store,
+    Advice, CONFIG_NAME, CheckOptions, ErrorKind, Parent, PruneOptions, RestoreOptions,
+    SaveOptions, Saved, SnapshotName, Store, Warning,
 };
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -109,8 +109,8 @@ fn a_repair_cuts_a_pack_that_grew() {
 }
 
 /// What a save warns of, but for the clock of the tests, which is not that of the disk.
-fn warnings(saved: &Saved) -> Vec<&String> {
-    saved.warnings.iter().filter(|text| !text.contains("clock")).collect()
+fn warnings(saved: &Saved) -> Vec<&Warning> {
+    saved.warnings.iter().filter(|warning| !warning.message.contains("clock")).collect()
 }
 
 /// A save that relies on a pack of its parent, for a file that has not changed or as a base, looks
@@ -126,7 +126,7 @@ fn a_save_heals_a_pack_that_grew() {
         write(&scene.source.join("model.safetensors"), &bytes);
         let saved = save_step(&scene.store, &scene.source, "r", 2);
         let warnings = warnings(&saved);
-        assert!(warnings.len() == 1 && warnings[0].contains("good now"), "{saved:?}");
+        assert!(warnings.len() == 1 && warnings[0].message.contains("good now"), "{saved:?}");
         assert_eq!(saved.unchanged, u64::from(drift == 0));
         assert!(fs::read(&scene.pack).unwrap() == good);
         assert!(scene.store.check(&QUICK).unwrap().is_clean());
@@ -151,7 +151,10 @@ fn a_save_relies_on_no_pack_that_is_cut() {
         let options =
             SaveOptions { parent: Parent::Snapshot(parent.clone()), ..SaveOptions::default() };
         let saved = save(&scene.store, &scene.source, options);
-        assert!(saved.warnings.iter().any(|text| text.contains("lmc check")), "{saved:?}");
+        assert!(
+            saved.warnings.iter().any(|warning| warning.advice == Some(Advice::CheckStore)),
+            "{saved:?}"
+        );
         let packs = scene.store.manifest(&saved.name).unwrap().packs;
         assert!(packs.iter().all(|other| other.name != pack.name), "{packs:?}");
         check_restores(&scene.store, &saved.name, &scene.source);
@@ -187,7 +190,7 @@ fn a_configuration_that_is_too_long_is_damage() {
     let storage = Arc::new(LocalStorage::new(&scene.root));
     let error = Store::open(storage, TestClock::new()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Corrupt);
-    assert!(error.to_string().contains("run lmc init at the same place"), "{error}");
+    assert_eq!(error.advice(), Some(Advice::RecreateStore), "{error}");
 }
 
 /// A snapshot whose pack is too long is left out of a copy as damaged.

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use lmc_store::storage::{Entry, LocalStorage, MemoryStorage, Put, Stat, Storage};
-use lmc_store::{CONFIG_NAME, ErrorKind, Result, Store};
+use lmc_store::{Advice, CONFIG_NAME, ErrorKind, Result, Store};
 use std::sync::Arc;
 
 /// A server that ignores conditions: the last put wins.
@@ -88,7 +88,7 @@ fn once() {
     for bad in [String::new(), config.replace("86400", "06400"), config.replace("86400", "8640 ")] {
         std::fs::write(&path, bad).unwrap();
         let error = open().unwrap_err();
-        assert!(error.kind == ErrorKind::Corrupt && error.to_string().contains("lmc init"));
+        assert_eq!((error.kind, error.advice()), (ErrorKind::Corrupt, Some(Advice::RecreateStore)));
     }
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use lmc_store::{ErrorKind, Manifest, SaveOptions};
+use lmc_store::{Advice, ErrorKind, Manifest, SaveOptions};
 use serde_json::{Value, json};
 
 fn good() -> Value {
@@ -153,7 +153,7 @@ fn newer_formats() {
     newer["format"] = json!(2);
     let error = parse(&newer).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unsupported);
-    assert!(error.to_string().contains("use a newer one"), "{error}");
+    assert_eq!(error.advice(), Some(Advice::Upgrade), "{error}");
 }
 
 /// Chains that are longer than any reader follows.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use lmc_store::{Glob, Parent, RestoreOptions, SaveOptions};
+use lmc_store::{Advice, Glob, Parent, RestoreOptions, SaveOptions};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
@@ -59,7 +59,7 @@ fn single_files() {
     store.restore(&saved.name, &target, &RestoreOptions::default(), &|_| ()).unwrap();
     assert_eq!(fs::read(&target).unwrap(), bytes);
     let again = store.restore(&saved.name, &target, &RestoreOptions::default(), &|_| ());
-    assert!(again.unwrap_err().to_string().contains("-f overwrites"));
+    assert_eq!(again.unwrap_err().advice(), Some(Advice::Overwrite));
     fs::create_dir(folder.path().join("into")).unwrap();
     store
         .restore(&saved.name, &folder.path().join("into"), &RestoreOptions::default(), &|_| ())

@@ -175,6 +175,6 @@ fn a_directory_of_links_alone_is_told_of() {
     symlink("../run/a", links.join("a")).unwrap();
     let saved = save(&scene.store, &links, SaveOptions::default());
     assert_eq!(saved.files, 0);
-    assert!(saved.warnings.len() == 1 && saved.warnings[0].contains("link"), "{saved:?}");
+    assert!(saved.warnings.len() == 1 && saved.warnings[0].message.contains("link"), "{saved:?}");
     check_restores(&scene.store, &saved.name, &links);
 }

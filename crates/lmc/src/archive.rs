@@ -3,7 +3,7 @@
 use crate::base::{Base, Bases};
 use crate::decompress::restore;
 use crate::effort::{Budget, Cost, Effort};
-use crate::io::{Input, ReadAt, Source, SourceFile, io_error, zeroed};
+use crate::io::{Input, ReadAt, Source, SourceFile, zeroed};
 use crate::lookup::Links;
 use crate::pipeline::Buffer;
 use crate::recent::Desk;
@@ -13,7 +13,7 @@ use crate::{Progress, Reference};
 use lmc_codec::{Decoder, RecipeShape};
 use lmc_format::file::FOOTER_LEN;
 use lmc_format::{
-    Error, ErrorKind, Footer, HEADER_LEN, Piece, Result, SourceKind, Span, StoredIndex,
+    Advice, Error, ErrorKind, Footer, HEADER_LEN, Piece, Result, SourceKind, Span, StoredIndex,
 };
 use std::fs::File;
 use std::ops::Range;
@@ -28,8 +28,8 @@ const FAR_TIMES: u64 = 100;
 pub fn check_size(len: u64, max_size: Option<u64>) -> Result<()> {
     match max_size {
         Some(most) if len > most => {
-            let message = format!("{len} bytes would be restored, more than --max-size {most}");
-            Err(Error::new(ErrorKind::LimitExceeded, message))
+            let message = format!("{len} bytes would be restored, more than the limit of {most}");
+            Err(Error::new(ErrorKind::LimitExceeded, message).with_advice(Advice::RaiseMaxSize))
         }
         _ => Ok(()),
     }
@@ -60,7 +60,7 @@ impl Archive {
 
     /// The same with `bases` that it may be on, which are tried first.
     pub fn open_on(path: &Path, bases: &Bases) -> Result<Self> {
-        let file = File::open(path).map_err(|e| io_error("cannot open it", &e))?;
+        let file = File::open(path).map_err(|e| Error::io("cannot open it", e))?;
         Self::from_file(file, path.parent(), bases)
     }
 

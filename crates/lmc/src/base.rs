@@ -8,12 +8,12 @@ use crate::archive::Archive;
 use crate::effort::{Budget, Cost, Effort};
 use crate::folder::FileId;
 use crate::interrupt::Once;
-use crate::io::{ReadAt, Source, SourceFile, Stamp, io_error};
+use crate::io::{ReadAt, Source, SourceFile, Stamp};
 use crate::lookup::{Given, Links, fit_name};
 use crate::raw::Raw;
 use crate::shelf::{Seen, Shelf};
 use lmc_format::file::MAGIC;
-use lmc_format::{Error, ErrorKind, Hash, Result};
+use lmc_format::{Advice, Error, ErrorKind, Hash, Result};
 use lmc_input::Tensor;
 use std::fmt;
 use std::fs::File;
@@ -191,13 +191,13 @@ impl Base {
         // A pipe would have to be waited for.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path);
-        Self::of_file(file.map_err(|e| io_error("cannot open it", &e))?, path, shelf)
+        Self::of_file(file.map_err(|e| Error::io("cannot open it", e))?, path, shelf)
     }
 
     fn of_file(file: File, path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
-        let kind = file.metadata().map_err(|e| io_error("cannot look at it", &e))?;
+        let kind = file.metadata().map_err(|e| Error::io("cannot look at it", e))?;
         if !kind.is_file() {
-            return Err(Error::invalid("is no regular file"));
+            return Err(Error::invalid("is not a regular file"));
         }
         let folder = path.parent().map(Path::to_path_buf);
         Self::new(Source::File(SourceFile::Owned(file)), path, folder, shelf)
@@ -389,9 +389,6 @@ impl Base {
 }
 
 fn too_deep() -> Error {
-    let message = format!(
-        "more than {DEPTH_MAX} files stand one on the other, or in a circle; compress with an older \
-         --base, or decompress one of them first"
-    );
-    Error::new(ErrorKind::LimitExceeded, message)
+    let message = format!("the base chain has more than {DEPTH_MAX} files, or is a cycle");
+    Error::new(ErrorKind::LimitExceeded, message).with_advice(Advice::ShortenChain)
 }

@@ -7,7 +7,7 @@
 //! decoder writes a whole segment.
 
 use crate::recent::{LEN_MAX, Recent, len_max};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -160,10 +160,9 @@ impl Effort<'_> {
         let message = format!(
             "its parts refer to each other and to its bases so often that it would take the work of \
              decoding more than {most} bytes; no file that lmc makes does on the bases it was made on, so \
-             it may be meant to waste time; if you trust it, decompress its bases first and give \
-             those with --base"
+             it may be meant to waste time"
         );
-        Err(Error::new(ErrorKind::LimitExceeded, message))
+        Err(Error::new(ErrorKind::LimitExceeded, message).with_advice(Advice::RestoreBasesFirst))
     }
 }
 

@@ -55,16 +55,6 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
     }
 }
 
-/// An error of the operating system.
-pub(crate) fn io_error(what: &str, error: &io::Error) -> Error {
-    let kind = match error.kind() {
-        io::ErrorKind::NotFound => ErrorKind::NotFound,
-        io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
-        _ => ErrorKind::Io,
-    };
-    Error::new(kind, format!("{what}: {error}"))
-}
-
 /// Bytes that any thread may read at any place.
 #[derive(Debug)]
 pub(crate) enum Source<'a> {
@@ -172,7 +162,7 @@ impl<'a> Source<'a> {
     pub(crate) fn new(input: Input<'a>) -> Result<Self> {
         match input {
             Input::File(file) => {
-                let kind = file.metadata().map_err(|e| io_error("cannot look at it", &e))?;
+                let kind = file.metadata().map_err(|e| Error::io("cannot look at it", e))?;
                 if kind.is_dir() {
                     return Err(Error::invalid("is a directory; name a file in it"));
                 }
@@ -192,7 +182,7 @@ impl<'a> Source<'a> {
     /// What tells whether a file is written to while it is read; nothing for what cannot be.
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>> {
         let Self::File(file) = self else { return Ok(None) };
-        let metadata = file.get().metadata().map_err(|e| io_error("cannot look at it", &e))?;
+        let metadata = file.get().metadata().map_err(|e| Error::io("cannot look at it", e))?;
         Ok(Some(Stamp::of(&metadata)))
     }
 
@@ -205,7 +195,7 @@ impl<'a> Source<'a> {
         match self {
             Self::File(file) => {
                 let metadata = file.get().metadata();
-                Ok(metadata.map_err(|e| io_error("cannot look at it", &e))?.len())
+                Ok(metadata.map_err(|e| Error::io("cannot look at it", e))?.len())
             }
             Self::Bytes(bytes) => Ok(bytes.len() as u64),
             Self::Parts(parts) => Ok(parts.len()),
@@ -219,7 +209,7 @@ impl<'a> Source<'a> {
         match self {
             Self::File(file) => {
                 let read = file.get().read_exact_at(buffer, at);
-                read.map_err(|e| read_error(at, buffer.len(), &e))
+                read.map_err(|e| read_error(at, buffer.len(), e))
             }
             Self::Bytes(bytes) => copy(bytes, at, buffer),
             Self::Parts(parts) => parts.read(at, buffer),
@@ -304,19 +294,19 @@ fn ends_early(at: u64, len: usize) -> Error {
     Error::truncated(format!("the file ends before byte {}", at.saturating_add(len as u64)))
 }
 
-fn read_error(at: u64, len: usize, error: &io::Error) -> Error {
+fn read_error(at: u64, len: usize, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => ends_early(at, len),
-        _ => io_error(&format!("cannot read {len} bytes at {at}"), error),
+        _ => Error::io(format_args!("cannot read {len} bytes at {at}"), error),
     }
 }
 
 /// Copies a stream to a file that has no name.
 pub(crate) fn spool(stream: &mut (impl Read + ?Sized)) -> Result<File> {
     let mut file =
-        tempfile::tempfile().map_err(|e| io_error("cannot make a temporary file", &e))?;
-    io::copy(stream, &mut file).map_err(|e| io_error("cannot keep the input", &e))?;
-    file.rewind().map_err(|e| io_error("cannot go back in a temporary file", &e))?;
+        tempfile::tempfile().map_err(|e| Error::io("cannot make a temporary file", e))?;
+    io::copy(stream, &mut file).map_err(|e| Error::io("cannot keep the input", e))?;
+    file.rewind().map_err(|e| Error::io("cannot go back in a temporary file", e))?;
     Ok(file)
 }
 
@@ -355,13 +345,13 @@ impl<'a> Sink<'a> {
                 Err(_) => Err(io::Error::other("another thread failed")),
             },
         };
-        written.map_err(|e| io_error("cannot write", &e))
+        written.map_err(|e| Error::io("cannot write", e))
     }
 
     /// Empties a file, so that what is left out of it is zeros.
     pub(crate) fn clear(&self) -> Result<()> {
         match self {
-            Self::File(file) => file.set_len(0).map_err(|e| io_error("cannot write", &e)),
+            Self::File(file) => file.set_len(0).map_err(|e| Error::io("cannot write", e)),
             Self::Stream(_) => Ok(()),
         }
     }
@@ -388,7 +378,7 @@ impl<'a> Sink<'a> {
     /// Gives a file that may end in a hole its length.
     pub(crate) fn finish(&self, len: u64) -> Result<()> {
         match self {
-            Self::File(file) => file.set_len(len).map_err(|e| io_error("cannot write", &e)),
+            Self::File(file) => file.set_len(len).map_err(|e| Error::io("cannot write", e)),
             Self::Stream(_) => self.flush(),
         }
     }
@@ -396,7 +386,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn flush(&self) -> Result<()> {
         let Self::Stream(stream) = self else { return Ok(()) };
         let flushed = stream.lock().map_or_else(|_| Ok(()), |mut stream| stream.flush());
-        flushed.map_err(|e| io_error("cannot write", &e))
+        flushed.map_err(|e| Error::io("cannot write", e))
     }
 }
 

@@ -60,7 +60,9 @@ pub use interrupt::{Interrupt, is_interrupted};
 pub use io::{Input, Output, ReadAt};
 pub use leftover::Leftover;
 pub use lmc_codec::Level;
-pub use lmc_format::{Conversion, Dtype, DtypeId, Error, ErrorKind, NumpyName, Reference, Result};
+pub use lmc_format::{
+    Advice, Conversion, Dtype, DtypeId, Error, ErrorKind, NumpyName, Reference, Result,
+};
 pub use lmc_input::JSON_LEN_MAX as HEADER_JSON_LEN_MAX;
 pub use masters::masters;
 pub use memory::{

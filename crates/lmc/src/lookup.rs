@@ -2,11 +2,11 @@
 
 use crate::base::{Base, Bases};
 use crate::interrupt::Once;
-use crate::io::{Stamp, io_error};
+use crate::io::Stamp;
 use crate::recent::Desk;
 use crate::shelf::{Seen, Shelf};
 use lmc_format::limits::BASE_NAME_LEN_MAX;
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -159,7 +159,7 @@ impl Search<'_> {
             Ok(metadata) => Stamp::of(&metadata),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
             Err(e) => {
-                self.failed(&shown, io_error("cannot look at it", &e));
+                self.failed(&shown, Error::io("cannot look at it", e));
                 return None;
             }
         };
@@ -224,13 +224,9 @@ impl Search<'_> {
         };
         let lmc_format::Base { hash, len, name } = self.wanted;
         let kind = self.damage.map_or(ErrorKind::NotFound, |error| error.kind);
-        Error::new(
-            kind,
-            format!(
-                "base {name} of {len} bytes with content hash {hash:032x} is needed: {found}; give \
-                 it with --base"
-            ),
-        )
+        let message =
+            format!("base {name} of {len} bytes with content hash {hash:032x} is needed: {found}");
+        Error::new(kind, message).with_advice(Advice::GiveBase)
     }
 }
 

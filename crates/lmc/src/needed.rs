@@ -4,7 +4,7 @@
 use crate::archive::Archive;
 use crate::base::{Base, Bases};
 use crate::folder::FileId;
-use lmc_format::{Error, Result};
+use lmc_format::{Advice, Error, Result};
 use std::collections::HashSet;
 
 /// What goes, or may go, when there is a result.
@@ -22,7 +22,7 @@ impl Going {
         self.check_input()?;
         bases.list().iter().try_for_each(|base| {
             if self.input.is_some() && base.id() == self.input {
-                return Err(Error::invalid("is its own --base; give an older one"));
+                return Err(Error::invalid("is its own base").with_advice(Advice::GiveOlderBase));
             }
             self.check_replaced(base)
         })
@@ -43,7 +43,8 @@ impl Going {
 
     fn check_input(self) -> Result<()> {
         if self.input.is_some() && self.input == self.replaced {
-            return Err(Error::invalid("input and output are the same file; give another -o"));
+            let error = Error::invalid("input and output are the same file");
+            return Err(error.with_advice(Advice::ChooseOutput));
         }
         Ok(())
     }
@@ -55,9 +56,8 @@ impl Going {
                 continue;
             }
             if self.input.is_some() && base.id() == self.input {
-                let message = "is what its --base is on; what stands on each other in a circle \
-                               cannot be restored, so give another base";
-                return Err(Error::invalid(message));
+                let error = Error::invalid("would become part of its own base chain");
+                return Err(error.with_advice(Advice::GiveOtherBase));
             }
             self.check_replaced(base)?;
             open.extend(base.needed()?);
@@ -67,9 +67,8 @@ impl Going {
 
     fn check_replaced(self, base: &Base) -> Result<()> {
         if self.replaced.is_some() && base.id() == self.replaced {
-            let path = &base.path;
-            let message = format!("would replace the base {path}, which it needs; give another -o");
-            return Err(Error::invalid(message));
+            let message = format!("would replace the base {}, which it needs", base.path);
+            return Err(Error::invalid(message).with_advice(Advice::ChooseOutput));
         }
         Ok(())
     }

@@ -2,10 +2,9 @@
 
 use crate::acl;
 use crate::folder::{FileId, FileKind, FileState, Folder, Links, MODE_BITS, parent, set_time};
-use crate::io::io_error;
 use crate::leftover::Leftover;
 use crate::sandbox::exists;
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, RawMode};
 use std::ffi::{OsStr, OsString};
@@ -153,7 +152,7 @@ impl Publish {
         if !overwrite && path.symlink_metadata().is_ok() {
             return Err(exists(path));
         }
-        let (folder, name) = Folder::reach_file(path).map_err(|e| create_error(path, &e))?;
+        let (folder, name) = Folder::reach_file(path).map_err(|e| create_error(path, e))?;
         Self::create_in(folder, &name, path, overwrite, origin)
     }
 
@@ -175,7 +174,7 @@ impl Publish {
         let origin = origin.in_place_of(old.filter(|old| old.kind == FileKind::File));
         let made = origin.make_file(folder, &prefix(name));
         let (leftover, file) =
-            made.map_err(|e| io_error("cannot make a temporary file beside it", &e))?;
+            made.map_err(|e| Error::io("cannot make a temporary file beside it", e))?;
         let (leftover, shown) = (Arc::new(leftover), shown.to_path_buf());
         let name = name.to_os_string();
         Ok(Self { file, leftover, name, shown, overwrite, origin, is_named: false })
@@ -205,18 +204,18 @@ impl Publish {
         self.place()?;
         leftover.folder.sync().map_err(|e| {
             let shown = shown.display();
-            io_error(&format!("{shown} is there, but may be gone after a power cut"), &e)
+            Error::io(format_args!("{shown} is there, but may be gone after a power cut"), e)
         })
     }
 
     /// Puts the file under its name, whole. The name is durable once its folder is synced.
     pub fn place(mut self) -> Result<()> {
-        self.origin.give(&self.file).map_err(|e| io_error("cannot set its mode and time", &e))?;
-        self.file.sync_all().map_err(|e| io_error("cannot write it to the disk", &e))?;
+        self.origin.give(&self.file).map_err(|e| Error::io("cannot set its mode and time", e))?;
+        self.file.sync_all().map_err(|e| Error::io("cannot write it to the disk", e))?;
         let Leftover { folder, name: temporary, .. } = &*self.leftover;
         folder.rename(temporary, &self.name, self.overwrite).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => exists(&self.shown),
-            _ => io_error("cannot give it its name", &e),
+            _ => Error::io("cannot give it its name", e),
         })?;
         self.is_named = true;
         Ok(())
@@ -243,18 +242,17 @@ impl Write for Publish {
 }
 
 fn not_a_file(path: &Path) -> Error {
-    let path = path.display();
-    Error::invalid(format!("{path} is not a regular file; give another -o, or -c for stdout"))
+    let message = format!("{} is not a regular file", path.display());
+    Error::invalid(message).with_advice(Advice::ChooseFileOrStream)
 }
 
-fn create_error(path: &Path, error: &io::Error) -> Error {
+fn create_error(path: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            let folder = parent(path).display();
-            let message = format!("no folder {folder}; make it, or give another -o");
-            Error::new(ErrorKind::NotFound, message)
+            let message = format!("no folder {}", parent(path).display());
+            Error::new(ErrorKind::NotFound, message).with_advice(Advice::CreateFolder)
         }
-        _ => io_error(&format!("cannot reach {}", path.display()), error),
+        _ => Error::io(format_args!("cannot reach {}", path.display()), error),
     }
 }
 

@@ -5,7 +5,6 @@
 //! file that was read. Anything else gets its name back.
 
 use crate::folder::{FileState, Folder, Links};
-use crate::io::io_error;
 use crate::leftover::random_name;
 use crate::publish::prefix;
 use lmc_format::{Error, ErrorKind, Result};
@@ -30,7 +29,7 @@ pub fn remove_seen(folder: &Folder, name: &OsStr, seen: &FileState) -> Result<()
 /// error says which one it has.
 fn move_and_remove(folder: &Folder, name: &OsStr, seen: &FileState) -> Result<()> {
     let aside = random_name(&prefix(name), ENDING);
-    let cannot = |e| io_error("cannot remove it", &e);
+    let cannot = |e| Error::io("cannot remove it", e);
     folder.rename(name, &aside, true).map_err(cannot)?;
     let error = match folder.look(&aside, Links::Kept) {
         // The move itself has changed the time of the last change.
@@ -39,7 +38,7 @@ fn move_and_remove(folder: &Folder, name: &OsStr, seen: &FileState) -> Result<()
             Err(e) => cannot(e),
         },
         Ok(_) => Error::new(ErrorKind::Conflict, "replaced while it was worked on, so it is kept"),
-        Err(e) => io_error("cannot look at it before it is removed, so it is kept", &e),
+        Err(e) => Error::io("cannot look at it before it is removed, so it is kept", e),
     };
     Err(give_back(folder, &aside, name, error))
 }
@@ -51,7 +50,7 @@ fn give_back(folder: &Folder, aside: &OsStr, name: &OsStr, error: Error) -> Erro
         return error;
     }
     let message = format!("{error}; it is beside it now, as {}", aside.display());
-    Error::new(error.kind, message)
+    Error::new(error.kind, message).with_source(error)
 }
 
 #[cfg(test)]

@@ -9,10 +9,9 @@
 
 use crate::descend::{Astray, KnownFolders, is_replaced};
 use crate::folder::{FileId, FileState, Folder, Links, parent};
-use crate::io::io_error;
 use crate::leftover::Leftover;
 use crate::publish::{Origin, Publish};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -53,14 +52,14 @@ impl Sandbox {
     pub fn open(root: &Path, overwrite: bool) -> Result<Self> {
         let opened = Folder::reach(root);
         let opened =
-            opened.map_err(|e| io_error(&format!("cannot open {}", root.display()), &e))?;
+            opened.map_err(|e| Error::io(format_args!("cannot open {}", root.display()), e))?;
         Ok(Self::new(opened, root, overwrite))
     }
 
     /// Makes the directory at `root`, closed to others, and its name durable; or opens the one that
     /// is there. Says whether it is new. The folders above are made too.
     pub fn make(root: &Path, overwrite: bool) -> Result<(Self, bool)> {
-        let cannot = |e| io_error(&format!("cannot make {}", root.display()), &e);
+        let cannot = |e| Error::io(format_args!("cannot make {}", root.display()), e);
         let Some(name) = root.file_name() else {
             return Ok((Self::open(root, overwrite)?, false));
         };
@@ -101,7 +100,7 @@ impl Sandbox {
             {
                 self.replaced(&reached)
             }
-            Astray::Unopened(_, e) => self.in_the_way(path, &e),
+            Astray::Unopened(_, e) => self.in_the_way(path, e),
         }
     }
 
@@ -115,7 +114,7 @@ impl Sandbox {
     /// others do beyond `mode` is taken away. Returns what one that was there was before.
     pub fn make_dir(&self, path: &Path, mode: u32) -> Result<Option<FileState>> {
         let (folder, name) = self.folder_of(path)?;
-        let cannot = |e| self.cannot("make", path, &e);
+        let cannot = |e| self.cannot("make", path, e);
         match folder.make_folder(name) {
             Ok(made) => {
                 let remembered = self.folders().add_made(path, &made);
@@ -125,7 +124,7 @@ impl Sandbox {
             // A directory, not a link to one.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 let found =
-                    folder.folder(name, Links::Kept).map_err(|e| self.in_the_way(path, &e))?;
+                    folder.folder(name, Links::Kept).map_err(|e| self.in_the_way(path, e))?;
                 let old = found.state().map_err(cannot)?;
                 let remembered = self.folders().add_found(path, &found);
                 remembered.map_err(|astray| self.astray(path, astray))?;
@@ -146,7 +145,7 @@ impl Sandbox {
             return Err(self.is_another(path));
         }
         let made = Publish::create_in(folder, name, path, self.overwrite, origin)?;
-        let state = FileState::of(made.file()).map_err(|e| self.cannot("make", path, &e))?;
+        let state = FileState::of(made.file()).map_err(|e| self.cannot("make", path, e))?;
         files.insert(state.id);
         Ok(made)
     }
@@ -164,7 +163,7 @@ impl Sandbox {
     /// Makes a symbolic link. It is never followed here.
     pub fn link(&self, path: &Path, target: &Path) -> Result<()> {
         let (folder, name) = self.folder_of(path)?;
-        let cannot = |e| self.cannot("make", path, &e);
+        let cannot = |e| self.cannot("make", path, e);
         let made = Leftover::make_link(folder, ".lmc-", target).map_err(cannot)?;
         let renamed = made.folder.rename(&made.name, name, self.overwrite);
         if renamed.is_err() {
@@ -181,13 +180,13 @@ impl Sandbox {
     pub fn finish_dir(&self, path: &Path, origin: &Origin) -> Result<()> {
         let folder = self.folder(path)?;
         let finished = origin.give_folder(&folder).and_then(|()| folder.sync());
-        finished.map_err(|e| self.cannot("finish", path, &e))
+        finished.map_err(|e| self.cannot("finish", path, e))
     }
 
     /// Makes the names in a directory durable, in the root with an empty path.
     pub fn sync_dir(&self, path: &Path) -> Result<()> {
         let synced = self.folder(path)?.sync();
-        synced.map_err(|e| self.cannot("sync", path, &e))
+        synced.map_err(|e| self.cannot("sync", path, e))
     }
 
     /// Removes the directory itself, which is at `root`, if it is empty.
@@ -196,14 +195,14 @@ impl Sandbox {
             let (above, name) = Folder::reach_parent(root)?;
             above.remove_folder(&name, self.root.state()?.id)
         };
-        remove().map_err(|e| io_error(&format!("cannot remove {}", root.display()), &e))
+        remove().map_err(|e| Error::io(format_args!("cannot remove {}", root.display()), e))
     }
 
     /// Removes a directory that is empty, and is the one that was made or found.
     pub fn remove_dir(&self, path: &Path) -> Result<()> {
         let (folder, name) = self.folder_of(path)?;
         let known = self.folders().get(path).ok_or_else(|| self.replaced(path))?;
-        let cannot = |e| self.cannot("remove", path, &e);
+        let cannot = |e| self.cannot("remove", path, e);
         if !known.is_at(&folder, name).map_err(cannot)? {
             return Err(self.replaced(path));
         }
@@ -212,8 +211,8 @@ impl Sandbox {
         Ok(())
     }
 
-    fn cannot(&self, what: &str, path: &Path, error: &io::Error) -> Error {
-        io_error(&format!("cannot {what} {}", self.shown(path).display()), error)
+    fn cannot(&self, what: &str, path: &Path, error: io::Error) -> Error {
+        Error::io(format_args!("cannot {what} {}", self.shown(path).display()), error)
     }
 
     fn replaced(&self, path: &Path) -> Error {
@@ -222,7 +221,7 @@ impl Sandbox {
         Error::new(ErrorKind::Conflict, format!("{} {message}", self.shown(path).display()))
     }
 
-    fn in_the_way(&self, path: &Path, error: &io::Error) -> Error {
+    fn in_the_way(&self, path: &Path, error: io::Error) -> Error {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::LOOP | Errno::NOTDIR) => {
                 let message = "a link or a file is where a folder of it should be; nothing is \
@@ -249,8 +248,9 @@ impl NewDirectory {
     /// Makes it beside where it will be.
     pub fn create(path: &Path) -> Result<Self> {
         let (folder, name) = Folder::reach_parent(path)
-            .map_err(|e| io_error(&format!("cannot reach {}", path.display()), &e))?;
-        let cannot = |e| io_error(&format!("cannot make a folder beside {}", path.display()), &e);
+            .map_err(|e| Error::io(format_args!("cannot reach {}", path.display()), e))?;
+        let cannot =
+            |e| Error::io(format_args!("cannot make a folder beside {}", path.display()), e);
         let leftover = Leftover::make_directory(folder, ".lmc-restore-").map_err(cannot)?;
         let root = leftover.content().ok_or_else(|| io::Error::other("it is gone"));
         match root.and_then(Folder::again) {
@@ -279,7 +279,7 @@ impl NewDirectory {
     /// free. Whatever came to stand under the temporary name meanwhile does not get it.
     pub fn commit(mut self, mode: Option<u32>) -> Result<()> {
         let name = &self.name;
-        let cannot = |e| io_error(&format!("cannot name {}", name.display()), &e);
+        let cannot = |e| Error::io(format_args!("cannot name {}", name.display()), e);
         let (root, above) = (&self.sandbox.root, &self.leftover.folder);
         let given = match mode {
             Some(mode) => Origin::recorded_mode(mode).give_folder(root),
@@ -320,8 +320,8 @@ impl Drop for NewDirectory {
 }
 
 pub(crate) fn exists(path: &Path) -> Error {
-    let path = path.display();
-    Error::new(ErrorKind::AlreadyExists, format!("{path} is there already; -f overwrites it"))
+    let message = format!("{} already exists", path.display());
+    Error::new(ErrorKind::AlreadyExists, message).with_advice(Advice::Overwrite)
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 
 use crate::descend::{Astray, is_replaced};
 use crate::folder::{FileId, FileKind, FileState, Folder, Links, bytes};
-use crate::io::io_error;
 use crate::remove::remove_seen;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -55,7 +54,7 @@ impl Tree {
     }
 
     fn of(root: io::Result<Folder>, path: &Path, links: Links) -> Result<Self> {
-        let cannot = |e| io_error(&format!("cannot list {}", path.display()), &e);
+        let cannot = |e| Error::io(format_args!("cannot list {}", path.display()), e);
         let root = root.map_err(cannot)?;
         let state = root.state().map_err(cannot)?;
         let folders = HashMap::from([(PathBuf::new(), state)]);
@@ -85,7 +84,7 @@ impl Tree {
     fn read_folder(&mut self, path: &Path) -> Result<Vec<PathBuf>> {
         let folder = self.folder(path)?;
         let cannot = |name: &Path, e| {
-            io_error(&format!("cannot list {}", self.path.join(name).display()), &e)
+            Error::io(format_args!("cannot list {}", self.path.join(name).display()), e)
         };
         let mut below = Vec::new();
         for name in folder.names().map_err(|e| cannot(path, e))? {
@@ -123,7 +122,8 @@ impl Tree {
 
     /// Opens a folder of it, past no other link than was listed. Fails unless it is the one that was.
     fn folder(&self, path: &Path) -> Result<Folder> {
-        let cannot = |e| io_error(&format!("cannot open {}", self.path.join(path).display()), &e);
+        let cannot =
+            |e| Error::io(format_args!("cannot open {}", self.path.join(path).display()), e);
         let known = |path: &Path| self.folders.get(path).map(|listed| listed.id);
         self.root.known_below(path, self.links, known).map_err(|astray| match astray {
             Astray::NotBelow => not_below(path),
@@ -144,10 +144,10 @@ impl Tree {
         let (folder, name) = self.folder_of(path)?;
         let file = folder.file(name, self.links).map_err(|e| match e.raw_os_error() {
             _ if is_replaced(&e) => self.replaced(path),
-            Some(_) => io_error("cannot open it", &e),
+            Some(_) => Error::io("cannot open it", e),
             None => self.replaced(path),
         })?;
-        let state = FileState::of(&file).map_err(|e| io_error("cannot look at it", &e))?;
+        let state = FileState::of(&file).map_err(|e| Error::io("cannot look at it", e))?;
         if !listed.is_unchanged(&state) {
             return Err(changed());
         }
@@ -173,7 +173,7 @@ impl Tree {
             let (above, name) = self.folder_of(path)?;
             above.remove_folder(name, id)
         };
-        removed.map_err(|e| io_error("cannot remove it", &e))
+        removed.map_err(|e| Error::io("cannot remove it", e))
     }
 
     /// Fails unless the root and all folders are still the ones that were listed, under their names.

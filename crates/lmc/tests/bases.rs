@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Part, bases, compress, safetensors};
-use lmc::{Archive, Bases, Input, Level, Options, Origin, Output, Publish, decompress_to_vec};
+use lmc::{
+    Advice, Archive, Bases, Input, Level, Options, Origin, Output, Publish, decompress_to_vec,
+};
 use lmc_testkit::data::{self, Kind};
 use std::fs::File;
 use std::os::unix::fs::symlink;
@@ -78,7 +80,7 @@ fn no_chain_of_files_is_made_that_no_restore_takes() {
             (streamed, coded) => {
                 assert_eq!(i, 65);
                 for error in [streamed.expect_err("refused"), coded.expect_err("refused")] {
-                    assert!(error.to_string().contains("older --base"), "{error}");
+                    assert_eq!(error.advice(), Some(Advice::ShortenChain), "{error}");
                 }
                 return;
             }
@@ -150,5 +152,6 @@ fn a_file_is_not_its_own_base() {
         Options { bases: Bases::open(&[&path], 1).expect("a base"), ..Options::default() };
     let file = File::open(&path).expect("ours");
     let error = lmc::compress_parts(Input::File(&file), &options, Vec::new()).expect_err("its own");
-    assert!(error.to_string().contains("its own --base"), "{error}");
+    assert!(error.to_string().contains("its own base"), "{error}");
+    assert_eq!(error.advice(), Some(Advice::GiveOlderBase), "{error}");
 }

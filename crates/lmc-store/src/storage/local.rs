@@ -7,7 +7,7 @@
 mod errors;
 
 use super::disk::{Disk, DiskStat, LISTS_MAX, RealDisk, Renamed};
-use super::{Access, Entry, Put, Stat, Storage, io_error, not_found, read_by_parts};
+use super::{Access, Entry, Put, Stat, Storage, not_found, read_by_parts};
 use crate::config::CONFIG_NAME;
 use crate::names::{FORGOTTEN, MARKER, NAME_PARTS_MAX, PRUNING, is_id, random_id};
 use errors::{object_error, swept};
@@ -68,7 +68,7 @@ impl LocalStorage {
     }
 
     /// An error of the disk; remembers whether it is full.
-    fn failed(&self, what: impl std::fmt::Display, error: &io::Error) -> Error {
+    fn failed(&self, what: impl std::fmt::Display, error: io::Error) -> Error {
         if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             self.is_full.store(true, Ordering::Release);
         }
@@ -169,13 +169,13 @@ impl LocalStorage {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.disk.sync_dir(path).map_err(|e| self.poison(path, &e))
+        self.disk.sync_dir(path).map_err(|e| self.poison(path, e))
     }
 
     /// After a failed sync the kernel may drop what was not written and report success next time.
-    fn poison(&self, path: &Path, error: &io::Error) -> Error {
+    fn poison(&self, path: &Path, error: io::Error) -> Error {
         self.is_poisoned.store(true, Ordering::Release);
-        io_error(format_args!("cannot sync {}", path.display()), error)
+        Error::io(format_args!("cannot sync {}", path.display()), error)
     }
 
     /// Makes a folder with all above it; each is durable before the next one.
@@ -197,7 +197,7 @@ impl LocalStorage {
             // It may have been made just now by someone who has not synced it yet.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) => {
-                return Err(self.failed(format_args!("cannot make {}", folder.display()), &e));
+                return Err(self.failed(format_args!("cannot make {}", folder.display()), e));
             }
         }
         self.sync_dir(above.unwrap_or(Path::new(".")))?;
@@ -220,19 +220,18 @@ impl LocalStorage {
     }
 
     fn write_file(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        let cannot =
-            |e: &io::Error| self.failed(format_args!("cannot write {}", path.display()), e);
-        let mut file = self.disk.create(path).map_err(|e| cannot(&e))?;
+        let cannot = |e: io::Error| self.failed(format_args!("cannot write {}", path.display()), e);
+        let mut file = self.disk.create(path).map_err(cannot)?;
         let mut rest = bytes;
         while !rest.is_empty() {
             match file.write(rest) {
-                Ok(0) => return Err(cannot(&io::ErrorKind::WriteZero.into())),
+                Ok(0) => return Err(cannot(io::ErrorKind::WriteZero.into())),
                 Ok(count) => rest = &rest[count..],
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(cannot(&e)),
+                Err(e) => return Err(cannot(e)),
             }
         }
-        file.sync().map_err(|e| self.poison(path, &e))
+        file.sync().map_err(|e| self.poison(path, e))
     }
 
     /// Gives a written file its name by `rename`, durably.
@@ -258,7 +257,7 @@ impl LocalStorage {
             }
             return Err(match is_swept {
                 true => swept(name),
-                false => self.failed(format_args!("cannot name {}", path.display()), &error),
+                false => self.failed(format_args!("cannot name {}", path.display()), error),
             });
         }
         self.sync_dir(&folder)?;
@@ -284,7 +283,7 @@ impl LocalStorage {
         match look(&path) {
             Ok(entries) => Ok(entries),
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.check_root().map(|()| Vec::new()),
-            Err(e) => Err(io_error(format_args!("cannot list {}", path.display()), &e)),
+            Err(e) => Err(Error::io(format_args!("cannot list {}", path.display()), e)),
         }
     }
 
@@ -336,7 +335,7 @@ impl LocalStorage {
     fn check_root(&self) -> Result<()> {
         let path = self.path(CONFIG_NAME);
         let stat = self.disk.stat(&path);
-        stat.map(|_| ()).map_err(|e| io_error(format_args!("cannot see {}", path.display()), &e))
+        stat.map(|_| ()).map_err(|e| Error::io(format_args!("cannot see {}", path.display()), e))
     }
 }
 
@@ -373,7 +372,7 @@ impl Storage for LocalStorage {
             Ok(renamed) => renamed,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(Put::Exists),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(not_found(from)),
-            Err(e) => return Err(self.failed(format_args!("cannot move {from} to {to}"), &e)),
+            Err(e) => return Err(self.failed(format_args!("cannot move {from} to {to}"), e)),
         };
         // The new name before the old one, so that a power cut never leaves neither.
         self.sync_dir(&folder(&new))?;
@@ -381,7 +380,7 @@ impl Storage for LocalStorage {
         let is_both = |id_old: (u64, u64)| id(&new) == Some(id_old);
         // What came into its place meanwhile stays.
         if renamed == Renamed::Linked && id(&old).is_some_and(is_both) {
-            let cannot = |e| io_error(format_args!("cannot remove {from}, which is {to} too"), &e);
+            let cannot = |e| Error::io(format_args!("cannot remove {from}, which is {to} too"), e);
             self.disk.remove(&old).map_err(cannot)?;
         }
         self.sync_dir(&folder(&old))?;
@@ -397,11 +396,11 @@ impl Storage for LocalStorage {
     }
 
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
-        let cannot = |e: &io::Error| match e.kind() {
+        let cannot = |e: io::Error| match e.kind() {
             io::ErrorKind::NotFound => not_found(name),
             _ => object_error(format_args!("cannot read {name}"), e),
         };
-        let file = self.disk.open(&self.path(name)).map_err(|e| cannot(&e))?;
+        let file = self.disk.open(&self.path(name)).map_err(cannot)?;
         let mut done = 0;
         while done < out.len() {
             match file.read_at(at + done as u64, &mut out[done..]) {
@@ -411,7 +410,7 @@ impl Storage for LocalStorage {
                 }
                 Ok(count) => done += count,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(cannot(&e)),
+                Err(e) => return Err(cannot(e)),
             }
         }
         Ok(())
@@ -424,7 +423,7 @@ impl Storage for LocalStorage {
             }
             Ok(stat) => Ok(Some(Stat { size: stat.size, modified_ms: stat.modified_ms })),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(object_error(format_args!("cannot look at {name}"), &e)),
+            Err(e) => Err(object_error(format_args!("cannot look at {name}"), e)),
         }
     }
 
@@ -453,7 +452,7 @@ impl Storage for LocalStorage {
             match self.disk.remove(&path) {
                 Ok(()) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(io_error(format_args!("cannot remove {name}"), &e)),
+                Err(e) => return Err(Error::io(format_args!("cannot remove {name}"), e)),
             }
             folders.extend(path.parent().map(Path::to_path_buf));
         }
@@ -461,7 +460,7 @@ impl Storage for LocalStorage {
             match self.disk.sync_dir(&folder) {
                 Ok(()) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(self.poison(&folder, &e)),
+                Err(e) => return Err(self.poison(&folder, e)),
             }
         }
         Ok(())

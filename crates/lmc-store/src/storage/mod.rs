@@ -21,7 +21,7 @@ pub use stoppable::Stoppable;
 
 use crate::config::CONFIG_NAME;
 use lmc::Folder;
-use lmc_format::{Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -151,7 +151,7 @@ pub fn open(location: &str) -> Result<Arc<dyn Storage>> {
 pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
     location::check(location)?;
     let Some(path) = local_path(location) else { return open(location) };
-    let cannot = |e: io::Error| io_error(format_args!("cannot make {}", path.display()), &e);
+    let cannot = |e: io::Error| Error::io(format_args!("cannot make {}", path.display()), e);
     let mode = match access {
         Access::Private => PRIVATE,
         Access::Shared => 0o777,
@@ -176,16 +176,15 @@ pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
 /// Fails if a folder belongs to another user, who can open it to everyone at any time.
 fn check_owner(path: &Path) -> Result<()> {
     let metadata = std::fs::metadata(path)
-        .map_err(|e| io_error(format_args!("cannot look at {}", path.display()), &e))?;
+        .map_err(|e| Error::io(format_args!("cannot look at {}", path.display()), e))?;
     if metadata.uid() == rustix::process::geteuid().as_raw() {
         return Ok(());
     }
     let message = format!(
-        "{} belongs to another user, who can open it to others, so that no private store can be in \
-         it; name a folder of your own or one that is not there yet, or share it: lmc init --shared",
+        "{} belongs to another user, who can open it to others, so a private store cannot be in it",
         path.display()
     );
-    Err(Error::invalid(message))
+    Err(Error::invalid(message).with_advice(Advice::ChooseOwnFolder))
 }
 
 /// The permission bits of a store in a directory, by which all that is put into it goes.
@@ -229,14 +228,4 @@ fn check_len(name: &str, len: u64, len_max: u64) -> Result<()> {
 
 pub(crate) fn not_found(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("{name} is not in the store"))
-}
-
-/// An error of the operating system.
-pub(crate) fn io_error(what: impl fmt::Display, error: &io::Error) -> Error {
-    let kind = match error.kind() {
-        io::ErrorKind::NotFound => ErrorKind::NotFound,
-        io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
-        _ => ErrorKind::Io,
-    };
-    Error::new(kind, format!("{what}: {error}"))
 }

@@ -103,7 +103,7 @@ impl ObjectStorage {
     /// again.
     pub fn from_url(url: &str) -> Result<Self> {
         let parsed = Url::parse(url)
-            .map_err(|e| Error::invalid(format!("{} is no URL: {e}", Location::from(url))))?;
+            .map_err(|e| Error::invalid(format!("{} is not a URL: {e}", Location::from(url))))?;
         let retries = open::retries()?;
         let (store, prefix) = open::open(&parsed, std::env::vars_os(), retries)?;
         Ok(Self { place: Place::of_url(&parsed), retries, ..Self::new(store, prefix)? })
@@ -120,7 +120,7 @@ impl ObjectStorage {
     fn path(&self, name: &str) -> Result<Path> {
         let prefix = self.prefix.as_ref();
         let whole = if prefix.is_empty() { name.to_string() } else { format!("{prefix}/{name}") };
-        Path::parse(&whole).map_err(|e| Error::invalid(format!("{whole} is no name: {e}")))
+        Path::parse(&whole).map_err(|e| Error::invalid(format!("{whole} is not a name: {e}")))
     }
 
     fn wait<T>(&self, work: impl Future<Output = T>) -> T {

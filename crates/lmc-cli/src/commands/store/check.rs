@@ -4,6 +4,7 @@ use lmc_store::{CheckOptions, Checked, Damage, Hurt, Store};
 use serde_json::{Value, json};
 
 use super::{size_text, with_store};
+use crate::advice;
 use crate::args::store::CheckArgs;
 use crate::exit::{self, Exit, Failure};
 use crate::printable::Printable;
@@ -38,13 +39,15 @@ pub(super) fn verdict(checked: &Checked) -> Result<(), Failure> {
 
 /// What was found, as JSON.
 pub(super) fn checked_json(checked: &Checked) -> Value {
-    let damage =
-        |damage: &Damage| json!({"object": damage.object, "error": damage.error.to_string()});
+    let damage = |Damage { object, error }: &Damage| {
+        let error = advice::of_error(error);
+        json!({"object": object, "error": error})
+    };
     let hurt = |hurt: &Hurt| {
         json!({
             "snapshot": hurt.snapshot.id,
             "path": hurt.path.to_string(),
-            "error": hurt.error.to_string(),
+            "error": advice::of_error(&hurt.error),
         })
     };
     json!({
@@ -63,10 +66,11 @@ pub(super) fn text(checked: &Checked) -> Printable {
     let mut text = Printable::default();
     let packs = checked.damaged.iter().map(|(_, damage)| damage);
     for Damage { object, error } in checked.manifests.iter().chain(packs) {
-        text.push_line(format_args!("damaged: {object}: {error}"));
+        text.push_line(format_args!("damaged: {object}: {}", advice::of_error(error)));
     }
     for Hurt { snapshot, path, error } in &checked.hurt {
         let (id, run, step) = (snapshot.short_id(), &snapshot.run, snapshot.step);
+        let error = advice::of_error(error);
         text.push_line(format_args!("cannot be restored: {id} {run}@{step} {path}: {error}"));
     }
     text.push_line(format_args!(

@@ -4,6 +4,7 @@ use lmc_store::{Copied, SnapshotName, Store};
 use serde_json::{Value, json};
 
 use super::{name_json, open};
+use crate::advice;
 use crate::args::store::CopyArgs;
 use crate::exit::{self, Exit, Failure, Tally};
 use crate::printable::Printable;
@@ -72,7 +73,7 @@ fn say_left_out(copied: &Copied) -> Tally {
 fn copied_json(copied: &Copied) -> Value {
     let left_out = |(name, error): &(SnapshotName, lmc_store::Error)| {
         let mut value = name_json(name);
-        value["error"] = error.to_string().into();
+        value["error"] = advice::of_error(error).into();
         value
     };
     json!({

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use lmc_store::storage::Location;
 
 use super::{check, open, with_store};
+use crate::advice;
 use crate::args::store::RepairArgs;
 use crate::exit::{self, Exit, Failure};
 use crate::printable::Printable;
@@ -23,6 +24,7 @@ fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
     let text = text(&repaired, args.dry_run);
     for (object, error) in &repaired.refused {
         let message = "is not what it says it is in the other store, and was not taken";
+        let error = advice::of_error(error);
         say(Printable::line(format_args!("lmc: {object} {message}: {error}")));
     }
     let told = tell(Effect::unless(args.dry_run), text, args.json.then(|| json(&repaired)));

@@ -4,6 +4,7 @@ use lmc_store::{Glob, RestoreOptions, Store};
 use serde_json::{Value, json};
 
 use super::{size_text, with_store};
+use crate::advice;
 use crate::args::store::RestoreArgs;
 use crate::exit::{self, Exit, Failure};
 use crate::interrupt;
@@ -33,14 +34,13 @@ fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
     progress.finish();
     let restored = restored?;
     for (path, error) in &restored.failed {
-        progress.note(format_args!("lmc: {path}: {error}"));
+        progress.note(format_args!("lmc: {path}: {}", advice::of_error(error)));
     }
     let failed = restored.failed.len();
     let json = || {
-        let failed = restored
-            .failed
-            .iter()
-            .map(|(path, error)| json!({"path": path.to_string(), "error": error.to_string()}));
+        let failed = restored.failed.iter().map(
+            |(path, error)| json!({"path": path.to_string(), "error": advice::of_error(error)}),
+        );
         json!({
             "id": name.id,
             "target": args.target.to_string_lossy(),

@@ -7,6 +7,7 @@ use lmc_store::{Parent, SaveOptions, Saved, Store};
 use serde_json::json;
 
 use super::{name_json, size_text, with_store};
+use crate::advice;
 use crate::args::store::SaveArgs;
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
@@ -28,7 +29,7 @@ fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
     progress.finish();
     let saved = saved?;
     for warning in &saved.warnings {
-        stdio::say(Printable::line(format_args!("lmc: {warning}")));
+        stdio::say(Printable::line(format_args!("lmc: {}", advice::of_warning(warning))));
     }
     if args.quiet && !args.json {
         return Ok(());
@@ -99,7 +100,7 @@ fn saved_json(saved: &Saved) -> serde_json::Value {
     value["parent"] = json!(saved.parent.as_ref().map(|parent| &parent.id));
     value["files"] = saved.files.into();
     value["unchanged_files"] = saved.unchanged.into();
-    value["warnings"] = json!(saved.warnings);
+    value["warnings"] = saved.warnings.iter().map(advice::of_warning).collect();
     value["packs_put"] = saved.packs.put.into();
     value["packs_found"] = saved.packs.found.into();
     value

@@ -71,7 +71,7 @@ impl Transfer<'_> {
             target.ok_or_else(|| Failure::new("a directory does not fit into stdout; use -o"))?;
         if !self.args.force && target.symlink_metadata().is_ok() {
             let target = target.display();
-            return Err(Failure::new(format!("{target} is there already; -f writes into it")));
+            return Err(Failure::new(format!("{target} already exists; -f writes into it")));
         }
         let tree = match self.args.rm {
             true => Tree::reach(source, Links::Kept)?,

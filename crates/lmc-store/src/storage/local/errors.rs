@@ -1,6 +1,5 @@
 //! What went wrong with an object in a directory.
 
-use crate::storage::io_error;
 use lmc_format::{Error, ErrorKind};
 use std::io;
 
@@ -8,18 +7,18 @@ use std::io;
 pub(super) fn swept(name: &str) -> Error {
     let message = format!(
         "the file that should become {name} was removed meanwhile: this process was paused for so \
-         long that a prune took it for a dead one; run the command again"
+         long that a prune took it for a dead one; try again"
     );
     Error::new(ErrorKind::Conflict, message)
 }
 
 /// An error about an object. Where something that is no file is in its place, or something that is
 /// no folder on the way to it, that is damage: it does not go away by trying again.
-pub(super) fn object_error(what: impl std::fmt::Display, error: &io::Error) -> Error {
+pub(super) fn object_error(what: impl std::fmt::Display, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => {
-            Error::corrupt(format!("{what}: {error}"))
+            Error::corrupt(format!("{what}: {error}")).with_source(error)
         }
-        _ => io_error(what, error),
+        _ => Error::io(what, error),
     }
 }

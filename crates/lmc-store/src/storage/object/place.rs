@@ -49,7 +49,7 @@ const NO_ACCESS: &str = "the server refuses these keys; look at AWS_ACCESS_KEY_I
 const NO_KEYS: &str = "there are no keys for it: set AWS_ACCESS_KEY_ID and \
                        AWS_SECRET_ACCESS_KEY, or those of your cloud";
 const NO_SERVER: &str = "the server does not answer; look at the network and at AWS_ENDPOINT_URL, \
-                         then run the same command again: what is done is kept";
+                         then try again: what is done is kept";
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
