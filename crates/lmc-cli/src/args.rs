@@ -11,8 +11,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 error, 2 wrong use, 3 some files done and some not, 4 damaged data found,
-10 no store, 11 in conflict with another writer.";
+Exit codes: 0 success, 1 error, 2 wrong usage, 3 some files failed, 4 damaged data found,
+10 no store, 11 conflict with another writer.";
 
 /// Lossless compression of checkpoints and other files of tensors.
 ///
@@ -40,38 +40,38 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Show how much changed between two checkpoints, raw, .lmc or snapshots, tensor by tensor
     Diff(DiffArgs),
-    /// Make a store: a directory or a bucket that holds the history of training runs
+    /// Create a store: a directory or a bucket that holds the history of training runs
     Init(store::InitArgs),
     /// Save a checkpoint, a file or a directory, as a snapshot in a store
     Save(store::SaveArgs),
     /// Show the snapshots of a store
     #[command(alias = "snapshots")]
     Log(store::LogArgs),
-    /// Show what is known of a snapshot
+    /// Show the details of a snapshot
     Show(store::ShowArgs),
     /// Show the files of a snapshot, or the tensors of one of them
     Ls(store::LsArgs),
     /// Restore a snapshot
     Restore(store::RestoreArgs),
-    /// Show what a store holds, and what saved how much
+    /// Show the size of a store and where its savings come from
     Stats(store::StatsArgs),
     /// Look for damage in a store
     Check(store::CheckArgs),
-    /// Put right what copies of it can put right
+    /// Repair damaged objects from good copies
     Repair(store::RepairArgs),
     /// Mark snapshots that no rule keeps; the newest of each run is always kept
     Forget(store::ForgetArgs),
-    /// Remove forgotten snapshots and what nobody needs
+    /// Remove forgotten snapshots and unreferenced data
     Prune(store::PruneArgs),
-    /// Cut the chain of a snapshot: store it again, on no other
+    /// Store a snapshot again as a whole copy, so that it needs no other
     Rebase(store::RebaseArgs),
-    /// Give tags to a snapshot, or take them away
+    /// Add tags to a snapshot, or remove them
     Tag(store::TagArgs),
     /// Copy snapshots to another store
     Copy(store::CopyArgs),
     /// Write a snapshot as .lmc files that need no store
     Export(store::ExportArgs),
-    /// Make a small checkpoint, compress and restore it at every level, and compare
+    /// Compress and restore a small made-up checkpoint at every level, and compare
     Demo(DemoArgs),
     /// Time lmc and other compressors on your own files, in memory
     #[cfg(feature = "bench")]
@@ -85,7 +85,7 @@ pub enum Command {
 /// What compress and decompress share.
 #[derive(Args, Debug)]
 pub struct FileArgs {
-    /// Files and directories; `-` is stdin. Symbolic links in directories are left out
+    /// Files and directories; `-` is stdin. Symbolic links in directories are skipped
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
@@ -99,7 +99,7 @@ pub struct FileArgs {
     /// Keep the input (the default)
     #[arg(short, long, overrides_with = "rm")]
     pub keep: bool,
-    /// Remove the input once its output is safe on disk
+    /// Remove the input once its result is safe on disk
     #[arg(long, overrides_with = "keep", conflicts_with = "stdout")]
     pub rm: bool,
     /// Overwrite files, write into directories that exist, write bytes to a terminal
@@ -108,10 +108,10 @@ pub struct FileArgs {
     /// Print errors only
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Print time and speed of each file too
+    /// Also print the time and speed of each file
     #[arg(short, long)]
     pub verbose: bool,
-    /// Threads; 0 is one for each core
+    /// Number of threads; 0 means one per core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
@@ -120,9 +120,8 @@ pub struct FileArgs {
 /// What files are or may be coded against.
 #[derive(Args, Debug)]
 pub struct BaseArgs {
-    /// An older checkpoint, raw or .lmc, that files are on or may be coded against; a directory has a
-    /// file for each. May be given several times. What was compressed on it can be restored with it
-    /// only, given or standing beside
+    /// An older checkpoint (raw or .lmc) to compress against, or a directory of them; may be given
+    /// several times. Restoring needs it again: given here, or next to the file
     #[arg(long = "base", value_name = "OLD")]
     pub paths: Vec<PathBuf>,
 }
@@ -137,7 +136,7 @@ pub struct CompressArgs {
     /// Smallest, several times slower
     #[arg(long, group = "level")]
     pub max: bool,
-    /// How to code
+    /// The coding to use
     #[arg(long, group = "level", value_name = "NAME", default_value = "lmc")]
     pub codec: CodecName,
     /// Do not decode each block after coding it to compare it with the input
@@ -148,7 +147,7 @@ pub struct CompressArgs {
 /// Names for `--codec`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CodecName {
-    /// This project's own coding
+    /// lmc's own coding
     Lmc,
     /// The published byte grouping with Huffman coding, for comparison
     Paper,
@@ -162,10 +161,10 @@ pub struct DecompressArgs {
     pub limit: LimitArgs,
 }
 
-/// What is not restored.
+/// Limits on what is restored.
 #[derive(Args, Debug)]
 pub struct LimitArgs {
-    /// Refuse originals of more bytes, before anything is decoded; K, M, G and T are powers of 1024
+    /// Refuse larger originals before decoding anything; K, M, G and T are powers of 1024
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub max_size: Option<u64>,
 }
@@ -194,7 +193,7 @@ pub struct TestArgs {
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
-    /// Threads; 0 is one for each core
+    /// Number of threads; 0 means one per core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
@@ -213,7 +212,7 @@ pub struct CatArgs {
     /// Write a .npy file instead of plain little-endian bytes
     #[arg(long)]
     pub npy: bool,
-    /// Only these rows of the first dimension: A..B, A.. or ..B
+    /// Write only these rows of the first dimension: A..B, A.. or ..B
     #[arg(long, value_name = "A..B", value_parser = parse_rows)]
     pub rows: Option<Rows>,
     /// Write to this file
@@ -256,7 +255,7 @@ pub struct DiffArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Threads; 0 is one for each core
+    /// Number of threads; 0 means one per core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
@@ -268,7 +267,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub size_mib: u16,
-    /// Threads; 0 is one for each core
+    /// Number of threads; 0 means one per core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
@@ -289,11 +288,11 @@ pub struct BenchArgs {
     #[arg(short = 'T', long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
-    /// Rounds at least; the fastest counts
+    /// Minimum number of rounds; the fastest counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
     pub repeats: u16,
-    /// Print JSON, one row an engine
+    /// Print JSON, one row per engine
     #[arg(long)]
     pub json: bool,
     /// Speed of the storage in GB/s (10^9 bytes), for the time of a save and a load
@@ -312,12 +311,12 @@ pub struct CompletionsArgs {
 
 #[derive(Args, Debug)]
 pub struct ManArgs {
-    /// The command, or lmc itself if left out
+    /// The command; without it, lmc itself
     pub command: Option<String>,
 }
 
 impl Rows {
-    /// The rows in a tensor of `count`; nothing if it has not got them.
+    /// The rows in a tensor of `count`; None if it does not have them.
     pub fn within(self, count: u64) -> Option<Range<u64>> {
         let end = self.end.unwrap_or(count);
         (self.start <= end && end <= count).then_some(self.start..end)
@@ -347,13 +346,13 @@ fn parse_size(text: &str) -> Result<u64, String> {
     };
     let number: Option<u64> = number.parse().ok();
     let size = number.and_then(|number| number.checked_mul(1 << shift));
-    size.ok_or_else(|| "a size is a number of bytes, or one with K, M, G or T behind it".into())
+    size.ok_or_else(|| "a size is a number of bytes, optionally followed by K, M, G or T".into())
 }
 
 fn parse_rows(text: &str) -> Result<Rows, String> {
     let number = |text: &str| match text {
         "" => Ok(None),
-        _ => text.parse().map(Some).map_err(|_| "each end of the rows is a number or left out"),
+        _ => text.parse().map(Some).map_err(|_| "each end of the rows is a number or is left out"),
     };
     let (start, end) = text.split_once("..").ok_or("rows are given as A..B, A.. or ..B")?;
     Ok(Rows { start: number(start)?.unwrap_or(0), end: number(end)? })
@@ -365,7 +364,7 @@ fn parse_speed(text: &str) -> Result<f64, String> {
     speed.ok_or_else(|| "a speed is a number above 0".into())
 }
 
-/// `lmc -d` becomes `lmc decompress`, as in zstd; other letters may stand beside it (`-dc`).
+/// `lmc -d` becomes `lmc decompress`, as in zstd; other letters may follow it (`-dc`).
 pub fn expand_short_form(mut args: Vec<OsString>) -> Vec<OsString> {
     let Some(first) = args.get(1).and_then(|arg| arg.to_str()) else { return args };
     if first == "--decompress" {
@@ -384,7 +383,7 @@ pub fn expand_short_form(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
-/// Options in front of the command go behind it: `lmc -T1 compress` becomes `lmc compress -T1`.
+/// Options before the command move after it: `lmc -T1 compress` becomes `lmc compress -T1`.
 pub fn command_first(mut args: Vec<OsString>) -> Vec<OsString> {
     let own = ["-h", "--help", "-V", "--version"];
     let Some(first) = args.get(1).and_then(|arg| arg.to_str()) else { return args };
@@ -406,7 +405,7 @@ mod tests {
         expand_short_form(args.iter().map(OsString::from).collect())
     }
 
-    /// `-d` works alone and in a bunch of letters, and nothing else is touched.
+    /// `-d` works alone and among other letters, and nothing else is touched.
     #[test]
     fn short_form() {
         assert_eq!(expanded(&["lmc", "-d", "x"]), ["lmc", "decompress", "x"]);
@@ -417,7 +416,7 @@ mod tests {
         assert_eq!(expanded(&["lmc"]), ["lmc"]);
     }
 
-    /// Options may stand in front of the command, with a value too; what asks for all of lmc stays.
+    /// Options may come before the command, with a value too; those of lmc itself stay.
     #[test]
     fn options_in_front() {
         let moved = |args: &[&str]| command_first(args.iter().map(OsString::from).collect());

@@ -8,22 +8,22 @@ use lmc_store::storage::Location;
 /// Which store is meant.
 #[derive(Args, Debug)]
 pub struct StoreArgs {
-    /// The store: a directory or a URL such as s3://bucket/runs; LMC_STORE if it is not given
+    /// The store: a directory or a URL such as s3://bucket/runs; the default is LMC_STORE
     #[arg(long = "store", value_name = "STORE")]
     pub location: Option<Location>,
 }
 
 #[derive(Args, Debug)]
 pub struct InitArgs {
-    /// Where to make it: a directory or a URL; --store or LMC_STORE if it is not given
+    /// Where to create it: a directory or a URL; the default is --store or LMC_STORE
     #[arg(value_name = "STORE")]
     pub place: Option<Location>,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// How long what a save is working on is kept by prune: a number with s, m, h or d, at least 1m
+    /// How long a prune keeps the data of a running save: a number with s, m, h or d, at least 1m
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_time)]
     pub grace: u64,
-    /// Let others read it, as far as the umask does; without this it is yours alone
+    /// Let others read it, as far as the umask allows; otherwise only you can
     #[arg(long)]
     pub shared: bool,
     /// Print JSON
@@ -37,19 +37,19 @@ pub struct SaveArgs {
     pub path: PathBuf,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// The run that it belongs to
+    /// The run it belongs to
     #[arg(long, value_name = "RUN", default_value = lmc_store::RUN_DEFAULT)]
     pub run: String,
-    /// The step of training; if not given, the number at the end of PATH, or one more than the last
+    /// The training step; by default the number at the end of PATH, or one more than the last step
     #[arg(long, value_name = "N")]
     pub step: Option<u64>,
-    /// A tag, which retention can go by
+    /// A tag; `lmc forget --keep-tag` can keep snapshots by it
     #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,
-    /// What to code against: auto, none, or a snapshot
+    /// What to compress against: auto, none, or a snapshot
     #[arg(long, value_name = "SNAP", default_value = "auto")]
     pub parent: String,
-    /// Whatever should be known of it
+    /// A note to keep with it
     #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = parse_meta)]
     pub meta: Vec<(String, String)>,
     /// Save what symbolic links point to instead of the links
@@ -64,7 +64,7 @@ pub struct SaveArgs {
     /// Do not decode each block after coding it to compare it with the input
     #[arg(long)]
     pub no_verify: bool,
-    /// Threads; 0 is one for each core
+    /// Number of threads; 0 means one per core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
@@ -80,13 +80,13 @@ pub struct SaveArgs {
 pub struct LogArgs {
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Only this run
+    /// Consider only this run
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
-    /// Only snapshots with this tag
+    /// Show only snapshots with this tag
     #[arg(long, value_name = "TAG")]
     pub tag: Option<String>,
-    /// Only the newest
+    /// Show only the newest COUNT
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub count: Option<usize>,
     /// Print JSON
@@ -109,7 +109,7 @@ pub struct ShowArgs {
 pub struct LsArgs {
     /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
     pub snapshot: String,
-    /// A file in it, whose tensors are shown
+    /// Show the tensors of this file
     pub file: Option<String>,
     #[command(flatten)]
     pub store: StoreArgs,
@@ -122,25 +122,25 @@ pub struct LsArgs {
 pub struct RestoreArgs {
     /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
     pub snapshot: String,
-    /// Where to: a directory that is made, or the name of the file if one file was saved
+    /// Where to restore to: a directory to create, or a file name if a single file was saved
     pub target: PathBuf,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Only paths that fit, and what is below them: * is any text in a name, ** any text
+    /// Restore only matching paths and everything below them: * matches within a name, ** anything
     #[arg(long, value_name = "GLOB")]
     pub only: Vec<String>,
     /// Leave out optimizer state
     #[arg(long)]
     pub weights_only: bool,
-    /// Restore into a directory that is not empty, and over files
+    /// Restore into a directory that is not empty, and overwrite files
     #[arg(short, long)]
     pub force: bool,
-    /// Keep what can be restored if some of it is damaged
+    /// Keep what can be restored, even if some files are damaged
     #[arg(long)]
     pub keep_going: bool,
     #[command(flatten)]
     pub limit: super::LimitArgs,
-    /// Threads; 0 is one for each core
+    /// Number of threads; 0 means one per core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
@@ -168,10 +168,10 @@ pub struct CheckArgs {
     /// Read every pack and compare it with its hash
     #[arg(long, conflicts_with = "read_data_subset")]
     pub read_data: bool,
-    /// Read so many percent of the packs, by chance
+    /// Read a random PERCENT of the packs and compare each with its hash
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub read_data_subset: Option<u8>,
-    /// Threads; 0 is one for each core
+    /// Number of threads; 0 means one per core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
@@ -187,10 +187,10 @@ pub struct RepairArgs {
     /// Another store to take good copies from
     #[arg(long, value_name = "STORE")]
     pub from: Option<Location>,
-    /// Only say what would be done
+    /// Only show what would be done
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Threads; 0 is one for each core
+    /// Number of threads; 0 means one per core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
@@ -203,7 +203,7 @@ pub struct RepairArgs {
 pub struct ForgetArgs {
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Only this run
+    /// Consider only this run
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
     /// Keep the newest N of each run
@@ -224,7 +224,7 @@ pub struct ForgetArgs {
     /// Of those kept, leave optimizer state only in those whose step is a multiple of N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keep_optimizer_every: Option<u64>,
-    /// Only say what would be forgotten
+    /// Only show what would be forgotten
     #[arg(short = 'n', long)]
     pub dry_run: bool,
     /// Print JSON
@@ -236,13 +236,14 @@ pub struct ForgetArgs {
 pub struct PruneArgs {
     #[command(flatten)]
     pub store: StoreArgs,
-    /// How old what nobody needs must be; while a save is under way, at least what init was given
+    /// Remove unreferenced data only if it is older than this; while a save runs, at least the
+    /// grace period of the store
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub grace: Option<u64>,
-    /// Only say what would be removed; needs no right to write
+    /// Only show what would be removed; works without write access
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Remove packs even if there is not one snapshot
+    /// Remove packs even if there are no snapshots
     #[arg(long)]
     pub allow_empty: bool,
     /// Print JSON
@@ -256,7 +257,7 @@ pub struct RebaseArgs {
     pub snapshot: String,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Threads; 0 is one for each core
+    /// Number of threads; 0 means one per core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
@@ -272,10 +273,10 @@ pub struct RebaseArgs {
 pub struct TagArgs {
     /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
     pub snapshot: String,
-    /// Tags that it gets
+    /// Tags to add
     #[arg(required_unless_present = "remove", value_name = "TAG")]
     pub tags: Vec<String>,
-    /// A tag to take away
+    /// A tag to remove
     #[arg(long, value_name = "TAG")]
     pub remove: Vec<String>,
     #[command(flatten)]
@@ -289,12 +290,12 @@ pub struct TagArgs {
 pub struct CopyArgs {
     /// The store to copy from
     pub source: Location,
-    /// The store to copy to, which must be there
+    /// The store to copy to, which must exist
     pub target: Location,
-    /// Only these snapshots; all if none is given
+    /// Copy only these snapshots; the default is all
     #[arg(long = "snapshot", value_name = "SNAP")]
     pub snapshots: Vec<String>,
-    /// Only this run
+    /// Consider only this run
     #[arg(long, value_name = "RUN", conflicts_with = "snapshots")]
     pub run: Option<String>,
     /// Print errors only
@@ -309,16 +310,16 @@ pub struct CopyArgs {
 pub struct ExportArgs {
     /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
     pub snapshot: String,
-    /// Where to: a directory that is made; RUN-STEP.lmc here if it is not given
+    /// The directory to create; the default is RUN-STEP.lmc here
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Threads; 0 is one for each core
+    /// Number of threads; 0 means one per core
     #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub threads: u16,
-    /// Write into a directory that is not empty, and over files
+    /// Write into a directory that is not empty, and overwrite files
     #[arg(short, long)]
     pub force: bool,
     /// Print errors only
@@ -333,22 +334,22 @@ pub struct ExportArgs {
 fn parse_percent(text: &str) -> Result<u8, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).parse().ok();
     let percent = percent.filter(|percent| (1..=100).contains(percent));
-    percent.ok_or_else(|| "a share is a number from 1 to 100".into())
+    percent.ok_or_else(|| "a percentage is a number from 1 to 100".into())
 }
 
-/// A time such as `90s`, `24h` or `7d`, in milliseconds; a bare number is seconds.
+/// A time such as `90s`, `24h` or `7d`, in milliseconds; only 0 needs no unit.
 pub fn parse_time(text: &str) -> Result<u64, String> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let seconds: u64 = match unit {
-        // Nothing is nothing in any unit; other numbers need one.
+        // Zero is zero in any unit; other numbers need one.
         "" if number.bytes().all(|c| c == b'0') => 1,
         "s" => 1,
         "m" => 60,
         "h" => 3600,
         "d" => 86_400,
         "w" => 7 * 86_400,
-        _ => return Err("a time is a number with s, m, h, d or w behind it".into()),
+        _ => return Err("a time is a number followed by s, m, h, d or w".into()),
     };
     let number: u64 = number.parse().map_err(|_| "a time begins with a number")?;
     let time = number.checked_mul(seconds).and_then(|seconds| seconds.checked_mul(1000));
@@ -364,7 +365,7 @@ fn parse_meta(text: &str) -> Result<(String, String), String> {
 mod tests {
     use super::*;
 
-    /// Times have units, and what overflows is refused.
+    /// Times have units, and times that overflow are refused.
     #[test]
     fn times() {
         assert_eq!(parse_time("7d"), Ok(7 * 86_400_000));
