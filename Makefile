@@ -3,6 +3,8 @@ CARGO ?= cargo
 PYTHON ?= python3
 VENV := .venv
 FUZZ_SECONDS ?= 60
+# Where tests note what they skipped; tools/skips sums it up.
+export LMC_SKIPS := $(CURDIR)/target/skipped
 
 .PHONY: demo test test-scalar test-python test-package test-s3 lint bench fuzz crash soak ci
 
@@ -11,8 +13,11 @@ demo:
 	$(CARGO) run --release --locked -p lmc-cli -- demo
 
 ## test: everything that must hold, in Rust and in Python
-test: test-python test-package
+test:
+	rm -f $(LMC_SKIPS)
+	$(MAKE) test-python test-package
 	$(CARGO) test --workspace --locked
+	tools/skips $(LMC_SKIPS)
 
 ## test-scalar: the same with vector instructions switched off
 test-scalar:
@@ -35,7 +40,7 @@ test-package: $(VENV)/ready
 ## test-s3: buckets on every server that is known, and many writers at full count
 test-s3:
 	tools/s3-servers all
-	LMC_S3_REQUIRED=1 LMC_WRITERS=8x100 $(CARGO) test --locked -p lmc-store -p lmc-cli \
+	LMC_REQUIRE_ALL=1 LMC_WRITERS=8x100 $(CARGO) test --locked -p lmc-store -p lmc-cli \
 		--features lmc-store/s3 --test bucket --test s3 --test writers
 
 $(VENV)/ready: reference/requirements.txt
@@ -45,6 +50,8 @@ $(VENV)/ready: reference/requirements.txt
 
 ## lint: formatting and warnings, both of which must be clean, in the fuzz targets too
 lint:
+	tools/tidy
+	tools/deny
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check

@@ -108,7 +108,7 @@ fn a_closed_stream_without_a_null_device() {
         command.output()
     };
     if !bare("--version", "").is_ok_and(|output| output.status.success()) {
-        println!("SKIPPED: only root can take /dev away");
+        lmc_testkit::skip(lmc_testkit::Missing::Root, "only root can take /dev away");
         return;
     }
     for redirected in ["<&-", "2>&-", "<&- 2>&-"] {

@@ -12,7 +12,7 @@ use common::{Folder, checkpoint, code, command, noise, stderr};
 fn full() -> Option<File> {
     let file = OpenOptions::new().write(true).open("/dev/full").ok();
     if file.is_none() {
-        println!("skipped: there is no /dev/full");
+        lmc_testkit::skip(lmc_testkit::Missing::System, "there is no /dev/full");
     }
     file
 }

@@ -73,7 +73,7 @@ fn with_little_memory(folder: &Folder, index_len: u64, args: &[&str]) -> Option<
     command.arg(env!("CARGO_BIN_EXE_lmc")).args(args).current_dir(folder.path("."));
     let output = command.stdout(Stdio::null()).output();
     if output.is_err() {
-        println!("skipped: prlimit is needed");
+        lmc_testkit::skip(lmc_testkit::Missing::Tool, "prlimit is needed");
     }
     output.ok()
 }
@@ -166,7 +166,7 @@ fn opens(folder: &Folder, args: &[&str], name: &str) -> Option<usize> {
     command.args(["-f", "-qq", "-e", "trace=open,openat,openat2", "-o", "trace"]);
     command.arg(env!("CARGO_BIN_EXE_lmc")).args(args).current_dir(folder.path("."));
     let Some(output) = command.output().ok().filter(|output| output.status.success()) else {
-        println!("skipped: strace is needed");
+        lmc_testkit::skip(lmc_testkit::Missing::Tool, "strace is needed");
         return None;
     };
     assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
@@ -222,7 +222,10 @@ fn a_thousand_bases_fit_the_usual_limit_of_open_files() {
     let hard = Command::new("sh").args(["-c", "ulimit -Hn"]).output().expect("sh runs").stdout;
     let hard = String::from_utf8_lossy(&hard).trim().parse::<u64>().unwrap_or(u64::MAX);
     if hard < 2048 {
-        println!("skipped: no more than {hard} files may be open");
+        lmc_testkit::skip(
+            lmc_testkit::Missing::System,
+            &format!("no more than {hard} files may be open"),
+        );
         return;
     }
     run(&script);

@@ -54,7 +54,7 @@ fn memory_is_bounded_by_the_index() {
         command.arg(&most).arg(env!("CARGO_BIN_EXE_lmc")).args(args);
         let output = command.current_dir(folder.path(".")).stdout(Stdio::null()).output();
         let Ok(output) = output else {
-            println!("skipped: prlimit is needed");
+            lmc_testkit::skip(lmc_testkit::Missing::Tool, "prlimit is needed");
             return;
         };
         assert!(output.status.success(), "{args:?}: {}", common::stderr(&output));

@@ -36,12 +36,15 @@ fn with_threads(dir: &Path, user: u32, threads: u32, args: &[&str]) -> Option<Ou
     command.arg(limit).arg(env!("CARGO_BIN_EXE_lmc")).args(args).current_dir(dir);
     match command.output() {
         Ok(output) if stderr(&output).contains("setpriv:") => {
-            println!("skipped: {}", stderr(&output));
+            lmc_testkit::skip(lmc_testkit::Missing::Tool, &stderr(&output));
             None
         }
         Ok(output) => Some(output),
         Err(error) => {
-            println!("skipped: setpriv and prlimit are needed: {error}");
+            lmc_testkit::skip(
+                lmc_testkit::Missing::Tool,
+                &format!("setpriv and prlimit are needed: {error}"),
+            );
             None
         }
     }

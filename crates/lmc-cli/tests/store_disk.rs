@@ -53,12 +53,12 @@ impl Volume {
             let (image, files) = (volume.image(), files.unwrap_or(4096).to_string());
             let made = works("mkfs.ext4", &["-q", "-m", "0", "-N", &files, text(&image)]);
             if !made {
-                println!("SKIPPED: no mkfs.ext4 is here");
+                lmc_testkit::skip(lmc_testkit::Missing::Tool, "no mkfs.ext4 is here");
                 return None;
             }
         }
         if !volume.mount(mib) {
-            println!("SKIPPED: mount needs root and loop devices");
+            lmc_testkit::skip(lmc_testkit::Missing::Root, "mount needs root and loop devices");
             return None;
         }
         Some(volume)

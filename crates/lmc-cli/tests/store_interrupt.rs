@@ -42,12 +42,15 @@ fn signal_at(
     python.arg(tracer).arg(call.to_string()).arg(env!("CARGO_BIN_EXE_lmc")).args(args);
     python.env("SIGNALS", signals).env("HOLD", seconds).current_dir(folder.path(""));
     let Ok(output) = python.stderr(Stdio::piped()).output() else {
-        println!("SKIPPED: python3 is not here, which traces system calls");
+        lmc_testkit::skip(
+            lmc_testkit::Missing::Tool,
+            "python3 is not here, which traces system calls",
+        );
         return None;
     };
     let code = output.status.code().unwrap_or(-1);
     if code == 77 {
-        println!("SKIPPED: ptrace is not allowed here");
+        lmc_testkit::skip(lmc_testkit::Missing::System, "ptrace is not allowed here");
         return None;
     }
     if code == 130 {

@@ -93,12 +93,15 @@ fn kill_at(call: u64, command: &[String]) -> Option<(u64, i32)> {
         .args(command)
         .stderr(Stdio::null());
     let Ok(output) = python.output() else {
-        println!("SKIPPED: python3 is not here, which traces system calls");
+        lmc_testkit::skip(
+            lmc_testkit::Missing::Tool,
+            "python3 is not here, which traces system calls",
+        );
         return None;
     };
     let code = output.status.code().unwrap_or(-1);
     if code == 77 {
-        println!("SKIPPED: ptrace is not allowed here");
+        lmc_testkit::skip(lmc_testkit::Missing::System, "ptrace is not allowed here");
         return None;
     }
     let calls = String::from_utf8_lossy(&output.stdout).trim().parse();

@@ -243,7 +243,10 @@ fn assert_covered(cases: &[Case]) {
 #[test]
 fn rust_and_python_agree() {
     let Some(python) = python() else {
-        println!("skipped: no .venv/bin/python (run `make test-python` once) and no LMC_PYTHON");
+        lmc_testkit::skip(
+            lmc_testkit::Missing::Python,
+            "no .venv/bin/python (run `make test-python` once) and no LMC_PYTHON",
+        );
         return;
     };
     let seed = env::var("LMC_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);

@@ -57,7 +57,7 @@ def seaweed(folder: Path) -> Iterator[dict[str, str]]:
     """Runs SeaweedFS with its files in a folder; gives the variables that lead to it."""
     program = Path(os.environ.get("LMC_S3_SERVERS", _OWN)) / "bin" / "weed"
     if not program.is_file():
-        pytest.skip("no weed here: tools/s3-servers installs it")
+        pytest.skip("s3: no weed here: tools/s3-servers installs it")
     credentials = [{"accessKey": KEY, "secretKey": SECRET}]
     actions = ["Read", "Write", "List", "Tagging"]
     user = {"name": "test", "credentials": credentials, "actions": actions}

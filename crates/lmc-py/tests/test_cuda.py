@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
-    pytest.skip("no GPU here", allow_module_level=True)
+    pytest.skip("gpu: no GPU here", allow_module_level=True)
 import torch.distributed.checkpoint as dcp
 from lmckpt.dcp import StoreReader, StoreWriter
 from lmckpt.torch import load_file, save_file

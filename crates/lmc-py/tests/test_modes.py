@@ -30,7 +30,7 @@ def test_no_call_asks_for_the_umask(tmp_path: Path) -> None:
         check=False,
     )
     if done.returncode == no_umask.NO_FILTERS:
-        pytest.skip("the system has no filters of system calls")
+        pytest.skip("system: it has no filters of system calls")
     assert done.returncode == 0, done.stderr
 
 

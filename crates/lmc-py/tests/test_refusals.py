@@ -43,7 +43,9 @@ def test_calls_work_with_as_few_threads_as_there_are(threads: int) -> None:
     command = [sys.executable, "-c", textwrap.dedent(WORK), folder, str(threads)]
     if os.getuid() == 0:
         if shutil.which("setpriv") is None:
-            pytest.skip("root is not limited, and there is no setpriv to become somebody else")
+            pytest.skip(
+                "tool: root is not limited, and there is no setpriv to become somebody else"
+            )
         user = str(1_100_000_000 + os.getpid() % 1_000_000 * 10 + threads)
         command = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
     # Threads that numpy starts when it is loaded are not what is tested.
@@ -53,7 +55,7 @@ def test_calls_work_with_as_few_threads_as_there_are(threads: int) -> None:
     )
     shutil.rmtree(folder)
     if "Permission denied" in done.stderr or "setpriv:" in done.stderr:
-        pytest.skip(f"another user cannot run this: {done.stderr}")
+        pytest.skip(f"root: another user cannot run this: {done.stderr}")
     assert done.returncode == 0 and "PanicException" not in done.stderr, done.stderr
     assert done.stdout == "done\n"
 

@@ -312,7 +312,10 @@ const OTHER: u32 = 12_345;
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        println!("skipped: only root can give a folder to another user");
+        lmc_testkit::skip(
+            lmc_testkit::Missing::Root,
+            "only root can give a folder to another user",
+        );
     }
     is_root
 }

@@ -9,13 +9,10 @@ pub mod data;
 pub mod entropy;
 pub mod s3;
 pub mod shuffle;
+mod skip;
 
 pub use campaign::{Part, count};
 pub use collide::colliding;
 pub use corpus::{CorpusFile, Dtype, Tensor};
 pub use data::Random;
-
-/// Says that a test, or the rest of it, cannot be done here, and why.
-pub fn skip(why: &str) {
-    println!("SKIPPED: {why}");
-}
+pub use skip::{Missing, skip};

@@ -1,7 +1,7 @@
 //! Real S3 servers on loopback, and a proxy that makes the line to one bad.
 //!
 //! `tools/s3-servers` installs them into `target/s3-servers`. A test whose server is not there says
-//! so and ends, unless `LMC_S3_REQUIRED` is set.
+//! so and ends, unless `LMC_REQUIRE_ALL` is set.
 
 mod proxy;
 mod server;

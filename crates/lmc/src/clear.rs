@@ -174,7 +174,10 @@ mod tests {
         command.args(["--exact", &format!("clear::tests::{test}")]).uid(12_345).gid(12_345);
         match command.current_dir("/").output() {
             Ok(output) => assert!(output.status.success(), "{output:?}"),
-            Err(e) => lmc_testkit::skip(&format!("another user cannot run this test: {e}")),
+            Err(e) => lmc_testkit::skip(
+                lmc_testkit::Missing::Root,
+                &format!("another user cannot run this test: {e}"),
+            ),
         }
         true
     }

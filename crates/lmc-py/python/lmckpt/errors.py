@@ -40,11 +40,7 @@ class NotFoundError(LmcError, FileNotFoundError):
 
 
 class ExistsError(LmcError, FileExistsError):
-<<<<<<< HEAD
     """What is to be made already exists."""
-=======
-    """What should be created already exists."""
->>>>>>> house-errors
 
 
 class ConflictError(LmcError):

@@ -134,17 +134,26 @@ fn the_number_of_a_folder_is_not_enough() {
         let a = Path::new("a");
         sandbox.make_dir(a, 0o700).unwrap();
         if owner.is_none() && !sandbox.folders().get(a).unwrap().has_time() {
-            lmc_testkit::skip("this file system does not tell when a folder was made");
+            lmc_testkit::skip(
+                lmc_testkit::Missing::System,
+                "this file system does not tell when a folder was made",
+            );
             continue;
         }
         // The clocks of file systems are coarse.
         std::thread::sleep(std::time::Duration::from_millis(50));
         if take_place(&at("a")).is_none() {
-            lmc_testkit::skip("this file system does not use numbers again");
+            lmc_testkit::skip(
+                lmc_testkit::Missing::System,
+                "this file system does not use numbers again",
+            );
             continue;
         }
         if lchown(at("a"), owner, None).is_err() {
-            lmc_testkit::skip("only root can give a folder to another user");
+            lmc_testkit::skip(
+                lmc_testkit::Missing::Root,
+                "only root can give a folder to another user",
+            );
             continue;
         }
         let origin = Origin::recorded_mode(0o755);
@@ -175,7 +184,10 @@ fn a_folder_does_not_get_the_place_of_another_one() {
     let known = sandbox.folders().get(Path::new("a")).unwrap().id;
     let folder = Folder::open(target.path()).unwrap();
     if folder.look(OsStr::new("b"), Links::Kept).unwrap().id != known {
-        lmc_testkit::skip("this file system does not use numbers again");
+        lmc_testkit::skip(
+            lmc_testkit::Missing::System,
+            "this file system does not use numbers again",
+        );
         return;
     }
     assert_eq!(made.unwrap_err().kind, ErrorKind::Conflict);

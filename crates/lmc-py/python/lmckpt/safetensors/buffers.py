@@ -53,11 +53,7 @@ def view(data: Any, *, writable: bool = False) -> memoryview:
     try:
         buffer = memoryview(data)
     except TypeError:
-<<<<<<< HEAD:crates/lmc-py/python/lmckpt/safetensors/buffers.py
         raise InvalidError(f"{type(data).__name__} is not a buffer, an array or a tensor") from None
-=======
-        raise InvalidError(f"{type(data).__name__} is not a buffer, array or tensor") from None
->>>>>>> house-errors:crates/lmc-py/python/lmckpt/_buffers.py
     if not buffer.c_contiguous:
         raise InvalidError("a buffer must be contiguous; copy it first")
     if writable and buffer.readonly:

@@ -74,11 +74,7 @@ def build(entries: Iterable[Entry], metadata: Mapping[str, str] | None) -> bytes
     try:
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-<<<<<<< HEAD:crates/lmc-py/python/lmckpt/safetensors/header.py
         raise InvalidError(f"a name or metadata is not valid UTF-8: {error}") from None
-=======
-        raise InvalidError(f"a name or metadata is not text in UTF-8: {error}") from None
->>>>>>> house-errors:crates/lmc-py/python/lmckpt/_header.py
     text += b" " * (-len(text) % 8)
     if len(text) > HEADER_JSON_LEN_MAX:
         raise InvalidError(
