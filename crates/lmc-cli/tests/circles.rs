@@ -80,8 +80,8 @@ fn what_a_base_needs_for_others_is_not_overwritten() {
     assert_eq!(folder.read("a"), safetensors(&[y]));
 }
 
-/// A result does not take the place of a base that another file of the same command needs, nor of its
-/// own, wherever that was found; what it would have cost is all there.
+/// A result does not take the place of a base that another file of the same command needs, nor of
+/// its own, wherever that was found; what it would have cost is all there.
 #[test]
 fn a_base_of_another_file_is_not_overwritten() {
     for removes in [false, true] {

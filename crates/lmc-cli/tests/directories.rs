@@ -93,8 +93,8 @@ fn stdout_is_refused() {
     assert_eq!(code(&folder.lmc(&["compress", "-c", "ckpt"])), 1);
 }
 
-/// A directory without .lmc files is not said to be fine, and --rm removes nothing while links would
-/// be left out.
+/// A directory without .lmc files is not said to be fine, and --rm removes nothing while links
+/// would be left out.
 #[test]
 fn nothing_is_passed_over_in_silence() {
     let folder = Folder::new();
@@ -158,8 +158,8 @@ fn names_of_every_length() {
     assert!(stderr(&output).contains("-o"), "{}", stderr(&output));
 }
 
-/// A file whose name cannot be recorded as that of a base is none: what was compressed beside it comes
-/// back without a word about where to look.
+/// A file whose name cannot be recorded as that of a base is none: what was compressed beside it
+/// comes back without a word about where to look.
 #[test]
 fn odd_names_of_bases_come_back() {
     let (full, rounded) = common::pair(1);

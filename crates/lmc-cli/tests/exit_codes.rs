@@ -92,7 +92,8 @@ fn partial() {
     assert_eq!(code(&folder.lmc(&["compress", "a", "c"])), 1, "both exist");
 }
 
-/// A flipped bit in any byte and a cut at any place are found, with code 4, which wins over partial.
+/// A flipped bit in any byte and a cut at any place are found, with code 4, which wins over
+/// partial.
 #[test]
 fn corruption() {
     let folder = Folder::new();

@@ -75,8 +75,8 @@ fn kill_leaves_no_final_name() {
     assert!(folder.exists("x.lmc"));
 }
 
-/// Two signals, one right after the other, in the middle of a restore: the one that ends its work and
-/// the one that cuts it off clear the same directory, and nothing is left of it.
+/// Two signals, one right after the other, in the middle of a restore: the one that ends its work
+/// and the one that cuts it off clear the same directory, and nothing is left of it.
 #[test]
 fn two_signals_leave_nothing_of_a_restore() {
     let folder = Folder::new();

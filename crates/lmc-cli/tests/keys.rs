@@ -22,7 +22,8 @@ const KEYS: [&str; 6] = [
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
 
-/// Looks at a store in a bucket without keys; `machine` is asked for some, unless that is forbidden.
+/// Looks at a store in a bucket without keys; `machine` is asked for some, unless that is
+/// forbidden.
 fn log(server: SocketAddr, machine: SocketAddr, is_forbidden: bool) -> Output {
     let folder = Folder::new();
     let mut command = command(&folder.path(""), &["log", "--store", "s3://bucket/runs"]);

@@ -1,5 +1,5 @@
-//! However many bases a file names, and whatever is beside it, it takes the memory, the time and the
-//! open files of a few.
+//! However many bases a file names, and whatever is beside it, it takes the memory, the time and
+//! the open files of a few.
 
 mod common;
 
@@ -78,8 +78,8 @@ fn with_little_memory(folder: &Folder, index_len: u64, args: &[&str]) -> Option<
     output.ok()
 }
 
-/// All files of a chain share one allowance for decoded parts that are kept, however many of them are
-/// read in small pieces.
+/// All files of a chain share one allowance for decoded parts that are kept, however many of them
+/// are read in small pieces.
 #[test]
 fn many_bases_share_what_is_kept() {
     const LEN: u64 = 1 << 24;
@@ -175,8 +175,8 @@ fn opens(folder: &Folder, args: &[&str], name: &str) -> Option<usize> {
     Some(trace.lines().filter(|line| line.contains(&name) && !line.contains("ENOENT")).count())
 }
 
-/// Whatever is looked for before `-f` replaces or `--rm` removes anything, each file that may be a base
-/// is opened a few times, by one file or by a directory of them.
+/// Whatever is looked for before `-f` replaces or `--rm` removes anything, each file that may be a
+/// base is opened a few times, by one file or by a directory of them.
 #[test]
 fn a_file_that_may_be_a_base_is_opened_a_few_times() {
     let folder = Folder::new();

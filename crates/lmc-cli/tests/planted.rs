@@ -1,5 +1,5 @@
-//! Links that another user has put into a folder which everyone or a group writes to, such as `/tmp`,
-//! lead nobody astray.
+//! Links that another user has put into a folder which everyone or a group writes to, such as
+//! `/tmp`, lead nobody astray.
 
 mod common;
 
@@ -112,8 +112,8 @@ fn no_command_writes_behind_a_planted_link() {
     assert!(folder.exists("victim/new") && folder.exists("victim/dir/x"));
 }
 
-/// Nothing is removed behind such a link by `--rm`: not the file, nor the directory that it leads to,
-/// nor what is below that.
+/// Nothing is removed behind such a link by `--rm`: not the file, nor the directory that it leads
+/// to, nor what is below that.
 #[test]
 fn rm_removes_nothing_behind_a_planted_link() {
     let folder = Folder::new();

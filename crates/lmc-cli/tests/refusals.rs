@@ -1,5 +1,5 @@
-//! What the system refuses (threads, stack, larger files, more open files) is worked around or told of;
-//! nothing panics, and nothing half-written is left.
+//! What the system refuses (threads, stack, larger files, more open files) is worked around or told
+//! of; nothing panics, and nothing half-written is left.
 
 mod common;
 

@@ -211,8 +211,8 @@ fn the_words_of_a_server_are_shown_without_signatures() {
     }
 }
 
-/// A directory gets no name with a secret in it: the query of a URL is refused, and so is a URL whose
-/// colon was forgotten. What was meant as a directory is named so.
+/// A directory gets no name with a secret in it: the query of a URL is refused, and so is a URL
+/// whose colon was forgotten. What was meant as a directory is named so.
 #[test]
 fn no_directory_is_named_by_a_secret() {
     let folder = folder();

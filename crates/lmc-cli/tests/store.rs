@@ -137,8 +137,8 @@ fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
-/// A store is private and says so, or shared and says that; below a minute there is no grace, and an
-/// error that names what can be done.
+/// A store is private and says so, or shared and says that; below a minute there is no grace, and
+/// an error that names what can be done.
 #[test]
 fn what_init_promises() {
     use std::os::unix::fs::PermissionsExt;

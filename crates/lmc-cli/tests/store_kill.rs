@@ -124,8 +124,8 @@ fn killed_at_every_call() {
         assert_eq!(code, 0, "{:?} under the tracer", scene.act);
         calls_all += calls;
         for call in 1..=calls {
-            // Other calls of each command. Which ones does not depend on how many calls the commands
-            // before had, as that differs a little between processes.
+            // Other calls of each command. Which ones does not depend on how many calls the
+            // commands before had, as that differs a little between processes.
             let place = call + number;
             if !place.is_multiple_of(stride) || !part.has(place / stride) {
                 continue;

@@ -22,8 +22,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// How long packs of saves that ended or died are kept: short, so that prunes remove some, and
-/// longer than a save takes on a busy machine. The command refuses it, since a save that takes longer
-/// fails; the library leaves that to its caller.
+/// longer than a save takes on a busy machine. The command refuses it, since a save that takes
+/// longer fails; the library leaves that to its caller.
 const GRACE_SECONDS: u64 = 6;
 const CONFLICT: i32 = 11;
 

@@ -30,8 +30,9 @@ pub enum SymbolCoder {
 
 /// How values become symbols and payloads.
 ///
-/// Invariants: `width_log2 <= 3`; `raw_bytes < width`; 1 to 32 bins, with flip bits only for floats; at most 8 rows, each a
-/// permutation of 0 to 15; one bound less than rows, each above the one before.
+/// Invariants: `width_log2 <= 3`; `raw_bytes < width`; 1 to 32 bins, with flip bits only for
+/// floats; at most 8 rows, each a permutation of 0 to 15; one bound less than rows, each above the
+/// one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BinRules {
     /// log2 of the value's width in bytes.

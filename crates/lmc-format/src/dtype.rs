@@ -125,7 +125,8 @@ const fn complex(exponent_bits: u8, mantissa_bits: u8, bias: i32) -> Kind {
     Kind::Complex(fields(exponent_bits, mantissa_bits, bias))
 }
 
-/// Every type, by its id: the type, its name, its bits, what it is made of, and its names elsewhere.
+/// Every type, by its id: the type, its name, its bits, what it is made of, and its names
+/// elsewhere.
 #[rustfmt::skip]
 const ROWS: [Row; Dtype::COUNT] = [
     row(Dtype::Bytes,      "bytes",       8,   Kind::Unsigned),

@@ -255,7 +255,8 @@ mod tests {
         assert_eq!(read(&index), Ok(index));
     }
 
-    /// The type of a later writer is kept, since no decoder needs it; a reference without a base is not.
+    /// The type of a later writer is kept, since no decoder needs it; a reference without a base is
+    /// not.
     #[test]
     fn unknown_dtypes_are_kept() {
         let mut index = index([None; 4]);

@@ -54,7 +54,8 @@ pub const SPAN_LEN_MAX: u64 = 1 << 24;
 pub const BLOCK_LOG2_MIN: u8 = 10;
 /// See [`BLOCK_LOG2_MIN`].
 pub const BLOCK_LOG2_MAX: u8 = 24;
-/// Largest number of original bytes in a block of a file, unless it is constant or the same as its base.
+/// Largest number of original bytes in a block of a file, unless it is constant or the same as its
+/// base.
 pub const CODED_BLOCK_LEN_MAX: usize = 1 << 22;
 /// Largest index of a file in bytes.
 pub const INDEX_LEN_MAX: u64 = 1 << 28;

@@ -1,8 +1,9 @@
-//! The index of a file as it is read: checked once, kept as its bytes, parsed where it is asked for.
+//! The index of a file as it is read: checked once, kept as its bytes, parsed where it is asked
+//! for.
 //!
 //! An index of one-byte spans has 21 bytes a span. As structs these would be 200, so that a file of
-//! 100 MB would take a gigabyte before anything of it is decoded. Kept like this it takes 24 bytes a
-//! span and 4 an item beside its own.
+//! 100 MB would take a gigabyte before anything of it is decoded. Kept like this it takes 24 bytes
+//! a span and 4 an item beside its own.
 
 use crate::dtype::DtypeId;
 use crate::error::{Error, Result};

@@ -1,5 +1,5 @@
-//! Recipes by bins: what is written is read again, and what the format does not allow is refused with
-//! a reason.
+//! Recipes by bins: what is written is read again, and what the format does not allow is refused
+//! with a reason.
 
 use lmc_format::{
     AnyRecipe, Bin, BinRecipe, BinRules, Coder, ContextTables, RansTable, Reader, SymbolCoder,
@@ -218,7 +218,8 @@ fn tables_by_context_are_written_as_documented() {
     assert_eq!(read(&bytes), Ok(AnyRecipe::Bins(recipe)));
 }
 
-/// Tables of all steps, of none and of as many contexts as there can be are read as they were written.
+/// Tables of all steps, of none and of as many contexts as there can be are read as they were
+/// written.
 #[test]
 fn tables_by_context_are_read_as_they_were_written() {
     let all: Vec<(i8, u16)> =

@@ -30,8 +30,8 @@ fn refused(place: usize, value: u8, reason: &str) {
     assert!(error.contains(reason), "{place} {value}: {error}");
 }
 
-/// As few and as many words as there can be, of each width, come back from their bytes, which are as
-/// the format says.
+/// As few and as many words as there can be, of each width, come back from their bytes, which are
+/// as the format says.
 #[test]
 fn palettes_are_written_and_read() {
     for width_log2 in 1..4_u8 {
@@ -69,8 +69,8 @@ fn a_palette_that_ends_early_is_refused() {
     }
 }
 
-/// Fields outside of their ranges are refused: palettes of bytes, unknown bits of the layout, lengths
-/// of segments, a single word, and more words than there are bytes for.
+/// Fields outside of their ranges are refused: palettes of bytes, unknown bits of the layout,
+/// lengths of segments, a single word, and more words than there are bytes for.
 #[test]
 fn fields_are_held_to_their_ranges() {
     for layout in [0xf0, 0xf5, 0xf9, 0xfd] {

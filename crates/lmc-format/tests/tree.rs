@@ -32,7 +32,8 @@ fn tables_are_written_and_read() {
     assert_eq!((all.lengths(), all.escape()), (&[8; 256], 0));
 }
 
-/// Codes that are too long, not complete or too many are refused, and so are fewer than two symbols.
+/// Codes that are too long, not complete or too many are refused, and so are fewer than two
+/// symbols.
 #[test]
 fn other_tables_are_refused() {
     for (codes, escape) in [

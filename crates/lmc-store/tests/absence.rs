@@ -190,8 +190,8 @@ fn a_manifest_that_is_too_long_is_moved_whole() {
     check_restores(&store, &name, &source);
 }
 
-/// However long an object in `damaged/` is, a prune keeps the packs that it names, at its very end too,
-/// and does not read it to find them.
+/// However long an object in `damaged/` is, a prune keeps the packs that it names, at its very end
+/// too, and does not read it to find them.
 #[test]
 fn a_long_object_in_damaged_keeps_all_its_packs() {
     let folder = tempfile::tempdir().unwrap();
@@ -278,7 +278,8 @@ fn what_is_in_damaged_keeps_its_packs_and_its_tags() {
     }
 }
 
-/// A snapshot that `repair --from` brings back has the tags that it had, and retention goes by them.
+/// A snapshot that `repair --from` brings back has the tags that it had, and retention goes by
+/// them.
 #[test]
 fn tags_survive_repair_prune_and_repair_from_a_copy() {
     let (store, storage, clock, saved, folder) = in_memory();

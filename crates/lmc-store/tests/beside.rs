@@ -62,8 +62,8 @@ fn with_tag(store: &Store, step: u64, tag: &str) -> Vec<SnapshotName> {
     names
 }
 
-/// The store as a process sees it, beside which something is done once, before one of its calls; and
-/// the number of its calls.
+/// The store as a process sees it, beside which something is done once, before one of its calls;
+/// and the number of its calls.
 fn beside(
     storage: Arc<dyn Storage>,
     clock: Arc<dyn Clock>,
@@ -91,8 +91,8 @@ fn in_directory(root: &Path) -> (Store, Store, Arc<WatchedDisk>) {
     (store, Store::open(storage, Arc::new(SystemClock)).unwrap(), disk)
 }
 
-/// A damaged manifest that a repair has moved away a moment ago, by a rename or by a hard link, is put
-/// back by a copy or by another repair: it stays.
+/// A damaged manifest that a repair has moved away a moment ago, by a rename or by a hard link, is
+/// put back by a copy or by another repair: it stays.
 #[test]
 fn a_repair_leaves_alone_what_came_into_the_place_of_a_manifest() {
     for (by_copy, by_link) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -120,8 +120,8 @@ fn a_repair_leaves_alone_what_came_into_the_place_of_a_manifest() {
     }
 }
 
-/// At every call of a rebase and of leaving out optimizer state, the old snapshot is given a tag, and
-/// what has no such tag is forgotten: if both are done, there is a snapshot with that tag.
+/// At every call of a rebase and of leaving out optimizer state, the old snapshot is given a tag,
+/// and what has no such tag is forgotten: if both are done, there is a snapshot with that tag.
 #[test]
 fn a_tag_that_keeps_the_old_snapshot_keeps_one_of_the_two() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,8 +159,8 @@ fn a_tag_that_keeps_the_old_snapshot_keeps_one_of_the_two() {
     }
 }
 
-/// At every call of a copy, another one brings the same snapshot without its tag, and what has no such
-/// tag is forgotten in the target, and pruned: a copy that is done is there with its tag.
+/// At every call of a copy, another one brings the same snapshot without its tag, and what has no
+/// such tag is forgotten in the target, and pruned: a copy that is done is there with its tag.
 #[test]
 fn a_copy_that_is_forgotten_meanwhile_is_not_done() {
     let folder = tempfile::tempdir().unwrap();
@@ -262,8 +262,8 @@ fn a_forget_keeps_the_newest_that_is_whole() {
     }
 }
 
-/// A save that slept past grace takes its snapshot back. A forget that sees it for a moment leaves the
-/// run another one.
+/// A save that slept past grace takes its snapshot back. A forget that sees it for a moment leaves
+/// the run another one.
 #[test]
 fn a_forget_beside_a_save_that_is_taken_back_leaves_a_snapshot() {
     let folder = tempfile::tempdir().unwrap();
@@ -329,8 +329,9 @@ fn a_list_in_a_directory_sees_what_took_the_place_of_a_snapshot() {
     }
 }
 
-/// On a full disk something that is not a file of its own is in the place of the reserve: a hard link
-/// to a file elsewhere, a link, a pipe. That file keeps its bytes, and nobody waits for the pipe.
+/// On a full disk something that is not a file of its own is in the place of the reserve: a hard
+/// link to a file elsewhere, a link, a pipe. That file keeps its bytes, and nobody waits for the
+/// pipe.
 #[test]
 fn a_reserve_that_is_not_a_plain_file_is_given_up() {
     let places: [fn(&Path, &Path); 3] = [
@@ -387,8 +388,8 @@ fn a_repair_from_a_copy_brings_back_what_another_one_moves() {
     }
 }
 
-/// At every call of a repair without a copy, a copy puts the damaged manifest right: it is in its place
-/// when both are done.
+/// At every call of a repair without a copy, a copy puts the damaged manifest right: it is in its
+/// place when both are done.
 #[test]
 fn a_repair_keeps_what_a_copy_puts_right() {
     let folder = tempfile::tempdir().unwrap();
@@ -466,8 +467,8 @@ fn a_mark_that_another_forget_takes_back_is_made_again() {
     }
 }
 
-/// At every call of a rebase, the old snapshot loses a tag: either that is refused, or the new one has
-/// not got the tag.
+/// At every call of a rebase, the old snapshot loses a tag: either that is refused, or the new one
+/// has not got the tag.
 #[test]
 fn a_tag_that_is_taken_beside_a_rebase_is_gone_or_that_is_refused() {
     let folder = tempfile::tempdir().unwrap();

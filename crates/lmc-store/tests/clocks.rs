@@ -68,8 +68,8 @@ fn a_clock_that_is_ahead_stamps_no_later_save() {
     assert_eq!(steps(&store.plan_forget(&keep, None).unwrap().forgotten), [0; 0]);
 }
 
-/// Saves by a clock that is a day behind, whatever they are coded against: each says so, has the time
-/// of the storage, and is the latest and kept as such.
+/// Saves by a clock that is a day behind, whatever they are coded against: each says so, has the
+/// time of the storage, and is the latest and kept as such.
 #[test]
 fn a_clock_that_is_behind_makes_no_save_an_old_one() {
     let clock = TestClock::new();
@@ -134,8 +134,8 @@ fn a_save_is_later_than_the_newest_of_its_run() {
     }
 }
 
-/// The clock of the storage was a day ahead and is right again: a save says which snapshot counts as
-/// newer than itself.
+/// The clock of the storage was a day ahead and is right again: a save says which snapshot counts
+/// as newer than itself.
 #[test]
 fn a_save_says_that_an_older_one_has_a_later_time() {
     let clock = TestClock::new();
@@ -383,8 +383,8 @@ fn the_clock_of_a_prune_makes_nothing_old() {
     check_restores(&store, &saved.name, &root);
 }
 
-/// A clock that is set to another time whenever somebody has looked at it, while the one that nobody
-/// sets goes on.
+/// A clock that is set to another time whenever somebody has looked at it, while the one that
+/// nobody sets goes on.
 #[derive(Debug)]
 struct Jumping {
     steady: Arc<TestClock>,
@@ -463,8 +463,8 @@ fn a_prune_refuses_times_that_are_yet_to_come() {
     check_restores(&right, &saved.name, &root);
 }
 
-/// So does the lease of a prune that was killed, which nobody would take for old before that time comes:
-/// a prune, and a repair that brings something back, name it and say what to do.
+/// So does the lease of a prune that was killed, which nobody would take for old before that time
+/// comes: a prune, and a repair that brings something back, name it and say what to do.
 #[test]
 fn the_lease_of_a_prune_from_the_future_is_told_of() {
     let clients = Clients::new();

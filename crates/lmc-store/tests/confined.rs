@@ -185,8 +185,8 @@ fn packs_that_are_no_files_are_damage() {
     }
 }
 
-/// The same for manifests: one that is no file is named and stays, unless there is a copy of it, and
-/// a repair goes on with the rest.
+/// The same for manifests: one that is no file is named and stays, unless there is a copy of it,
+/// and a repair goes on with the rest.
 #[test]
 fn manifests_that_are_no_files_are_damage() {
     for impostor in [Impostor::Pipe, Impostor::Socket, Impostor::Link] {
@@ -320,8 +320,8 @@ fn is_root() -> bool {
     is_root
 }
 
-/// A folder of another user, who can open it at any time, becomes no private store, empty or not; one
-/// that is shared anyway may be there.
+/// A folder of another user, who can open it at any time, becomes no private store, empty or not;
+/// one that is shared anyway may be there.
 #[test]
 fn no_private_store_is_made_in_a_folder_of_another_user() {
     if !is_root() {
@@ -385,8 +385,8 @@ fn a_root_of_another_user_opens_nothing_to_all() {
     }
 }
 
-/// A folder that somebody puts in the place of a store while that is in use gets nothing if it belongs
-/// to another user, and otherwise nothing that is more open than the store was.
+/// A folder that somebody puts in the place of a store while that is in use gets nothing if it
+/// belongs to another user, and otherwise nothing that is more open than the store was.
 #[test]
 fn a_folder_in_the_place_of_a_store_opens_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -306,8 +306,8 @@ fn a_diff_tells_files_with_the_same_hash_apart() {
     assert_eq!(paths(&diff.same), ["large.bin", "x.bin"]);
 }
 
-/// Files of one save that are the same are compared with what was stored of the first, wherever that
-/// is by then: in the pack that is being filled, on its way, or put.
+/// Files of one save that are the same are compared with what was stored of the first, wherever
+/// that is by then: in the pack that is being filled, on its way, or put.
 #[test]
 fn files_of_one_save_are_compared_with_what_was_stored() {
     for pack_len in [300, 7000, 1 << 20] {

@@ -143,8 +143,8 @@ fn a_failing_copy_removes_nothing_of_another() {
     }
 }
 
-/// The same in a bucket that refuses the create with an error, or does it and does not answer, while
-/// the object is another's.
+/// The same in a bucket that refuses the create with an error, or does it and does not answer,
+/// while the object is another's.
 #[test]
 fn a_refused_create_removes_nothing_of_another() {
     for fate in [Fate::Fails, Fate::SeemsToFail] {
@@ -249,9 +249,9 @@ fn what_a_copy_lacks_is_put_again() {
     }
 }
 
-/// Packs of a snapshot that the target has already are compared by their bytes in a directory: those
-/// that rotted and kept their size get their bytes again, and so do those in whose place is a link, a
-/// pipe or something longer. The copy says so.
+/// Packs of a snapshot that the target has already are compared by their bytes in a directory:
+/// those that rotted and kept their size get their bytes again, and so do those in whose place is a
+/// link, a pipe or something longer. The copy says so.
 #[test]
 fn what_rotted_in_a_directory_is_put_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -442,8 +442,8 @@ fn copies_after_a_killed_prune_double_nothing() {
     }
 }
 
-/// What a killed copy has put beside a killed prune is relied on while its lease is young, and after
-/// that no more: a prune may have taken that lease for one of the dead.
+/// What a killed copy has put beside a killed prune is relied on while its lease is young, and
+/// after that no more: a prune may have taken that lease for one of the dead.
 #[test]
 fn packs_of_a_killed_copy_are_relied_on_while_its_lease_is_young() {
     for hours in [1, 13] {

@@ -91,7 +91,8 @@ impl Base {
         for (done, number) in part.numbers(0).enumerate() {
             let at = number.saturating_mul(stride);
             let fault = Fault { kind, at, times, failure };
-            // What chance adds depends on the fault alone, so that all parts together are the whole.
+            // What chance adds depends on the fault alone, so that all parts together are the
+            // whole.
             match self.try_fault(fault, &mut Random::new(times ^ at)) {
                 Ok(true) => {}
                 Ok(false) => return done as u64,
@@ -206,8 +207,8 @@ fn room_can_be_made_on_a_full_disk() {
     look(&player).unwrap();
 }
 
-/// On a disk without a single file left, snapshots can be forgotten, any number of them, and pruned,
-/// and neither takes more than what it needs of the reserve.
+/// On a disk without a single file left, snapshots can be forgotten, any number of them, and
+/// pruned, and neither takes more than what it needs of the reserve.
 #[test]
 fn room_can_be_made_on_a_disk_without_files() {
     let base = Base::new(3);

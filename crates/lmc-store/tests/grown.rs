@@ -1,5 +1,6 @@
-//! What is longer than it should be, cut, or missing from a snapshot that is there is damage: nothing
-//! is read by the length that it claims, no save relies on it, and every command says the same.
+//! What is longer than it should be, cut, or missing from a snapshot that is there is damage:
+//! nothing is read by the length that it claims, no save relies on it, and every command says the
+//! same.
 
 mod common;
 
@@ -86,8 +87,8 @@ fn a_repair_reads_no_pack_by_its_length() {
     check_restores(&scene.store, &scene.name, &scene.source);
 }
 
-/// A pack that grew has its own bytes at its start: a repair needs no copy, whatever it grew by, and
-/// a dry run says so. One in the other store that grew is a copy too.
+/// A pack that grew has its own bytes at its start: a repair needs no copy, whatever it grew by,
+/// and a dry run says so. One in the other store that grew is a copy too.
 #[test]
 fn a_repair_cuts_a_pack_that_grew() {
     let scene = Scene::new();

@@ -45,7 +45,8 @@ fn two_snapshots() -> (Store, Arc<dyn Storage>, Arc<TestClock>, SnapshotName, te
     (store, storage, clock, last.unwrap(), folder)
 }
 
-/// A rebase of the latest snapshot at every call of a list: the list shows it, as it was or as it is.
+/// A rebase of the latest snapshot at every call of a list: the list shows it, as it was or as it
+/// is.
 #[test]
 fn a_snapshot_that_is_rebased_is_always_seen() {
     for (what, look) in LOOKS {
@@ -74,8 +75,8 @@ fn a_snapshot_that_is_rebased_is_always_seen() {
     }
 }
 
-/// A rebase and a prune right after it, at every call of a look for the newest: it is found, never an
-/// older one.
+/// A rebase and a prune right after it, at every call of a look for the newest: it is found, never
+/// an older one.
 #[test]
 fn the_newest_is_found_beside_a_rebase_and_a_prune() {
     for text in ["latest", "main@latest", "main@2"] {

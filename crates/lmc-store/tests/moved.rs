@@ -1,5 +1,5 @@
-//! What a repair moves, and what lies where it moves it to: no pack goes meanwhile, nothing that was
-//! forgotten comes back, and nothing is deleted that is not there twice.
+//! What a repair moves, and what lies where it moves it to: no pack goes meanwhile, nothing that
+//! was forgotten comes back, and nothing is deleted that is not there twice.
 
 mod common;
 
@@ -82,8 +82,8 @@ struct Waiting {
 }
 
 /// One repair finds a damaged manifest, another one puts it right, and the first moves the good one
-/// away and back: away before a prune lists snapshots, back before it lists what was moved away. Its
-/// packs stay.
+/// away and back: away before a prune lists snapshots, back before it lists what was moved away.
+/// Its packs stay.
 #[test]
 fn a_good_manifest_that_is_moved_and_back_beside_a_prune_keeps_its_packs() {
     let scene = Scene::new();
@@ -187,8 +187,8 @@ fn a_damaged_manifest_keeps_all_packs() {
     }
 }
 
-/// A snapshot that is forgotten and pruned while a repair is about to put its manifest right does not
-/// come back.
+/// A snapshot that is forgotten and pruned while a repair is about to put its manifest right does
+/// not come back.
 #[test]
 fn a_repair_brings_nothing_back_that_was_forgotten_meanwhile() {
     for moment in 0.. {

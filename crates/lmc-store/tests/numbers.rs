@@ -1,5 +1,5 @@
-//! Numbers in manifests that somebody made: whatever they are, no command panics, no sum is nonsense,
-//! and what others have saved beside them is as it was.
+//! Numbers in manifests that somebody made: whatever they are, no command panics, no sum is
+//! nonsense, and what others have saved beside them is as it was.
 
 mod common;
 

@@ -95,8 +95,8 @@ fn prunes_keep_parts() {
     assert!(objects_in(&*storage, "pending").is_empty());
 }
 
-/// Parts that were left for too long, or whose lease is gone, are not committed; the snapshot before
-/// stays the newest, and the next save works.
+/// Parts that were left for too long, or whose lease is gone, are not committed; the snapshot
+/// before stays the newest, and the next save works.
 #[test]
 fn old_parts_are_refused() {
     let (store, storage, clock) = memory_store();

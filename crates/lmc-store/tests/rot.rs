@@ -215,8 +215,8 @@ impl Rot {
         }
     }
 
-    /// What can be had from other packs of the same bytes, or grew, is put right; damaged manifests are moved
-    /// away; all else is as it was, byte for byte, and so is what can be read.
+    /// What can be had from other packs of the same bytes, or grew, is put right; damaged manifests
+    /// are moved away; all else is as it was, byte for byte, and so is what can be read.
     fn repair_alone(&mut self, now: &Objects, expected: &Expected, hurt: &BTreeSet<FileOf>) {
         let twin = |object: &&String| {
             let hash = PackName::from_object(object).unwrap().hash().to_string();
@@ -246,7 +246,8 @@ impl Rot {
         self.tally.healed += healed.len() as u64;
     }
 
-    /// With a good copy everything that is shown is put right; what was moved away stays where it is.
+    /// With a good copy everything that is shown is put right; what was moved away stays where it
+    /// is.
     fn repair_with_copy(&mut self, now: &Objects, expected: &Expected) {
         let moved = self.now().into_iter().filter(|(name, _)| name.starts_with("damaged/"));
         let moved: Objects = moved.collect();

@@ -89,8 +89,8 @@ fn wide_manifests_cost_no_more_than_their_size() {
     assert_eq!((copied.snapshots.len(), copied.left_out.len()), (1, 1));
 }
 
-/// A copy lists the snapshots of the target once, and for each one that it copies only the page that it
-/// goes to, however many there are.
+/// A copy lists the snapshots of the target once, and for each one that it copies only the page
+/// that it goes to, however many there are.
 #[test]
 fn copies_do_not_list_a_run_for_each_snapshot() {
     let folder = tempfile::tempdir().unwrap();

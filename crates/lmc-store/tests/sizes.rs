@@ -1,5 +1,5 @@
-//! Manifests that say of packs, files and bases what is not true: whoever lies is named, and what is
-//! shared with them is not called damaged.
+//! Manifests that say of packs, files and bases what is not true: whoever lies is named, and what
+//! is shared with them is not called damaged.
 
 mod common;
 
@@ -48,8 +48,8 @@ fn lie(store: &Store, name: &SnapshotName, run: &str, size: u64) -> SnapshotName
     plant(store, &manifest)
 }
 
-/// A copy leaves out a snapshot that lies about the size of a pack, whether the target has that pack
-/// or not, and in a bucket too; what the target has stays good, and a check says so.
+/// A copy leaves out a snapshot that lies about the size of a pack, whether the target has that
+/// pack or not, and in a bucket too; what the target has stays good, and a check says so.
 #[test]
 fn a_copy_takes_no_wrong_sizes_of_packs() {
     let folder = tempfile::tempdir().unwrap();
@@ -134,8 +134,8 @@ fn a_repair_takes_no_wrong_sizes_of_packs() {
     }
 }
 
-/// A file that has not changed is saved, whatever the manifest of the parent says of its size or its
-/// hash: it is stored again, and the save says so.
+/// A file that has not changed is saved, whatever the manifest of the parent says of its size or
+/// its hash: it is stored again, and the save says so.
 #[test]
 fn a_save_believes_no_size_of_a_parent() {
     let folder = tempfile::tempdir().unwrap();

@@ -95,8 +95,8 @@ fn a_folder_that_took_the_place_of_another_is_not_saved() {
     });
 }
 
-/// A directory that the next checkpoint takes the place of meanwhile, with the same sizes and times,
-/// is not saved as a mix of both.
+/// A directory that the next checkpoint takes the place of meanwhile, with the same sizes and
+/// times, is not saved as a mix of both.
 #[test]
 fn two_checkpoints_never_become_one_snapshot() {
     let scene = Scene::new();

@@ -1,5 +1,5 @@
-//! A process that stood still for longer than grace finds its temporary file gone, which a prune has
-//! removed: it is told to run again, and nothing else is wrong.
+//! A process that stood still for longer than grace finds its temporary file gone, which a prune
+//! has removed: it is told to run again, and nothing else is wrong.
 
 mod common;
 

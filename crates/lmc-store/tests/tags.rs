@@ -1,5 +1,5 @@
-//! Tags beside prunes, forgets and whatever takes the place of a snapshot: a command that says that a
-//! tag is there has given it for good.
+//! Tags beside prunes, forgets and whatever takes the place of a snapshot: a command that says that
+//! a tag is there has given it for good.
 
 mod common;
 
@@ -50,8 +50,8 @@ fn sleeper(store: &Store, storage: &Arc<MemoryStorage>, clock: &Arc<TestClock>) 
     sleeper
 }
 
-/// A save, a rebase and a copy that stood still right before the commit, and need no pack that a prune
-/// has removed meanwhile: they are done, and their snapshots have all tags.
+/// A save, a rebase and a copy that stood still right before the commit, and need no pack that a
+/// prune has removed meanwhile: they are done, and their snapshots have all tags.
 #[test]
 fn whatever_slept_before_its_commit_has_its_tags() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,8 +75,8 @@ fn whatever_slept_before_its_commit_has_its_tags() {
     assert_eq!(tags_of(&target, &copied.snapshots[0]), tags, "copy");
 }
 
-/// A tag that is older than grace and has no snapshot stays while a save is under way, whose snapshot
-/// may be the one that is tagged. When no save is, it goes.
+/// A tag that is older than grace and has no snapshot stays while a save is under way, whose
+/// snapshot may be the one that is tagged. When no save is, it goes.
 #[test]
 fn a_prune_takes_no_tag_from_a_save_under_way() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,8 +113,8 @@ fn a_prune_takes_no_tag_from_a_save_under_way() {
     assert_eq!(tags_of(&store, &saved.name), tags);
 }
 
-/// A tag that is given while a rebase is about to mark the old snapshot goes with it, though a prune
-/// comes before the rebase has looked for such tags.
+/// A tag that is given while a rebase is about to mark the old snapshot goes with it, though a
+/// prune comes before the rebase has looked for such tags.
 #[test]
 fn a_tag_given_beside_a_rebase_is_not_pruned() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,8 +142,8 @@ fn a_tag_given_beside_a_rebase_is_not_pruned() {
     assert_eq!(tags_of(&store, &rebased), named(&["early", "late"]));
 }
 
-/// A tag is given at every moment of a forget that keeps what has it: either that is refused, or the
-/// snapshot is kept.
+/// A tag is given at every moment of a forget that keeps what has it: either that is refused, or
+/// the snapshot is kept.
 #[test]
 fn a_tag_given_beside_a_forget_keeps_its_snapshot_or_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -55,8 +55,8 @@ fn tensor(name: &str, seed: u64) -> Part {
     (name.to_string(), "F32", vec![3000], bytes)
 }
 
-/// Each file takes over a tensor of the one before and has a new one. No tensor is far down, but the
-/// files are a chain, and the one that would be too long for a restore is refused.
+/// Each file takes over a tensor of the one before and has a new one. No tensor is far down, but
+/// the files are a chain, and the one that would be too long for a restore is refused.
 #[test]
 fn no_chain_of_files_is_made_that_no_restore_takes() {
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();

@@ -1,7 +1,7 @@
 //! Files of every version so far are read, and this version writes them as it did.
 //!
-//! `LMC_WRITE_GOLDEN=1` writes the golden files of this version anew; `testdata/README.md` says when
-//! that is allowed.
+//! `LMC_WRITE_GOLDEN=1` writes the golden files of this version anew; `testdata/README.md` says
+//! when that is allowed.
 
 mod common;
 
@@ -9,8 +9,8 @@ use common::{bases, compress, compress_on, golden, golden_deltas, golden_inputs,
 use lmc::{Archive, decompress_to_vec};
 use std::path::Path;
 
-/// What earlier writers made of inputs that this one codes otherwise: short tensors get a tree, where
-/// they had tables by context.
+/// What earlier writers made of inputs that this one codes otherwise: short tensors get a tree,
+/// where they had tables by context.
 const EARLIER: [&str; 1] = ["delta_contexts"];
 
 /// Golden files decode to what they were made from.

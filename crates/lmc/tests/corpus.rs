@@ -1,4 +1,5 @@
-//! Real training state comes back byte for byte, at every level. Skipped where the corpus is absent.
+//! Real training state comes back byte for byte, at every level. Skipped where the corpus is
+//! absent.
 
 mod common;
 

@@ -134,8 +134,8 @@ fn every_type_and_change() {
     }
 }
 
-/// Tensors that grew or became another type stand for themselves; those that were renamed or moved to
-/// another file are found.
+/// Tensors that grew or became another type stand for themselves; those that were renamed or moved
+/// to another file are found.
 #[test]
 fn tensors_that_are_not_what_they_were() {
     let weights = |n, seed| data::words(Kind::Weights, 2, true, n, seed);
@@ -177,8 +177,8 @@ fn tensors_that_are_not_what_they_were() {
     );
 }
 
-/// Parts of tensors are found in the files that hold their rows, large ones and small ones, as they are
-/// or rounded; parts whose rows or columns are elsewhere cost no more than alone.
+/// Parts of tensors are found in the files that hold their rows, large ones and small ones, as they
+/// are or rounded; parts whose rows or columns are elsewhere cost no more than alone.
 #[test]
 fn parts_of_tensors() {
     let rows = |name: &str, range: std::ops::Range<usize>, width: usize, bytes: &[u8]| {

@@ -93,8 +93,8 @@ fn nothing_is_more_open_than_what_it_takes_the_place_of() {
     }
 }
 
-/// What is made from a file has its nine permission bits and its time, and is closed to others until
-/// it is whole. Where its group is another one, that may do no more than everyone.
+/// What is made from a file has its nine permission bits and its time, and is closed to others
+/// until it is whole. Where its group is another one, that may do no more than everyone.
 #[test]
 fn a_result_is_as_open_as_its_source() {
     let folder = tempfile::tempdir().unwrap();
@@ -122,8 +122,8 @@ fn a_result_is_as_open_as_its_source() {
     }
 }
 
-/// A temporary file that somebody has put another one in the place of is not removed, and neither is
-/// a file that has its final name.
+/// A temporary file that somebody has put another one in the place of is not removed, and neither
+/// is a file that has its final name.
 #[test]
 fn only_what_was_made_is_removed() {
     let folder = tempfile::tempdir().unwrap();

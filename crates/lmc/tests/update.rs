@@ -9,8 +9,8 @@ use lmc_testkit::data::{self, Kind, Random};
 
 const LEVELS: [Level; 2] = [Level::Fast, Level::Default];
 
-/// Cuts `len` bytes into sites: those that `is_held` says hold the base from the same place on, as far
-/// as it goes.
+/// Cuts `len` bytes into sites: those that `is_held` says hold the base from the same place on, as
+/// far as it goes.
 fn cut(len: usize, base_len: usize, seed: u64, is_held: fn(&mut Random) -> bool) -> Vec<Site> {
     let (mut random, mut at, mut sites) = (Random::new(seed), 0, Vec::new());
     while at < len {
@@ -26,8 +26,8 @@ fn cut(len: usize, base_len: usize, seed: u64, is_held: fn(&mut Random) -> bool)
     sites
 }
 
-/// Restores `new` into memory that holds parts of `old`, as the sites say. New memory is whole before
-/// anything of `old` is overwritten.
+/// Restores `new` into memory that holds parts of `old`, as the sites say. New memory is whole
+/// before anything of `old` is overwritten.
 fn restore(archive: &Archive, old: &[u8], new: &[u8], sites: &[Site], threads: usize) -> Vec<u8> {
     let memory = |site: &Site| match *site {
         Site::Held { len, base_start } => old[base_start as usize..][..len as usize].to_vec(),
@@ -62,8 +62,8 @@ fn check(old: &[u8], new: &[u8], level: Level) {
     }
 }
 
-/// Tensors that are converted, moved, copied within the file or coded on others come out right wherever
-/// they go.
+/// Tensors that are converted, moved, copied within the file or coded on others come out right
+/// wherever they go.
 #[test]
 fn what_is_overwritten_is_decoded_from_before() {
     for delta in golden_deltas().into_iter().filter(|delta| !delta.bases.is_empty()) {
@@ -71,7 +71,8 @@ fn what_is_overwritten_is_decoded_from_before() {
     }
 }
 
-/// Blocks that are longer than the part of a base that is kept aside, with few, many and no changes.
+/// Blocks that are longer than the part of a base that is kept aside, with few, many and no
+/// changes.
 #[test]
 fn long_blocks_are_replaced_in_pieces() {
     let old = data::words(Kind::Weights, 2, true, 2_500_000, 3);

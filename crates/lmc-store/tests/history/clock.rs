@@ -87,7 +87,8 @@ impl Moment {
         self.stored_ms + 60_000
     }
 
-    /// Whether the clock of the machine is ahead of the storage's, or behind, by more than it may be.
+    /// Whether the clock of the machine is ahead of the storage's, or behind, by more than it may
+    /// be.
     pub fn is_wrong(self) -> bool {
         self.machine_ms.abs_diff(self.stored_ms) > 60_000
     }

@@ -198,8 +198,8 @@ impl<'a> Player<'a> {
             if !is_dead(&name))
             && matches!(op, Op::Prune(_) | Op::Forget { .. });
         if has_looked_only {
-            // Leases of the dead go before the rest is looked at, and marks are made one by one: those
-            // before the one that failed are there.
+            // Leases of the dead go before the rest is looked at, and marks are made one by one:
+            // those before the one that failed are there.
             let failed = process.hit().map(|(_, name)| name).unwrap_or_default();
             let plan = deed.plan.as_ref().map_or(&[][..], |plan| &plan.forgotten);
             let place = plan.iter().position(|name| failed.ends_with(&name.id)).unwrap_or(0);

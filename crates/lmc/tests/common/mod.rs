@@ -59,8 +59,8 @@ pub fn nudged(words: &[u8], width: usize, every: usize, seed: u64) -> Vec<u8> {
     words
 }
 
-/// `words` of `width` bytes, each of them moved by up to `reach` units in the last place, and one in
-/// forty by a lot, from a seed.
+/// `words` of `width` bytes, each of them moved by up to `reach` units in the last place, and one
+/// in forty by a lot, from a seed.
 pub fn moved(words: &[u8], width: usize, reach: u64, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut words = words.to_vec();
@@ -92,8 +92,9 @@ pub fn few_moved(words: &[u8], width: usize, reach: u64, seed: u64) -> Vec<u8> {
     few
 }
 
-/// `words` of `width` bytes, each of them moved by up to sixteen times `step`, and a little more where
-/// steps are long, from a seed: there are few differences, which a table for each context knows.
+/// `words` of `width` bytes, each of them moved by up to sixteen times `step`, and a little more
+/// where steps are long, from a seed: there are few differences, which a table for each context
+/// knows.
 fn in_steps(words: &[u8], width: usize, step: u64, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut words = words.to_vec();

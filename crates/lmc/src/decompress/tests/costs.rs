@@ -21,8 +21,8 @@ fn check(coded: Vec<u8>, bases: &Bases) -> usize {
     archive.spans().filter(|span| span.as_ref().is_ok_and(|span| span.reference.is_some())).count()
 }
 
-/// Parts of a large base, and two roundings of each, which refer to them: to read one of these again is
-/// to read the base again, and that counts when references are chosen.
+/// Parts of a large base, and two roundings of each, which refer to them: to read one of these
+/// again is to read the base again, and that counts when references are chosen.
 #[test]
 fn references_to_the_file_itself_count() {
     let (all, count) = (131_072, 132);
