@@ -4,12 +4,12 @@
 Usage: bench/files.py FILE [--dir DIR] [--repeats N] [--threads 1,2] [--lmc PATH] [--json OUT]
        [--zipnn-python PATH]
 
-FILE is copied to DIR (default /dev/shm: files in memory, where the fsync of lmc costs nothing and no
-program waits for a disk). In every round each program compresses and restores it once; the fastest
-round counts, and every restored file is compared. cp is the yardstick. Peak memory is the largest
-resident set of the round. zstd and lbzip2 are left out where they are not installed, ZipNN where
-peers.sh has not installed it. ZipNN takes FILE for bf16, through zipnn_file.py; loading Python and
-torch takes most of its time, so a second row has that taken off.
+FILE is copied to DIR (default /dev/shm: files in memory, where the fsync of lmc costs nothing and
+no program waits for a disk). In every round each program compresses and restores it once; the
+fastest round counts, and every restored file is compared. cp is the yardstick. Peak memory is the
+largest resident set of the round. zstd and lbzip2 are left out where they are not installed, ZipNN
+where peers.sh has not installed it. ZipNN takes FILE for bf16, through zipnn_file.py; loading
+Python and torch takes most of its time, so a second row has that taken off.
 """
 
 from __future__ import annotations

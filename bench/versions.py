@@ -5,9 +5,9 @@ Usage: bench/versions.py OLD NEW FILE [--next FILE] [--dir DIR] [--rounds N] [--
 
 OLD and NEW are two `lmc` commands. FILE is a checkpoint, NEXT a later step of it with the same
 layout (without one, the steps that need it are left out). Both commands do the same steps in turn,
-round after round, in DIR (default /dev/shm, where no program waits for a disk). A row has the fastest
-round of each command and the median over all rounds of NEW's time divided by OLD's in the same
-round: above 1, the newer one is slower. Every restored file is compared with its original.
+round after round, in DIR (default /dev/shm, where no program waits for a disk). A row has the
+fastest round of each command and the median over all rounds of NEW's time divided by OLD's in the
+same round: above 1, the newer one is slower. Every restored file is compared with its original.
 """
 
 from __future__ import annotations

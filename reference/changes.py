@@ -90,7 +90,8 @@ def read_change_segment(reader: Reader, recipe: ChangeRecipe, base: Words) -> Wo
 def read_context_flags(
     reader: Reader, recipe: ChangeRecipe, contexts: Contexts, base: Words
 ) -> Flags:
-    """Section 4.5, 1 and 3: a flag for each value with this base, from the stream of its context."""
+    """Section 4.5, 1 and 3: a flag for each value with this base, from the stream of its
+    context."""
     bins = recipe.bins
     sizes = sizes_of(base, bins.width, bins.exponent_bits, bins.first)
     places = places_between(contexts.bounds, sizes)

@@ -1,7 +1,7 @@
 """Section 5.7 of docs/format.md: rANS by context.
 
-What goes in is a `Reader`; what comes out are tables and symbols. What is rejected raises `Corrupt`,
-and nothing else.
+What goes in is a `Reader`; what comes out are tables and symbols. What is rejected raises
+`Corrupt`, and nothing else.
 """
 
 from __future__ import annotations

@@ -174,8 +174,8 @@ class Accepts(unittest.TestCase):
         self.hand(b"\7\0", b"\0" b"\x3f\x3f" b"\0\0", b"\x50\xd0", b"\x10\x90")
 
     def test_integers(self) -> None:
-        # 127 and 1 more is 128, 0 and 1 less is 255; the exponent is that below the top bit, so 0x80
-        # has bin 0, whose steps are of 2
+        # 127 and 1 more is 128, 0 and 1 less is 255; the exponent is that below the top bit, so
+        # 0x80 has bin 0, whose steps are of 2
         self.hand(b"\0\0", b"\0" b"\1\xff\0", b"\x80\xff\x90", b"\x7f\0\x90", layout=0xD8)
         self.hand(b"\1\0\0\0", b"\0" b"\1\1" b"\1", b"\x82\x11", b"\x80\x10", layout=0xD8)
 

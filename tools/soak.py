@@ -3,14 +3,14 @@
 
 Usage: tools/soak.py LMC [--minutes 10] [--seed N] [--dir DIR] [--grace 60s]
 
-Writers save to one store, each in a run of its own. Beside them other processes copy that store to a
-second one, forget and prune both, check them, restore snapshots, and compress and restore files with
-`--rm` while new versions are renamed over them. A random third of the commands is killed or stopped
-for a while, some for longer than the store's grace period.
+Writers save to one store, each in a run of its own. Beside them other processes copy that store to
+a second one, forget and prune both, check them, restore snapshots, and compress and restore files
+with `--rm` while new versions are renamed over them. A random third of the commands is killed or
+stopped for a while, some for longer than the store's grace period.
 
-What must hold: a save that returned 0 is there, or a forget removed it; what is restored has the bytes
-that were saved; a check finds no damage; a file that `--rm` removed is in its archive, byte for byte.
-Ends with `N passed, N failed` and exit code 1 if anything failed.
+What must hold: a save that returned 0 is there, or a forget removed it; what is restored has the
+bytes that were saved; a check finds no damage; a file that `--rm` removed is in its archive, byte
+for byte. Ends with `N passed, N failed` and exit code 1 if anything failed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""torch.distributed.checkpoint with the writers of torch and with a store: a small GPT is trained on
-some ranks with FSDP, and its state at two steps saved and loaded by each. Prints a Markdown table.
+"""torch.distributed.checkpoint with the writers of torch and with a store: a small GPT is trained
+on some ranks with FSDP, and its state at two steps saved and loaded by each. Prints a Markdown
+table.
 
     python bench/python/dcp.py --ranks 2 --width 512 --layers 8 --steps 20 5
 """
@@ -187,9 +188,9 @@ def report(
     """Prints the table."""
     first, more = options.steps
     print(
-        f"{size:.0f} MB of FSDP shards (f32 weights and Adam moments) on {options.ranks} ranks, after "
-        f"{first} and {first + more} steps; least of {options.rounds} rounds. One copy of a rank's "
-        f"shards takes {copy:.3f} s.\n"
+        f"{size:.0f} MB of FSDP shards (f32 weights and Adam moments) on {options.ranks} ranks, "
+        f"after {first} and {first + more} steps; least of {options.rounds} rounds. One copy of "
+        f"a rank's shards takes {copy:.3f} s.\n"
     )
     print("| | first MB | second MB | save s | save s, second | load s | async_save blocks s |")
     print("|---|---|---|---|---|---|---|")

@@ -2,8 +2,8 @@
 """lmckpt.delta and lmckpt.apply beside XOR and zstd: bytes, seconds, and memory beside the weights.
 
 Each pair of weights is measured in rounds, in which every way has its turn; the fastest round
-counts. Memory is the most that a call took beyond what was there before it, in a process of its own.
-XOR is of torch, and zstd has the same number of threads.
+counts. Memory is the most that a call took beyond what was there before it, in a process of its
+own. XOR is of torch, and zstd has the same number of threads.
 
     python bench/python/delta.py --threads 2
 """

@@ -3,7 +3,7 @@
 //! `cargo run --release --manifest-path fuzz/Cargo.toml --example seeds`
 
 #[path = "../../crates/lmc-codec/tests/common/recipes.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "only some of them are seeds")]
 mod recipes;
 
 use lmc_codec::{Dtype, Encoder, Level, Plan, TensorSpec};

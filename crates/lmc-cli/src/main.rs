@@ -14,7 +14,7 @@ const STACK: usize = 8 << 20;
 // of them. It takes no arguments, cannot panic, and uses nothing of std that has to be set up: it
 // asks the system about three numbers and keeps the answer in an atomic.
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code)]
+#[expect(unsafe_code, reason = "only a function that runs before `main` can tell")]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = lmc_cli::hold_places;

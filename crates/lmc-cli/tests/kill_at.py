@@ -1,15 +1,16 @@
-"""Runs a command and kills it, with all its threads, at its N-th system call that changes something.
+"""Runs a command and kills it, with all its threads, at its N-th system call that changes
+something.
 
     kill_at.py N COMMAND...     N = 0 kills nothing
 
-The last line of the output is the number of such calls. The one that is killed is not done. Exit code: that of the
-command, 137 if it was killed, 77 if this machine cannot trace.
+The last line of the output is the number of such calls. The one that is killed is not done. Exit
+code: that of the command, 137 if it was killed, 77 if this machine cannot trace.
 
-With SIGNALS="2 2", say, in the environment, the command gets these signals instead, 0.1 s apart, and the call waits for
-HOLD seconds: so the command is surely in its middle when it hears of them.
+With SIGNALS="2 2", say, in the environment, the command gets these signals instead, 0.1 s apart,
+and the call waits for HOLD seconds: so the command is surely in its middle when it hears of them.
 
-strace counts the calls of each thread on its own, so that those of a second thread come too late to be met; here the
-calls of all threads are counted together.
+strace counts the calls of each thread on its own, so that those of a second thread come too late to
+be met; here the calls of all threads are counted together.
 """
 
 import ctypes
@@ -28,17 +29,20 @@ ENTRY = 1
 
 CALLS = {
     "x86_64": {
-        "write": 1, "pwrite64": 18, "writev": 20, "pwritev": 296, "open": 2, "openat": 257, "openat2": 437,
-        "fsync": 74, "fdatasync": 75, "truncate": 76, "ftruncate": 77, "fallocate": 285, "copy_file_range": 326,
-        "rename": 82, "renameat": 264, "renameat2": 316, "link": 86, "linkat": 265, "symlink": 88, "symlinkat": 266,
-        "unlink": 87, "unlinkat": 263, "mkdir": 83, "mkdirat": 258, "rmdir": 84, "chmod": 90, "fchmod": 91,
-        "fchmodat": 268, "utimensat": 280, "sendfile": 40, "ioctl": 16,
+        "write": 1, "pwrite64": 18, "writev": 20, "pwritev": 296, "open": 2, "openat": 257,
+        "openat2": 437, "fsync": 74, "fdatasync": 75, "truncate": 76, "ftruncate": 77,
+        "fallocate": 285, "copy_file_range": 326, "rename": 82, "renameat": 264,
+        "renameat2": 316, "link": 86,
+        "linkat": 265, "symlink": 88, "symlinkat": 266, "unlink": 87, "unlinkat": 263, "mkdir": 83,
+        "mkdirat": 258, "rmdir": 84, "chmod": 90, "fchmod": 91, "fchmodat": 268, "utimensat": 280,
+        "sendfile": 40, "ioctl": 16,
     },
     "aarch64": {
-        "write": 64, "pwrite64": 68, "writev": 66, "pwritev": 70, "openat": 56, "openat2": 437, "fsync": 82,
-        "fdatasync": 83, "truncate": 45, "ftruncate": 46, "fallocate": 47, "copy_file_range": 285, "renameat": 38,
-        "renameat2": 276, "linkat": 37, "symlinkat": 36, "unlinkat": 35, "mkdirat": 34, "fchmod": 52, "fchmodat": 53,
-        "utimensat": 88, "sendfile": 71, "ioctl": 29,
+        "write": 64, "pwrite64": 68, "writev": 66, "pwritev": 70, "openat": 56, "openat2": 437,
+        "fsync": 82, "fdatasync": 83, "truncate": 45, "ftruncate": 46, "fallocate": 47,
+        "copy_file_range": 285, "renameat": 38, "renameat2": 276, "linkat": 37, "symlinkat": 36,
+        "unlinkat": 35, "mkdirat": 34, "fchmod": 52, "fchmodat": 53, "utimensat": 88,
+        "sendfile": 71, "ioctl": 29,
     },
 }
 O_CREAT, O_TRUNC = 0o100, 0o1000

@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
 use common::{Folder, checkpoint, code, stderr};
+use lmc_testkit::{Missing, skip};
 
 /// Another user.
 const OTHER: u32 = 12_345;
@@ -48,11 +49,7 @@ fn no_command_writes_behind_a_planted_link() {
     symlink("../victim/keep", folder.path("shared/file")).expect("a link");
     for link in ["shared/link", "shared/file"] {
         if lchown(folder.path(link), Some(OTHER), Some(OTHER)).is_err() {
-            lmc_testkit::skip(
-                lmc_testkit::Missing::Root,
-                "only root can give a link to another user",
-            );
-            return;
+            return skip(Missing::Root, "only root can give a link to another user");
         }
     }
     let set_mode = |mode| {
@@ -123,7 +120,7 @@ fn rm_removes_nothing_behind_a_planted_link() {
     fs::create_dir(folder.path("shared")).expect("ours");
     symlink("../victim", folder.path("shared/link")).expect("a link");
     if lchown(folder.path("shared/link"), Some(OTHER), Some(OTHER)).is_err() {
-        lmc_testkit::skip(lmc_testkit::Missing::Root, "only root can give a link to another user");
+        skip(Missing::Root, "only root can give a link to another user");
         return;
     }
     fs::set_permissions(folder.path("shared"), fs::Permissions::from_mode(0o777)).expect("ours");
@@ -168,10 +165,7 @@ fn other_links_are_followed() {
     }
     // The owner of a folder has a link in it, and its group writes there too.
     if lchown(folder.path("shared"), Some(OTHER), None).is_err() {
-        lmc_testkit::skip(
-            lmc_testkit::Missing::Root,
-            "only root can give a folder to another user",
-        );
+        skip(Missing::Root, "only root can give a folder to another user");
         return;
     }
     lchown(folder.path("shared/link"), Some(OTHER), None).expect("root");

@@ -19,8 +19,8 @@ const EVIL: &str = "~\u{1b}]0;owned\u{7}\u{1b}[2J\u{7f}\u{9b}31m\u{202e}\u{2066}
                     \u{61c}\u{feff}\u{2028}\u{3164}\u{2800}\u{115f}\u{fe0f}\u{e0100}\r\t\nforged";
 
 /// Runs and tags have no control characters, but all that turns text around or is not seen.
-const MARKS: &str = "~\u{202e}\u{2066}\u{200f}\u{200e}\u{61c}\u{feff}\u{2028}\u{3164}\u{2800}\u{115f}\
-                     \u{fe0f}\u{e0100}owned";
+const MARKS: &str = "~\u{202e}\u{2066}\u{200f}\u{200e}\u{61c}\u{feff}\u{2028}\u{3164}\u{2800}\
+                     \u{115f}\u{fe0f}\u{e0100}owned";
 
 /// The same as an item of JSON.
 fn evil_json() -> String {
@@ -181,6 +181,10 @@ fn refused_arguments_steer_no_terminal() {
     }
 }
 
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
 /// Commands on stores print names of stores, files, links, runs, tags, metadata and objects in a
 /// form that only shows them, and JSON gives them back as they are.
 #[test]
@@ -199,15 +203,13 @@ fn names_in_stores_steer_no_terminal() {
     let meta = format!("key{}=value{EVIL}", EVIL.replace('=', ""));
     let save = ["save", &source, "--run", MARKS, "--tag", MARKS, "--meta", &meta];
 
-    let init = tame_ok(&folder, &["init", "--json", &store]);
-    let init: serde_json::Value = serde_json::from_str(&init).expect("JSON");
+    let init = json(&tame_ok(&folder, &["init", "--json", &store]));
     assert_eq!(init["store"], store.as_str());
     tame_ok(&folder, &["init", &format!("second{EVIL}")]);
     tame_failure(&folder, &["init", &store]);
     tame_ok(&folder, &on(&save));
     folder.write(&format!("{source}/{file}"), &evil_tensors(2));
-    let saved = tame_ok(&folder, &on(&[&save[..], &["--json"]].concat()));
-    let saved: serde_json::Value = serde_json::from_str(&saved).expect("JSON");
+    let saved = json(&tame_ok(&folder, &on(&[&save[..], &["--json"]].concat())));
     assert_eq!(saved["run"], MARKS);
     folder.write(&format!("{source}/{file}"), &evil_tensors(3));
     tame_ok(&folder, &on(&["save", "--parent", "latest", &source]));
@@ -216,8 +218,8 @@ fn names_in_stores_steer_no_terminal() {
 
     let newest = format!("{MARKS}@latest");
     let more = format!("more{MARKS}");
-    for json in [&[][..], &["--json"]] {
-        let run = |args: &[&str]| tame_ok(&folder, &on(&[args, json].concat()));
+    for format in [&[][..], &["--json"]] {
+        let run = |args: &[&str]| tame_ok(&folder, &on(&[args, format].concat()));
         run(&["log"]);
         run(&["log", "--run", MARKS]);
         run(&["log", "--tag", MARKS]);
@@ -236,8 +238,8 @@ fn names_in_stores_steer_no_terminal() {
         run(&["forget", "--keep-optimizer-last", "1", "-n"]);
         run(&["prune", "-n"]);
         run(&["rebase", &newest]);
-        run(&["restore", "main@latest", &format!("to{EVIL}{}", json.len())]);
-        run(&["export", "main@latest", "-o", &format!("out{EVIL}{}", json.len())]);
+        run(&["restore", "main@latest", &format!("to{EVIL}{}", format.len())]);
+        run(&["export", "main@latest", "-o", &format!("out{EVIL}{}", format.len())]);
         let copied = tame(&folder, &["copy", &store, &format!("second{EVIL}"), "--run", "main"]);
         assert_eq!(code(&copied), 0, "{}", stderr(&copied));
     }

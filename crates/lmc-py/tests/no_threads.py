@@ -1,4 +1,5 @@
-"""Every call that does work, in a process in which Rust can start no thread: no_threads.py FOLDER WHERE.
+"""Every call that does work, in a process in which Rust can start no thread: no_threads.py FOLDER
+WHERE.
 
 WHERE is the thread that calls: main or other. Prints a line for each call, and ends with 0 if each
 worked or raised an error of lmckpt.

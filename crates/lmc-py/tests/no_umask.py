@@ -1,7 +1,7 @@
 """Every call that makes files, in a process that the kernel kills if it asks for its umask.
 
-no_umask.py FOLDER STORE makes them. The umask belongs to all threads of a process: one that sets it,
-if only to read it, changes the files that others are making.
+no_umask.py FOLDER STORE makes them. The umask belongs to all threads of a process: one that sets
+it, if only to read it, changes the files that others are making.
 """
 
 from __future__ import annotations

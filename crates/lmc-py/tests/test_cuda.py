@@ -41,7 +41,8 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_background(tmp_path: Path) -> None:
-    """The copy is made by the time that the call returns, though copies from a GPU go on by themselves."""
+    """The copy is made by the time that the call returns, though copies from a GPU go on by
+    themselves."""
     with lmckpt.Store(tmp_path / "store", create=True) as store:
         for step in range(3):
             values = state()

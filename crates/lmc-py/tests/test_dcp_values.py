@@ -113,7 +113,8 @@ def test_values(store: lmckpt.Store) -> None:
 
 
 def test_arrays_and_tensors(store: lmckpt.Store) -> None:
-    """Arrays of numpy and tensors in one value stay what they are; single values have any stride."""
+    """Arrays of numpy and tensors in one value stay what they are; single values have any
+    stride."""
     numpy = pytest.importorskip("numpy")
     values = [torch.ones(2, dtype=torch.bfloat16), numpy.arange(3.0), torch.zeros(3)]
     for order in (values, values[::-1]):

@@ -1,4 +1,5 @@
-"""Weights are brought up to date where they are, and a call that fails says what it leaves behind."""
+"""Weights are brought up to date where they are, and a call that fails says what it leaves
+behind."""
 
 from __future__ import annotations
 
@@ -205,7 +206,8 @@ def test_arrays_without_plain_memory_are_written_too() -> None:
 
 @pytest.mark.parametrize("safe", [False, True])
 def test_arrays_without_values_are_no_reason_to_refuse(safe: bool) -> None:
-    """numpy gives empty arrays strides of 0, which says nothing of whether they can be written to."""
+    """numpy gives empty arrays strides of 0, which says nothing of whether they can be written
+    to."""
     old = {"w": weights(5000, 1), "none": numpy.zeros((0, 3), numpy.float32)}
     new = {"w": changed(old["w"], 2), "none": numpy.zeros((0, 3), numpy.float32)}
     lmckpt.apply(old, lmckpt.delta(old, new), safe=safe)

@@ -1,4 +1,5 @@
-"""A real transformers Trainer with a store: it saves, is broken off, resumes, and no bit differs."""
+"""A real transformers Trainer with a store: it saves, is broken off, resumes, and no bit
+differs."""
 
 from __future__ import annotations
 

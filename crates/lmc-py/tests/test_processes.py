@@ -277,7 +277,8 @@ def test_end_of_the_interpreter(store: Store) -> None:
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_save_after_the_end_of_the_main_thread(store: Store, waits: bool) -> None:
-    """A save in the background that a function of atexit asks for is done before the program ends."""
+    """A save in the background that a function of atexit asks for is done before the program
+    ends."""
     script = (
         "import atexit, sys, numpy, lmckpt\n"
         "def last():\n"

@@ -247,7 +247,8 @@ def padded(json_len: int) -> dict[str, str]:
 
 
 def test_what_can_be_saved_can_be_loaded_up_to_the_longest_header(tmp_path) -> None:
-    """A header of as many bytes as may be loads from every form; one with a byte more is refused."""
+    """A header of as many bytes as may be loads from every form; one with a byte more is
+    refused."""
     limit = HEADER_JSON_LEN_MAX
     assert limit == 100_000_000  # As in safetensors.
     metadata = padded(limit)

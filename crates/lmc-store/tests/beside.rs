@@ -10,11 +10,10 @@ use lmc_store::{
     Store, SystemClock,
 };
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once};
+use std::{fs, io};
 
 /// Whatever nobody needs is old enough.
 const NOW: PruneOptions = PruneOptions { grace_ms: Some(0), dry_run: false, allow_empty: false };
@@ -62,8 +61,7 @@ fn with_tag(store: &Store, step: u64, tag: &str) -> Vec<SnapshotName> {
     names
 }
 
-/// The store as a process sees it, beside which something is done once, before one of its calls;
-/// and the number of its calls.
+/// A store, beside which something is done once, before one of its calls; and how many it made.
 fn beside(
     storage: Arc<dyn Storage>,
     clock: Arc<dyn Clock>,
@@ -72,7 +70,7 @@ fn beside(
 ) -> (Store, Arc<AtomicU64>) {
     let slow = MortalStorage::new(storage, u64::MAX);
     let store = Store::open(slow.clone(), clock).unwrap();
-    let calls = Arc::new(AtomicU64::new(0));
+    let calls = Arc::<AtomicU64>::default();
     let counted = calls.clone();
     slow.watch(move |_, _| {
         if counted.fetch_add(1, Ordering::SeqCst) == moment {

@@ -200,8 +200,13 @@ proptest! {
 
     /// Any bytes, and any bytes behind something like a safetensors header.
     #[test]
-    fn any_bytes(tail in prop::collection::vec(any::<u8>(), 0..600), shape in 0_u64..40, n in 0_u64..90) {
-        let header = format!(r#"{{"t":{{"dtype":"U8","shape":[{shape}],"data_offsets":[0,{n}]}}}}"#);
+    fn any_bytes(
+        tail in prop::collection::vec(any::<u8>(), 0..600),
+        shape in 0_u64..40,
+        n in 0_u64..90,
+    ) {
+        let fields = format!(r#""dtype":"U8","shape":[{shape}],"data_offsets":[0,{n}]"#);
+        let header = format!(r#"{{"t":{{{fields}}}}}"#);
         let mut original = (header.len() as u64).to_le_bytes().to_vec();
         original.extend_from_slice(header.as_bytes());
         original.extend_from_slice(&tail);

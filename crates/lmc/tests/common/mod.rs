@@ -1,5 +1,5 @@
 //! Files for the tests: safetensors from their parts, and the compressed form of anything.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test program uses some of it")]
 
 use lmc::{Bases, Input, Level, Options, Output};
 use lmc_testkit::casts;
@@ -174,9 +174,22 @@ pub struct GoldenDelta {
     pub bases: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// What the golden files with deltas are made from. The first one is the base of the others and
-/// on none.
+/// What the golden files with deltas are made from; a base comes before what needs it.
 pub fn golden_deltas() -> Vec<GoldenDelta> {
+    [golden_planes(), golden_bins(), golden_changes()].into_iter().flatten().collect()
+}
+
+fn delta(
+    name: &'static str,
+    original: &[u8],
+    level: Level,
+    bases: Vec<(&'static str, Vec<u8>)>,
+) -> GoldenDelta {
+    GoldenDelta { name, original: original.to_vec(), level, bases }
+}
+
+/// Short tensors, chains, several bases, and references within a file.
+fn golden_planes() -> Vec<GoldenDelta> {
     let floats = data::words(Kind::Weights, 4, true, 600, 11);
     let cast = |cast: fn(u32) -> u16| -> Vec<u8> {
         let (words, _) = floats.as_chunks();
@@ -210,11 +223,29 @@ pub fn golden_deltas() -> Vec<GoldenDelta> {
     let first = new(nudged(&weights, 2, 4, 16));
     let second = new(nudged(&weights, 2, 2, 17));
     let third = safetensors(&short(nudged(&weights, 2, 3, 18)), "");
-    // Long enough for bins.
-    let (wide, narrow) = (
-        data::words(Kind::Weights, 4, true, 1100, 21),
-        data::words(Kind::Weights, 2, true, 2200, 22),
-    );
+    vec![
+        delta("delta_base", &old, Level::Default, vec![]),
+        delta("delta", &first, Level::Default, vec![("v0_1_0_delta_base", old.clone())]),
+        delta("delta_of_delta", &second, Level::Max, vec![("v0_1_0_delta", first.clone())]),
+        delta(
+            "delta_two",
+            &second,
+            Level::Fast,
+            vec![("v0_1_0_delta_base", old.clone()), ("v0_1_0_delta", first)],
+        ),
+        delta("delta_paper", &third, Level::Paper, vec![("v0_1_0_delta_base", old)]),
+    ]
+}
+
+/// Floats of f32 and bf16, as many as bins need.
+fn long_floats() -> (Vec<u8>, Vec<u8>) {
+    let wide = data::words(Kind::Weights, 4, true, 1100, 21);
+    (wide, data::words(Kind::Weights, 2, true, 2200, 22))
+}
+
+/// Tensors of which nearly every value differs from its base.
+fn golden_bins() -> Vec<GoldenDelta> {
+    let (wide, narrow) = long_floats();
     let dense = |wide: Vec<u8>, narrow: Vec<u8>| {
         let tensors =
             [("h".into(), "F32", vec![20, 55], wide), ("w".into(), "BF16", vec![20, 110], narrow)];
@@ -223,6 +254,21 @@ pub fn golden_deltas() -> Vec<GoldenDelta> {
     let dense_old = dense(wide.clone(), narrow.clone());
     let dense_new = dense(moved(&wide, 4, 1 << 17, 19), moved(&narrow, 2, 12, 20));
     let steps_new = dense(in_steps(&wide, 4, 3 << 16, 27), in_steps(&narrow, 2, 3, 28));
+    vec![
+        delta("bins_base", &dense_old, Level::Default, vec![]),
+        delta(
+            "delta_bins",
+            &dense_new,
+            Level::Default,
+            vec![("v0_1_0_bins_base", dense_old.clone())],
+        ),
+        delta("delta_contexts", &steps_new, Level::Max, vec![("v0_1_0_bins_base", dense_old)]),
+    ]
+}
+
+/// Tensors of which few values differ from their base.
+fn golden_changes() -> Vec<GoldenDelta> {
+    let (wide, narrow) = long_floats();
     let integers = data::words(Kind::Weights, 4, false, 2200, 23);
     let sparse = |wide: Vec<u8>, narrow: Vec<u8>, integers: Vec<u8>| {
         let tensors = [
@@ -238,30 +284,7 @@ pub fn golden_deltas() -> Vec<GoldenDelta> {
         few_moved(&narrow, 2, 4, 25),
         few_moved(&integers, 4, 9, 26),
     );
-    let delta = |name, original: &[u8], level, bases| GoldenDelta {
-        name,
-        original: original.to_vec(),
-        level,
-        bases,
-    };
     vec![
-        delta("delta_base", &old, Level::Default, vec![]),
-        delta("delta", &first, Level::Default, vec![("v0_1_0_delta_base", old.clone())]),
-        delta("delta_of_delta", &second, Level::Max, vec![("v0_1_0_delta", first.clone())]),
-        delta(
-            "delta_two",
-            &second,
-            Level::Fast,
-            vec![("v0_1_0_delta_base", old.clone()), ("v0_1_0_delta", first)],
-        ),
-        delta("bins_base", &dense_old, Level::Default, vec![]),
-        delta(
-            "delta_bins",
-            &dense_new,
-            Level::Default,
-            vec![("v0_1_0_bins_base", dense_old.clone())],
-        ),
-        delta("delta_contexts", &steps_new, Level::Max, vec![("v0_1_0_bins_base", dense_old)]),
         delta("changes_base", &sparse_old, Level::Default, vec![]),
         delta(
             "delta_changes",
@@ -269,7 +292,6 @@ pub fn golden_deltas() -> Vec<GoldenDelta> {
             Level::Default,
             vec![("v0_1_0_changes_base", sparse_old)],
         ),
-        delta("delta_paper", &third, Level::Paper, vec![("v0_1_0_delta_base", old)]),
     ]
 }
 
