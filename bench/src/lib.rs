@@ -9,7 +9,7 @@ pub mod engines;
 pub mod report;
 pub mod run;
 
-pub use lmc_peers::Result;
+pub use lmc_engines::Result;
 use lmc_testkit::{CorpusFile, corpus};
 
 /// The corpus, or one line that says why there is nothing to do.

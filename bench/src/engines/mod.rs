@@ -4,7 +4,7 @@ mod lmc;
 mod memcpy;
 mod peer;
 
-use lmc_peers::{Bzip2, Lz4, Xz, Zstd};
+use lmc_engines::{Bzip2, Lz4, Xz, Zstd};
 
 use crate::Result;
 use crate::buffers::{Buffer, Part};

@@ -1,7 +1,7 @@
 //! What the general-purpose compressors share: raw or grouped, alone or XOR a base, one call or one
 //! per block.
 
-use lmc_peers::{Codec, Filter};
+use lmc_engines::{Codec, Filter};
 
 use super::{Engine, Label, Pace, Sample};
 use crate::Result;

@@ -1,6 +1,6 @@
 //! The other compressors and memcpy, on chunks that threads share.
 
-use lmc_peers::{Bzip2, Codec, Filter, Lz4, Xz, Zstd};
+use lmc_engines::{Bzip2, Codec, Filter, Lz4, Xz, Zstd};
 
 use super::engine::{Engine, Label, Sizes};
 use super::share::share;
@@ -13,7 +13,7 @@ const CHUNK_LEN: usize = 4 << 20;
 const SAMPLE_CHUNKS: usize = 16;
 
 /// Makes a codec; each thread has its own.
-type Make = fn() -> lmc_peers::Result<Box<dyn Codec>>;
+type Make = fn() -> lmc_engines::Result<Box<dyn Codec>>;
 
 const ZSTD_3: Make = || Ok(Box::new(Zstd::new(3)?));
 const BZIP2_9: Make = || Ok(Box::new(Bzip2));
@@ -84,7 +84,7 @@ impl<'a> Peer<'a> {
     /// The engine for `data`, or a sample of it.
     pub fn new(data: &'a [u8], spec: Spec<'a>, threads: usize) -> Result<Self, Failure> {
         let worker = |_| Ok(Worker { codec: (spec.make)()?, filter: Filter::new(spec.width) });
-        let workers: lmc_peers::Result<Vec<_>> = (0..threads).map(worker).collect();
+        let workers: lmc_engines::Result<Vec<_>> = (0..threads).map(worker).collect();
         let workers = workers.map_err(|error| Failure::new(error.to_string()))?;
         let chunks: Vec<&[u8]> = data.chunks(CHUNK_LEN).collect();
         let is_slow = workers.first().is_some_and(|worker| worker.codec.is_slow());
@@ -165,12 +165,12 @@ impl Codec for Memcpy {
         CHUNK_LEN
     }
 
-    fn compress(&mut self, data: &[u8], coded: &mut [u8]) -> lmc_peers::Result<usize> {
+    fn compress(&mut self, data: &[u8], coded: &mut [u8]) -> lmc_engines::Result<usize> {
         coded[..data.len()].copy_from_slice(data);
         Ok(data.len())
     }
 
-    fn decompress(&mut self, coded: &[u8], out: &mut [u8]) -> lmc_peers::Result<()> {
+    fn decompress(&mut self, coded: &[u8], out: &mut [u8]) -> lmc_engines::Result<()> {
         out.copy_from_slice(coded);
         Ok(())
     }

@@ -11,18 +11,18 @@ use crate::exit::Failure;
 pub fn share<W: Send, T: Send>(
     workers: &mut [W],
     items: &mut [T],
-    work: impl Fn(&mut W, &mut T) -> lmc_peers::Result<()> + Sync,
+    work: impl Fn(&mut W, &mut T) -> lmc_engines::Result<()> + Sync,
 ) -> Result<(), Failure> {
     let items = Mutex::new(items.iter_mut());
     let next = || items.lock().ok()?.next();
-    let run = |worker: &mut W| -> lmc_peers::Result<()> {
+    let run = |worker: &mut W| -> lmc_engines::Result<()> {
         while let Some(item) = next() {
             work(worker, item)?;
         }
         Ok(())
     };
     let run = &run;
-    let results: Vec<lmc_peers::Result<()>> = thread::scope(|scope| {
+    let results: Vec<lmc_engines::Result<()>> = thread::scope(|scope| {
         let start = |worker| thread::Builder::new().spawn_scoped(scope, move || run(worker));
         let threads: Vec<_> = workers.iter_mut().map(start).collect();
         let join = |thread: io::Result<thread::ScopedJoinHandle<_>>| match thread {
@@ -31,6 +31,6 @@ pub fn share<W: Send, T: Send>(
         };
         threads.into_iter().map(join).collect()
     });
-    let results: lmc_peers::Result<()> = results.into_iter().collect();
+    let results: lmc_engines::Result<()> = results.into_iter().collect();
     results.map_err(|error| Failure::new(error.to_string()))
 }
