@@ -7,8 +7,9 @@ import json
 import os
 import sys
 
-from peer_engines import ZipnnDelta
 from peers import corpus_folder, peer_bits, read_safetensors
+
+from engines import ZipnnDelta
 
 
 def read_corpus(name):

@@ -15,9 +15,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from engines import Engine, all_engines, words
+from engines import Engine, in_memory
 from timing import GIB, MIB, cores, machine, print_table, seconds
 from weights import tensor as make_tensor
+
+
+class Timed:
+    """An engine under its name in the table, and what was measured of it."""
+
+    def __init__(self, name: str, engine: Engine) -> None:
+        self.name, self.engine, self.threads = name, engine, engine.threads
+        self.compress_s = self.decompress_s = float("inf")
+        self.size = 0
 
 
 class Rust:
@@ -39,36 +48,40 @@ class Rust:
         self.decompress = max(self.decompress, decompress)
 
 
-def measure(engine: Engine, tensor: torch.Tensor, out: torch.Tensor) -> None:
+def measure(timed: Timed, words: np.ndarray, out: np.ndarray) -> None:
     """One round of an engine."""
-    prepared = engine.prepare(tensor)
+    engine = timed.engine
+    torch.set_num_threads(engine.threads)
+    pieces, outs = engine.cut([words]), engine.cut([out])
+    prepared = engine.prepare(pieces)
     compress_s, coded = seconds(engine.compress, prepared)
     del prepared
-    out.fill_(1)  # What an earlier engine left there must not pass for a result.
-    decompress_s, decoded = seconds(engine.decompress, coded, out)
-    pieces = np.split(words(tensor), np.cumsum([len(piece) for piece in decoded])[:-1])
-    if not all(map(np.array_equal, pieces, decoded)):
-        raise SystemExit(f"{engine.name}: the decoded tensor differs")
-    engine.size = sum(memoryview(piece).nbytes for piece in coded)
-    engine.compress_s = min(engine.compress_s, compress_s)
-    engine.decompress_s = min(engine.decompress_s, decompress_s)
+    out.fill(1)  # What an earlier engine left there must not pass for a result.
+    decompress_s, decoded = seconds(engine.decompress, coded, outs)
+    for piece, output in zip(pieces, decoded, strict=True):
+        if not np.array_equal(piece.view(np.uint8), np.frombuffer(engine.as_bytes(output), "B")):
+            raise SystemExit(f"{timed.name}: the decoded tensor differs")
+    timed.size = sum(memoryview(piece).nbytes for piece in coded)
+    timed.compress_s = min(timed.compress_s, compress_s)
+    timed.decompress_s = min(timed.decompress_s, decompress_s)
 
 
 def run(tensor: torch.Tensor, threads: list[int], rounds: int, lmc_bench: str | None) -> None:
     """All rounds, and the tables."""
-    engines, out = all_engines(tensor, threads), torch.ones_like(tensor)
+    words = tensor.view(torch.uint16).numpy()
+    engines, out = [Timed(*row) for row in in_memory(tensor.nbytes, threads)], np.ones_like(words)
     with tempfile.TemporaryDirectory() as folder:
         rust: list[Rust] = []
         if lmc_bench:
             file = Path(folder) / "tensor"
-            tensor.view(torch.uint8).numpy().tofile(file)
+            words.tofile(file)
             rust = [Rust(lmc_bench, file, "default", count) for count in threads]
         for number in range(rounds):
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
             for engine in engines:
                 # Twice, as lmc-bench does: new memory is faster that was given back just before.
-                measure(engine, tensor, out)
-                measure(engine, tensor, out)
+                measure(engine, words, out)
+                measure(engine, words, out)
             for one in rust:
                 one.run()
     report(engines, tensor.nbytes)
@@ -76,7 +89,7 @@ def run(tensor: torch.Tensor, threads: list[int], rounds: int, lmc_bench: str | 
         report_rust(engines, rust, tensor.nbytes)
 
 
-def report(engines: list[Engine], size: int) -> None:
+def report(engines: list[Timed], size: int) -> None:
     """Ratio and speed of every engine."""
     rows = []
     for e in sorted(engines, key=lambda engine: engine.threads):
@@ -86,7 +99,7 @@ def report(engines: list[Engine], size: int) -> None:
     print_table(["engine", "threads", "ratio", "compress GiB/s", "decompress GiB/s"], rows)
 
 
-def report_rust(engines: list[Engine], rust: list[Rust], size: int) -> None:
+def report_rust(engines: list[Timed], rust: list[Rust], size: int) -> None:
     """Python beside Rust."""
     rows = []
     for one in rust:

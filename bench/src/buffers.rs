@@ -6,7 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lmc_codec::Dtype;
+use lmc_codec::{Dtype, TensorSpec};
+use lmc_engines::Tensor as SampleTensor;
 use lmc_testkit::{CorpusFile, Dtype as FileDtype, Tensor, casts, entropy, shuffle};
 use serde::{Deserialize, Serialize};
 
@@ -126,6 +127,12 @@ impl Buffer {
     /// Bytes of a value.
     pub fn width(&self) -> usize {
         self.dtype.width()
+    }
+
+    /// The tensors as engines take them.
+    pub fn tensors(&self) -> Vec<SampleTensor> {
+        let spec = |part: &Part| TensorSpec { dtype: self.dtype, row_len: part.row_len };
+        self.parts.iter().map(|part| SampleTensor { len: part.len, spec: spec(part) }).collect()
     }
 
     /// The bound in bits a value over the first `len` bytes.

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lmc_bench::buffers::{self, Buffer, Part};
-use lmc_bench::engines::{self, Engine, Lmc, Memcpy};
 use lmc_bench::report::{self, Clock, Report};
 use lmc_bench::run::{self, Limits};
 use lmc_bench::{Result, corpus_bits, load_corpus};
+use lmc_engines::{ALONE, Engine, Lmc, Memcpy, Spec, alone, check_names};
 use lmc_testkit::{CorpusFile, entropy};
 
 use crate::pairs::{self, Pair};
@@ -17,7 +17,7 @@ const MIB: usize = 1 << 20;
 
 /// Sizes on the corpus files, then speed on every set.
 pub fn bench(args: &RunArgs, clock: Clock) -> Result<()> {
-    engines::check_names(&args.engines)?;
+    check_names(&args.engines, &ALONE)?;
     let Some(corpus) = load_corpus()? else { return Ok(()) };
     let mut report = Report::default();
     if args.engines.iter().any(|name| name == "ours" || name == "lmc") {
@@ -29,8 +29,9 @@ pub fn bench(args: &RunArgs, clock: Clock) -> Result<()> {
     report::print_speed_heading(clock);
     for set in &args.sets {
         let buffer = Buffer::build(&set.files(&corpus), len_min, true)?;
-        let mut engines = engines::select(&args.engines, buffer.width())?;
-        let measured = run::run(&buffer, &mut engines, &limits)?;
+        let specs = alone(&args.engines, buffer.width());
+        let engines: Result<Vec<_>> = specs.iter().map(Spec::for_buffer).collect();
+        let measured = run::run(&buffer, None, &mut engines?, &limits)?;
         report
             .add(set.name(), &buffer, &measured)
             .iter()
@@ -52,10 +53,10 @@ pub fn time(args: &TimeArgs, clock: Clock) -> Result<()> {
     let buffer = read_buffer(args)?;
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Memcpy)];
     for &level in &args.levels {
-        engines.push(Box::new(Lmc::new(level)));
+        engines.push(Box::new(Lmc::new(level, false).streaming()));
     }
     let limits = Limits { repeats: args.repeats, part_len: 0, slow_len: 0, slow_repeats: 0 };
-    let measured = run::run(&buffer, &mut engines, &limits)?;
+    let measured = run::run(&buffer, None, &mut engines, &limits)?;
     let mut report = Report::default();
     report.add(&args.dtype, &buffer, &measured);
     if !to_stdout(args.json.as_deref()) {

@@ -1,12 +1,12 @@
 //! Sizes of our levels on the original corpus files, whole files with all tables and lengths,
 //! beside the order-0 bound. Every file is decoded again and compared.
 
+use lmc_engines::{Engine, LevelName, Lmc};
 use lmc_testkit::CorpusFile;
 use serde::Serialize;
 
 use crate::Result;
 use crate::buffers::{Buffer, Set};
-use crate::engines::{Engine, LevelName, Lmc};
 use crate::run::{self, Limits};
 
 /// Sizes of one file.
@@ -28,14 +28,16 @@ pub struct LevelBits {
 }
 
 impl FileBits {
-    /// What each of the engines makes of `buffer`, under the name given with it.
-    pub fn measure<'a>(
+    /// What each of the engines makes of `buffer`, under the name given with it; those that want a
+    /// base get `base`.
+    pub fn measure(
         file: &str,
         buffer: &Buffer,
-        engines: impl IntoIterator<Item = (String, Box<dyn Engine + 'a>)>,
+        base: Option<&Buffer>,
+        engines: impl IntoIterator<Item = (String, Box<dyn Engine>)>,
     ) -> Result<Self> {
         let (names, mut engines): (Vec<String>, Vec<_>) = engines.into_iter().unzip();
-        let measured = run::run(buffer, &mut engines, &Limits::WHOLE);
+        let measured = run::run(buffer, base, &mut engines, &Limits::WHOLE);
         let measured = measured.map_err(|e| format!("{file}: {e}"))?;
         let mut bits = Self {
             file: file.into(),
@@ -64,6 +66,9 @@ pub fn measure(corpus: &[CorpusFile]) -> Result<Vec<FileBits>> {
 
 fn measure_file(file: &CorpusFile) -> Result<FileBits> {
     let buffer = Buffer::build(std::slice::from_ref(file), 0, false)?;
-    let engine = |level: LevelName| (level.to_string(), Box::new(Lmc::new(level)) as Box<_>);
-    FileBits::measure(&file.name, &buffer, LevelName::ALL.map(engine))
+    let engine = |level: LevelName| {
+        let lmc: Box<dyn Engine> = Box::new(Lmc::new(level, false).streaming());
+        (level.to_string(), lmc)
+    };
+    FileBits::measure(&file.name, &buffer, None, LevelName::ALL.map(engine))
 }

@@ -1,15 +1,13 @@
-//! What the benchmarks are made of: buffers of the corpus, engines behind one trait, interleaved
-//! timing, and the report. A library, so that a program with engines of its own can run them
-//! beside ours.
+//! What the benchmarks are made of: buffers of the corpus, interleaved timing, and the report. A
+//! library, so that a program with engines of its own can run them beside ours.
 #![allow(missing_docs, reason = "fields are columns, and record/README.md has a line for each")]
 
 pub mod buffers;
 pub mod corpus_bits;
-pub mod engines;
 pub mod report;
 pub mod run;
 
-pub use lmc_peers::Result;
+pub use lmc_engines::Result;
 use lmc_testkit::{CorpusFile, corpus};
 
 /// The corpus, or one line that says why there is nothing to do.

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use lmc_bench::buffers::Set;
-use lmc_bench::engines::LevelName;
 use lmc_bench::report::Clock;
+use lmc_engines::LevelName;
 
 #[derive(Parser)]
 #[command(about, args_conflicts_with_subcommands = true)]

@@ -11,8 +11,8 @@ use std::path::Path;
 use lmc_bench::Result;
 use lmc_bench::buffers::Buffer;
 use lmc_bench::corpus_bits::FileBits;
-use lmc_bench::engines::{self, Engine, Memcpy};
-use lmc_bench::run::{self, Limits, Measured};
+use lmc_bench::run::{self, Limits};
+use lmc_engines::{Engine, Measured, Memcpy, ON_BASE, check_names, on_base};
 use lmc_testkit::CorpusFile;
 use serde::{Deserialize, Serialize};
 
@@ -77,9 +77,8 @@ impl Pair {
     /// The size of the new file by each of these engines; all of them if there are none.
     pub fn sizes(&self, corpus: &[CorpusFile], engines: &[String]) -> Result<FileBits> {
         let (new, base) = self.buffers(corpus, 0, false)?;
-        let engines = engines::on_base(engines, &base.bytes, base.width())?;
-        let engines = engines.into_iter().map(|(name, engine)| (name.into(), engine));
-        FileBits::measure(self.name, &new, engines)
+        let engines = engines_on_base(engines, base.width())?;
+        FileBits::measure(self.name, &new, Some(&base), engines)
     }
 
     /// The speed of each of these engines on at least `len_min` new bytes.
@@ -91,11 +90,10 @@ impl Pair {
         limits: &Limits,
     ) -> Result<(Buffer, Vec<Measured>)> {
         let (new, base) = self.buffers(corpus, len_min, true)?;
-        let mut engines: Vec<Box<dyn Engine + '_>> = vec![Box::new(Memcpy)];
-        let others = engines::on_base(names, &base.bytes, base.width())?;
+        let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Memcpy)];
+        let others = engines_on_base(names, base.width())?;
         engines.extend(others.into_iter().map(|(_, engine)| engine));
-        let measured = run::run(&new, &mut engines, limits)?;
-        drop(engines);
+        let measured = run::run(&new, Some(&base), &mut engines, limits)?;
         Ok((new, measured))
     }
 
@@ -122,6 +120,14 @@ impl Pair {
             None => Ok((build(new)?, build(base)?)),
         }
     }
+}
+
+/// Those of [`ON_BASE`] that `names` has, all if it is empty, for values of `width` bytes.
+fn engines_on_base(names: &[String], width: usize) -> Result<Vec<(String, Box<dyn Engine>)>> {
+    check_names(names, &ON_BASE)?;
+    let is_wanted = |name: &&str| names.is_empty() || names.iter().any(|n| n == name);
+    let engine = |name: &str| Ok((name.into(), on_base(name, width)?.for_buffer()?));
+    ON_BASE.into_iter().filter(is_wanted).map(engine).collect()
 }
 
 const fn pair(name: &'static str, new: &'static str, base: &'static str) -> Pair {

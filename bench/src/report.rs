@@ -6,12 +6,12 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use lmc_engines::Measured;
 use serde::Serialize;
 
 use crate::Result;
 use crate::buffers::Buffer;
 use crate::corpus_bits::FileBits;
-use crate::run::Measured;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 

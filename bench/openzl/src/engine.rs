@@ -5,13 +5,10 @@ use std::mem;
 
 use lmc_bench::Result;
 use lmc_bench::buffers::Set;
-use lmc_bench::engines::{Engine, Label, Pace, Sample};
+use lmc_engines::{Coded, Engine, LENGTH_LEN, Label, Pace, Sample};
 use openzl_sys::*;
 
 use crate::graphs::{self, Graph};
-
-/// Bytes a container needs for one length, as for our blocks.
-const LENGTH_LEN: usize = 4;
 
 /// One graph. The pointers belong to it alone and live as long as it does.
 pub struct OpenZl {
@@ -21,9 +18,10 @@ pub struct OpenZl {
     dctx: *mut ZL_DCtx,
     /// Bytes of a value.
     width: usize,
-    /// Original and coded bytes of each call.
-    pieces: Vec<(usize, usize)>,
 }
+
+// SAFETY: nothing else has the pointers, and OpenZL's contexts belong to no thread.
+unsafe impl Send for OpenZl {}
 
 impl OpenZl {
     /// The engine for values of `width` bytes of a set.
@@ -37,8 +35,7 @@ impl OpenZl {
         // SAFETY: the pointers are those that OpenZL has just made.
         unsafe {
             let (compressor, cctx) = (ZL_Compressor_create(), ZL_CCtx_create());
-            let new =
-                Self { graph, compressor, cctx, dctx: ZL_DCtx_create(), width, pieces: Vec::new() };
+            let new = Self { graph, compressor, cctx, dctx: ZL_DCtx_create(), width };
             for (parameter, value) in PARAMETERS {
                 new.coded_len(ZL_CCtx_setParameter(cctx, parameter, value))?;
             }
@@ -112,35 +109,32 @@ impl Engine for OpenZl {
         Pace::Full
     }
 
-    fn compress(&mut self, sample: Sample, coded: &mut Vec<u8>) -> Result<usize> {
-        self.pieces.clear();
+    fn compress(&mut self, sample: Sample, coded: &mut Coded) -> Result<()> {
+        coded.index.clear();
+        coded.len = 0;
         let piece_len = self.graph.values_max().saturating_mul(self.width);
-        let (mut tensors, mut end) = (sample.bytes, 0);
-        for part in sample.parts {
-            let (tensor, after) = tensors.split_at(part.len.min(tensors.len()));
+        let mut tensors = sample.bytes;
+        for tensor in sample.tensors {
+            let (tensor, after) = tensors.split_at(tensor.len.min(tensors.len()));
             for piece in tensor.chunks(piece_len) {
-                let len = self.compress_piece(piece, &mut coded[end..])?;
-                self.pieces.push((piece.len(), len));
-                end += len;
+                let len = self.compress_piece(piece, &mut coded.bytes[coded.len..])?;
+                coded.index.extend([piece.len(), len]);
+                coded.len += len;
             }
             tensors = after;
         }
-        Ok(end)
-    }
-
-    fn decompress(&mut self, coded: &[u8], out: &mut [u8]) -> Result<()> {
-        let pieces = mem::take(&mut self.pieces);
-        let (mut coded, mut out) = (coded, out);
-        for &(raw_len, len) in &pieces {
-            let (piece, after) = out.split_at_mut(raw_len);
-            self.decompress_piece(&coded[..len], piece)?;
-            (coded, out) = (&coded[len..], after);
-        }
-        self.pieces = pieces;
+        coded.extra_len = LENGTH_LEN * coded.index.len() / 2;
         Ok(())
     }
 
-    fn extra_len(&self) -> usize {
-        LENGTH_LEN * self.pieces.len()
+    fn decompress(&mut self, coded: &Coded, _base: Option<&[u8]>, out: &mut [u8]) -> Result<()> {
+        let (mut bytes, mut out) = (coded.bytes.as_slice(), out);
+        // Original and coded bytes of each call.
+        for &[raw_len, len] in coded.index.as_chunks().0 {
+            let (piece, after) = out.split_at_mut(raw_len);
+            self.decompress_piece(&bytes[..len], piece)?;
+            (bytes, out) = (&bytes[len..], after);
+        }
+        Ok(())
     }
 }

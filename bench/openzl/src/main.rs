@@ -12,10 +12,10 @@ use clap::Parser;
 use engine::OpenZl;
 use graphs::Graph;
 use lmc_bench::buffers::{Buffer, Set};
-use lmc_bench::engines::{Engine, LevelName, Lmc, Memcpy};
 use lmc_bench::report::Report;
 use lmc_bench::run::{self, Limits};
 use lmc_bench::{Result, load_corpus};
+use lmc_engines::{Engine, LevelName, Lmc, Memcpy};
 
 const MIB: usize = 1 << 20;
 
@@ -53,7 +53,7 @@ fn bench(args: &Args) -> Result<()> {
     report::print_heading();
     for &set in &args.sets {
         let buffer = Buffer::build(&set.files(&corpus), args.size_mib * MIB, true)?;
-        let measured = run::run(&buffer, &mut engines(set, buffer.width())?, &limits)?;
+        let measured = run::run(&buffer, None, &mut engines(set, buffer.width())?, &limits)?;
         report.add(set.name(), &buffer, &measured).iter().for_each(report::print_row);
     }
     args.json.as_deref().map_or(Ok(()), |path| report.write_json(path))
@@ -63,7 +63,7 @@ fn bench(args: &Args) -> Result<()> {
 fn engines(set: Set, width: usize) -> Result<Vec<Box<dyn Engine>>> {
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Memcpy)];
     for level in [LevelName::Fast, LevelName::Default, LevelName::Max] {
-        engines.push(Box::new(Lmc::new(level)));
+        engines.push(Box::new(Lmc::new(level, false).streaming()));
     }
     for graph in Graph::of_set(set) {
         engines.push(Box::new(OpenZl::new(set, graph, width)?));

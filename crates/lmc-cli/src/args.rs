@@ -74,7 +74,6 @@ pub enum Command {
     /// Compress and restore a small made-up checkpoint at every level, and compare
     Demo(DemoArgs),
     /// Time lmc and other compressors on your own files, in memory
-    #[cfg(feature = "bench")]
     Bench(BenchArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
@@ -274,7 +273,6 @@ pub struct DemoArgs {
 }
 
 /// Each file is read into memory; a run needs about three times its size, five with a base.
-#[cfg(feature = "bench")]
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// Files to compress
@@ -358,7 +356,6 @@ fn parse_rows(text: &str) -> Result<Rows, String> {
     Ok(Rows { start: number(start)?.unwrap_or(0), end: number(end)? })
 }
 
-#[cfg(feature = "bench")]
 fn parse_speed(text: &str) -> Result<f64, String> {
     let speed = text.parse().ok().filter(|speed: &f64| speed.is_finite() && *speed > 0.0);
     speed.ok_or_else(|| "a speed is a number above 0".into())

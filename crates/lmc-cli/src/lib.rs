@@ -30,6 +30,11 @@ pub use exit::Exit;
 pub use printable::one_line;
 pub use stdio::hold_places;
 
+/// What a build without the compressors to compare with says to `lmc bench`.
+#[cfg(not(feature = "bench"))]
+const NO_BENCH: &str = "this lmc was built without it; build one that has it with \
+     `cargo install --path crates/lmc-cli --features bench`";
+
 /// Runs the command line `args`, whose first item is the name of the program.
 ///
 /// Errors are printed to stderr before it returns.
@@ -113,6 +118,8 @@ fn dispatch(command: &Command) -> Exit {
         Command::Demo(args) => exit::report_at("demo", commands::demo::run(args)),
         #[cfg(feature = "bench")]
         Command::Bench(args) => commands::bench::run(args),
+        #[cfg(not(feature = "bench"))]
+        Command::Bench(_) => exit::report_at("bench", Err(exit::Failure::new(NO_BENCH))),
         Command::Completions(args) => commands::completions::run(args),
         Command::Man(args) => commands::man::run(args),
     }

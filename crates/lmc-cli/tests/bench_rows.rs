@@ -1,4 +1,5 @@
-//! `bench` measures every engine and gives rows that other programs can read.
+//! `bench` measures every engine and gives rows that other programs can read. Needs the feature
+//! `bench`, which tests of the whole workspace have.
 #![cfg(feature = "bench")]
 
 mod common;

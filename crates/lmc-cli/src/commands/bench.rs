@@ -7,13 +7,9 @@
 //! With a base, our levels are coded against it block by block, without the file around them, and
 //! the others after XOR with it.
 
-mod blocks;
-mod engine;
-mod ours;
+mod file;
 mod pair;
-mod peers;
 mod report;
-mod share;
 mod storage;
 
 use std::fs;
@@ -21,22 +17,24 @@ use std::num::NonZero;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lmc::{Level, SpanInfo};
+use lmc::SpanInfo;
+use lmc_engines::{
+    Engine, LevelName, Measured, Pace, Room, Sample, Spec, WholeFile, alone, on_base,
+};
 use serde_json::Value;
 
 use crate::args::BenchArgs;
 use crate::exit::{self, Exit, Failure};
 use crate::printable::Printable;
 use crate::stdio::{self, print};
-use blocks::Blocks;
-use engine::{Engine, Measured};
-use ours::Ours;
 use pair::Pair;
-use peers::Peer;
 use storage::Storage;
 
-const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
-
+/// Bytes that other compressors code in one call: several windows of each, so that none of them
+/// loses by it.
+const CHUNK_LEN: usize = 4 << 20;
+/// Chunks that a slow engine is given at most: 64 MiB.
+const SAMPLE_CHUNKS: usize = 16;
 /// An engine runs at least this long, so that small files are timed often.
 const TIME_MIN: Duration = Duration::from_millis(300);
 
@@ -49,7 +47,7 @@ pub fn run(args: &BenchArgs) -> Exit {
             return Err(Failure::new("is empty; there is nothing to time"));
         }
         let threads = threads(args);
-        let spans = ours::spans(&data, threads)?;
+        let spans = file::spans(&data, threads)?;
         let base = args.base.as_deref().map(|base| read_pair(&data, base, &spans)).transpose()?;
         let storage = Storage::from_args(args, &data)?;
         let measured = match &base {
@@ -57,10 +55,10 @@ pub fn run(args: &BenchArgs) -> Exit {
             None => measure_all(args, &data, &spans)?,
         };
         if args.json {
-            rows.extend(report::json(path, &data, &measured, storage.as_ref()));
+            rows.extend(report::json(path, &data, threads, &measured, storage.as_ref()));
             return Ok(());
         }
-        let mut text = report::text(path, &data, &measured, storage.as_ref());
+        let mut text = report::text(path, &data, threads, &measured, storage.as_ref());
         if let Some(pair) = base {
             text.push_line(format_args!("with a base: {} bytes", pair.matched_len));
         }
@@ -95,13 +93,15 @@ fn measure_all(
     data: &[u8],
     spans: &[SpanInfo],
 ) -> Result<Vec<Measured>, Failure> {
-    let threads = threads(args);
     let mut measured = Vec::new();
-    for level in LEVELS {
-        measured.push(measure(args, &mut Ours::new(data, level, threads))?);
+    let file = [Sample { bytes: data, base: None, tensors: &[] }];
+    for level in LevelName::ALL {
+        let engine = WholeFile::new(level, threads(args));
+        measured.push(measure(args, &mut [Box::new(engine)], &file)?);
     }
-    for spec in peers::specs(ours::main_width(spans)) {
-        measured.push(measure(args, &mut Peer::new(data, spec, threads)?)?);
+    let chunks = chunks(data, None);
+    for spec in alone(&["peers"], file::main_width(spans)) {
+        measured.push(measure_spec(args, &spec, &chunks)?);
     }
     Ok(measured)
 }
@@ -113,47 +113,74 @@ fn measure_pair(
     pair: &Pair,
     spans: &[SpanInfo],
 ) -> Result<Vec<Measured>, Failure> {
-    let threads = threads(args);
-    let ours = |level| Blocks::new(data, pair, level, threads);
+    let (samples, chunks) = (pair.samples(data), chunks(data, Some(&pair.base)));
+    let width = file::main_width(spans);
     let mut measured = Vec::new();
-    for level in LEVELS {
-        measured.push(measure(args, &mut ours(level))?);
+    for name in ["fast", "default", "max", "xor+huffman", "alone"] {
+        measured.push(measure_spec(args, &spec_on_base(name, width)?, &samples)?);
     }
-    measured.push(measure(args, &mut ours(Level::Default).alone())?);
-    for spec in peers::specs_on(&pair.base, ours::main_width(spans)) {
-        measured.push(measure(args, &mut Peer::new(data, spec, threads)?)?);
+    measured.push(measure_spec(args, &Spec::MEMCPY, &chunks)?);
+    for name in ["xor+zstd-3", "xor+bzip2-9"] {
+        measured.push(measure_spec(args, &spec_on_base(name, width)?, &chunks)?);
     }
     Ok(measured)
 }
 
-fn measure(args: &BenchArgs, engine: &mut dyn Engine) -> Result<Measured, Failure> {
-    let (rounds, threads) = (usize::from(args.repeats), threads(args));
-    let label = engine.label();
+fn spec_on_base(name: &str, width: usize) -> Result<Spec, Failure> {
+    on_base(name, width).map_err(|error| Failure::new(error.to_string()))
+}
+
+/// The pieces of a file that threads share.
+fn chunks<'a>(data: &'a [u8], base: Option<&'a [u8]>) -> Vec<Sample<'a>> {
+    let chunk = |(i, bytes): (usize, &'a [u8])| Sample {
+        bytes,
+        base: base.map(|base| &base[i * CHUNK_LEN..][..bytes.len()]),
+        tensors: &[],
+    };
+    data.chunks(CHUNK_LEN).enumerate().map(chunk).collect()
+}
+
+/// Measures one engine a thread; a slow one on some of the samples, spread over all.
+fn measure_spec(args: &BenchArgs, spec: &Spec, samples: &[Sample]) -> Result<Measured, Failure> {
+    let engines: lmc_engines::Result<Vec<_>> =
+        (0..threads(args)).map(|_| spec.for_pieces()).collect();
+    let mut engines = engines.map_err(|error| Failure::new(error.to_string()))?;
+    let is_slow = engines.first().is_some_and(|engine| engine.pace() == Pace::Slow);
+    let count = if is_slow { samples.len().min(SAMPLE_CHUNKS) } else { samples.len() };
+    let samples: Vec<Sample> = (0..count).map(|i| samples[i * samples.len() / count]).collect();
+    measure(args, &mut engines, &samples)
+}
+
+/// Measures engines of one kind on samples that they share.
+fn measure(
+    args: &BenchArgs,
+    engines: &mut [Box<dyn Engine>],
+    samples: &[Sample],
+) -> Result<Measured, Failure> {
+    let first = engines.first().ok_or_else(|| Failure::new("there are no threads"))?;
+    let (label, is_slow) = (first.label(), first.pace() == Pace::Slow);
     if stdio::is_watched() {
         stdio::say(Printable::line(format_args!("lmc: timing {label}")));
     }
-    let mut best = Measured::new(label, threads);
-    let (begin, is_slow) = (Instant::now(), engine.is_slow());
+    let room = |sample: &Sample| Room::new(engines, sample.bytes.len());
+    let mut rooms: Vec<Room> = samples.iter().map(room).collect();
+    let mut best = Measured::new(label);
+    let begin = Instant::now();
     for round in 0.. {
-        let is_enough = round >= rounds && begin.elapsed() >= TIME_MIN;
+        let is_enough = round >= usize::from(args.repeats) && begin.elapsed() >= TIME_MIN;
         if is_enough || (is_slow && round > 0) {
             break;
         }
-        measure_round(engine, &mut best)?;
-        if round == 0 && !engine.came_back() {
-            return Err(Failure::new(format!("{} does not restore the file", best.label)));
-        }
+        let done = best.round(engines, samples, &mut rooms);
+        done.map_err(|error| failure(error, &best))?;
     }
     Ok(best)
 }
 
-fn measure_round(engine: &mut dyn Engine, best: &mut Measured) -> Result<(), Failure> {
-    let start = Instant::now();
-    best.sizes = engine.compress()?;
-    best.compress_s = best.compress_s.min(start.elapsed().as_secs_f64());
-    engine.prepare()?;
-    let start = Instant::now();
-    engine.decompress()?;
-    best.decompress_s = best.decompress_s.min(start.elapsed().as_secs_f64());
-    Ok(())
+/// What an engine fails with; an error of ours keeps its exit code.
+fn failure(error: Box<dyn std::error::Error + Send + Sync>, engine: &Measured) -> Failure {
+    match error.downcast::<lmc::Error>() {
+        Ok(error) => Failure::from(*error),
+        Err(error) => Failure::new(format!("{}: {error}", engine.label)),
+    }
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use lmc::SpanInfo;
 use lmc_codec::{Dtype, TensorSpec};
+use lmc_engines::Sample;
 use lmc_input::{Cut, Source, SourceItem, Tensor};
 
 use crate::exit::Failure;
@@ -16,17 +17,18 @@ use crate::exit::Failure;
 pub struct Pair {
     /// As long as the file, zero where there is no base: XOR changes nothing there.
     pub base: Vec<u8>,
-    pub spans: Vec<Span>,
+    spans: Vec<Span>,
     /// Bytes of the file that have a base.
     pub matched_len: usize,
 }
 
 /// A part of the file that is planned as one.
-pub struct Span {
-    pub range: Range<usize>,
-    pub spec: TensorSpec,
+struct Span {
+    start: usize,
+    /// Its length, type and rows.
+    tensor: lmc_engines::Tensor,
     /// Whether any of it has a base.
-    pub has_base: bool,
+    has_base: bool,
 }
 
 impl Pair {
@@ -54,15 +56,30 @@ impl Pair {
         }
         let span = |(cut, taken): (Cut, &SpanInfo)| {
             let dtype = cut.dtype.unwrap_or_else(|| taken.dtype.dtype().unwrap_or(Dtype::Bytes));
+            let spec = TensorSpec { dtype, row_len: cut.row_len };
+            let (start, end) = (cut.range.start as usize, cut.range.end as usize);
             Span {
-                range: cut.range.start as usize..cut.range.end as usize,
-                spec: TensorSpec { dtype, row_len: cut.row_len },
+                start,
+                tensor: lmc_engines::Tensor { len: end - start, spec },
                 has_base: places[cut.items].iter().any(Option::is_some),
             }
         };
         let spans = lmc_input::cut(&source).into_iter().zip(spans).map(span).collect();
         let matched_len = places.iter().flatten().map(Range::len).sum();
         Ok(Self { base, spans, matched_len })
+    }
+
+    /// The spans of `data`, which this is of, each with its base.
+    pub fn samples<'a>(&'a self, data: &'a [u8]) -> Vec<Sample<'a>> {
+        let sample = |span: &'a Span| {
+            let range = span.start..span.start + span.tensor.len;
+            Sample {
+                bytes: &data[range.clone()],
+                base: span.has_base.then(|| &self.base[range]),
+                tensors: std::slice::from_ref(&span.tensor),
+            }
+        };
+        self.spans.iter().map(sample).collect()
     }
 }
 

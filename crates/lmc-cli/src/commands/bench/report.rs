@@ -2,17 +2,18 @@
 
 use std::path::Path;
 
+use lmc_engines::{Measured, Times};
 use serde_json::{Value, json};
 
-use super::engine::Measured;
 use super::storage::Storage;
 use crate::printable::Printable;
-use crate::table::{Align, Table};
+use crate::table::{self, Align, Table};
 
 /// A table, and whether compression pays if the speed of storage is known.
 pub fn text(
     path: &Path,
     data: &[u8],
+    threads: usize,
     measured: &[Measured],
     storage: Option<&Storage>,
 ) -> Printable {
@@ -30,10 +31,10 @@ pub fn text(
     for row in measured {
         let mut cells = vec![
             row.label.to_string(),
-            format!("{:.1}", row.sizes.bytes_in as f64 / f64::from(1 << 20)),
+            format!("{:.1}", row.bytes_in as f64 / f64::from(1 << 20)),
             format!("{:.3}", 1.0 / row.share()),
-            format!("{:.3}", row.compress_gib_s()),
-            format!("{:.3}", row.decompress_gib_s()),
+            format!("{:.3}", gib_s(row, row.compress)),
+            format!("{:.3}", gib_s(row, row.decompress)),
         ];
         if let Some(storage) = storage {
             cells.push(format!("{:.3}", storage.save_s(data.len(), row)));
@@ -41,7 +42,6 @@ pub fn text(
         }
         table.push(cells);
     }
-    let threads = measured.first().map_or(1, |row| row.threads);
     let head = format!("{}: {} bytes, threads: {threads}", path.display(), data.len());
     let mut text = Printable::line(head);
     text.push(table);
@@ -83,6 +83,7 @@ fn verdict(len: usize, measured: &[Measured], storage: &Storage) -> Printable {
 pub fn json(
     path: &Path,
     data: &[u8],
+    threads: usize,
     measured: &[Measured],
     storage: Option<&Storage>,
 ) -> Vec<Value> {
@@ -93,11 +94,11 @@ pub fn json(
             "level": row.label.level,
             "grouped": row.label.grouped,
             "base": row.label.base,
-            "threads": row.threads,
-            "bytes_in": row.sizes.bytes_in,
-            "bytes_out": row.sizes.bytes_out,
-            "compress_gib_s": row.compress_gib_s(),
-            "decompress_gib_s": row.decompress_gib_s(),
+            "threads": threads,
+            "bytes_in": row.bytes_in,
+            "bytes_out": row.bytes_out,
+            "compress_gib_s": gib_s(row, row.compress),
+            "decompress_gib_s": gib_s(row, row.decompress),
         });
         if let Some(storage) = storage {
             value["storage_gbps"] = json!(storage.speed / 1e9);
@@ -107,4 +108,9 @@ pub fn json(
         value
     };
     measured.iter().map(row).collect()
+}
+
+/// Original bytes a second.
+fn gib_s(row: &Measured, times: Times) -> f64 {
+    table::gib_s(row.bytes_in as u64, times.wall_s)
 }

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use super::engine::Measured;
+use lmc_engines::Measured;
+
 use crate::args::BenchArgs;
 use crate::exit::Failure;
 
@@ -47,16 +48,16 @@ impl Storage {
 
     /// Seconds until a file of `len` bytes is saved: coding and writing overlap, the slower counts.
     pub fn save_s(&self, len: usize, measured: &Measured) -> f64 {
-        self.seconds(len, measured, measured.compress_s)
+        self.seconds(len, measured, measured.compress.wall_s)
     }
 
     /// Seconds until it is loaded, at the same speed.
     pub fn load_s(&self, len: usize, measured: &Measured) -> f64 {
-        self.seconds(len, measured, measured.decompress_s)
+        self.seconds(len, measured, measured.decompress.wall_s)
     }
 
     fn seconds(&self, len: usize, measured: &Measured, coding_s: f64) -> f64 {
-        let coding = coding_s * len as f64 / measured.sizes.bytes_in as f64;
+        let coding = coding_s * len as f64 / measured.bytes_in as f64;
         let moving = measured.share() * len as f64 / self.speed;
         coding.max(moving)
     }

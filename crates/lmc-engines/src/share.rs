@@ -1,36 +1,38 @@
 //! Work that threads share.
 
-use std::io;
 use std::sync::Mutex;
-use std::thread;
+use std::{io, thread};
 
-use crate::exit::Failure;
+use crate::Result;
 
-/// Gives each item to the next worker that is free; every worker has a thread of its own. Fails if
-/// the system refuses one: a measurement with fewer threads would be another one.
+/// Gives each item to the next worker that is free. Each worker has a thread of its own; a worker
+/// that is alone works on this one. Fails if the system refuses a thread: a measurement with fewer
+/// threads would be another one.
 pub fn share<W: Send, T: Send>(
     workers: &mut [W],
     items: &mut [T],
-    work: impl Fn(&mut W, &mut T) -> lmc_peers::Result<()> + Sync,
-) -> Result<(), Failure> {
+    work: impl Fn(&mut W, &mut T) -> Result<()> + Sync,
+) -> Result<()> {
+    if let [worker] = workers {
+        return items.iter_mut().try_for_each(|item| work(worker, item));
+    }
     let items = Mutex::new(items.iter_mut());
     let next = || items.lock().ok()?.next();
-    let run = |worker: &mut W| -> lmc_peers::Result<()> {
+    let run = |worker: &mut W| -> Result<()> {
         while let Some(item) = next() {
             work(worker, item)?;
         }
         Ok(())
     };
     let run = &run;
-    let results: Vec<lmc_peers::Result<()>> = thread::scope(|scope| {
+    let results: Vec<Result<()>> = thread::scope(|scope| {
         let start = |worker| thread::Builder::new().spawn_scoped(scope, move || run(worker));
         let threads: Vec<_> = workers.iter_mut().map(start).collect();
         let join = |thread: io::Result<thread::ScopedJoinHandle<_>>| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err("a thread panicked".into())),
-            Err(error) => Err(format!("cannot start a thread: {error}; give fewer with -T").into()),
+            Err(error) => Err(format!("cannot start a thread: {error}; use fewer threads").into()),
         };
         threads.into_iter().map(join).collect()
     });
-    let results: lmc_peers::Result<()> = results.into_iter().collect();
-    results.map_err(|error| Failure::new(error.to_string()))
+    results.into_iter().collect()
 }

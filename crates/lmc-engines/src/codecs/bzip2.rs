@@ -2,7 +2,8 @@
 
 use bzip2::{Action, Compress, Compression, Decompress, Status};
 
-use crate::{Codec, Result};
+use super::Codec;
+use crate::Result;
 
 /// bzip2 at level 9.
 pub struct Bzip2;

@@ -2,7 +2,8 @@
 
 use liblzma::stream::{Action, Check, Status, Stream};
 
-use crate::{Codec, Result};
+use super::Codec;
+use crate::Result;
 
 /// xz at preset 1 with its usual checksum.
 pub struct Xz;

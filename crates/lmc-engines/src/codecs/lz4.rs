@@ -6,7 +6,8 @@
 
 use lz4::block;
 
-use crate::{Codec, Result};
+use super::Codec;
+use crate::Result;
 
 /// LZ4, fast mode with acceleration 1.
 pub struct Lz4;

@@ -1,24 +1,16 @@
-//! General compressors to compare lmc with: slices in, slices out, one thread.
-//!
-//! A crate of its own, so that their C libraries reach only what asks for them: `lmc bench` and
-//! the benchmarks.
-#![forbid(unsafe_code)]
+//! General compressors: slices in, slices out, one thread, one file each.
 
 mod bzip2;
-mod filter;
-mod grouping;
 mod lz4;
 mod xz;
 mod zstd;
 
+use crate::Result;
+
 pub use bzip2::Bzip2;
-pub use filter::Filter;
 pub use lz4::Lz4;
 pub use xz::Xz;
 pub use zstd::Zstd;
-
-/// Everything a compressor can fail with ends up as one line of text.
-pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// A general-purpose compressor: one call is one frame.
 pub trait Codec: Send {

@@ -2,7 +2,8 @@
 
 use zstd::bulk::{Compressor, Decompressor};
 
-use crate::{Codec, Result};
+use super::Codec;
+use crate::Result;
 
 /// zstd at one level.
 pub struct Zstd {

@@ -1,0 +1,85 @@
+//! What the general compressors share: raw or grouped, alone or XOR a base, one call or one per
+//! block.
+
+use crate::codecs::Codec;
+use crate::filter::Filter;
+use crate::{Coded, Engine, Label, Pace, Result, Sample};
+
+/// How much of a sample goes through a compressor in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// All of it.
+    One,
+    /// All of it if it is raw; grouped bytes in the blocks that suit the compressor.
+    Grouped,
+}
+
+/// A codec as an engine.
+pub struct Peer {
+    codec: Box<dyn Codec>,
+    /// Bytes of a value if they are grouped first.
+    width: Option<usize>,
+    on_base: bool,
+    blocks: Blocks,
+    filter: Filter,
+}
+
+impl Peer {
+    /// The engine for `codec`, on raw bytes or on those of values of `width` bytes, grouped;
+    /// `on_base`, on the XOR with the base.
+    pub fn new(codec: Box<dyn Codec>, width: Option<usize>, on_base: bool, blocks: Blocks) -> Self {
+        Self { codec, width, on_base, blocks, filter: Filter::new(width) }
+    }
+
+    fn block_len(&self, len: usize) -> usize {
+        let wanted = match (self.width, self.blocks) {
+            (Some(_), Blocks::Grouped) => self.codec.grouped_block_len(),
+            _ => len,
+        };
+        wanted.clamp(1, len.max(1))
+    }
+
+    /// The part of the base for the `len` bytes from `start` on, if this engine wants one.
+    fn base<'a>(&self, base: Option<&'a [u8]>, start: usize, len: usize) -> Option<&'a [u8]> {
+        base.filter(|_| self.on_base).map(|base| &base[start..][..len])
+    }
+}
+
+impl Engine for Peer {
+    fn label(&self) -> Label {
+        let (engine, level) = (self.codec.name(), self.codec.level());
+        Label { engine, level, grouped: self.width.is_some(), base: self.on_base }
+    }
+
+    fn pace(&self) -> Pace {
+        if self.codec.is_slow() { Pace::Slow } else { Pace::Part }
+    }
+
+    /// The filter takes its memory in the first call only; that round is not the fastest.
+    fn compress(&mut self, sample: Sample, coded: &mut Coded) -> Result<()> {
+        let block_len = self.block_len(sample.bytes.len());
+        coded.index.clear();
+        coded.len = 0;
+        for (i, block) in sample.bytes.chunks(block_len).enumerate() {
+            let base = self.base(sample.base, i * block_len, block.len());
+            let filtered = self.filter.forward(block, base);
+            let len = self.codec.compress(filtered, &mut coded.bytes[coded.len..])?;
+            coded.index.push(len);
+            coded.len += len;
+        }
+        Ok(())
+    }
+
+    fn decompress(&mut self, coded: &Coded, base: Option<&[u8]>, out: &mut [u8]) -> Result<()> {
+        let block_len = self.block_len(out.len());
+        let mut bytes = coded.bytes.as_slice();
+        for (i, (block, &len)) in out.chunks_mut(block_len).zip(&coded.index).enumerate() {
+            let (head, tail) = bytes.split_at(len);
+            let base = self.base(base, i * block_len, block.len());
+            let decode = |out: &mut [u8]| self.codec.decompress(head, out);
+            self.filter.inverse(base, block, decode)?;
+            bytes = tail;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! Every engine gives back what it was given, by every name, and one that does not is found out.
+
+use lmc_codec::{Dtype, TensorSpec};
+use lmc_engines::{
+    ALONE, Coded, Engine, Label, LevelName, Measured, ON_BASE, Pace, Result, Room, Sample, Spec,
+    Tensor, WholeFile, alone, check_names, on_base,
+};
+
+/// bf16 values with few exponents, a multiple of 4 KiB and a rest.
+fn values(seed: u32) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        0x3c00 | (state >> 24) as u16
+    };
+    (0..100_001).flat_map(|_| next().to_le_bytes()).collect()
+}
+
+fn tensors(len: usize) -> [Tensor; 2] {
+    let spec = TensorSpec { dtype: Dtype::Bf16, row_len: 512 };
+    [Tensor { len: 80_000, spec }, Tensor { len: len - 80_000, spec }]
+}
+
+fn measure(engines: &mut [Box<dyn Engine>], samples: &[Sample]) -> Result<Measured> {
+    let room = |sample: &Sample| Room::new(engines, sample.bytes.len());
+    let mut rooms: Vec<Room> = samples.iter().map(room).collect();
+    let mut measured = Measured::new(engines[0].label());
+    measured.round(engines, samples, &mut rooms)?;
+    measured.round(engines, samples, &mut rooms)?;
+    Ok(measured)
+}
+
+/// Bytes out of an engine on all samples, for one large buffer and for pieces on three threads.
+fn sizes(spec: &Spec, samples: &[Sample]) -> (usize, usize) {
+    let mut one = [spec.for_buffer().expect("an engine")];
+    let mut three = [(); 3].map(|()| spec.for_pieces().expect("an engine"));
+    let buffer = measure(&mut one, samples).expect("what it was given");
+    let pieces = measure(&mut three, samples).expect("what it was given");
+    assert_eq!(buffer.bytes_in, samples.iter().map(|sample| sample.bytes.len()).sum::<usize>());
+    assert!(buffer.rounds == 2 && buffer.compress.wall_s > 0.0, "{buffer:?}");
+    (buffer.bytes_out, pieces.bytes_out)
+}
+
+#[test]
+fn all_engines_give_back_what_they_were_given() {
+    let (data, base) = (values(1), values(2));
+    let tensors = tensors(data.len());
+    let sample = Sample { bytes: &data, base: Some(&base), tensors: &tensors };
+    let samples = [sample, sample, sample, sample];
+    for spec in alone(&ALONE, 2) {
+        let (buffer, pieces) = sizes(&spec, &samples);
+        let label = spec.for_buffer().expect("an engine").label();
+        let is_smaller = buffer < 4 * data.len() && pieces < 4 * data.len();
+        assert!(is_smaller || ["memcpy", "lz4"].contains(&label.engine), "{label}");
+    }
+    for name in ON_BASE {
+        let spec = on_base(name, 2).expect("a known name");
+        let label = spec.for_buffer().expect("an engine").label();
+        assert_eq!(label.base, name != "alone", "{label}");
+        // Nearly nothing is left of a checkpoint that is its own base.
+        let same = Sample { base: Some(&data), ..sample };
+        let (buffer, pieces) = sizes(&spec, &[same; 4]);
+        assert_eq!(label.base, buffer.max(pieces) < data.len() / 10, "{label}");
+    }
+}
+
+/// A sample that has no base is coded alone by an engine for bases.
+#[test]
+fn samples_without_a_base() {
+    let data = values(1);
+    let tensors = tensors(data.len());
+    let sample = Sample { bytes: &data, base: None, tensors: &tensors };
+    let with = sizes(&on_base("default", 2).expect("a known name"), &[sample]);
+    let without = sizes(&on_base("alone", 2).expect("a known name"), &[sample]);
+    assert_eq!(with, without);
+}
+
+#[test]
+fn whole_files_come_back() {
+    let data = values(1);
+    let sample = Sample { bytes: &data, base: None, tensors: &[] };
+    for level in LevelName::ALL {
+        let measured = measure(&mut [Box::new(WholeFile::new(level, 2))], &[sample]);
+        assert!(measured.expect("the file").share() < 0.9, "{level}");
+    }
+}
+
+#[test]
+fn names() {
+    let labels = |names: &[&str], width| -> Vec<String> {
+        let specs = alone(names, width);
+        specs.iter().map(|spec| spec.for_buffer().expect("an engine").label().to_string()).collect()
+    };
+    assert_eq!(labels(&["lz4"], 2), ["memcpy", "lz4 -1", "lz4 -1, byte groups"]);
+    assert_eq!(labels(&["zstd"], 1), ["memcpy", "zstd -1", "zstd -3"]);
+    assert_eq!(labels(&["ours"], 2).len(), 5);
+    assert_eq!(labels(&["peers"], 2).len(), 11);
+    assert!(check_names(&["ours".into(), "xz".into()], &ALONE).is_ok());
+    let error = check_names(&["rar".into()], &ALONE).expect_err("no such engine");
+    assert!(error.to_string().starts_with("no engine `rar`: ours, peers"), "{error}");
+    assert!(on_base("rar", 2).is_err());
+}
+
+/// Loses the last byte.
+struct Lossy;
+
+impl Engine for Lossy {
+    fn label(&self) -> Label {
+        Label { engine: "lossy", level: String::new(), grouped: false, base: false }
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Full
+    }
+
+    fn compress(&mut self, sample: Sample, coded: &mut Coded) -> Result<()> {
+        coded.len = sample.bytes.len() - 1;
+        coded.bytes[..coded.len].copy_from_slice(&sample.bytes[..coded.len]);
+        Ok(())
+    }
+
+    fn decompress(&mut self, coded: &Coded, _base: Option<&[u8]>, out: &mut [u8]) -> Result<()> {
+        out[..coded.len].copy_from_slice(&coded.bytes[..coded.len]);
+        Ok(())
+    }
+}
+
+#[test]
+fn bytes_that_do_not_come_back_are_an_error() {
+    // Neither a result of an earlier engine nor fresh memory passes for what came back.
+    for last in [0, 1] {
+        let bytes = [7, 7, last];
+        let sample = Sample { bytes: &bytes, base: None, tensors: &[] };
+        let error = measure(&mut [Box::new(Lossy)], &[sample]).expect_err("a byte is lost");
+        assert!(error.to_string().contains("differ from the input"), "{error}");
+    }
+}
