@@ -10,11 +10,11 @@ mod args;
 mod bases;
 mod commands;
 mod exit;
-mod interrupt;
 mod json;
 mod names;
 mod printable;
 mod progress;
+mod signals;
 mod stdio;
 mod table;
 
@@ -36,7 +36,7 @@ pub use stdio::hold_places;
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     hold_places();
     raise_open_files();
-    interrupt::install();
+    signals::install();
     let args = args::expand_short_form(args.into_iter().collect());
     let exit = match Cli::try_parse_from(args::command_first(args)) {
         Ok(cli) => dispatch(&cli.command),
@@ -46,7 +46,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
         }
         Err(help) => exit::report_at("help", stdio::print(Printable::layout(help.render()))),
     };
-    interrupt::wait();
+    signals::wait();
     exit
 }
 

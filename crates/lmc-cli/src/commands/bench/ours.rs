@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lmc::{Archive, Dtype, Input, Level, Options, Output, SpanInfo};
+use lmc::{Archive, Context, Dtype, Input, Level, Options, Output, SpanInfo};
 
 use super::engine::{Engine, Label, Sizes};
 use crate::exit::Failure;
@@ -21,7 +21,12 @@ pub struct Ours<'a> {
 impl<'a> Ours<'a> {
     /// An engine for `data`.
     pub fn new(data: &'a [u8], level: Level, threads: usize) -> Self {
-        let options = Options { level, threads, verify: false, ..Options::default() };
+        let options = Options {
+            level,
+            context: Context::with_threads(threads),
+            verify: false,
+            ..Options::default()
+        };
         // Not 0: a zeroed allocation is mapped only when it is first written.
         let restored = vec![1; data.len()];
         Self { data, options, parts: Vec::new(), archive: None, restored }
@@ -54,7 +59,7 @@ impl Engine for Ours<'_> {
     fn decompress(&mut self) -> Result<(), Failure> {
         let archive = self.archive.as_ref();
         let archive = archive.ok_or_else(|| Failure::new("nothing has been compressed"))?;
-        Ok(lmc::decompress_into(archive, &mut self.restored, self.options.threads)?)
+        Ok(lmc::decompress_into(archive, &mut self.restored, &self.options.context)?)
     }
 
     fn came_back(&self) -> bool {
@@ -75,8 +80,13 @@ pub fn main_width(spans: &[SpanInfo]) -> usize {
 /// How `data` is cut, and what each part is taken for.
 pub fn spans(data: &[u8], threads: usize) -> Result<Vec<SpanInfo>, Failure> {
     let mut coded = Vec::new();
-    let options = Options { level: Level::Fast, threads, verify: false, ..Options::default() };
-    lmc::compress(Input::Bytes(data), Output::Stream(&mut coded), &options, &|_| ())?;
+    let options = Options {
+        level: Level::Fast,
+        context: Context::with_threads(threads),
+        verify: false,
+        ..Options::default()
+    };
+    lmc::compress(Input::Bytes(data), Output::Stream(&mut coded), &options)?;
     Ok(Archive::from_bytes(coded)?.spans().collect::<lmc::Result<_>>()?)
 }
 
