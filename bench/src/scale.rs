@@ -6,7 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use lmc::{Archive, Bases, Input, Options, compress_into, compress_parts, decompress_into};
+use lmc::{
+    Archive, Bases, Context, Input, Options, compress_into, compress_parts, decompress_into,
+};
 use lmc_bench::Result;
 use lmc_bench::buffers::Buffer;
 use lmc_testkit::CorpusFile;
@@ -64,13 +66,17 @@ pub fn run(args: &ScaleArgs, case: Case) -> Result<()> {
          thread"
     );
     let bases = match base {
-        Some(base) => Bases::from_bytes(vec![("base".into(), base)], 0)?,
+        Some(base) => Bases::from_bytes(vec![("base".into(), base)], &Context::default())?,
         None => Bases::default(),
     };
     let mut one = None;
     for &threads in &args.threads {
-        let options =
-            Options { level: args.level.level(), threads, bases: bases.clone(), verify: false };
+        let options = Options {
+            level: args.level.level(),
+            context: Context::with_threads(threads),
+            bases: bases.clone(),
+            verify: false,
+        };
         let row = measure(&file, &options, args.repeats)?;
         let speed = |seconds: f64| file.len() as f64 / GIB / seconds;
         let base = *one.get_or_insert(row.compress * row.threads as f64);
@@ -89,7 +95,7 @@ pub fn run(args: &ScaleArgs, case: Case) -> Result<()> {
 }
 
 fn measure(file: &[u8], options: &Options, repeats: usize) -> Result<Row> {
-    let threads = options.threads;
+    let threads = options.context.threads;
     let verified = Options { verify: true, ..options.clone() };
     let mut row = Row {
         threads,
@@ -121,7 +127,7 @@ fn measure(file: &[u8], options: &Options, repeats: usize) -> Result<Row> {
         least(&mut row.compress_new, start);
         let archive = Archive::from_bytes_on(parts.concat(), &options.bases)?;
         let start = Instant::now();
-        decompress_into(&archive, &mut back, threads)?;
+        decompress_into(&archive, &mut back, &Context::with_threads(threads))?;
         least(&mut row.decompress, start);
         if back != file {
             return Err("the restored bytes differ from the input".into());

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use lmc::{Archive, decompress_to_vec};
+use lmc::{Context, Archive, decompress_to_vec};
 use lmc_format::{Footer, Index, hash};
 
 /// Originals that are decoded.
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(archive) = Archive::from_bytes(data.to_vec())
         && archive.original_len() <= LEN_MAX
     {
-        let _ = decompress_to_vec(&archive, 1);
+        let _ = decompress_to_vec(&archive, &Context::with_threads(1));
     }
     let Some((&[a, b, c, d, e, f], rest)) = data.split_first_chunk() else { return };
     let Some((index, body)) = rest.split_at_checked(usize::from(u16::from_le_bytes([a, b]))) else {
@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let middle = original_len / 2;
     let parts = [archive.read(0..middle), archive.read(middle..original_len)];
-    if let Ok(whole) = decompress_to_vec(&archive, 1) {
+    if let Ok(whole) = decompress_to_vec(&archive, &Context::with_threads(1)) {
         let parts = parts.map(|part| part.expect("parts of a whole file"));
         assert!(parts.concat() == whole, "parts differ from the whole");
     }

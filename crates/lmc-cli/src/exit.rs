@@ -10,9 +10,8 @@ use lmc::ErrorKind;
 use lmc_store::storage::without_secrets;
 
 use crate::advice;
-use crate::interrupt;
 use crate::printable::Printable;
-use crate::stdio;
+use crate::{signals, stdio};
 
 /// How a run ended; each has its own exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +209,7 @@ pub fn report_at(name: impl Display, result: Result<(), Failure>) -> Exit {
     match result {
         Ok(()) => Exit::Done,
         // What fails now fails because of that.
-        Err(_) if interrupt::is_stopped() => Exit::Interrupted,
+        Err(_) if signals::is_stopped() => Exit::Interrupted,
         Err(failure) => {
             if !failure.is_pipe_closed() {
                 stdio::say(failure.line(name));

@@ -10,11 +10,11 @@ mod args;
 mod bases;
 mod commands;
 mod exit;
-mod interrupt;
 mod json;
 mod names;
 mod printable;
 mod progress;
+mod signals;
 mod stdio;
 mod table;
 
@@ -41,7 +41,7 @@ const NO_BENCH: &str = "this lmc was built without it; build one that has it wit
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     hold_places();
     raise_open_files();
-    interrupt::install();
+    signals::install();
     let args = args::expand_short_form(args.into_iter().collect());
     let exit = match Cli::try_parse_from(args::command_first(args)) {
         Ok(cli) => dispatch(&cli.command),
@@ -51,7 +51,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
         }
         Err(help) => exit::report_at("help", stdio::print(Printable::layout(help.render()))),
     };
-    interrupt::wait();
+    signals::wait();
     exit
 }
 

@@ -4,12 +4,12 @@ use std::fmt::Display;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lmc::{Archive, Summary};
+use lmc::{Archive, Context, Summary};
 
 use crate::exit::Failure;
 use crate::printable::Printable;
-use crate::stdio;
 use crate::table::gib_s;
+use crate::{signals, stdio};
 
 const STYLE: &str = "{prefix} {bar:24} {percent:>3}% of {total_bytes} {bytes_per_sec} {eta} left";
 const STYLE_UNKNOWN: &str = "{prefix} {bytes} {bytes_per_sec}";
@@ -76,9 +76,10 @@ impl Progress {
         }
     }
 
-    /// Adds finished bytes.
-    pub fn add(&self, bytes: u64) {
-        self.bar.inc(bytes);
+    /// A context whose work the bar shows.
+    pub fn watching(&self, context: &Context) -> Context {
+        let bar = self.bar.clone();
+        context.watched(move |bytes| bar.inc(bytes))
     }
 
     /// Ends the bar.
@@ -116,9 +117,9 @@ impl Progress {
         }
     }
 
-    /// The line of a failure, always.
+    /// The line of a failure, unless it comes of a signal.
     pub fn failure(&self, name: impl Display, failure: &Failure) {
-        if !failure.is_pipe_closed() {
+        if !failure.is_pipe_closed() && !signals::is_stopped() {
             self.bar.suspend(|| stdio::say(failure.line(name)));
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! What was coded is not decoded for comparison while compressing, as no other engine does that.
 
-use lmc::{Archive, Input, Options};
+use lmc::{Archive, Context, Input, Options};
 
 use crate::{Coded, Engine, Label, LevelName, Pace, Result, Sample};
 
@@ -17,8 +17,12 @@ pub struct WholeFile {
 impl WholeFile {
     /// An engine with nothing coded yet.
     pub fn new(level: LevelName, threads: usize) -> Self {
-        let options =
-            Options { level: level.level(), threads, verify: false, ..Options::default() };
+        let options = Options {
+            level: level.level(),
+            context: Context::with_threads(threads),
+            verify: false,
+            ..Options::default()
+        };
         Self { level, options, parts: Vec::new(), archive: None }
     }
 }
@@ -52,6 +56,6 @@ impl Engine for WholeFile {
 
     fn decompress(&mut self, _coded: &Coded, _base: Option<&[u8]>, out: &mut [u8]) -> Result<()> {
         let archive = self.archive.as_ref().ok_or("nothing has been compressed")?;
-        Ok(lmc::decompress_into(archive, out, self.options.threads)?)
+        Ok(lmc::decompress_into(archive, out, &self.options.context)?)
     }
 }

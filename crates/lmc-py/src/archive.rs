@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::buffers::{Bytes, NewBytes, Scattered, check_apart, expect_writes};
 use crate::errors::{Raise, exception, partly_written};
 use crate::options::{base_sources, count, open_bases};
-use crate::work::{long, short, sized};
+use crate::work::{long, short, sized, sized_watched};
 
 /// A tensor: name, element type, shape, and where its bytes start and end in the original.
 type TensorTuple = (String, &'static str, Vec<u64>, u64, u64);
@@ -34,15 +34,20 @@ impl Archive {
         let (py, bases) = (source.py(), base_sources(&bases)?);
         let checked = |archive: lmc::Archive| archive.check_size(max_size).map(|()| archive);
         if let Ok(bytes) = Bytes::new(source) {
-            let opened = long(py, || {
+            let opened = long(py, |context| {
                 let bytes = Arc::new(Scattered::new(vec![bytes]));
-                lmc::Archive::from_elsewhere(bytes, &open_bases(bases, threads)?).and_then(checked)
+                lmc::Archive::from_elsewhere(
+                    bytes,
+                    &open_bases(bases, &context.on_threads(threads))?,
+                )
+                .and_then(checked)
             });
             return opened?.map(Self).raise();
         }
         let path: PathBuf = source.extract()?;
-        let opened = long(py, || {
-            lmc::Archive::open_on(&path, &open_bases(bases, threads)?).and_then(checked)
+        let opened = long(py, |context| {
+            lmc::Archive::open_on(&path, &open_bases(bases, &context.on_threads(threads))?)
+                .and_then(checked)
         });
         opened?.map(Self).map_err(|error| exception(&error.at(path.display())))
     }
@@ -80,7 +85,7 @@ impl Archive {
 
     /// Fails unless every base that the file names is there, also one that nothing refers to.
     fn check_named_bases(&self, py: Python<'_>) -> PyResult<()> {
-        long(py, || self.0.check_named_bases())?.raise()
+        long(py, |context| self.0.check_named_bases(context))?.raise()
     }
 
     /// The original bytes from `start` to `end`.
@@ -98,7 +103,8 @@ impl Archive {
         }
         let mut bytes = NewBytes::new(py, end - start)?;
         let out = bytes.get_mut();
-        sized(py, out.len(), || self.0.read_to(start, out, threads))?.raise()?;
+        sized(py, out.len(), |context| self.0.read_to(start, out, &context.on_threads(threads)))?
+            .raise()?;
         Ok(bytes.finish())
     }
 
@@ -113,23 +119,29 @@ impl Archive {
     ) -> PyResult<()> {
         let mut out = Bytes::new_mut(out)?;
         let out = out.get_mut();
-        sized(py, out.len(), || self.0.read_to(start, out, threads))?.raise()
+        sized(py, out.len(), |context| self.0.read_to(start, out, &context.on_threads(threads)))?
+            .raise()
     }
 
-    /// Restores all of the original into buffers that together are as long as it is.
-    #[pyo3(signature = (out, *, threads = 0))]
+    /// Restores all of the original into buffers that together are as long as it is. `progress` is
+    /// called with the bytes done so far.
+    #[pyo3(signature = (out, *, threads = 0, progress = None))]
     fn scatter(
         &self,
         py: Python<'_>,
         out: Vec<Bound<'_, PyAny>>,
         #[pyo3(from_py_with = count)] threads: usize,
+        progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let mut out = out.iter().map(Bytes::new_mut).collect::<PyResult<Vec<_>>>()?;
         let mut places: Vec<&mut [u8]> = out.iter_mut().map(Bytes::get_mut).collect();
         check_apart(places.iter().map(|place| &**place))?;
         places.iter_mut().for_each(|place| expect_writes(place));
         let len = places.iter().map(|place| place.len()).sum();
-        sized(py, len, || lmc::decompress_scattered(&self.0, places, threads))?.raise()
+        sized_watched(py, len, progress, |context| {
+            lmc::decompress_scattered(&self.0, places, &context.on_threads(threads))
+        })?
+        .raise()
     }
 
     /// Restores all of the original into buffers that together are as long as it is, and that may hold
@@ -158,16 +170,20 @@ impl Archive {
         let new = memory.iter_mut().zip(&sites).filter(is_new);
         let mut new: Vec<&mut [u8]> = new.map(|(bytes, _)| bytes.get_mut()).collect();
         new.iter_mut().for_each(|place| expect_writes(place));
-        let update = long(py, || Update::prepare(&self.0, &sites, new, threads))?.raise()?;
+        let update = long(py, |context| {
+            Update::prepare(&self.0, &sites, new, &context.on_threads(threads))
+        })?
+        .raise()?;
         agree.call0()?;
         let places = memory.iter_mut().map(Bytes::get_mut).collect();
-        long(py, || update.finish(places))?.map_err(|error| partly_written(&error))
+        long(py, |context| update.finish(places, &context.on_threads(threads)))?
+            .map_err(|error| partly_written(&error))
     }
 
     /// Reads and checks everything.
     #[pyo3(signature = (*, threads = 0))]
     fn test(&self, py: Python<'_>, #[pyo3(from_py_with = count)] threads: usize) -> PyResult<()> {
-        long(py, || self.0.test(threads, &|_| ()))?.raise()
+        long(py, |context| self.0.test(&context.on_threads(threads)))?.raise()
     }
 }
 

@@ -47,7 +47,8 @@ impl Contents {
 
     /// A file, open, wherever its bytes are.
     fn file(&self, py: Python<'_>, path: SnapshotPath) -> PyResult<Archive> {
-        let opened = long(py, || self.store.archive(&self.manifest, &path.0));
+        let opened =
+            long(py, |context| self.store.with_context(context).archive(&self.manifest, &path.0));
         opened?.map(Archive).raise()
     }
 }

@@ -1,6 +1,6 @@
 //! Buffers and files to `.lmc` and back.
 
-use lmc::{Error, ErrorKind, FileState, Input, Level, Origin, Output, Publish};
+use lmc::{Context, Error, ErrorKind, FileState, Input, Level, Origin, Output, Publish};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::buffers::{Bytes, NewBytes, Scattered, check_outside, expect_writes, parts};
 use crate::errors::{Raise, exception};
 use crate::options::{BaseSource, base_sources, count, level as level_of, open_bases, options};
-use crate::work::{long, short, sized};
+use crate::work::{long, short, sized, watched};
 
 /// Data of this length is coded right into the object that is returned.
 const IN_PLACE_LEN_MIN: usize = 1 << 20;
@@ -37,8 +37,8 @@ pub fn compress<'py>(
     let room = if len < IN_PLACE_LEN_MIN { 0 } else { len as u64 };
     let mut bytes = NewBytes::new(py, room).or_else(|_| NewBytes::new(py, 0))?;
     let out = bytes.get_mut();
-    let coded = sized(py, len, || {
-        let mut options = options(level, threads, verify, bases)?;
+    let coded = sized(py, len, |context| {
+        let mut options = options(context.on_threads(threads), level, verify, bases)?;
         if name_bases {
             options.bases = options.bases.named();
         }
@@ -72,8 +72,8 @@ pub fn compress_into(
     let out = into.get_mut();
     expect_writes(out);
     let room = out.len();
-    let coded = sized(data.py(), slices.iter().map(|part| part.len()).sum(), || {
-        let options = options(level, threads, verify, bases)?;
+    let coded = sized(data.py(), slices.iter().map(|part| part.len()).sum(), |context| {
+        let options = options(context.on_threads(threads), level, verify, bases)?;
         let (written, rest) = lmc::compress_into(Input::Parts(&slices), &options, out)?;
         let more: usize = rest.iter().map(Vec::len).sum();
         if more > 0 {
@@ -104,7 +104,7 @@ pub fn decompress<'py>(
         check_outside(into.get(), read)?;
     }
     let archive = short(py, || {
-        let bases = open_bases(bases, threads)?;
+        let bases = open_bases(bases, &Context::with_threads(threads))?;
         lmc::Archive::from_elsewhere(Arc::new(Scattered::new(vec![bytes])), &bases)
     });
     let archive = archive?.raise()?;
@@ -112,12 +112,17 @@ pub fn decompress<'py>(
     if let Some(into) = &mut into {
         let out = into.get_mut();
         expect_writes(out);
-        let done = sized(py, out.len(), || lmc::decompress_into(&archive, out, threads));
+        let done = sized(py, out.len(), |context| {
+            lmc::decompress_into(&archive, out, &context.on_threads(threads))
+        });
         return done?.raise().map(|()| None);
     }
     let mut bytes = NewBytes::new(py, archive.original_len())?;
     let out = bytes.get_mut();
-    sized(py, out.len(), || lmc::decompress_into(&archive, out, threads))?.raise()?;
+    sized(py, out.len(), |context| {
+        lmc::decompress_into(&archive, out, &context.on_threads(threads))
+    })?
+    .raise()?;
     Ok(Some(bytes.finish()))
 }
 
@@ -135,12 +140,12 @@ pub fn save_parts(
     bases: Vec<Bound<'_, PyAny>>,
 ) -> PyResult<(u64, u64)> {
     let (parts, bases) = (parts(data)?, base_sources(&bases)?);
-    let done = long(data.py(), || {
+    let done = long(data.py(), |context| {
         let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
-        let options = options(level, threads, verify, bases)?;
+        let options = options(context.on_threads(threads), level, verify, bases)?;
         let mut publish = Publish::create(&target, true, &Origin::nothing())?;
         let output = Output::File(&mut publish);
-        let done = lmc::compress(Input::Parts(&slices), output, &options, &|_| ())?;
+        let done = lmc::compress(Input::Parts(&slices), output, &options)?;
         publish.commit()?;
         Ok(done)
     });
@@ -153,7 +158,7 @@ pub fn save_parts(
 /// all.
 #[pyfunction]
 pub fn write_file(py: Python<'_>, target: PathBuf, data: Vec<u8>) -> PyResult<()> {
-    let written = long(py, || {
+    let written = long(py, |_| {
         let mut publish = Publish::create(&target, true, &Origin::nothing())?;
         publish.write_all(&data).map_err(|e| Error::io("cannot write it", e))?;
         publish.commit()
@@ -161,10 +166,10 @@ pub fn write_file(py: Python<'_>, target: PathBuf, data: Vec<u8>) -> PyResult<()
     written?.map_err(|error: Error| exception(&error.at(target.display())))
 }
 
-/// Compresses a file; returns the bytes in and out.
+/// Compresses a file; returns the bytes in and out. `progress` is called with the bytes done so far.
 #[pyfunction]
 #[pyo3(signature = (source, target, *, level = Level::Default, threads = 0, verify = true,
-                    bases = Vec::new(), overwrite = false))]
+                    bases = Vec::new(), overwrite = false, progress = None))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn compress_file(
     py: Python<'_>,
@@ -175,14 +180,14 @@ pub fn compress_file(
     verify: bool,
     bases: Vec<Bound<'_, PyAny>>,
     overwrite: bool,
+    progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(u64, u64)> {
     let bases = base_sources(&bases)?;
-    let done = long(py, || {
-        let options = options(level, threads, verify, bases)?;
+    let done = watched(py, progress, |context| {
+        let options = options(context.on_threads(threads), level, verify, bases)?;
         let (file, origin) = open(&source)?;
         let mut publish = Publish::create(&target, overwrite, &origin)?;
-        let done =
-            lmc::compress(Input::File(&file), Output::File(&mut publish), &options, &|_| ())?;
+        let done = lmc::compress(Input::File(&file), Output::File(&mut publish), &options)?;
         publish.commit()?;
         Ok(done)
     });
@@ -191,10 +196,10 @@ pub fn compress_file(
         .map_err(|error: lmc::Error| exception(&error.at(source.display())))
 }
 
-/// Restores a file; returns the bytes in and out.
+/// Restores a file; returns the bytes in and out. `progress` is called with the bytes done so far.
 #[pyfunction]
 #[pyo3(signature = (source, target, *, threads = 0, bases = Vec::new(), overwrite = false,
-                    max_size = None))]
+                    max_size = None, progress = None))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn decompress_file(
     py: Python<'_>,
@@ -204,15 +209,17 @@ pub fn decompress_file(
     bases: Vec<Bound<'_, PyAny>>,
     overwrite: bool,
     #[pyo3(from_py_with = count)] max_size: Option<u64>,
+    progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(u64, u64)> {
     let bases = base_sources(&bases)?;
-    let done = long(py, || {
-        let bases = open_bases(bases, threads)?;
+    let done = watched(py, progress, |context| {
+        let context = &context.on_threads(threads);
+        let bases = open_bases(bases, context)?;
         let (file, origin) = open(&source)?;
         let archive = lmc::Archive::from_file(file, source.parent(), &bases)?;
         archive.check_size(max_size)?;
         let mut publish = Publish::create(&target, overwrite, &origin)?;
-        let done = lmc::decompress(&archive, Output::File(&mut publish), threads, &|_| ())?;
+        let done = lmc::decompress(&archive, Output::File(&mut publish), context)?;
         publish.commit()?;
         Ok(done)
     });

@@ -1,6 +1,6 @@
 //! Options as Python gives them.
 
-use lmc::{Bases, Error, Level, Options, ReadAt};
+use lmc::{Bases, Context, Error, Level, Options, ReadAt};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -64,7 +64,7 @@ pub fn base_sources(list: &[Bound<'_, PyAny>]) -> PyResult<Vec<BaseSource>> {
 }
 
 /// Opens them.
-pub fn open_bases(sources: Vec<BaseSource>, threads: usize) -> lmc::Result<Bases> {
+pub fn open_bases(sources: Vec<BaseSource>, context: &Context) -> lmc::Result<Bases> {
     let (mut paths, mut files) = (Vec::new(), Vec::new());
     for source in sources {
         match source {
@@ -76,18 +76,19 @@ pub fn open_bases(sources: Vec<BaseSource>, threads: usize) -> lmc::Result<Bases
         }
     }
     match (paths.is_empty(), files.is_empty()) {
-        (_, true) => Bases::open(&paths, threads),
-        (true, false) => Bases::from_elsewhere(files, threads),
+        (_, true) => Bases::open(&paths, context),
+        (true, false) => Bases::from_elsewhere(files, context),
         _ => Err(Error::invalid("bases are all paths or all buffers")),
     }
 }
 
 /// How to compress.
 pub fn options(
+    context: Context,
     level: Level,
-    threads: usize,
     verify: bool,
     bases: Vec<BaseSource>,
 ) -> lmc::Result<Options> {
-    Ok(Options { level, threads, verify, bases: open_bases(bases, threads)? })
+    let bases = open_bases(bases, &context)?;
+    Ok(Options { context, level, verify, bases })
 }

@@ -1,7 +1,7 @@
 //! A store: snapshots of directories and of files in memory.
 
-use lmc::Level;
-use lmc_store::storage::{Access, Location, Stoppable, Storage};
+use lmc::{Context, Level};
+use lmc_store::storage::{Access, Interruptible, Location, Storage};
 use lmc_store::{
     CheckOptions, Keep, MemoryFile, Parent, Part, PruneOptions, RelPath, RestoreOptions,
     SaveOptions, SnapshotName, SystemClock, storage,
@@ -19,7 +19,7 @@ use crate::errors::Raise;
 use crate::options::{count, level as level_of};
 use crate::snapshot::Snapshot;
 use crate::text::{Pattern, SnapshotPath, Text, strings, visible};
-use crate::work::long;
+use crate::work::{long, watched};
 
 /// Objects, and files by snapshot and path, with what is wrong.
 type CheckTuple = (Vec<(String, String)>, Vec<(String, SnapshotPath, String)>);
@@ -110,56 +110,76 @@ impl HeldFile {
 }
 
 impl Store {
-    fn find(&self, snapshot: &str) -> lmc_store::Result<SnapshotName> {
-        self.store.find(snapshot)
-    }
-
-    fn save_options(&self, py: Python<'_>, save: Save) -> PyResult<SaveOptions> {
+    /// Options, and on how many threads to work.
+    fn save_options(&self, py: Python<'_>, save: Save) -> PyResult<(SaveOptions, usize)> {
         let parent = match save.parent {
             // It may be gone since, which is no reason to fail.
             SnapshotArg::Snapshot(snapshot) => Parent::Preferred(snapshot.get().name.clone()),
             SnapshotArg::Text(text) => match &text[..] {
                 "auto" => Parent::Auto,
                 "none" => Parent::None,
-                id => Parent::Snapshot(long(py, || self.find(id))?.raise()?),
+                id => Parent::Snapshot(self.work(py, |store| store.find(id))?),
             },
         };
-        Ok(SaveOptions {
+        let options = SaveOptions {
             run: save.run,
             step: save.step,
             tags: save.tags.into_iter().collect(),
             meta: save.meta,
             parent,
             level: save.level,
-            threads: save.threads,
             verify: save.verify,
             ..SaveOptions::default()
-        })
-    }
-
-    fn one(&self, text: &str) -> lmc_store::Result<Snapshot> {
-        let name = self.find(text)?;
-        let tags = self.store.tags()?.remove(&name.id).unwrap_or_default();
-        Ok(Snapshot { name, tags: tags.into_iter().collect() })
-    }
-
-    fn with_tags(&self, names: Vec<SnapshotName>) -> lmc_store::Result<Vec<Snapshot>> {
-        let mut tags = self.store.tags()?;
-        let own = |name: SnapshotName| {
-            let tags = tags.remove(&name.id).unwrap_or_default().into_iter().collect();
-            Snapshot { name, tags }
         };
-        Ok(names.into_iter().map(own).collect())
+        Ok((options, save.threads))
+    }
+
+    /// Does work on the store in the context of this call.
+    fn work<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&lmc_store::Store) -> lmc::Result<T> + Send,
+    ) -> PyResult<T> {
+        long(py, |context| work(&self.store.with_context(context)))?.raise()
+    }
+
+    /// The same on this many threads; `progress` is called with the bytes done so far.
+    fn watched<T: Send>(
+        &self,
+        py: Python<'_>,
+        threads: usize,
+        progress: Option<&Bound<'_, PyAny>>,
+        work: impl FnOnce(&lmc_store::Store) -> lmc::Result<T> + Send,
+    ) -> PyResult<T> {
+        let done = watched(py, progress, |context| {
+            work(&self.store.with_context(&context.on_threads(threads)))
+        });
+        done?.raise()
     }
 }
 
-/// The storage at a location, which fails once the work of the thread that calls it should end.
-fn open(location: &Location) -> lmc::Result<Arc<dyn Storage>> {
-    Ok(stoppable(storage::open(location.with_secrets())?))
+/// The snapshot that a text means.
+fn one(store: &lmc_store::Store, text: &str) -> lmc_store::Result<Snapshot> {
+    let name = store.find(text)?;
+    let tags = store.tags()?.remove(&name.id).unwrap_or_default();
+    Ok(Snapshot { name, tags: tags.into_iter().collect() })
 }
 
-fn stoppable(storage: Arc<dyn Storage>) -> Arc<dyn Storage> {
-    Arc::new(Stoppable::new(storage, lmc::is_interrupted))
+fn with_tags(
+    store: &lmc_store::Store,
+    names: Vec<SnapshotName>,
+) -> lmc_store::Result<Vec<Snapshot>> {
+    let mut tags = store.tags()?;
+    let own = |name: SnapshotName| {
+        let tags = tags.remove(&name.id).unwrap_or_default().into_iter().collect();
+        Snapshot { name, tags }
+    };
+    Ok(names.into_iter().map(own).collect())
+}
+
+/// A storage for the call that opens a store.
+fn interruptible(storage: Arc<dyn Storage>, context: &Context) -> Arc<dyn Storage> {
+    Arc::new(Interruptible::new(storage, &context.interrupt))
 }
 
 /// Where a store is, as it is shown: without user, password and query.
@@ -174,7 +194,10 @@ impl Store {
     #[staticmethod]
     fn open(py: Python<'_>, url: Text) -> PyResult<Self> {
         let location = Location::from(url.0);
-        let opened = long(py, || lmc_store::Store::open(open(&location)?, Arc::new(SystemClock)));
+        let opened = long(py, |context| {
+            let storage = interruptible(storage::open(location.with_secrets())?, context);
+            lmc_store::Store::open(storage, Arc::new(SystemClock))
+        });
         opened?.map(|store| Self { store, location }).raise()
     }
 
@@ -188,36 +211,46 @@ impl Store {
     #[staticmethod]
     fn init(py: Python<'_>, url: Text) -> PyResult<Self> {
         let location = Location::from(url.0);
-        let made = long(py, || {
-            let storage = stoppable(storage::open_new(location.with_secrets(), Access::Private)?);
+        let made = long(py, |context| {
+            let storage = storage::open_new(location.with_secrets(), Access::Private)?;
+            let storage = interruptible(storage, context);
             lmc_store::Store::init(storage, Arc::new(SystemClock))
         });
         made?.map(|store| Self { store, location }).raise()
     }
 
-    /// Saves a file or a directory.
-    fn save_path(&self, py: Python<'_>, path: PathBuf, save: Save) -> PyResult<Snapshot> {
-        let options = self.save_options(py, save)?;
+    /// Saves a file or a directory. `progress` is called with the bytes done so far.
+    #[pyo3(signature = (path, save, *, progress = None))]
+    fn save_path(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        save: Save,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Snapshot> {
+        let (options, threads) = self.save_options(py, save)?;
         let tags = options.tags.iter().cloned().collect();
-        let saved = long(py, || self.store.save(&path, &options, &|_| ()))?.raise()?;
+        let saved = self.watched(py, threads, progress, |store| store.save(&path, &options))?;
         Ok(Snapshot { name: saved.name, tags })
     }
 
-    /// Saves files that are in memory.
+    /// Saves files that are in memory. `progress` is called with the bytes done so far.
+    #[pyo3(signature = (files, save, *, progress = None))]
     fn save_files(
         &self,
         py: Python<'_>,
         files: Vec<FileTuple<'_>>,
         save: Save,
+        progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Snapshot> {
-        let options = self.save_options(py, save)?;
+        let (options, threads) = self.save_options(py, save)?;
         let tags = options.tags.iter().cloned().collect();
         let held = HeldFile::all(files)?;
-        let saved = long(py, || {
+        let saved = self.watched(py, threads, progress, |store| {
             let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
-            self.store.save_files(&files, &options, &|_| ())
-        });
-        Ok(Snapshot { name: saved?.raise()?.name, tags })
+            store.save_files(&files, &options)
+        })?;
+        Ok(Snapshot { name: saved.name, tags })
     }
 
     /// Stores files that are in memory as part of a snapshot; returns it as text, and what went
@@ -228,14 +261,13 @@ impl Store {
         files: Vec<FileTuple<'_>>,
         save: Save,
     ) -> PyResult<(String, Vec<String>)> {
-        let (options, held) = (self.save_options(py, save)?, HeldFile::all(files)?);
-        long(py, || {
+        let ((options, threads), held) = (self.save_options(py, save)?, HeldFile::all(files)?);
+        self.watched(py, threads, None, |store| {
             let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
-            let part = self.store.save_part(&files, &options, &|_| ())?;
+            let part = store.save_part(&files, &options)?;
             let warnings = part.warnings.iter().map(advice::of_warning).collect();
             Ok((part.write()?, warnings))
-        })?
-        .raise()
+        })
     }
 
     /// Makes one snapshot of parts, and of files that are in memory.
@@ -246,44 +278,43 @@ impl Store {
         files: Vec<FileTuple<'_>>,
         save: Save,
     ) -> PyResult<Snapshot> {
-        let options = self.save_options(py, save)?;
+        let (options, threads) = self.save_options(py, save)?;
         let tags = options.tags.iter().cloned().collect();
         let held = HeldFile::all(files)?;
-        let saved = long(py, || {
+        let saved = self.watched(py, threads, None, |store| {
             let parts = read_parts(&parts)?;
             let files: Vec<MemoryFile<'_>> = held.iter().map(HeldFile::get).collect();
-            self.store.commit_parts(&parts, &files, &options, &|_| ())
-        });
-        Ok(Snapshot { name: saved?.raise()?.name, tags })
+            store.commit_parts(&parts, &files, &options)
+        })?;
+        Ok(Snapshot { name: saved.name, tags })
     }
 
     /// Gives up parts that no snapshot is to be made of.
     fn abandon_parts(&self, py: Python<'_>, parts: Vec<Text>) -> PyResult<()> {
-        long(py, || self.store.abandon_parts(&read_parts(&parts)?))?.raise()
+        self.work(py, |store| store.abandon_parts(&read_parts(&parts)?))
     }
 
     /// The newest snapshot of a run, without its tags; what that costs does not grow with the run.
     fn newest(&self, py: Python<'_>, run: Text) -> PyResult<Option<Snapshot>> {
-        let newest = long(py, || self.store.newest(&run.0))?.raise()?;
+        let newest = self.work(py, |store| store.newest(&run.0))?;
         Ok(newest.map(|name| Snapshot { name, tags: Vec::new() }))
     }
 
     /// All snapshots, or those of a run, in the order in which they were saved.
     #[pyo3(signature = (run = None))]
     fn snapshots(&self, py: Python<'_>, run: Option<Text>) -> PyResult<Vec<Snapshot>> {
-        long(py, || {
+        self.work(py, |store| {
             let names = match &run {
-                Some(run) => self.store.snapshots_of(&run.0),
-                None => self.store.snapshots(),
+                Some(run) => store.snapshots_of(&run.0),
+                None => store.snapshots(),
             };
-            self.with_tags(names?)
-        })?
-        .raise()
+            with_tags(store, names?)
+        })
     }
 
     /// The snapshot that `text` means: the start of an id, `latest`, `RUN@STEP` or `RUN@latest`.
     fn get(&self, py: Python<'_>, text: Text) -> PyResult<Snapshot> {
-        long(py, || self.one(&text.0))?.raise()
+        self.work(py, |store| one(store, &text.0))
     }
 
     /// The files of a snapshot. One that is given itself is not looked for.
@@ -292,16 +323,17 @@ impl Store {
             SnapshotArg::Snapshot(known) => Ok(known.get().clone()),
             SnapshotArg::Text(text) => Err(text),
         };
-        let found = long(py, || {
-            let snapshot = known.or_else(|text| self.one(&text))?;
-            let manifest = Arc::new(self.store.manifest(&snapshot.name)?);
+        self.work(py, |store| {
+            let snapshot = known.or_else(|text| one(store, &text))?;
+            let manifest = Arc::new(store.manifest(&snapshot.name)?);
             Ok(Contents { store: self.store.clone(), manifest, snapshot })
-        });
-        found?.raise()
+        })
     }
 
-    /// Restores a snapshot to `target`; returns files and bytes.
-    #[pyo3(signature = (snapshot, target, *, only, weights_only, overwrite, threads, max_size))]
+    /// Restores a snapshot to `target`; returns files and bytes. `progress` is called with the bytes
+    /// done so far.
+    #[pyo3(signature = (snapshot, target, *, only, weights_only, overwrite, threads, max_size,
+                        progress = None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn restore(
         &self,
@@ -313,28 +345,27 @@ impl Store {
         overwrite: bool,
         #[pyo3(from_py_with = count)] threads: usize,
         #[pyo3(from_py_with = count)] max_size: Option<u64>,
+        progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<(u64, u64)> {
-        let restored = long(py, || {
-            let options = RestoreOptions {
-                only: only.into_iter().map(|pattern| pattern.0).collect(),
-                weights_only,
-                overwrite,
-                max_size,
-                threads,
-                ..Default::default()
-            };
-            self.store.restore(&self.find(&snapshot.0)?, &target, &options, &|_| ())
-        });
-        restored?.map(|restored| (restored.files, restored.bytes)).raise()
+        let options = RestoreOptions {
+            only: only.into_iter().map(|pattern| pattern.0).collect(),
+            weights_only,
+            overwrite,
+            max_size,
+            ..Default::default()
+        };
+        let restored = self.watched(py, threads, progress, |store| {
+            store.restore(&store.find(&snapshot.0)?, &target, &options)
+        })?;
+        Ok((restored.files, restored.bytes))
     }
 
     /// Gives a snapshot a tag, or takes it away.
     fn set_tag(&self, py: Python<'_>, snapshot: Text, tag: Text, is_set: bool) -> PyResult<()> {
-        long(py, || {
-            let name = self.find(&snapshot.0)?;
-            if is_set { self.store.tag(&name, &tag.0) } else { self.store.untag(&name, &tag.0) }
-        })?
-        .raise()
+        self.work(py, |store| {
+            let name = store.find(&snapshot.0)?;
+            if is_set { store.tag(&name, &tag.0) } else { store.untag(&name, &tag.0) }
+        })
     }
 
     /// Forgets what no rule keeps; returns what was kept and what was not.
@@ -359,15 +390,14 @@ impl Store {
         if keep.is_empty() {
             return Err(lmc::Error::invalid("say what to keep")).raise();
         }
-        long(py, || {
+        self.work(py, |store| {
             let run = run.as_ref().map(|run| &run.0[..]);
-            let mut plan = self.store.plan_forget(&keep, run)?;
+            let mut plan = store.plan_forget(&keep, run)?;
             if !dry_run {
-                plan = self.store.forget_planned(plan, &keep)?;
+                plan = store.forget_planned(plan, &keep)?;
             }
-            Ok((self.with_tags(plan.kept)?, self.with_tags(plan.forgotten)?))
-        })?
-        .raise()
+            Ok((with_tags(store, plan.kept)?, with_tags(store, plan.forgotten)?))
+        })
     }
 
     /// Removes what nobody needs; returns snapshots, packs and bytes that went.
@@ -380,7 +410,7 @@ impl Store {
         allow_empty: bool,
     ) -> PyResult<(usize, usize, u64)> {
         let options = PruneOptions { grace_ms, dry_run, allow_empty };
-        let pruned = long(py, || self.store.prune(&options))?.raise()?;
+        let pruned = self.work(py, |store| store.prune(&options))?;
         Ok((pruned.snapshots.len(), pruned.packs.len(), pruned.bytes))
     }
 
@@ -393,8 +423,8 @@ impl Store {
         read_percent: u8,
         #[pyo3(from_py_with = count)] threads: usize,
     ) -> PyResult<CheckTuple> {
-        let options = CheckOptions { read_percent, threads };
-        let checked = long(py, || self.store.check(&options))?.raise()?;
+        let options = CheckOptions { read_percent };
+        let checked = self.watched(py, threads, None, |store| store.check(&options))?;
         let packs = checked.damaged.into_iter().map(|(_, damage)| damage);
         let objects = checked.manifests.into_iter().chain(packs);
         let objects =
@@ -408,7 +438,7 @@ impl Store {
 
     /// Numbers of the whole store.
     fn stats(&self, py: Python<'_>) -> PyResult<BTreeMap<&'static str, i64>> {
-        let stats = long(py, || self.store.stats())?.raise()?;
+        let stats = self.work(py, lmc_store::Store::stats)?;
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         Ok(BTreeMap::from([
             ("snapshots", number(stats.snapshots)),
@@ -438,12 +468,11 @@ impl Store {
         new: Text,
         #[pyo3(from_py_with = count)] threads: usize,
     ) -> PyResult<DiffTuple> {
-        let diff = long(py, || {
-            let old = Arc::new(self.store.manifest(&self.find(&old.0)?)?);
-            let new = Arc::new(self.store.manifest(&self.find(&new.0)?)?);
-            self.store.diff(&old, &new, threads)
-        });
-        let diff = diff?.raise()?;
+        let diff = self.watched(py, threads, None, |store| {
+            let old = Arc::new(store.manifest(&store.find(&old.0)?)?);
+            let new = Arc::new(store.manifest(&store.find(&new.0)?)?);
+            store.diff(&old, &new)
+        })?;
         let paths = |paths: Vec<RelPath>| paths.into_iter().map(SnapshotPath).collect();
         let changed = diff.changed.into_iter();
         let changed =

@@ -1,11 +1,12 @@
 //! Calls of the libraries: without the interpreter, which hears of signals meanwhile.
 
-use lmc::Interrupt;
+use lmc::Context;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -31,44 +32,95 @@ pub fn short<T: Send>(
 pub fn sized<T: Send>(
     py: Python<'_>,
     len: usize,
-    work: impl FnOnce() -> lmc::Result<T> + Send,
+    work: impl FnOnce(&Context) -> lmc::Result<T> + Send,
 ) -> PyResult<lmc::Result<T>> {
-    if len < SHORT_LEN { short(py, work) } else { long(py, work) }
+    sized_watched(py, len, None, work)
+}
+
+/// The same; `progress` is called with the bytes done so far.
+pub fn sized_watched<T: Send>(
+    py: Python<'_>,
+    len: usize,
+    progress: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&Context) -> lmc::Result<T> + Send,
+) -> PyResult<lmc::Result<T>> {
+    match progress {
+        None if len < SHORT_LEN => short(py, || work(&Context::default())),
+        _ => watched(py, progress, work),
+    }
+}
+
+/// Does work that may take long.
+pub fn long<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&Context) -> lmc::Result<T> + Send,
+) -> PyResult<lmc::Result<T>> {
+    watched(py, None, work)
 }
 
 /// Does work that may take long. Python runs the handlers of signals on its main thread alone, so
 /// that a call from there works on another one and waits; if a handler raises, as that of Ctrl-C
 /// does, the work is made to end, and what was raised is the error. Where the system refuses another
 /// thread, the work is done on this one, and signals wait for it.
-pub fn long<T: Send>(
+///
+/// `progress` is called with the bytes done so far, by the thread that waits: those that work never
+/// need the interpreter. If it raises, the work is made to end too.
+pub fn watched<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce() -> lmc::Result<T> + Send,
+    progress: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&Context) -> lmc::Result<T> + Send,
 ) -> PyResult<lmc::Result<T>> {
-    if !is_main_thread(py)? {
-        return short(py, work);
+    if progress.is_none() && !is_main_thread(py)? {
+        return short(py, || work(&Context::default()));
     }
-    let (interrupt, end, work) = (Interrupt::default(), End::default(), Mutex::new(Some(work)));
+    let bytes = Arc::new(AtomicU64::new(0));
+    let mut report = Report { progress, bytes: bytes.clone(), told: 0 };
+    let context = Context::default().watched(move |done| {
+        bytes.fetch_add(done, Ordering::Relaxed);
+    });
+    let (end, work) = (End::default(), Mutex::new(Some(work)));
     let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
-    thread::scope(|scope| {
+    let done = thread::scope(|scope| {
         let run = || {
             let _signal = SetOnDrop(&end);
-            take().map(|work| interrupt.run(work))
+            take().map(|work| work(&context))
         };
         let started = thread::Builder::new().name("lmc".to_string()).spawn_scoped(scope, run);
         let Ok(worker) = started else {
-            return take()
-                .map_or_else(|| Err(failure(&"its work is gone")), |work| short(py, work));
+            let Some(work) = take() else { return Err(failure(&"its work is gone")) };
+            return short(py, || work(&context));
         };
         let mut raised = Ok(());
         while raised.is_ok() && !py.detach(|| end.wait()) {
-            raised = py.check_signals();
+            raised = py.check_signals().and_then(|()| report.tell());
         }
         if raised.is_err() {
-            interrupt.send();
+            context.interrupt.send();
         }
         let done = py.detach(|| worker.join()).map_err(|panic| failure(&*panic))?;
         raised.and_then(|()| done.ok_or_else(|| failure(&"its work is gone")))
-    })
+    })?;
+    if done.is_ok() {
+        report.tell()?;
+    }
+    Ok(done)
+}
+
+/// Tells Python how far the work is.
+struct Report<'a, 'py> {
+    progress: Option<&'a Bound<'py, PyAny>>,
+    bytes: Arc<AtomicU64>,
+    told: u64,
+}
+
+impl Report<'_, '_> {
+    /// Calls the function if there is anything new.
+    fn tell(&mut self) -> PyResult<()> {
+        let done = self.bytes.load(Ordering::Relaxed);
+        let Some(progress) = self.progress.filter(|_| done > self.told) else { return Ok(()) };
+        self.told = done;
+        progress.call1((done,)).map(drop)
+    }
 }
 
 /// The exception for a panic.

@@ -4,7 +4,7 @@ use crate::Store;
 use crate::manifest::{ArchiveInfo, Extent, Manifest};
 use crate::path::RelPath;
 use crate::storage::Storage;
-use lmc::{Archive, Bases, Library, ReadAt};
+use lmc::{Archive, Bases, Context, Library, ReadAt};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::fmt;
@@ -164,7 +164,7 @@ impl SnapshotLibrary {
 
     /// Opens an archive; what it is on is found here too.
     pub(crate) fn open(self: &Arc<Self>, number: usize) -> Result<Archive> {
-        let bases = Bases::from_library(self.clone(), &[], 1)?;
+        let bases = Bases::from_library(self.clone(), &[], &Context::with_threads(1))?;
         open(self.bytes(number), &bases, &self.manifest.archives[number])
     }
 }

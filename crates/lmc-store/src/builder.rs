@@ -7,7 +7,7 @@ use crate::manifest::{ArchiveInfo, DEPTH_MAX, Extent, FileNode, Manifest, Node, 
 use crate::names::PackName;
 use crate::packs::PackWriter;
 use crate::plan;
-use lmc::{Archive, Bases, Compressed, Library, ReadAt};
+use lmc::{Archive, Bases, Compressed, Context, Library, ReadAt};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Builder {
         }
         let below = self.closure([number]).into_iter().filter(|&base| base != number);
         let found = below.map(|base| (self.get(base).hash, self.bytes(base, packs))).collect();
-        let bases = Bases::from_library(Arc::new(Below(found)), &[], 1)?;
+        let bases = Bases::from_library(Arc::new(Below(found)), &[], &Context::with_threads(1))?;
         open(self.bytes(number, packs), &bases, self.get(number))
     }
 

@@ -18,8 +18,6 @@ use std::sync::Arc;
 pub struct CheckOptions {
     /// Of 100 packs, how many are read and compared with their hashes, by chance.
     pub read_percent: u8,
-    /// Threads that decode; 0 for one on each core.
-    pub threads: usize,
 }
 
 /// An object that is not as it should be.
@@ -123,13 +121,7 @@ impl Store {
             checked.damaged.extend(error.map(|error| (name.clone(), Damage { object, error })));
         }
         let damaged = checked.damaged.iter().map(|(name, _)| name).collect();
-        let mut contents = Contents {
-            store: self,
-            damaged,
-            read,
-            threads: options.threads,
-            tested: HashMap::new(),
-        };
+        let mut contents = Contents { store: self, damaged, read, tested: HashMap::new() };
         for (snapshot, manifest) in &good {
             let (hurt, lies) = contents.look(snapshot, manifest)?;
             checked.hurt.extend(hurt);
@@ -298,7 +290,6 @@ struct Contents<'a> {
     damaged: HashSet<&'a PackName>,
     /// Packs that were read.
     read: HashSet<&'a PackName>,
-    threads: usize,
     /// What became of each archive, by all that is read for it and not by its content: the same
     /// file may be stored in several places.
     tested: HashMap<Identity, Option<Error>>,
@@ -327,7 +318,7 @@ impl Contents<'_> {
             let extents = &manifest.archives[number].extents;
             let was_read = !extents.is_empty() && extents.iter().all(|e| is_read[e.pack]);
             let is_tested = if is_hit[number] { has_file[number] } else { was_read };
-            let test = || verify(&library, number, self.threads).err();
+            let test = || verify(&library, number, &self.store.context).err();
             errors.push(match is_tested {
                 true => self.tested.entry(identity).or_insert_with(test).clone(),
                 false => None,

@@ -1,5 +1,6 @@
 //! The files of a save, each coded against what the planner and its folder offer.
 
+use crate::Store;
 use crate::builder::Builder;
 use crate::check::is_damage;
 use crate::kind::Kind;
@@ -10,10 +11,9 @@ use crate::plan::{self, Offered};
 use crate::reuse::{Presence, Verdict, compare, has_blake3, is_unreadable};
 use crate::room::Room;
 use crate::save::SaveOptions;
-use crate::storage::Storage;
 use crate::tree::{FileState, Leaf, Opened, What};
 use crate::warning::Warning;
-use lmc::{Bases, Options, Output, Progress};
+use lmc::{Bases, Context, Options, Output};
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
@@ -31,7 +31,7 @@ pub(crate) struct Coding<'a, 'w> {
     adopted: BTreeSet<RelPath>,
     /// Archives of the parent for files that are not in it.
     offered: Offered,
-    storage: &'a dyn Storage,
+    store: &'a Store,
     /// Packs of the parent that the storage was seen to have.
     presence: Presence,
     writer: &'a mut PackWriter<'w>,
@@ -48,11 +48,11 @@ pub(crate) struct Coding<'a, 'w> {
 
 impl<'a, 'w> Coding<'a, 'w> {
     pub(crate) fn new(
+        store: &'a Store,
         options: &'a SaveOptions,
         builder: Builder,
         adopted: BTreeSet<RelPath>,
         room: Room,
-        storage: &'a dyn Storage,
         leaves: &[Leaf<'_>],
         writer: &'a mut PackWriter<'w>,
     ) -> Self {
@@ -72,7 +72,7 @@ impl<'a, 'w> Coding<'a, 'w> {
             builder,
             adopted,
             offered,
-            storage,
+            store,
             presence,
             writer,
             room,
@@ -83,8 +83,8 @@ impl<'a, 'w> Coding<'a, 'w> {
         }
     }
 
-    pub(crate) fn entries(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Entry>> {
-        let archives = self.archives(leaves, progress)?;
+    pub(crate) fn entries(&mut self, leaves: &[Leaf]) -> Result<Vec<Entry>> {
+        let archives = self.archives(leaves)?;
         self.warnings.extend(self.presence.healed.iter().map(healed_warning));
         let entry = |(leaf, archive): (&Leaf, Option<usize>)| {
             let is_file = matches!(leaf.what, What::File(_));
@@ -98,7 +98,7 @@ impl<'a, 'w> Coding<'a, 'w> {
     /// The numbers of the archives of all files. Those that hold the f32 weights of which others
     /// are the rounding come first, so that the others can be coded against them. Optimizer state
     /// comes last, in packs of its own, which go when it goes.
-    fn archives(&mut self, leaves: &[Leaf], progress: Progress) -> Result<Vec<Option<usize>>> {
+    fn archives(&mut self, leaves: &[Leaf]) -> Result<Vec<Option<usize>>> {
         // What is in memory has no path, and is beside nothing.
         let sources: Vec<PathBuf> = leaves.iter().map(|leaf| leaf.place.path()).collect();
         // What a link leads to is not opened.
@@ -125,7 +125,7 @@ impl<'a, 'w> Coding<'a, 'w> {
             }
             let twins = masters[i].iter().filter_map(|&i| Some((&leaves[i], archives[i]?)));
             let twins: Vec<(&Leaf, usize)> = twins.collect();
-            let archive = self.file(leaf, state, &twins, progress);
+            let archive = self.file(leaf, state, &twins);
             let archive = archive.map_err(|e| e.at(&leaf.path))?;
             if self.listed.insert(archive) {
                 self.room.take_archive(self.builder.get(archive))?;
@@ -136,33 +136,27 @@ impl<'a, 'w> Coding<'a, 'w> {
     }
 
     /// Codes a file, unless its content is known; returns the number of its archive.
-    fn file(
-        &mut self,
-        leaf: &Leaf,
-        state: &FileState,
-        twins: &[(&Leaf, usize)],
-        progress: Progress,
-    ) -> Result<usize> {
+    fn file(&mut self, leaf: &Leaf, state: &FileState, twins: &[(&Leaf, usize)]) -> Result<usize> {
         let file = leaf.place.open()?;
         file.check(state)?;
         let mut is_alike = false;
         // Nothing can be the same where nothing has the same size.
         if self.sizes.get(&state.size).is_some_and(|&count| count > 1) {
-            let hash = lmc::content_hash(file.input(), self.options.threads)?;
+            let hash = lmc::content_hash(file.input(), &self.store.context)?;
             let candidates = self.builder.candidates(hash, state.size);
             is_alike = !candidates.is_empty();
             if let Some(archive) = self.same(leaf, &file, state.size, &candidates)? {
                 file.check(state)?;
                 self.unchanged += 1;
-                progress(state.size);
+                self.store.context.progress.add(state.size);
                 return Ok(archive);
             }
         }
         let coded = if is_alike {
             // Nothing depends on which of those with its hash is meant.
-            self.code_on(&[], Vec::new(), &file, progress)
+            self.code_on(&[], Vec::new(), &file)
         } else {
-            self.code(leaf, &file, twins, progress)
+            self.code(leaf, &file, twins)
         };
         let archive = match coded {
             // A new checkpoint is not lost because an old one is damaged.
@@ -173,7 +167,7 @@ impl<'a, 'w> Coding<'a, 'w> {
                     leaf.path
                 );
                 self.warnings.push(Warning::new(warning).with_advice(Advice::CheckStore));
-                self.code_on(&[], Vec::new(), &file, progress)?
+                self.code_on(&[], Vec::new(), &file)?
             }
             coded => coded?,
         };
@@ -219,12 +213,12 @@ impl<'a, 'w> Coding<'a, 'w> {
     /// Compares a file with what an archive holds. Where reading that costs much, this is done once
     /// in the life of the file, and after that by a cryptographic hash of what was compared.
     fn compare(&mut self, number: usize, file: &Opened, size: u64) -> Result<Verdict> {
-        let is_far = !self.storage.has_cheap_stat();
+        let is_far = !self.store.storage.has_cheap_stat();
         let verdict = match self.builder.content(number).filter(|_| is_far) {
             Some(content) if has_blake3(file, size, &content)? => Verdict::Same(None),
             Some(_) => Verdict::Different,
             None => match self.builder.open(number, &self.writer.packs()) {
-                Ok(archive) => compare(&archive, file, self.options.threads, is_far)?,
+                Ok(archive) => compare(&archive, file, &self.store.context, is_far)?,
                 Err(e) if is_unreadable(&e) => Verdict::Damaged(e),
                 Err(e) => return Err(e),
             },
@@ -242,7 +236,7 @@ impl<'a, 'w> Coding<'a, 'w> {
     fn check_packs(&mut self, numbers: &[usize]) -> Result<Result<()>> {
         let Some(parent) = self.builder.parent() else { return Ok(Ok(())) };
         for &number in numbers {
-            if let Some(pack) = self.presence.lacks(parent, self.storage, number)? {
+            if let Some(pack) = self.presence.lacks(parent, &*self.store.storage, number)? {
                 let message = format!("{} is missing or has another size", pack.object());
                 return Ok(Err(Error::corrupt(message)));
             }
@@ -250,13 +244,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         Ok(Ok(()))
     }
 
-    fn code(
-        &mut self,
-        leaf: &Leaf,
-        file: &Opened,
-        twins: &[(&Leaf, usize)],
-        progress: Progress,
-    ) -> Result<usize> {
+    fn code(&mut self, leaf: &Leaf, file: &Opened, twins: &[(&Leaf, usize)]) -> Result<usize> {
         let depth_max = self.options.depth_max;
         let is_adopted = self.adopted.contains(&leaf.path);
         let wanted = plan::Wanted { path: &leaf.path, is_adopted, like: leaf.like };
@@ -266,7 +254,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         let is_better = !doubted.is_empty() && self.pays(&doubted, file)?;
         let numbers = if is_better { doubted } else { self.as_bases(&plan.bases) };
         // In a bucket that would be a request for each pack, of every save.
-        if self.storage.has_cheap_stat() {
+        if self.store.storage.has_cheap_stat() {
             self.check_packs(&numbers)??;
         }
         let is_new = |archive: usize| {
@@ -281,7 +269,7 @@ impl<'a, 'w> Coding<'a, 'w> {
             let file = twin.place.file().map_err(|e| e.at(&twin.path))?;
             opened.extend(file.map(|file| (twin.place.path(), file, *archive)));
         }
-        self.code_on(&numbers, opened, file, progress)
+        self.code_on(&numbers, opened, file)
     }
 
     /// Archives of the parent as bases, which are named by their hashes: of several with one hash
@@ -306,27 +294,27 @@ impl<'a, 'w> Coding<'a, 'w> {
         numbers: &[usize],
         twins: Vec<(PathBuf, File, usize)>,
         file: &Opened,
-        progress: Progress,
     ) -> Result<usize> {
-        let SaveOptions { level, threads, verify, .. } = *self.options;
+        let SaveOptions { level, verify, .. } = *self.options;
+        let context = &self.store.context;
         let beside = twins.iter().map(|(_, _, archive)| *archive);
         let offered: Vec<usize> = numbers.iter().copied().chain(beside).collect();
         let files = twins.into_iter().map(|(path, file, _)| (path, file)).collect();
-        let bases = self.builder.bases(numbers, files, threads)?;
-        let options = Options { level, threads, verify, bases };
+        let bases = self.builder.bases(numbers, files, context)?;
+        let options = Options { context: context.clone(), level, verify, bases };
         self.builder.add(self.writer, &offered, |writer| {
-            lmc::compress_known(file.input(), Output::Stream(writer), &options, progress)
+            lmc::compress_known(file.input(), Output::Stream(writer), &options)
         })
     }
 
     /// Whether a file is best coded against archives of the parent, which is tried.
     fn pays(&self, numbers: &[usize], file: &Opened) -> Result<bool> {
-        let SaveOptions { level, threads, .. } = *self.options;
-        let bases = self.builder.bases(numbers, Vec::new(), threads)?;
-        let options = Options { level, threads, verify: false, bases };
+        let context = self.store.context.unwatched();
+        let bases = self.builder.bases(numbers, Vec::new(), &context)?;
+        let options = Options { context, level: self.options.level, verify: false, bases };
         let mut nowhere = io::sink();
         let output = Output::Stream(&mut nowhere);
-        let tried = lmc::compress_known(file.input(), output, &options, &|_| ())?;
+        let tried = lmc::compress_known(file.input(), output, &options)?;
         self.builder.pays(&tried, numbers)
     }
 }
@@ -355,13 +343,13 @@ impl Builder {
         &self,
         numbers: &[usize],
         files: Vec<(PathBuf, File)>,
-        threads: usize,
+        context: &Context,
     ) -> Result<Bases> {
         let Some(parent) = self.parent() else {
-            return Bases::open_with::<PathBuf>(&[], files, threads);
+            return Bases::open_with::<PathBuf>(&[], files, context);
         };
         let hash = |&i: &usize| parent.manifest().archives[i].hash;
         let hashes: Vec<u128> = numbers.iter().map(hash).collect();
-        Bases::from_library_and_files(parent.clone(), &hashes, files, threads)
+        Bases::from_library_and_files(parent.clone(), &hashes, files, context)
     }
 }

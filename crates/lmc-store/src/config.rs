@@ -2,7 +2,8 @@
 
 use crate::clock::{Clock, rfc3339};
 use crate::names::{FOLDERS, MARKER, random_id};
-use crate::storage::{Put, Storage};
+use crate::storage::{Interruptible, Put, Storage};
+use lmc::Context;
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub struct Store {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) config: Config,
     pub(crate) clock: Arc<dyn Clock>,
+    /// How its work is stopped, who watches it, and on how many threads it is done.
+    pub(crate) context: Context,
 }
 
 impl Store {
@@ -86,7 +89,7 @@ impl Store {
         if put == Put::Exists && storage.read_all(CONFIG_NAME, CONFIG_LEN_MAX)? != bytes {
             return Err(exists());
         }
-        Ok(Self { storage, config, clock })
+        Ok(Self { storage, config, clock, context: Context::default() })
     }
 
     /// Opens a store.
@@ -98,7 +101,15 @@ impl Store {
             ErrorKind::Corrupt => damaged(&e),
             _ => e,
         })?;
-        Ok(Self { storage, config: Config::read(&bytes)?, clock })
+        let (config, context) = (Config::read(&bytes)?, Context::default());
+        Ok(Self { storage, config, clock, context })
+    }
+
+    /// The same store, whose work is stopped and watched by `context` and takes its threads. What
+    /// ended the work before, ends it still.
+    pub fn with_context(&self, context: &Context) -> Self {
+        let storage = Arc::new(Interruptible::new(self.storage.clone(), &context.interrupt));
+        Self { storage, context: context.clone(), ..self.clone() }
     }
 
     /// What holds for all of it.

@@ -12,7 +12,6 @@ use crate::packs::{PackCount, Putter, Reuse};
 use crate::reuse::is_unreadable;
 use crate::there::There;
 use crate::verify::{SealedPacks, Seals, Verified};
-use lmc::Progress;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -41,12 +40,7 @@ impl Store {
     /// that the target has already only get the tags and the packs that they lack, and those that
     /// cannot be copied are left out, while the others are. Every pack is compared with its hash on the way, and every archive with what its
     /// manifest says of it.
-    pub fn copy_to(
-        &self,
-        target: &Store,
-        names: &[SnapshotName],
-        progress: Progress,
-    ) -> Result<Copied> {
+    pub fn copy_to(&self, target: &Store, names: &[SnapshotName]) -> Result<Copied> {
         let there = target.snapshots()?;
         let mut target_tags = target.tags()?;
         // A tag without a snapshot may go at any time.
@@ -55,7 +49,6 @@ impl Store {
         let mut copying = Copying {
             source: self,
             target,
-            progress,
             there: There::new(there),
             target_tags,
             damaged: BTreeSet::new(),
@@ -91,7 +84,6 @@ impl Store {
 struct Copying<'a> {
     source: &'a Store,
     target: &'a Store,
-    progress: Progress<'a>,
     /// Snapshots of the target.
     there: There,
     /// The tags of those that were there at first, by their ids.
@@ -302,7 +294,7 @@ impl<'a> Copying<'a> {
                     putter.put(&bytes)?
                 }
             };
-            (self.progress)(pack.size);
+            self.source.context.progress.add(pack.size);
             self.compared.insert(name.clone());
             names.push(name);
         }
@@ -334,12 +326,12 @@ impl<'a> Copying<'a> {
     fn verify(&mut self, manifest: &Manifest, new: &Manifest) -> Result<Result<()>> {
         if self.is_near() {
             let library = SnapshotLibrary::new(self.target, &Arc::new(new.clone()));
-            let verified = self.verified.verify_all(&library, |_| true)?;
+            let verified = self.verified.verify_all(&library, &self.source.context, |_| true)?;
             return apart(verified.map_err(of_target));
         }
         let packs = SealedPacks::of(self.source, manifest, &self.seals);
         let library = SnapshotLibrary::with_packs(Arc::new(packs), &Arc::new(manifest.clone()));
-        self.verified.verify_all(&library, |_| true)
+        self.verified.verify_all(&library, &self.source.context, |_| true)
     }
 
     /// A lease that names the snapshots which are likely to share packs with the one to come, and

@@ -39,12 +39,8 @@ pub struct FileDiff {
 
 impl Store {
     /// Compares two snapshots.
-    pub fn diff(
-        &self,
-        old: &Arc<Manifest>,
-        new: &Arc<Manifest>,
-        threads: usize,
-    ) -> Result<SnapshotDiff> {
+    pub fn diff(&self, old: &Arc<Manifest>, new: &Arc<Manifest>) -> Result<SnapshotDiff> {
+        let context = &self.context;
         let libraries = (SnapshotLibrary::new(self, old), SnapshotLibrary::new(self, new));
         let places = (identities(old, PackName::hash), identities(new, PackName::hash));
         let mut diff = SnapshotDiff::default();
@@ -57,7 +53,7 @@ impl Store {
             // One hash in two places is no proof; the bytes are.
             let is_same = || {
                 let archives = (libraries.0.open(before.archive)?, libraries.1.open(file.archive)?);
-                have_same_original(&archives.0, &archives.1, threads)
+                have_same_original(&archives.0, &archives.1, context)
             };
             if places.0[before.archive] == places.1[file.archive]
                 || hashes.0 == hashes.1 && is_same().map_err(|e| e.at(path))?
@@ -66,13 +62,13 @@ impl Store {
                 continue;
             }
             let before_library = libraries.0.with_first(before.archive);
-            let before_bases = Bases::from_library(before_library, &[hashes.0], threads)?;
+            let before_bases = Bases::from_library(before_library, &[hashes.0], context)?;
             let library = libraries.1.with_first(file.archive);
-            let bases = Bases::from_library(library, &[hashes.1], threads)?;
+            let bases = Bases::from_library(library, &[hashes.1], context)?;
             let ([old_base], [new_base]) = (before_bases.list(), bases.list()) else {
                 return Err(Error::invalid("two files are compared"));
             };
-            let tensors = lmc::diff(old_base, new_base, Level::Default, threads)?;
+            let tensors = lmc::diff(old_base, new_base, Level::Default, context)?;
             let (old_size, new_size) = (before.size, file.size);
             diff.changed.push(FileDiff { path: path.clone(), old_size, new_size, tensors });
         }

@@ -178,8 +178,7 @@ pub(crate) fn write_packs<'a, T>(
         let (sender, receiver) = bounded(0);
         let start = |_| {
             let (receiver, shared) = (receiver.clone(), &shared);
-            let interrupt = lmc::Interrupt::current();
-            let put_all = move || interrupt.run(|| shared.put_all(&receiver));
+            let put_all = move || shared.put_all(&receiver);
             // The system may refuse threads; those that there are do the work.
             Builder::new().spawn_scoped(scope, put_all).ok()
         };

@@ -14,7 +14,6 @@ use crate::path::RelPath;
 use crate::save::{SaveOptions, Saved, Stored};
 use crate::tree::{MemoryFile, in_memory};
 use crate::warning::Warning;
-use lmc::Progress;
 use lmc_format::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -62,14 +61,9 @@ impl Part {
 impl Store {
     /// Stores files that are in memory as part of a snapshot, which [`Store::commit_parts`] makes
     /// visible or [`Store::abandon_parts`] gives up. Step and tags are for the commit to say.
-    pub fn save_part(
-        &self,
-        files: &[MemoryFile],
-        options: &SaveOptions,
-        progress: Progress,
-    ) -> Result<Part> {
+    pub fn save_part(&self, files: &[MemoryFile], options: &SaveOptions) -> Result<Part> {
         let leaves = in_memory(files, self.clock.now_ms())?;
-        let stored = self.store_leaves(&leaves, false, Some(0), options, progress)?;
+        let stored = self.store_leaves(&leaves, false, Some(0), options)?;
         let Stored { manifest, lease, unchanged, packs, warnings, .. } = stored;
         let PackCount { put: packs_put, found: packs_found } = packs;
         Ok(Part { manifest, leases: lease.leave(), unchanged, packs_put, packs_found, warnings })
@@ -82,10 +76,9 @@ impl Store {
         parts: &[Part],
         files: &[MemoryFile],
         options: &SaveOptions,
-        progress: Progress,
     ) -> Result<Saved> {
         let leaves = in_memory(files, self.clock.now_ms())?;
-        let mut stored = self.store_leaves(&leaves, false, options.step, options, progress)?;
+        let mut stored = self.store_leaves(&leaves, false, options.step, options)?;
         for part in parts {
             stored.unchanged = stored.unchanged.saturating_add(part.unchanged);
             stored.packs.put = stored.packs.put.saturating_add(part.packs_put);

@@ -8,7 +8,7 @@ use crate::manifest::{Manifest, Node};
 use crate::names::SnapshotName;
 use crate::packs::{PackWriter, Packed, Reuse, write_packs};
 use crate::save::SaveOptions;
-use lmc::{Compressed, Input, Options, Output, Progress};
+use lmc::{Compressed, Context, Input, Options, Output};
 use lmc_format::{Error, Result};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,12 +20,7 @@ impl Store {
     /// and forgets `name`. What stands on `name` keeps what it needs.
     ///
     /// On an error `name` is as it was.
-    pub fn rebase(
-        &self,
-        name: &SnapshotName,
-        options: &SaveOptions,
-        progress: Progress,
-    ) -> Result<SnapshotName> {
+    pub fn rebase(&self, name: &SnapshotName, options: &SaveOptions) -> Result<SnapshotName> {
         let (save, lease, old) = self.lease_of(name)?;
         let old = Arc::new(old);
         let library = SnapshotLibrary::new(self, &old);
@@ -37,14 +32,14 @@ impl Store {
             for entry in &mut manifest.entries {
                 let Node::File(file) = &mut entry.node else { continue };
                 if old.archives[file.archive].bases.is_empty() {
-                    progress(file.size);
+                    self.context.progress.add(file.size);
                     continue;
                 }
                 file.archive = match moved.entry(file.archive) {
                     Entry::Occupied(number) => *number.get(),
                     Entry::Vacant(number) => {
                         *number.insert(builder.add(writer, &[], |writer| {
-                            recode(&library, file.archive, writer, options, progress)
+                            self.recode(&library, file.archive, writer, options)
                         })?)
                     }
                 };
@@ -55,30 +50,31 @@ impl Store {
         let manifest = builder.finish(Manifest { added, ..manifest }, packs)?;
         self.replace_with(name, &manifest, lease)
     }
+
+    /// Codes the original of an archive again, on nothing.
+    fn recode(
+        &self,
+        library: &Arc<SnapshotLibrary>,
+        archive: usize,
+        writer: &mut PackWriter,
+        options: &SaveOptions,
+    ) -> Result<Compressed> {
+        let file = original(library, archive, &self.context)?;
+        let SaveOptions { level, verify, .. } = *options;
+        let options =
+            Options { context: self.context.clone(), level, verify, ..Options::default() };
+        lmc::compress_known(Input::File(&file), Output::Stream(writer), &options)
+    }
 }
 
-/// Codes the original of an archive again, on nothing.
-fn recode(
-    library: &std::sync::Arc<SnapshotLibrary>,
-    archive: usize,
-    writer: &mut PackWriter,
-    options: &SaveOptions,
-    progress: Progress,
-) -> Result<Compressed> {
-    let file = original(library, archive, options.threads)?;
-    let SaveOptions { level, threads, verify, .. } = *options;
-    let options = Options { level, threads, verify, ..Options::default() };
-    lmc::compress_known(Input::File(&file), Output::Stream(writer), &options, progress)
-}
-
-/// The original of an archive in a temporary file without a name.
+/// The original of an archive in a temporary file without a name: a first step, which nobody watches.
 pub(crate) fn original(
-    library: &std::sync::Arc<SnapshotLibrary>,
+    library: &Arc<SnapshotLibrary>,
     archive: usize,
-    threads: usize,
+    context: &Context,
 ) -> Result<File> {
     let file = tempfile::tempfile().map_err(|e| Error::io("cannot make a temporary file", e))?;
     let archive = library.open(archive)?;
-    lmc::decompress(&archive, Output::Open(&file), threads, &|_| ())?;
+    lmc::decompress(&archive, Output::Open(&file), &context.unwatched())?;
     Ok(file)
 }

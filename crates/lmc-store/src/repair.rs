@@ -45,8 +45,8 @@ type Copies<'a> = HashMap<String, Vec<(&'a Store, PackName, u64)>>;
 
 impl Store {
     /// Repairs what it can, with good copies in this store and in `other`. All packs are read.
-    pub fn repair(&self, other: Option<&Store>, dry_run: bool, threads: usize) -> Result<Repaired> {
-        let options = CheckOptions { read_percent: 100, threads };
+    pub fn repair(&self, other: Option<&Store>, dry_run: bool) -> Result<Repaired> {
+        let options = CheckOptions { read_percent: 100 };
         let mut repaired = Repaired::default();
         let mut returning = BTreeMap::new();
         let before: BTreeSet<String> = self.names_of(DAMAGED)?.into_iter().collect();

@@ -8,7 +8,7 @@ use crate::manifest::{Entry, FileNode, Node};
 use crate::names::SnapshotName;
 use crate::path::RelPath;
 use crate::rebase::original;
-use lmc::{Input, Leftover, NewDirectory, Options, Origin, Output, Progress, Sandbox};
+use lmc::{Input, Leftover, NewDirectory, Options, Origin, Output, Sandbox};
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -34,8 +34,6 @@ pub struct RestoreOptions {
     pub keep_going: bool,
     /// Restore nothing if all that is wanted has more bytes.
     pub max_size: Option<u64>,
-    /// Threads that decode; 0 for one on each core.
-    pub threads: usize,
     /// Is told of each temporary file or directory, the last one being that in use, for a process
     /// that is made to end and wants to leave nothing.
     pub on_temporary: Option<fn(Arc<Leftover>)>,
@@ -72,9 +70,8 @@ impl Store {
         name: &SnapshotName,
         target: &Path,
         options: &RestoreOptions,
-        progress: Progress,
     ) -> Result<Restored> {
-        self.write_out(name, target, options, Form::Original, progress)
+        self.write_out(name, target, options, Form::Original)
     }
 
     /// Writes a snapshot to a directory of `.lmc` files that need no store and no base: what
@@ -84,9 +81,8 @@ impl Store {
         name: &SnapshotName,
         target: &Path,
         options: &RestoreOptions,
-        progress: Progress,
     ) -> Result<Restored> {
-        self.write_out(name, target, options, Form::Archive, progress)
+        self.write_out(name, target, options, Form::Archive)
     }
 
     fn write_out(
@@ -95,7 +91,6 @@ impl Store {
         target: &Path,
         options: &RestoreOptions,
         form: Form,
-        progress: Progress,
     ) -> Result<Restored> {
         let manifest = &Arc::new(self.manifest(name)?);
         let size = |entry: &Entry| match &entry.node {
@@ -105,7 +100,7 @@ impl Store {
         let sizes = manifest.entries.iter().map(size);
         lmc::check_size(sizes.fold(0, u64::saturating_add), options.max_size)?;
         let library = SnapshotLibrary::new(self, manifest);
-        let work = Work { store: self, name, library, options, form, progress };
+        let work = Work { store: self, name, library, options, form };
         work.check_wanted()?;
         if manifest.is_file {
             return work.single(target);
@@ -144,7 +139,6 @@ struct Work<'a> {
     library: Arc<SnapshotLibrary>,
     options: &'a RestoreOptions,
     form: Form,
-    progress: Progress<'a>,
 }
 
 impl Work<'_> {
@@ -292,20 +286,20 @@ impl Work<'_> {
 
     fn write_original(&self, archive: usize, out: &File) -> Result<()> {
         let archive = self.library.open(archive)?;
-        let threads = self.options.threads;
-        lmc::decompress(&archive, Output::Open(out), threads, self.progress).map(|_| ())
+        lmc::decompress(&archive, Output::Open(out), &self.store.context).map(|_| ())
     }
 
     /// An archive as it is if it stands alone, or coded again.
     fn write_archive(&self, archive: usize, out: &File) -> Result<()> {
-        let options = Options { threads: self.options.threads, ..Options::default() };
+        let context = &self.store.context;
         let info = &self.library.manifest().archives[archive];
         if !info.bases.is_empty() {
-            let original = original(&self.library, archive, options.threads)?;
+            let original = original(&self.library, archive, context)?;
+            let options = Options { context: context.clone(), ..Options::default() };
             let input = Input::File(&original);
-            return lmc::compress(input, Output::Open(out), &options, self.progress).map(|_| ());
+            return lmc::compress(input, Output::Open(out), &options).map(|_| ());
         }
-        self.library.open(archive)?.test(options.threads, self.progress)?;
+        self.library.open(archive)?.test(context)?;
         let bytes = self.library.bytes(archive);
         let mut buffer = vec![0; COPY_LEN];
         let mut at = 0;

@@ -9,7 +9,7 @@ use crate::names::PackName;
 use crate::packs::bytes_at_start;
 use crate::storage::Storage;
 use crate::tree::Opened;
-use lmc::{Archive, Input, Output};
+use lmc::{Archive, Context, Input, Output};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::fs::File;
@@ -36,12 +36,12 @@ pub(crate) enum Verdict {
 pub(crate) fn compare(
     archive: &Archive,
     file: &Opened,
-    threads: usize,
+    context: &Context,
     with_hash: bool,
 ) -> Result<Verdict> {
     let hasher = with_hash.then(blake3::Hasher::new);
     let mut comparer = Comparer { rest: Rest::of(file.input()), hasher, end: None };
-    match comparer.take(archive, threads) {
+    match comparer.take(archive, context) {
         Err(error) if is_unreadable(&error) => Ok(Verdict::Damaged(error)),
         Err(error) => Err(error),
         Ok(false) => Ok(Verdict::Different),
@@ -50,12 +50,16 @@ pub(crate) fn compare(
 }
 
 /// Whether two archives hold the same bytes.
-pub(crate) fn have_same_original(one: &Archive, other: &Archive, threads: usize) -> Result<bool> {
+pub(crate) fn have_same_original(
+    one: &Archive,
+    other: &Archive,
+    context: &Context,
+) -> Result<bool> {
     if one.original_len() != other.original_len() {
         return Ok(false);
     }
-    let rest = Rest::Archive { archive: other, at: 0, threads };
-    Comparer { rest, hasher: None, end: None }.take(one, threads)
+    let rest = Rest::Archive { archive: other, at: 0, context };
+    Comparer { rest, hasher: None, end: None }.take(one, context)
 }
 
 /// Whether an error says that what is stored cannot be decoded, now or later.
@@ -183,12 +187,14 @@ enum End {
 
 impl Comparer<'_> {
     /// Decodes an archive; whether that is the same up to its end.
-    fn take(&mut self, archive: &Archive, threads: usize) -> Result<bool> {
+    fn take(&mut self, archive: &Archive, context: &Context) -> Result<bool> {
+        let context = context.unwatched();
         let decoded = if archive.original_len() <= SMALL_LEN {
-            lmc::decompress_to_vec(archive, 1).map(|bytes| drop(self.write_all(&bytes)))
+            lmc::decompress_to_vec(archive, &context.on_threads(1))
+                .map(|bytes| drop(self.write_all(&bytes)))
         } else {
             let output = Output::Stream(self);
-            lmc::decompress(archive, output, threads, &|_| ()).map(drop)
+            lmc::decompress(archive, output, &context).map(drop)
         };
         match self.end.take() {
             Some(End::Different) => Ok(false),
@@ -222,7 +228,7 @@ impl Write for Comparer<'_> {
 enum Rest<'a> {
     File { file: &'a File, at: u64 },
     Parts { parts: &'a [&'a [u8]], skip: usize },
-    Archive { archive: &'a Archive, at: u64, threads: usize },
+    Archive { archive: &'a Archive, at: u64, context: &'a Context },
 }
 
 impl<'a> Rest<'a> {
@@ -263,8 +269,8 @@ impl<'a> Rest<'a> {
                 file.read_exact_at(out, *at).map_err(unread)?;
                 *at += out.len() as u64;
             }
-            Self::Archive { archive, at, threads } => {
-                archive.read_to(*at, out, *threads)?;
+            Self::Archive { archive, at, context } => {
+                archive.read_to(*at, out, context)?;
                 *at += out.len() as u64;
             }
             Self::Parts { .. } => {

@@ -17,7 +17,7 @@ use crate::room::Room;
 use crate::snapshots::{AHEAD_MAX_MS, Recent};
 use crate::tree::{Leaf, MemoryFile, What, in_memory, walk};
 use crate::warning::Warning;
-use lmc::{Level, Progress};
+use lmc::Level;
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -66,8 +66,6 @@ pub struct SaveOptions {
     pub parent: Parent,
     /// How hard to try.
     pub level: Level,
-    /// Threads that code; 0 for one on each core.
-    pub threads: usize,
     /// Whether every block is decoded and compared before it is stored.
     pub verify: bool,
     /// Whether what links point to is saved instead of the links.
@@ -87,7 +85,6 @@ impl Default for SaveOptions {
             meta: BTreeMap::new(),
             parent: Parent::Auto,
             level: Level::Default,
-            threads: 0,
             verify: true,
             follow_links: false,
             depth_max: plan::CHAIN_DEPTH_MAX,
@@ -152,11 +149,11 @@ impl Store {
     /// Saves all of `path`. When it returns, the snapshot survives a power cut. On an error there
     /// is no new snapshot, or, if the storage failed while it was made visible, the whole one;
     /// those before are as they were.
-    pub fn save(&self, path: &Path, options: &SaveOptions, progress: Progress) -> Result<Saved> {
+    pub fn save(&self, path: &Path, options: &SaveOptions) -> Result<Saved> {
         let source = walk(path, options.follow_links)?;
         let step = options.step.or_else(|| step_of(path));
         let is_file = source.is_file();
-        let mut stored = self.store_leaves(&source.leaves, is_file, step, options, progress)?;
+        let mut stored = self.store_leaves(&source.leaves, is_file, step, options)?;
         source.check()?;
         stored.manifest.root_mode = source.root_mode();
         stored.warnings.extend(source.warning());
@@ -164,14 +161,9 @@ impl Store {
     }
 
     /// Saves files that are in memory, as a directory of them would be.
-    pub fn save_files(
-        &self,
-        files: &[MemoryFile],
-        options: &SaveOptions,
-        progress: Progress,
-    ) -> Result<Saved> {
+    pub fn save_files(&self, files: &[MemoryFile], options: &SaveOptions) -> Result<Saved> {
         let leaves = in_memory(files, self.clock.now_ms())?;
-        self.finish(self.store_leaves(&leaves, false, options.step, options, progress)?, options)
+        self.finish(self.store_leaves(&leaves, false, options.step, options)?, options)
     }
 
     /// Makes what was stored visible.
@@ -189,7 +181,6 @@ impl Store {
         is_file: bool,
         step: Option<u64>,
         options: &SaveOptions,
-        progress: Progress,
     ) -> Result<Stored<'_>> {
         check_options(options)?;
         let room = Room::beside(leaves)?;
@@ -202,9 +193,8 @@ impl Store {
         let builder = Builder::new(parent.as_ref().map(|parent| parent.library.clone()));
         let (coded, packed) = write_packs(self, lease, reuse, options.pack_len, |writer| {
             let adopted = parent.as_ref().map(|parent| parent.adopted.clone()).unwrap_or_default();
-            let storage = &*self.storage;
-            let mut coding = Coding::new(options, builder, adopted, room, storage, leaves, writer);
-            let entries = coding.entries(leaves, progress)?;
+            let mut coding = Coding::new(self, options, builder, adopted, room, leaves, writer);
+            let entries = coding.entries(leaves)?;
             let Coding { builder, unchanged, warnings, .. } = coding;
             Ok((entries, unchanged, warnings, builder, writer.position()))
         })?;

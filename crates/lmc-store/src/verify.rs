@@ -9,7 +9,7 @@ use crate::manifest::{Manifest, Pack};
 use crate::names::PackName;
 use crate::reuse::is_unreadable;
 use crate::storage::not_found;
-use lmc::Output;
+use lmc::{Context, Output};
 use lmc_format::{Error, Result};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -20,8 +20,12 @@ const SEALED_LEN: u64 = 256 << 10;
 
 /// Fails unless an archive holds what its manifest says: an original of that content hash, size and
 /// BLAKE3 hash, on the bases that it names and no others.
-pub(crate) fn verify(library: &Arc<SnapshotLibrary>, number: usize, threads: usize) -> Result<()> {
-    let archive = library.open(number)?;
+pub(crate) fn verify(
+    library: &Arc<SnapshotLibrary>,
+    number: usize,
+    context: &Context,
+) -> Result<()> {
+    let (archive, context) = (library.open(number)?, context.unwatched());
     let manifest = library.manifest();
     let info = &manifest.archives[number];
     let bases: HashSet<(u128, u64)> = info
@@ -34,9 +38,9 @@ pub(crate) fn verify(library: &Arc<SnapshotLibrary>, number: usize, threads: usi
     if own != bases {
         return Err(Error::corrupt("the archive is on other bases than the manifest names for it"));
     }
-    let Some(content) = info.blake3 else { return archive.test(threads, &|_| ()) };
+    let Some(content) = info.blake3 else { return archive.test(&context) };
     let mut hashing = Hashing(blake3::Hasher::new());
-    lmc::decompress(&archive, Output::Stream(&mut hashing), threads, &|_| ())?;
+    lmc::decompress(&archive, Output::Stream(&mut hashing), &context)?;
     if *hashing.0.finalize().as_bytes() != content {
         return Err(Error::corrupt("the original has another BLAKE3 hash than the manifest says"));
     }
@@ -74,6 +78,7 @@ impl Verified {
     pub(crate) fn verify_all(
         &mut self,
         library: &Arc<SnapshotLibrary>,
+        context: &Context,
         may: impl Fn(usize) -> bool,
     ) -> Result<Result<()>> {
         let manifest = library.manifest();
@@ -83,7 +88,7 @@ impl Verified {
             if self.0.contains(&key) || !may(number) {
                 continue;
             }
-            match verify(library, number, 0) {
+            match verify(library, number, context) {
                 Ok(()) => drop(self.0.insert(key)),
                 Err(e) if is_unreadable(&e) => return Ok(Err(at_file(manifest, number, e))),
                 Err(e) => return Err(e),
@@ -202,6 +207,6 @@ impl Store {
         let is_lost: Vec<bool> = packs.places.iter().map(Option::is_none).collect();
         let is_hit = manifest.archives_in(&is_lost);
         let library = SnapshotLibrary::with_packs(Arc::new(packs), &Arc::new(manifest.clone()));
-        Verified::default().verify_all(&library, |number| !is_hit[number])
+        Verified::default().verify_all(&library, &self.context, |number| !is_hit[number])
     }
 }

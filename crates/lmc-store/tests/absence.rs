@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const ALL: CheckOptions = CheckOptions { read_percent: 100, threads: 1 };
+const ALL: CheckOptions = CheckOptions { read_percent: 100 };
 
 /// Snapshots, and what was saved.
 type Saved = Vec<(SnapshotName, PathBuf)>;
@@ -96,9 +96,9 @@ fn a_store_without_its_snapshots_is_not_an_empty_one() {
     assert!(store.snapshots_of("run1").is_err());
     assert!(store.find("latest").is_err());
     assert!(store.check(&ALL).is_err());
-    assert!(store.repair(None, false, 1).is_err());
+    assert!(store.repair(None, false).is_err());
     let source = folder.path().join("step1");
-    assert!(store.save(&source, &Default::default(), &|_| ()).is_err());
+    assert!(store.save(&source, &Default::default()).is_err());
 }
 
 /// A store that some other tool copies, packs first: a prune in the middle of that removes nothing.
@@ -177,14 +177,14 @@ fn a_manifest_that_is_too_long_is_moved_whole() {
     let good = fs::read(&path).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len((256 << 20) + 1).unwrap();
-    let repaired = store.repair(None, false, 1).unwrap();
+    let repaired = store.repair(None, false).unwrap();
     assert_eq!(repaired.moved, [name.object().unwrap()]);
     let moved = root.join("damaged").join(&key);
     assert_eq!(fs::metadata(&moved).unwrap().len(), (256 << 20) + 1);
     // Cut to what it was, it is good, and the next repair finds that out.
     fs::OpenOptions::new().write(true).open(&moved).unwrap().set_len(good.len() as u64).unwrap();
     store.prune(&now()).unwrap();
-    let repaired = store.repair(None, false, 1).unwrap();
+    let repaired = store.repair(None, false).unwrap();
     assert_eq!(repaired.manifests, [name.object().unwrap()]);
     assert!(!moved.exists());
     check_restores(&store, &name, &source);
@@ -206,7 +206,7 @@ fn a_long_object_in_damaged_keeps_all_its_packs() {
     let zeros = (1 << 42) + 12_345;
     let file = fs::OpenOptions::new().write(true).truncate(true).open(&path).unwrap();
     file.write_all_at(&good, zeros).unwrap();
-    assert_eq!(store.repair(None, false, 1).unwrap().moved, [name.object().unwrap()]);
+    assert_eq!(store.repair(None, false).unwrap().moved, [name.object().unwrap()]);
     let before = packs(&root);
     let pruned = store.prune(&now()).unwrap();
     assert_eq!((pruned.packs.len(), packs(&root)), (0, before));
@@ -219,7 +219,7 @@ fn a_long_object_in_damaged_keeps_all_its_packs() {
     let pruned = store.prune(&dry).unwrap();
     assert_eq!((pruned.packs.len(), pruned.snapshots), (0, vec![first]));
     fs::write(root.join(moved), &good).unwrap();
-    assert!(store.repair(None, false, 1).unwrap().after.is_clean());
+    assert!(store.repair(None, false).unwrap().after.is_clean());
     check_restores(&store, &name, &source);
 }
 
@@ -237,7 +237,7 @@ fn one_read_that_ends_early_is_read_again() {
             if ends { Fate::EndsEarly } else { Fate::Done }
         });
         let store = Store::open(flaky, clock.clone()).unwrap();
-        let repaired = store.repair(None, false, 1).unwrap();
+        let repaired = store.repair(None, false).unwrap();
         assert_eq!((repaired.moved.len(), repaired.after.is_clean()), (0, true), "{repaired:?}");
     }
     let store = Store::open(storage, clock).unwrap();
@@ -263,14 +263,14 @@ fn what_is_in_damaged_keeps_its_packs_and_its_tags() {
     torn[0] = b'!';
     for bad in [parsable.into_bytes(), torn] {
         storage.replace(&object, &bad).unwrap();
-        let Repaired { moved, .. } = store.repair(None, false, 1).unwrap();
+        let Repaired { moved, .. } = store.repair(None, false).unwrap();
         assert_eq!(moved, std::slice::from_ref(&object));
         assert_eq!(storage.read_all(&damaged, 1 << 20).unwrap(), bad);
         clock.pass_hours(100);
         store.prune(&now()).unwrap();
         assert_eq!(storage.names("packs").unwrap(), before);
         storage.replace(&damaged, &good).unwrap();
-        let Repaired { manifests, after, .. } = store.repair(None, false, 1).unwrap();
+        let Repaired { manifests, after, .. } = store.repair(None, false).unwrap();
         assert_eq!(manifests, std::slice::from_ref(&object));
         assert!(after.is_clean() && storage.stat(&damaged).unwrap().is_none());
         check_restores(&store, name, root);
@@ -284,17 +284,17 @@ fn what_is_in_damaged_keeps_its_packs_and_its_tags() {
 fn tags_survive_repair_prune_and_repair_from_a_copy() {
     let (store, storage, clock, saved, folder) = in_memory();
     let (other, _, _) = memory_store();
-    store.copy_to(&other, &store.snapshots().unwrap(), &|_| ()).unwrap();
+    store.copy_to(&other, &store.snapshots().unwrap()).unwrap();
     let newer = folder.path().join("newer");
     write(&newer.join("x"), b"x");
     save_step(&store, &newer, "run2", 9);
     let (name, root) = &saved[1];
     store.tag(name, "best").unwrap();
     storage.replace(&name.object().unwrap(), b"rot").unwrap();
-    store.repair(None, false, 1).unwrap();
+    store.repair(None, false).unwrap();
     clock.pass_hours(100);
     store.prune(&PruneOptions::default()).unwrap();
-    store.repair(Some(&other), false, 1).unwrap();
+    store.repair(Some(&other), false).unwrap();
     let keep = Keep { tags: ["best".to_string()].into(), ..Keep::default() };
     let plan = store.plan_forget(&keep, Some("run2")).unwrap();
     assert_eq!(plan.forgotten, []);
@@ -324,7 +324,7 @@ fn a_repair_beside_a_prune_loses_no_pack() {
             let before = storage.names("packs").unwrap();
             storage.replace(&object, &[b"x", &good[..]].concat()).unwrap();
             if is_back {
-                store.repair(None, false, 1).unwrap();
+                store.repair(None, false).unwrap();
                 let damaged = object.replacen("snapshots", "damaged", 1);
                 storage.replace(&damaged, &good).unwrap();
             }
@@ -336,7 +336,7 @@ fn a_repair_beside_a_prune_loses_no_pack() {
             watched.watch(move |_, _| {
                 if counted.fetch_add(1, Ordering::SeqCst) == moment {
                     // Beside a prune it may refuse to bring anything back.
-                    let _ = repairer.repair(None, false, 1);
+                    let _ = repairer.repair(None, false);
                 }
                 Fate::Done
             });
@@ -346,7 +346,7 @@ fn a_repair_beside_a_prune_loses_no_pack() {
                 storage.replace(&damaged, &good).unwrap();
             }
             storage.replace(&object, &good).unwrap();
-            store.repair(None, false, 1).unwrap();
+            store.repair(None, false).unwrap();
             check_restores(&store, name, root);
             if calls.load(Ordering::SeqCst) <= moment {
                 break;

@@ -48,8 +48,8 @@ fn forget(store: &Store, keep: &Keep) -> Result<Forgotten> {
 }
 
 fn rebase(store: &Store, name: &SnapshotName) -> Result<SnapshotName> {
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
-    store.rebase(name, &options, &|_| ())
+    let options = SaveOptions::default();
+    store.rebase(name, &options)
 }
 
 /// The snapshots of a step that are shown and have a tag.
@@ -99,7 +99,7 @@ fn a_repair_leaves_alone_what_came_into_the_place_of_a_manifest() {
         let (store, watched, disk) = in_directory(&root);
         let names = save_steps(&store, folder.path(), 1..3);
         let (other, _, _) = memory_store();
-        store.copy_to(&other, &names, &|_| ()).unwrap();
+        store.copy_to(&other, &names).unwrap();
         let manifest = root.join(names[0].object().unwrap());
         fs::write(&manifest, b"rot").unwrap();
         disk.links.store(by_link, Ordering::SeqCst);
@@ -107,13 +107,13 @@ fn a_repair_leaves_alone_what_came_into_the_place_of_a_manifest() {
         disk.watch(move |moment, path| {
             if moment == Moment::Renamed && path == manifest {
                 match by_copy {
-                    true => drop(other.copy_to(&healing, &only, &|_| ()).unwrap()),
-                    false => drop(healing.repair(Some(&other), false, 1).unwrap()),
+                    true => drop(other.copy_to(&healing, &only).unwrap()),
+                    false => drop(healing.repair(Some(&other), false).unwrap()),
                 }
             }
             Ok(())
         });
-        watched.repair(None, false, 1).unwrap();
+        watched.repair(None, false).unwrap();
         check_restores(&store, &names[0], &source(folder.path(), 1));
     }
 }
@@ -165,7 +165,7 @@ fn a_copy_that_is_forgotten_meanwhile_is_not_done() {
     let (store, _, _) = memory_store();
     let names = save_steps(&store, folder.path(), 1..3);
     let (plain, _, _) = memory_store();
-    store.copy_to(&plain, &names, &|_| ()).unwrap();
+    store.copy_to(&plain, &names).unwrap();
     store.tag(&names[0], "best").unwrap();
     for is_pruned in [false, true] {
         let (mut done, mut refused) = (0, 0);
@@ -173,13 +173,13 @@ fn a_copy_that_is_forgotten_meanwhile_is_not_done() {
             let (target, storage, clock) = memory_store();
             let (all, plain, other) = (names.clone(), plain.clone(), target.clone());
             let (slow, calls) = beside(storage, clock, moment, move || {
-                plain.copy_to(&other, &all, &|_| ()).unwrap();
+                plain.copy_to(&other, &all).unwrap();
                 forget(&other, &tagged(&["best"])).unwrap();
                 if is_pruned {
                     other.prune(&NOW).unwrap();
                 }
             });
-            let copied = store.copy_to(&slow, &names[..1], &|_| ());
+            let copied = store.copy_to(&slow, &names[..1]);
             if calls.load(Ordering::SeqCst) <= moment {
                 break;
             }
@@ -230,8 +230,8 @@ fn tags_that_are_put_again_after_a_sleep_are_not_too_late() {
     let tags = BTreeSet::from(["best".to_string()]);
     let (run, step) = ("r".to_string(), Some(2));
     // The same files as before, so that no pack is missing.
-    let options = SaveOptions { run, step, tags, threads: 1, ..SaveOptions::default() };
-    let error = sleeper.save(&source(folder.path(), 1), &options, &|_| ()).unwrap_err();
+    let options = SaveOptions { run, step, tags, ..SaveOptions::default() };
+    let error = sleeper.save(&source(folder.path(), 1), &options).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
     assert!(forgot.is_completed() && with_tag(&store, 2, "best").is_empty());
 }
@@ -285,8 +285,8 @@ fn a_forget_beside_a_save_that_is_taken_back_leaves_a_snapshot() {
         Fate::Done
     });
     let (run, parent) = ("r".to_string(), Parent::None);
-    let options = SaveOptions { run, parent, step: Some(3), threads: 1, ..SaveOptions::default() };
-    sleeper.save(&source(folder.path(), 3), &options, &|_| ()).unwrap_err();
+    let options = SaveOptions { run, parent, step: Some(3), ..SaveOptions::default() };
+    sleeper.save(&source(folder.path(), 3), &options).unwrap_err();
     assert_eq!(store.snapshots().unwrap(), names[1..]);
     check_restores(&store, &names[1], &source(folder.path(), 2));
 }
@@ -371,13 +371,13 @@ fn a_repair_from_a_copy_brings_back_what_another_one_moves() {
         let (store, storage, clock) = memory_store();
         let names = save_steps(&store, folder.path(), 1..3);
         let (other, _, _) = memory_store();
-        store.copy_to(&other, &names, &|_| ()).unwrap();
+        store.copy_to(&other, &names).unwrap();
         storage.replace(&names[0].object().unwrap(), b"rot").unwrap();
         let second = store.clone();
         let (slow, calls) = beside(storage, clock, moment, move || {
-            second.repair(None, false, 1).unwrap();
+            second.repair(None, false).unwrap();
         });
-        let repaired = slow.repair(Some(&other), false, 1).unwrap();
+        let repaired = slow.repair(Some(&other), false).unwrap();
         assert!(store.snapshots().unwrap().contains(&names[0]), "{moment}: {repaired:?}");
         check_restores(&store, &names[0], &source(folder.path(), 1));
         if calls.load(Ordering::SeqCst) <= moment {
@@ -395,13 +395,13 @@ fn a_repair_keeps_what_a_copy_puts_right() {
         let (store, storage, clock) = memory_store();
         let names = save_steps(&store, folder.path(), 1..3);
         let (other, _, _) = memory_store();
-        store.copy_to(&other, &names, &|_| ()).unwrap();
+        store.copy_to(&other, &names).unwrap();
         storage.replace(&names[0].object().unwrap(), b"rot").unwrap();
         let (target, only) = (store.clone(), names[..1].to_vec());
         let (slow, calls) = beside(storage, clock, moment, move || {
-            other.copy_to(&target, &only, &|_| ()).unwrap();
+            other.copy_to(&target, &only).unwrap();
         });
-        let repaired = slow.repair(None, false, 1).unwrap();
+        let repaired = slow.repair(None, false).unwrap();
         if calls.load(Ordering::SeqCst) <= moment {
             break;
         }

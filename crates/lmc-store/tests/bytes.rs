@@ -65,7 +65,7 @@ fn names_that_are_not_text_are_damage_and_keep_all_packs() {
                 }
                 (_, pruned) => assert_eq!(pruned.unwrap().unreadable.len(), 1, "{parts}"),
             }
-            let repaired = store.repair(None, false, 1).unwrap();
+            let repaired = store.repair(None, false).unwrap();
             assert_eq!((repaired.moved.len(), repaired.after.is_clean()), (0, false));
             assert!(tree(&root.join("packs")) == before, "{top} {parts}");
 
@@ -73,7 +73,7 @@ fn names_that_are_not_text_are_damage_and_keep_all_packs() {
             let is_wrong = |path: &PathBuf| path.to_str().is_none();
             let found = fs::read_dir(&above).unwrap().map(|entry| entry.unwrap().path());
             flip(&found.into_iter().find(is_wrong).unwrap());
-            assert!(store.repair(None, false, 1).unwrap().after.is_clean());
+            assert!(store.repair(None, false).unwrap().after.is_clean());
             store.prune(&now()).unwrap();
             assert_eq!(store.snapshots().unwrap().len(), 2);
             check_restores(&store, &store.find("one@1").unwrap(), &folder.path().join("one"));

@@ -211,7 +211,7 @@ fn what_lies_in_the_future_is_only_as_new_as_its_manifest() {
     assert_eq!(steps(&store.plan_forget(&keep, None).unwrap().kept), [3, 4]);
     // What a copy brings in counts in the same way.
     let (target, _, target_clock) = memory_store();
-    store.copy_to(&target, &[future], &|_| ()).unwrap();
+    store.copy_to(&target, &[future]).unwrap();
     target_clock.pass_hours(1);
     let (own, _) = save_as(&target, folder.path(), 5);
     assert_eq!(target.find("latest").unwrap(), own.name);
@@ -239,8 +239,8 @@ fn a_save_that_slept_before_its_commit_takes_it_back() {
     });
     let root = folder.path().join("new");
     write(&root.join("model.safetensors"), &checkpoint(&["x"], 3000, 77, 0));
-    let options = SaveOptions { run: "r".into(), threads: 1, ..SaveOptions::default() };
-    let error = sleeper.save(&root, &options, &|_| ()).unwrap_err();
+    let options = SaveOptions { run: "r".into(), ..SaveOptions::default() };
+    let error = sleeper.save(&root, &options).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
     assert_eq!(steps(&store.snapshots().unwrap()), [1]);
     assert!(store.check(&Default::default()).unwrap().is_clean());
@@ -270,7 +270,7 @@ fn a_copy_that_slept_says_so() {
         }
         Fate::Done
     });
-    let error = source.copy_to(&sleeper, std::slice::from_ref(&name), &|_| ()).unwrap_err();
+    let error = source.copy_to(&sleeper, std::slice::from_ref(&name)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("lacks"), "{error}");
     assert_eq!(target.snapshots().unwrap().len(), 2);
@@ -331,7 +331,7 @@ fn clients_with_clocks_days_apart_lose_no_saved_pack() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("new");
     write(&root.join("model.safetensors"), &checkpoint(&["x"], 3000, 77, 0));
-    let options = SaveOptions { run: "r".into(), threads: 1, ..SaveOptions::default() };
+    let options = SaveOptions { run: "r".into(), ..SaveOptions::default() };
     let (mut whole, mut conflicts) = (0, 0);
     for ahead_ms in [30 * HOUR_MS as i64, 13 * HOUR_MS as i64, -30 * HOUR_MS as i64] {
         for moment in 0.. {
@@ -346,7 +346,7 @@ fn clients_with_clocks_days_apart_lose_no_saved_pack() {
                     let _ = pruner.prune(&PruneOptions::default());
                 }
             });
-            let saved = saver.save(&root, &options, &|_| ());
+            let saved = saver.save(&root, &options);
             let looker = clients.client(0, |_, _| ());
             match saved {
                 Ok(saved) => {
@@ -417,13 +417,13 @@ fn a_clock_that_jumps_ends_no_lease_and_keeps_none() {
         for step in 1..6 {
             let root = folder.path().join(format!("step{step}"));
             write(&root.join("model.safetensors"), &checkpoint(&["a"], 3000, step, 0));
-            let options = SaveOptions { step: Some(step), threads: 1, ..SaveOptions::default() };
+            let options = SaveOptions { step: Some(step), ..SaveOptions::default() };
             // A prune in the middle of each save finds its lease alive.
             let prune = |_| {
                 let pruned = jumping.prune(&now()).unwrap();
                 assert_eq!((pruned.leases, pruned.packs.len()), (1, 0));
             };
-            let saved = jumping.save(&root, &options, &prune).unwrap();
+            let saved = watched(&jumping, &prune, |store| store.save(&root, &options)).unwrap();
             check_restores(&store, &saved.name, &root);
             assert!(saved.name.time_ms <= clock.now_ms() + AHEAD_MAX_MS);
         }
@@ -432,8 +432,8 @@ fn a_clock_that_jumps_ends_no_lease_and_keeps_none() {
         let root = folder.path().join("late");
         write(&root.join("model.safetensors"), &checkpoint(&["b"], 3000, 99, 0));
         let sleep = |_| clock.pass_hours(13);
-        let late = SaveOptions { threads: 1, ..SaveOptions::default() };
-        let error = jumping.save(&root, &late, &sleep).unwrap_err();
+        let late = SaveOptions::default();
+        let error = watched(&jumping, &sleep, |store| store.save(&root, &late)).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
         assert!(objects_in(&*storage, "pending").is_empty());
     }
@@ -448,7 +448,7 @@ fn a_prune_refuses_times_that_are_yet_to_come() {
     write(&root.join("model.safetensors"), &checkpoint(&["x"], 3000, 77, 0));
     let ahead = clients.client(100 * HOUR_MS as i64, |_, _| ());
     let right = clients.client(0, |_, _| ());
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
+    let options = SaveOptions::default();
     let once = Once::new();
     let prune = |_| {
         once.call_once(|| {
@@ -457,7 +457,7 @@ fn a_prune_refuses_times_that_are_yet_to_come() {
             assert!(error.to_string().contains("clock"), "{error}");
         });
     };
-    let saved = ahead.save(&root, &options, &prune).unwrap();
+    let saved = watched(&ahead, &prune, |store| store.save(&root, &options)).unwrap();
     check_restores(&right, &saved.name, &root);
     right.prune(&now()).unwrap();
     check_restores(&right, &saved.name, &root);
@@ -477,14 +477,14 @@ fn the_lease_of_a_prune_from_the_future_is_told_of() {
     clients.times.ahead_ms.store(1000 * DAY_MS as i64, Ordering::SeqCst);
     clients.storage.put_new(&lease, b"").unwrap();
     clients.storage.move_new(&object, &moved).unwrap();
-    let errors = [right.prune(&now()).map(drop), right.repair(None, false, 1).map(drop)];
+    let errors = [right.prune(&now()).map(drop), right.repair(None, false).map(drop)];
     for error in errors.map(Result::unwrap_err) {
         assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
         assert!(error.to_string().contains(&lease), "{error}");
         assert!(error.to_string().contains("remove that lease"), "{error}");
     }
     clients.storage.delete(&[lease]).unwrap();
-    assert_eq!(right.repair(None, false, 1).unwrap().manifests, [object]);
+    assert_eq!(right.repair(None, false).unwrap().manifests, [object]);
     right.prune(&now()).unwrap();
     check_restores(&right, &saved.name, &root);
 }

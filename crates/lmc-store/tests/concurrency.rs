@@ -50,8 +50,8 @@ fn writers_readers_and_prunes() {
             while !is_done.load(Ordering::Relaxed) {
                 let Ok(name) = store.find("latest") else { continue };
                 let target = folder.join("read");
-                let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
-                match store.restore(&name, &target, &options, &|_| ()) {
+                let options = RestoreOptions::default();
+                match store.restore(&name, &target, &options) {
                     Ok(_) => std::fs::remove_dir_all(&target).unwrap(),
                     // Forgotten and removed meanwhile, never wrong.
                     Err(e) => assert_eq!(e.kind, ErrorKind::NotFound, "{e}"),
@@ -68,7 +68,7 @@ fn writers_readers_and_prunes() {
         let names = store.snapshots_of(&format!("run{writer}")).unwrap();
         assert!(names.len() >= 3 && names.last().unwrap().step == 7);
     }
-    let options = lmc_store::CheckOptions { read_percent: 100, threads: 1 };
+    let options = lmc_store::CheckOptions { read_percent: 100 };
     assert!(store.check(&options).unwrap().is_clean());
 }
 

@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const ALL: CheckOptions = CheckOptions { read_percent: 100, threads: 1 };
+const ALL: CheckOptions = CheckOptions { read_percent: 100 };
 
 fn source(folder: &Path, seed: u64) -> PathBuf {
     let root = folder.join(format!("source{seed}"));
@@ -23,11 +23,11 @@ fn source(folder: &Path, seed: u64) -> PathBuf {
 
 /// Does all that writes to a store, whatever comes of it.
 fn use_store(store: &Store, name: &SnapshotName, source: &Path) -> Vec<bool> {
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
+    let options = SaveOptions::default();
     vec![
-        store.save(source, &options, &|_| ()).is_ok(),
+        store.save(source, &options).is_ok(),
         store.tag(name, "best").is_ok(),
-        store.repair(None, false, 1).is_ok_and(|repaired| repaired.after.is_clean()),
+        store.repair(None, false).is_ok_and(|repaired| repaired.after.is_clean()),
         store.forget(std::slice::from_ref(name)).is_ok(),
         store.prune(&PruneOptions { grace_ms: Some(0), ..PruneOptions::default() }).is_ok(),
     ]
@@ -83,11 +83,11 @@ fn objects_that_are_links_are_refused() {
     let one = source(folder.path(), 1);
     let name = save_step(&store, &one, "r", 1).name;
     let copy = Store::init(Arc::new(MemoryStorage::new(clock.clone())), clock).unwrap();
-    store.copy_to(&copy, std::slice::from_ref(&name), &|_| ()).unwrap();
+    store.copy_to(&copy, std::slice::from_ref(&name)).unwrap();
     let pack = store.manifest(&name).unwrap().packs[0].name.object();
     let restore = |target: &str| {
-        let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
-        store.restore(&name, &folder.path().join(target), &options, &|_| ())
+        let options = RestoreOptions::default();
+        store.restore(&name, &folder.path().join(target), &options)
     };
     for object in [pack, name.object().unwrap()] {
         let away = folder.path().join("away");
@@ -101,7 +101,7 @@ fn objects_that_are_links_are_refused() {
             checked.manifests.iter().chain(packs).map(|damage| &damage.object).collect();
         assert_eq!(named, [&object]);
         let before = fs::read(&away).unwrap();
-        assert!(store.repair(Some(&copy), false, 1).unwrap().after.is_clean());
+        assert!(store.repair(Some(&copy), false).unwrap().after.is_clean());
         assert!(fs::symlink_metadata(root.join(&object)).unwrap().is_file());
         assert_eq!(fs::read(&away).unwrap(), before);
         restore(&object.replace('/', "-")).unwrap();
@@ -149,7 +149,7 @@ fn packs_that_are_no_files_are_damage() {
         let two = source(folder.path(), 2);
         let names = [save_step(&store, &one, "r", 1).name, save_step(&store, &two, "s", 1).name];
         let (copy, _, _) = memory_store();
-        store.copy_to(&copy, &names, &|_| ()).unwrap();
+        store.copy_to(&copy, &names).unwrap();
         let packs: Vec<PathBuf> = names
             .iter()
             .map(|name| root.join(store.manifest(name).unwrap().packs[0].name.object()))
@@ -158,7 +158,7 @@ fn packs_that_are_no_files_are_damage() {
         impostor.make(&packs[0]);
         // The other one is rotten, and comes later or earlier.
         fs::write(&packs[1], b"rot").unwrap();
-        for options in [ALL, CheckOptions { read_percent: 0, threads: 1 }] {
+        for options in [ALL, CheckOptions { read_percent: 0 }] {
             let checked = store.check(&options).unwrap();
             assert_eq!((checked.damaged.len(), checked.hurt.len()), (2, 2), "{impostor:?}");
             let mut errors = checked.damaged.iter().map(|(_, damage)| damage.error.to_string());
@@ -167,20 +167,20 @@ fn packs_that_are_no_files_are_damage() {
             };
             assert!(errors.any(is_named), "{impostor:?}: {checked:?}");
         }
-        let repaired = store.repair(None, false, 1).unwrap();
+        let repaired = store.repair(None, false).unwrap();
         assert_eq!((repaired.lost.len(), repaired.after.damaged.len()), (2, 2), "{impostor:?}");
         assert!(!fs::symlink_metadata(&packs[0]).unwrap().is_file(), "{impostor:?}");
         let is_folder = impostor == Impostor::Folder;
-        let tried = store.repair(Some(&copy), true, 1).unwrap();
-        let repaired = store.repair(Some(&copy), false, 1).unwrap();
+        let tried = store.repair(Some(&copy), true).unwrap();
+        let repaired = store.repair(Some(&copy), false).unwrap();
         assert_eq!(tried.packs, repaired.packs, "{impostor:?}");
         assert_eq!(repaired.packs.len(), if is_folder { 1 } else { 2 }, "{impostor:?}");
         assert_eq!(repaired.after.is_clean(), !is_folder, "{impostor:?}");
         assert_eq!(packs[0].join("somebody's").exists(), is_folder);
         check_restores(&store, &names[1], &two);
         // A save of what is in its place is an error or a pack elsewhere, and ends.
-        let options = SaveOptions { threads: 1, parent: Parent::None, ..SaveOptions::default() };
-        let saved = store.save(&one, &options, &|_| ());
+        let options = SaveOptions { parent: Parent::None, ..SaveOptions::default() };
+        let saved = store.save(&one, &options);
         assert_eq!(saved.is_ok(), !is_folder, "{impostor:?}");
     }
 }
@@ -196,15 +196,15 @@ fn manifests_that_are_no_files_are_damage() {
         let (one, two) = (source(folder.path(), 1), source(folder.path(), 2));
         let names = [save_step(&store, &one, "r", 1).name, save_step(&store, &two, "s", 1).name];
         let (copy, _, _) = memory_store();
-        store.copy_to(&copy, &names, &|_| ()).unwrap();
+        store.copy_to(&copy, &names).unwrap();
         let objects = names.clone().map(|name| name.object().unwrap());
         let paths = objects.clone().map(|object| root.join(object));
         fs::remove_file(&paths[0]).unwrap();
         impostor.make(&paths[0]);
         fs::write(&paths[1], b"rot").unwrap();
         assert_eq!(store.check(&ALL).unwrap().manifests.len(), 2, "{impostor:?}");
-        let tried = store.repair(None, true, 1).unwrap();
-        let repaired = store.repair(None, false, 1).unwrap();
+        let tried = store.repair(None, true).unwrap();
+        let repaired = store.repair(None, false).unwrap();
         assert_eq!(tried.moved, repaired.moved, "{impostor:?}");
         assert_eq!(repaired.moved, [objects[1].clone()], "{impostor:?}");
         assert_eq!(repaired.after.manifests.len(), 1, "{impostor:?}");
@@ -212,7 +212,7 @@ fn manifests_that_are_no_files_are_damage() {
         // A prune cannot tell what it needs.
         let error = store.prune(&PruneOptions::default()).unwrap_err();
         assert!(error.to_string().contains(&objects[0]), "{error}");
-        assert!(store.repair(Some(&copy), false, 1).unwrap().after.is_clean(), "{impostor:?}");
+        assert!(store.repair(Some(&copy), false).unwrap().after.is_clean(), "{impostor:?}");
         check_restores(&store, &names[0], &one);
         check_restores(&store, &names[1], &two);
     }
@@ -229,7 +229,7 @@ fn folders_that_are_none_are_damage() {
         let (one, two) = (source(folder.path(), 1), source(folder.path(), 2));
         let names = [save_step(&store, &one, "r", 1).name, save_step(&store, &two, "s", 1).name];
         let (copy, _, _) = memory_store();
-        store.copy_to(&copy, &names, &|_| ()).unwrap();
+        store.copy_to(&copy, &names).unwrap();
         let pack = root.join(store.manifest(&names[0]).unwrap().packs[0].name.object());
         let away = folder.path().join("away");
         for hidden in [pack.parent().unwrap(), &root.join("snapshots/r")] {
@@ -240,7 +240,7 @@ fn folders_that_are_none_are_damage() {
             }
             let checked = store.check(&ALL).unwrap();
             assert_eq!(checked.damaged.len() + checked.manifests.len(), 1, "{checked:?}");
-            let repaired = store.repair(Some(&copy), false, 1).unwrap();
+            let repaired = store.repair(Some(&copy), false).unwrap();
             if hidden == root.join("snapshots/r") && !is_link {
                 // What was in its place is gone as any manifest without a copy is.
                 assert_eq!(repaired.moved, ["snapshots/r"]);
@@ -406,7 +406,7 @@ fn a_folder_in_the_place_of_a_store_opens_nothing() {
     let new = || modes(&root).into_iter().filter(|(name, ..)| !before.contains(name));
     let save = |step| {
         let options = SaveOptions { run: "r".into(), step: Some(step), ..SaveOptions::default() };
-        store.save(&source(folder.path(), step), &options, &|_| ())
+        store.save(&source(folder.path(), step), &options)
     };
     let _ = save(2);
     for (name, kind, mode) in new() {

@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use lmc::Context;
 use lmc_store::storage::{MemoryStorage, Storage};
 use lmc_store::{
     CheckOptions, ErrorKind, MemoryFile, Parent, RelPath, SaveOptions, Saved, SnapshotName, Store,
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-const ALL: CheckOptions = CheckOptions { read_percent: 100, threads: 1 };
+const ALL: CheckOptions = CheckOptions { read_percent: 100 };
 
 /// A store whose reads cost little, as in a directory, and one whose reads cost much, as in a
 /// bucket.
@@ -29,7 +30,9 @@ fn stores() -> [(Store, Arc<MemoryStorage>); 2] {
 /// Two different files that have the same content hash.
 fn pair(len: usize, seed: u64) -> [Vec<u8>; 2] {
     let pair = [colliding(len, seed, 1), colliding(len, seed, 2)];
-    let hash = |bytes: &[u8]| lmc::content_hash(lmc::Input::Bytes(bytes), 1).unwrap();
+    let hash = |bytes: &[u8]| {
+        lmc::content_hash(lmc::Input::Bytes(bytes), &Context::with_threads(1)).unwrap()
+    };
     assert!(pair[0] != pair[1] && hash(&pair[0]) == hash(&pair[1]));
     pair
 }
@@ -84,17 +87,17 @@ fn parts_with_the_same_hash_stay_different() {
     let (store, _, _) = memory_store();
     let pair = pair(3000, 2);
     let path = |name: &str| RelPath::new(name.as_bytes()).unwrap();
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
+    let options = SaveOptions::default();
     let part = |i: usize| {
         let parts = vec![&pair[i][..]];
         let file = MemoryFile { path: path(&format!("{i}.bin")), parts, like: Vec::new() };
-        store.save_part(&[file], &options, &|_| ()).unwrap()
+        store.save_part(&[file], &options).unwrap()
     };
     let parts = [part(0), part(1)];
-    let saved = store.commit_parts(&parts, &[], &options, &|_| ()).unwrap();
+    let saved = store.commit_parts(&parts, &[], &options).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("out");
-    store.restore(&saved.name, &target, &Default::default(), &|_| ()).unwrap();
+    store.restore(&saved.name, &target, &Default::default()).unwrap();
     for (i, bytes) in pair.iter().enumerate() {
         assert!(std::fs::read(target.join(format!("{i}.bin"))).unwrap() == *bytes, "file {i}");
     }
@@ -120,7 +123,7 @@ fn lie(store: &Store, root: &Path, victim: &Path) -> SnapshotName {
     let saved = save_step(store, root, "r", 1);
     let mut manifest = manifest_json(store, &saved.name);
     let bytes = std::fs::read(victim).unwrap();
-    let hash = lmc::content_hash(lmc::Input::Bytes(&bytes), 1).unwrap();
+    let hash = lmc::content_hash(lmc::Input::Bytes(&bytes), &Context::with_threads(1)).unwrap();
     manifest["archives"][0]["hash"] = json!(format!("{hash:032x}"));
     manifest["step"] = json!(2);
     plant(store, &manifest)
@@ -154,7 +157,7 @@ fn a_copy_takes_no_lies() {
     let lie = lie(&store, &evil, &victim);
     let names = store.snapshots().unwrap();
     assert_eq!(names.len(), 2);
-    let copied = store.copy_to(&target, &names, &|_| ()).unwrap();
+    let copied = store.copy_to(&target, &names).unwrap();
     assert_eq!(copied.snapshots, target.snapshots().unwrap());
     let [(left_out, error)] = &copied.left_out[..] else { panic!("{copied:?}") };
     assert_eq!((left_out, error.kind), (&lie, ErrorKind::Corrupt));
@@ -180,13 +183,13 @@ fn a_repair_takes_no_lies() {
         };
         let object = name.object().unwrap();
         storage.put_new(&object, b"rot").unwrap();
-        let repaired = store.repair(Some(&other), false, 1).unwrap();
+        let repaired = store.repair(Some(&other), false).unwrap();
         if is_lie {
             assert_eq!(repaired.refused.len(), 1);
             assert_eq!(repaired.refused[0].0, object);
             assert!(store.snapshots().unwrap().is_empty());
             // Nor does it come back out of `damaged/`.
-            let repaired = store.repair(Some(&other), false, 1).unwrap();
+            let repaired = store.repair(Some(&other), false).unwrap();
             assert_eq!((repaired.refused.len(), repaired.manifests.len()), (1, 0));
             assert!(store.snapshots().unwrap().is_empty());
         } else {
@@ -235,13 +238,13 @@ fn a_copy_heals_rotten_packs() {
     let name = |i: usize| std::slice::from_ref(&saved[i].0);
     for is_known in [true, false] {
         let (target, storage, _) = memory_store();
-        store.copy_to(&target, name(0), &|_| ()).unwrap();
+        store.copy_to(&target, name(0)).unwrap();
         if !is_known {
             // As after a copy that was killed: the packs are there, and no snapshot.
             storage.delete(&[saved[0].0.object().unwrap()]).unwrap();
         }
         rot(&storage);
-        let copied = store.copy_to(&target, name(1), &|_| ()).unwrap();
+        let copied = store.copy_to(&target, name(1)).unwrap();
         assert!(!copied.healed.is_empty());
         check_restores(&target, &saved[1].0, &saved[1].1);
         assert!(target.check(&ALL).unwrap().is_clean());
@@ -299,10 +302,10 @@ fn a_diff_tells_files_with_the_same_hash_apart() {
         manifests.push(Arc::new(store.manifest(&saved.name).unwrap()));
     }
     let paths = |found: &[RelPath]| found.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let diff = store.diff(&manifests[0], &manifests[1], 1).unwrap();
+    let diff = store.diff(&manifests[0], &manifests[1]).unwrap();
     assert_eq!(paths(&diff.same), ["large.bin"]);
     assert_eq!(diff.changed.len(), 2);
-    let diff = store.diff(&manifests[0], &manifests[2], 1).unwrap();
+    let diff = store.diff(&manifests[0], &manifests[2]).unwrap();
     assert_eq!(paths(&diff.same), ["large.bin", "x.bin"]);
 }
 
@@ -379,8 +382,8 @@ fn a_file_beside_that_changed_is_no_base() {
             file.set_times(std::fs::FileTimes::new().set_modified(modified)).unwrap();
         }
     };
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
-    let error = store.save(&root, &options, &change).unwrap_err();
+    let options = SaveOptions::default();
+    let error = watched(&store, &change, |store| store.save(&root, &options)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
     assert!(store.snapshots().unwrap().is_empty());
 }

@@ -128,14 +128,14 @@ fn a_failing_copy_removes_nothing_of_another() {
         let first = {
             let (store, target) = (store.clone(), target.clone());
             let (name, done) = (name.clone(), done.clone());
-            move || *done.lock().unwrap() = Some(store.copy_to(&target, &[name], &|_| ()))
+            move || *done.lock().unwrap() = Some(store.copy_to(&target, &[name]))
         };
         let hook = Mutex::new(Some(Box::new(first) as Box<dyn FnOnce() + Send>));
         let inner = RealDisk::new(&place, Access::Private);
         let disk = HookedDisk { inner, fails, is_hooked: AtomicBool::new(false), hook };
         let storage = LocalStorage::on(&place, Arc::new(disk));
         let second = Store::open(Arc::new(storage), clock).unwrap();
-        store.copy_to(&second, std::slice::from_ref(&name), &|_| ()).unwrap_err();
+        store.copy_to(&second, std::slice::from_ref(&name)).unwrap_err();
         let first = done.lock().unwrap().take().expect("the first copy ran").unwrap();
         assert_eq!(first.snapshots.len() as u64 + first.there, 1, "{fails:?}");
         assert_eq!(target.snapshots().unwrap(), std::slice::from_ref(&name), "{fails:?}");
@@ -160,7 +160,7 @@ fn a_refused_create_removes_nothing_of_another() {
             move |call: Call, object: &str| {
                 let is_it = call == Call::Change && object.starts_with("snapshots/");
                 if is_it && is_first.swap(false, Ordering::SeqCst) {
-                    store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+                    store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
                     return fate;
                 }
                 Fate::Done
@@ -168,7 +168,7 @@ fn a_refused_create_removes_nothing_of_another() {
         };
         storage.watch(hook);
         let second = Store::open(storage, clock).unwrap();
-        store.copy_to(&second, std::slice::from_ref(&name), &|_| ()).unwrap_err();
+        store.copy_to(&second, std::slice::from_ref(&name)).unwrap_err();
         assert_eq!(target.snapshots().unwrap(), std::slice::from_ref(&name), "{fate:?}");
         check_restores(&target, &name, &root);
     }
@@ -193,11 +193,11 @@ fn a_forged_snapshot_keeps_none_out() {
     }
     let forged = plant(&target, &manifest);
     assert_eq!((forged.size, forged.time_ms), (name.size, name.time_ms));
-    store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
     let copied = target.snapshots().unwrap().into_iter().find(|copy| *copy != forged);
     check_restores(&target, &copied.expect("it was copied"), &root);
     // What is the same is not copied again, under another id neither.
-    assert_eq!(store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap().there, 1);
+    assert_eq!(store.copy_to(&target, std::slice::from_ref(&name)).unwrap().there, 1);
 }
 
 /// Snapshots that look the same by their names are told apart without reading all of them for each.
@@ -223,7 +223,7 @@ fn snapshots_that_look_the_same_cost_little() {
         Fate::Done
     });
     let target = Store::open(counted, clock).unwrap();
-    assert_eq!(store.copy_to(&target, &names, &|_| ()).unwrap().snapshots.len(), 20);
+    assert_eq!(store.copy_to(&target, &names).unwrap().snapshots.len(), 20);
     let read = reads.load(Ordering::SeqCst);
     assert!(read <= 10 * 20, "{read} manifests are read for 20 snapshots");
 }
@@ -235,7 +235,7 @@ fn what_a_copy_lacks_is_put_again() {
     let folder = tempfile::tempdir().unwrap();
     let (store, name, root) = source(folder.path());
     let (target, storage, _) = memory_store();
-    store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
     for is_cut in [true, false] {
         for pack in objects_in(&*storage, "packs") {
             match is_cut {
@@ -243,7 +243,7 @@ fn what_a_copy_lacks_is_put_again() {
                 false => storage.delete(&[pack]).unwrap(),
             }
         }
-        let copied = store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+        let copied = store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
         assert_eq!((copied.there, copied.healed.len()), (1, objects_in(&*storage, "packs").len()));
         check_restores(&target, &name, &root);
     }
@@ -258,7 +258,7 @@ fn what_rotted_in_a_directory_is_put_again() {
     let (store, name, root) = source(folder.path());
     let place = folder.path().join("target");
     let (target, _) = local_store(&place);
-    store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
     let pack = place.join(store.manifest(&name).unwrap().packs[0].name.object());
     let good = fs::read(&pack).unwrap();
     let flipped: Vec<u8> = good.iter().map(|byte| byte ^ 0x40).collect();
@@ -275,12 +275,12 @@ fn what_rotted_in_a_directory_is_put_again() {
             fs::remove_file(&pack).unwrap();
         }
         damage();
-        let copied = store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+        let copied = store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
         assert_eq!((copied.there, copied.healed.len()), (1, 1), "damage {number}");
         assert!(fs::symlink_metadata(&pack).unwrap().is_file());
         check_restores(&target, &name, &root);
     }
-    let again = store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    let again = store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
     assert_eq!((again.there, again.healed.len()), (1, 0));
 }
 
@@ -296,11 +296,11 @@ fn a_folder_in_the_place_of_a_pack_ends_no_copy() {
     let place = folder.path().join("target");
     let (target, _) = local_store(&place);
     let (first, _) = &saved[0];
-    store.copy_to(&target, std::slice::from_ref(first), &|_| ()).unwrap();
+    store.copy_to(&target, std::slice::from_ref(first)).unwrap();
     let pack = place.join(store.manifest(first).unwrap().packs[0].name.object());
     fs::remove_file(&pack).unwrap();
     fs::create_dir(&pack).unwrap();
-    let copied = store.copy_to(&target, &[first.clone(), second.clone()], &|_| ()).unwrap();
+    let copied = store.copy_to(&target, &[first.clone(), second.clone()]).unwrap();
     let [(left_out, error)] = &copied.left_out[..] else { panic!("{copied:?}") };
     assert_eq!((left_out, error.kind), (first, ErrorKind::Corrupt));
     assert_eq!(copied.snapshots, std::slice::from_ref(&second));
@@ -315,16 +315,16 @@ fn tags_come_with_a_later_copy() {
     let (store, name, _) = source(folder.path());
     let (target, _, _) = memory_store();
     store.tag(&name, "first").unwrap();
-    store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
     store.tag(&name, "later").unwrap();
     target.tag(&name, "own").unwrap();
-    let copied = store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    let copied = store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
     assert_eq!(copied.there, 1);
     let tags: Vec<String> = target.tags().unwrap()[&name.id].iter().cloned().collect();
     assert_eq!(tags, ["first", "later", "own"]);
     // One that is forgotten meanwhile is not there, and is copied anew.
     target.forget(std::slice::from_ref(&name)).unwrap();
-    let copied = store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    let copied = store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
     assert_eq!((copied.there, copied.snapshots.len()), (0, 1));
     assert_eq!(target.tags().unwrap()[&copied.snapshots[0].id].len(), 2);
 }
@@ -335,10 +335,10 @@ fn a_rotten_manifest_is_put_again() {
     let folder = tempfile::tempdir().unwrap();
     let (store, name, root) = source(folder.path());
     let (target, storage, _) = memory_store();
-    store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
     let object = name.object().unwrap();
     storage.replace(&object, b"rot").unwrap();
-    let copied = store.copy_to(&target, std::slice::from_ref(&name), &|_| ()).unwrap();
+    let copied = store.copy_to(&target, std::slice::from_ref(&name)).unwrap();
     assert_eq!(copied.healed, [object]);
     check_restores(&target, &name, &root);
 }
@@ -374,7 +374,7 @@ fn a_copy_goes_on_without_what_was_pruned() {
         storage.delete(&gone).unwrap();
         let (target, _, _) = memory_store();
         let names: Vec<SnapshotName> = saved.iter().map(|(name, _)| name.clone()).collect();
-        let copied = store.copy_to(&target, &names, &|_| ()).unwrap();
+        let copied = store.copy_to(&target, &names).unwrap();
         assert_eq!(copied.snapshots.len(), 4);
         assert_eq!(copied.left_out.len(), 1);
         assert_eq!(copied.left_out[0].0, saved[lost].0);
@@ -422,14 +422,14 @@ fn copies_after_a_killed_prune_double_nothing() {
             storage.watch(move |call, object| {
                 let is_pack = call == Call::Change && object.starts_with("packs/");
                 if is_pack && count.fetch_add(1, Ordering::SeqCst) == 1 {
-                    store.copy_to(&target, &names, &|_| ()).unwrap();
+                    store.copy_to(&target, &names).unwrap();
                 }
                 Fate::Done
             });
         } else {
-            store.copy_to(&target, &names, &|_| ()).unwrap();
+            store.copy_to(&target, &names).unwrap();
         }
-        store.copy_to(&second, &names, &|_| ()).unwrap();
+        store.copy_to(&second, &names).unwrap();
         let steps: Vec<u64> = target.snapshots().unwrap().iter().map(|name| name.step).collect();
         let (packs, wanted) = (objects_in(&*memory, "packs"), objects_in(&*source, "packs"));
         // The one that was being put when the other one came may be there twice.
@@ -457,11 +457,11 @@ fn packs_of_a_killed_copy_are_relied_on_while_its_lease_is_young() {
         // Its lease and its pack, and then it is killed.
         let mortal = MortalStorage::new(memory.clone(), 2);
         let killed = Store::open(mortal, clock.clone()).unwrap();
-        store.copy_to(&killed, &names[..1], &|_| ()).unwrap_err();
+        store.copy_to(&killed, &names[..1]).unwrap_err();
         assert_eq!(objects_in(&*memory, "packs").len(), 1);
         assert_eq!(objects_in(&*memory, "pending").len(), 1);
         clock.pass_hours(hours);
-        store.copy_to(&target, &names, &|_| ()).unwrap();
+        store.copy_to(&target, &names).unwrap();
         let spare = usize::from(hours > 12);
         let wanted = objects_in(&*source, "packs").len() + spare;
         assert_eq!(objects_in(&*memory, "packs").len(), wanted, "after {hours} hours");

@@ -10,7 +10,7 @@ use lmc_store::{
 use std::path::PathBuf;
 use std::sync::Arc;
 
-const ALL: CheckOptions = CheckOptions { read_percent: 100, threads: 1 };
+const ALL: CheckOptions = CheckOptions { read_percent: 100 };
 
 /// A history in small packs.
 fn history() -> (Store, Arc<MemoryStorage>, Vec<(SnapshotName, PathBuf)>, tempfile::TempDir) {
@@ -31,8 +31,8 @@ fn history() -> (Store, Arc<MemoryStorage>, Vec<(SnapshotName, PathBuf)>, tempfi
 fn restores(store: &Store, name: &SnapshotName, root: &std::path::Path) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("t");
-    let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
-    let restored = store.restore(name, &target, &options, &|_| ());
+    let options = RestoreOptions::default();
+    let restored = store.restore(name, &target, &options);
     restored.is_ok() && tree(&target) == tree(root)
 }
 
@@ -116,8 +116,8 @@ fn the_rest_is_restored() {
     assert!(hurt.iter().any(|hurt| hurt.path == path));
     assert!(!restores(&store, &saved[2].0, &saved[2].1));
     let target = folder.path().join("target");
-    let options = RestoreOptions { keep_going: true, threads: 1, ..RestoreOptions::default() };
-    let restored = store.restore(&saved[2].0, &target, &options, &|_| ()).unwrap();
+    let options = RestoreOptions { keep_going: true, ..RestoreOptions::default() };
+    let restored = store.restore(&saved[2].0, &target, &options).unwrap();
     assert!(restored.failed.iter().any(|(failed, _)| *failed == path));
     let (found, wanted) = (tree(&target), tree(&saved[2].1));
     assert_eq!(found.len() + restored.failed.len(), wanted.len());
@@ -132,9 +132,9 @@ fn repair() {
     let other_storage = Arc::new(MemoryStorage::new(clock.clone()));
     let other = Store::init(other_storage.clone(), clock).unwrap();
     let names: Vec<SnapshotName> = saved.iter().map(|(name, _)| name.clone()).collect();
-    let copied = store.copy_to(&other, &names, &|_| ()).unwrap();
+    let copied = store.copy_to(&other, &names).unwrap();
     assert_eq!(copied.snapshots, names);
-    assert_eq!(store.copy_to(&other, &names, &|_| ()).unwrap().there, 3);
+    assert_eq!(store.copy_to(&other, &names).unwrap().there, 3);
     for (name, root) in &saved {
         check_restores(&other, name, root);
     }
@@ -146,33 +146,33 @@ fn repair() {
         storage.replace(pack, &bytes).unwrap();
         let before: Vec<bool> =
             saved.iter().map(|(name, root)| restores(&store, name, root)).collect();
-        let repaired = store.repair(None, false, 1).unwrap();
+        let repaired = store.repair(None, false).unwrap();
         assert_eq!(repaired.lost.len(), 1);
         let after: Vec<bool> =
             saved.iter().map(|(name, root)| restores(&store, name, root)).collect();
         assert_eq!(before, after);
-        let repaired = store.repair(Some(&other), false, 1).unwrap();
+        let repaired = store.repair(Some(&other), false).unwrap();
         assert!(repaired.packs.len() == 1 && repaired.after.is_clean());
     }
     let object = saved[1].0.object().unwrap();
     storage.replace(&object, b"rot").unwrap();
     assert_eq!(store.check(&ALL).unwrap().manifests.len(), 1);
     assert_eq!(store.manifest(&saved[1].0).unwrap_err().kind, ErrorKind::Corrupt);
-    let repaired = store.repair(Some(&other), false, 1).unwrap();
+    let repaired = store.repair(Some(&other), false).unwrap();
     assert_eq!(repaired.manifests, std::slice::from_ref(&object));
     check_restores(&store, &saved[1].0, &saved[1].1);
     storage.replace(&object, b"rot").unwrap();
-    assert_eq!(store.repair(None, false, 1).unwrap().moved, [object]);
+    assert_eq!(store.repair(None, false).unwrap().moved, [object]);
     assert!(store.check(&ALL).unwrap().is_clean());
     assert_eq!(objects_in(&*storage, "damaged").len(), 1);
     for i in [0, 2] {
         check_restores(&store, &saved[i].0, &saved[i].1);
     }
     // What was moved away comes back when there is a copy; the damaged one stays where it is.
-    let repaired = store.repair(Some(&other), false, 1).unwrap();
+    let repaired = store.repair(Some(&other), false).unwrap();
     assert_eq!(repaired.manifests, [saved[1].0.object().unwrap()]);
     assert_eq!(objects_in(&*storage, "damaged").len(), 1);
-    assert!(store.repair(Some(&other), false, 1).unwrap().manifests.is_empty());
+    assert!(store.repair(Some(&other), false).unwrap().manifests.is_empty());
     check_restores(&store, &saved[1].0, &saved[1].1);
 }
 
@@ -184,9 +184,9 @@ fn repair_from_a_twin() {
     let bytes = storage.read_all(&pack.object(), 1 << 20).unwrap();
     storage.put_new(&pack.next_copy().object(), &bytes).unwrap();
     storage.replace(&pack.object(), b"rot").unwrap();
-    assert!(store.repair(None, true, 1).unwrap().packs == [pack.clone()]);
+    assert!(store.repair(None, true).unwrap().packs == [pack.clone()]);
     assert_eq!(storage.read_all(&pack.object(), 1 << 20).unwrap(), b"rot");
-    assert!(store.repair(None, false, 1).unwrap().after.is_clean());
+    assert!(store.repair(None, false).unwrap().after.is_clean());
 }
 
 /// What did not change is not a reference to what is lost.
@@ -221,7 +221,7 @@ fn saves_beside_damage() {
     check_restores(&store, &last.name, &root);
     // Who names a parent wants that one.
     let parent = lmc_store::Parent::Snapshot(next.name);
-    let options = SaveOptions { parent, threads: 1, ..SaveOptions::default() };
-    assert_eq!(store.save(&root, &options, &|_| ()).unwrap_err().kind, ErrorKind::Corrupt);
+    let options = SaveOptions { parent, ..SaveOptions::default() };
+    assert_eq!(store.save(&root, &options).unwrap_err().kind, ErrorKind::Corrupt);
     assert!(saved.len() == 3);
 }

@@ -43,14 +43,14 @@ fn use_store(player: &mut Player) -> Vec<u64> {
     count();
     assert_eq!(store.tags().unwrap().len(), 1);
     count();
-    assert!(store.check(&CheckOptions { read_percent: 100, threads: 1 }).unwrap().is_clean());
+    assert!(store.check(&CheckOptions { read_percent: 100 }).unwrap().is_clean());
     count();
     let dry = PruneOptions { dry_run: true, ..PruneOptions::default() };
     assert!(store.prune(&dry).unwrap().packs.is_empty());
     count();
     store.prune(&PruneOptions::default()).unwrap();
     count();
-    assert!(store.repair(None, false, 1).unwrap().after.is_clean());
+    assert!(store.repair(None, false).unwrap().after.is_clean());
     count();
     counts.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }

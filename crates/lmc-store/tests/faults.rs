@@ -264,7 +264,7 @@ fn room_can_be_made_where_links_count_as_files() {
 /// reads it again.
 #[test]
 fn bad_sectors_are_damage_and_the_rest_is_checked() {
-    let options = CheckOptions { read_percent: 100, threads: 1 };
+    let options = CheckOptions { read_percent: 100 };
     let base = Base::new(5);
     let mut player = base.player();
     player.reopen(None);
@@ -287,7 +287,7 @@ fn bad_sectors_are_damage_and_the_rest_is_checked() {
         if is_pack {
             assert_eq!((checked.snapshots, checked.packs_read), (good.snapshots, good.packs));
         }
-        let repaired = store.repair(None, false, 1).unwrap();
+        let repaired = store.repair(None, false).unwrap();
         assert_eq!((repaired.lost.len(), repaired.moved.len()), (usize::from(is_pack), 0));
         assert!(repaired.packs.is_empty() && !repaired.after.is_clean());
         player.reopen(None);

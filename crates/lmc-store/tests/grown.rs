@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// More than any machine has; a file without bytes in it can be so long.
 const HUGE: u64 = 1 << 42;
-const QUICK: CheckOptions = CheckOptions { read_percent: 0, threads: 1 };
+const QUICK: CheckOptions = CheckOptions { read_percent: 0 };
 
 fn set_len(path: &Path, len: u64) {
     OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
@@ -56,14 +56,14 @@ impl Scene {
     fn copy(&self) -> (Store, PathBuf) {
         let root = self.folder.path().join("copy");
         let (copy, _) = local_store(&root);
-        self.store.copy_to(&copy, std::slice::from_ref(&self.name), &|_| ()).unwrap();
+        self.store.copy_to(&copy, std::slice::from_ref(&self.name)).unwrap();
         (copy, root)
     }
 
     fn restore_error(&self) -> ErrorKind {
-        let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
+        let options = RestoreOptions::default();
         let target = self.folder.path().join("target");
-        self.store.restore(&self.name, &target, &options, &|_| ()).unwrap_err().kind
+        self.store.restore(&self.name, &target, &options).unwrap_err().kind
     }
 }
 
@@ -79,11 +79,11 @@ fn a_repair_reads_no_pack_by_its_length() {
         set_len(pack, HUGE);
     }
     for from in [None, Some(&other)] {
-        let repaired = scene.store.repair(from, false, 1).unwrap();
+        let repaired = scene.store.repair(from, false).unwrap();
         assert_eq!((repaired.packs.len(), repaired.lost.len()), (0, 1));
     }
     fs::write(&theirs, &good).unwrap();
-    assert!(scene.store.repair(Some(&other), false, 1).unwrap().after.is_clean());
+    assert!(scene.store.repair(Some(&other), false).unwrap().after.is_clean());
     check_restores(&scene.store, &scene.name, &scene.source);
 }
 
@@ -97,15 +97,15 @@ fn a_repair_cuts_a_pack_that_grew() {
     let good = fs::read(&scene.pack).unwrap();
     for size in [good.len() as u64 + 1, HUGE] {
         set_len(&scene.pack, size);
-        let tried = scene.store.repair(None, true, 1).unwrap();
+        let tried = scene.store.repair(None, true).unwrap();
         assert_eq!((tried.packs.len(), len(&scene.pack)), (1, size), "a dry run changes nothing");
-        let repaired = scene.store.repair(None, false, 1).unwrap();
+        let repaired = scene.store.repair(None, false).unwrap();
         assert_eq!((repaired.packs.len(), repaired.lost.len()), (1, 0));
         assert!(repaired.after.is_clean() && fs::read(&scene.pack).unwrap() == good);
     }
     set_len(&theirs, HUGE);
     fs::remove_file(&scene.pack).unwrap();
-    assert!(scene.store.repair(Some(&other), false, 1).unwrap().after.is_clean());
+    assert!(scene.store.repair(Some(&other), false).unwrap().after.is_clean());
     check_restores(&scene.store, &scene.name, &scene.source);
 }
 
@@ -171,10 +171,7 @@ fn a_manifest_that_is_too_long_is_damage() {
     let Scene { store, name, .. } = &scene;
     assert_eq!(scene.restore_error(), ErrorKind::Corrupt);
     assert_eq!(store.manifest(name).unwrap_err().kind, ErrorKind::Corrupt);
-    assert_eq!(
-        store.rebase(name, &SaveOptions::default(), &|_| ()).unwrap_err().kind,
-        ErrorKind::Corrupt
-    );
+    assert_eq!(store.rebase(name, &SaveOptions::default()).unwrap_err().kind, ErrorKind::Corrupt);
     assert_eq!(store.stats().unwrap_err().kind, ErrorKind::Corrupt);
     assert_eq!(store.prune(&PruneOptions::default()).unwrap_err().kind, ErrorKind::Corrupt);
     assert_eq!(store.check(&QUICK).unwrap().manifests.len(), 1);
@@ -200,7 +197,7 @@ fn a_copy_calls_a_pack_that_grew_damaged() {
     let scene = Scene::new();
     let (target, _) = local_store(&scene.folder.path().join("target"));
     set_len(&scene.pack, HUGE);
-    let copied = scene.store.copy_to(&target, std::slice::from_ref(&scene.name), &|_| ()).unwrap();
+    let copied = scene.store.copy_to(&target, std::slice::from_ref(&scene.name)).unwrap();
     assert_eq!(copied.left_out.len(), 1);
     assert_eq!(copied.left_out[0].1.kind, ErrorKind::Corrupt);
 }
@@ -213,15 +210,15 @@ fn a_missing_pack_of_a_snapshot_that_is_there_is_damage() {
     let Scene { store, name, .. } = &scene;
     let (target, _) = local_store(&scene.folder.path().join("other"));
     let copy = || {
-        let copied = store.copy_to(&target, std::slice::from_ref(name), &|_| ()).unwrap();
+        let copied = store.copy_to(&target, std::slice::from_ref(name)).unwrap();
         copied.left_out.into_iter().map(|(_, error)| error.kind).collect::<Vec<_>>()
     };
     fs::remove_file(&scene.pack).unwrap();
     assert_eq!(scene.restore_error(), ErrorKind::Corrupt);
     assert_eq!(copy(), [ErrorKind::Corrupt]);
     let target = scene.folder.path().join("kept");
-    let options = RestoreOptions { keep_going: true, threads: 1, ..RestoreOptions::default() };
-    let restored = store.restore(name, &target, &options, &|_| ()).unwrap();
+    let options = RestoreOptions { keep_going: true, ..RestoreOptions::default() };
+    let restored = store.restore(name, &target, &options).unwrap();
     assert_eq!(restored.failed[0].1.kind, ErrorKind::Corrupt);
     store.forget(std::slice::from_ref(name)).unwrap();
     assert_eq!(scene.restore_error(), ErrorKind::NotFound);

@@ -59,8 +59,8 @@ fn a_snapshot_that_is_rebased_is_always_seen() {
             let counted = calls.clone();
             slow.watch(move |_, _| {
                 if counted.fetch_add(1, Ordering::SeqCst) == moment {
-                    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
-                    rebasing.rebase(&last, &options, &|_| ()).unwrap();
+                    let options = SaveOptions::default();
+                    rebasing.rebase(&last, &options).unwrap();
                 }
                 Fate::Done
             });
@@ -88,8 +88,8 @@ fn the_newest_is_found_beside_a_rebase_and_a_prune() {
             let counted = calls.clone();
             slow.watch(move |_, _| {
                 if counted.fetch_add(1, Ordering::SeqCst) == moment {
-                    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
-                    rebasing.rebase(&last, &options, &|_| ()).unwrap();
+                    let options = SaveOptions::default();
+                    rebasing.rebase(&last, &options).unwrap();
                     let now = PruneOptions { grace_ms: Some(0), ..PruneOptions::default() };
                     assert_eq!(rebasing.prune(&now).unwrap().snapshots.len(), 1);
                 }

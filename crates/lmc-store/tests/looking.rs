@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const ALL: CheckOptions = CheckOptions { read_percent: 100, threads: 1 };
+const ALL: CheckOptions = CheckOptions { read_percent: 100 };
 
 fn history(store: &Store, folder: &std::path::Path) -> Vec<(SnapshotName, PathBuf)> {
     let save = |step: u64| {
@@ -30,7 +30,7 @@ fn what_was_removed_rightly_is_not_damage() {
             assert!(checked.is_clean(), "{checked:?}");
         },
         &|store| {
-            let repaired = store.repair(None, false, 1).unwrap();
+            let repaired = store.repair(None, false).unwrap();
             assert!(repaired.after.is_clean() && repaired.moved.is_empty(), "{repaired:?}");
             assert!(repaired.lost.is_empty() && repaired.packs.is_empty(), "{repaired:?}");
         },
@@ -93,7 +93,7 @@ fn looking_needs_no_right_to_write() {
     let dry = PruneOptions { dry_run: true, ..PruneOptions::default() };
     let pruned = reader.prune(&dry).unwrap();
     assert_eq!((pruned.snapshots.len(), pruned.packs.len()), (1, 1));
-    assert!(reader.repair(None, true, 1).unwrap().after.is_clean());
+    assert!(reader.repair(None, true).unwrap().after.is_clean());
     reader.plan_forget(&Default::default(), None).unwrap();
     assert_eq!(storage.list("packs").unwrap(), before);
     assert!(reader.prune(&PruneOptions::default()).is_err());

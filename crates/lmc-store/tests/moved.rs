@@ -39,7 +39,7 @@ impl Scene {
         let (name, source) = save(1);
         save(2);
         let (other, _, _) = memory_store();
-        store.copy_to(&other, &store.snapshots().unwrap(), &|_| ()).unwrap();
+        store.copy_to(&other, &store.snapshots().unwrap()).unwrap();
         clock.pass_hours(100);
         Self { folder, store, storage, clock, other, name, source }
     }
@@ -118,7 +118,7 @@ fn a_good_manifest_that_is_moved_and_back_beside_a_prune_keeps_its_packs() {
             let is_moved = is_moved.lock().unwrap().clone();
             *thread.lock().unwrap() = Some(std::thread::spawn(move || {
                 // It may refuse to go on beside a prune.
-                let _ = repairer.repair(None, false, 1);
+                let _ = repairer.repair(None, false);
                 let _ = is_moved.send(());
             }));
             moved.lock().unwrap().recv().unwrap();
@@ -132,7 +132,7 @@ fn a_good_manifest_that_is_moved_and_back_beside_a_prune_keeps_its_packs() {
     });
     let _ = pruner.prune(&NOW);
     assert_eq!(scene.packs(), before);
-    scene.store.repair(None, false, 1).unwrap();
+    scene.store.repair(None, false).unwrap();
     scene.check_restores();
 }
 
@@ -154,7 +154,7 @@ fn what_comes_back_at_any_moment_of_a_prune_keeps_its_packs() {
         });
         let _ = pruner.prune(&NOW);
         assert_eq!(scene.packs(), before, "moment {moment}");
-        scene.store.repair(None, false, 1).unwrap();
+        scene.store.repair(None, false).unwrap();
         scene.check_restores();
         if calls.load(Ordering::SeqCst) <= moment {
             break;
@@ -176,13 +176,13 @@ fn a_damaged_manifest_keeps_all_packs() {
         let mut bad = good.clone();
         bad[place] ^= bit;
         scene.storage.replace(&object, &bad).unwrap();
-        let repaired = scene.store.repair(None, false, 1).unwrap();
+        let repaired = scene.store.repair(None, false).unwrap();
         assert_eq!(repaired.moved, std::slice::from_ref(&object));
         let pruned = scene.store.prune(&NOW).unwrap();
         assert_eq!(scene.packs(), before, "bit {bit} at {place}");
         assert_eq!(pruned.unreadable, std::slice::from_ref(&damaged));
         scene.storage.replace(&damaged, &good).unwrap();
-        scene.store.repair(None, false, 1).unwrap();
+        scene.store.repair(None, false).unwrap();
         scene.check_restores();
     }
 }
@@ -209,7 +209,7 @@ fn a_repair_brings_nothing_back_that_was_forgotten_meanwhile() {
                 done.store(pruned as u64, Ordering::SeqCst);
             }
         });
-        let _ = repairer.repair(Some(&scene.other), false, 1);
+        let _ = repairer.repair(Some(&scene.other), false);
         let is_shown = scene.store.snapshots().unwrap().contains(&scene.name);
         let was_reached = calls.load(Ordering::SeqCst) > moment;
         assert!(!is_shown || !was_reached, "moment {moment}");
@@ -240,7 +240,7 @@ fn a_repair_deletes_nothing_but_what_is_there_again() {
         let folder = tempfile::tempdir().unwrap();
         let (store, root, name) = in_directory(folder.path());
         let (other, _, _) = memory_store();
-        store.copy_to(&other, std::slice::from_ref(&name), &|_| ()).unwrap();
+        store.copy_to(&other, std::slice::from_ref(&name)).unwrap();
         let manifest = root.join(name.object().unwrap());
         let damaged = root.join("damaged").join(name.key().unwrap());
         fs::create_dir_all(damaged.parent().unwrap()).unwrap();
@@ -253,14 +253,14 @@ fn a_repair_deletes_nothing_but_what_is_there_again() {
         fs::write(place(".notes"), b"more of them").unwrap();
         make_pipe(&place(".2"));
         symlink("nowhere", place(".3")).unwrap();
-        let repaired = store.repair(Some(&other), false, 1).unwrap();
+        let repaired = store.repair(Some(&other), false).unwrap();
         assert_eq!(repaired.manifests, [name.object().unwrap()]);
         assert!(manifest.is_file() && !damaged.exists());
         for end in [".1", ".2", ".3", ".notes"] {
             assert!(place(end).symlink_metadata().is_ok(), "{end}");
         }
         // It is told of once.
-        assert!(store.repair(Some(&other), false, 1).unwrap().manifests.is_empty());
+        assert!(store.repair(Some(&other), false).unwrap().manifests.is_empty());
         for end in [".2", ".3", ".notes"] {
             assert!(store.prune(&NOW).is_err() || end == ".notes");
             fs::remove_file(place(end)).unwrap();

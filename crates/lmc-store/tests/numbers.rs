@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// What no manifest may say of bytes.
 const SIZE_MAX: u64 = 1 << 60;
-const ALL: CheckOptions = CheckOptions { read_percent: 100, threads: 1 };
+const ALL: CheckOptions = CheckOptions { read_percent: 100 };
 
 /// Two snapshots of one run, the second on the first, and what they are of.
 struct Scene {
@@ -74,27 +74,27 @@ impl Scene {
         let _ = store.check(&ALL);
         let (other, _, _) = memory_store();
         let names: Vec<SnapshotName> = store.snapshots().unwrap();
-        let copied = store.copy_to(&other, &names, &|_| ()).unwrap();
+        let copied = store.copy_to(&other, &names).unwrap();
         assert!(copied.snapshots.contains(&self.saved[0].0));
         let _ = other.stats();
         let target = self.folder.path().join("target");
-        let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
-        if store.restore(forged, &target, &options, &|_| ()).is_ok() {
+        let options = RestoreOptions::default();
+        if store.restore(forged, &target, &options).is_ok() {
             std::fs::remove_dir_all(&target).unwrap();
         }
         if let (Ok(one), Ok(two)) = (store.manifest(&self.saved[0].0), store.manifest(forged)) {
-            let _ = store.diff(&Arc::new(one), &Arc::new(two), 1);
+            let _ = store.diff(&Arc::new(one), &Arc::new(two));
         }
         self.save_on(store, forged);
         let keep = Keep { last: Some(1), every: Some(7), within_ms: Some(5), ..Keep::default() };
         let plan = store.plan_forget(&keep, None).unwrap();
         let _ = store.plan_thin(&plan.kept, &Keep { last: Some(0), ..Keep::default() });
         let _ = store.thin(forged);
-        let save = SaveOptions { threads: 1, ..SaveOptions::default() };
-        let _ = store.rebase(forged, &save, &|_| ());
+        let save = SaveOptions::default();
+        let _ = store.rebase(forged, &save);
         let dry = PruneOptions { dry_run: true, grace_ms: Some(0), allow_empty: false };
         let _ = store.prune(&dry);
-        let _ = store.repair(Some(&other), false, 1);
+        let _ = store.repair(Some(&other), false);
         store.forget(std::slice::from_ref(forged)).unwrap();
         let _ = store.prune(&PruneOptions { dry_run: false, ..dry });
         for (name, root) in &self.saved {
@@ -107,9 +107,9 @@ impl Scene {
         let root = self.folder.path().join("next");
         write(&root.join("a/model.safetensors"), &checkpoint(&["x"], 3000, 1, 9));
         for parent in [Parent::Snapshot(parent.clone()), Parent::Auto] {
-            let (run, threads) = ("r".to_string(), 1);
-            let options = SaveOptions { run, parent, threads, ..SaveOptions::default() };
-            match store.save(&root, &options, &|_| ()) {
+            let run = "r".to_string();
+            let options = SaveOptions { run, parent, ..SaveOptions::default() };
+            match store.save(&root, &options) {
                 Ok(saved) => check_restores(store, &saved.name, &root),
                 // Who names a parent wants that one, and it may be no good.
                 Err(e) => assert!(matches!(options.parent, Parent::Snapshot(_)), "{e}"),

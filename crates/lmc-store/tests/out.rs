@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use lmc::Context;
 use lmc_store::{RelPath, RestoreOptions, SaveOptions};
 use std::sync::Arc;
 
@@ -19,11 +20,11 @@ fn exports_stand_alone() {
     }
     let target = folder.path().join("export");
     let name = store.find("latest").unwrap();
-    store.export(&name, &target, &RestoreOptions::default(), &|_| ()).unwrap();
+    store.export(&name, &target, &RestoreOptions::default()).unwrap();
     for path in ["sub/model.safetensors", "config.json"] {
         let archive = lmc::Archive::open(&target.join(format!("{path}.lmc"))).unwrap();
         assert!(archive.bases().is_empty());
-        let bytes = lmc::decompress_to_vec(&archive, 1).unwrap();
+        let bytes = lmc::decompress_to_vec(&archive, &Context::with_threads(1)).unwrap();
         assert_eq!(bytes, std::fs::read(root.join(path)).unwrap());
     }
 }
@@ -43,7 +44,7 @@ fn differences() {
     std::fs::rename(root.join("gone.json"), root.join("came.json")).unwrap();
     let new = save(&store, &root, SaveOptions::default());
     let manifest = |name| Arc::new(store.manifest(name).unwrap());
-    let diff = store.diff(&manifest(&old.name), &manifest(&new.name), 1).unwrap();
+    let diff = store.diff(&manifest(&old.name), &manifest(&new.name)).unwrap();
     let texts = |paths: &[RelPath]| paths.iter().map(RelPath::to_string).collect::<Vec<_>>();
     assert_eq!(texts(&diff.same), ["same.json"]);
     assert_eq!(

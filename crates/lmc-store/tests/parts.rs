@@ -18,11 +18,11 @@ fn file<'a>(name: &str, bytes: &'a [u8], like: &[&str]) -> MemoryFile<'a> {
 }
 
 fn options(step: u64) -> SaveOptions {
-    SaveOptions { threads: 1, step: Some(step), ..SaveOptions::default() }
+    SaveOptions { step: Some(step), ..SaveOptions::default() }
 }
 
 fn part(store: &Store, files: &[MemoryFile], options: &SaveOptions) -> Part {
-    let part = store.save_part(files, options, &|_| ()).unwrap();
+    let part = store.save_part(files, options).unwrap();
     // As another process gets it.
     Part::read(&part.write().unwrap()).unwrap()
 }
@@ -30,13 +30,13 @@ fn part(store: &Store, files: &[MemoryFile], options: &SaveOptions) -> Part {
 fn commit(store: &Store, parts: &[Part], step: u64) -> Saved {
     let index = format!("index of step {step}");
     let files = [file("index.json", index.as_bytes(), &[])];
-    store.commit_parts(parts, &files, &options(step), &|_| ()).unwrap()
+    store.commit_parts(parts, &files, &options(step)).unwrap()
 }
 
 fn restored(store: &Store, saved: &Saved) -> BTreeMap<String, Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("out");
-    store.restore(&saved.name, &target, &Default::default(), &|_| ()).unwrap();
+    store.restore(&saved.name, &target, &Default::default()).unwrap();
     let tree = common::tree(&target).into_iter().filter(|(_, (kind, ..))| *kind == 'f');
     tree.map(|(name, (_, _, bytes))| (String::from_utf8(name).unwrap(), bytes)).collect()
 }
@@ -107,7 +107,7 @@ fn old_parts_are_refused() {
     let lost = part(&store, &[file("2", &a, &[])], &options(0));
     store.abandon_parts(std::slice::from_ref(&lost)).unwrap();
     for part in [late, lost] {
-        let error = store.commit_parts(&[part], &[], &options(2), &|_| ()).unwrap_err();
+        let error = store.commit_parts(&[part], &[], &options(2)).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
         assert_eq!(store.newest("main").unwrap(), Some(first.name.clone()));
     }
@@ -132,7 +132,7 @@ fn parents_that_go() {
     assert_eq!(alone.warnings.len(), 1, "{:?}", alone.warnings);
     assert!(restored(&store, &commit(&store, &[alone], 2))["0"] == a);
     let demanded = SaveOptions { parent: Parent::Snapshot(first.name), ..options(0) };
-    let error = store.save_part(&[file("0", &a, &[])], &demanded, &|_| ()).unwrap_err();
+    let error = store.save_part(&[file("0", &a, &[])], &demanded).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict);
 }
 
@@ -141,7 +141,7 @@ fn parents_that_go() {
 fn wrong_parts() {
     let (store, storage, _) = memory_store();
     let twice = || part(&store, &[file("model/0", b"bytes", &[])], &options(0));
-    let error = store.commit_parts(&[twice(), twice()], &[], &options(1), &|_| ()).unwrap_err();
+    let error = store.commit_parts(&[twice(), twice()], &[], &options(1)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::InvalidArgument);
     assert!(store.snapshots().unwrap().is_empty());
     let text = twice().write().unwrap();

@@ -55,8 +55,8 @@ impl Scene {
     }
 
     fn restore(&self, name: &SnapshotName) -> lmc_store::Result<lmc_store::Restored> {
-        let options = RestoreOptions { overwrite: true, threads: 1, ..RestoreOptions::default() };
-        self.store.restore(name, &self.target, &options, &|_| ())
+        let options = RestoreOptions { overwrite: true, ..RestoreOptions::default() };
+        self.store.restore(name, &self.target, &options)
     }
 }
 
@@ -268,12 +268,12 @@ fn nothing_is_overwritten_unasked() {
     fs::create_dir(&scene.target).unwrap();
     fs::write(scene.target.join("mine"), b"mine").unwrap();
     let options = RestoreOptions::default();
-    assert!(scene.store.restore(&name, &scene.target, &options, &|_| ()).is_err());
+    assert!(scene.store.restore(&name, &scene.target, &options).is_err());
     assert_eq!(fs::read_dir(&scene.target).unwrap().count(), 1);
     fs::remove_file(scene.target.join("mine")).unwrap();
-    scene.store.restore(&name, &scene.target, &options, &|_| ()).unwrap();
+    scene.store.restore(&name, &scene.target, &options).unwrap();
     // A target that is a file stays one.
     let file = scene.outside.join("sentinel");
-    assert!(scene.store.restore(&name, &file, &options, &|_| ()).is_err());
+    assert!(scene.store.restore(&name, &file, &options).is_err());
     assert_eq!(fs::read(file).unwrap(), b"untouched");
 }

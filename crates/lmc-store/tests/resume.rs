@@ -3,10 +3,9 @@
 mod common;
 
 use common::*;
-use lmc::{Interrupt, Progress};
-use lmc_store::storage::{Stoppable, Storage};
+use lmc::Context;
+use lmc_store::storage::Storage;
 use lmc_store::{ErrorKind, RestoreOptions, Result, SaveOptions, Store};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Killed at each of its changes, and run again.
@@ -17,14 +16,14 @@ fn killed_saves() {
     write(&first.join("model.safetensors"), &checkpoint(&["a"], 8000, 1, 0));
     write(&second.join("model.safetensors"), &checkpoint(&["a"], 8000, 1, 1));
     write(&second.join("new.safetensors"), &checkpoint(&["b"], 8000, 5, 0));
-    let options = SaveOptions { pack_len: 4000, threads: 1, ..SaveOptions::default() };
+    let options = SaveOptions { pack_len: 4000, ..SaveOptions::default() };
     let mut total = None;
     for changes in 1..100 {
         let (store, storage, clock) = memory_store();
-        let old = store.save(&first, &options, &|_| ()).unwrap().name;
+        let old = store.save(&first, &options).unwrap().name;
         let mortal = MortalStorage::new(storage.clone(), changes);
         let dying = Store::open(mortal.clone(), clock.clone()).unwrap();
-        let saved = dying.save(&second, &options, &|_| ());
+        let saved = dying.save(&second, &options);
         let put = mortal.packs_put.load(Ordering::SeqCst);
         check_restores(&store, &old, &first);
         if let Ok(saved) = saved {
@@ -45,7 +44,7 @@ fn killed_saves() {
         }
         let counting = MortalStorage::new(storage.clone(), u64::MAX);
         let again = Store::open(counting.clone(), clock).unwrap();
-        let saved = again.save(&second, &options, &|_| ()).unwrap();
+        let saved = again.save(&second, &options).unwrap();
         assert_eq!(saved.packs.found, put, "killed after {changes} changes");
         assert_eq!(counting.packs_put.load(Ordering::SeqCst), saved.packs.put);
         check_restores(&store, &saved.name, &second);
@@ -62,7 +61,7 @@ fn leftovers_are_not_trusted_beside_a_prune() {
     let (store, storage, clock) = memory_store();
     let mortal = MortalStorage::new(storage.clone(), 2);
     let dying = Store::open(mortal, clock.clone()).unwrap();
-    assert!(dying.save(&root, &SaveOptions::default(), &|_| ()).is_err());
+    assert!(dying.save(&root, &SaveOptions::default()).is_err());
     storage.put_new("pruning/someone", b"{}").unwrap();
     let saved = save(&store, &root, SaveOptions::default());
     assert_eq!((saved.packs.put, saved.packs.found), (1, 0));
@@ -76,7 +75,7 @@ fn leftovers_are_not_trusted_beside_a_prune() {
     let mortal = MortalStorage::new(storage.clone(), 2);
     let dying = Store::open(mortal, clock.clone()).unwrap();
     let options = SaveOptions { parent: lmc_store::Parent::None, ..SaveOptions::default() };
-    assert!(dying.save(&other, &options, &|_| ()).is_err());
+    assert!(dying.save(&other, &options).is_err());
     clock.pass_hours(13);
     let saved = save(&store, &other, options);
     assert_eq!((saved.packs.put, saved.packs.found), (1, 0));
@@ -90,23 +89,23 @@ fn interrupted_work() {
     for name in ["a", "b", "c"] {
         write(&root.join(name).join("model.safetensors"), &checkpoint(&[name], 8000, 7, 0));
     }
-    let (store, storage, clock) = memory_store();
-    let stoppable = Stoppable::new(storage.clone(), lmc::is_interrupted);
-    let stopped = Store::open(Arc::new(stoppable), clock).unwrap();
-    let interrupted = |work: &dyn Fn(Progress) -> Result<()>| {
-        let interrupt = Interrupt::default();
-        let error = interrupt.run(|| work(&|_| interrupt.send())).unwrap_err();
+    let (store, storage, _) = memory_store();
+    let interrupted = |work: &dyn Fn(&Store) -> Result<()>| {
+        let context = Context::with_threads(1);
+        let interrupt = context.interrupt.clone();
+        let context = context.watched(move |_| interrupt.send());
+        let error = work(&store.with_context(&context)).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Interrupted, "{error}");
     };
-    let options = SaveOptions { pack_len: 4000, threads: 1, ..SaveOptions::default() };
-    interrupted(&|progress| stopped.save(&root, &options, progress).map(drop));
+    let options = SaveOptions { pack_len: 4000, ..SaveOptions::default() };
+    interrupted(&|store| store.save(&root, &options).map(drop));
     assert_eq!(store.snapshots().unwrap(), []);
     assert_eq!(objects_in(&*storage, "pending"), [""; 0]);
-    let saved = stopped.save(&root, &options, &|_| ()).unwrap().name;
+    let saved = store.save(&root, &options).unwrap().name;
     check_restores(&store, &saved, &root);
     let target = folder.path().join("out");
     let restore = RestoreOptions::default();
-    interrupted(&|progress| stopped.restore(&saved, &target, &restore, progress).map(drop));
+    interrupted(&|store| store.restore(&saved, &target, &restore).map(drop));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
-    check_restores(&stopped, &saved, &root);
+    check_restores(&store, &saved, &root);
 }

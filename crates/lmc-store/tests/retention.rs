@@ -169,8 +169,8 @@ fn prune_beside_a_save() {
         });
     };
     let parent = lmc_store::Parent::Snapshot(saved[1].0.clone());
-    let options = SaveOptions { run: "r".into(), parent, threads: 1, ..SaveOptions::default() };
-    let new = store.save(&root, &options, &progress).unwrap();
+    let options = SaveOptions { run: "r".into(), parent, ..SaveOptions::default() };
+    let new = watched(&store, &progress, |store| store.save(&root, &options)).unwrap();
     check_restores(&store, &new.name, &root);
     clock.pass_hours(48);
     store.prune(&PruneOptions::default()).unwrap();
@@ -216,7 +216,8 @@ fn a_save_that_slept_too_long_fails() {
     let root = folder.path().join("run");
     write(&root.join("model.safetensors"), &checkpoint(&["a"], 6000, 1, 3));
     let sleep = |_| clock.pass_hours(13);
-    let failed = store.save(&root, &SaveOptions::default(), &sleep).unwrap_err();
+    let options = SaveOptions::default();
+    let failed = watched(&store, &sleep, |store| store.save(&root, &options)).unwrap_err();
     assert_eq!(failed.kind, ErrorKind::Conflict);
     assert!(store.snapshots().unwrap().is_empty());
     save(&store, &root, SaveOptions::default());
@@ -232,7 +233,7 @@ fn dead_saves_are_cleaned_up() {
     // The lease and the pack, and then nothing more.
     let mortal = MortalStorage::new(storage.clone(), 2);
     let dying = Store::open(mortal.clone(), clock.clone()).unwrap();
-    assert!(dying.save(&root, &SaveOptions::default(), &|_| ()).is_err());
+    assert!(dying.save(&root, &SaveOptions::default()).is_err());
     assert_eq!(mortal.packs_put.load(Ordering::SeqCst), 1);
     let objects = |folder: &str| objects_in(&*storage, folder).len();
     assert_eq!((objects("pending"), objects("packs")), (1, 1));
@@ -251,8 +252,8 @@ fn twins_of_a_rebase_count_once() {
     let (store, storage, _) = memory_store();
     let folder = tempfile::tempdir().unwrap();
     let saved = run(&store, folder.path(), &[1, 2, 3]);
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
-    store.rebase(&saved[2].0, &options, &|_| ()).unwrap();
+    let options = SaveOptions::default();
+    store.rebase(&saved[2].0, &options).unwrap();
     storage.delete(&[saved[2].0.forgotten()]).unwrap();
     assert_eq!(forget(&store, Keep { last: Some(2), ..Keep::default() }), [2, 3, 3]);
 }
@@ -298,7 +299,7 @@ fn optimizer_state_is_thinned() {
         }
         check_restores(&store, name, root);
     }
-    assert!(store.check(&CheckOptions { read_percent: 100, threads: 1 }).unwrap().is_clean());
+    assert!(store.check(&CheckOptions { read_percent: 100 }).unwrap().is_clean());
 }
 
 /// Many in one run are on several pages; the next one goes on from the newest all the same.
@@ -362,11 +363,11 @@ fn copies_of_what_was_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     let saved = run(&store, folder.path(), &[1, 2, 3]);
     let names = store.snapshots().unwrap();
-    store.copy_to(&target, &names, &|_| ()).unwrap();
+    store.copy_to(&target, &names).unwrap();
     assert_eq!(target.snapshots().unwrap(), names, "a copy has the id of what it is of");
     assert_eq!(forget(&target, Keep { last: Some(1), ..Keep::default() }), [3]);
     for _ in 0..2 {
-        store.copy_to(&target, &names, &|_| ()).unwrap();
+        store.copy_to(&target, &names).unwrap();
         let steps: Vec<u64> = target.snapshots().unwrap().iter().map(|name| name.step).collect();
         assert_eq!(steps, [1, 2, 3]);
     }
@@ -379,7 +380,7 @@ fn copies_of_what_was_forgotten() {
     assert_eq!(forget(&target, Keep { last: Some(1), ..Keep::default() }), [3]);
     target.prune(&PruneOptions { grace_ms: Some(0), ..PruneOptions::default() }).unwrap();
     storage.put_new(&format!("pruning/{:032x}", 5), b"").unwrap();
-    let copied = store.copy_to(&target, &names, &|_| ()).unwrap().snapshots;
+    let copied = store.copy_to(&target, &names).unwrap().snapshots;
     assert!(copied.iter().all(|copy| names.iter().all(|name| name.id != copy.id)));
 }
 
@@ -390,8 +391,8 @@ fn tags_are_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     let saved = run(&store, folder.path(), &[1, 2]);
     store.tag(&saved[0].0, "first").unwrap();
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
-    let new = store.rebase(&saved[0].0, &options, &|_| ()).unwrap();
+    let options = SaveOptions::default();
+    let new = store.rebase(&saved[0].0, &options).unwrap();
     assert!(store.tags().unwrap()[&new.id].contains("first"));
     let error = store.tag(&saved[0].0, "late").unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict);

@@ -110,8 +110,8 @@ fn rebase_cuts_chains() {
         saved.push((save_step(&store, &root, "r", u64::from(step)).name, root));
     }
     store.tag(&saved[2].0, "best").unwrap();
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
-    let new = store.rebase(&saved[2].0, &options, &|_| ()).unwrap();
+    let options = SaveOptions::default();
+    let new = store.rebase(&saved[2].0, &options).unwrap();
     assert_eq!((new.step, new.time_ms), (saved[2].0.step, saved[2].0.time_ms));
     assert!(store.manifest(&new).unwrap().depths().into_iter().all(|depth| depth == 0));
     assert!(store.tags().unwrap()[&new.id].contains("best"));

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Damages in a test run; `LMC_ROT` asks for more.
 const DAMAGES: u64 = 60;
-const ALL: CheckOptions = CheckOptions { read_percent: 100, threads: 1 };
+const ALL: CheckOptions = CheckOptions { read_percent: 100 };
 
 /// What was seen in all.
 #[derive(Debug, Default)]
@@ -82,8 +82,8 @@ fn restore(store: &Store, snapshot: &Snapshot, hurt: &BTreeSet<RelPath>) {
     let folder = folder();
     let target = folder.path().join("target");
     let go = |keep_going, target: &std::path::Path| {
-        let options = RestoreOptions { threads: 1, keep_going, ..RestoreOptions::default() };
-        store.restore(&snapshot.name, target, &options, &|_| ())
+        let options = RestoreOptions { keep_going, ..RestoreOptions::default() };
+        store.restore(&snapshot.name, target, &options)
     };
     let name = &snapshot.object;
     if !hurt.is_empty() {
@@ -233,9 +233,9 @@ impl Rot {
             wanted.insert(object.replacen("snapshots/", "damaged/", 1), bytes);
         }
         let store = &self.history.store;
-        let tried = store.repair(None, true, 1).unwrap();
+        let tried = store.repair(None, true).unwrap();
         assert!(self.now() == *now, "a dry run changes nothing");
-        let repaired = store.repair(None, false, 1).unwrap();
+        let repaired = store.repair(None, false).unwrap();
         let names = |repaired: &Repaired| set(repaired.packs.iter().map(PackName::object));
         assert!(names(&tried) == healed && names(&repaired) == healed);
         assert_eq!(set(repaired.moved), expected.manifests);
@@ -251,7 +251,7 @@ impl Rot {
     fn repair_with_copy(&mut self, now: &Objects, expected: &Expected) {
         let moved = self.now().into_iter().filter(|(name, _)| name.starts_with("damaged/"));
         let moved: Objects = moved.collect();
-        let repaired = self.history.store.repair(Some(&self.history.copy), false, 1).unwrap();
+        let repaired = self.history.store.repair(Some(&self.history.copy), false).unwrap();
         assert!(repaired.lost.is_empty() && repaired.moved.is_empty(), "{repaired:?}");
         assert!(repaired.after.is_clean());
         let mut wanted = now.clone();

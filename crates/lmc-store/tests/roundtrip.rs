@@ -34,7 +34,7 @@ fn directories() {
     check_restores(&store, &saved.name, &root);
 
     let target = folder.path().join("restored");
-    store.restore(&saved.name, &target, &RestoreOptions::default(), &|_| ()).unwrap();
+    store.restore(&saved.name, &target, &RestoreOptions::default()).unwrap();
     let time = |path: &std::path::Path| {
         let metadata = fs::metadata(path.join("model.safetensors")).unwrap();
         (metadata.mtime(), metadata.mtime_nsec())
@@ -56,14 +56,12 @@ fn single_files() {
     write(&path, &bytes);
     let saved = save(&store, &path, SaveOptions::default());
     let target = folder.path().join("other name");
-    store.restore(&saved.name, &target, &RestoreOptions::default(), &|_| ()).unwrap();
+    store.restore(&saved.name, &target, &RestoreOptions::default()).unwrap();
     assert_eq!(fs::read(&target).unwrap(), bytes);
-    let again = store.restore(&saved.name, &target, &RestoreOptions::default(), &|_| ());
+    let again = store.restore(&saved.name, &target, &RestoreOptions::default());
     assert_eq!(again.unwrap_err().advice(), Some(Advice::Overwrite));
     fs::create_dir(folder.path().join("into")).unwrap();
-    store
-        .restore(&saved.name, &folder.path().join("into"), &RestoreOptions::default(), &|_| ())
-        .unwrap();
+    store.restore(&saved.name, &folder.path().join("into"), &RestoreOptions::default()).unwrap();
     assert_eq!(fs::read(folder.path().join("into/model.safetensors")).unwrap(), bytes);
 }
 
@@ -101,7 +99,7 @@ fn parts() {
     let saved = save(&store, &root, SaveOptions { parent: Parent::None, ..SaveOptions::default() });
     let restored = |options: RestoreOptions| {
         let target = folder.path().join("target");
-        store.restore(&saved.name, &target, &options, &|_| ()).unwrap();
+        store.restore(&saved.name, &target, &options).unwrap();
         let names = tree(&target).into_keys().map(|name| String::from_utf8(name).unwrap());
         let names: Vec<String> = names.collect();
         fs::remove_dir_all(&target).unwrap();
@@ -126,7 +124,7 @@ fn files_in_memory() {
     fn file<'a>(path: lmc_store::RelPath, parts: Vec<&'a [u8]>) -> lmc_store::MemoryFile<'a> {
         lmc_store::MemoryFile { path, parts, like: Vec::new() }
     }
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
+    let options = SaveOptions::default();
     let mut added = Vec::new();
     let folder = tempfile::tempdir().unwrap();
     for drift in 1..3 {
@@ -136,9 +134,9 @@ fn files_in_memory() {
             file(path("a/b/model.safetensors"), vec![head, tail]),
             file(path("config.json"), vec![]),
         ];
-        let saved = store.save_files(&files, &options, &|_| ()).unwrap();
+        let saved = store.save_files(&files, &options).unwrap();
         let target = folder.path().join(drift.to_string());
-        store.restore(&saved.name, &target, &Default::default(), &|_| ()).unwrap();
+        store.restore(&saved.name, &target, &Default::default()).unwrap();
         assert!(std::fs::read(target.join("a/b/model.safetensors")).unwrap() == bytes);
         assert_eq!(std::fs::read(target.join("config.json")).unwrap(), b"");
         added.push(saved.name.added);
@@ -146,7 +144,7 @@ fn files_in_memory() {
     assert!(added[1] < added[0] / 2, "{added:?}");
     for clash in [["a", "a"], ["a", "a/b"], ["a/b", "a"]] {
         let files = clash.map(|text| file(path(text), vec![b"x"]));
-        let error = store.save_files(&files, &options, &|_| ()).unwrap_err();
+        let error = store.save_files(&files, &options).unwrap_err();
         assert_eq!(error.kind, lmc_store::ErrorKind::InvalidArgument);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn options(step: u64) -> SaveOptions {
-    SaveOptions { threads: 1, step: Some(step), ..SaveOptions::default() }
+    SaveOptions { step: Some(step), ..SaveOptions::default() }
 }
 
 /// Many files of which nothing is known, many that are the same as one, and many that are as they
@@ -27,9 +27,9 @@ fn many_files_are_planned_one_by_one() {
         };
         (0..count).map(file).collect()
     };
-    let saved = store.save_files(&empty("a", 100_000), &options(1), &|_| ()).unwrap();
+    let saved = store.save_files(&empty("a", 100_000), &options(1)).unwrap();
     assert_eq!((saved.files, saved.unchanged), (100_000, 99_999));
-    let saved = store.save_files(&empty("b", 100_000), &options(2), &|_| ()).unwrap();
+    let saved = store.save_files(&empty("b", 100_000), &options(2)).unwrap();
     assert_eq!((saved.files, saved.unchanged), (100_000, 100_000));
 }
 
@@ -72,7 +72,7 @@ fn wide_manifests_cost_no_more_than_their_size() {
     assert_eq!(manifest.files().count(), count);
     // The pack is damaged: each file is looked at for whether it needs it.
     storage.replace(&pack.object(), &[8; 1000]).unwrap();
-    let all = CheckOptions { read_percent: 100, threads: 1 };
+    let all = CheckOptions { read_percent: 100 };
     assert_eq!(store.check(&all).unwrap().hurt.len(), count);
     // New files, for which the parent's are looked through, and files at the paths of the parent's.
     let file = |i: usize| {
@@ -82,10 +82,10 @@ fn wide_manifests_cost_no_more_than_their_size() {
     };
     let files: Vec<MemoryFile> = (0..2000).map(file).collect();
     let parent = Parent::Snapshot(name.clone());
-    let saved = store.save_files(&files, &SaveOptions { parent, ..options(2) }, &|_| ()).unwrap();
+    let saved = store.save_files(&files, &SaveOptions { parent, ..options(2) }).unwrap();
     assert_eq!(saved.unchanged, 1999);
     let (target, _, _) = memory_store();
-    let copied = store.copy_to(&target, &[name, saved.name], &|_| ()).unwrap();
+    let copied = store.copy_to(&target, &[name, saved.name]).unwrap();
     assert_eq!((copied.snapshots.len(), copied.left_out.len()), (1, 1));
 }
 
@@ -110,9 +110,9 @@ fn copies_do_not_list_a_run_for_each_snapshot() {
         Fate::Done
     });
     let seen = Store::open(counted, clock).unwrap();
-    assert_eq!(source.copy_to(&seen, &names, &|_| ()).unwrap().snapshots.len(), 20);
+    assert_eq!(source.copy_to(&seen, &names).unwrap().snapshots.len(), 20);
     assert_eq!(lists.load(Ordering::SeqCst), 1);
     assert_eq!(pages.load(Ordering::SeqCst), 20);
-    assert_eq!(source.copy_to(&seen, &names, &|_| ()).unwrap().there, 20);
+    assert_eq!(source.copy_to(&seen, &names).unwrap().there, 20);
     assert_eq!(target.snapshots().unwrap(), names);
 }

@@ -9,8 +9,8 @@ use lmc_store::{CheckOptions, ErrorKind, SnapshotName, Store};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-const QUICK: CheckOptions = CheckOptions { read_percent: 0, threads: 1 };
-const ALL: CheckOptions = CheckOptions { read_percent: 100, threads: 1 };
+const QUICK: CheckOptions = CheckOptions { read_percent: 0 };
+const ALL: CheckOptions = CheckOptions { read_percent: 100 };
 
 /// Sizes that a pack of `size` bytes has not.
 fn wrong(size: u64) -> [u64; 3] {
@@ -70,7 +70,7 @@ fn a_copy_takes_no_wrong_sizes_of_packs() {
                 }
                 let before = target.snapshots().unwrap();
                 let names = std::slice::from_ref(&lie);
-                let copied = hostile.copy_to(&target, names, &|_| ()).unwrap();
+                let copied = hostile.copy_to(&target, names).unwrap();
                 let [(left_out, error)] = &copied.left_out[..] else { panic!("{size} {copied:?}") };
                 assert_eq!((left_out, error.kind), (&lie, ErrorKind::Corrupt), "{error}");
                 assert_eq!(target.snapshots().unwrap(), before);
@@ -103,7 +103,7 @@ fn a_check_names_the_manifest_that_lies_about_a_pack() {
                 assert!(checked.hurt.is_empty(), "{checked:?}");
             }
             // A repair calls nothing lost, and changes nothing of what is good.
-            let repaired = store.repair(None, false, 1).unwrap();
+            let repaired = store.repair(None, false).unwrap();
             assert!(repaired.lost.is_empty() && repaired.packs.is_empty(), "{repaired:?}");
             if stays {
                 check_restores(&store, &name, &root);
@@ -128,7 +128,7 @@ fn a_repair_takes_no_wrong_sizes_of_packs() {
         let object = lie(&hostile, &theirs, "r", size).object().unwrap();
         let (store, storage, _) = memory_store();
         storage.put_new(&object, b"rot").unwrap();
-        let repaired = store.repair(Some(&hostile), false, 1).unwrap();
+        let repaired = store.repair(Some(&hostile), false).unwrap();
         assert_eq!(repaired.refused.len(), 1, "{size}: {repaired:?}");
         assert_eq!((&repaired.refused[0].0, repaired.manifests.len()), (&object, 0));
     }
@@ -180,7 +180,7 @@ fn bases_that_an_archive_is_not_on_are_lies() {
     manifest["archives"][1]["bases"] = json!([0]);
     let lie = plant(&store, &manifest);
     let (target, _, _) = memory_store();
-    let copied = store.copy_to(&target, std::slice::from_ref(&lie), &|_| ()).unwrap();
+    let copied = store.copy_to(&target, std::slice::from_ref(&lie)).unwrap();
     let [(left_out, error)] = &copied.left_out[..] else { panic!("{copied:?}") };
     assert_eq!((left_out, error.kind), (&lie, ErrorKind::Corrupt));
     let checked = store.check(&ALL).unwrap();

@@ -36,8 +36,9 @@ impl Scene {
     /// Saves the directory; `meanwhile` happens when the first file is coded.
     fn save(&self, meanwhile: impl Fn() + Sync) -> lmc_store::Result<lmc_store::Saved> {
         let once = Once::new();
-        let options = SaveOptions { threads: 1, ..SaveOptions::default() };
-        self.store.save(&self.path("run"), &options, &|_| once.call_once(&meanwhile))
+        let options = SaveOptions::default();
+        let meanwhile = |_| once.call_once(&meanwhile);
+        watched(&self.store, &meanwhile, |store| store.save(&self.path("run"), &options))
     }
 
     fn is_refused(&self, meanwhile: impl Fn() + Sync) {
@@ -111,14 +112,16 @@ fn two_checkpoints_never_become_one_snapshot() {
     let scene = Scene::new();
     let last = scene.path("run/sub/b");
     let size = fs::metadata(&last).unwrap().len();
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
+    let options = SaveOptions::default();
     let left = std::sync::atomic::AtomicU64::new(3 * size);
-    let saved = scene.store.save(&scene.path("run"), &options, &|bytes| {
+    let replace = |bytes| {
         if left.fetch_sub(bytes, std::sync::atomic::Ordering::Relaxed) == bytes {
             fs::rename(scene.path("run"), scene.path("old")).unwrap();
             fs::rename(scene.path("next"), scene.path("run")).unwrap();
         }
-    });
+    };
+    let run = scene.path("run");
+    let saved = watched(&scene.store, &replace, |store| store.save(&run, &options));
     assert_eq!(saved.expect_err("it was replaced").kind, ErrorKind::Conflict);
 }
 
@@ -145,14 +148,15 @@ fn links_that_are_followed_lead_to_what_was_listed() {
     fs::remove_file(scene.path("run/b")).unwrap();
     symlink("../secret/b", scene.path("run/b")).unwrap();
     symlink("../next", scene.path("run/through")).unwrap();
-    let options = SaveOptions { threads: 1, follow_links: true, ..SaveOptions::default() };
+    let options = SaveOptions { follow_links: true, ..SaveOptions::default() };
     let save = |meanwhile: &(dyn Fn() + Sync)| {
         let once = Once::new();
-        scene.store.save(&scene.path("run"), &options, &|_| once.call_once(meanwhile))
+        let meanwhile = |_| once.call_once(meanwhile);
+        watched(&scene.store, &meanwhile, |store| store.save(&scene.path("run"), &options))
     };
     let saved = save(&|| ()).unwrap();
     let target = scene.path("restored");
-    scene.store.restore(&saved.name, &target, &RestoreOptions::default(), &|_| ()).unwrap();
+    scene.store.restore(&saved.name, &target, &RestoreOptions::default()).unwrap();
     for (restored, original) in [("b", "secret/b"), ("through/sub/b", "next/sub/b")] {
         let restored = fs::read(target.join(restored)).unwrap();
         assert!(restored == fs::read(scene.path(original)).unwrap());

@@ -92,10 +92,10 @@ fn a_copy_whose_packs_are_gone_does_not_blame_the_source() {
     let (target, _) = local_store(&folder.path().join("target"));
     let sweep = |_| target.storage().delete(&objects_in(&**target.storage(), "packs")).unwrap();
     let names = std::slice::from_ref(&name);
-    let error = source.copy_to(&target, names, &sweep).unwrap_err();
+    let error = watched(&source, &sweep, |source| source.copy_to(&target, names)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("the target lacks"), "{error}");
     assert!(target.snapshots().unwrap().is_empty());
-    assert_eq!(source.copy_to(&target, names, &|_| ()).unwrap().snapshots.len(), 1);
+    assert_eq!(source.copy_to(&target, names).unwrap().snapshots.len(), 1);
     check_restores(&target, &name, &root);
 }

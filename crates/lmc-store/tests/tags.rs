@@ -63,15 +63,15 @@ fn whatever_slept_before_its_commit_has_its_tags() {
     let saved = save(&sleeper(&store, &storage, &clock), &root, options);
     assert_eq!(tags_of(&store, &saved.name), tags, "save");
 
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
+    let options = SaveOptions::default();
     let slow = sleeper(&store, &storage, &clock);
-    let rebased = slow.rebase(&saved.name, &options, &|_| ()).unwrap();
+    let rebased = slow.rebase(&saved.name, &options).unwrap();
     assert_eq!(tags_of(&store, &rebased), tags, "rebase");
 
     let (target, storage, clock) = memory_store();
-    store.copy_to(&target, &[first], &|_| ()).unwrap();
+    store.copy_to(&target, &[first]).unwrap();
     let slow = sleeper(&target, &storage, &clock);
-    let copied = store.copy_to(&slow, std::slice::from_ref(&rebased), &|_| ()).unwrap();
+    let copied = store.copy_to(&slow, std::slice::from_ref(&rebased)).unwrap();
     assert_eq!(tags_of(&target, &copied.snapshots[0]), tags, "copy");
 }
 
@@ -135,8 +135,8 @@ fn a_tag_given_beside_a_rebase_is_not_pruned() {
         }
         Fate::Done
     });
-    let options = SaveOptions { threads: 1, ..SaveOptions::default() };
-    let rebased = rebasing.rebase(&name, &options, &|_| ()).unwrap();
+    let options = SaveOptions::default();
+    let rebased = rebasing.rebase(&name, &options).unwrap();
     assert_eq!(tags_of(&store, &rebased), named(&["early", "late"]));
     store.prune(&now()).unwrap();
     assert_eq!(tags_of(&store, &rebased), named(&["early", "late"]));

@@ -42,11 +42,12 @@ fn a_private_directory_comes_back_private() {
             let path = temporary(folder.path());
             seen.lock().unwrap().extend([mode(&path), mode(&path.join("sub"))]);
         };
-        store.restore(&saved.name, &target, &RestoreOptions::default(), &look).unwrap();
+        let options = RestoreOptions::default();
+        watched(&store, &look, |store| store.restore(&saved.name, &target, &options)).unwrap();
         assert_eq!(mode(&target), wanted);
         assert_eq!(*seen.lock().unwrap(), [0o700, 0o700]);
         let exported = folder.path().join(format!("exported{wanted:o}"));
-        store.export(&saved.name, &exported, &RestoreOptions::default(), &|_| ()).unwrap();
+        store.export(&saved.name, &exported, &RestoreOptions::default()).unwrap();
         assert_eq!(mode(&exported), wanted);
         // So that the temporary directory can be removed.
         for path in [&root, &target, &exported] {
@@ -62,9 +63,9 @@ fn what_was_in_memory_is_private() {
     let folder = tempfile::tempdir().unwrap();
     let path = RelPath::new(b"sub/model").unwrap();
     let file = MemoryFile { path, parts: vec![b"weights"], like: Vec::new() };
-    let saved = store.save_files(&[file], &SaveOptions::default(), &|_| ()).unwrap();
+    let saved = store.save_files(&[file], &SaveOptions::default()).unwrap();
     let target = folder.path().join("restored");
-    store.restore(&saved.name, &target, &RestoreOptions::default(), &|_| ()).unwrap();
+    store.restore(&saved.name, &target, &RestoreOptions::default()).unwrap();
     assert_eq!((mode(&target.join("sub")), mode(&target.join("sub/model"))), (0o700, 0o600));
 }
 
@@ -96,7 +97,8 @@ fn a_swapped_temporary_folder_is_not_the_result() {
         swap(bytes);
         fs::rename(shared.join("swapped"), name).unwrap();
     };
-    let restored = store.restore(&saved.name, &target, &RestoreOptions::default(), &swap);
+    let options = RestoreOptions::default();
+    let restored = watched(&store, &swap, |store| store.restore(&saved.name, &target, &options));
     assert!(restored.is_err());
     assert_eq!(mode(&private), 0o700);
     assert_eq!(fs::read_dir(&private).unwrap().count(), 0);
@@ -120,7 +122,7 @@ fn an_export_never_replaces_its_own_files() {
         let target = folder.path().join("exported");
         for overwrite in [false, true] {
             let options = RestoreOptions { overwrite, ..RestoreOptions::default() };
-            let error = store.export(&saved.name, &target, &options, &|_| ()).unwrap_err();
+            let error = store.export(&saved.name, &target, &options).unwrap_err();
             assert!(error.to_string().contains("b.lmc"), "{error}");
             fs::create_dir_all(&target).unwrap();
             assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
@@ -139,7 +141,7 @@ fn a_restore_of_nothing_is_an_error() {
     let target = folder.path().join("restored");
     let only = vec![Glob::new("*.bin"), Glob::new("nothing")];
     let options = RestoreOptions { only, ..RestoreOptions::default() };
-    let error = store.restore(&saved.name, &target, &options, &|_| ()).unwrap_err();
+    let error = store.restore(&saved.name, &target, &options).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
     assert!(error.to_string().contains("*.bin"), "{error}");
     assert!(!target.exists());

@@ -9,7 +9,7 @@ use crate::pipeline::Buffer;
 use crate::recent::Desk;
 use crate::reference;
 use crate::span::{self, PIECE_LEN, SpanDecoder, SpanPart, blocks_of, check, first_part};
-use crate::{Progress, Reference};
+use crate::{Context, Reference};
 use lmc_codec::{Decoder, RecipeShape};
 use lmc_format::file::FOOTER_LEN;
 use lmc_format::{
@@ -165,21 +165,21 @@ impl Archive {
     }
 
     /// Reads and checks everything.
-    pub fn test(&self, threads: usize, progress: Progress) -> Result<()> {
-        restore(self, None, threads, progress)
+    pub fn test(&self, context: &Context) -> Result<()> {
+        restore(self, None, context)
     }
 
     /// The original bytes `range`, of which only the blocks that hold them are read and checked.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check_range(&range)?;
         let mut out = zeroed(range.end - range.start)?;
-        self.read_into(range.start, &mut out, self.budget().effort())?;
+        self.read_into(range.start, &mut out, self.budget(&self.links.context()).effort())?;
         Ok(out)
     }
 
     /// What may be done for a restore of it, or a read.
-    pub(crate) fn budget(&self) -> Budget {
-        Budget::new(self.original_len, self.span_count())
+    pub(crate) fn budget(&self, context: &Context) -> Budget {
+        Budget::new(self.original_len, self.span_count(), context)
     }
 
     /// Fails unless the original has these bytes.
@@ -297,20 +297,24 @@ impl Archive {
     fn read_source(&self, source: u64, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
         match (source as usize).checked_sub(1) {
             None => self.read_into(start, out, effort),
-            Some(i) => self.base(i)?.read(start, out, effort.deeper()),
+            Some(i) => self.base_in(i, effort.context())?.read(start, out, effort.deeper()),
         }
     }
 
     fn base(&self, i: usize) -> Result<&Base> {
-        self.links.get(i, &self.index.bases[i])
+        self.base_in(i, &self.links.context())
+    }
+
+    fn base_in(&self, i: usize, context: &Context) -> Result<&Base> {
+        self.links.get(i, &self.index.bases[i], context)
     }
 
     /// How many files stand one on the other below this one; fails unless every base that a span
     /// refers to is there, and all that those need.
-    pub(crate) fn height(&self, depth: usize) -> Result<usize> {
+    pub(crate) fn height(&self, depth: usize, context: &Context) -> Result<usize> {
         let bases = self.index.bases.iter().enumerate().filter(|(i, _)| self.index.is_used(*i));
         bases
-            .map(|(i, base)| self.links.height(i, base, depth))
+            .map(|(i, base)| self.links.height(i, base, depth, context))
             .try_fold(0, |most, height| Ok(most.max(height?)))
     }
 
@@ -322,12 +326,12 @@ impl Archive {
 
     /// Fails unless every base that it names is there, and all that those need, whether or not
     /// anything refers to it; and if it names none.
-    pub fn check_named_bases(&self) -> Result<()> {
+    pub fn check_named_bases(&self, context: &Context) -> Result<()> {
         if self.index.bases.is_empty() {
             return Err(Error::invalid("it names no base that it was made on"));
         }
         let mut bases = self.index.bases.iter().enumerate();
-        bases.try_for_each(|(i, base)| self.links.height(i, base, 0).map(|_| ()))
+        bases.try_for_each(|(i, base)| self.links.height(i, base, 0, context).map(|_| ()))
     }
 
     /// Adds up what decoders will write to read the original bytes `range`, if nothing of it is kept

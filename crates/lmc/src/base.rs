@@ -5,11 +5,12 @@
 //! refused.
 
 use crate::archive::Archive;
+use crate::context::Context;
 use crate::effort::{Budget, Cost, Effort};
 use crate::folder::FileId;
-use crate::interrupt::Once;
 use crate::io::{ReadAt, Source, SourceFile, Stamp};
 use crate::lookup::{Given, Links, fit_name};
+use crate::once::Once;
 use crate::raw::Raw;
 use crate::shelf::{Seen, Shelf};
 use lmc_format::file::MAGIC;
@@ -41,20 +42,20 @@ pub struct Bases {
 
 impl Bases {
     /// Opens the files at `paths`; directories among them are looked into for bases by their
-    /// names. `threads` is for reading contents, 0 for one on each core.
-    pub fn open<P: AsRef<Path>>(paths: &[P], threads: usize) -> Result<Self> {
-        Self::open_with(paths, Vec::new(), threads)
+    /// names. What is read of them is read in `context`, unless who reads it has another one.
+    pub fn open<P: AsRef<Path>>(paths: &[P], context: &Context) -> Result<Self> {
+        Self::open_with(paths, Vec::new(), context)
     }
 
     /// The same, and behind them files that are open, with the paths where they were found.
     pub fn open_with<P: AsRef<Path>>(
         paths: &[P],
         opened: Vec<(PathBuf, File)>,
-        threads: usize,
+        context: &Context,
     ) -> Result<Self> {
         let paths = paths.iter().map(|path| path.as_ref().to_path_buf());
         let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = paths.partition(|path| path.is_dir());
-        Self::fill(folders, None, threads, |shelf| {
+        Self::fill(folders, None, context, |shelf| {
             let named = files.iter().map(|path| Self::open_file(path, shelf));
             let opened = opened.into_iter().map(|(path, file)| Self::of_file(file, &path, shelf));
             named.chain(opened).collect()
@@ -62,19 +63,22 @@ impl Bases {
     }
 
     /// Files that are in memory, with their names.
-    pub fn from_bytes(files: Vec<(String, Vec<u8>)>, threads: usize) -> Result<Self> {
+    pub fn from_bytes(files: Vec<(String, Vec<u8>)>, context: &Context) -> Result<Self> {
         let files = files.into_iter().map(|(name, bytes)| (name, Source::Owned(bytes)));
-        Self::from_sources(files.collect(), threads)
+        Self::from_sources(files.collect(), context)
     }
 
     /// Files that are kept elsewhere, with their names.
-    pub fn from_elsewhere(files: Vec<(String, Arc<dyn ReadAt>)>, threads: usize) -> Result<Self> {
+    pub fn from_elsewhere(
+        files: Vec<(String, Arc<dyn ReadAt>)>,
+        context: &Context,
+    ) -> Result<Self> {
         let files = files.into_iter().map(|(name, bytes)| (name, Source::Elsewhere(bytes)));
-        Self::from_sources(files.collect(), threads)
+        Self::from_sources(files.collect(), context)
     }
 
-    fn from_sources(files: Vec<(String, Source<'static>)>, threads: usize) -> Result<Self> {
-        Self::fill(Vec::new(), None, threads, |shelf| {
+    fn from_sources(files: Vec<(String, Source<'static>)>, context: &Context) -> Result<Self> {
+        Self::fill(Vec::new(), None, context, |shelf| {
             let open = |(name, source): (String, Source<'static>)| {
                 let named = format!("base {name}");
                 Base::new(source, Path::new(&name), None, shelf).map_err(|e| e.at(named))
@@ -88,9 +92,9 @@ impl Bases {
     pub fn from_library(
         library: Arc<dyn Library>,
         offered: &[u128],
-        threads: usize,
+        context: &Context,
     ) -> Result<Self> {
-        Self::from_library_and_files(library, offered, Vec::new(), threads)
+        Self::from_library_and_files(library, offered, Vec::new(), context)
     }
 
     /// The same, and behind them files that are open, with the paths where they were found.
@@ -98,9 +102,9 @@ impl Bases {
         library: Arc<dyn Library>,
         offered: &[u128],
         opened: Vec<(PathBuf, File)>,
-        threads: usize,
+        context: &Context,
     ) -> Result<Self> {
-        Self::fill(Vec::new(), Some(library), threads, |shelf| {
+        Self::fill(Vec::new(), Some(library), context, |shelf| {
             let strong = shelf.upgrade();
             let find = |&hash: &u128| {
                 let found = strong.as_ref().map_or(Ok(None), |own| own.find(hash, None, shelf))?;
@@ -127,10 +131,10 @@ impl Bases {
     fn fill(
         folders: Vec<PathBuf>,
         library: Option<Arc<dyn Library>>,
-        threads: usize,
+        context: &Context,
         open: impl FnOnce(&Weak<Shelf>) -> Result<Vec<Arc<Base>>>,
     ) -> Result<Self> {
-        let shelf = Arc::new(Shelf::new(folders, library, threads));
+        let shelf = Arc::new(Shelf::new(folders, library, context.unwatched()));
         let given = open(&Arc::downgrade(&shelf))?;
         shelf.given.get_or_init(|| given);
         Ok(Self { shelf, is_named: false })
@@ -170,7 +174,8 @@ pub struct Base {
     pub(crate) path: String,
     content: Content,
     pub(crate) stamp: Option<Stamp>,
-    threads: usize,
+    /// For work that is handed no other one.
+    context: Context,
     hash: Once<Hash>,
     tensors: Once<Vec<Tensor>>,
     /// How many `.lmc` files stand one on the other from here down.
@@ -223,15 +228,15 @@ impl Base {
         } else {
             Content::Raw(Box::new(Raw::new(source)?))
         };
-        let threads = shelf.upgrade().map_or(0, |shelf| shelf.threads);
+        let context = shelf.upgrade().map(|shelf| shelf.context.clone()).unwrap_or_default();
         let (hash, tensors) = (Once::default(), Once::default());
         let (name, path) = (fit_name(&name), path.display().to_string());
         let height = OnceLock::new();
         let budget = match &content {
-            Content::Raw(_) => Budget::new(0, 0),
-            Content::Archive(archive) => archive.budget(),
+            Content::Raw(_) => Budget::new(0, 0, &context),
+            Content::Archive(archive) => archive.budget(&context),
         };
-        Ok(Arc::new(Self { name, path, content, stamp, threads, hash, tensors, height, budget }))
+        Ok(Arc::new(Self { name, path, content, stamp, context, hash, tensors, height, budget }))
     }
 
     /// The name of its original.
@@ -250,8 +255,12 @@ impl Base {
     /// The name of its original by its content; all of a file that is no `.lmc` is read for it, the
     /// first time.
     pub fn content_hash(&self) -> Result<u128> {
+        self.content_hash_in(&self.context)
+    }
+
+    pub(crate) fn content_hash_in(&self, context: &Context) -> Result<u128> {
         let hash = || match &self.content {
-            Content::Raw(raw) => raw.hash(self.threads),
+            Content::Raw(raw) => raw.hash(context),
             Content::Archive(archive) => Ok(archive.content_hash()),
         };
         self.hash.get(hash).copied().map_err(|e| e.at(&self.path))
@@ -351,12 +360,14 @@ impl Base {
     /// itself is there, and if more files come to stand on each other than may, with `depth` above it.
     /// A base that many are on is looked into once: there can be more ways through them than could ever
     /// be gone.
-    pub(crate) fn height(&self, depth: usize) -> Result<usize> {
+    pub(crate) fn height(&self, depth: usize, context: &Context) -> Result<usize> {
         let Content::Archive(archive) = &self.content else { return Ok(0) };
         let height = match self.height.get() {
             Some(&height) => Ok(height),
             None if depth > DEPTH_MAX => Err(too_deep()),
-            None => archive.height(depth).map(|below| *self.height.get_or_init(|| below + 1)),
+            None => {
+                archive.height(depth, context).map(|below| *self.height.get_or_init(|| below + 1))
+            }
         };
         let fits = height.and_then(|height| match depth + height > DEPTH_MAX + 1 {
             true => Err(too_deep()),

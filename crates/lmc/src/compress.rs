@@ -7,11 +7,11 @@ use crate::io::{Input, Output, Sink, Source};
 use crate::items::{ItemHashes, Looked, hasher};
 use crate::matching::{self, Spans};
 use crate::needed::Going;
-use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
+use crate::pipeline::{self, Buffer, Pool, Stages};
 use crate::reference;
 use crate::span::{CodedSpan, SpanEncoder};
 use crate::witness::Witness;
-use crate::{Bases, Options, Progress, Reference, Summary};
+use crate::{Bases, Options, Reference, Summary};
 use lmc_codec::{Dtype, Encoder, TensorSpec};
 use lmc_format::file::header;
 use lmc_format::limits::BASES_MAX;
@@ -25,13 +25,8 @@ use std::ops::Range;
 ///
 /// On an error the output is incomplete: a stream has some bytes of it, and a [`crate::Publish`]
 /// that is not committed leaves nothing.
-pub fn compress(
-    input: Input,
-    output: Output,
-    options: &Options,
-    progress: Progress,
-) -> Result<Summary> {
-    Ok(compress_known(input, output, options, progress)?.summary)
+pub fn compress(input: Input, output: Output, options: &Options) -> Result<Summary> {
+    Ok(compress_known(input, output, options)?.summary)
 }
 
 /// What was compressed, by its name, and what it was compressed on.
@@ -46,34 +41,24 @@ pub struct Compressed {
 }
 
 /// The same as [`compress`]; tells more of what was written.
-pub fn compress_known(
-    input: Input,
-    output: Output,
-    options: &Options,
-    progress: Progress,
-) -> Result<Compressed> {
-    compress_source(&Source::new(input)?, output, options, progress)
+pub fn compress_known(input: Input, output: Output, options: &Options) -> Result<Compressed> {
+    compress_source(&Source::new(input)?, output, options)
 }
 
-fn compress_source(
-    source: &Source,
-    output: Output,
-    options: &Options,
-    progress: Progress,
-) -> Result<Compressed> {
+fn compress_source(source: &Source, output: Output, options: &Options) -> Result<Compressed> {
     let stamp = source.stamp()?;
     let job = Job::new(source, options, output.replaced())?;
     let sink = Sink::new(output);
     sink.write(0, &header())?;
     let mut assembly = Assembly::new(&job);
     let mut next = 0;
-    alone_if_spent(&options.bases.budgets(), thread_count(options.threads), |work| {
+    alone_if_spent(&options.bases.budgets(), &options.context, |context| {
         let first = next;
         let (raw_pool, coded_pool) = (Pool::default(), Pool::default());
         let stages = Compress { job: &job, sink: &sink, first, raw_pool, coded_pool };
-        let threads = Threads { work, write: sink.writers(work) };
-        pipeline::run(&stages, job.spans.cuts.len() - first, threads, |i, done| {
-            progress(done.coded.span.raw_len);
+        let (count, writers) = (job.spans.cuts.len() - first, sink.writers(context));
+        pipeline::run(&stages, count, context, writers, |i, done| {
+            context.progress.add(done.coded.span.raw_len);
             next = first + i + 1;
             Ok(assembly.add(&job.spans.cuts[first + i], done))
         })
@@ -116,7 +101,7 @@ impl<'a> Job<'a> {
         let looked = Looked::new(source, len)?;
         let spans = matching::spans(source, &looked, options)?;
         // Before anything is written.
-        going.check_below(&spans.bases(&options.bases))?;
+        going.check_below(&spans.bases(&options.bases), &options.context)?;
         let own = Witness::new(read_twice(&spans, looked.start.len() as u64));
         own.saw_start(&looked.start, |at, out| source.read(at, out))?;
         Ok(Self { source, options, len, layout: looked.layout, spans, own })

@@ -5,9 +5,9 @@ use crate::effort::{self, Budget, Effort};
 use crate::io::{Output, Sink};
 use crate::item_hash::ItemHasher;
 use crate::needed::Going;
-use crate::pipeline::{self, Buffer, Pool, Stages, Threads, thread_count};
+use crate::pipeline::{self, Buffer, Pool, Stages};
 use crate::span::{SpanDecoder, SpanPart, check_hash};
-use crate::{Progress, Summary};
+use crate::{Context, Summary};
 use lmc_format::{Hash, Hasher, Item, Result, StoredIndex, hash};
 use std::ops::Range;
 
@@ -16,62 +16,51 @@ use std::ops::Range;
 ///
 /// On an error the output is incomplete: a stream has some bytes of it, and a [`crate::Publish`]
 /// that is not committed leaves nothing.
-pub fn decompress(
-    archive: &Archive,
-    output: Output,
-    threads: usize,
-    progress: Progress,
-) -> Result<Summary> {
+pub fn decompress(archive: &Archive, output: Output, context: &Context) -> Result<Summary> {
     let input = archive.source.stamp()?.map(|stamp| stamp.id);
-    Going { input, replaced: output.replaced() }.check_restore(archive)?;
+    Going { input, replaced: output.replaced() }.check_restore(archive, context)?;
     let sink = Sink::new(output);
     sink.clear()?;
-    restore(archive, Some(&sink), threads, progress)?;
+    restore(archive, Some(&sink), context)?;
     sink.finish(archive.original_len())?;
     Ok(Summary { bytes_in: archive.file_len(), bytes_out: archive.original_len() })
 }
 
 /// Decodes and checks everything; what is restored goes to `sink`, if there is one.
-pub(crate) fn restore(
-    archive: &Archive,
-    sink: Option<&Sink>,
-    threads: usize,
-    progress: Progress,
-) -> Result<()> {
-    restore_within(&archive.budget(), archive, sink, threads, progress)
+pub(crate) fn restore(archive: &Archive, sink: Option<&Sink>, context: &Context) -> Result<()> {
+    restore_within(&archive.budget(context), archive, sink, context)
 }
 
 pub(crate) fn restore_within(
     budget: &Budget,
     archive: &Archive,
     sink: Option<&Sink>,
-    threads: usize,
-    progress: Progress,
+    context: &Context,
 ) -> Result<()> {
     // Before anything is written.
-    archive.height(0)?;
+    archive.height(0, context)?;
     let index = &archive.index;
     let (parts, groups) = (Parts::new(index)?, Groups::new(index));
     let mut items = ItemChecks::default();
     let mut next = 0;
-    let run = |work: usize| {
+    let run = |context: &Context| {
         let first = next;
         let (coded_pool, raw_pool) = (Pool::default(), Pool::default());
         let (parts, groups) = (&parts, &groups);
         let stages = Restore { archive, budget, sink, parts, groups, first, coded_pool, raw_pool };
-        let threads = Threads { work, write: sink.map_or(1, |sink| sink.writers(work)) };
-        pipeline::run(&stages, groups.count() - first, threads, |k, done| {
+        let writers = sink.map_or(1, |sink| sink.writers(context));
+        pipeline::run(&stages, groups.count() - first, context, writers, |k, done| {
             let spans = groups.spans(first + k);
             let start = index.raw_start(spans.start);
             for (i, hashes) in spans.clone().zip(done.hashes) {
                 items.add(index, i, hashes)?;
             }
-            progress(index.raw_start(spans.end) - start);
+            context.progress.add(index.raw_start(spans.end) - start);
             next = first + k + 1;
             Ok((start, done.raw))
         })
     };
-    effort::alone_if_spent(&[budget], thread_count(threads), run)?;
+    effort::alone_if_spent(&[budget], context, run)?;
     check_empty_items(index)
 }
 

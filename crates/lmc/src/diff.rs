@@ -1,7 +1,8 @@
 //! How much of a checkpoint changed since another one, tensor by tensor.
 
 use crate::base::Base;
-use crate::pipeline::{Buffer, each, thread_count};
+use crate::context::Context;
+use crate::pipeline::{Buffer, each};
 use crate::span::SpanEncoder;
 use crate::{Level, Reference};
 use lmc_codec::{Dtype, TensorSpec};
@@ -89,7 +90,7 @@ impl Change {
 
 /// Compares two safetensors checkpoints; what takes how many bytes is measured at `level`. Where one
 /// of them has no tensors, their bytes are compared.
-pub fn diff(old: &Base, new: &Base, level: Level, threads: usize) -> Result<Diff> {
+pub fn diff(old: &Base, new: &Base, level: Level, context: &Context) -> Result<Diff> {
     let (old_tensors, new_tensors) = (old.tensors()?, new.tensors()?);
     let before: HashMap<&str, &Tensor> =
         old_tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
@@ -118,7 +119,7 @@ pub fn diff(old: &Base, new: &Base, level: Level, threads: usize) -> Result<Diff
     let cuts = lmc_input::cut_where(&new.layout()?, |_, _| false);
     let cuts: Vec<Cut> = cuts.into_iter().filter(|cut| pairs[cut.items.start].is_some()).collect();
     let worker = || Worker::new(level);
-    let changes = each(cuts.len(), thread_count(threads), worker, |worker, i| {
+    let changes = each(cuts.len(), context, worker, |worker, i| {
         let cut = &cuts[i];
         let Some(pair) = pairs[cut.items.start] else { return Ok(Change::default()) };
         let tensor = &new_tensors[cut.items.start - 1];

@@ -6,6 +6,7 @@
 //! stand on each other may each ask twice for what is below them, and for a byte that is asked for, a
 //! decoder writes a whole segment.
 
+use crate::context::Context;
 use crate::recent::{LEN_MAX, Recent, len_max};
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::ops::Range;
@@ -40,6 +41,8 @@ pub(crate) struct Budget {
     /// How many files have been found one on the other.
     depth: AtomicUsize,
     spent: AtomicU64,
+    /// Of the call that it is for.
+    context: Context,
     /// How many threads work.
     threads: AtomicUsize,
 }
@@ -53,10 +56,10 @@ pub(crate) struct Effort<'a> {
 
 impl Budget {
     /// For an original of `len` bytes in `spans` spans.
-    pub(crate) fn new(len: u64, spans: usize) -> Self {
+    pub(crate) fn new(len: u64, spans: usize, context: &Context) -> Self {
         let each = AtomicU64::new(each(len, spans));
         let (depth, threads) = (AtomicUsize::new(0), AtomicUsize::new(1));
-        Self { each, depth, spent: AtomicU64::new(0), threads }
+        Self { each, depth, spent: AtomicU64::new(0), context: context.clone(), threads }
     }
 
     /// As much again is asked for.
@@ -99,25 +102,26 @@ fn most(each: u64, depth: usize) -> u64 {
     each.saturating_mul(depth as u64 + 1).saturating_add(FREE)
 }
 
-/// Does some work on this many threads. If it costs too much, it is done again, or goes on, on one
+/// Does some work on all threads that are meant. If it costs too much, it is done again, or goes on, on one
 /// thread: many that read here and there in a base may find little of what others have read, and what a
 /// file costs was found out for one that reads it from its start to its end.
 pub(crate) fn alone_if_spent(
     budgets: &[&Budget],
-    threads: usize,
-    mut work: impl FnMut(usize) -> Result<()>,
+    context: &Context,
+    mut work: impl FnMut(&Context) -> Result<()>,
 ) -> Result<()> {
-    let mut work = |threads: usize| {
+    let mut work = |context: &Context| {
+        let threads = context.thread_count();
         budgets.iter().for_each(|budget| budget.threads.store(threads, Ordering::Relaxed));
-        work(threads)
+        work(context)
     };
-    match work(threads) {
-        Err(e) if e.kind == ErrorKind::LimitExceeded && threads > 1 => {
+    match work(context) {
+        Err(e) if e.kind == ErrorKind::LimitExceeded && context.thread_count() > 1 => {
             let spent = budgets.iter().filter(|budget| budget.is_spent());
             if spent.map(|budget| budget.renew()).count() == 0 {
                 return Err(e);
             }
-            work(1)
+            work(&context.on_threads(1))
         }
         done => done,
     }
@@ -128,7 +132,12 @@ fn look_cost(blocks: usize) -> u64 {
     SPAN_COST + BLOCK_COST * blocks as u64
 }
 
-impl Effort<'_> {
+impl<'a> Effort<'a> {
+    /// That of the call that it is for.
+    pub(crate) fn context(self) -> &'a Context {
+        &self.budget.context
+    }
+
     /// The same, one file deeper.
     pub(crate) fn deeper(self) -> Self {
         Self { depth: self.depth + 1, ..self }

@@ -1,5 +1,6 @@
 //! Where bytes come from and go to.
 
+use crate::context::Context;
 use crate::folder::FileId;
 use crate::pipeline::Buffer;
 use crate::publish::Publish;
@@ -329,9 +330,9 @@ impl<'a> Sink<'a> {
     }
 
     /// Threads that may write at once.
-    pub(crate) fn writers(&self, threads: usize) -> usize {
+    pub(crate) fn writers(&self, context: &Context) -> usize {
         match self {
-            Self::File(_) => threads.div_ceil(2).max(1),
+            Self::File(_) => context.thread_count().div_ceil(2).max(1),
             Self::Stream(_) => 1,
         }
     }

@@ -12,6 +12,7 @@ mod base;
 mod beside;
 mod clear;
 mod compress;
+mod context;
 mod convert;
 mod decompress;
 mod dependencies;
@@ -21,7 +22,6 @@ mod diff;
 mod effort;
 mod folder;
 mod guess;
-mod interrupt;
 mod io;
 mod item_hash;
 mod items;
@@ -32,6 +32,7 @@ mod matching;
 mod memory;
 mod names;
 mod needed;
+mod once;
 mod pipeline;
 mod publish;
 mod raw;
@@ -51,12 +52,12 @@ mod witness;
 pub use archive::{Archive, check_size};
 pub use base::{Base, Bases, Library};
 pub use compress::{Compressed, compress, compress_known};
+pub use context::{Context, Interrupt, Progress};
 pub use decompress::decompress;
 pub use dependencies::Dependencies;
 pub use describe::{BlockInfo, SpanInfo};
 pub use diff::{BytesDiff, Change, Diff, TensorDiff, diff};
 pub use folder::{FileId, FileKind, FileState, Folder, Links, MODE_BITS};
-pub use interrupt::{Interrupt, is_interrupted};
 pub use io::{Input, Output, ReadAt};
 pub use leftover::Leftover;
 pub use lmc_codec::Level;
@@ -80,10 +81,10 @@ pub use update::{Site, Update};
 /// How to compress.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// How the work can be stopped, who watches it, and on how many threads it is done.
+    pub context: Context,
     /// How hard to try.
     pub level: Level,
-    /// Threads that code; 0 for one on each core. Reading and writing have their own.
-    pub threads: usize,
     /// Whether every block is decoded and compared before it is written.
     pub verify: bool,
     /// Files to code against where that is smaller.
@@ -92,7 +93,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { level: Level::Default, threads: 0, verify: true, bases: Bases::default() }
+        let (context, bases) = (Context::default(), Bases::default());
+        Self { context, level: Level::Default, verify: true, bases }
     }
 }
 
@@ -104,9 +106,6 @@ pub struct Summary {
     /// Bytes written.
     pub bytes_out: u64,
 }
-
-/// Called with the number of original bytes just finished.
-pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
 
 /// The example of docs/rust.md, which the documentation tests run.
 #[cfg(doctest)]

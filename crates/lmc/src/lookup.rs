@@ -1,8 +1,9 @@
 //! Where the bases of a file are looked for: among those that were given, and beside the file.
 
 use crate::base::{Base, Bases};
-use crate::interrupt::Once;
+use crate::context::Context;
 use crate::io::Stamp;
+use crate::once::Once;
 use crate::recent::Desk;
 use crate::shelf::{Seen, Shelf};
 use lmc_format::limits::BASE_NAME_LEN_MAX;
@@ -53,6 +54,12 @@ impl Links {
         shelf.map_or_else(Arc::default, |shelf| shelf.desk.clone())
     }
 
+    /// That in which the bases were opened that were given: for work which is handed no other one.
+    pub(crate) fn context(&self) -> Context {
+        let shelf = self.given.shelf().upgrade();
+        shelf.map_or_else(Context::default, |shelf| shelf.context.clone())
+    }
+
     /// Makes room for as many bases as the file has.
     pub(crate) fn sized(mut self, count: usize) -> Self {
         self.found.resize_with(count, Once::default);
@@ -60,8 +67,13 @@ impl Links {
     }
 
     /// Base `i`, which is to be `wanted`.
-    pub(crate) fn get(&self, i: usize, wanted: &lmc_format::Base) -> Result<&Base> {
-        Ok(self.found[i].get(|| self.find(wanted))?)
+    pub(crate) fn get(
+        &self,
+        i: usize,
+        wanted: &lmc_format::Base,
+        context: &Context,
+    ) -> Result<&Base> {
+        Ok(self.found[i].get(|| self.find(wanted, context))?)
     }
 
     /// How many files stand one on the other from base `i` down; fails unless it is there, and all
@@ -71,8 +83,9 @@ impl Links {
         i: usize,
         wanted: &lmc_format::Base,
         depth: usize,
+        context: &Context,
     ) -> Result<usize> {
-        self.get(i, wanted)?.height(depth + 1)
+        self.get(i, wanted, context)?.height(depth + 1, context)
     }
 
     /// Files that were given, and one that may be each of `wanted` by its name and length alone: good
@@ -94,8 +107,9 @@ impl Links {
         given.into_iter().chain(opened)
     }
 
-    fn find(&self, wanted: &lmc_format::Base) -> Result<Arc<Base>> {
-        let mut search = Search { wanted, others: Vec::new(), damage: None };
+    fn find(&self, wanted: &lmc_format::Base, context: &Context) -> Result<Arc<Base>> {
+        let (others, damage, stopped) = (Vec::new(), None, None);
+        let mut search = Search { wanted, context, others, damage, stopped };
         let weak = self.given.shelf();
         let shelf = weak.upgrade();
         for base in shelf.iter().flat_map(|shelf| shelf.given.get()).flatten() {
@@ -147,8 +161,11 @@ pub(crate) fn fit_name(name: &str) -> String {
 /// A search for a base, and what was found instead.
 struct Search<'a> {
     wanted: &'a lmc_format::Base,
+    context: &'a Context,
     others: Vec<String>,
     damage: Option<Error>,
+    /// It is not known what would have been found without an interrupt.
+    stopped: Option<Error>,
 }
 
 impl Search<'_> {
@@ -185,7 +202,7 @@ impl Search<'_> {
     fn look(&self, base: &Base) -> Result<Seen> {
         let mut seen = base.seen();
         if self.difference(&seen).is_none() {
-            seen.hash = Some(base.content_hash()?);
+            seen.hash = Some(base.content_hash_in(self.context)?);
         }
         Ok(seen)
     }
@@ -212,12 +229,19 @@ impl Search<'_> {
     }
 
     fn failed(&mut self, name: &str, error: Error) {
+        if error.kind == ErrorKind::Interrupted {
+            self.stopped = Some(error);
+            return;
+        }
         self.others.push(format!("{name} cannot be used: {error}"));
         let is_damage = matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated);
         self.damage = Some(error).filter(|_| is_damage).or(self.damage.take());
     }
 
     fn failure(self) -> Error {
+        if let Some(stopped) = self.stopped {
+            return stopped;
+        }
         let found = match &self.others[..] {
             [] => "it is not beside the file".to_string(),
             others => others.join(", "),
@@ -243,21 +267,22 @@ mod tests {
         std::fs::write(&path, b"12345").unwrap();
         std::os::unix::fs::symlink("base", folder.path().join("other")).unwrap();
         let stamp = Stamp::of(&path.metadata().unwrap());
-        let hash = crate::content_hash(crate::Input::Bytes(b"12345"), 1).unwrap();
+        let context = Context::with_threads(1);
+        let hash = crate::content_hash(crate::Input::Bytes(b"12345"), &context).unwrap();
         let wanted = |name: &str, hash| lmc_format::Base { hash, len: 5, name: name.to_string() };
         let bases = Bases::default();
         let links = Links::with(Some(folder.path().to_path_buf()), &bases);
-        links.find(&wanted("base", 1)).unwrap_err();
+        links.find(&wanted("base", 1), &context).unwrap_err();
         let seen = bases.shelf.seen(&stamp).unwrap().unwrap();
         assert_eq!(seen.hash, Some(hash));
         // It is believed: another look would tell that this is wrong.
         bases.shelf.saw(stamp, &Ok(Seen { hash: Some(2), ..seen }));
         for name in ["base", "other"] {
-            let error = links.find(&wanted(name, hash)).unwrap_err();
+            let error = links.find(&wanted(name, hash), &context).unwrap_err();
             assert!(error.to_string().contains("has 0000"), "{error}");
         }
         std::fs::write(&path, b"12346").unwrap();
-        let hash = crate::content_hash(crate::Input::Bytes(b"12346"), 1).unwrap();
-        links.find(&wanted("base", hash)).unwrap();
+        let hash = crate::content_hash(crate::Input::Bytes(b"12346"), &context).unwrap();
+        links.find(&wanted("base", hash), &context).unwrap();
     }
 }

@@ -3,10 +3,11 @@
 use crate::Options;
 use crate::archive::Archive;
 use crate::compress::{Assembly, Done, Job, Worker};
+use crate::context::Context;
 use crate::decompress::{ItemChecks, Parts, check_empty_items, decode_part};
 use crate::effort::alone_if_spent;
 use crate::io::{Input, Source, zeroed};
-use crate::pipeline::{Buffer, Pool, for_each, thread_count};
+use crate::pipeline::{Buffer, Pool, for_each};
 use crate::span::SpanDecoder;
 use lmc_format::file::header;
 use lmc_format::{Error, Hash, Result, StoredIndex};
@@ -62,15 +63,16 @@ pub(crate) fn compress_source(
     let body = Mutex::new(Body::new(&job, memory));
     let new_worker = || (Worker::new(options), Buffer::default());
     let budgets = options.bases.budgets();
-    alone_if_spent(&budgets, thread_count(options.threads), |threads| {
+    alone_if_spent(&budgets, &options.context, |context| {
         let first = body.lock().map_err(|_| another_failed())?.turn;
-        for_each(job.spans.cuts.len() - first, threads, new_worker, |(worker, raw), i| {
+        for_each(job.spans.cuts.len() - first, context, new_worker, |(worker, raw), i| {
             let i = first + i;
             let range = &job.spans.cuts[i].range;
             let raw = source.bytes(range.start, range.end - range.start, raw)?;
             let done = worker.encode(&job, i, raw, pool.take())?;
             let placed = body.lock().map_err(|_| another_failed())?.add(i, done);
             placed.into_iter().for_each(copy);
+            context.progress.add(raw.len() as u64);
             Ok(())
         })
     })?;
@@ -137,28 +139,32 @@ pub(crate) fn another_failed() -> Error {
 }
 
 /// Restores all of the original into `out`, which must be as long as it is.
-pub fn decompress_into(archive: &Archive, out: &mut [u8], threads: usize) -> Result<()> {
-    decompress_scattered(archive, vec![out], threads)
+pub fn decompress_into(archive: &Archive, out: &mut [u8], context: &Context) -> Result<()> {
+    decompress_scattered(archive, vec![out], context)
 }
 
 /// Restores all of the original into several places, one part behind the other; together they must
 /// be as long as it is.
-pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usize) -> Result<()> {
+pub fn decompress_scattered(
+    archive: &Archive,
+    out: Vec<&mut [u8]>,
+    context: &Context,
+) -> Result<()> {
     let len: u64 = out.iter().map(|part| part.len() as u64).sum();
     if len != archive.original_len() {
         let original_len = archive.original_len();
         let message = format!("the original has {original_len} bytes, the buffers {len}");
         return Err(Error::invalid(message));
     }
-    archive.height(0)?;
+    archive.height(0, context)?;
     let index = &archive.index;
     let parts = Parts::new(index)?;
     let places = cut_places(out, (0..index.span_count()).map(|i| index.raw_len(i) as usize));
-    let budget = archive.budget();
+    let budget = archive.budget(context);
     let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
-    alone_if_spent(&[&budget], thread_count(threads), |threads| {
-        let checks = Mutex::new(Checks::default());
-        for_each(index.span_count(), threads, worker, |(decoder, coded, whole), i| {
+    alone_if_spent(&[&budget], context, |context| {
+        let (checks, threads) = (Mutex::new(Checks::default()), context.thread_count());
+        for_each(index.span_count(), context, worker, |(decoder, coded, whole), i| {
             let mut place = places[i].lock().map_err(|_| another_failed())?;
             // The disk works while this thread decodes.
             archive.read_ahead(i + threads);
@@ -166,6 +172,7 @@ pub fn decompress_scattered(archive: &Archive, out: Vec<&mut [u8]>, threads: usi
             let hashes = decode_to(&mut place, whole, |out| {
                 decode_part(archive, i, &parts, decoder, coded, out, budget.effort())
             })?;
+            context.progress.add(index.raw_len(i));
             checks.lock().map_err(|_| another_failed())?.add(index, i, hashes)
         })
     })?;
@@ -285,29 +292,27 @@ fn scatter(mut bytes: &[u8], pieces: &mut [&mut [u8]]) {
 impl Archive {
     /// Fills `out` with the original bytes from `start` on, of which only the blocks that hold them
     /// are read and checked, on several threads.
-    pub fn read_to(&self, start: u64, out: &mut [u8], threads: usize) -> Result<()> {
+    pub fn read_to(&self, start: u64, out: &mut [u8], context: &Context) -> Result<()> {
         let range = start..start.saturating_add(out.len() as u64);
         self.check_range(&range)?;
         let spans = self.spans_of(&range);
         let bound = |i: usize| self.index.raw_start(i).clamp(range.start, range.end);
         let places =
             cut_places(vec![out], spans.clone().map(|i| (bound(i + 1) - bound(i)) as usize));
-        let budget = self.budget();
+        let budget = self.budget(context);
         let read = |(): &mut (), i: usize| {
             let mut place = places[i].lock().map_err(|_| another_failed())?;
             // It was one piece, and so is each part of it.
             let Pieces::One(out) = &mut *place else { return Err(another_failed()) };
             self.read_into(bound(spans.start + i), out, budget.effort())
         };
-        alone_if_spent(&[&budget], thread_count(threads), |threads| {
-            for_each(spans.len(), threads, || (), read)
-        })
+        alone_if_spent(&[&budget], context, |context| for_each(spans.len(), context, || (), read))
     }
 }
 
 /// Restores all of the original into new memory.
-pub fn decompress_to_vec(archive: &Archive, threads: usize) -> Result<Vec<u8>> {
+pub fn decompress_to_vec(archive: &Archive, context: &Context) -> Result<Vec<u8>> {
     let mut out = zeroed(archive.original_len())?;
-    decompress_into(archive, &mut out, threads)?;
+    decompress_into(archive, &mut out, context)?;
     Ok(out)
 }

@@ -3,6 +3,7 @@
 
 use crate::archive::Archive;
 use crate::base::{Base, Bases};
+use crate::context::Context;
 use crate::folder::FileId;
 use lmc_format::{Advice, Error, Result};
 use std::collections::HashSet;
@@ -29,15 +30,15 @@ impl Going {
     }
 
     /// Fails unless all that `bases` need is there, and if any of it goes.
-    pub(crate) fn check_below(self, bases: &[&Base]) -> Result<()> {
-        bases.iter().try_for_each(|base| base.height(1).map(|_| ()))?;
+    pub(crate) fn check_below(self, bases: &[&Base], context: &Context) -> Result<()> {
+        bases.iter().try_for_each(|base| base.height(1, context).map(|_| ()))?;
         self.check_each(bases.to_vec())
     }
 
     /// Fails if what is to be restored goes, or anything that it needs.
-    pub(crate) fn check_restore(self, archive: &Archive) -> Result<()> {
+    pub(crate) fn check_restore(self, archive: &Archive, context: &Context) -> Result<()> {
         self.check_input()?;
-        archive.height(0)?;
+        archive.height(0, context)?;
         self.check_each(archive.needed()?)
     }
 

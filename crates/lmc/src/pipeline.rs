@@ -10,7 +10,7 @@
 //! The system may refuse threads. Then the work goes on with those that could be started, and
 //! without any the calling thread does all of it.
 
-use crate::interrupt::{self, Interrupt};
+use crate::context::{Context, Interrupt};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -23,13 +23,6 @@ use std::thread::{Builder, Scope};
 const WAITING: usize = 2;
 /// Parts under way beside those that are worked on.
 const PERMITS_EXTRA: usize = 4;
-
-/// Threads of a pipeline.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Threads {
-    pub work: usize,
-    pub write: usize,
-}
 
 /// What is done with each part.
 pub(crate) trait Stages: Sync {
@@ -52,15 +45,7 @@ pub(crate) trait Stages: Sync {
     fn write(&self, part: Self::Write) -> Result<()>;
 }
 
-/// The number of threads that is meant by `threads`: 0 is one on each core.
-pub(crate) fn thread_count(threads: usize) -> usize {
-    match threads {
-        0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
-        n => n.min(1024),
-    }
-}
-
-/// Takes parts 0 to `count` through all stages; `collect` sees them in order. Returns the first
+/// Takes parts 0 to `count` through all stages, with this many threads that write; `collect` sees them in order. Returns the first
 /// error of a write, or else of any stage. After any other error than that of a write, all parts that
 /// `collect` has seen are written.
 ///
@@ -69,49 +54,46 @@ pub(crate) fn thread_count(threads: usize) -> usize {
 pub(crate) fn run<S: Stages>(
     stages: &S,
     count: usize,
-    threads: Threads,
+    context: &Context,
+    writers: usize,
     collect: impl FnMut(usize, S::Done) -> Result<S::Write>,
 ) -> Result<()> {
     let next = AtomicUsize::new(0);
     let write_failure = Mutex::new(None);
-    let interrupt = &Interrupt::current();
+    let (interrupt, workers) = (&context.interrupt, context.thread_count());
     let mut collect = collect;
     let collected = std::thread::scope(|scope| {
-        let (permit, permits) = bounded(threads.work + PERMITS_EXTRA);
-        (0..threads.work + PERMITS_EXTRA).for_each(|_| permit.send(()).unwrap_or_default());
+        let (permit, permits) = bounded(workers + PERMITS_EXTRA);
+        (0..workers + PERMITS_EXTRA).for_each(|_| permit.send(()).unwrap_or_default());
         let (to_work, from_read) = bounded(WAITING);
-        let (to_collect, from_work) = bounded(threads.work + WAITING);
+        let (to_collect, from_work) = bounded(workers + WAITING);
         let (to_write, from_collect) = bounded::<S::Write>(WAITING);
         let start_reader = || {
             let (to_work, permits, next) = (to_work.clone(), permits.clone(), &next);
-            start(scope, move || {
-                interrupt.run(|| read_all(stages, next, count, &permits, &to_work));
-            })
+            start(scope, move || read_all(stages, interrupt, (next, count), &permits, &to_work))
         };
         let start_worker = || {
             let (from_read, to_collect) = (from_read.clone(), to_collect.clone());
-            start(scope, move || interrupt.run(|| work_all(stages, &from_read, &to_collect)))
+            start(scope, move || work_all(stages, interrupt, &from_read, &to_collect))
         };
         let start_writer = || {
             let (from_collect, permit) = (from_collect.clone(), permit.clone());
             let failure = &write_failure;
-            start(scope, move || {
-                interrupt.run(|| write_all(stages, &from_collect, &permit, failure));
-            })
+            start(scope, move || write_all(stages, interrupt, &from_collect, &permit, failure))
         };
         // One of each first, the reader last: without all three no part has been touched.
         if !(start_writer() && start_worker() && start_reader()) {
             return None;
         }
-        let _ = (1..threads.work).all(|_| start_worker());
-        let _ = (1..threads.work.div_ceil(4)).all(|_| start_reader());
-        let _ = (1..threads.write).all(|_| start_writer());
+        let _ = (1..workers).all(|_| start_worker());
+        let _ = (1..workers.div_ceil(4)).all(|_| start_reader());
+        let _ = (1..writers).all(|_| start_writer());
         drop((to_work, from_read, to_collect, from_collect, permits, permit));
         Some(collect_all(from_work, &to_write, &write_failure, &mut collect))
     });
     // It comes before all others: what was not written is lost, and nobody may go on behind it.
     match write_failure.into_inner() {
-        Ok(None) => collected.unwrap_or_else(|| run_alone(stages, count, collect)),
+        Ok(None) => collected.unwrap_or_else(|| run_alone(stages, count, interrupt, collect)),
         Ok(Some(error)) => Err(error),
         Err(_) => Err(broken()),
     }
@@ -127,14 +109,15 @@ fn start<'scope>(scope: &'scope Scope<'scope, '_>, run: impl FnOnce() + Send + '
 fn run_alone<S: Stages>(
     stages: &S,
     count: usize,
+    interrupt: &Interrupt,
     mut collect: impl FnMut(usize, S::Done) -> Result<S::Write>,
 ) -> Result<()> {
     let mut worker = stages.worker();
     (0..count).try_for_each(|i| {
-        let read = guarded(|| stages.read(i))?;
-        let done = guarded(|| stages.work(&mut worker, i, read))?;
+        let read = guarded(interrupt, || stages.read(i))?;
+        let done = guarded(interrupt, || stages.work(&mut worker, i, read))?;
         let part = collect(i, done)?;
-        guarded(|| stages.write(part))
+        guarded(interrupt, || stages.write(part))
     })
 }
 
@@ -142,12 +125,12 @@ fn run_alone<S: Stages>(
 /// first part that has one.
 pub(crate) fn each<W, R: Send>(
     count: usize,
-    threads: usize,
+    context: &Context,
     worker: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     let done = Mutex::new(Vec::with_capacity(count));
-    for_each(count, threads, worker, |worker, i| {
+    for_each(count, context, worker, |worker, i| {
         let result = work(worker, i)?;
         done.lock().map_err(|_| broken())?.push((i, result));
         Ok(())
@@ -160,11 +143,11 @@ pub(crate) fn each<W, R: Send>(
 /// The same for work without results.
 pub(crate) fn for_each<W>(
     count: usize,
-    threads: usize,
+    context: &Context,
     worker: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize) -> Result<()> + Sync,
 ) -> Result<()> {
-    let next = AtomicUsize::new(0);
+    let (interrupt, next) = (&context.interrupt, AtomicUsize::new(0));
     let failure: Mutex<Option<(usize, Error)>> = Mutex::new(None);
     let fail = |i: usize, error: Error| {
         // All parts before this one are under way; none behind it is needed.
@@ -181,15 +164,14 @@ pub(crate) fn for_each<W>(
             if i >= count {
                 return;
             }
-            if let Err(error) = guarded(|| work(&mut worker, i)) {
+            if let Err(error) = guarded(interrupt, || work(&mut worker, i)) {
                 fail(i, error);
             }
         }
     };
-    let interrupt = Interrupt::current();
     let has_failed = std::thread::scope(|scope| {
-        let start = |_| Builder::new().spawn_scoped(scope, || interrupt.run(run)).ok();
-        let others: Vec<_> = (1..threads.min(count)).map_while(start).collect();
+        let start = |_| Builder::new().spawn_scoped(scope, run).ok();
+        let others: Vec<_> = (1..context.thread_count().min(count)).map_while(start).collect();
         run();
         others.into_iter().filter_map(|thread| thread.join().err()).count() > 0
     });
@@ -202,15 +184,15 @@ pub(crate) fn for_each<W>(
 
 fn read_all<S: Stages>(
     stages: &S,
-    next: &AtomicUsize,
-    count: usize,
+    interrupt: &Interrupt,
+    (next, count): (&AtomicUsize, usize),
     permits: &Receiver<()>,
     to_work: &Sender<(usize, Result<S::Read>)>,
 ) {
     // The permit comes first, so that the part that all others wait for always has one.
     while permits.recv().is_ok() {
         let i = next.fetch_add(1, Ordering::Relaxed);
-        if i >= count || to_work.send((i, guarded(|| stages.read(i)))).is_err() {
+        if i >= count || to_work.send((i, guarded(interrupt, || stages.read(i)))).is_err() {
             return;
         }
     }
@@ -218,12 +200,13 @@ fn read_all<S: Stages>(
 
 fn work_all<S: Stages>(
     stages: &S,
+    interrupt: &Interrupt,
     from_read: &Receiver<(usize, Result<S::Read>)>,
     to_collect: &Sender<(usize, Result<S::Done>)>,
 ) {
     let mut worker = stages.worker();
     for (i, read) in from_read {
-        let done = read.and_then(|read| guarded(|| stages.work(&mut worker, i, read)));
+        let done = read.and_then(|read| guarded(interrupt, || stages.work(&mut worker, i, read)));
         if to_collect.send((i, done)).is_err() {
             return;
         }
@@ -232,12 +215,15 @@ fn work_all<S: Stages>(
 
 fn write_all<S: Stages>(
     stages: &S,
+    interrupt: &Interrupt,
     from_collect: &Receiver<S::Write>,
     permit: &Sender<()>,
     failure: &Mutex<Option<Error>>,
 ) {
     for part in from_collect {
-        if let (Err(error), Ok(mut first)) = (guarded(|| stages.write(part)), failure.lock()) {
+        if let (Err(error), Ok(mut first)) =
+            (guarded(interrupt, || stages.write(part)), failure.lock())
+        {
             first.get_or_insert(error);
         }
         // Nobody reads any more when all parts have been read.
@@ -271,8 +257,8 @@ fn collect_all<D, W>(
 
 /// Runs a stage unless it is interrupted; a panic in it becomes an error, so that no other thread
 /// waits for its part.
-fn guarded<T>(stage: impl FnOnce() -> Result<T>) -> Result<T> {
-    interrupt::check()?;
+fn guarded<T>(interrupt: &Interrupt, stage: impl FnOnce() -> Result<T>) -> Result<T> {
+    interrupt.check()?;
     catch_unwind(AssertUnwindSafe(stage)).unwrap_or_else(|_| Err(broken()))
 }
 
@@ -364,7 +350,7 @@ mod tests {
     fn a_failed_write_is_not_forgotten() {
         for _ in 0..100 {
             let stages = LateFailure(Barrier::new(2));
-            let error = run(&stages, 2, Threads { work: 2, write: 1 }, |_, ()| Ok(())).unwrap_err();
+            let error = run(&stages, 2, &Context::with_threads(2), 1, |_, ()| Ok(())).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Io, "{error}");
         }
     }

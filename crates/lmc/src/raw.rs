@@ -1,10 +1,11 @@
 //! A base that is no `.lmc`: its content hash, and bytes that are surely those of that hash.
 
+use crate::context::Context;
 use crate::effort::Cost;
-use crate::interrupt::Once;
 use crate::io::{Input, Source};
 use crate::items::{ItemHashes, Looked, hasher};
-use crate::pipeline::{Buffer, each, thread_count};
+use crate::once::Once;
+use crate::pipeline::{Buffer, each};
 use crate::uncoded;
 use crate::witness::Witness;
 use lmc_format::hash::hash_of_hashes;
@@ -69,9 +70,9 @@ impl<'a> Raw<'a> {
     }
 
     /// The content hash.
-    pub(crate) fn hash(&self, threads: usize) -> Result<Hash> {
+    pub(crate) fn hash(&self, context: &Context) -> Result<Hash> {
         let Known { looked, cuts, witness } = self.known()?;
-        let hashes = each(cuts.len(), thread_count(threads), Buffer::default, |buffer, i| {
+        let hashes = each(cuts.len(), context, Buffer::default, |buffer, i| {
             let cut = &cuts[i];
             let raw =
                 self.source.bytes(cut.range.start, cut.range.end - cut.range.start, buffer)?;
@@ -95,6 +96,6 @@ impl<'a> Raw<'a> {
 
 /// The name of a file, or of any bytes, by their content: what [`Archive::content_hash`] is of an
 /// archive of it. Everything is read.
-pub fn content_hash(input: Input, threads: usize) -> Result<u128> {
-    Raw::new(Source::new(input)?)?.hash(threads)
+pub fn content_hash(input: Input, context: &Context) -> Result<u128> {
+    Raw::new(Source::new(input)?)?.hash(context)
 }

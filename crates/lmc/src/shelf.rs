@@ -3,6 +3,7 @@
 
 use crate::base::{Base, Library};
 use crate::beside::Beside;
+use crate::context::Context;
 use crate::folder::FileId;
 use crate::io::{Source, Stamp};
 use crate::recent::Desk;
@@ -24,7 +25,8 @@ pub(crate) struct Shelf {
     seen: Mutex<HashMap<Stamp, Result<Seen>>>,
     /// The compressed directories beside a folder.
     beside: Mutex<HashMap<PathBuf, Arc<Beside>>>,
-    pub(crate) threads: usize,
+    /// For work that is handed no other one.
+    pub(crate) context: Context,
     /// What all that look for bases here share.
     pub(crate) desk: Arc<Desk>,
 }
@@ -56,9 +58,9 @@ impl Shelf {
     pub(crate) fn new(
         folders: Vec<PathBuf>,
         library: Option<Arc<dyn Library>>,
-        threads: usize,
+        context: Context,
     ) -> Self {
-        Self { folders, library, threads, ..Self::default() }
+        Self { folders, library, context, ..Self::default() }
     }
 
     /// All that has been opened.

@@ -8,12 +8,13 @@
 //! error leaves memory that is partly the base and partly the original.
 
 use crate::archive::Archive;
+use crate::context::Context;
 use crate::decompress::{Parts, check_empty_items, decode_part};
 use crate::effort::{Budget, alone_if_spent};
 use crate::io::zeroed;
 use crate::item_hash::ItemHasher;
 use crate::memory::{Checks, Place, another_failed, cut_places, decode_to, replace_in};
-use crate::pipeline::{Buffer, each, for_each, thread_count};
+use crate::pipeline::{Buffer, each, for_each};
 use crate::span::{SpanDecoder, SpanPart, check_part};
 use lmc_format::{Conversion, Error, Hash, Reference, Result};
 use std::ops::Range;
@@ -82,7 +83,6 @@ pub struct Update<'a> {
     parts: Parts,
     ways: Vec<Way>,
     decoded: Vec<Option<Decoded>>,
-    threads: usize,
 }
 
 impl<'a> Update<'a> {
@@ -93,40 +93,33 @@ impl<'a> Update<'a> {
         archive: &'a Archive,
         sites: &[Site],
         new: Vec<&mut [u8]>,
-        threads: usize,
+        context: &Context,
     ) -> Result<Self> {
         check_len(archive, sites.iter().map(|site| site.len()).sum())?;
-        archive.height(0)?;
+        archive.height(0, context)?;
         check_empty_items(&archive.index)?;
-        let threads = thread_count(threads);
-        check_spans(archive, threads)?;
+        check_spans(archive, context)?;
         let parts = Parts::new(&archive.index)?;
         let routes = routes(archive, sites)?;
         let places = cut_places(new, routes.iter().map(Route::new_len));
-        let decoded = decode_first(archive, &parts, &routes, &places, threads)?;
-        Ok(Self {
-            archive,
-            parts,
-            ways: routes.iter().map(|route| route.way).collect(),
-            decoded,
-            threads,
-        })
+        let decoded = decode_first(archive, &parts, &routes, &places, context)?;
+        Ok(Self { archive, parts, ways: routes.iter().map(|route| route.way).collect(), decoded })
     }
 
     /// Writes all of the original; `places` is the memory of all sites, in their order.
     ///
     /// On an error some of it is written and some is not.
-    pub fn finish(self, places: Vec<&mut [u8]>) -> Result<()> {
-        let Self { archive, parts, ways, decoded, threads } = self;
+    pub fn finish(self, places: Vec<&mut [u8]>, context: &Context) -> Result<()> {
+        let Self { archive, parts, ways, decoded } = self;
         check_len(archive, places.iter().map(|place| place.len() as u64).sum())?;
         let index = &archive.index;
         let places = cut_places(places, (0..ways.len()).map(|i| index.raw_len(i) as usize));
         let decoded: Vec<_> = decoded.into_iter().map(Mutex::new).collect();
         // It was found to be enough for all spans.
-        let budget = archive.budget();
+        let budget = archive.budget(context);
         let checks = Mutex::new(Checks::default());
         let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
-        for_each(ways.len(), threads, worker, |(decoder, coded, whole), i| {
+        for_each(ways.len(), context, worker, |(decoder, coded, whole), i| {
             let mut place = places[i].lock().map_err(|_| another_failed())?;
             let first = decoded[i].lock().map_err(|_| another_failed())?.take();
             let hashes = match (ways[i], first) {
@@ -182,9 +175,9 @@ fn check_len(archive: &Archive, len: u64) -> Result<()> {
 }
 
 /// Checks all spans as far as that is possible without decoding them.
-fn check_spans(archive: &Archive, threads: usize) -> Result<()> {
-    let budget = archive.budget();
-    for_each(archive.span_count(), threads, Buffer::default, |buffer, i| {
+fn check_spans(archive: &Archive, context: &Context) -> Result<()> {
+    let budget = archive.budget(context);
+    for_each(archive.span_count(), context, Buffer::default, |buffer, i| {
         let span = archive.index.span(i)?;
         let coded = archive.span_bytes(i, buffer)?;
         let part = SpanPart { span: &span, coded, wanted: 0..span.raw_len };
@@ -199,15 +192,15 @@ fn decode_first(
     parts: &Parts,
     routes: &[Route],
     places: &[Place],
-    threads: usize,
+    context: &Context,
 ) -> Result<Vec<Option<Decoded>>> {
     let is_first = |i: &usize| matches!(routes[*i].way, Way::First | Way::New);
     let first: Vec<usize> = (0..routes.len()).filter(is_first).collect();
-    let budget = archive.budget();
+    let budget = archive.budget(context);
     let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
     let mut decoded = Vec::new();
-    alone_if_spent(&[&budget], threads, |threads| {
-        decoded = each(first.len(), threads, worker, |(decoder, coded, whole), k| {
+    alone_if_spent(&[&budget], context, |context| {
+        decoded = each(first.len(), context, worker, |(decoder, coded, whole), k| {
             let i = first[k];
             let coded = archive.span_bytes(i, coded)?;
             let mut decode = |out: &mut [u8]| {

@@ -4,7 +4,8 @@ mod common;
 
 use common::{Part, bases, compress, safetensors};
 use lmc::{
-    Advice, Archive, Bases, Input, Level, Options, Origin, Output, Publish, decompress_to_vec,
+    Advice, Archive, Bases, Context, Input, Level, Options, Origin, Output, Publish,
+    decompress_to_vec,
 };
 use lmc_testkit::data::{self, Kind};
 use std::fs::File;
@@ -15,8 +16,7 @@ use std::path::Path;
 fn compress_both(original: &[u8], bases: &Bases) -> [lmc::Result<Vec<u8>>; 2] {
     let options = Options { bases: bases.clone(), ..Options::default() };
     let mut out = Vec::new();
-    let streamed =
-        lmc::compress(Input::Bytes(original), Output::Stream(&mut out), &options, &|_| ());
+    let streamed = lmc::compress(Input::Bytes(original), Output::Stream(&mut out), &options);
     let parts = lmc::compress_parts(Input::Bytes(original), &options, Vec::new());
     [streamed.map(|_| out), parts.map(|parts| parts.concat())]
 }
@@ -41,7 +41,7 @@ fn more_bases_than_a_file_can_name() {
         let archive = archive.expect("a file that can be read");
         assert_eq!(archive.bases().len(), 1024);
         assert!(archive.bases().iter().any(|base| base.name == "b1059"), "it helps most");
-        assert!(decompress_to_vec(&archive, 1).expect("restored") == new);
+        assert!(decompress_to_vec(&archive, &Context::with_threads(1)).expect("restored") == new);
     }
     for coded in compress_both(&new, &bases(&files).named()) {
         let error = coded.expect_err("all of them cannot be named");
@@ -68,13 +68,13 @@ fn no_chain_of_files_is_made_that_no_restore_takes() {
             bases = vec![last.clone()];
             bases.extend(files[..files.len() - 1].iter().cloned());
         }
-        let bases = Bases::from_bytes(bases, 1).expect("bases");
+        let bases = Bases::from_bytes(bases, &Context::with_threads(1)).expect("bases");
         let [streamed, coded] = compress_both(&original, &bases);
         match (streamed, coded) {
             (Ok(_), Ok(coded)) => {
                 let archive = Archive::from_bytes_on(coded.clone(), &bases).expect("a valid file");
                 assert!(i == 0 || archive.bases().len() == 1, "{i}: it is on the one before");
-                archive.test(1, &|_| ()).expect("restored");
+                archive.test(&Context::with_threads(1)).expect("restored");
                 files.push((format!("f{i}.lmc"), coded));
             }
             (streamed, coded) => {
@@ -91,10 +91,10 @@ fn no_chain_of_files_is_made_that_no_restore_takes() {
 
 /// Compresses bytes to a file on a base, in place of what is there.
 fn to_file(original: &[u8], target: &Path, base: &Path) -> lmc::Result<()> {
-    let bases = Bases::open(&[base], 1)?;
+    let bases = Bases::open(&[base], &Context::with_threads(1))?;
     let mut publish = Publish::create(target, true, &Origin::nothing())?;
     let options = Options { bases, ..Options::default() };
-    lmc::compress(Input::Bytes(original), Output::File(&mut publish), &options, &|_| ())?;
+    lmc::compress(Input::Bytes(original), Output::File(&mut publish), &options)?;
     publish.commit()
 }
 
@@ -102,7 +102,7 @@ fn to_file(original: &[u8], target: &Path, base: &Path) -> lmc::Result<()> {
 fn restore(source: &Path, target: &Path) -> lmc::Result<()> {
     let archive = Archive::open(source)?;
     let mut publish = Publish::create(target, true, &Origin::nothing())?;
-    lmc::decompress(&archive, Output::File(&mut publish), 1, &|_| ())?;
+    lmc::decompress(&archive, Output::File(&mut publish), &Context::with_threads(1))?;
     publish.commit()
 }
 
@@ -148,8 +148,10 @@ fn a_file_is_not_its_own_base() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x");
     std::fs::write(&path, safetensors(&[tensor("x", 1)], "")).expect("ours");
-    let options =
-        Options { bases: Bases::open(&[&path], 1).expect("a base"), ..Options::default() };
+    let options = Options {
+        bases: Bases::open(&[&path], &Context::with_threads(1)).expect("a base"),
+        ..Options::default()
+    };
     let file = File::open(&path).expect("ours");
     let error = lmc::compress_parts(Input::File(&file), &options, Vec::new()).expect_err("its own");
     assert!(error.to_string().contains("its own base"), "{error}");

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{bases, compress, compress_on, golden, golden_deltas, golden_inputs, golden_path};
-use lmc::{Archive, decompress_to_vec};
+use lmc::{Archive, Context, decompress_to_vec};
 use std::path::Path;
 
 /// What earlier writers made of inputs that this one codes otherwise: short tensors get a tree,
@@ -19,7 +19,10 @@ fn golden_files_are_read() {
     for ((name, original, _), (file_name, file)) in golden_inputs().iter().zip(golden()) {
         assert_eq!(*name, file_name);
         let archive = Archive::from_bytes(file).expect("a golden file");
-        assert!(decompress_to_vec(&archive, 1).expect("restored") == *original, "{name}");
+        assert!(
+            decompress_to_vec(&archive, &Context::with_threads(1)).expect("restored") == *original,
+            "{name}"
+        );
     }
 }
 
@@ -49,12 +52,12 @@ fn check_written(path: &Path, file: &[u8]) {
 fn golden_deltas_are_read() {
     for delta in golden_deltas() {
         let archive = Archive::open(&golden_path(delta.name)).expect("a golden file");
-        let restored = decompress_to_vec(&archive, 1).expect("restored");
+        let restored = decompress_to_vec(&archive, &Context::with_threads(1)).expect("restored");
         assert!(restored == delta.original, "{}", delta.name);
         let given: Vec<(&str, &[u8])> = delta.bases.iter().map(|(n, b)| (*n, &b[..])).collect();
         let file = std::fs::read(golden_path(delta.name)).expect("a golden file");
         let archive = Archive::from_bytes_on(file, &bases(&given)).expect("a golden file");
-        let restored = decompress_to_vec(&archive, 1).expect("restored");
+        let restored = decompress_to_vec(&archive, &Context::with_threads(1)).expect("restored");
         assert!(restored == delta.original, "{}", delta.name);
     }
 }
@@ -89,7 +92,7 @@ fn a_golden_file_has_palettes() {
 #[test]
 fn golden_files_of_earlier_writers_are_read() {
     let archive = Archive::open(&golden_path("delta_classes")).expect("a golden file");
-    let restored = decompress_to_vec(&archive, 1).expect("restored");
+    let restored = decompress_to_vec(&archive, &Context::with_threads(1)).expect("restored");
     let delta = golden_deltas().into_iter().find(|delta| delta.name == "delta");
     assert!(restored == delta.expect("the same input").original);
 }

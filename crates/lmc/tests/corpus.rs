@@ -4,7 +4,7 @@
 mod common;
 
 use common::compress;
-use lmc::{Archive, Level, decompress_to_vec};
+use lmc::{Archive, Context, Level, decompress_to_vec};
 use lmc_testkit::corpus;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,8 @@ fn corpus_files_come_back() {
         for level in [Level::Fast, Level::Default, Level::Max, Level::Paper] {
             let coded = compress(&original, level, 2);
             let archive = Archive::from_bytes(coded).expect("a valid file");
-            let restored = decompress_to_vec(&archive, 2).expect("restored");
+            let restored =
+                decompress_to_vec(&archive, &Context::with_threads(2)).expect("restored");
             assert!(restored == original, "{} at {level:?}", path.display());
         }
     }

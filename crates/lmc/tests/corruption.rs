@@ -4,7 +4,7 @@
 mod common;
 
 use common::{bases, golden, golden_deltas, golden_path};
-use lmc::{Archive, Bases, ErrorKind, Result, decompress_to_vec};
+use lmc::{Archive, Bases, Context, ErrorKind, Result, decompress_to_vec};
 use lmc_format::{Base, Conversion, Footer, Index, Item, Piece, Reference, SourceKind, Span, hash};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn test(file: Vec<u8>) -> Result<()> {
 
 /// The same for a file on bases.
 fn test_on(file: Vec<u8>, bases: &Bases) -> Result<()> {
-    decompress_to_vec(&Archive::from_bytes_on(file, bases)?, 1).map(drop)
+    decompress_to_vec(&Archive::from_bytes_on(file, bases)?, &Context::with_threads(1)).map(drop)
 }
 
 /// All golden files, with the bases they need.
@@ -142,8 +142,8 @@ fn circles_are_refused() {
         let given = bases(&[("one", &one), ("other", &other)]);
         let archive = Archive::from_bytes_on(one, &given).expect("an index");
         assert!(archive.read(0..9).is_err());
-        assert!(archive.test(1, &|_| ()).is_err());
-        let error = decompress_to_vec(&archive, 1).expect_err("a circle");
+        assert!(archive.test(&Context::with_threads(1)).is_err());
+        let error = decompress_to_vec(&archive, &Context::with_threads(1)).expect_err("a circle");
         let kinds = [ErrorKind::LimitExceeded, ErrorKind::NotFound];
         assert!(kinds.contains(&error.kind), "{error}");
     }
@@ -175,12 +175,14 @@ fn swapped_blocks_are_found() {
         common::compress(&noise, lmc::Level::Default, 1)
     };
     let (one, other) = (make(1), make(2));
-    Archive::from_bytes(one.clone()).and_then(|a| a.test(2, &|_| ())).expect("a whole file");
+    Archive::from_bytes(one.clone())
+        .and_then(|a| a.test(&Context::with_threads(2)))
+        .expect("a whole file");
     assert_eq!(one.len(), other.len());
     let mut mixed = one.clone();
     mixed[16..1000].copy_from_slice(&other[16..1000]);
     let mixed = Archive::from_bytes(mixed).expect("an index");
-    assert!(mixed.test(2, &|_| ()).is_err());
+    assert!(mixed.test(&Context::with_threads(2)).is_err());
     let blocks = Archive::from_bytes(one.clone()).expect("valid");
     let blocks = blocks.spans().next().expect("a span").expect("an index").blocks;
     let (a, b) = (&blocks[0], &blocks[1]);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Part, bases, compress, compress_on, nudged, safetensors};
-use lmc::{Archive, Bases, Input, Level, Options, Output, decompress_to_vec};
+use lmc::{Archive, Bases, Context, Input, Level, Options, Output, decompress_to_vec};
 use lmc_testkit::casts;
 use lmc_testkit::data::{self, Kind, Random};
 use proptest::prelude::*;
@@ -28,18 +28,18 @@ fn a_base_that_is_of_no_use_can_be_named() {
     let coded = compress_on(&new, &bases_of(&old).named(), Level::Fast, 1);
     let archive = Archive::from_bytes_on(coded.clone(), &bases_of(&old)).expect("a valid file");
     assert_eq!(archive.bases().len(), 1);
-    archive.check_named_bases().expect("the base is there");
+    archive.check_named_bases(&Context::default()).expect("the base is there");
     let wrong = Archive::from_bytes_on(coded.clone(), &bases_of(&other)).expect("a valid file");
-    let error = wrong.check_named_bases().expect_err("another base");
+    let error = wrong.check_named_bases(&Context::default()).expect_err("another base");
     assert!(error.to_string().contains("is needed"), "{error}");
     // Nothing refers to it, so that the original comes back without it.
     let alone = Archive::from_bytes(coded).expect("a valid file");
-    assert!(decompress_to_vec(&alone, 1).expect("restored") == new);
+    assert!(decompress_to_vec(&alone, &Context::with_threads(1)).expect("restored") == new);
 
     let coded = compress_on(&new, &bases_of(&old), Level::Fast, 1);
     let archive = Archive::from_bytes_on(coded, &bases_of(&old)).expect("a valid file");
     assert!(archive.bases().is_empty());
-    assert!(archive.check_named_bases().is_err());
+    assert!(archive.check_named_bases(&Context::default()).is_err());
 }
 
 /// Types of safetensors with the bytes of a value, and whether they are floats.
@@ -71,7 +71,10 @@ fn check(new: &[u8], old: &Bases, level: Level) -> usize {
     let coded = compress_on(new, old, level, 2);
     let len = coded.len();
     let archive = Archive::from_bytes_on(coded, old).expect("a valid file");
-    assert!(decompress_to_vec(&archive, 2).expect("restored") == new, "{level:?}");
+    assert!(
+        decompress_to_vec(&archive, &Context::with_threads(2)).expect("restored") == new,
+        "{level:?}"
+    );
     let (third, end) = (new.len() as u64 / 3, new.len() as u64);
     for range in [0..third, third..2 * third, 2 * third..end, end / 2..end / 2 + 1] {
         let range = range.start..range.end.min(end);
@@ -268,7 +271,7 @@ fn deltas_of_deltas() {
         let given: Vec<(&str, &[u8])> = files.iter().rev().map(|file| ("old", &file[..])).collect();
         let names: Vec<(String, Vec<u8>)> =
             given.iter().map(|(name, file)| (name.to_string(), file.to_vec())).collect();
-        let on = Bases::from_bytes(names, 1).expect("bases");
+        let on = Bases::from_bytes(names, &Context::with_threads(1)).expect("bases");
         let packed = compress_on(&originals[i], &on, Level::Default, 1);
         if i == 1 {
             assert!(raw == packed, "raw and compressed bases give the same file");
@@ -277,8 +280,10 @@ fn deltas_of_deltas() {
     }
     let given: Vec<(&str, &[u8])> = files[..3].iter().map(|file| ("old", &file[..])).collect();
     let archive = Archive::from_bytes_on(files[3].clone(), &bases(&given)).expect("valid");
-    assert!(decompress_to_vec(&archive, 2).expect("restored") == originals[3]);
-    archive.test(2, &|_| ()).expect("whole");
+    assert!(
+        decompress_to_vec(&archive, &Context::with_threads(2)).expect("restored") == originals[3]
+    );
+    archive.test(&Context::with_threads(2)).expect("whole");
     let mut random = Random::new(9);
     for _ in 0..50 {
         let start = random.below(originals[3].len());
@@ -375,9 +380,15 @@ fn output_does_not_depend_on_threads() {
     let one = compress_on(&new, &bases(&[("old", &old)]), Level::Default, 1);
     let packed = compress(&old, Level::Fast, 2);
     for threads in [2, 16] {
-        let raw = Bases::from_bytes(vec![("old".to_string(), old.clone())], threads);
+        let raw = Bases::from_bytes(
+            vec![("old".to_string(), old.clone())],
+            &Context::with_threads(threads),
+        );
         assert!(compress_on(&new, &raw.expect("bases"), Level::Default, threads) == one);
-        let lmc = Bases::from_bytes(vec![("old.lmc".to_string(), packed.clone())], threads);
+        let lmc = Bases::from_bytes(
+            vec![("old.lmc".to_string(), packed.clone())],
+            &Context::with_threads(threads),
+        );
         assert!(compress_on(&new, &lmc.expect("bases"), Level::Default, threads) == one);
     }
 }
@@ -414,7 +425,7 @@ proptest! {
         let new = file(&parts(&new));
         let coded = compress_on(&new, &on, LEVELS[level], 1);
         let archive = Archive::from_bytes_on(coded, &on).expect("a valid file");
-        prop_assert!(decompress_to_vec(&archive, 1).expect("restored") == new);
+        prop_assert!(decompress_to_vec(&archive, &Context::with_threads(1)).expect("restored") == new);
         let (start, end) = (new.len() / 3, new.len() * 2 / 3);
         let part = archive.read(start as u64..end as u64).expect("a part");
         prop_assert!(part == new[start..end]);
@@ -434,7 +445,7 @@ fn changes_while_reading_are_errors() {
         write("new");
         let path = folder.path().join(changed);
         let is_done = AtomicBool::new(false);
-        let touch = |_| {
+        let touch = move |_| {
             if !is_done.swap(true, Ordering::Relaxed) {
                 let file = File::options().write(true).open(&path).expect("ours");
                 file.write_all_at(&[0x5a; 64], 3_000_000).expect("written");
@@ -443,11 +454,16 @@ fn changes_while_reading_are_errors() {
                 file.set_modified(later).expect("ours");
             }
         };
-        let bases = Bases::open(&[folder.path().join("old")], 1).expect("a base");
-        let options = Options { bases, threads: 1, ..Options::default() };
+        let bases =
+            Bases::open(&[folder.path().join("old")], &Context::with_threads(1)).expect("a base");
+        let options = Options {
+            context: Context::with_threads(1).watched(touch),
+            bases,
+            ..Options::default()
+        };
         let file = File::open(folder.path().join("new")).expect("ours");
         let mut out = Vec::new();
-        let done = lmc::compress(Input::File(&file), Output::Stream(&mut out), &options, &touch);
+        let done = lmc::compress(Input::File(&file), Output::Stream(&mut out), &options);
         let error = done.expect_err("it changed");
         assert!(error.to_string().contains("changed while it was read"), "{error}");
     }
@@ -462,7 +478,7 @@ fn changes_with_the_time_put_back_are_errors() {
     std::fs::write(&path, data::words(Kind::Weights, 2, true, 100_000, 1)).expect("written");
     let source = File::open(&path).expect("ours");
     let before = source.metadata().expect("ours");
-    let touch = |_| {
+    let touch = move |_| {
         let file = File::options().write(true).open(&path).expect("ours");
         loop {
             file.write_all_at(&[0x5a; 64], 3000).expect("written");
@@ -475,8 +491,9 @@ fn changes_with_the_time_put_back_are_errors() {
             }
         }
     };
-    let options = Options { threads: 1, ..Options::default() };
+    let context = Context::with_threads(1).watched(touch);
+    let options = Options { context, ..Options::default() };
     let mut out = Vec::new();
-    let done = lmc::compress(Input::File(&source), Output::Stream(&mut out), &options, &touch);
+    let done = lmc::compress(Input::File(&source), Output::Stream(&mut out), &options);
     assert_eq!(done.expect_err("it changed").kind, lmc::ErrorKind::Conflict);
 }

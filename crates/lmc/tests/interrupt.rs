@@ -4,8 +4,8 @@ mod common;
 
 use common::{bases, compress_on, nudged};
 use lmc::{
-    Archive, ErrorKind, Input, Interrupt, Level, Options, Origin, Output, Publish, Result,
-    compress, compress_parts, content_hash, decompress, decompress_into, decompress_to_vec,
+    Archive, Context, ErrorKind, Input, Level, Options, Origin, Output, Publish, Result, compress,
+    compress_parts, content_hash, decompress, decompress_into, decompress_to_vec,
 };
 use lmc_testkit::data::{self, Kind};
 
@@ -13,11 +13,11 @@ use lmc_testkit::data::{self, Kind};
 const LEN: usize = 20 << 20;
 
 /// Fails unless work that is interrupted before it starts ends, and the same work is done after it.
-fn ends(mut work: impl FnMut() -> Result<()>) {
-    let interrupt = Interrupt::default();
-    interrupt.send();
-    assert_eq!(interrupt.run(&mut work).unwrap_err().kind, ErrorKind::Interrupted);
-    work().unwrap();
+fn ends(mut work: impl FnMut(&Context) -> Result<()>) {
+    let context = Context::with_threads(2);
+    context.interrupt.send();
+    assert_eq!(work(&context).unwrap_err().kind, ErrorKind::Interrupted);
+    work(&Context::with_threads(2)).unwrap();
 }
 
 /// Both directions, from memory and to files: interrupted when the first part is done, they do not
@@ -26,21 +26,24 @@ fn ends(mut work: impl FnMut() -> Result<()>) {
 fn files() {
     let original = vec![0; LEN];
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { threads: 2, ..Options::default() };
     let run = |is_interrupted: bool, back: Option<&Archive>| {
-        let interrupt = Interrupt::default();
-        let progress = |_| {
+        let context = Context::with_threads(2);
+        let interrupt = context.interrupt.clone();
+        let context = context.watched(move |_| {
             if is_interrupted {
                 interrupt.send();
             }
-        };
+        });
         let target = folder.path().join("target");
         let mut publish = Publish::create(&target, true, &Origin::nothing()).unwrap();
         let output = Output::File(&mut publish);
-        let done = interrupt.run(|| match back {
-            None => compress(Input::Bytes(&original), output, &options, &progress),
-            Some(archive) => decompress(archive, output, 2, &progress),
-        });
+        let done = match back {
+            None => {
+                let options = Options { context, ..Options::default() };
+                compress(Input::Bytes(&original), output, &options)
+            }
+            Some(archive) => decompress(archive, output, &context),
+        };
         if is_interrupted {
             assert_eq!(done.unwrap_err().kind, ErrorKind::Interrupted);
             drop(publish);
@@ -63,18 +66,18 @@ fn files() {
 #[test]
 fn memory() {
     let original = vec![0; LEN];
-    let options = Options { threads: 2, ..Options::default() };
     let mut packed = Vec::new();
-    ends(|| {
+    ends(|context| {
+        let options = Options { context: context.clone(), ..Options::default() };
         packed = compress_parts(Input::Bytes(&original), &options, Vec::new())?.concat();
         Ok(())
     });
-    ends(|| content_hash(Input::Bytes(&original), 2).map(drop));
+    ends(|context| content_hash(Input::Bytes(&original), context).map(drop));
     let archive = Archive::from_bytes(packed).unwrap();
-    ends(|| archive.test(2, &|_| ()));
+    ends(|context| archive.test(context));
     let mut out = vec![1; LEN];
-    ends(|| decompress_into(&archive, &mut out, 2));
-    ends(|| archive.read_to(5, &mut out[5..], 2));
+    ends(|context| decompress_into(&archive, &mut out, context));
+    ends(|context| archive.read_to(5, &mut out[5..], context));
     assert!(out == original);
 }
 
@@ -84,7 +87,11 @@ fn bases_are_found_again() {
     let old = data::words(Kind::Weights, 2, true, 1 << 19, 1);
     let new = nudged(&old, 2, 50, 1);
     let packed = compress_on(&new, &bases(&[("old", &old)]), Level::Default, 1);
+    let archive = Archive::from_bytes_on(packed.clone(), &bases(&[("old", &old)])).unwrap();
+    ends(|context| decompress_to_vec(&archive, context).map(|found| assert!(found == new)));
+    ends(|context| archive.test(context));
     let archive = Archive::from_bytes_on(packed, &bases(&[("old", &old)])).unwrap();
-    ends(|| decompress_to_vec(&archive, 1).map(|found| assert!(found == new)));
-    ends(|| archive.test(1, &|_| ()));
+    let mut out = vec![0; 1000];
+    ends(|context| archive.read_to(5, &mut out, context));
+    assert!(out == new[5..1005]);
 }

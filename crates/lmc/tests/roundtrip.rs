@@ -4,7 +4,7 @@
 mod common;
 
 use common::{compress, compress_with, safetensors};
-use lmc::{Archive, Level, Options, decompress_to_vec};
+use lmc::{Archive, Context, Level, Options, decompress_to_vec};
 use lmc_testkit::data::{self, Kind, Random};
 use proptest::prelude::*;
 
@@ -13,7 +13,10 @@ fn check(original: &[u8]) {
     for level in [Level::Fast, Level::Default, Level::Max, Level::Paper] {
         let archive = Archive::from_bytes(compress(original, level, 2)).expect("a valid file");
         assert_eq!(archive.original_len(), original.len() as u64);
-        assert!(decompress_to_vec(&archive, 2).expect("restored") == original, "{level:?}");
+        assert!(
+            decompress_to_vec(&archive, &Context::with_threads(2)).expect("restored") == original,
+            "{level:?}"
+        );
         let (third, end) = (original.len() as u64 / 3, original.len() as u64);
         for range in [0..third, third..2 * third, 2 * third..end, end..end] {
             let part = archive.read(range.clone()).expect("a part");
@@ -85,7 +88,11 @@ fn any_file_of_any_length() {
     for len in (0..300).chain(65_500..65_600).chain([70_000]) {
         let archive =
             Archive::from_bytes(compress(&bytes[..len], Level::Default, 1)).expect("valid");
-        assert!(decompress_to_vec(&archive, 1).expect("restored") == bytes[..len], "{len}");
+        assert!(
+            decompress_to_vec(&archive, &Context::with_threads(1)).expect("restored")
+                == bytes[..len],
+            "{len}"
+        );
     }
     for len in [(1 << 18) - 1, 1 << 18, (1 << 23) - 1, 1 << 23, (1 << 23) + 1] {
         let floats = data::words(Kind::Weights, 2, true, len / 2 + 1, 5);
@@ -115,7 +122,7 @@ fn a_hundred_thousand_tensors() {
     let coded = compress(&original, Level::Default, 2);
     assert!(coded.len() < original.len());
     let archive = Archive::from_bytes(coded).expect("valid");
-    assert!(decompress_to_vec(&archive, 2).expect("restored") == original);
+    assert!(decompress_to_vec(&archive, &Context::with_threads(2)).expect("restored") == original);
     let listed = archive.tensors().expect("tensors");
     assert_eq!(listed.len(), tensors.len());
     assert_eq!(archive.read_tensor(&listed[77_777]).expect("a tensor"), 77_777_u32.to_le_bytes());
@@ -140,8 +147,12 @@ fn output_does_not_depend_on_threads() {
     for threads in [2, 5, 16] {
         assert!(compress(&original, Level::Default, threads) == one, "{threads} threads");
     }
-    let options =
-        Options { level: Level::Default, threads: 3, verify: false, ..Options::default() };
+    let options = Options {
+        level: Level::Default,
+        context: Context::with_threads(3),
+        verify: false,
+        ..Options::default()
+    };
     assert!(compress_with(lmc::Input::Stream(&mut &original[..]), &options) == one);
     // In one place, and in many, some of them empty and others within a value.
     let cuts = [0, 7, 7, 8, 100, 3_000_001, 3_000_001, 20_000_000, original.len()];
@@ -181,18 +192,18 @@ fn restored_into_places() {
         places.push(place);
         rest = after;
     }
-    lmc::decompress_scattered(&archive, places, 3).expect("restored");
+    lmc::decompress_scattered(&archive, places, &Context::with_threads(3)).expect("restored");
     assert!(out == original);
     let mut short = vec![0; original.len() - 1];
-    assert!(lmc::decompress_into(&archive, &mut short, 1).is_err());
+    assert!(lmc::decompress_into(&archive, &mut short, &Context::with_threads(1)).is_err());
     let len = original.len();
     for (start, end) in [(0, len), (0, 0), (len, len), (3, 10), (100, len - 1), (6_000_100, len)] {
         let mut out = vec![0x5a; end - start];
-        archive.read_to(start as u64, &mut out, 3).expect("restored");
+        archive.read_to(start as u64, &mut out, &Context::with_threads(3)).expect("restored");
         assert!(out == original[start..end], "{start} to {end}");
     }
-    assert!(archive.read_to(1, &mut out, 1).is_err());
-    assert!(archive.read_to(u64::MAX, &mut out, 1).is_err());
+    assert!(archive.read_to(1, &mut out, &Context::with_threads(1)).is_err());
+    assert!(archive.read_to(u64::MAX, &mut out, &Context::with_threads(1)).is_err());
 }
 
 proptest! {
@@ -212,7 +223,7 @@ proptest! {
         original.extend_from_slice(&tail);
         for bytes in [&tail[..], &original[..]] {
             let archive = Archive::from_bytes(compress(bytes, Level::Default, 1)).expect("valid");
-            prop_assert!(decompress_to_vec(&archive, 1).expect("restored") == bytes);
+            prop_assert!(decompress_to_vec(&archive, &Context::with_threads(1)).expect("restored") == bytes);
         }
     }
 }

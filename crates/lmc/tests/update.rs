@@ -4,7 +4,7 @@
 mod common;
 
 use common::{bases, compress_on, few_moved, golden_deltas, moved, nudged, safetensors};
-use lmc::{Archive, Level, Site, Update};
+use lmc::{Archive, Context, Level, Site, Update};
 use lmc_testkit::data::{self, Kind, Random};
 
 const LEVELS: [Level; 2] = [Level::Fast, Level::Default];
@@ -37,7 +37,9 @@ fn restore(archive: &Archive, old: &[u8], new: &[u8], sites: &[Site], threads: u
     let before = places.clone();
     let is_new = |(_, site): &(_, &Site)| matches!(site, Site::New { .. });
     let new_places = places.iter_mut().zip(sites).filter(is_new).map(|(place, _)| &mut place[..]);
-    let update = Update::prepare(archive, sites, new_places.collect(), threads).expect("prepared");
+    let update =
+        Update::prepare(archive, sites, new_places.collect(), &Context::with_threads(threads))
+            .expect("prepared");
     let is_held = |i: usize| matches!(sites[i], Site::Held { .. });
     let mut rest = new;
     for (i, place) in places.iter().enumerate() {
@@ -45,7 +47,8 @@ fn restore(archive: &Archive, old: &[u8], new: &[u8], sites: &[Site], threads: u
         assert!(place == if is_held(i) { &before[i][..] } else { own });
         rest = after;
     }
-    update.finish(places.iter_mut().map(|place| &mut place[..]).collect()).expect("restored");
+    let all = places.iter_mut().map(|place| &mut place[..]).collect();
+    update.finish(all, &Context::with_threads(threads)).expect("restored");
     places.concat()
 }
 
@@ -99,7 +102,13 @@ fn what_is_wrong_is_found_before_the_base_is_overwritten() {
     let len = new.len() as u64;
     let prepare = |coded: &[u8], len: u64| {
         let archive = Archive::from_bytes_on(coded.to_vec(), &on)?;
-        Update::prepare(&archive, &[Site::Held { len, base_start: 0 }], Vec::new(), 2).map(|_| ())
+        Update::prepare(
+            &archive,
+            &[Site::Held { len, base_start: 0 }],
+            Vec::new(),
+            &Context::with_threads(2),
+        )
+        .map(|_| ())
     };
     prepare(&coded, len).expect("a file that is whole");
     assert!(prepare(&coded, len - 1).is_err());

@@ -11,11 +11,12 @@ use lmc::{Archive, Bases, FileState, Origin, Publish, Tensor};
 use crate::args::{CatArgs, Rows};
 use crate::exit::Failure;
 use crate::names;
+use crate::signals;
 use crate::stdio::BytesOut;
 
 /// Writes the tensor that `args` names.
 pub fn run(args: &CatArgs) -> Result<(), Failure> {
-    let bases = Bases::open(&args.bases.paths, 0)?;
+    let bases = Bases::open(&args.bases.paths, &signals::context(0))?;
     let file = File::open(&args.file).map_err(|error| Failure::io("open it", &error))?;
     let state = FileState::of(&file).map_err(|error| Failure::io("look at it", &error))?;
     let archive = Archive::from_file(file, args.file.parent(), &bases)?;

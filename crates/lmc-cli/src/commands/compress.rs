@@ -12,13 +12,17 @@ use crate::bases::{self, Place};
 use crate::exit::{Exit, Failure};
 use crate::names;
 use crate::progress::Progress;
+use crate::signals;
 use crate::table::ratio;
 
 /// Compresses every file that `args` names.
 pub fn run(args: &CompressArgs) -> Exit {
-    let threads = usize::from(args.files.threads);
-    let options =
-        Options { level: level(args), threads, verify: !args.no_verify, ..Options::default() };
+    let options = Options {
+        level: level(args),
+        context: signals::context(args.files.threads),
+        verify: !args.no_verify,
+        ..Options::default()
+    };
     transfer::run(&args.files, &Compress { options, given: &args.files.bases.paths })
 }
 
@@ -73,14 +77,12 @@ impl Direction for Compress<'_> {
         output: Output,
         progress: &Progress,
     ) -> lmc::Result<Summary> {
-        let bases = Bases::open_with(&job.bases, source.siblings, self.options.threads)?;
-        let options = Options { bases, ..self.options.clone() };
-        let add = |bytes| progress.add(bytes);
+        let context = progress.watching(&self.options.context);
+        let bases = Bases::open_with(&job.bases, source.siblings, &context)?;
+        let options = Options { context, bases, ..self.options.clone() };
         let done = match source.input {
-            Opened::File(file) => lmc::compress_known(Input::File(&file), output, &options, &add),
-            Opened::Stdin => {
-                lmc::compress_known(Input::Stream(&mut stdin()), output, &options, &add)
-            }
+            Opened::File(file) => lmc::compress_known(Input::File(&file), output, &options),
+            Opened::Stdin => lmc::compress_known(Input::Stream(&mut stdin()), output, &options),
         }?;
         let is_given = |base: &PathBuf| self.given.iter().any(|own| base.starts_with(own));
         if done.bases.is_empty() && job.bases.iter().any(is_given) {

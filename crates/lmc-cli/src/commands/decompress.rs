@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use lmc::{Archive, Bases, Dependencies, FileId, Output, Summary};
+use lmc::{Archive, Bases, Context, Dependencies, FileId, Output, Summary};
 
 use super::transfer::{self, Direction, Job, Opened, Source};
 use crate::args::DecompressArgs;
@@ -11,17 +11,18 @@ use crate::bases::{self, Place};
 use crate::exit::{Exit, Failure};
 use crate::names;
 use crate::progress::Progress;
+use crate::signals;
 use crate::stdio;
 use crate::table::ratio;
 
 /// Restores every file that `args` names.
 pub fn run(args: &DecompressArgs) -> Exit {
-    let (threads, max_size) = (usize::from(args.files.threads), args.limit.max_size);
-    transfer::run(&args.files, &Decompress { threads, max_size })
+    let (context, max_size) = (signals::context(args.files.threads), args.limit.max_size);
+    transfer::run(&args.files, &Decompress { context, max_size })
 }
 
 struct Decompress {
-    threads: usize,
+    context: Context,
     max_size: Option<u64>,
 }
 
@@ -66,13 +67,13 @@ impl Direction for Decompress {
             Opened::File(file) => file,
             Opened::Stdin => stdio::spool_stdin()?,
         };
-        let bases = Bases::open(&job.bases, self.threads)?;
+        let bases = Bases::open(&job.bases, &self.context)?;
         let folder = job.source.as_deref().and_then(Path::parent);
         let archive = Archive::from_file(file, folder, &bases)?;
         archive.check_size(self.max_size)?;
         progress.announce(&archive);
         progress.set_total(archive.original_len());
-        lmc::decompress(&archive, output, self.threads, &|bytes| progress.add(bytes))
+        lmc::decompress(&archive, output, &progress.watching(&self.context))
     }
 
     fn joins(&self) -> bool {

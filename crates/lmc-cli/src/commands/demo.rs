@@ -14,8 +14,8 @@ use lmc::{Archive, Input, Leftover, Level, Options, Origin, Output, Publish, Ten
 
 use crate::args::DemoArgs;
 use crate::exit::Failure;
-use crate::interrupt;
 use crate::printable::Printable;
+use crate::signals;
 use crate::stdio::print;
 use crate::table::{Align, Table, gib_s, ratio};
 
@@ -37,7 +37,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let dir = dir.map_err(|error| Failure::io("make a temporary directory", &error))?;
     let leftover = Leftover::directory(dir.path());
     let leftover = leftover.map_err(|error| Failure::io("open a temporary directory", &error))?;
-    let _guard = interrupt::guard(Arc::new(leftover));
+    let _guard = signals::guard(Arc::new(leftover));
     let original = checkpoint::make(usize::from(args.size_mib) << 20);
     let input = dir.path().join("checkpoint.safetensors");
     fs::write(&input, &original).map_err(|error| Failure::io("write the checkpoint", &error))?;
@@ -57,7 +57,8 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     ]);
     let mut kinds = None;
     for level in [Level::Fast, Level::Default, Level::Max, Level::Paper] {
-        let options = Options { level, threads: usize::from(args.threads), ..Options::default() };
+        let options =
+            Options { level, context: signals::context(args.threads), ..Options::default() };
         levels.push(measure(&input, &original, &options)?);
         if level == Level::Default {
             kinds = Some(kind_table(&Archive::open(&input.with_extension("lmc"))?.tensors()?));
@@ -79,14 +80,14 @@ fn measure(input: &Path, original: &[u8], options: &Options) -> Result<Vec<Strin
         let file = File::open(input).map_err(|error| Failure::io("open the checkpoint", &error))?;
         let mut publish = Publish::create(&coded, true, &Origin::nothing())?;
         let start = Instant::now();
-        lmc::compress(Input::File(&file), Output::File(&mut publish), options, &|_| ())?;
+        lmc::compress(Input::File(&file), Output::File(&mut publish), options)?;
         compress_s = compress_s.min(start.elapsed().as_secs_f64());
         publish.commit()?;
 
         let archive = Archive::open(&coded)?;
         let mut publish = Publish::create(&restored, true, &Origin::nothing())?;
         let start = Instant::now();
-        lmc::decompress(&archive, Output::File(&mut publish), options.threads, &|_| ())?;
+        lmc::decompress(&archive, Output::File(&mut publish), &options.context)?;
         decompress_s = decompress_s.min(start.elapsed().as_secs_f64());
         publish.commit()?;
     }

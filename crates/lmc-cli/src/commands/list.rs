@@ -13,6 +13,7 @@ use crate::exit::{self, Exit, Failure};
 use crate::json::{self, Array};
 use crate::names::Archives;
 use crate::printable::Printable;
+use crate::signals;
 use crate::stdio::Pages;
 use crate::table::{Align, Table, ratio, shape};
 
@@ -22,7 +23,7 @@ pub fn run(args: &ListArgs) -> Exit {
     let (mut pages, mut array) = (Pages::default(), Array::new(0));
     let exit = exit::for_each(&files.paths, |path| {
         let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
-        let archive = files.open(path, &Bases::open(&bases, 0)?)?;
+        let archive = files.open(path, &Bases::open(&bases, &signals::context(0))?)?;
         let listed = Listed { path, tensors: archive.tensors()?, archive: &archive };
         if args.json {
             array.next(&mut pages)?;

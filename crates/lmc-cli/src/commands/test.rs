@@ -7,15 +7,16 @@ use crate::bases;
 use crate::exit::{self, Exit};
 use crate::names::{self, Archives};
 use crate::progress::{Progress, Volume};
-use crate::stdio;
+use crate::{signals, stdio};
 
 /// Tests every file.
 pub fn run(args: &TestArgs) -> Exit {
     let files = Archives::list(&args.files);
     let mut progress = Progress::new(Volume::new(args.quiet, false));
+    let context = signals::context(args.threads);
     exit::for_each(&files.paths, |path| {
         let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
-        let bases = Bases::open(&bases, usize::from(args.threads))?;
+        let bases = Bases::open(&bases, &context)?;
         let archive = match names::is_dash(path) {
             true => Archive::from_file(stdio::stdin_or_spooled()?, None, &bases)?,
             false => files.open(path, &bases)?,
@@ -23,7 +24,7 @@ pub fn run(args: &TestArgs) -> Exit {
         archive.check_size(args.limit.max_size)?;
         progress.start(path.display(), Some(archive.original_len()));
         progress.announce(&archive);
-        let tested = archive.test(usize::from(args.threads), &|bytes| progress.add(bytes));
+        let tested = archive.test(&progress.watching(&context));
         progress.finish();
         tested?;
         progress.note(format!("{}: ok, {} bytes", path.display(), archive.original_len()));

@@ -23,7 +23,7 @@ use crate::bases;
 use crate::exit::{self, Exit, Failure, Tally};
 use crate::names;
 use crate::progress::{Progress, Volume};
-use crate::{interrupt, stdio};
+use crate::{signals, stdio};
 use plan::{Batch, refuse_collisions};
 use removal::Read;
 use tree::TargetTree;
@@ -274,7 +274,7 @@ impl Transfer<'_> {
             (Some(target), Some(place)) => target.sandbox.create(&place.target, origin)?,
             _ => Publish::create(path, self.args.force, origin)?,
         };
-        let _guard = interrupt::guard(publish.leftover());
+        let _guard = signals::guard(publish.leftover());
         let output = Output::File(&mut publish);
         let done = self.direction.convert(job, source, output, &self.progress)?;
         publish.commit()?;

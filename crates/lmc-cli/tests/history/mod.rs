@@ -173,9 +173,9 @@ impl Sources {
         }
         for name in &names {
             let target = self.folder.path().join("restored");
-            let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
+            let options = RestoreOptions::default();
             store
-                .restore(name, &target, &options, &|_| ())
+                .restore(name, &target, &options)
                 .map_err(|e| format!("step {} does not restore: {e}", name.step))?;
             let is_same = files(&target) == self.contents[name.step as usize % 5];
             fs::remove_dir_all(&target).map_err(|e| e.to_string())?;
@@ -183,7 +183,7 @@ impl Sources {
                 return Err(format!("step {} restores to other bytes", name.step));
             }
         }
-        let options = CheckOptions { read_percent: 100, threads: 1 };
+        let options = CheckOptions { read_percent: 100 };
         let checked = store.check(&options).map_err(|e| format!("no check: {e}"))?;
         if !checked.is_clean() {
             return Err(format!("the check finds {checked:?}"));

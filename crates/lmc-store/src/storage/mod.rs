@@ -5,19 +5,19 @@
 //! (`tests/storage.rs`).
 
 pub mod disk;
+mod interruptible;
 mod local;
 mod location;
 mod memory;
 #[cfg(feature = "bucket")]
 mod object;
-mod stoppable;
 
+pub use interruptible::Interruptible;
 pub use local::LocalStorage;
 pub use location::{Location, without_secrets};
 pub use memory::MemoryStorage;
 #[cfg(feature = "bucket")]
 pub use object::ObjectStorage;
-pub use stoppable::Stoppable;
 
 use crate::config::CONFIG_NAME;
 use lmc::Folder;
@@ -58,7 +58,7 @@ pub struct Entry {
 
 /// A place for objects. All functions may be called from any thread. No function has a body here:
 /// one that is added must be written for every storage, or whatever stands in front of another one
-/// (`Stoppable`) would be gone around.
+/// (`Interruptible`) would be gone around.
 pub trait Storage: Send + Sync + fmt::Debug {
     /// Makes an object, if there is none of this name. When it returns, the object survives a power
     /// cut; on an error there is no object, or the whole one.

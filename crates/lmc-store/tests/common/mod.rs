@@ -4,6 +4,7 @@
 pub mod conform;
 pub mod watched;
 
+use lmc::Context;
 use lmc_store::storage::{
     Entry, LocalStorage, MemoryStorage, Put, Stat, Storage, folders_of_names, read_by_parts,
 };
@@ -16,6 +17,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 /// A clock that goes on by a second each time it is asked, and by more if told to.
 #[derive(Debug)]
@@ -51,11 +53,44 @@ impl Clock for TestClock {
 /// When the machines of the tests were started.
 const BOOTED_MS: u64 = 1_600_000_000_000;
 
+/// The same store, which works on one thread: what is read comes in the same order each time.
+pub fn alone(store: Store) -> Store {
+    store.with_context(&Context::with_threads(1))
+}
+
+/// Does work on a store; `meanwhile` is called with each number of bytes that is done, while the work
+/// waits for it.
+pub fn watched<T: Send>(
+    store: &Store,
+    meanwhile: &dyn Fn(u64),
+    work: impl FnOnce(&Store) -> T + Send,
+) -> T {
+    let (done, heard) = sync_channel::<(u64, SyncSender<()>)>(0);
+    let context = Context::with_threads(1).watched(move |bytes| {
+        let (go_on, wait) = sync_channel(0);
+        // Whoever listens is gone if the test has failed.
+        if done.send((bytes, go_on)).is_ok() {
+            let _ = wait.recv();
+        }
+    });
+    let store = store.with_context(&context);
+    drop(context);
+    std::thread::scope(|scope| {
+        // The store goes with its thread, and that ends the loop.
+        let worker = scope.spawn(move || work(&store));
+        for (bytes, go_on) in heard {
+            meanwhile(bytes);
+            go_on.send(()).unwrap();
+        }
+        worker.join().unwrap()
+    })
+}
+
 /// A store in memory, its storage and its clock.
 pub fn memory_store() -> (Store, Arc<MemoryStorage>, Arc<TestClock>) {
     let clock = TestClock::new();
     let storage = Arc::new(MemoryStorage::new(clock.clone()));
-    let store = Store::init(storage.clone(), clock.clone()).unwrap();
+    let store = alone(Store::init(storage.clone(), clock.clone()).unwrap());
     (store, storage, clock)
 }
 
@@ -63,7 +98,7 @@ pub fn memory_store() -> (Store, Arc<MemoryStorage>, Arc<TestClock>) {
 pub fn local_store(root: &Path) -> (Store, Arc<TestClock>) {
     let clock = TestClock::new();
     let storage = Arc::new(LocalStorage::new(root));
-    (Store::init(storage, clock.clone()).unwrap(), clock)
+    (alone(Store::init(storage, clock.clone()).unwrap()), clock)
 }
 
 /// A safetensors file of one bf16 tensor for each name, whose values come from a seed.
@@ -158,9 +193,9 @@ fn walk(root: &Path, folder: &Path, all: &mut BTreeMap<Vec<u8>, (char, u32, Vec<
     }
 }
 
-/// Saves with one thread.
+/// Saves.
 pub fn save(store: &Store, path: &Path, options: SaveOptions) -> Saved {
-    store.save(path, &SaveOptions { threads: 1, ..options }, &|_| ()).unwrap()
+    store.save(path, &options).unwrap()
 }
 
 /// Saves as a step of a run.
@@ -172,8 +207,8 @@ pub fn save_step(store: &Store, path: &Path, run: &str, step: u64) -> Saved {
 pub fn check_restores(store: &Store, name: &SnapshotName, wanted: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("restored");
-    let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
-    store.restore(name, &target, &options, &|_| ()).unwrap();
+    let options = RestoreOptions::default();
+    store.restore(name, &target, &options).unwrap();
     assert!(tree(&target) == tree(wanted), "snapshot {} differs", name.step);
 }
 

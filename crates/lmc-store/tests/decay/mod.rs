@@ -88,7 +88,7 @@ impl History {
     /// Chains, a fork, the same files in other packs and in packs of the same bytes, single files,
     /// packs for one snapshot alone, packs that hold many files, forgotten snapshots, tags, leases.
     pub fn new(storage: Arc<dyn Storage>, clock: &Arc<TestClock>) -> Self {
-        let store = Store::init(storage.clone(), clock.clone()).unwrap();
+        let store = crate::common::alone(Store::init(storage.clone(), clock.clone()).unwrap());
         let work = folder();
         let mut saved = Vec::new();
         let mut number = 0;
@@ -145,7 +145,7 @@ impl History {
         let good = objects(&*storage);
         let copy = Arc::new(MemoryStorage::new(clock.clone()));
         good.iter().for_each(|(name, bytes)| copy.replace(name, bytes).unwrap());
-        let copy = Store::open(copy, clock.clone()).unwrap();
+        let copy = crate::common::alone(Store::open(copy, clock.clone()).unwrap());
         Self { store, storage, copy, good, saved }
     }
 

@@ -105,7 +105,7 @@ impl Scene {
         }
         // One pack a save, or many.
         let pack_len = [400, 1500, 1 << 20][random.below(3)];
-        let options = SaveOptions { threads: 1, pack_len, ..SaveOptions::default() };
+        let options = SaveOptions { pack_len, ..SaveOptions::default() };
         Self { folder, sources, options }
     }
 
@@ -185,7 +185,7 @@ impl<'a> Player<'a> {
     }
 
     pub fn store(&self) -> Result<Store> {
-        Store::open(self.storage.clone(), self.clock.clone())
+        Store::open(self.storage.clone(), self.clock.clone()).map(crate::common::alone)
     }
 
     /// Does a step, and notes what holds before it, while it goes on and after it.
@@ -207,7 +207,7 @@ impl<'a> Player<'a> {
                 let tags = tag.iter().map(|tag| tag.to_string()).collect();
                 let options = SaveOptions { step: Some(*step), tags, ..self.scene.options.clone() };
                 let source = self.scene.source(*step);
-                self.store()?.save(source, &options, &|_| ())?;
+                self.store()?.save(source, &options)?;
             }
             Step::Tag { step, tag } => {
                 let store = self.store()?;
@@ -227,7 +227,7 @@ impl<'a> Player<'a> {
             Step::Rebase { step } => {
                 let store = self.store()?;
                 let name = store.find(&format!("{RUN}@{step}"))?;
-                store.rebase(&name, &self.scene.options, &|_| ())?;
+                store.rebase(&name, &self.scene.options)?;
             }
             Step::PassHours(hours) => self.clock.pass_hours(*hours),
         }

@@ -72,7 +72,7 @@ pub fn look(player: &Player) -> Result<(), Broken> {
             return Err(format!("the tag {tag} of step {step} is lost"));
         }
     }
-    let options = CheckOptions { read_percent: 100, threads: 1 };
+    let options = CheckOptions { read_percent: 100 };
     let checked = store.check(&options).map_err(|e| format!("no check: {e}"))?;
     if !checked.is_clean() {
         return Err(format!("the check finds {checked:?}"));
@@ -82,8 +82,8 @@ pub fn look(player: &Player) -> Result<(), Broken> {
 
 fn restores(scene: &Scene, store: &Store, name: &SnapshotName) -> Result<(), Broken> {
     let target = scene.target();
-    let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
-    let restored = store.restore(name, &target, &options, &|_| ());
+    let options = RestoreOptions::default();
+    let restored = store.restore(name, &target, &options);
     restored.map_err(|e| format!("step {} does not restore: {e}", name.step))?;
     let is_same = tree(&target) == *scene.tree(name.step);
     std::fs::remove_dir_all(&target).map_err(|e| e.to_string())?;

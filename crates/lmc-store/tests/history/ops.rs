@@ -219,7 +219,7 @@ impl Op {
                 let saved = if *is_shared && sources.is_plain(*source) {
                     save_together(store, sources.content(*source), &options)?
                 } else {
-                    store.save(sources.path(*source), &options, &|_| ())?
+                    store.save(sources.path(*source), &options)?
                 };
                 return Ok(Effect::Saved(saved));
             }
@@ -235,8 +235,8 @@ impl Op {
             (Self::Tag { tag, .. }, Some(name)) => store.tag(name, tag)?,
             (Self::Untag { tag, .. }, Some(name)) => store.untag(name, tag)?,
             (Self::Rebase { .. }, Some(name)) => {
-                let options = SaveOptions { threads: 1, ..SaveOptions::default() };
-                return Ok(Effect::Rebased(store.rebase(name, &options, &|_| ())?));
+                let options = SaveOptions::default();
+                return Ok(Effect::Rebased(store.rebase(name, &options)?));
             }
         }
         Ok(Effect::Nothing)
@@ -256,7 +256,6 @@ impl Op {
             step: *step,
             tags: tags.iter().map(|tag| tag.to_string()).collect(),
             parent,
-            threads: 1,
             depth_max: *depth_max,
             pack_len: *pack_len,
             ..SaveOptions::default()

@@ -84,7 +84,8 @@ impl<'a> Player<'a> {
         let machines = (0..3).map(|_| Machine::new(&world)).collect();
         let storage = Arc::new(MemoryStorage::new(world.clone()));
         let grace_seconds = [3600, 86_400][random.below(2)];
-        let looker = Store::init_with(storage.clone(), world.clone(), grace_seconds).unwrap();
+        let looker = Store::init_with(storage.clone(), world.clone(), grace_seconds);
+        let looker = crate::common::alone(looker.unwrap());
         let (model, log) = (Model::default(), Vec::new());
         Self { random, sources, world, machines, storage, looker, model, lie, tally, log }
     }
@@ -147,7 +148,8 @@ impl<'a> Player<'a> {
         let changes = if let Trouble::Dies { changes } = trouble { changes } else { u64::MAX };
         let storage = MortalStorage::new(self.storage.clone(), changes);
         let machine = self.machines[self.random.below(self.machines.len())].clone();
-        let store = Store::open(storage.clone(), machine.clone()).unwrap();
+        let store = Store::open(storage.clone(), machine.clone());
+        let store = crate::common::alone(store.unwrap());
         let seen: Arc<Mutex<Seen>> = Arc::default();
         let fates = Fates {
             trouble,
@@ -354,7 +356,7 @@ impl<'a> Player<'a> {
     }
 
     fn check(&self, read_percent: u8) -> Result<(), Broken> {
-        let options = CheckOptions { read_percent, threads: 1 };
+        let options = CheckOptions { read_percent };
         let checked = self.looker.check(&options).map_err(|e| format!("cannot check: {e}"))?;
         ensure!(checked.is_clean(), "damage: {checked:?}");
         let count = self.model.snaps.len() as u64;
@@ -365,8 +367,8 @@ impl<'a> Player<'a> {
     fn restore(&self, number: usize) -> Result<(), Broken> {
         let snap = &self.model.snaps[number];
         let target = self.sources.target();
-        let options = RestoreOptions { threads: 1, ..RestoreOptions::default() };
-        let restored = self.looker.restore(&snap.name, &target, &options, &|_| ());
+        let options = RestoreOptions::default();
+        let restored = self.looker.restore(&snap.name, &target, &options);
         restored.map_err(|e| format!("{:?} cannot be restored: {e}", snap.name))?;
         let is_same = content(&target) == *self.sources.content(snap.source);
         ensure!(is_same, "{:?} has other bytes", snap.name);

@@ -22,9 +22,9 @@ pub fn save_together(store: &Store, content: &Content, options: &SaveOptions) ->
     let mut parts: Vec<Part> = Vec::new();
     let mut save = || {
         for own in 0..PARTS {
-            parts.push(store.save_part(&share(own), options, &|_| ())?);
+            parts.push(store.save_part(&share(own), options)?);
         }
-        store.commit_parts(&parts, &share(PARTS), options, &|_| ())
+        store.commit_parts(&parts, &share(PARTS), options)
     };
     let saved = save();
     if saved.is_err() {

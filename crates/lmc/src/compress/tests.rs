@@ -1,7 +1,7 @@
 //! What is compressed can be restored, whatever happens to the files meanwhile.
 
 use super::*;
-use crate::{Archive, ReadAt, memory};
+use crate::{Archive, Context, ReadAt, memory};
 use lmc_format::{ErrorKind, Item, SourceKind};
 use lmc_testkit::casts;
 use lmc_testkit::data::{self, Kind};
@@ -78,13 +78,13 @@ fn check(make: impl Fn() -> (Arc<Written>, Options, Source<'static>), is_conflic
     for to_memory in [false, true] {
         for verify in [false, true] {
             let (written, options, source) = make();
-            let options = Options { verify, threads: 1, ..options };
+            let options = Options { verify, context: Context::with_threads(1), ..options };
             let coded = if to_memory {
                 memory::compress_source(&source, &options, Vec::new(), &mut [])
                     .map(|(_, parts)| parts.concat())
             } else {
                 let mut out = Vec::new();
-                compress_source(&source, Output::Stream(&mut out), &options, &|_| ()).map(|_| out)
+                compress_source(&source, Output::Stream(&mut out), &options).map(|_| out)
             };
             let reads = written.reads.load(Ordering::SeqCst);
             match coded {
@@ -92,7 +92,7 @@ fn check(make: impl Fn() -> (Arc<Written>, Options, Source<'static>), is_conflic
                 Ok(coded) => {
                     assert!(!is_conflict, "{reads} reads of changed bytes gave a file");
                     let archive = Archive::from_bytes_on(coded, &options.bases).unwrap();
-                    archive.test(1, &|_| ()).unwrap();
+                    archive.test(&Context::with_threads(1)).unwrap();
                 }
             }
             assert!(!is_conflict || reads > 0, "the bytes never changed");
@@ -158,7 +158,10 @@ fn a_raw_base_is_what_its_hash_is_of() {
                     let place = places[0].start + place;
                     let written = Written::new(old.clone(), place, half.clone());
                     let base: Arc<dyn ReadAt> = written.clone();
-                    let bases = Bases::from_elsewhere(vec![("old".to_string(), base)], 1);
+                    let bases = Bases::from_elsewhere(
+                        vec![("old".to_string(), base)],
+                        &Context::with_threads(1),
+                    );
                     let options = Options { bases: bases.unwrap(), ..Options::default() };
                     (written, options, Source::Owned(new.clone()))
                 },
@@ -174,15 +177,18 @@ fn a_raw_base_that_changes_while_it_is_restored_from_is_a_conflict() {
     let old = data::words(Kind::Weights, 2, true, 100_000, 4);
     let mut new = old.clone();
     new.iter_mut().step_by(4000).for_each(|byte| *byte ^= 1);
-    let given = Bases::from_bytes(vec![("old".to_string(), old.clone())], 1).unwrap();
-    let options = Options { bases: given, threads: 1, ..Options::default() };
+    let given =
+        Bases::from_bytes(vec![("old".to_string(), old.clone())], &Context::with_threads(1))
+            .unwrap();
+    let options = Options { bases: given, context: Context::with_threads(1), ..Options::default() };
     let mut coded = Vec::new();
-    compress_source(&Source::Owned(new), Output::Stream(&mut coded), &options, &|_| ()).unwrap();
+    compress_source(&Source::Owned(new), Output::Stream(&mut coded), &options).unwrap();
     let written = Written::new(old, 77_777, 0..200_000);
     let base: Arc<dyn ReadAt> = written.clone();
-    let bases = Bases::from_elsewhere(vec![("old".to_string(), base)], 1).unwrap();
+    let bases =
+        Bases::from_elsewhere(vec![("old".to_string(), base)], &Context::with_threads(1)).unwrap();
     let archive = Archive::from_bytes_on(coded, &bases).unwrap();
-    let error = archive.test(1, &|_| ()).unwrap_err();
+    let error = archive.test(&Context::with_threads(1)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
 }
 

@@ -1,7 +1,7 @@
 //! What files may cost, and what they do cost.
 
 use super::*;
-use crate::{Bases, Dependencies, Dtype, FileId, FileState, Input, Level, Options};
+use crate::{Bases, Context, Dependencies, Dtype, FileId, FileState, Input, Level, Options};
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::{
     ApartCoder, Base, BaseUse, BlockKind, BlockPrefix, Coder, Columns, Conversion, ErrorKind,
@@ -104,8 +104,9 @@ fn round(count: u64, source: u64, blocks: u64) -> Vec<Reference> {
 /// Restores a file that would decode gigabytes; fails unless it ends at its limit.
 fn check_ends(archive: &Archive) {
     for threads in [1, 4] {
-        let budget = archive.budget();
-        let error = restore_within(&budget, archive, None, threads, &|_| ()).unwrap_err();
+        let budget = archive.budget(&Context::default());
+        let error =
+            restore_within(&budget, archive, None, &Context::with_threads(threads)).unwrap_err();
         assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
         // What was refused was not decoded.
         let refused = 2 * SEGMENT_LEN * threads as u64;
@@ -134,7 +135,8 @@ fn what_a_base_makes_decoders_write_is_bounded() {
     let (hash, len) = (archive.content_hash(), archive.original_len());
     let named = Base { hash, len, name: "base".to_string() };
     let file = hostile(0, &round(3000, 1, 24), vec![named]);
-    let bases = Bases::from_bytes(vec![("base".to_string(), base)], 1).unwrap();
+    let bases =
+        Bases::from_bytes(vec![("base".to_string(), base)], &Context::with_threads(1)).unwrap();
     check_ends(&Archive::from_bytes_on(file, &bases).unwrap());
 }
 
@@ -142,8 +144,8 @@ fn what_a_base_makes_decoders_write_is_bounded() {
 #[test]
 fn a_segment_is_decoded_once_for_all_that_refer_to_it() {
     let archive = Archive::from_bytes(hostile(4, &round(900, 0, 4), Vec::new())).unwrap();
-    let budget = archive.budget();
-    restore_within(&budget, &archive, None, 1, &|_| ()).unwrap();
+    let budget = archive.budget(&Context::default());
+    restore_within(&budget, &archive, None, &Context::with_threads(1)).unwrap();
     // The blocks once as themselves, once for the spans behind it.
     let spent = budget.spent();
     assert!((2 << 24..(2 << 24) + 500_000).contains(&spent), "{spent}");
@@ -169,11 +171,11 @@ fn columns_of_recipes_count() {
         assemble(&body, vec![span.clone(); count], &vec![hash(&[0; 4]); count], Vec::new())
     };
     let good = Archive::from_bytes(file(50)).unwrap();
-    let budget = good.budget();
-    restore_within(&budget, &good, None, 1, &|_| ()).unwrap();
+    let budget = good.budget(&Context::default());
+    restore_within(&budget, &good, None, &Context::with_threads(1)).unwrap();
     assert!((50 << 20..51 << 20).contains(&budget.spent()), "{}", budget.spent());
     let bad = Archive::from_bytes(file(70)).unwrap();
-    assert_eq!(bad.test(2, &|_| ()).unwrap_err().kind, ErrorKind::LimitExceeded);
+    assert_eq!(bad.test(&Context::with_threads(2)).unwrap_err().kind, ErrorKind::LimitExceeded);
 }
 
 /// A file of one byte whose span has a recipe of 64 tables in few bytes.
@@ -227,7 +229,7 @@ fn tables_of_recipes_count() {
     let base = ("base".to_string(), tables());
     assert!(base.1.len() < 1000);
     let file = hostile(0, &vec![FIRST_BYTE; 2000], vec![named(&base)]);
-    let bases = Bases::from_bytes(vec![base], 1).unwrap();
+    let bases = Bases::from_bytes(vec![base], &Context::with_threads(1)).unwrap();
     check_ends(&Archive::from_bytes_on(file, &bases).unwrap());
     let mut reads = (0..2000).map(|_| bases.list()[0].read_alone(0, &mut [0]));
     let refused = reads.find_map(Result::err).unwrap();
@@ -240,16 +242,23 @@ fn looks_count() {
     let first = compressed(&[0], &Bases::default(), Level::Default);
     let files = chain(first, 60);
     let file = hostile(0, &vec![FIRST_BYTE; 500], vec![named(&files[59])]);
-    let archive = Archive::from_bytes_on(file, &Bases::from_bytes(files, 1).unwrap()).unwrap();
-    let budget = archive.budget();
-    restore_within(&budget, &archive, None, 2, &|_| ()).unwrap();
+    let archive =
+        Archive::from_bytes_on(file, &Bases::from_bytes(files, &Context::with_threads(1)).unwrap())
+            .unwrap();
+    let budget = archive.budget(&Context::default());
+    restore_within(&budget, &archive, None, &Context::with_threads(2)).unwrap();
     assert!(budget.spent() >= 500 * 60 * 4096, "{}", budget.spent());
 }
 
 fn compressed(original: &[u8], bases: &Bases, level: Level) -> Vec<u8> {
-    let options = Options { level, threads: 1, bases: bases.clone(), ..Options::default() };
+    let options = Options {
+        level,
+        context: Context::with_threads(1),
+        bases: bases.clone(),
+        ..Options::default()
+    };
     let mut out = Vec::new();
-    crate::compress(Input::Bytes(original), Output::Stream(&mut out), &options, &|_| ()).unwrap();
+    crate::compress(Input::Bytes(original), Output::Stream(&mut out), &options).unwrap();
     out
 }
 
@@ -294,13 +303,14 @@ fn small_tensors_in_another_order_are_cheap() {
     let old = safetensors(&(0..3000).map(tensor).collect::<Vec<_>>());
     let new = safetensors(&shuffled(3000, 2).into_iter().map(tensor).collect::<Vec<_>>());
     let old = compressed(&old, &Bases::default(), Level::Default);
-    let bases = Bases::from_bytes(vec![("old".to_string(), old)], 1).unwrap();
+    let bases =
+        Bases::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap();
     let coded = compressed(&new, &bases, Level::Default);
     assert!(coded.len() < new.len() / 4, "{} bytes", coded.len());
     for threads in [1, 8] {
         let archive = Archive::from_bytes_on(coded.clone(), &bases).unwrap();
-        let budget = archive.budget();
-        restore_within(&budget, &archive, None, threads, &|_| ()).unwrap();
+        let budget = archive.budget(&Context::default());
+        restore_within(&budget, &archive, None, &Context::with_threads(threads)).unwrap();
         let most = 4 * new.len() as u64 + threads as u64 * SEGMENT_LEN;
         assert!(budget.spent() < most, "{threads} threads: {}", budget.spent());
     }
@@ -321,14 +331,17 @@ fn what_is_compressed_can_be_restored() {
     let parts: Vec<_> = shuffled(rows, 4).into_iter().take(1500).map(part).collect();
     let new = safetensors(&parts);
     // Opened anew to restore: while it was compressed, parts of the base were kept.
-    let bases = || Bases::from_bytes(vec![("old".to_string(), old.clone())], 1).unwrap();
+    let bases = || {
+        Bases::from_bytes(vec![("old".to_string(), old.clone())], &Context::with_threads(1))
+            .unwrap()
+    };
     let coded = compressed(&new, &bases(), Level::Default);
     let archive = Archive::from_bytes_on(coded, &bases()).unwrap();
     let spans = archive.spans().map(Result::unwrap);
     let on = spans.filter(|span| span.reference.is_some()).count();
     assert!((10..1500).contains(&on), "{on} spans refer to the base");
-    let budget = archive.budget();
-    restore_within(&budget, &archive, None, 1, &|_| ()).unwrap();
+    let budget = archive.budget(&Context::default());
+    restore_within(&budget, &archive, None, &Context::with_threads(1)).unwrap();
     assert!(budget.spent() > 8 << 20, "it cost {}, so it tried nothing", budget.spent());
 }
 
@@ -340,7 +353,7 @@ fn work_that_costs_too_much_goes_on_alone() {
     let coded = compressed(&weights, &Bases::default(), Level::Default);
     let archive = Archive::from_bytes(coded).unwrap();
     let spent = || {
-        let budget = Budget::new(0, 0);
+        let budget = Budget::new(0, 0, &Context::default());
         budget.effort().decode(budget.most() - (1 << 20)).unwrap();
         budget
     };
@@ -348,11 +361,11 @@ fn work_that_costs_too_much_goes_on_alone() {
         let budget = spent();
         let mut out = Vec::new();
         let sink = Sink::new(Output::Stream(&mut out));
-        restore_within(&budget, &archive, Some(&sink), threads, &|_| ()).unwrap();
+        restore_within(&budget, &archive, Some(&sink), &Context::with_threads(threads)).unwrap();
         sink.finish(archive.original_len()).unwrap();
         assert!(out == weights);
     }
-    let error = restore_within(&spent(), &archive, None, 1, &|_| ()).unwrap_err();
+    let error = restore_within(&spent(), &archive, None, &Context::with_threads(1)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::LimitExceeded);
 }
 
@@ -367,12 +380,13 @@ fn threads_do_not_make_a_file_too_dear() {
     let of_window =
         |w: usize| shuffled(window, w as u64).into_iter().take(256).map(move |i| w * window + i);
     let new = safetensors(&(0..count).flat_map(of_window).map(tensor).collect::<Vec<_>>());
-    let bases = Bases::from_bytes(vec![("old".to_string(), old)], 1).unwrap();
+    let bases =
+        Bases::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap();
     let coded = compressed(&new, &bases, Level::Default);
     assert!(coded.len() < new.len() / 2, "{} bytes", coded.len());
     for threads in [1, 16] {
         let archive = Archive::from_bytes_on(coded.clone(), &bases).unwrap();
-        archive.test(threads, &|_| ()).unwrap();
+        archive.test(&Context::with_threads(threads)).unwrap();
     }
 }
 
@@ -398,12 +412,12 @@ fn a_base_that_is_named_often_is_opened_once() {
 fn a_base_of_another_length_is_not_taken() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("base"), b"12345").unwrap();
-    let hash = crate::content_hash(Input::Bytes(b"12345"), 1).unwrap();
+    let hash = crate::content_hash(Input::Bytes(b"12345"), &Context::with_threads(1)).unwrap();
     let named = |len| Base { hash, len, name: "base".to_string() };
     let to = |source| Reference { source, start: 0, conversion: Conversion::None };
     let path = folder.path().join("file.lmc");
     std::fs::write(&path, hostile(1, &[to(1), to(2)], vec![named(5), named(1 << 40)])).unwrap();
-    let error = Archive::open(&path).unwrap().test(1, &|_| ()).unwrap_err();
+    let error = Archive::open(&path).unwrap().test(&Context::with_threads(1)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
     assert!(error.to_string().contains("has 5 bytes"), "{error}");
 }

@@ -5,7 +5,8 @@ use super::names::Related;
 use super::regions::Region;
 use super::trial::{Read, Trial, mark};
 use crate::Reference;
-use crate::pipeline::{each, thread_count};
+use crate::context::Context;
+use crate::pipeline::each;
 use lmc_format::{Conversion, Dtype, Hash, Result};
 use lmc_input::{Tensor, is_small};
 use std::collections::{HashMap, HashSet};
@@ -140,16 +141,16 @@ impl Own<'_> {
     pub(super) fn tensors(&self) -> Result<Vec<Option<Reference>>> {
         let known = Known::new(self)?;
         let read = |source: u64, start: u64, out: &mut [u8]| self.read(source, start, out);
-        let threads = thread_count(self.options.threads);
+        let context = &self.options.context;
         let large = |i: &usize| {
             let item = &self.layout.items[i + 1];
             item.len > 0 && !is_small(item)
         };
         let large: Vec<usize> = (0..self.tensors.len()).filter(large).collect();
-        let likely = self.likely(&known, &large, &read, threads)?;
+        let likely = self.likely(&known, &large, &read, context)?;
         let tried = each(
             large.len(),
-            threads,
+            context,
             || Trial::new(&read, self.options.level),
             |trial, i| self.try_all(trial, &known, &likely, large[i]),
         )?;
@@ -175,14 +176,14 @@ impl Own<'_> {
         known: &Known<'a>,
         large: &[usize],
         read: Read,
-        threads: usize,
+        context: &Context,
     ) -> Result<Likely<'a>> {
         let own: Vec<Place> =
             self.tensors.iter().map(|tensor| Place { source: 0, tensor }).collect();
         let mut own_related = Related::default();
         large.iter().for_each(|&i| own_related.add(i, &own[i].tensor.name));
         let own_groups = groups(large.iter().map(|&i| (i, &own[i])), |_| true);
-        let own_marks = marks(&own_groups, &own, read, threads)?;
+        let own_marks = marks(&own_groups, &own, read, context)?;
         let mut first: HashMap<(usize, Hash), usize> = HashMap::new();
         let own_first = own_marks
             .iter()
@@ -204,7 +205,7 @@ impl Own<'_> {
             for (i, place) in known.places.iter().enumerate() {
                 base_related.add(i, &place.tensor.name);
             }
-            base_same = same_content(&lost, &own, &known.places, read, threads)?;
+            base_same = same_content(&lost, &own, &known.places, read, context)?;
         }
         Ok(Likely { own, own_related, own_first, base_related, base_same })
     }
@@ -305,14 +306,14 @@ fn marks(
     groups: &[Vec<usize>],
     places: &[Place],
     read: Read,
-    threads: usize,
+    context: &Context,
 ) -> Result<Vec<(usize, usize, Hash)>> {
     let several = groups.iter().enumerate().filter(|(_, members)| members.len() > 1);
     let wanted: Vec<(usize, usize)> =
         several.flat_map(|(group, members)| members.iter().map(move |&i| (group, i))).collect();
     each(
         wanted.len(),
-        threads,
+        context,
         || (),
         |(), k| {
             let (group, i) = wanted[k];
@@ -327,7 +328,7 @@ fn same_content(
     own: &[Place],
     known: &[Place],
     read: Read,
-    threads: usize,
+    context: &Context,
 ) -> Result<HashMap<usize, usize>> {
     let kinds: HashSet<TypeAndLen> = lost.iter().map(|&i| kind(&own[i])).collect();
     // Both in one list, those of bases first.
@@ -335,7 +336,7 @@ fn same_content(
     let groups = groups(all.iter().enumerate(), |kind| kinds.contains(kind));
     let mut first: HashMap<(usize, Hash), usize> = HashMap::new();
     let mut same = HashMap::new();
-    for (group, i, mark) in marks(&groups, &all, read, threads)? {
+    for (group, i, mark) in marks(&groups, &all, read, context)? {
         match i.checked_sub(known.len()) {
             None => {
                 first.entry((group, mark)).or_insert(i);

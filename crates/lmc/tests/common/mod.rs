@@ -1,7 +1,7 @@
 //! Files for the tests: safetensors from their parts, and the compressed form of anything.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
-use lmc::{Bases, Input, Level, Options, Output};
+use lmc::{Bases, Context, Input, Level, Options, Output};
 use lmc_testkit::casts;
 use lmc_testkit::data::{self, Kind, Random};
 use std::path::{Path, PathBuf};
@@ -31,20 +31,30 @@ pub fn safetensors(tensors: &[Part], extra: &str) -> Vec<u8> {
 pub fn compress(original: &[u8], level: Level, threads: usize) -> Vec<u8> {
     compress_with(
         Input::Bytes(original),
-        &Options { level, threads, verify: true, ..Options::default() },
+        &Options {
+            level,
+            context: Context::with_threads(threads),
+            verify: true,
+            ..Options::default()
+        },
     )
 }
 
 /// The same on these bases.
 pub fn compress_on(original: &[u8], bases: &Bases, level: Level, threads: usize) -> Vec<u8> {
-    let options = Options { level, threads, verify: true, bases: bases.clone() };
+    let options = Options {
+        level,
+        context: Context::with_threads(threads),
+        verify: true,
+        bases: bases.clone(),
+    };
     compress_with(Input::Bytes(original), &options)
 }
 
 /// Files in memory as bases.
 pub fn bases(files: &[(&str, &[u8])]) -> Bases {
     let files = files.iter().map(|(name, bytes)| (name.to_string(), bytes.to_vec())).collect();
-    Bases::from_bytes(files, 1).expect("bases")
+    Bases::from_bytes(files, &Context::with_threads(1)).expect("bases")
 }
 
 /// `words` of `width` bytes with one in `every` changed by a little, from a seed.
@@ -113,8 +123,7 @@ fn in_steps(words: &[u8], width: usize, step: u64, seed: u64) -> Vec<u8> {
 /// The `.lmc` form of any input.
 pub fn compress_with(input: Input, options: &Options) -> Vec<u8> {
     let mut out = Vec::new();
-    let done =
-        lmc::compress(input, Output::Stream(&mut out), options, &|_| ()).expect("compressed");
+    let done = lmc::compress(input, Output::Stream(&mut out), options).expect("compressed");
     assert_eq!(done.bytes_out, out.len() as u64);
     out
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lmc::{Archive, Dtype, Input, Level, Options, Output, SpanInfo};
+use lmc::{Archive, Context, Dtype, Input, Level, Options, Output, SpanInfo};
 
 use crate::exit::Failure;
 
@@ -19,8 +19,13 @@ pub fn main_width(spans: &[SpanInfo]) -> usize {
 /// How `data` is cut, and what each part is taken for.
 pub fn spans(data: &[u8], threads: usize) -> Result<Vec<SpanInfo>, Failure> {
     let mut coded = Vec::new();
-    let options = Options { level: Level::Fast, threads, verify: false, ..Options::default() };
-    lmc::compress(Input::Bytes(data), Output::Stream(&mut coded), &options, &|_| ())?;
+    let options = Options {
+        level: Level::Fast,
+        context: Context::with_threads(threads),
+        verify: false,
+        ..Options::default()
+    };
+    lmc::compress(Input::Bytes(data), Output::Stream(&mut coded), &options)?;
     Ok(Archive::from_bytes(coded)?.spans().collect::<lmc::Result<_>>()?)
 }
 

@@ -8,6 +8,7 @@ use crate::advice;
 use crate::args::store::CheckArgs;
 use crate::exit::{self, Exit, Failure};
 use crate::printable::Printable;
+use crate::signals;
 use crate::stdio::{Effect, tell};
 
 /// Checks the store.
@@ -17,8 +18,8 @@ pub fn run(args: &CheckArgs) -> Exit {
 
 fn check(store: &Store, args: &CheckArgs) -> Result<(), Failure> {
     let read_percent = args.read_data_subset.unwrap_or(if args.read_data { 100 } else { 0 });
-    let options = CheckOptions { read_percent, threads: usize::from(args.threads) };
-    let checked = store.check(&options)?;
+    let options = CheckOptions { read_percent };
+    let checked = store.with_context(&signals::context(args.threads)).check(&options)?;
     let json = args.json.then(|| checked_json(&checked));
     exit::both(tell(Effect::Looked, text(&checked), json), verdict(&checked))
 }

@@ -9,6 +9,7 @@ use crate::args::store::CopyArgs;
 use crate::exit::{self, Exit, Failure, Tally};
 use crate::printable::Printable;
 use crate::progress::{Progress, Volume};
+use crate::signals;
 use crate::stdio::{Effect, say, tell};
 
 /// Copies what `args` names.
@@ -36,7 +37,8 @@ fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
     };
     let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
     progress.start(&args.target, None);
-    let copied = source.copy_to(&target, &names, &|bytes| progress.add(bytes));
+    let source = source.with_context(&progress.watching(&signals::context(0)));
+    let copied = source.copy_to(&target, &names);
     progress.finish();
     let copied = copied?;
     let tally = say_left_out(&copied);

@@ -11,6 +11,7 @@ use crate::args::DiffArgs;
 use crate::commands::diff::{diff_json, text as tensors_text};
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
+use crate::signals;
 use crate::stdio::{Effect, tell};
 
 /// Whether snapshots are compared and not files: a store is named, or one is set and the names are
@@ -31,7 +32,7 @@ fn diff(store: &Store, args: &DiffArgs) -> Result<(), Failure> {
         Ok(Arc::new(store.manifest(&name)?))
     };
     let (old, new) = (manifest(&args.old)?, manifest(&args.new)?);
-    let diff = store.diff(&old, &new, usize::from(args.threads))?;
+    let diff = store.with_context(&signals::context(args.threads)).diff(&old, &new)?;
     tell(Effect::Looked, text(&diff), args.json.then(|| json(&diff)))
 }
 

@@ -8,9 +8,9 @@ use serde_json::json;
 use super::{size_text, with_store};
 use crate::args::store::ExportArgs;
 use crate::exit::{Exit, Failure};
-use crate::interrupt;
 use crate::printable::Printable;
 use crate::progress::{Progress, Volume};
+use crate::signals;
 use crate::stdio::{Effect, tell};
 
 /// Exports what `args` names.
@@ -24,16 +24,15 @@ fn export(store: &Store, args: &ExportArgs) -> Result<(), Failure> {
     let run: String = name.run.trim_start_matches('.').chars().map(safe).collect();
     let here = || PathBuf::from(format!("{run}-{}.lmc", name.step));
     let target = args.output.clone().unwrap_or_else(here);
-    let (overwrite, threads) = (args.force, usize::from(args.threads));
     let options = RestoreOptions {
-        overwrite,
-        threads,
-        on_temporary: Some(interrupt::note),
+        overwrite: args.force,
+        on_temporary: Some(signals::note),
         ..RestoreOptions::default()
     };
     let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
     progress.start(target.display(), Some(name.size));
-    let exported = store.export(&name, &target, &options, &|bytes| progress.add(bytes));
+    let store = store.with_context(&progress.watching(&signals::context(args.threads)));
+    let exported = store.export(&name, &target, &options);
     progress.finish();
     let exported = exported?;
     if args.quiet && !args.json {

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::args::store::StoreArgs;
 use crate::exit::{self, Exit, Failure};
-use crate::interrupt;
+use crate::signals;
 
 impl StoreArgs {
     /// Where the store is, by the option or by the environment.
@@ -50,7 +50,7 @@ fn with_store(args: &StoreArgs, work: impl FnOnce(&Store) -> Result<(), Failure>
 
 /// Opens the store at `location`.
 fn open(location: &Location) -> Result<Store, Failure> {
-    let storage = interrupt::stoppable(storage::open(location.with_secrets())?);
+    let storage = signals::interruptible(storage::open(location.with_secrets())?);
     Ok(Store::open(storage, Arc::new(SystemClock))?)
 }
 

@@ -8,6 +8,7 @@ use crate::args::store::RebaseArgs;
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
 use crate::progress::{Progress, Volume};
+use crate::signals;
 use crate::stdio::{Effect, tell};
 
 /// Stores the snapshot again, on no other.
@@ -19,8 +20,9 @@ fn rebase(store: &Store, args: &RebaseArgs) -> Result<(), Failure> {
     let old = store.find(&args.snapshot)?;
     let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
     progress.start(old.short_id(), Some(old.size));
-    let options = SaveOptions { threads: usize::from(args.threads), ..SaveOptions::default() };
-    let new = store.rebase(&old, &options, &|bytes| progress.add(bytes));
+    let options = SaveOptions::default();
+    let store = store.with_context(&progress.watching(&signals::context(args.threads)));
+    let new = store.rebase(&old, &options);
     progress.finish();
     let new = new?;
     if args.quiet && !args.json {

@@ -10,6 +10,7 @@ use crate::advice;
 use crate::args::store::RepairArgs;
 use crate::exit::{self, Exit, Failure};
 use crate::printable::Printable;
+use crate::signals;
 use crate::stdio::{Effect, say, tell};
 
 /// Repairs the store.
@@ -20,7 +21,8 @@ pub fn run(args: &RepairArgs) -> Exit {
 fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
     let open_other = |from: &Location| open(from).map_err(|failure| failure.at(from));
     let other = args.from.as_ref().map(open_other).transpose()?;
-    let repaired = store.repair(other.as_ref(), args.dry_run, usize::from(args.threads))?;
+    let store = store.with_context(&signals::context(args.threads));
+    let repaired = store.repair(other.as_ref(), args.dry_run)?;
     let text = text(&repaired, args.dry_run);
     for (object, error) in &repaired.refused {
         let message = "is not what it says it is in the other store, and was not taken";

@@ -7,9 +7,9 @@ use super::{size_text, with_store};
 use crate::advice;
 use crate::args::store::RestoreArgs;
 use crate::exit::{self, Exit, Failure};
-use crate::interrupt;
 use crate::printable::Printable;
 use crate::progress::{Progress, Volume};
+use crate::signals;
 use crate::stdio::{Effect, tell};
 
 /// Restores what `args` names.
@@ -25,12 +25,12 @@ fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
         overwrite: args.force,
         keep_going: args.keep_going,
         max_size: args.limit.max_size,
-        threads: usize::from(args.threads),
-        on_temporary: Some(interrupt::note),
+        on_temporary: Some(signals::note),
     };
     let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
     progress.start(args.target.display(), Some(name.size));
-    let restored = store.restore(&name, &args.target, &options, &|bytes| progress.add(bytes));
+    let store = store.with_context(&progress.watching(&signals::context(args.threads)));
+    let restored = store.restore(&name, &args.target, &options);
     progress.finish();
     let restored = restored?;
     for (path, error) in &restored.failed {

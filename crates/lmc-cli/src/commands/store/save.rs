@@ -12,6 +12,7 @@ use crate::args::store::SaveArgs;
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
 use crate::progress::{Progress, Volume};
+use crate::signals;
 use crate::stdio::{self, Effect, tell};
 use crate::table::ratio;
 
@@ -25,7 +26,8 @@ fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
     let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
     progress.start(args.path.display(), None);
     let options = options(store, args)?;
-    let saved = store.save(&args.path, &options, &|bytes| progress.add(bytes));
+    let store = store.with_context(&progress.watching(&signals::context(args.threads)));
+    let saved = store.save(&args.path, &options);
     progress.finish();
     let saved = saved?;
     for warning in &saved.warnings {
@@ -70,7 +72,6 @@ fn options(store: &Store, args: &SaveArgs) -> Result<SaveOptions, Failure> {
         meta: args.meta.iter().cloned().collect(),
         parent,
         level,
-        threads: usize::from(args.threads),
         verify: !args.no_verify,
         follow_links: args.dereference,
         ..SaveOptions::default()

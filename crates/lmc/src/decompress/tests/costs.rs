@@ -1,6 +1,7 @@
 //! What is compressed is never refused for what it costs to restore, whatever it refers to.
 
 use super::*;
+use crate::Context;
 use lmc_testkit::casts;
 
 /// F32 values as those of a type of two bytes.
@@ -17,7 +18,7 @@ fn rows(at: usize, count: usize) -> String {
 /// Restores a file on one thread; returns how many of its spans refer to something.
 fn check(coded: Vec<u8>, bases: &Bases) -> usize {
     let archive = Archive::from_bytes_on(coded, bases).unwrap();
-    archive.test(1, &|_| ()).unwrap();
+    archive.test(&Context::with_threads(1)).unwrap();
     archive.spans().filter(|span| span.as_ref().is_ok_and(|span| span.reference.is_some())).count()
 }
 
@@ -41,7 +42,8 @@ fn references_to_the_file_itself_count() {
     add_rounded("BF16", casts::bf16_bits);
     add_rounded("F16", casts::f16_bits);
     let new = typed(&tensors);
-    let bases = Bases::from_bytes(vec![("old".to_string(), old)], 1).unwrap();
+    let bases =
+        Bases::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap();
     let on = check(compressed(&new, &bases, Level::Fast), &bases);
     assert!(on > 50, "{on} spans refer to something");
 }
@@ -55,9 +57,13 @@ fn a_raw_base_may_be_compressed_later() {
     let old = typed(&[("w".to_string(), "F16", &weights)]);
     let part = |at: usize| (rows(at, 1), "F16", &weights[at * 512..(at + 1) * 512]);
     let new = typed(&shuffled(all, 3).into_iter().take(2000).map(part).collect::<Vec<_>>());
-    let raw = Bases::from_bytes(vec![("old".to_string(), old.clone())], 1).unwrap();
+    let raw = Bases::from_bytes(vec![("old".to_string(), old.clone())], &Context::with_threads(1))
+        .unwrap();
     let coded = compressed(&new, &raw, Level::Default);
     let old = compressed(&old, &Bases::default(), Level::Max);
-    let on = check(coded, &Bases::from_bytes(vec![("old".to_string(), old)], 1).unwrap());
+    let on = check(
+        coded,
+        &Bases::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap(),
+    );
     assert!(on > 50, "{on} spans refer to the base");
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Context;
 use crate::effort::Budget;
 use crate::span::encode::piece;
 use crate::span::{CodedSpan, SpanEncoder};
@@ -12,7 +13,7 @@ const DTYPES: [Dtype; 6] =
 
 /// Decodes a span; tells what it cost and how much of its base was in memory at once.
 fn decode(coded: &CodedSpan, base: &[u8], raw: &[u8]) -> (u64, usize) {
-    let (budget, mut decoder) = (Budget::new(0, 0), SpanDecoder::default());
+    let (budget, mut decoder) = (Budget::new(0, 0, &Context::default()), SpanDecoder::default());
     let CodedSpan { bytes, span } = coded;
     let part = SpanPart { span, coded: bytes, wanted: 0..span.raw_len };
     let mut out = vec![0; raw.len()];
@@ -73,7 +74,7 @@ fn odd_blocks_are_refused() {
             out.copy_from_slice(&base[part.start as usize..part.end as usize]);
             Ok(())
         };
-        let (mut out, budget) = (vec![0; raw_len as usize], Budget::new(0, 0));
+        let (mut out, budget) = (vec![0; raw_len as usize], Budget::new(0, 0, &Context::default()));
         SpanDecoder::default().decode(&part, &mut out, budget.effort(), read_base, |_| ())
     };
     let block = |kind, raw_len: usize| {
@@ -112,7 +113,8 @@ fn small_spans_cost_little() {
         let mut encoder = SpanEncoder::new(level, false);
         let coded = encoder.encode(&spec, raw, own, Vec::new(), |_| ()).unwrap();
         let (cost, _) = decode(&coded, base.unwrap_or_default(), raw);
-        let free = Budget::new(raw.len() as u64, 1).most() - Budget::new(0, 0).most();
+        let new = |len, spans| Budget::new(len, spans, &Context::default());
+        let free = new(raw.len() as u64, 1).most() - new(0, 0).most();
         let len = raw.len();
         assert!(cost <= free, "{level:?} {dtype:?} {len} bytes: {cost} of {free}");
     };

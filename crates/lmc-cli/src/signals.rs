@@ -1,20 +1,24 @@
 //! Ctrl-C and polite kills: what is temporary goes, then the process.
 //!
-//! Work on a store ends by itself: its storage fails from then on, and whatever is under way clears
-//! up as on any error, its leases too. Other work, and what does not end soon, is cut off after the
-//! one temporary file or directory that is known has been removed.
+//! A command has one context, whose interrupt a signal sends. Work on a store ends by itself: its
+//! storage fails from then on, and whatever is under way clears up as on any error, its leases too.
+//! Other work, and what does not end soon, is cut off after the one temporary file or directory that
+//! is known has been removed.
+//!
+//! The handler of a signal is handed nothing, so what it needs is in statics: all of them are here,
+//! and so is the one exit of the process that does not go through `main`.
 //!
 //! A write beyond the limit on the size of files (`ulimit -f`) fails with an error instead of ending
 //! the process.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Once, PoisonError, mpsc};
 use std::thread::{Builder, sleep};
 use std::time::Duration;
 
-use lmc::Leftover;
-use lmc_store::storage::{Stoppable, Storage};
+use lmc::{Context, Interrupt, Leftover};
+use lmc_store::storage::{Interruptible, Storage};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
@@ -25,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Times that a directory is removed: the work that fills it goes on meanwhile.
 const REMOVALS_MAX: usize = 100;
 
-/// Set when the process was asked to end.
-static STOP: AtomicBool = AtomicBool::new(false);
+/// Sent when the process was asked to end.
+static INTERRUPT: LazyLock<Interrupt> = LazyLock::new(Interrupt::default);
 /// Whether there is work that ends by itself.
 static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
 /// What would be left behind.
@@ -68,8 +72,8 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 fn end() {
-    let is_first = !STOP.swap(true, Ordering::AcqRel);
-    if is_first && ENDS_ITSELF.load(Ordering::Acquire) {
+    if !INTERRUPT.is_sent() && ENDS_ITSELF.load(Ordering::Acquire) {
+        INTERRUPT.send();
         // Not here, if it can be helped: the next signal would wait for it.
         let wait = || {
             sleep(PATIENCE);
@@ -84,8 +88,10 @@ fn end() {
 }
 
 fn cut_off() -> ! {
-    // Nobody ends the process before this has removed it.
+    // Nobody ends the process before this has removed it. Whoever hears of the interrupt and would
+    // begin with another temporary file waits here for the end.
     let mut temporary = temporary();
+    INTERRUPT.send();
     if let Some(leftover) = temporary.take() {
         remove(&leftover);
     }
@@ -107,15 +113,21 @@ pub fn wait() {
     drop(temporary());
 }
 
+/// The context of the command, which ends when the process is asked to: nobody watches it yet.
+pub fn context(threads: u16) -> Context {
+    let (interrupt, threads) = (INTERRUPT.clone(), usize::from(threads));
+    Context { interrupt, threads, ..Context::default() }
+}
+
 /// A storage that fails once the process was asked to end.
-pub fn stoppable(storage: Arc<dyn Storage>) -> Arc<dyn Storage> {
+pub fn interruptible(storage: Arc<dyn Storage>) -> Arc<dyn Storage> {
     ENDS_ITSELF.store(true, Ordering::Release);
-    Arc::new(Stoppable::new(storage, is_stopped))
+    Arc::new(Interruptible::new(storage, &INTERRUPT))
 }
 
 /// Whether the process was asked to end; what fails from then on is not worth a word.
 pub fn is_stopped() -> bool {
-    STOP.load(Ordering::Acquire)
+    INTERRUPT.is_sent()
 }
 
 /// Removes what is temporary if the process is interrupted before the guard is dropped.

@@ -1,11 +1,12 @@
-//! A storage that can be told to stop, for a process or a call that is asked to end.
+//! A storage that an interrupt ends, for a process or a call that is asked to end.
 //!
 //! From then on every call fails but those that clear up, so that whatever is under way ends by the
 //! same ways as on any other error: leases go, and so do files that have no name yet.
 
 use super::{Entry, Put, Stat, Storage};
 use crate::names::{FORGOTTEN, PENDING, PRUNING};
-use lmc_format::{Error, ErrorKind, Result};
+use lmc::Interrupt;
+use lmc_format::Result;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,33 +14,30 @@ use std::sync::Arc;
 /// taken back if what was to be looked at after it cannot be.
 const OWN: [&str; 4] = [PENDING, PRUNING, FORGOTTEN, "probe"];
 
-/// Another storage, until `is_stopped` says so, which is asked before each call.
-pub struct Stoppable {
+/// Another storage, until an interrupt is sent, which is looked for before each call.
+pub struct Interruptible {
     inner: Arc<dyn Storage>,
-    is_stopped: fn() -> bool,
+    interrupt: Interrupt,
 }
 
-impl fmt::Debug for Stoppable {
+impl fmt::Debug for Interruptible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }
 }
 
-impl Stoppable {
-    /// The storage `inner` until `is_stopped`.
-    pub fn new(inner: Arc<dyn Storage>, is_stopped: fn() -> bool) -> Self {
-        Self { inner, is_stopped }
+impl Interruptible {
+    /// The storage `inner` until `interrupt` is sent.
+    pub fn new(inner: Arc<dyn Storage>, interrupt: &Interrupt) -> Self {
+        Self { inner, interrupt: interrupt.clone() }
     }
 
     fn check(&self) -> Result<()> {
-        match (self.is_stopped)() {
-            true => Err(Error::new(ErrorKind::Interrupted, "interrupted")),
-            false => Ok(()),
-        }
+        self.interrupt.check()
     }
 }
 
-impl Storage for Stoppable {
+impl Storage for Interruptible {
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
         self.check()?;
         self.inner.put_new(name, bytes)
