@@ -10,7 +10,7 @@ use lmc_codec::classes::{ClassBuffers, ClassDecoder, ClassEncoder};
 use lmc_codec::entropy::{PlaneDecoder, PlaneEncoder, Scratch, huffman, rans, tree};
 use lmc_codec::palette::{PaletteBuffers, PaletteDecoder, PaletteEncoder};
 use lmc_codec::simd::chain::Hints;
-use lmc_codec::{Decoder, Isa, SharedRecipe};
+use lmc_codec::{BasePart, Decoder, Isa, SharedRecipe};
 use lmc_format::{
     AnyRecipe, BinRecipe, BlockKind, BlockPrefix, ChainTable, ChangeRecipe, ClassRecipe, Coder,
     Reader, Result, TreeTable,
@@ -75,9 +75,10 @@ pub fn decode_everywhere(
         let mut buffer = vec![fill; front + len];
         let out = &mut buffer[front..];
         let done = match range.clone() {
-            None => decoder.decode_block_on(block, shared, base, out),
+            None => decoder.decode_block(block, shared, base, out),
             Some(range) => {
-                decoder.decode_range_on(block, shared, base.map(|base| (0, base)), range, out)
+                let base = base.map(|bytes| BasePart { start: 0, bytes });
+                decoder.decode_range(block, shared, base, range, out)
             }
         };
         assert!(buffer[..front].iter().all(|&b| b == fill), "bytes before the output changed");

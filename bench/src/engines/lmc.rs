@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lmc_codec::{Decoder, Encoder, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_codec::{Block, Decoder, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 
 use super::{Engine, Label, Pace, Sample};
 use crate::Result;
@@ -100,24 +100,17 @@ impl<'a> Lmc<'a> {
     fn encode_tensor(&mut self, spec: &TensorSpec, start: usize, tensor: &[u8], out: &mut Vec<u8>) {
         let base = self.base.map(|base| &base[start..][..tensor.len()]);
         let before = thread_time();
-        let plan = match base {
-            Some(base) => Plan::on_base(spec, self.level.level(), tensor, base),
-            None => Plan::new(spec, self.level.level(), tensor),
-        };
+        let plan = Plan::new(spec, self.level.level(), Block { bytes: tensor, base });
         self.planning_s += (thread_time() - before).as_secs_f64();
         let shared = plan.shared_recipe();
         out.extend_from_slice(shared);
         let block_len = plan.block_len();
         let values_per_block = (block_len / spec.dtype.width()) as u64;
-        for (i, block) in tensor.chunks(block_len).enumerate() {
+        for (i, bytes) in tensor.chunks(block_len).enumerate() {
             let end = out.len();
             let first_value = i as u64 * values_per_block;
-            match base.map(|base| &base[i * block_len..][..block.len()]) {
-                Some(base) => {
-                    self.encoder.encode_block_on(&plan, first_value, block, base, out);
-                }
-                None => self.encoder.encode_block(&plan, first_value, block, out),
-            }
+            let base = base.map(|base| &base[i * block_len..][..bytes.len()]);
+            self.encoder.encode_block(&plan, first_value, Block { bytes, base }, out);
             self.block_lens.push(out.len() - end);
         }
         self.tensors.push(TensorIndex {
@@ -168,7 +161,7 @@ impl Engine for Lmc<'_> {
             for (block_out, &len) in raw.chunks_mut(tensor.block_len).zip(lens) {
                 let block = take(&mut coded, len);
                 let base = base.as_mut().map(|base| take(base, block_out.len()));
-                let done = self.decoder.decode_block_on(block, shared.as_ref(), base, block_out);
+                let done = self.decoder.decode_block(block, shared.as_ref(), base, block_out);
                 done.map_err(|e| e.to_string())?;
             }
             out = after;

@@ -5,12 +5,10 @@ use crate::changes::ChangeBuffers;
 use crate::classes::ClassBuffers;
 use crate::entropy::{PlaneEncoder, Scratch};
 use crate::palette::PaletteBuffers;
-use crate::plan::{
-    Plan, Ready, ReadyRecipe, Scope, Target, Values, block_rows, choose, choose_bytes,
-};
+use crate::plan::{Plan, Ready, ReadyRecipe, Scope, Target, block_rows, choose, choose_bytes};
 use crate::segment::{Buffers, Source};
 use crate::simd::{Isa, fence};
-use crate::spec::Level;
+use crate::spec::{Block, Level};
 use crate::transform::against;
 use lmc_format::limits::{BLOCK_LEN_MAX, SEGMENT_LEN_MAX};
 use lmc_format::{BaseUse, BlockKind, BlockPrefix, varint};
@@ -66,30 +64,14 @@ impl Encoder {
         self
     }
 
-    /// Appends the block of `bytes`, which are the tensor's from value `first_value` on, to `out`.
+    /// Appends `block`, whose bytes are the tensor's from value `first_value` on, to `out`.
     ///
-    /// At most the bytes themselves and a prefix of five bytes are appended. Panics if `bytes` is
-    /// longer than 2^26, or if the plan is one on a base.
-    pub fn encode_block(&mut self, plan: &Plan, first_value: u64, bytes: &[u8], out: &mut Vec<u8>) {
-        self.encode(plan, first_value, Values { bytes, base: None }, out);
-    }
-
-    /// The same on a base: the bytes that stand in its place in the tensor that `plan` was made on,
-    /// as many as `bytes`. Panics if they are not as many.
-    pub fn encode_block_on(
-        &mut self,
-        plan: &Plan,
-        first_value: u64,
-        bytes: &[u8],
-        base: &[u8],
-        out: &mut Vec<u8>,
-    ) {
-        assert_eq!(bytes.len(), base.len(), "a base has as many bytes as the block");
-        self.encode(plan, first_value, Values { bytes, base: Some(base) }, out);
-    }
-
-    fn encode(&mut self, plan: &Plan, first_value: u64, values: Values, out: &mut Vec<u8>) {
-        let Values { bytes, base } = values;
+    /// At most the bytes themselves and a prefix of five bytes are appended. A block of a tensor
+    /// that was planned with a base has its part of the base. Panics if there are more than 2^26
+    /// bytes, or if the base has another length.
+    pub fn encode_block(&mut self, plan: &Plan, first_value: u64, block: Block, out: &mut Vec<u8>) {
+        let Block { bytes, base } = block;
+        block.check();
         assert!(bytes.len() as u64 <= BLOCK_LEN_MAX, "a block holds 2^26 bytes at most");
         let start = out.len();
         if base == Some(bytes) {
@@ -99,8 +81,8 @@ impl Encoder {
         if write_constant(plan, bytes, out) {
             return;
         }
-        let coded = self.write_shared(plan, first_value, values, out)
-            || self.write_own(plan, first_value, values, out);
+        let coded = self.write_shared(plan, first_value, block, out)
+            || self.write_own(plan, first_value, block, out);
         if !coded || out.len() >= start + stored_len(bytes.len()) {
             out.truncate(start);
             BlockPrefix { kind: BlockKind::Stored, raw_len: bytes.len() }.write(out);
@@ -115,7 +97,7 @@ impl Encoder {
         &mut self,
         plan: &Plan,
         first_value: u64,
-        values: Values,
+        values: Block,
         out: &mut Vec<u8>,
     ) -> bool {
         let Some(ready) = &plan.shared else { return false };
@@ -140,7 +122,7 @@ impl Encoder {
         &mut self,
         plan: &Plan,
         first_value: u64,
-        values: Values,
+        values: Block,
         out: &mut Vec<u8>,
     ) -> bool {
         let start = out.len();
@@ -160,7 +142,7 @@ impl Encoder {
         for (level, base) in levels.chain(alone) {
             let end = out.len();
             let target = Target { level, ..plan.target };
-            if self.write_own_at(target, first_value, Values { base, ..values }, out) {
+            if self.write_own_at(target, first_value, Block { base, ..values }, out) {
                 keep_shorter(out, start, end, done);
                 done = true;
             }
@@ -173,7 +155,7 @@ impl Encoder {
         &mut self,
         target: Target,
         first_value: u64,
-        values: Values,
+        values: Block,
         out: &mut Vec<u8>,
     ) -> bool {
         let start = out.len();
@@ -197,7 +179,7 @@ impl Encoder {
         ready: &Ready,
         kind: BlockKind,
         first_value: u64,
-        values: Values,
+        values: Block,
         out: &mut Vec<u8>,
     ) -> bool {
         BlockPrefix { kind, raw_len: values.bytes.len() }.write(out);

@@ -1,7 +1,7 @@
 //! Our levels on a pair: the blocks of all spans with their lengths, on the base or alone.
 
 use lmc::Level;
-use lmc_codec::{Decoder, Encoder, Plan, SharedRecipe, TensorSpec};
+use lmc_codec::{Block, Decoder, Encoder, Plan, SharedRecipe, TensorSpec};
 
 use super::engine::{Engine, Label, Sizes};
 use super::pair::{Pair, Span};
@@ -104,26 +104,20 @@ impl Engine for Blocks<'_> {
 
 impl Piece<'_> {
     fn encode(&mut self, encoder: &mut Encoder, level: Level) {
-        let plan = match self.base {
-            Some(base) => Plan::on_base(&self.spec, level, self.data, base),
-            None => Plan::new(&self.spec, level, self.data),
-        };
+        let tensor = Block { bytes: self.data, base: self.base };
+        let plan = Plan::new(&self.spec, level, tensor);
         self.coded.clear();
         self.coded_lens.clear();
         self.coded.extend_from_slice(plan.shared_recipe());
         (self.shared_len, self.block_len) = (self.coded.len(), plan.block_len());
         let mut start = 0;
-        for block in self.data.chunks(self.block_len) {
+        for bytes in self.data.chunks(self.block_len) {
             let end = self.coded.len();
             let first_value = (start / self.spec.dtype.width()) as u64;
-            match self.base.map(|base| &base[start..][..block.len()]) {
-                Some(base) => {
-                    encoder.encode_block_on(&plan, first_value, block, base, &mut self.coded);
-                }
-                None => encoder.encode_block(&plan, first_value, block, &mut self.coded),
-            }
+            let base = self.base.map(|base| &base[start..][..bytes.len()]);
+            encoder.encode_block(&plan, first_value, Block { bytes, base }, &mut self.coded);
             self.coded_lens.push(self.coded.len() - end);
-            start += block.len();
+            start += bytes.len();
         }
     }
 
@@ -137,7 +131,7 @@ impl Piece<'_> {
         for (out, &len) in self.restored.chunks_mut(self.block_len).zip(&self.coded_lens) {
             let (block, after) = blocks.split_at(len);
             let base = self.base.map(|base| &base[start..][..out.len()]);
-            decoder.decode_block_on(block, shared.as_ref(), base, out)?;
+            decoder.decode_block(block, shared.as_ref(), base, out)?;
             start += out.len();
             blocks = after;
         }
