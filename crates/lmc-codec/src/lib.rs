@@ -47,27 +47,45 @@
 //! [`Decoder::decode_range`] restores some bytes of a block, and reads only the segments that hold
 //! them.
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 
-pub mod bins;
-pub mod changes;
-pub mod classes;
-pub mod decode;
-pub mod encode;
-pub mod entropy;
+mod bins;
+mod changes;
+mod classes;
+mod decode;
+mod encode;
+mod entropy;
+mod express;
 mod layout;
 mod need;
-pub mod palette;
-pub mod plan;
+mod palette;
+mod plan;
 mod ready;
-pub mod segment;
-pub mod simd;
+mod segment;
+mod simd;
 mod spec;
-pub mod transform;
+mod transform;
 
 pub use decode::{BasePart, Decoder, SharedRecipe};
 pub use encode::Encoder;
 pub use lmc_format::{Dtype, Error, ErrorKind, Result};
 pub use need::{Need, RecipeShape};
 pub use plan::Plan;
-pub use simd::Isa;
+pub use simd::{Isa, IsaKind};
 pub use spec::{Block, Level, TensorSpec};
+
+/// Coders and segments by themselves, for fuzz targets and tests, which hold each of them to its
+/// contract with input that no block has; nothing else may use them, and they may change.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::bins::{BinBuffers, BinDecoder, BinEncoder};
+    pub use crate::changes::{ChangeBuffers, ChangeDecoder, ChangeEncoder};
+    pub use crate::classes::{ClassBuffers, ClassDecoder, ClassEncoder};
+    pub use crate::entropy::huffman::build as build_huffman;
+    pub use crate::entropy::rans::{Encoder as RansEncoder, build as build_rans};
+    pub use crate::entropy::tree::build as build_tree;
+    pub use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
+    pub use crate::express::{CannotExpress, Encoded};
+    pub use crate::palette::{PaletteBuffers, PaletteDecoder, PaletteEncoder};
+    pub use crate::simd::chain::Hints;
+}

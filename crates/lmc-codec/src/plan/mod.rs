@@ -64,7 +64,7 @@ impl ReadyRecipe {
             let coder = PlaneEncoder::new(&header.coder);
             let coded =
                 coder.encode(Isa::best(), &offsets.cols, &mut Scratch::default(), &mut bytes);
-            assert!(coded, "the column coder was chosen for these columns");
+            assert!(coded.is_ok(), "the column coder was chosen for these columns");
         }
         Self { segments: SegmentEncoder::new(&recipe), recipe, bytes, columns, expected_bits }
     }
