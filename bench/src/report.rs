@@ -1,7 +1,6 @@
 //! The report: a table for people, and the same rows as JSON.
 
-use lmc_codec::Isa;
-use lmc_codec::simd::IsaKind;
+use lmc_codec::{Isa, IsaKind};
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;

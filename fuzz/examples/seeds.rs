@@ -6,7 +6,7 @@
 #[allow(dead_code, reason = "only some of them are seeds")]
 mod recipes;
 
-use lmc_codec::{Dtype, Encoder, Level, Plan, TensorSpec};
+use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};
 use lmc_format::{BlockPrefix, Coder, Reader};
 use lmc_fuzz::{ChainHead, HistogramHead, encode_plane};
 use lmc_store::storage::{MemoryStorage, Storage};
@@ -143,10 +143,11 @@ fn blocks() -> io::Result<()> {
                 let float = dtype != Dtype::Bytes && i < 8;
                 let n = if i % 3 == 0 { 150_001 } else { 2500 };
                 let tensor = data::words(kind, dtype.width(), float, n, i as u64);
-                let plan = Plan::new(&TensorSpec { dtype, row_len: 48 }, level, &tensor);
+                let spec = TensorSpec { dtype, row_len: 48 };
+                let plan = Plan::new(&spec, level, Block::alone(&tensor));
                 let bytes = &tensor[..2000 + i % 7];
                 let mut block = Vec::new();
-                Encoder::new().encode_block(&plan, 0, bytes, &mut block);
+                Encoder::new().encode_block(&plan, 0, Block::alone(bytes), &mut block);
                 let recipe = plan.shared_recipe();
                 let len = (recipe.len() as u16).to_le_bytes();
                 let name = format!("seed-{dtype:?}-{kind:?}-{level:?}");

@@ -3,7 +3,7 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use lmc_codec::{Decoder, SharedRecipe};
+use lmc_codec::{BasePart, Decoder, SharedRecipe};
 use lmc_fuzz::{RAW_LEN_MAX, cut_case, cut_head, decode_everywhere, made_base, shared_recipe};
 
 #[derive(Arbitrary)]
@@ -33,9 +33,9 @@ fuzz_target!(|data: &[u8]| {
         assert!(need.whole.start <= start && end <= need.whole.end && need.whole.end <= raw_len);
     }
     let mut all = vec![0x55; raw_len];
-    let part = base.map(|base| (0, base));
-    let done = Decoder::new().decode_range_on(block, shared, part, 0..raw_len, &mut all);
+    let part = base.map(|bytes| BasePart { start: 0, bytes });
+    let done = Decoder::new().decode_range(block, shared, part, 0..raw_len, &mut all);
     assert!(done.is_ok().then_some(all) == whole, "the range of everything is not the whole");
-    let over = Decoder::new().decode_range_on(block, shared, part, start..raw_len + 1, &mut []);
+    let over = Decoder::new().decode_range(block, shared, part, start..raw_len + 1, &mut []);
     assert!(over.is_err(), "a range beyond the block is decoded");
 });

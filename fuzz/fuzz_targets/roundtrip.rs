@@ -4,7 +4,7 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use lmc_codec::{Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_codec::{Block, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_fuzz::{cut_head, decode_everywhere};
 use lmc_testkit::data::{self, Kind, Random};
 
@@ -63,10 +63,10 @@ fuzz_target!(|data: &[u8]| {
     let dtype = Dtype::ALL[usize::from(head.dtype) % Dtype::ALL.len()];
     let level = LEVELS[usize::from(head.level) % LEVELS.len()];
     let spec = TensorSpec { dtype, row_len: u64::from(head.row_len) };
-    let long_len = Plan::new(&spec, level, &[]).block_len();
+    let long_len = Plan::new(&spec, level, Block::alone(&[])).block_len();
     let tensor = head.tensor(dtype, bytes, long_len);
     let base = base_of(&tensor, head.changes, head.seed);
-    let plan = Plan::with_isa(Isa::best(), &spec, level, &tensor, base.as_deref());
+    let plan = Plan::new(&spec, level, Block { bytes: &tensor, base: base.as_deref() });
     let recipe = plan.shared_recipe();
     let shared =
         (!recipe.is_empty()).then(|| SharedRecipe::parse(recipe).expect("the plan's own recipe"));
@@ -76,12 +76,8 @@ fuzz_target!(|data: &[u8]| {
         let first_value = (i * block_len / dtype.width()) as u64;
         let blocks = Isa::available().into_iter().map(|isa| {
             let (mut block, mut encoder) = (Vec::new(), Encoder::with_isa(isa));
-            match base {
-                None => encoder.encode_block(&plan, first_value, original, &mut block),
-                Some(base) => {
-                    encoder.encode_block_on(&plan, first_value, original, base, &mut block)
-                }
-            };
+            let own = Block { bytes: original, base };
+            encoder.encode_block(&plan, first_value, own, &mut block);
             block
         });
         let blocks: Vec<Vec<u8>> = blocks.collect();

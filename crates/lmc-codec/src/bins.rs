@@ -2,6 +2,7 @@
 //! whose places follow from the base (`docs/format.md`, sections 3.7 and 4.4).
 
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch, rans};
+use crate::express::{Encoded, all_or_nothing};
 use crate::segment::sized;
 use crate::simd::Isa;
 use crate::simd::bins::{FLIP, Joined, PADDING, Parts, Reach, Tables, contexts, cut, join};
@@ -152,8 +153,8 @@ impl BinEncoder {
         }
     }
 
-    /// Appends the coded segment. Returns false if the recipe cannot express its values; `out` then
-    /// has bytes that must be cut off.
+    /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
+    /// values.
     pub fn encode(
         &self,
         isa: Isa,
@@ -161,22 +162,22 @@ impl BinEncoder {
         base: &[u8],
         buffers: &mut BinBuffers,
         out: &mut Vec<u8>,
-    ) -> bool {
-        self.values.cut(isa, values, base, buffers, out);
-        let n = values.len() / self.values.width();
-        let plane = &buffers.plane[..n];
-        let is_coded = match &self.symbols {
-            SymbolEncoder::One(coder) => coder.encode(isa, plane, &mut buffers.coder, out),
-            SymbolEncoder::ByContext(tables, encoder) => {
-                let own = sized(&mut buffers.contexts, n);
-                contexts(isa, &self.values.tables, tables.bounds(), base, own);
-                encoder.encode_by_context(isa, plane, own, out)
+    ) -> Encoded {
+        all_or_nothing(out, |out| {
+            self.values.cut(isa, values, base, buffers, out);
+            let n = values.len() / self.values.width();
+            let plane = &buffers.plane[..n];
+            match &self.symbols {
+                SymbolEncoder::One(coder) => coder.encode(isa, plane, &mut buffers.coder, out)?,
+                SymbolEncoder::ByContext(tables, encoder) => {
+                    let own = sized(&mut buffers.contexts, n);
+                    contexts(isa, &self.values.tables, tables.bounds(), base, own);
+                    encoder.encode_by_context(isa, plane, own, out)?;
+                }
             }
-        };
-        if is_coded {
             BinCut::write_payload(buffers, out);
-        }
-        is_coded
+            Ok(())
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::bins::{Beside, BinBuffers, BinCut};
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
+use crate::express::{Encoded, all_or_nothing};
 use crate::segment::sized;
 use crate::simd::bins::Tables;
 use crate::simd::chain::Hints;
@@ -102,25 +103,26 @@ impl FlagEncoder {
         strings.iter_mut().for_each(|string| string.clear(n.next_multiple_of(GROUP)));
     }
 
-    /// Appends the flags of all contexts.
+    /// Appends the flags of all contexts; some of them if one cannot be expressed.
     fn write(
         &self,
         isa: Isa,
         buffers: &mut FlagBuffers,
         coder: &mut Scratch,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Encoded {
         let FlagBuffers { strings, stream, .. } = buffers;
-        strings.iter_mut().zip(&self.coders).all(|(string, own)| {
+        for (string, own) in strings.iter_mut().zip(&self.coders) {
             if !self.contexts.has_lengths {
-                return own.encode(isa, string.finish(), coder, out);
+                own.encode(isa, string.finish(), coder, out)?;
+                continue;
             }
             stream.clear();
-            let done = own.encode(isa, string.finish(), coder, stream);
+            own.encode(isa, string.finish(), coder, stream)?;
             varint::write(out, stream.len() as u64);
             out.extend_from_slice(stream);
-            done
-        })
+        }
+        Ok(())
     }
 }
 
@@ -145,8 +147,8 @@ impl ChangeEncoder {
         }
     }
 
-    /// Appends the coded segment. Returns false if the recipe cannot express its values; `out` then
-    /// has bytes that must be cut off.
+    /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
+    /// values.
     pub fn encode(
         &self,
         isa: Isa,
@@ -154,17 +156,17 @@ impl ChangeEncoder {
         base: &[u8],
         buffers: &mut ChangeBuffers,
         out: &mut Vec<u8>,
-    ) -> bool {
-        let count = self.find(isa, values, base, buffers);
-        let len = count * self.values.width();
-        if !self.changed.write(isa, &mut buffers.changed, &mut buffers.bins.coder, out) {
-            return false;
-        }
-        let (values, base) = (&buffers.values[..len], &buffers.base[..len]);
-        self.values.cut(isa, values, base, &mut buffers.bins, out);
-        let done = self.write_symbols(isa, count, buffers, out);
-        BinCut::write_payload(&mut buffers.bins, out);
-        done
+    ) -> Encoded {
+        all_or_nothing(out, |out| {
+            let count = self.find(isa, values, base, buffers);
+            let len = count * self.values.width();
+            self.changed.write(isa, &mut buffers.changed, &mut buffers.bins.coder, out)?;
+            let (values, base) = (&buffers.values[..len], &buffers.base[..len]);
+            self.values.cut(isa, values, base, &mut buffers.bins, out);
+            self.write_symbols(isa, count, buffers, out)?;
+            BinCut::write_payload(&mut buffers.bins, out);
+            Ok(())
+        })
     }
 
     /// Finds the values that differ: their flags are sorted, and they and their bases closed up.
@@ -188,14 +190,15 @@ impl ChangeEncoder {
         count
     }
 
-    /// Appends the symbols of the `count` values that differ.
+    /// Appends the symbols of the `count` values that differ; some of them if one cannot be
+    /// expressed.
     fn write_symbols(
         &self,
         isa: Isa,
         count: usize,
         buffers: &mut ChangeBuffers,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Encoded {
         let ChangeBuffers { uncommon, base, symbol_flags, others, bins, .. } = buffers;
         let BinBuffers { plane, coder, .. } = bins;
         let plane = &plane[..count];
@@ -214,7 +217,8 @@ impl ChangeEncoder {
             *bits = u64::from_le_bytes(*bytes);
         }
         sort(isa, masks, count, bits, strings);
-        encoder.write(isa, uncommon, coder, out) && self.others.encode(isa, others, coder, out)
+        encoder.write(isa, uncommon, coder, out)?;
+        self.others.encode(isa, others, coder, out)
     }
 }
 

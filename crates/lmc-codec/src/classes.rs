@@ -2,6 +2,7 @@
 //! and payloads (`docs/format.md`, sections 3.6 and 4.3).
 
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
+use crate::express::{Encoded, all_or_nothing};
 use crate::segment::sized;
 use crate::simd::Isa;
 use crate::simd::chain::Hints;
@@ -151,8 +152,8 @@ impl ClassEncoder {
         Sorted { buffers }
     }
 
-    /// Appends the coded segment. Returns false if the recipe cannot express its values; `out` then
-    /// has bytes that must be cut off.
+    /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
+    /// values.
     pub fn encode(
         &self,
         isa: Isa,
@@ -160,20 +161,21 @@ impl ClassEncoder {
         base: &[u8],
         buffers: &mut ClassBuffers,
         out: &mut Vec<u8>,
-    ) -> bool {
-        let layout = self.shape.layout();
-        let start = out.len();
-        let n = values.len() >> layout.width_log2;
-        out.resize(start + n * usize::from(layout.raw_bytes), 0);
-        self.sort(isa, values, base, buffers, &mut out[start..]);
-        let ClassBuffers { streams: Streams { symbols, lens, .. }, coders, .. } = buffers;
-        let mut streams = self.contexts.iter().zip(symbols.iter().zip(&*lens));
-        let done =
-            streams.all(|(coder, (symbols, &len))| coder.encode(isa, &symbols[..len], coders, out));
-        if done {
+    ) -> Encoded {
+        all_or_nothing(out, |out| {
+            let layout = self.shape.layout();
+            let start = out.len();
+            let n = values.len() >> layout.width_log2;
+            out.resize(start + n * usize::from(layout.raw_bytes), 0);
+            self.sort(isa, values, base, buffers, &mut out[start..]);
+            let ClassBuffers { streams: Streams { symbols, lens, .. }, coders, .. } = buffers;
+            let streams = symbols.iter().zip(&*lens);
+            for (coder, (symbols, &len)) in self.contexts.iter().zip(streams) {
+                coder.encode(isa, &symbols[..len], coders, out)?;
+            }
             buffers.write_payloads(out);
-        }
-        done
+            Ok(())
+        })
     }
 }
 

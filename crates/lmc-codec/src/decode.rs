@@ -175,50 +175,29 @@ impl Decoder {
 
     /// Decodes `block` into all of `out`, which must have exactly [`Decoder::raw_len`] bytes.
     ///
-    /// `shared` is the tensor's shared recipe, if it has one. On an error the contents of `out`
-    /// mean nothing.
+    /// `shared` is the tensor's shared recipe, if it has one, and `base` the base that the block was
+    /// encoded with, if it had one. On an error the contents of `out` mean nothing.
     pub fn decode_block(
-        &mut self,
-        block: &[u8],
-        shared: Option<&SharedRecipe>,
-        out: &mut [u8],
-    ) -> Result<()> {
-        self.decode_block_on(block, shared, None, out)
-    }
-
-    /// The same for a block that may be on a base: the bytes that it was encoded on, if there are
-    /// any.
-    pub fn decode_block_on(
         &mut self,
         block: &[u8],
         shared: Option<&SharedRecipe>,
         base: Option<&[u8]>,
         out: &mut [u8],
     ) -> Result<()> {
-        self.decode(block, shared, base.map(|base| (0, base)), 0..out.len(), true, out)
+        let base = base.map(|bytes| BasePart { start: 0, bytes });
+        self.decode(block, shared, base, 0..out.len(), true, out)
     }
 
     /// Decodes the original bytes `range` of `block` into all of `out`, reading only the segments
     /// that hold them.
     ///
-    /// Errors in other segments are not found. On an error the contents of `out` mean nothing.
+    /// Of the block's base, the part that [`Decoder::need`] names is given, or more. Errors in other
+    /// segments are not found. On an error the contents of `out` mean nothing.
     pub fn decode_range(
         &mut self,
         block: &[u8],
         shared: Option<&SharedRecipe>,
-        range: Range<usize>,
-        out: &mut [u8],
-    ) -> Result<()> {
-        self.decode_range_on(block, shared, None, range, out)
-    }
-
-    /// The same for a block that may be on a base. Of that, what [`Decoder::need`] tells is given, or
-    /// more: from which byte of the block on, and the bytes.
-    pub fn decode_range_on(
-        &mut self,
-        block: &[u8],
-        shared: Option<&SharedRecipe>,
-        base: Option<(usize, &[u8])>,
+        base: Option<BasePart>,
         range: Range<usize>,
         out: &mut [u8],
     ) -> Result<()> {
@@ -229,7 +208,7 @@ impl Decoder {
         &mut self,
         block: &[u8],
         shared: Option<&SharedRecipe>,
-        base: Option<(usize, &[u8])>,
+        base: Option<BasePart>,
         range: Range<usize>,
         is_whole: bool,
         out: &mut [u8],
@@ -246,7 +225,6 @@ impl Decoder {
                 out.len()
             )));
         }
-        let base = base.map(|(start, bytes)| BasePart { start, bytes });
         if let Some(len) = base.map(|base| base.bytes.len()).filter(|&len| len != raw_len)
             && (is_whole || len > raw_len)
         {
@@ -460,11 +438,12 @@ fn no_recipe() -> Error {
 }
 
 /// A part of a block's base.
-#[derive(Clone, Copy)]
-struct BasePart<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct BasePart<'a> {
     /// Where it starts in the block.
-    start: usize,
-    bytes: &'a [u8],
+    pub start: usize,
+    /// Its bytes.
+    pub bytes: &'a [u8],
 }
 
 impl<'a> BasePart<'a> {

@@ -4,13 +4,12 @@ use crate::bins::BinBuffers;
 use crate::changes::ChangeBuffers;
 use crate::classes::ClassBuffers;
 use crate::entropy::{PlaneEncoder, Scratch};
+use crate::express::{CannotExpress, Encoded, all_or_nothing, only_if};
 use crate::palette::PaletteBuffers;
-use crate::plan::{
-    Plan, Ready, ReadyRecipe, Scope, Target, Values, block_rows, choose, choose_bytes,
-};
+use crate::plan::{Plan, Ready, ReadyRecipe, Scope, Target, block_rows, choose, choose_bytes};
 use crate::segment::{Buffers, Source};
 use crate::simd::{Isa, fence};
-use crate::spec::Level;
+use crate::spec::{Block, Level};
 use crate::transform::against;
 use lmc_format::limits::{BLOCK_LEN_MAX, SEGMENT_LEN_MAX};
 use lmc_format::{BaseUse, BlockKind, BlockPrefix, varint};
@@ -66,30 +65,14 @@ impl Encoder {
         self
     }
 
-    /// Appends the block of `bytes`, which are the tensor's from value `first_value` on, to `out`.
+    /// Appends `block`, whose bytes are the tensor's from value `first_value` on, to `out`.
     ///
-    /// At most the bytes themselves and a prefix of five bytes are appended. Panics if `bytes` is
-    /// longer than 2^26, or if the plan is one on a base.
-    pub fn encode_block(&mut self, plan: &Plan, first_value: u64, bytes: &[u8], out: &mut Vec<u8>) {
-        self.encode(plan, first_value, Values { bytes, base: None }, out);
-    }
-
-    /// The same on a base: the bytes that stand in its place in the tensor that `plan` was made on,
-    /// as many as `bytes`. Panics if they are not as many.
-    pub fn encode_block_on(
-        &mut self,
-        plan: &Plan,
-        first_value: u64,
-        bytes: &[u8],
-        base: &[u8],
-        out: &mut Vec<u8>,
-    ) {
-        assert_eq!(bytes.len(), base.len(), "a base has as many bytes as the block");
-        self.encode(plan, first_value, Values { bytes, base: Some(base) }, out);
-    }
-
-    fn encode(&mut self, plan: &Plan, first_value: u64, values: Values, out: &mut Vec<u8>) {
-        let Values { bytes, base } = values;
+    /// At most the bytes themselves and a prefix of five bytes are appended. A block of a tensor
+    /// that was planned with a base has its part of the base. Panics if there are more than 2^26
+    /// bytes, or if the base has another length.
+    pub fn encode_block(&mut self, plan: &Plan, first_value: u64, block: Block, out: &mut Vec<u8>) {
+        let Block { bytes, base } = block;
+        block.check();
         assert!(bytes.len() as u64 <= BLOCK_LEN_MAX, "a block holds 2^26 bytes at most");
         let start = out.len();
         if base == Some(bytes) {
@@ -99,9 +82,10 @@ impl Encoder {
         if write_constant(plan, bytes, out) {
             return;
         }
-        let coded = self.write_shared(plan, first_value, values, out)
-            || self.write_own(plan, first_value, values, out);
-        if !coded || out.len() >= start + stored_len(bytes.len()) {
+        let coded = self
+            .write_shared(plan, first_value, block, out)
+            .or_else(|_| self.write_own(plan, first_value, block, out));
+        if coded.is_err() || out.len() >= start + stored_len(bytes.len()) {
             out.truncate(start);
             BlockPrefix { kind: BlockKind::Stored, raw_len: bytes.len() }.write(out);
             out.extend_from_slice(bytes);
@@ -109,40 +93,36 @@ impl Encoder {
     }
 
     /// Appends the block with the tensor's recipe, or with one of its own where that is smaller.
-    /// False, with `out` as it was, if there is no shared recipe or it cannot express the
-    /// values.
+    /// Fails, with `out` as it was, if there is no shared recipe or it cannot express the values.
     fn write_shared(
         &mut self,
         plan: &Plan,
         first_value: u64,
-        values: Values,
+        values: Block,
         out: &mut Vec<u8>,
-    ) -> bool {
-        let Some(ready) = &plan.shared else { return false };
+    ) -> Encoded {
+        let ready = plan.shared.as_ref().ok_or(CannotExpress)?;
         let start = out.len();
-        if !self.write_coded(ready, BlockKind::Shared, first_value, values, out) {
-            out.truncate(start);
-            return false;
-        }
+        self.write_coded(ready, BlockKind::Shared, first_value, values, out)?;
         let end = out.len();
         // A block that takes more than the plan expected is unlike the rest of the tensor.
         if ready.is_dear(values.bytes.len() / ready.width(), end - start)
-            && self.write_own(plan, first_value, values, out)
+            && self.write_own(plan, first_value, values, out).is_ok()
         {
             keep_shorter(out, start, end, true);
         }
-        true
+        Ok(())
     }
 
-    /// Appends the block with the best recipe of its own. False, with `out` as it was, if none
+    /// Appends the block with the best recipe of its own. Fails, with `out` as it was, if none
     /// gains.
     fn write_own(
         &mut self,
         plan: &Plan,
         first_value: u64,
-        values: Values,
+        values: Block,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Encoded {
         let start = out.len();
         let mut done = self.write_own_at(plan.target, first_value, values, out);
         let is_small = values.bytes.len() <= SMALL_LEN;
@@ -160,9 +140,9 @@ impl Encoder {
         for (level, base) in levels.chain(alone) {
             let end = out.len();
             let target = Target { level, ..plan.target };
-            if self.write_own_at(target, first_value, Values { base, ..values }, out) {
-                keep_shorter(out, start, end, done);
-                done = true;
+            if self.write_own_at(target, first_value, Block { base, ..values }, out).is_ok() {
+                keep_shorter(out, start, end, done.is_ok());
+                done = Ok(());
             }
         }
         done
@@ -173,33 +153,42 @@ impl Encoder {
         &mut self,
         target: Target,
         first_value: u64,
-        values: Values,
+        values: Block,
         out: &mut Vec<u8>,
-    ) -> bool {
-        let start = out.len();
+    ) -> Encoded {
         // A recipe from a sample may fail on a value it has not seen; the next one has seen them
         // all.
         for exact in [false, true] {
             let scope = Scope::block(values, first_value, exact);
-            let Some(ready) = choose(self.isa, target, scope) else { return false };
-            if self.write_coded(&ready, BlockKind::Coded, first_value, values, out) {
-                return true;
+            let ready = choose(self.isa, target, scope).ok_or(CannotExpress)?;
+            if self.write_coded(&ready, BlockKind::Coded, first_value, values, out).is_ok() {
+                return Ok(());
             }
-            out.truncate(start);
         }
-        false
+        Err(CannotExpress)
     }
 
-    /// Appends a coded block; false if the recipe cannot express the values, with bytes appended
-    /// that must be cut off.
+    /// Appends a coded block. Fails, with `out` as it was, if the recipe cannot express its values.
     fn write_coded(
         &mut self,
         ready: &Ready,
         kind: BlockKind,
         first_value: u64,
-        values: Values,
+        values: Block,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Encoded {
+        all_or_nothing(out, |out| self.write_parts(ready, kind, first_value, values, out))
+    }
+
+    /// Appends the parts of a coded block; some of them if one cannot be expressed.
+    fn write_parts(
+        &mut self,
+        ready: &Ready,
+        kind: BlockKind,
+        first_value: u64,
+        values: Block,
+        out: &mut Vec<u8>,
+    ) -> Encoded {
         BlockPrefix { kind, raw_len: values.bytes.len() }.write(out);
         if kind == BlockKind::Coded {
             out.extend_from_slice(ready.bytes());
@@ -228,7 +217,7 @@ impl Encoder {
                     ready.segments.encode(isa, values, base, buffers, out)
                 })
             }
-            (Ready::Classes(_) | Ready::Bins(_) | Ready::Changes(_), None) => false,
+            (Ready::Classes(_) | Ready::Bins(_) | Ready::Changes(_), None) => Err(CannotExpress),
             (Ready::Palette(ready), _) => {
                 let buffers = &mut self.palette_buffers;
                 // Palettes need no base; the values are passed in its place.
@@ -246,7 +235,7 @@ impl Encoder {
                 self.apart = apart;
                 done
             }
-            (Ready::Planes(_), None) => false,
+            (Ready::Planes(_), None) => Err(CannotExpress),
         }
     }
 
@@ -256,7 +245,7 @@ impl Encoder {
         first_value: u64,
         values: &[u8],
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Encoded {
         let mut rows = block_rows(ready, first_value, values);
         if let Some(rows) = &rows {
             varint::write(out, rows.first() as u64);
@@ -267,11 +256,8 @@ impl Encoder {
             let start = i << ready.recipe.segment_log2;
             let streaming = self.streaming;
             let source = Source { values: segment, start, rows: rows.as_mut(), streaming };
-            if !ready.segments.encode(self.isa, source, &mut self.buffers, out)
-                || !index.end_segment(out)
-            {
-                return false;
-            }
+            ready.segments.encode(self.isa, source, &mut self.buffers, out)?;
+            index.end_segment(out)?;
         }
         if self.streaming {
             fence();
@@ -279,25 +265,28 @@ impl Encoder {
         if let Some(rows) = &rows {
             write_rows(self.isa, rows.rows(), out);
         }
-        true
+        Ok(())
     }
 }
 
-/// Appends an index and the segments behind it, each by `encode`. False if one cannot be encoded or is
-/// too long.
+/// Appends an index and the segments after it, each by `encode`; some of them if one cannot be
+/// expressed or is too long.
 fn write_segments(
     segment_bytes: usize,
     values: &[u8],
     base: &[u8],
     out: &mut Vec<u8>,
-    mut encode: impl FnMut(&[u8], &[u8], &mut Vec<u8>) -> bool,
-) -> bool {
+    mut encode: impl FnMut(&[u8], &[u8], &mut Vec<u8>) -> Encoded,
+) -> Encoded {
     let mut index = SegmentIndex::start(values.len().div_ceil(segment_bytes), out);
-    let mut pairs = values.chunks(segment_bytes).zip(base.chunks(segment_bytes));
-    pairs.all(|(values, base)| encode(values, base, out) && index.end_segment(out))
+    for (values, base) in values.chunks(segment_bytes).zip(base.chunks(segment_bytes)) {
+        encode(values, base, out)?;
+        index.end_segment(out)?;
+    }
+    Ok(())
 }
 
-/// The index of a block's segments, filled in as they are written behind it.
+/// The index of a block's segments, filled in as they are written after it.
 struct SegmentIndex {
     entry: usize,
     segment: usize,
@@ -311,13 +300,13 @@ impl SegmentIndex {
         Self { entry, segment: out.len() }
     }
 
-    /// Notes that the next segment ends where `out` does; false if it is too long.
-    fn end_segment(&mut self, out: &mut [u8]) -> bool {
+    /// Notes that the next segment ends where `out` does. Fails if it is too long.
+    fn end_segment(&mut self, out: &mut [u8]) -> Encoded {
         let len = out.len() - self.segment;
         out[self.entry..][..3].copy_from_slice(&(len as u32).to_le_bytes()[..3]);
         self.entry += 3;
         self.segment = out.len();
-        len <= SEGMENT_LEN_MAX
+        only_if(len <= SEGMENT_LEN_MAX)
     }
 }
 
@@ -340,14 +329,14 @@ fn write_rows(isa: Isa, rows: &[u8], out: &mut Vec<u8>) {
     let coder = choose_bytes(rows);
     coder.write(out);
     let coded = PlaneEncoder::new(&coder).encode(isa, rows, &mut Scratch::default(), out);
-    assert!(coded, "the coder was chosen for these rows");
+    assert!(coded.is_ok(), "the coder was chosen for these rows");
 }
 
 /// Appends a constant block if all values of `bytes` are the same.
 fn write_constant(plan: &Plan, bytes: &[u8], out: &mut Vec<u8>) -> bool {
     let width = 1 << plan.target.layout.width_log2;
     let Some(value) = bytes.get(..width) else { return false };
-    // The last and middle values tell most blocks apart at once.
+    // The last and middle values are enough to tell most blocks apart.
     let middle = bytes.len() / 2 / width * width;
     let is_constant = bytes.len() > 16
         && bytes[middle..].starts_with(value)

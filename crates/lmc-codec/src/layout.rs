@@ -14,7 +14,7 @@ pub(crate) struct WordLayout {
 
 impl WordLayout {
     /// The layout of a type.
-    pub fn of(dtype: Dtype) -> Self {
+    pub(crate) fn of(dtype: Dtype) -> Self {
         let (map, exponent_bits) = match dtype.kind() {
             Kind::Float(fields) | Kind::Complex(fields) => (WordMap::Rotate, fields.exponent_bits),
             Kind::Signed if dtype.width() > 1 => (WordMap::Zigzag, 0),
@@ -27,7 +27,7 @@ impl WordLayout {
 
     /// For floats that are never negative: the sign stays on top and counts as part of the
     /// exponent, so that no plane has to store it. Other layouts stay as they are.
-    pub fn with_sign_on_top(self) -> Self {
+    pub(crate) fn with_sign_on_top(self) -> Self {
         match self.map {
             WordMap::Rotate => {
                 Self { map: WordMap::None, exponent_bits: self.exponent_bits + 1, ..self }

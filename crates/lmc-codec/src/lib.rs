@@ -8,23 +8,24 @@
 //!
 //! ```
 //! # fn main() -> lmc_codec::Result<()> {
-//! use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
+//! use lmc_codec::{Block, Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 //!
 //! // A tensor of 300 rows of 1,000 bf16 weights.
 //! let tensor: Vec<u8> = (0..300_000_u32)
-//!     .flat_map(|i| ((i.wrapping_mul(2_654_435_761) as f32 / 4e9 - 0.5).to_bits() >> 16).to_le_bytes()[..2].to_vec())
+//!     .map(|i| i.wrapping_mul(2_654_435_761) as f32 / 4e9 - 0.5)
+//!     .flat_map(|value| ((value.to_bits() >> 16) as u16).to_le_bytes())
 //!     .collect();
 //! let spec = TensorSpec { dtype: Dtype::Bf16, row_len: 1000 };
 //!
 //! // Plan once for a tensor, then encode its blocks, in any order and on any thread.
-//! let plan = Plan::new(&spec, Level::Default, &tensor);
+//! let plan = Plan::new(&spec, Level::Default, Block::alone(&tensor));
 //! let values_per_block = (plan.block_len() / spec.dtype.width()) as u64;
 //! let mut encoder = Encoder::new();
 //! let blocks: Vec<Vec<u8>> = (0..)
 //!     .zip(tensor.chunks(plan.block_len()))
 //!     .map(|(i, bytes)| {
 //!         let mut block = Vec::new();
-//!         encoder.encode_block(&plan, i * values_per_block, bytes, &mut block);
+//!         encoder.encode_block(&plan, i * values_per_block, Block::alone(bytes), &mut block);
 //!         block
 //!     })
 //!     .collect();
@@ -36,7 +37,7 @@
 //! let mut decoder = Decoder::new();
 //! let mut restored = vec![0; tensor.len()];
 //! for (block, out) in blocks.iter().zip(restored.chunks_mut(plan.block_len())) {
-//!     decoder.decode_block(block, recipe.as_ref(), out)?;
+//!     decoder.decode_block(block, recipe.as_ref(), None, out)?;
 //! }
 //! assert_eq!(restored, tensor);
 //! # Ok(())
@@ -46,27 +47,45 @@
 //! [`Decoder::decode_range`] restores some bytes of a block, and reads only the segments that hold
 //! them.
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 
-pub mod bins;
-pub mod changes;
-pub mod classes;
-pub mod decode;
-pub mod encode;
-pub mod entropy;
+mod bins;
+mod changes;
+mod classes;
+mod decode;
+mod encode;
+mod entropy;
+mod express;
 mod layout;
 mod need;
-pub mod palette;
-pub mod plan;
+mod palette;
+mod plan;
 mod ready;
-pub mod segment;
-pub mod simd;
+mod segment;
+mod simd;
 mod spec;
-pub mod transform;
+mod transform;
 
-pub use decode::{Decoder, SharedRecipe};
+pub use decode::{BasePart, Decoder, SharedRecipe};
 pub use encode::Encoder;
 pub use lmc_format::{Dtype, Error, ErrorKind, Result};
 pub use need::{Need, RecipeShape};
 pub use plan::Plan;
-pub use simd::Isa;
-pub use spec::{Level, TensorSpec};
+pub use simd::{Isa, IsaKind};
+pub use spec::{Block, Level, TensorSpec};
+
+/// Coders and segments by themselves, for fuzz targets and tests, which hold each of them to its
+/// contract with input that no block has; nothing else may use them, and they may change.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::bins::{BinBuffers, BinDecoder, BinEncoder};
+    pub use crate::changes::{ChangeBuffers, ChangeDecoder, ChangeEncoder};
+    pub use crate::classes::{ClassBuffers, ClassDecoder, ClassEncoder};
+    pub use crate::entropy::huffman::build as build_huffman;
+    pub use crate::entropy::rans::{Encoder as RansEncoder, build as build_rans};
+    pub use crate::entropy::tree::build as build_tree;
+    pub use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
+    pub use crate::express::{CannotExpress, Encoded};
+    pub use crate::palette::{PaletteBuffers, PaletteDecoder, PaletteEncoder};
+    pub use crate::simd::chain::Hints;
+}

@@ -2,6 +2,7 @@
 //! (`docs/format.md`, sections 3.9 and 4.6).
 
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
+use crate::express::{Encoded, only_if};
 use crate::segment::sized;
 use crate::simd::Isa;
 use crate::transform::palette::{Places, Words};
@@ -28,17 +29,18 @@ impl PaletteEncoder {
         Some(Self { places: Places::new(words)?, coder: PlaneEncoder::new(&recipe.coder) })
     }
 
-    /// Appends the coded segment. Returns false if the recipe cannot express its values; `out` then
-    /// has bytes that must be cut off.
+    /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
+    /// values.
     pub fn encode(
         &self,
         isa: Isa,
         values: &[u8],
         buffers: &mut PaletteBuffers,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Encoded {
         let plane = sized(&mut buffers.plane, values.len() / self.places.words().width());
-        self.places.forward(values, plane) && self.coder.encode(isa, plane, &mut buffers.coder, out)
+        only_if(self.places.forward(values, plane))?;
+        self.coder.encode(isa, plane, &mut buffers.coder, out)
     }
 }
 

@@ -3,9 +3,10 @@
 
 mod decode;
 
-pub use decode::SegmentDecoder;
+pub(crate) use decode::SegmentDecoder;
 
 use crate::entropy::{PlaneEncoder, Scratch};
+use crate::express::{Encoded, all_or_nothing};
 use crate::simd::Isa;
 use crate::simd::chain::{self, Hints};
 use crate::simd::words::{self, WideCut, Words};
@@ -29,7 +30,7 @@ struct PlanePlace {
 
 /// Everything about a recipe that both directions compute from it once.
 #[derive(Debug)]
-pub struct Shape {
+pub(crate) struct Shape {
     words: Words,
     symbol_bits: u8,
     bias: u16,
@@ -45,7 +46,7 @@ pub struct Shape {
 
 impl Shape {
     /// The shape of `recipe`.
-    pub fn new(recipe: &Recipe) -> Self {
+    pub(crate) fn new(recipe: &Recipe) -> Self {
         let is_raw = |coder: &Coder| *coder == Coder::Raw;
         let record_len = recipe.planes.iter().filter(|c| is_raw(c)).count();
         let mut shift = 8_u32 << recipe.width_log2;
@@ -93,12 +94,12 @@ impl Shape {
     }
 
     /// Bytes of a value.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         1 << self.words.width_log2
     }
 
     /// Where the symbols are.
-    pub fn field(&self) -> Field {
+    pub(crate) fn field(&self) -> Field {
         Field { words: self.words, bits: self.symbol_bits }
     }
 
@@ -109,7 +110,7 @@ impl Shape {
 
 /// Buffers that segments are worked on in; their contents mean nothing between calls.
 #[derive(Debug, Default)]
-pub struct Buffers {
+pub(crate) struct Buffers {
     planes: Vec<Vec<u8>>,
     symbols: Vec<u16>,
     flags: Vec<u8>,
@@ -131,7 +132,7 @@ pub(crate) fn sized<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut 
 
 /// Where a segment to be decoded stands.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub(crate) struct Place<'a> {
     /// Index in the block of its first value.
     pub start: usize,
     /// The block's offsets, if its recipe has any.
@@ -142,7 +143,7 @@ pub struct Place<'a> {
 
 /// A segment to be encoded.
 #[derive(Debug)]
-pub struct Source<'a, 'b> {
+pub(crate) struct Source<'a, 'b> {
     /// Its values.
     pub values: &'a [u8],
     /// Index in the block of the first of them.
@@ -155,7 +156,7 @@ pub struct Source<'a, 'b> {
 
 /// A recipe's coders made ready to encode.
 #[derive(Debug)]
-pub struct SegmentEncoder {
+pub(crate) struct SegmentEncoder {
     shape: Shape,
     flags: Option<PlaneEncoder>,
     planes: Vec<PlaneEncoder>,
@@ -163,7 +164,7 @@ pub struct SegmentEncoder {
 
 impl SegmentEncoder {
     /// Prepares `recipe`.
-    pub fn new(recipe: &Recipe) -> Self {
+    pub(crate) fn new(recipe: &Recipe) -> Self {
         Self {
             shape: Shape::new(recipe),
             flags: recipe.flags.as_ref().map(PlaneEncoder::new),
@@ -172,29 +173,42 @@ impl SegmentEncoder {
     }
 
     /// What both directions know of the recipe.
-    pub fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Appends the coded segment. Returns false if the recipe cannot express its values; `out` then
-    /// has bytes that must be cut off.
-    pub fn encode(
+    /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
+    /// values.
+    pub(crate) fn encode(
         &self,
         isa: Isa,
         source: Source,
         buffers: &mut Buffers,
         out: &mut Vec<u8>,
-    ) -> bool {
-        let Some(flags_coder) = &self.flags else {
-            return self.encode_values(isa, source, buffers, out);
-        };
+    ) -> Encoded {
+        all_or_nothing(out, |out| match &self.flags {
+            None => self.encode_values(isa, source, buffers, out),
+            Some(coder) => self.encode_sparse(isa, coder, source, buffers, out),
+        })
+    }
+
+    /// Appends flags of zeros and the other values.
+    fn encode_sparse(
+        &self,
+        isa: Isa,
+        flags_coder: &PlaneEncoder,
+        source: Source,
+        buffers: &mut Buffers,
+        out: &mut Vec<u8>,
+    ) -> Encoded {
         let (mut flags, mut dense) =
             (std::mem::take(&mut buffers.flags), std::mem::take(&mut buffers.dense));
         flags.clear();
         dense.clear();
         sparse::forward(self.shape.width(), source.values, &mut flags, &mut dense);
-        let done = flags_coder.encode(isa, &flags, &mut buffers.coders, out)
-            && self.encode_values(isa, Source { values: &dense, ..source }, buffers, out);
+        let done = flags_coder.encode(isa, &flags, &mut buffers.coders, out).and_then(|()| {
+            self.encode_values(isa, Source { values: &dense, ..source }, buffers, out)
+        });
         (buffers.flags, buffers.dense) = (flags, dense);
         done
     }
@@ -205,7 +219,7 @@ impl SegmentEncoder {
         source: Source,
         buffers: &mut Buffers,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Encoded {
         let shape = &self.shape;
         let n = source.values.len() >> shape.words.width_log2;
         if shape.bytes_only && source.rows.is_none() {
@@ -218,7 +232,7 @@ impl SegmentEncoder {
                 let (scratch, width) = (&mut buffers.coders.chain, shape.width());
                 let (values, streaming) = (source.values, source.streaming);
                 chain::encode_words(isa, width, tables, values, top, scratch, out, streaming);
-                return true;
+                return Ok(());
             }
             words::split_top(isa, shape.width(), source.values, top, out);
             if let Some(rows) = source.rows {
@@ -240,15 +254,13 @@ impl SegmentEncoder {
         for (i, coder) in self.planes.iter().enumerate() {
             if shape.planes[i].record.is_none() {
                 let plane = &buffers.planes[i][..n];
-                if !coder.encode(isa, plane, &mut buffers.coders, out) {
-                    return false;
-                }
+                coder.encode(isa, plane, &mut buffers.coders, out)?;
             }
             if i == 0 {
                 out.extend_from_slice(&exceptions);
             }
         }
-        true
+        Ok(())
     }
 
     /// Makes the symbol plane and the other planes that are `wanted`, each in its buffer.
@@ -327,7 +339,7 @@ impl SegmentEncoder {
 
     /// Calls `visit` with the zero flags (as None), if there are any, and with each plane of the
     /// segment that is `wanted`.
-    pub fn visit_planes(
+    pub(crate) fn visit_planes(
         &self,
         isa: Isa,
         source: Source,

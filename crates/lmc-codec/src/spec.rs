@@ -1,4 +1,5 @@
-//! What a caller says about a tensor: its element type, its rows, and how hard to try.
+//! What a caller says about a tensor: its element type, its rows, its bytes and their base, and how
+//! hard to try.
 
 use lmc_format::Dtype;
 
@@ -22,4 +23,31 @@ pub struct TensorSpec {
     pub dtype: Dtype,
     /// Values in its last dimension (two for each complex number); 0 if unknown.
     pub row_len: u64,
+}
+
+/// Bytes of a tensor or of a part of it, and the base that they may be coded against.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// The bytes at the same place in the base, as many; None if there is no base.
+    pub base: Option<&'a [u8]>,
+}
+
+impl<'a> Block<'a> {
+    /// Bytes without a base.
+    pub fn alone(bytes: &'a [u8]) -> Self {
+        Self { bytes, base: None }
+    }
+
+    /// Bytes that may be coded against `base`.
+    pub fn against(bytes: &'a [u8], base: &'a [u8]) -> Self {
+        Self { bytes, base: Some(base) }
+    }
+
+    /// Panics if the base has another length.
+    pub(crate) fn check(&self) {
+        let base_len = self.base.map_or(self.bytes.len(), <[u8]>::len);
+        assert_eq!(self.bytes.len(), base_len, "a base has as many bytes as what is coded");
+    }
 }

@@ -5,7 +5,7 @@
 #[allow(dead_code)] // each test uses its part
 mod recipes;
 
-use lmc_codec::{Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_codec::{Block, Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_format::{BaseUse, Bin, BinRules, Coder, PaletteRecipe, WordMap};
 use lmc_testkit::data::{self, Kind, Random};
 use recipes::bins::{BinShape, random_bin_case};
@@ -41,7 +41,7 @@ impl Judges {
         let mut answers = self.0.iter_mut().zip([0, 0x55, 0xff, 0xaa]).map(|(decoder, fill)| {
             let mut out = vec![fill; len];
             let base = base.as_deref();
-            let done = decoder.decode_block_on(block, shared.as_ref(), base, &mut out);
+            let done = decoder.decode_block(block, shared.as_ref(), base, &mut out);
             done.is_ok().then_some(out)
         });
         let first = answers.next().flatten();
@@ -255,8 +255,8 @@ fn planned_cases(random: &mut Random) -> Vec<Case> {
             let raw = data::words(kind, 2, true, n, random.next_u64() >> 1);
             let spec = TensorSpec { dtype: Dtype::Bf16, row_len: 20 };
             let mut block = Vec::new();
-            let plan = Plan::new(&spec, level, &raw);
-            Encoder::new().encode_block(&plan, 0, &raw, &mut block);
+            let plan = Plan::new(&spec, level, Block::alone(&raw));
+            Encoder::new().encode_block(&plan, 0, Block::alone(&raw), &mut block);
             let name = format!("{kind:?} at {level:?}");
             cases.push(Case { name, shared: Vec::new(), base: None, block, raw });
         }

@@ -8,7 +8,9 @@ mod common;
 mod recipes;
 
 use common::{LEVELS, encode, tensor};
-use lmc_codec::{Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_codec::{
+    BasePart, Block, Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec,
+};
 use lmc_testkit::data::{Kind, Random};
 use proptest::prelude::*;
 use recipes::Case;
@@ -76,22 +78,22 @@ fn changed(base: &[u8], width: usize, change: Change, random: &mut Random) -> Ve
     bytes
 }
 
-/// A tensor coded on a base: the shared recipe and the blocks.
-fn encode_on(
+/// A tensor coded against a base: the shared recipe and the blocks.
+fn encode_against(
     isa: Isa,
     spec: &TensorSpec,
     level: Level,
     bytes: &[u8],
     base: &[u8],
 ) -> (Vec<u8>, usize, Vec<Vec<u8>>) {
-    let plan = Plan::with_isa(isa, spec, level, bytes, Some(base));
+    let plan = Plan::with_isa(isa, spec, level, Block::against(bytes, base));
     let mut encoder = Encoder::with_isa(isa);
     let len = plan.block_len();
     let mut blocks = Vec::new();
     for (i, (bytes, base)) in bytes.chunks(len).zip(base.chunks(len)).enumerate() {
         let mut block = Vec::new();
         let first_value = (i * len / spec.dtype.width()) as u64;
-        encoder.encode_block_on(&plan, first_value, bytes, base, &mut block);
+        encoder.encode_block(&plan, first_value, Block::against(bytes, base), &mut block);
         blocks.push(block);
     }
     (plan.shared_recipe().to_vec(), len, blocks)
@@ -99,16 +101,16 @@ fn encode_on(
 
 /// Encodes and decodes on every set: all agree, and every part comes back. Returns the coded size.
 fn check(spec: &TensorSpec, level: Level, bytes: &[u8], base: &[u8], what: &str) -> usize {
-    let (shared, len, blocks) = encode_on(Isa::PORTABLE, spec, level, bytes, base);
+    let (shared, len, blocks) = encode_against(Isa::PORTABLE, spec, level, bytes, base);
     for isa in Isa::available() {
-        let own = encode_on(isa, spec, level, bytes, base);
+        let own = encode_against(isa, spec, level, bytes, base);
         assert!(own == (shared.clone(), len, blocks.clone()), "{what}: {isa:?} codes otherwise");
         let recipe =
             (!shared.is_empty()).then(|| SharedRecipe::parse(&shared).expect("own recipe"));
         let mut decoder = Decoder::with_isa(isa);
         for ((block, bytes), base) in blocks.iter().zip(bytes.chunks(len)).zip(base.chunks(len)) {
             let mut back = vec![0xff; bytes.len()];
-            let done = decoder.decode_block_on(block, recipe.as_ref(), Some(base), &mut back);
+            let done = decoder.decode_block(block, recipe.as_ref(), Some(base), &mut back);
             assert!(done.is_ok() && back == bytes, "{what}: {isa:?} decodes otherwise: {done:?}");
             let range = bytes.len() / 3..bytes.len() / 3 * 2 + 1;
             let part = &mut back[range.clone()];
@@ -117,8 +119,9 @@ fn check(spec: &TensorSpec, level: Level, bytes: &[u8], base: &[u8], what: &str)
             let need =
                 Decoder::need(block, recipe.as_ref().map(SharedRecipe::shape).as_ref(), &range)
                     .expect("own block");
-            let based = need.base.map(|needed| (needed.start, &base[needed]));
-            let done = decoder.decode_range_on(block, recipe.as_ref(), based, range.clone(), part);
+            let based =
+                need.base.map(|needed| BasePart { start: needed.start, bytes: &base[needed] });
+            let done = decoder.decode_range(block, recipe.as_ref(), based, range.clone(), part);
             assert!(done.is_ok() && *part == bytes[range], "{what}: a part is another: {done:?}");
         }
     }
@@ -223,7 +226,7 @@ fn dense_changes_are_coded_by_bins() {
                     check(&spec, level, &bytes[..n * width], &base[..n * width], &what);
                 }
                 if matches!(level, Level::Fast | Level::Default) {
-                    let used = features_on(&spec, level, &bytes, &base);
+                    let used = features_against(&spec, level, &bytes, &base);
                     assert!(used.contains("bins"), "{what}: {used:?}");
                     seen.extend(used);
                 }
@@ -273,7 +276,7 @@ fn sparse_changes_are_coded_by_changes() {
                     check(&spec, level, &bytes[..n * width], &base[..n * width], &what);
                 }
                 if level != Level::Paper {
-                    let used = features_on(&spec, level, &bytes, &base);
+                    let used = features_against(&spec, level, &bytes, &base);
                     // Planes of the difference do as well for doubles of which few differ.
                     let is_sure = dtype != Dtype::F64;
                     assert!(!is_sure || used.contains("changes"), "{what}: {used:?}");
@@ -320,8 +323,13 @@ fn moved(base: &[u8], width: usize, reach: u64, far: usize, random: &mut Random)
 }
 
 /// What the blocks of a tensor on a base use.
-fn features_on(spec: &TensorSpec, level: Level, bytes: &[u8], base: &[u8]) -> BTreeSet<String> {
-    let (shared, len, blocks) = encode_on(Isa::best(), spec, level, bytes, base);
+fn features_against(
+    spec: &TensorSpec,
+    level: Level,
+    bytes: &[u8],
+    base: &[u8],
+) -> BTreeSet<String> {
+    let (shared, len, blocks) = encode_against(Isa::best(), spec, level, bytes, base);
     let cases = blocks.into_iter().zip(bytes.chunks(len)).map(|(block, raw)| Case {
         name: String::new(),
         shared: shared.clone(),
@@ -356,7 +364,7 @@ fn a_bad_base_never_costs() {
             let alone: usize =
                 alone.shared.len() + alone.blocks.iter().map(|(b, _)| b.len()).sum::<usize>();
             for (name, base) in &bases {
-                let (shared, _, blocks) = encode_on(Isa::best(), &spec, level, &own, base);
+                let (shared, _, blocks) = encode_against(Isa::best(), &spec, level, &own, base);
                 let len = shared.len() + blocks.iter().map(Vec::len).sum::<usize>();
                 assert!(
                     len <= alone + alone / 1000,
@@ -375,13 +383,13 @@ fn the_base_must_be_there() {
     let mut random = Random::new(1);
     for change in [Change::None, Change::Few] {
         let bytes = changed(&base, 2, change, &mut random);
-        let (_, _, blocks) = encode_on(Isa::best(), &spec, Level::Default, &bytes, &base);
+        let (_, _, blocks) = encode_against(Isa::best(), &spec, Level::Default, &bytes, &base);
         let mut out = vec![0; bytes.len()];
         let mut decoder = Decoder::new();
-        assert!(decoder.decode_block(&blocks[0], None, &mut out).is_err());
+        assert!(decoder.decode_block(&blocks[0], None, None, &mut out).is_err());
         let short = &base[..base.len() - 2];
-        assert!(decoder.decode_block_on(&blocks[0], None, Some(short), &mut out).is_err());
-        assert!(decoder.decode_block_on(&blocks[0], None, Some(&base), &mut out).is_ok());
+        assert!(decoder.decode_block(&blocks[0], None, Some(short), &mut out).is_err());
+        assert!(decoder.decode_block(&blocks[0], None, Some(&base), &mut out).is_ok());
     }
 }
 

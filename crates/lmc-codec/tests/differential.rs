@@ -11,7 +11,7 @@ mod common;
 mod recipes;
 
 use common::LEVELS;
-use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_codec::{Block, Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_testkit::data::{Kind, Random};
 use recipes::features::{all_features, count_features};
 use recipes::floats::values_near;
@@ -51,7 +51,7 @@ fn verdict(case: &Case) -> Option<Vec<u8>> {
     };
     let mut out = vec![0x55; Decoder::raw_len(&case.block).ok()?];
     let base = case.base.as_deref();
-    let done = Decoder::new().decode_block_on(&case.block, shared.as_ref(), base, &mut out);
+    let done = Decoder::new().decode_block(&case.block, shared.as_ref(), base, &mut out);
     done.is_ok().then_some(out)
 }
 
@@ -99,10 +99,8 @@ fn planned_cases(random: &mut Random) -> Vec<Case> {
                     let row_len = [0, 1, 48, 48, 48, 100][random.below(6)];
                     let spec = TensorSpec { dtype, row_len };
                     let base = (random.below(3) == 0).then(|| random_base(&tensor, dtype, random));
-                    let plan = match &base {
-                        Some(base) => Plan::on_base(&spec, level, &tensor, base),
-                        None => Plan::new(&spec, level, &tensor),
-                    };
+                    let all = Block { bytes: &tensor, base: base.as_deref() };
+                    let plan = Plan::new(&spec, level, all);
                     let first = if is_long { random.below(made - n) } else { 0 };
                     let start = first * dtype.width();
                     let end = (start + n * dtype.width()).saturating_sub(random.below(3));
@@ -110,11 +108,8 @@ fn planned_cases(random: &mut Random) -> Vec<Case> {
                     let raw = tensor[range.clone()].to_vec();
                     let base = base.map(|base| base[range].to_vec());
                     let mut block = Vec::new();
-                    let (mut encoder, first) = (Encoder::new(), first as u64);
-                    match &base {
-                        Some(base) => encoder.encode_block_on(&plan, first, &raw, base, &mut block),
-                        None => encoder.encode_block(&plan, first, &raw, &mut block),
-                    }
+                    let own = Block { bytes: &raw, base: base.as_deref() };
+                    Encoder::new().encode_block(&plan, first as u64, own, &mut block);
                     let name = format!("{dtype:?} {kind:?} {level:?} {n} on {}", base.is_some());
                     let shared = plan.shared_recipe().to_vec();
                     cases.push(Case { name, shared, base, block, raw });

@@ -47,11 +47,12 @@ fn claimed_lengths_are_limited() {
             assert!(Decoder::raw_len(&block).is_err(), "{raw_len} bytes are believed");
             let mut out = [0; 64];
             let (done, held, time) =
-                measured(|| Decoder::new().decode_block(&block, None, &mut out).is_ok());
+                measured(|| Decoder::new().decode_block(&block, None, None, &mut out).is_ok());
             assert!(!done, "{raw_len} bytes are decoded");
             assert!(held < KIB && time < Duration::from_secs(1), "{held} bytes in {time:?}");
-            let (done, held, _) =
-                measured(|| Decoder::new().decode_range(&block, None, 0..64, &mut out).is_ok());
+            let (done, held, _) = measured(|| {
+                Decoder::new().decode_range(&block, None, None, 0..64, &mut out).is_ok()
+            });
             assert!(!done && held < KIB, "a range of {raw_len} bytes holds {held}");
         }
     }
@@ -169,7 +170,7 @@ fn growing_blocks_are_bounded() {
     let (done, held, _) = measured(|| {
         let mut decoder = Decoder::new();
         let mut decode = |(block, len): (&Vec<u8>, &usize)| {
-            decoder.decode_block(block, None, &mut out[..*len]).is_ok()
+            decoder.decode_block(block, None, None, &mut out[..*len]).is_ok()
         };
         blocks.iter().zip(&lengths).all(&mut decode)
     });
@@ -270,7 +271,7 @@ fn small_inputs_need_little() {
             &base[..]
         });
         let (_, held, time) = measured(|| {
-            Decoder::new().decode_block_on(&case.block, shared.as_ref(), base, &mut out).is_ok()
+            Decoder::new().decode_block(&case.block, shared.as_ref(), base, &mut out).is_ok()
         });
         assert!(held <= 2 * MIB, "{}: {held} bytes are held", case.name);
         assert!(time < Duration::from_secs(1), "{}: {time:?}", case.name);
@@ -288,7 +289,7 @@ fn ranges_are_bounded() {
         for start in [0, 5, raw_len - 10] {
             let mut out = [0; 10];
             let (done, held, time) = measured(|| {
-                Decoder::new().decode_range(&block, None, start..start + 10, &mut out).is_ok()
+                Decoder::new().decode_range(&block, None, None, start..start + 10, &mut out).is_ok()
             });
             assert!(done, "the range at {start} is refused");
             assert!(held <= bound, "ten bytes at {start} hold {held}");
@@ -309,5 +310,8 @@ fn recipes_are_limited() {
     assert!(SharedRecipe::parse(&bytes).is_err(), "the shared recipe is taken");
     bytes.extend_from_slice(&[0, 1, 0]);
     let block = block(2, 0, &bytes);
-    assert!(Decoder::new().decode_block(&block, None, &mut []).is_err(), "the block is taken");
+    assert!(
+        Decoder::new().decode_block(&block, None, None, &mut []).is_err(),
+        "the block is taken"
+    );
 }

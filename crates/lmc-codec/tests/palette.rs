@@ -123,13 +123,13 @@ fn rare_words_are_found() {
 /// A block with a value that the tensor's palette does not have is planned for itself.
 #[test]
 fn other_values_fall_back() {
-    use lmc_codec::{Encoder, Plan};
+    use lmc_codec::{Block, Encoder, Plan};
     let mut random = Random::new(5);
     for dtype in [Dtype::Bf16, Dtype::F32, Dtype::F64] {
         let width = dtype.width();
         let words = words(width, 20, &mut random);
         let bytes = values_of(&words[1..], width, 300_000, &mut random);
-        let plan = Plan::new(&spec(dtype), Level::Default, &bytes);
+        let plan = Plan::new(&spec(dtype), Level::Default, Block::alone(&bytes));
         let shared = SharedRecipe::parse(plan.shared_recipe()).expect("a recipe");
         assert!(matches!(shared.recipe(), AnyRecipe::Palette(_)));
         for others in [1, 5000] {
@@ -139,10 +139,11 @@ fn other_values_fall_back() {
                 value.copy_from_slice(&word.to_le_bytes()[..width]);
             }
             let mut coded = Vec::new();
-            Encoder::new().encode_block(&plan, 0, &block, &mut coded);
+            Encoder::new().encode_block(&plan, 0, Block::alone(&block), &mut coded);
             assert_eq!(palette_len(&coded, plan.shared_recipe()), (others == 1).then_some(20));
             let mut back = vec![0; block.len()];
-            Decoder::new().decode_block(&coded, Some(&shared), &mut back).expect("a valid block");
+            let done = Decoder::new().decode_block(&coded, Some(&shared), None, &mut back);
+            done.expect("a valid block");
             assert!(back == block, "{dtype:?} {others}");
         }
     }
@@ -197,7 +198,8 @@ proptest! {
             let start = random.below(original.len() + 1);
             let end = start + random.below(original.len() - start + 1);
             let mut part = vec![0; end - start];
-            let done = Decoder::new().decode_range(block, shared.as_ref(), start..end, &mut part);
+            let (shared, range) = (shared.as_ref(), start..end);
+            let done = Decoder::new().decode_range(block, shared, None, range, &mut part);
             prop_assert!(done.is_ok() && part == original[start..end]);
         }
     }

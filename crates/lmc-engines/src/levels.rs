@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lmc_codec::{Decoder, Encoder, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_codec::{Block, Decoder, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 
 use crate::measure::thread_time;
 use crate::{Coded, Engine, LENGTH_LEN, Label, Pace, Result, Sample};
@@ -91,25 +91,18 @@ impl Lmc {
         coded: &mut Coded,
     ) {
         let before = thread_time();
-        let plan = match base {
-            Some(base) => Plan::on_base(spec, self.level.level(), tensor, base),
-            None => Plan::new(spec, self.level.level(), tensor),
-        };
+        let plan = Plan::new(spec, self.level.level(), Block { bytes: tensor, base });
         coded.planning_s += (thread_time() - before).as_secs_f64();
         let (shared, block_len) = (plan.shared_recipe(), plan.block_len());
         let out = &mut coded.bytes;
         out.extend_from_slice(shared);
         coded.index.extend([tensor.len(), shared.len(), block_len]);
         let values_per_block = (block_len / spec.dtype.width()) as u64;
-        for (i, block) in tensor.chunks(block_len).enumerate() {
+        for (i, bytes) in tensor.chunks(block_len).enumerate() {
             let end = out.len();
             let first_value = i as u64 * values_per_block;
-            match base.map(|base| &base[i * block_len..][..block.len()]) {
-                Some(base) => {
-                    self.encoder.encode_block_on(&plan, first_value, block, base, out);
-                }
-                None => self.encoder.encode_block(&plan, first_value, block, out),
-            }
+            let base = base.map(|base| &base[i * block_len..][..bytes.len()]);
+            self.encoder.encode_block(&plan, first_value, Block { bytes, base }, out);
             coded.index.push(out.len() - end);
         }
         coded.extra_len += LENGTH_LEN * (1 + tensor.len().div_ceil(block_len));
@@ -156,7 +149,7 @@ impl Engine for Lmc {
             for (block_out, &len) in raw.chunks_mut(block_len).zip(lens) {
                 let block = take(&mut bytes, len);
                 let base = base.as_mut().map(|base| take(base, block_out.len()));
-                self.decoder.decode_block_on(block, shared.as_ref(), base, block_out)?;
+                self.decoder.decode_block(block, shared.as_ref(), base, block_out)?;
             }
             (out, index) = (rest, after);
         }

@@ -1,6 +1,6 @@
 //! The element type of bytes of which nothing is known: whatever codes a sample of them smallest.
 
-use lmc_codec::{Dtype, Encoder, Level, Plan, TensorSpec};
+use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};
 
 /// Bytes of the sample, in pieces spread over the span.
 const SAMPLE_LEN: usize = 1 << 17;
@@ -15,8 +15,9 @@ pub(crate) fn dtype(encoder: &mut Encoder, level: Level, raw: &[u8]) -> Dtype {
     let mut out = Vec::new();
     for dtype in CANDIDATES {
         out.clear();
-        let plan = Plan::new(&TensorSpec { dtype, row_len: 0 }, level.min(Level::Default), &[]);
-        encoder.encode_block(&plan, 0, &sample, &mut out);
+        let spec = TensorSpec { dtype, row_len: 0 };
+        let plan = Plan::new(&spec, level.min(Level::Default), Block::alone(&[]));
+        encoder.encode_block(&plan, 0, Block::alone(&sample), &mut out);
         if out.len() < best.1 - best.1 / 100 {
             best = (dtype, out.len());
         }

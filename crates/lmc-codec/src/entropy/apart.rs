@@ -1,6 +1,7 @@
 //! One common byte apart from all others (`docs/format.md`, section 5.5).
 
 use super::{PlaneDecoder, PlaneEncoder, Scratch};
+use crate::express::{Encoded, all_or_nothing};
 use crate::simd::{Isa, flags};
 use crate::transform::sparse;
 use lmc_format::{ApartCoder, Reader, Result};
@@ -21,7 +22,13 @@ impl Encoder {
     }
 
     /// As [`PlaneEncoder::encode`].
-    pub fn encode(&self, isa: Isa, plane: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) -> bool {
+    pub fn encode(
+        &self,
+        isa: Isa,
+        plane: &[u8],
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Encoded {
         let (mut own_flags, mut others) = (Vec::new(), Vec::new());
         flags::take_out(isa, self.byte, plane, &mut own_flags, &mut others);
         self.encode_parts(isa, &own_flags, &others, scratch, out)
@@ -35,14 +42,11 @@ impl Encoder {
         others: &[u8],
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
-    ) -> bool {
-        let start = out.len();
-        let done = self.flags.encode(isa, own_flags, scratch, out)
-            && self.others.encode(isa, others, scratch, out);
-        if !done {
-            out.truncate(start);
-        }
-        done
+    ) -> Encoded {
+        all_or_nothing(out, |out| {
+            self.flags.encode(isa, own_flags, scratch, out)?;
+            self.others.encode(isa, others, scratch, out)
+        })
     }
 }
 

@@ -10,7 +10,7 @@ const ESCAPE_BITS: u64 = 8;
 /// The histogram may be a sample's: a byte next to one that was seen is taken to occur now and
 /// then, because exponents thin out smoothly, so that rare ones get a place before bytes that never
 /// come.
-pub fn build(histogram: &[u32; 256], levels_max: usize) -> ChainTable {
+pub(crate) fn build(histogram: &[u32; 256], levels_max: usize) -> ChainTable {
     let weights = spread_to_neighbours(histogram);
     let mut ranked: Vec<u8> = (0..=255).filter(|&s| weights[usize::from(s)] > 0).collect();
     ranked.sort_by_key(|&s| (std::cmp::Reverse(weights[usize::from(s)]), s));
@@ -77,7 +77,7 @@ fn cheapest_shape(ranked: &[u8], weights: &[u64; 256], levels_max: usize) -> Vec
 }
 
 /// Bits that `table` takes for bytes that occur as in `histogram`.
-pub fn cost_bits(table: &ChainTable, histogram: &[u32; 256]) -> u64 {
+pub(crate) fn cost_bits(table: &ChainTable, histogram: &[u32; 256]) -> u64 {
     let mut left: u64 = histogram.iter().map(|&count| u64::from(count)).sum();
     let mut counted = [false; 256];
     let mut symbols = table.symbols().iter();

@@ -8,7 +8,7 @@ use crate::simd::{Isa, flags};
 use lmc_format::{Error, Reader, Result, varint};
 
 /// Appends `src`; a gap's lowest `low_bits` bits stand as they are.
-pub fn encode(isa: Isa, low_bits: u8, src: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode(isa: Isa, low_bits: u8, src: &[u8], out: &mut Vec<u8>) {
     let low_bits = u32::from(low_bits);
     varint::write(out, flags::count(isa, src) as u64);
     let mut bits = BitWriter { word: 0, len: 0, out };
@@ -77,7 +77,7 @@ impl BitWriter<'_> {
 }
 
 /// Reads the stream of all of `dst`.
-pub fn decode(low_bits: u8, input: &mut Reader, dst: &mut [u8]) -> Result<()> {
+pub(crate) fn decode(low_bits: u8, input: &mut Reader, dst: &mut [u8]) -> Result<()> {
     let low_bits = u32::from(low_bits);
     dst.fill(0);
     let count = input.varint("number of gaps")?;
@@ -149,7 +149,7 @@ impl BitReader<'_> {
 
 /// The low bits that suit bytes like those of a sample with `set` of `total` bits set, and about what
 /// the sample takes then.
-pub fn choose(set: u64, total: u64) -> (u8, u64) {
+pub(crate) fn choose(set: u64, total: u64) -> (u8, u64) {
     let cost = |set: u64, low_bits: u8| {
         // Of the low bits, half are lost to rounding on average.
         let rounded = (set * ((1 << low_bits) - 1)) >> (low_bits + 1);

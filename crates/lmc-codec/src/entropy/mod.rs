@@ -1,13 +1,14 @@
 //! Entropy coders: one plane of bytes to a stream and back (`docs/format.md`, section 5).
 
-pub mod apart;
-pub mod chain;
-pub mod gaps;
-pub mod huffman;
-pub mod rans;
-pub mod runs;
-pub mod tree;
+pub(crate) mod apart;
+pub(crate) mod chain;
+pub(crate) mod gaps;
+pub(crate) mod huffman;
+pub(crate) mod rans;
+pub(crate) mod runs;
+pub(crate) mod tree;
 
+use crate::express::{Encoded, only_if};
 use crate::simd::{Isa, pack};
 use lmc_format::{Coder, Error, Reader, Result};
 
@@ -62,12 +63,19 @@ impl PlaneEncoder {
         }
     }
 
-    /// Appends the stream of `plane`. Returns false, with `out` as it was, if the coder cannot
-    /// express the plane.
-    pub fn encode(&self, isa: Isa, plane: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) -> bool {
+    /// Appends the stream of `plane`. Fails, with `out` as it was, if the coder cannot express it.
+    pub fn encode(
+        &self,
+        isa: Isa,
+        plane: &[u8],
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Encoded {
         match self {
             Self::Raw => out.extend_from_slice(plane),
-            Self::Constant(value) => return plane.iter().fold(0, |acc, b| acc | (b ^ value)) == 0,
+            Self::Constant(value) => {
+                return only_if(plane.iter().fold(0, |acc, b| acc | (b ^ value)) == 0);
+            }
             Self::Packed(mask, rest) => return pack::pack(isa, *mask, *rest, plane, out),
             Self::Chain(tables) => {
                 crate::simd::chain::encode(isa, tables, plane, &mut scratch.chain, out);
@@ -81,7 +89,7 @@ impl PlaneEncoder {
                 return crate::simd::tree::encode(isa, tables, plane, &mut scratch.tree, out);
             }
         }
-        true
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 //! can have written, and reads nothing beyond its stream. Tables and estimates use integer
 //! arithmetic alone, so that all platforms agree on them.
 
+use crate::express::{CannotExpress, Encoded};
 use crate::simd::Isa;
 use crate::simd::rans::{
     self as kernels, DecodeTable, ENCODE_SLACK, EncodeTable, ROW_WORDS_LEN, STATE_MIN, States,
@@ -57,7 +58,7 @@ const fn log2_table() -> [u32; SCALE as usize + 1] {
 
 /// The table for bytes that occur as often as `histogram` says; `None` if fewer than two differ.
 ///
-/// Moving one unit of frequency from one symbol to another would not lower [`cost_bits`].
+/// Moving one unit of frequency from one symbol to another would not lower `cost_bits`.
 pub fn build(histogram: &[u32; 256]) -> Option<RansTable> {
     let mut freqs = first_guess(histogram)?;
     let mut sum: u16 = freqs.iter().sum();
@@ -142,7 +143,7 @@ fn position_of(values: &[u64; 256], is_better: impl Fn(u64, u64) -> bool) -> usi
 ///
 /// This leaves out the fixed cost of a stream: 128 bytes of states and the varint, of which about
 /// 32 bytes are regained because the states carry the last bits of the bytes.
-pub fn cost_bits(table: &RansTable, histogram: &[u32; 256]) -> Option<u64> {
+pub(crate) fn cost_bits(table: &RansTable, histogram: &[u32; 256]) -> Option<u64> {
     let mut cost = 0_u64;
     for (&freq, &count) in table.freqs().iter().zip(histogram).filter(|&(_, &count)| count > 0) {
         if freq == 0 {
@@ -174,9 +175,8 @@ impl Encoder {
         Self::of(std::slice::from_ref(table))
     }
 
-    /// Appends the stream of `src`; returns false, with `out` as it was, if some byte is absent
-    /// from the table.
-    pub fn encode(&self, isa: Isa, src: &[u8], out: &mut Vec<u8>) -> bool {
+    /// Appends the stream of `src`. Fails, with `out` as it was, if a byte is absent from the table.
+    pub fn encode(&self, isa: Isa, src: &[u8], out: &mut Vec<u8>) -> Encoded {
         self.encode_all(isa, src, &[], out)
     }
 }
@@ -187,15 +187,15 @@ impl Encoder<RANS_CONTEXTS_MAX> {
         Self::of(tables.tables())
     }
 
-    /// Appends the stream of `src`, each byte with the table of its context; returns false, with
-    /// `out` as it was, if some byte is absent from its table.
+    /// Appends the stream of `src`, each byte with the table of its context. Fails, with `out` as it
+    /// was, if a byte is absent from its table.
     pub fn encode_by_context(
         &self,
         isa: Isa,
         src: &[u8],
         contexts: &[u8],
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Encoded {
         self.encode_all(isa, src, contexts, out)
     }
 }
@@ -217,7 +217,7 @@ impl<const N: usize> Encoder<N> {
         Self { tables: entries, mean_cost }
     }
 
-    fn encode_all(&self, isa: Isa, src: &[u8], contexts: &[u8], out: &mut Vec<u8>) -> bool {
+    fn encode_all(&self, isa: Isa, src: &[u8], contexts: &[u8], out: &mut Vec<u8>) -> Encoded {
         let start = out.len();
         let chunk_room = 2 * src.len().min(CHUNK) + ENCODE_SLACK;
         out.resize(start + HEAD_LEN_MAX + chunk_room + self.expected_len(src.len()), 0);
@@ -237,12 +237,12 @@ impl<const N: usize> Encoder<N> {
             let done = kernels::encode(isa, &self.tables, &mut states, chunk, contexts, free);
             if !done.all_present {
                 out.truncate(start);
-                return false;
+                return Err(CannotExpress);
             }
             words_len += done.len;
         }
         close_stream(out, start, words_len, &states);
-        true
+        Ok(())
     }
 
     /// Bytes of words to expect for `len` bytes, and a little more.

@@ -26,15 +26,6 @@ impl Token<'_> {
             Self::Repeat(_, count) => (count as u64 - 1) << 1 | 1,
         }
     }
-
-    /// Length in the stream.
-    fn cost_bytes(self) -> usize {
-        let payload = match self {
-            Self::Literal(bytes) => bytes.len(),
-            Self::Repeat(..) => 1,
-        };
-        varint::len(self.head()) + payload
-    }
 }
 
 /// Cuts bytes into tokens; the rest that is not cut yet.
@@ -74,7 +65,7 @@ fn literal_length(bytes: &[u8]) -> usize {
 }
 
 /// Appends `src` as tokens.
-pub fn encode(src: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode(src: &[u8], out: &mut Vec<u8>) {
     for token in Tokens(src) {
         varint::write(out, token.head());
         match token {
@@ -84,15 +75,10 @@ pub fn encode(src: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Length in bytes of what [`encode`] appends.
-pub fn cost_bytes(src: &[u8]) -> usize {
-    Tokens(src).map(Token::cost_bytes).sum()
-}
-
 /// Fills `dst` from the tokens at `input` and leaves `input` after them.
 ///
 /// Fails on tokens that end early and on one that makes more bytes than `dst` has room for.
-pub fn decode(input: &mut Reader, dst: &mut [u8]) -> Result<()> {
+pub(crate) fn decode(input: &mut Reader, dst: &mut [u8]) -> Result<()> {
     let mut rest = dst;
     while !rest.is_empty() {
         let head = input.varint("runs token")?;
@@ -138,7 +124,6 @@ mod tests {
         let mut out = vec![7];
         encode(src, &mut out);
         assert_eq!(out.remove(0), 7);
-        assert_eq!(out.len(), cost_bytes(src));
         out
     }
 

@@ -5,7 +5,7 @@ use super::by_context::fill_gaps;
 use super::cost::{PARTS, entropy_bits, symbol_cost};
 use super::merge::merge;
 use super::spread::{Differences, NUMBERS, Numbers, Spread, Widths};
-use super::{Target, Values};
+use super::{Block, Target};
 use crate::entropy::{chain, tree};
 use crate::simd::bins::EXCEPTION;
 use crate::spec::Level;
@@ -57,17 +57,17 @@ enum Kind {
 }
 
 /// The cheapest recipe for a sample of values and their base; None if there are no values.
-pub(super) fn choose(target: Target, sample: Values) -> Option<Fitted> {
+pub(super) fn choose(target: Target, sample: Block) -> Option<Fitted> {
     (!sample.bytes.is_empty()).then(|| fit(target, sample, Kind::All))
 }
 
 /// The same for values that all differ from their base, of which there may be none; the cost is
 /// without that of the flags of symbols that are not 0.
-pub(super) fn fit_changes(target: Target, sample: Values) -> Fitted {
+pub(super) fn fit_changes(target: Target, sample: Block) -> Fitted {
     fit(target, sample, Kind::Changed)
 }
 
-fn fit(target: Target, sample: Values, kind: Kind) -> Fitted {
+fn fit(target: Target, sample: Block, kind: Kind) -> Fitted {
     let mut differences = Differences::new(target, sample);
     let raw_bytes = differences.raw_bytes;
     if kind == Kind::Changed && raw_bytes == 0 {

@@ -6,7 +6,7 @@ use super::merge::merge;
 use super::on_base::BinCandidate;
 use super::sample::sample;
 use super::spread::{Differences, Spread, Widths};
-use super::{Target, Values};
+use super::{Block, Target};
 use crate::bins::{BinBuffers, BinCut};
 use crate::entropy::rans;
 use crate::simd::Isa;
@@ -31,8 +31,8 @@ const CHANCE: u64 = 4;
 pub(super) fn choose(
     isa: Isa,
     target: Target,
-    sample: Values,
-    values: Values,
+    sample: Block,
+    values: Block,
 ) -> Option<BinCandidate> {
     let width_log2 = target.layout.width_log2;
     let sampled = sample.bytes.len() >> width_log2;
@@ -143,7 +143,7 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(isa: Isa, rules: &BinRules, bounds: &[u8], values: Values, wanted: usize) -> Self {
+    fn new(isa: Isa, rules: &BinRules, bounds: &[u8], values: Block, wanted: usize) -> Self {
         let width = rules.width();
         let bytes = sample(values.bytes, width, wanted);
         let base = sample(values.base.unwrap_or_default(), width, wanted);

@@ -6,7 +6,7 @@ use super::cost::entropy_bits;
 use super::merge::merge;
 use super::spread::Exponents;
 use super::stream::{Scale, StreamPlanner};
-use super::{Target, Values};
+use super::{Block, Target};
 use crate::segment::sized;
 use crate::simd::bins::{Parts, Tables, cut};
 use crate::simd::changes::{ContextRule, SLACK, find, groups, masks, sort};
@@ -34,7 +34,7 @@ pub(super) struct ChangeCandidate {
 }
 
 /// The cheapest recipe for a sample of values and their base; None if there are no values.
-pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ChangeCandidate> {
+pub(super) fn choose(isa: Isa, target: Target, sample: Block) -> Option<ChangeCandidate> {
     let base = sample.base.filter(|base| !base.is_empty())?;
     let width_log2 = target.layout.width_log2;
     let n = sample.bytes.len() >> width_log2;
@@ -44,7 +44,7 @@ pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ChangeC
     let taken = [sized(&mut own, room), sized(&mut own_base, room)];
     let count = find(isa, width_log2, sample.bytes, base, &mut bits, taken);
     let len = count << width_log2;
-    let changed = Values { bytes: &own[..len], base: Some(&own_base[..len]) };
+    let changed = Block { bytes: &own[..len], base: Some(&own_base[..len]) };
     let Fitted { mut rules, coder, bits: mut total } = bins::fit_changes(target, changed);
     rules.segment_log2 = SEGMENT_LOG2;
     let flags = FlagPlanner {
@@ -82,7 +82,7 @@ pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ChangeC
 }
 
 /// Which of the values that differ have a symbol that is not 0.
-fn uncommon_bits(isa: Isa, rules: &BinRules, changed: Values) -> Vec<u64> {
+fn uncommon_bits(isa: Isa, rules: &BinRules, changed: Block) -> Vec<u64> {
     let n = changed.bytes.len() >> rules.width_log2;
     let (mut plane, mut records) = (vec![0; n], vec![0; n * usize::from(rules.raw_bytes)]);
     let (mut payload, mut exceptions) = (BitString::default(), Vec::new());

@@ -7,7 +7,7 @@ use super::offsets;
 use super::on_base::{self, OnBase};
 use super::palette;
 use super::sample::sample;
-use super::{Ready, ReadyRecipe, Target, Values, paper};
+use super::{Block, Ready, ReadyRecipe, Target, paper};
 use crate::layout::WordLayout;
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
@@ -41,7 +41,7 @@ const EXCEPTION_BITS: u64 = 26;
 /// What a recipe is chosen for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
-    pub(super) values: Values<'a>,
+    pub(super) values: Block<'a>,
     /// Place in the tensor of the first value; 0 for a tensor.
     pub(super) first_value: u64,
     /// Look at every value instead of a sample.
@@ -49,11 +49,11 @@ pub(crate) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn tensor(values: Values<'a>) -> Self {
+    pub(crate) fn tensor(values: Block<'a>) -> Self {
         Self { values, first_value: 0, exact: false }
     }
 
-    pub(crate) fn block(values: Values<'a>, first_value: u64, exact: bool) -> Self {
+    pub(crate) fn block(values: Block<'a>, first_value: u64, exact: bool) -> Self {
         Self { values, first_value, exact }
     }
 }
@@ -90,7 +90,7 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     let n = (sampled.len() / width) as u64;
     let base = scope.values.base.map(sample_of);
     let is_float = !target.is_integer();
-    let pair = base.as_deref().map(|base| Values { bytes: &sampled, base: Some(base) });
+    let pair = base.as_deref().map(|base| Block { bytes: &sampled, base: Some(base) });
     let mut on_base = pair.and_then(|pair| on_base::choose(isa, target, scope.values, pair));
     let ready_on_base = |found: OnBase| {
         let expected_bits = found.bits() * 1024 / n;

@@ -3,7 +3,7 @@
 use super::cost::entropy_bits;
 use super::merge::merge;
 use super::stream::{self, Scale, StreamPlanner, StreamStats};
-use super::{ReadyClasses, Target, Values};
+use super::{Block, ReadyClasses, Target};
 use crate::classes::{ClassBuffers, ClassEncoder, Sorted};
 use crate::simd::Isa;
 use crate::simd::classes::{ContextRule, Layout, Symbols, exponents, measure};
@@ -32,7 +32,7 @@ pub(super) struct ClassCandidate {
 }
 
 /// The cheapest recipe for a sample of values and their base; None if there are no values.
-pub(super) fn choose(isa: Isa, target: Target, sample: Values) -> Option<ClassCandidate> {
+pub(super) fn choose(isa: Isa, target: Target, sample: Block) -> Option<ClassCandidate> {
     let base = sample.base?;
     let buffers = RefCell::default();
     let planner = ClassPlanner { isa, target, values: sample.bytes, base, buffers };
@@ -200,7 +200,7 @@ pub(super) fn exact_tables(
     isa: Isa,
     target: Target,
     candidate: ClassCandidate,
-    values: Values,
+    values: Block,
     expected_bits: u64,
 ) -> ReadyClasses {
     let ClassCandidate { mut recipe, .. } = candidate;
@@ -222,7 +222,7 @@ fn each_segment(
     isa: Isa,
     target: Target,
     recipe: &ClassRecipe,
-    values: Values,
+    values: Block,
     mut visit: impl FnMut(&Sorted),
 ) {
     let Some(base) = values.base else { return };

@@ -15,7 +15,7 @@ const TREE_BYTES_MIN: u64 = 1 << 13;
 
 /// A coder and what it is expected to take for the sampled plane.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub(super) struct Choice {
     /// The coder, with its table.
     pub coder: Coder,
     /// Bits for the sample.
@@ -24,7 +24,7 @@ pub struct Choice {
 
 /// What is known of a plane from a sample of it.
 #[derive(Clone, Debug)]
-pub struct PlaneStats {
+pub(super) struct PlaneStats {
     /// How often each byte occurs.
     pub histogram: [u32; 256],
     /// Bytes that differ from the one before.
@@ -33,12 +33,12 @@ pub struct PlaneStats {
 
 impl PlaneStats {
     /// Statistics of `plane`.
-    pub fn of(plane: &[u8]) -> Self {
+    pub(super) fn of(plane: &[u8]) -> Self {
         Self { histogram: super::cost::histogram(plane), changes: changes(plane) }
     }
 
     /// Adds the histogram of more bytes.
-    pub fn add(&mut self, plane: &[u8]) {
+    pub(super) fn add(&mut self, plane: &[u8]) {
         for (sum, count) in self.histogram.iter_mut().zip(super::cost::histogram(plane)) {
             // A symbol of more than 2^32 values is as cheap as can be anyway.
             *sum = sum.saturating_add(count);
@@ -46,7 +46,7 @@ impl PlaneStats {
     }
 
     /// Bytes that were counted.
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.histogram.iter().map(|&c| u64::from(c)).sum()
     }
 
@@ -60,7 +60,7 @@ impl PlaneStats {
 
 /// Bytes that differ from the one before; counted in bytes as far as these go, which the compiler
 /// turns into vector code.
-pub fn changes(plane: &[u8]) -> u32 {
+pub(super) fn changes(plane: &[u8]) -> u32 {
     let after = plane.get(1..).unwrap_or(&[]);
     let pairs = plane.chunks(255).zip(after.chunks(255));
     let count = |(a, b): (&[u8], &[u8])| {
@@ -73,7 +73,7 @@ pub fn changes(plane: &[u8]) -> u32 {
 ///
 /// `slack_bits` is what a faster coder may cost more, in bits over the whole sample, before a
 /// slower one is taken.
-pub fn choose(stats: &PlaneStats, level: Level, slack_bits: u64) -> Choice {
+pub(super) fn choose(stats: &PlaneStats, level: Level, slack_bits: u64) -> Choice {
     let n = stats.count();
     let (mask, rest) = stats.varying_bits();
     if mask == 0 {
@@ -148,7 +148,7 @@ fn prefix_code(stats: &PlaneStats) -> Option<Choice> {
 
 /// The same kind of coder with the exact table for `stats`, or the best there is if that kind does
 /// not fit them.
-pub fn exact(coder: &Coder, stats: &PlaneStats, level: Level) -> Coder {
+pub(super) fn exact(coder: &Coder, stats: &PlaneStats, level: Level) -> Coder {
     let (mask, rest) = stats.varying_bits();
     if mask == 0 {
         return Coder::Constant(rest);
@@ -164,7 +164,7 @@ pub fn exact(coder: &Coder, stats: &PlaneStats, level: Level) -> Coder {
 
 /// The published algorithm's choice: Huffman, unless the plane is constant or would not get
 /// smaller.
-pub fn paper(stats: &PlaneStats) -> Coder {
+pub(super) fn paper(stats: &PlaneStats) -> Coder {
     let (mask, rest) = stats.varying_bits();
     if mask == 0 {
         return Coder::Constant(rest);

@@ -44,7 +44,7 @@ fn log2(x: u64) -> u64 {
 }
 
 /// Order-0 entropy of a histogram in bits, rounded up.
-pub fn entropy_bits(histogram: &[u32]) -> u64 {
+pub(super) fn entropy_bits(histogram: &[u32]) -> u64 {
     let total: u64 = histogram.iter().map(|&c| u64::from(c)).sum();
     let log_total = log2(total);
     let bits: u64 = histogram
@@ -56,16 +56,16 @@ pub fn entropy_bits(histogram: &[u32]) -> u64 {
 }
 
 /// The parts of a bit that [`symbol_cost`] counts.
-pub const PARTS: u32 = 16;
+pub(super) const PARTS: u32 = 16;
 
 /// What each of `count` in `total` symbols costs, in parts of a bit; for none, what one would.
-pub fn symbol_cost(count: u32, total: u32) -> u32 {
+pub(super) fn symbol_cost(count: u32, total: u32) -> u32 {
     let bits = log2(u64::from(total.max(1))).saturating_sub(log2(u64::from(count.max(1))));
     (bits >> (LOG2_FRACTION - PARTS.ilog2())) as u32
 }
 
 /// How often each byte occurs. Four tables, so that equal neighbours do not wait for each other.
-pub fn histogram(bytes: &[u8]) -> [u32; 256] {
+pub(super) fn histogram(bytes: &[u8]) -> [u32; 256] {
     let mut tables = [[0_u32; 256]; 4];
     add_histogram(bytes, &mut tables);
     let [mut sum, b, c, d] = tables;

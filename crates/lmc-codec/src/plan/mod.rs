@@ -30,7 +30,7 @@ use crate::layout::WordLayout;
 use crate::palette::PaletteEncoder;
 use crate::segment::SegmentEncoder;
 use crate::simd::Isa;
-use crate::spec::{Level, TensorSpec};
+use crate::spec::{Block, Level, TensorSpec};
 use crate::transform::offsets::ColumnOffsets;
 pub(crate) use block::block_rows;
 pub(crate) use choose::{Scope, choose};
@@ -64,7 +64,7 @@ impl ReadyRecipe {
             let coder = PlaneEncoder::new(&header.coder);
             let coded =
                 coder.encode(Isa::best(), &offsets.cols, &mut Scratch::default(), &mut bytes);
-            assert!(coded, "the column coder was chosen for these columns");
+            assert!(coded.is_ok(), "the column coder was chosen for these columns");
         }
         Self { segments: SegmentEncoder::new(&recipe), recipe, bytes, columns, expected_bits }
     }
@@ -185,14 +185,6 @@ impl Ready {
     }
 }
 
-/// Bytes of a tensor or of part of it, and what they are coded against.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Values<'a> {
-    pub bytes: &'a [u8],
-    /// As many bytes.
-    pub base: Option<&'a [u8]>,
-}
-
 /// What recipes are chosen for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
@@ -228,30 +220,16 @@ pub struct Plan {
 impl Plan {
     /// Plans for a tensor with these bytes, or with bytes like these.
     ///
-    /// If `tensor` is more than one block, its blocks will refer to [`Plan::shared_recipe`].
-    pub fn new(spec: &TensorSpec, level: Level, tensor: &[u8]) -> Self {
-        Self::of(Isa::best(), spec, level, Values { bytes: tensor, base: None })
-    }
-
-    /// The same for a tensor that stands beside a base of as many bytes, on which its blocks are
-    /// encoded where that is smaller. Panics if they are not as many.
-    pub fn on_base(spec: &TensorSpec, level: Level, tensor: &[u8], base: &[u8]) -> Self {
-        assert_eq!(tensor.len(), base.len(), "a base has as many bytes as the tensor");
-        Self::of(Isa::best(), spec, level, Values { bytes: tensor, base: Some(base) })
+    /// If `tensor` is more than one block, its blocks will refer to [`Plan::shared_recipe`]. If it
+    /// has a base, its blocks are coded against that where this is smaller. Panics if the base has
+    /// another length than the tensor.
+    pub fn new(spec: &TensorSpec, level: Level, tensor: Block) -> Self {
+        Self::with_isa(Isa::best(), spec, level, tensor)
     }
 
     /// The same with a given instruction set; the plan does not depend on it.
-    pub fn with_isa(
-        isa: Isa,
-        spec: &TensorSpec,
-        level: Level,
-        tensor: &[u8],
-        base: Option<&[u8]>,
-    ) -> Self {
-        Self::of(isa, spec, level, Values { bytes: tensor, base })
-    }
-
-    fn of(isa: Isa, spec: &TensorSpec, level: Level, values: Values) -> Self {
+    pub fn with_isa(isa: Isa, spec: &TensorSpec, level: Level, tensor: Block) -> Self {
+        tensor.check();
         let layout = WordLayout::of(spec.dtype);
         let block_len = match (level, layout.width_log2) {
             (Level::Paper, _) => PAPER_BLOCK_LEN,
@@ -262,10 +240,10 @@ impl Plan {
         };
         let target = Target { layout, level, row_len: spec.row_len, block_len };
         let mut shared = None;
-        if level != Level::Paper && values.bytes.len() > block_len {
-            shared = choose(isa, target, Scope::tensor(values)).filter(|ready| match ready {
+        if level != Level::Paper && tensor.bytes.len() > block_len {
+            shared = choose(isa, target, Scope::tensor(tensor)).filter(|ready| match ready {
                 Ready::Planes(ready) if level != Level::Fast => {
-                    !block::blocks_differ(isa, ready, values.bytes, block_len)
+                    !block::blocks_differ(isa, ready, tensor.bytes, block_len)
                 }
                 _ => true,
             });

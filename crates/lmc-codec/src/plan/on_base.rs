@@ -6,7 +6,7 @@ use super::by_context;
 use super::changes::{self, ChangeCandidate};
 use super::classes::{self, ClassCandidate};
 use super::sample::sample as take_sample;
-use super::{Ready, ReadyBins, ReadyChanges, Target, Values};
+use super::{Block, Ready, ReadyBins, ReadyChanges, Target};
 use crate::simd::Isa;
 use crate::spec::Level;
 use crate::transform::sparse;
@@ -38,7 +38,7 @@ struct Ways {
 impl Ways {
     /// For values of which `differing` of `n` in a sample are not as their base. Where most differ, they
     /// are coded in their order; where few do, what differs is taken apart.
-    fn of(target: Target, values: Values, differing: u64, n: u64) -> Self {
+    fn of(target: Target, values: Block, differing: u64, n: u64) -> Self {
         let is_long = values.bytes.len() >= BINS_LEN_MIN;
         Self {
             bins: is_long && 8 * differing >= DENSE_EIGHTHS * n,
@@ -78,7 +78,7 @@ impl OnBase {
         self,
         isa: Isa,
         target: Target,
-        values: Values,
+        values: Block,
         expected_bits: u64,
     ) -> Ready {
         match self {
@@ -115,12 +115,12 @@ pub(super) struct BinCandidate {
 }
 
 /// The best recipe against a base for `values`, with its cost on `sample`, which is of them.
-pub(super) fn choose(isa: Isa, target: Target, values: Values, sample: Values) -> Option<OnBase> {
+pub(super) fn choose(isa: Isa, target: Target, values: Block, sample: Block) -> Option<OnBase> {
     let width = 1 << target.layout.width_log2;
     let n = sample.bytes.len() / width;
     let differing = differing(width, sample);
     let ways = Ways::of(target, values, differing as u64, n as u64);
-    let choose = |sample: Values| {
+    let choose = |sample: Block| {
         let bins = || bins(isa, target, values, sample).map(OnBase::Bins);
         let changes = || changes::choose(isa, target, sample).map(OnBase::Changes);
         let classes = || classes::choose(isa, target, sample).map(OnBase::Classes);
@@ -138,12 +138,12 @@ pub(super) fn choose(isa: Isa, target: Target, values: Values, sample: Values) -
     }
     let large = |bytes: &[u8]| take_sample(bytes, width, SPARSE_SCALE * n);
     let (bytes, base) = (large(values.bytes), large(values.base?));
-    let found = choose(Values { bytes: &bytes, base: Some(&base) })?;
+    let found = choose(Block { bytes: &bytes, base: Some(&base) })?;
     Some(found.scaled(sample.bytes.len(), bytes.len()))
 }
 
 /// The best recipe by bins.
-fn bins(isa: Isa, target: Target, values: Values, sample: Values) -> Option<BinCandidate> {
+fn bins(isa: Isa, target: Target, values: Block, sample: Block) -> Option<BinCandidate> {
     let is_highest = target.level == Level::Max;
     let by_context = is_highest.then(|| by_context::choose(isa, target, sample, values)).flatten();
     // Tables take little beside many values.
@@ -157,7 +157,7 @@ fn bins(isa: Isa, target: Target, values: Values, sample: Values) -> Option<BinC
 }
 
 /// How many values of `width` bytes are not as their base.
-fn differing(width: usize, values: Values) -> usize {
+fn differing(width: usize, values: Block) -> usize {
     let pairs = values.bytes.iter().zip(values.base.unwrap_or_default());
     let apart: Vec<u8> = pairs.map(|(value, base)| value ^ base).collect();
     values.bytes.len() / width - sparse::zeros(width, &apart)

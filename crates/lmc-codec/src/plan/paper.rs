@@ -1,14 +1,14 @@
 //! The published algorithm: byte groups, each Huffman coded.
 
 use super::coder::{self, PlaneStats};
-use super::{ReadyRecipe, Target, Values};
+use super::{Block, ReadyRecipe, Target};
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
 use crate::transform::against;
 use lmc_format::{BaseUse, Recipe, WordMap};
 
 /// The recipe for one block, with a base for its difference by XOR; None if it holds no value.
-pub(crate) fn paper(isa: Isa, target: Target, block: Values) -> Option<ReadyRecipe> {
+pub(crate) fn paper(isa: Isa, target: Target, block: Block) -> Option<ReadyRecipe> {
     let words = Words { width_log2: target.layout.width_log2, map: WordMap::None };
     let width = 1 << words.width_log2;
     let mut values = block.bytes[..block.bytes.len() / width * width].to_vec();

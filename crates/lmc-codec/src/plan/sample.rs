@@ -13,7 +13,7 @@ const AHEAD_LEN: usize = 256;
 
 /// About `wanted` values of `bytes` (values of `width` bytes), in stretches spread over all of it;
 /// all of them if they are not more.
-pub fn sample(bytes: &[u8], width: usize, wanted: usize) -> Vec<u8> {
+pub(super) fn sample(bytes: &[u8], width: usize, wanted: usize) -> Vec<u8> {
     let n = bytes.len() / width;
     if n <= wanted.max(STRETCH) {
         return bytes[..n * width].to_vec();
@@ -29,7 +29,7 @@ pub fn sample(bytes: &[u8], width: usize, wanted: usize) -> Vec<u8> {
 }
 
 /// Calls `visit` with each of `count` stretches of memory.
-pub fn each_prefetched<'a>(
+pub(super) fn each_prefetched<'a>(
     count: usize,
     stretch: impl Fn(usize) -> &'a [u8],
     mut visit: impl FnMut(&'a [u8]),

@@ -1,6 +1,6 @@
 //! How far the values of a sample are from their base, counted by the exponent of the base.
 
-use super::{Target, Values};
+use super::{Block, Target};
 use crate::simd::bins::EXCEPTION;
 use lmc_format::Bin;
 use lmc_format::limits::{BIN_MAX, BIN_PAYLOAD_BITS_MAX, BINS_MAX};
@@ -103,7 +103,7 @@ pub(super) struct Differences {
 const APART_MAX: i64 = 1 << 29;
 
 impl Differences {
-    pub(super) fn new(target: Target, sample: Values) -> Self {
+    pub(super) fn new(target: Target, sample: Block) -> Self {
         let base = sample.base.unwrap_or_default();
         let exponent_bits = target.base_bits();
         let is_integer = target.is_integer();

@@ -16,7 +16,7 @@ const WIDE_MERGE: usize = 2048;
 
 /// A recipe's coders made ready to decode.
 #[derive(Debug)]
-pub struct SegmentDecoder {
+pub(crate) struct SegmentDecoder {
     shape: Shape,
     flags: Option<PlaneDecoder>,
     planes: Vec<PlaneDecoder>,
@@ -24,7 +24,7 @@ pub struct SegmentDecoder {
 
 impl SegmentDecoder {
     /// Prepares `recipe`.
-    pub fn new(recipe: &Recipe) -> Self {
+    pub(crate) fn new(recipe: &Recipe) -> Self {
         Self {
             shape: Shape::new(recipe),
             flags: recipe.flags.as_ref().map(PlaneDecoder::new),
@@ -32,14 +32,9 @@ impl SegmentDecoder {
         }
     }
 
-    /// What both directions know of the recipe.
-    pub fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
     /// Decodes the segment `coded` into all of `dst`; on an error the contents of `dst` mean
     /// nothing.
-    pub fn decode(
+    pub(crate) fn decode(
         &self,
         isa: Isa,
         coded: &[u8],

@@ -3,7 +3,7 @@
 use super::{Isa, IsaKind, words::per_isa};
 
 /// How many flags are set.
-pub fn count(isa: Isa, flags: &[u8]) -> usize {
+pub(crate) fn count(isa: Isa, flags: &[u8]) -> usize {
     #[cfg(target_arch = "x86_64")]
     if isa.kind() == IsaKind::Avx512 {
         // SAFETY: the isa proves AVX-512 VPOPCNTDQ.
@@ -23,7 +23,13 @@ per_isa! {
 
 /// Appends a flag for each byte of `src`, eight a byte (1: it is not `common`), and the bytes that
 /// are not.
-pub fn take_out(isa: Isa, common: u8, src: &[u8], flags: &mut Vec<u8>, others: &mut Vec<u8>) {
+pub(crate) fn take_out(
+    isa: Isa,
+    common: u8,
+    src: &[u8],
+    flags: &mut Vec<u8>,
+    others: &mut Vec<u8>,
+) {
     flags.reserve(src.len().div_ceil(8));
     let mut rest = src;
     #[cfg(target_arch = "x86_64")]
@@ -57,7 +63,7 @@ pub fn take_out(isa: Isa, common: u8, src: &[u8], flags: &mut Vec<u8>, others: &
 
 /// Undoes [`take_out`]: `flags` has a bit for each byte of `dst`, of which as many are set as there
 /// are `others`.
-pub fn put_back(isa: Isa, common: u8, flags: &[u8], others: &[u8], dst: &mut [u8]) {
+pub(crate) fn put_back(isa: Isa, common: u8, flags: &[u8], others: &[u8], dst: &mut [u8]) {
     let (mut flags, mut others, mut dst) = (flags, others, dst);
     #[cfg(target_arch = "x86_64")]
     if isa.kind() >= IsaKind::Avx2 {

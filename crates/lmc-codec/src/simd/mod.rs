@@ -6,16 +6,16 @@
 //! that its instructions exist.
 #![allow(unsafe_code)]
 
-pub mod bins;
-pub mod chain;
-pub mod changes;
-pub mod classes;
-pub mod flags;
-pub mod pack;
-pub mod rans;
-pub mod symbols;
-pub mod tree;
-pub mod words;
+pub(crate) mod bins;
+pub(crate) mod chain;
+pub(crate) mod changes;
+pub(crate) mod classes;
+pub(crate) mod flags;
+pub(crate) mod pack;
+pub(crate) mod rans;
+pub(crate) mod symbols;
+pub(crate) mod tree;
+pub(crate) mod words;
 
 use std::sync::OnceLock;
 
@@ -84,7 +84,7 @@ fn prefetch(address: *const u8) {
 }
 
 /// Asks for all of `bytes` to be brought near, which must be few. Changes nothing but time.
-pub fn prefetch_all(bytes: &[u8]) {
+pub(crate) fn prefetch_all(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     for line in bytes.chunks(64) {
         prefetch(line.as_ptr());
@@ -95,7 +95,7 @@ pub fn prefetch_all(bytes: &[u8]) {
 
 /// Makes streaming stores visible to other threads before any store that follows. Every use of
 /// streaming ends with it.
-pub fn fence() {
+pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of every x86-64.
     unsafe {

@@ -4,16 +4,17 @@
 //! CPU has it.
 
 use super::{Isa, IsaKind};
+use crate::express::{CannotExpress, Encoded};
 
 /// Bytes that `n` values of `mask` take.
-pub fn packed_len(mask: u8, n: usize) -> usize {
+pub(crate) fn packed_len(mask: u8, n: usize) -> usize {
     (n * mask.count_ones() as usize).div_ceil(8)
 }
 
 /// Appends the bits under `mask` of every byte of `src`.
 ///
-/// Returns false, with `out` as it was, if a byte differs from `rest` in a bit outside of `mask`.
-pub fn pack(isa: Isa, mask: u8, rest: u8, src: &[u8], out: &mut Vec<u8>) -> bool {
+/// Fails, with `out` as it was, if a byte differs from `rest` in a bit outside of `mask`.
+pub(crate) fn pack(isa: Isa, mask: u8, rest: u8, src: &[u8], out: &mut Vec<u8>) -> Encoded {
     let start = out.len();
     let mut src = src;
     let mut strays = 0;
@@ -42,14 +43,15 @@ pub fn pack(isa: Isa, mask: u8, rest: u8, src: &[u8], out: &mut Vec<u8>) -> bool
     out.extend_from_slice(&word.to_le_bytes()[..(bits * tail.len()).div_ceil(8)]);
     if strays != 0 {
         out.truncate(start);
+        return Err(CannotExpress);
     }
-    strays == 0
+    Ok(())
 }
 
 /// Undoes [`pack`] for `dst.len()` values; `packed` has exactly their bytes.
 ///
 /// Returns false if padding bits are set.
-pub fn unpack(isa: Isa, mask: u8, rest: u8, packed: &[u8], dst: &mut [u8]) -> bool {
+pub(crate) fn unpack(isa: Isa, mask: u8, rest: u8, packed: &[u8], dst: &mut [u8]) -> bool {
     assert_eq!(packed.len(), packed_len(mask, dst.len()));
     let bits = mask.count_ones() as usize;
     let (mut packed, mut dst) = (packed, dst);
@@ -301,10 +303,10 @@ mod tests {
                     })
                     .collect();
                 let mut wanted = Vec::new();
-                assert!(pack(Isa::PORTABLE, mask, rest, &src, &mut wanted));
+                assert!(pack(Isa::PORTABLE, mask, rest, &src, &mut wanted).is_ok());
                 for isa in Isa::available() {
                     let mut out = vec![1];
-                    assert!(pack(isa, mask, rest, &src, &mut out));
+                    assert!(pack(isa, mask, rest, &src, &mut out).is_ok());
                     assert_eq!(out[1..], wanted);
                     let mut back = vec![0x55; n];
                     assert!(unpack(isa, mask, rest, &wanted, &mut back));
@@ -319,7 +321,7 @@ mod tests {
     #[test]
     fn strays_are_refused() {
         let mut out = vec![1];
-        assert!(!pack(Isa::best(), 0x0f, 0, &[1, 2, 0x10], &mut out));
+        assert!(pack(Isa::best(), 0x0f, 0, &[1, 2, 0x10], &mut out).is_err());
         assert_eq!(out, [1]);
         assert!(!unpack(Isa::best(), 0x07, 0, &[0b0100_0000], &mut [0; 2]));
         assert!(unpack(Isa::best(), 0x07, 0, &[0b0011_1111], &mut [0; 2]));

@@ -5,7 +5,7 @@ use super::words::per_isa;
 per_isa! {
     /// `plane[i]` = the symbol's distance from `bias`, 255 if it is 255 or more or below.
     /// Returns the greatest byte.
-    pub fn narrow(symbols: &[u16], bias: u16, plane: &mut [u8]) -> u8 {
+    pub(crate) fn narrow(symbols: &[u16], bias: u16, plane: &mut [u8]) -> u8 {
         let mut most = 0;
         for (byte, &symbol) in plane.iter_mut().zip(symbols) {
             let distance = symbol.wrapping_sub(bias).min(255);
@@ -18,7 +18,7 @@ per_isa! {
 
 per_isa! {
     /// The same for each symbol less `row + cols[i]`, modulo `mask + 1`.
-    pub fn narrow_less(
+    pub(crate) fn narrow_less(
         symbols: &[u16],
         row: u16,
         cols: &[u8],
@@ -39,7 +39,7 @@ per_isa! {
 
 per_isa! {
     /// `symbols[i]` = `bias` + the byte.
-    pub fn widen(plane: &[u8], bias: u16, symbols: &mut [u16]) {
+    pub(crate) fn widen(plane: &[u8], bias: u16, symbols: &mut [u16]) {
         for (symbol, &byte) in symbols.iter_mut().zip(plane) {
             *symbol = bias.wrapping_add(u16::from(byte));
         }
@@ -48,7 +48,7 @@ per_isa! {
 
 per_isa! {
     /// Subtracts `row + cols[i]` from each symbol, modulo `mask + 1`.
-    pub fn subtract16(symbols: &mut [u16], row: u16, cols: &[u8], mask: u16) {
+    pub(crate) fn subtract16(symbols: &mut [u16], row: u16, cols: &[u8], mask: u16) {
         for (symbol, &col) in symbols.iter_mut().zip(cols) {
             *symbol = symbol.wrapping_sub(row.wrapping_add(u16::from(col))) & mask;
         }
@@ -57,7 +57,7 @@ per_isa! {
 
 per_isa! {
     /// Adds `row + cols[i]` to each symbol, modulo `mask + 1`.
-    pub fn add16(symbols: &mut [u16], row: u16, cols: &[u8], mask: u16) {
+    pub(crate) fn add16(symbols: &mut [u16], row: u16, cols: &[u8], mask: u16) {
         for (symbol, &col) in symbols.iter_mut().zip(cols) {
             *symbol = symbol.wrapping_add(row.wrapping_add(u16::from(col))) & mask;
         }
@@ -66,7 +66,7 @@ per_isa! {
 
 per_isa! {
     /// Subtracts `row + cols[i]` from each byte, modulo `mask + 1`.
-    pub fn subtract8(plane: &mut [u8], row: u8, cols: &[u8], mask: u8) {
+    pub(crate) fn subtract8(plane: &mut [u8], row: u8, cols: &[u8], mask: u8) {
         for (byte, &col) in plane.iter_mut().zip(cols) {
             *byte = byte.wrapping_sub(row.wrapping_add(col)) & mask;
         }
@@ -75,7 +75,7 @@ per_isa! {
 
 per_isa! {
     /// Adds `row + cols[i]` to each byte, modulo `mask + 1`.
-    pub fn add8(plane: &mut [u8], row: u8, cols: &[u8], mask: u8) {
+    pub(crate) fn add8(plane: &mut [u8], row: u8, cols: &[u8], mask: u8) {
         for (byte, &col) in plane.iter_mut().zip(cols) {
             *byte = byte.wrapping_add(row.wrapping_add(col)) & mask;
         }
@@ -84,7 +84,7 @@ per_isa! {
 
 per_isa! {
     /// Adds each symbol, held within `low` and `high`, to its sum.
-    pub fn add_to_sums(symbols: &[u16], low: u16, high: u16, sums: &mut [u32]) {
+    pub(crate) fn add_to_sums(symbols: &[u16], low: u16, high: u16, sums: &mut [u32]) {
         for (sum, &symbol) in sums.iter_mut().zip(symbols) {
             *sum += u32::from(symbol.clamp(low, high));
         }
@@ -93,7 +93,7 @@ per_isa! {
 
 per_isa! {
     /// The sum of all symbols, each held within `low` and `high`, less the sum of `cols`.
-    pub fn sum_less_cols(symbols: &[u16], low: u16, high: u16, cols: &[u8]) -> i64 {
+    pub(crate) fn sum_less_cols(symbols: &[u16], low: u16, high: u16, cols: &[u8]) -> i64 {
         let mut sum = 0_i32;
         for (&symbol, &col) in symbols.iter().zip(cols) {
             sum += i32::from(symbol.clamp(low, high)) - i32::from(col);
@@ -104,7 +104,7 @@ per_isa! {
 
 per_isa! {
     /// The highest byte; 0 if there is none.
-    pub fn highest(bytes: &[u8]) -> u8 {
+    pub(crate) fn highest(bytes: &[u8]) -> u8 {
         bytes.iter().fold(0, |most, &byte| byte.max(most))
     }
 }

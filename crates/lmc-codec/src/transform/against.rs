@@ -3,14 +3,14 @@
 use lmc_format::{BaseUse, Recipe};
 
 /// Replaces the contents of `out` by `values` against `base`, which are as long.
-pub fn forward(recipe: &Recipe, values: &[u8], base: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn forward(recipe: &Recipe, values: &[u8], base: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(values);
     apply(recipe, base, out, false);
 }
 
 /// Undoes [`forward`] in place.
-pub fn inverse(recipe: &Recipe, base: &[u8], values: &mut [u8]) {
+pub(crate) fn inverse(recipe: &Recipe, base: &[u8], values: &mut [u8]) {
     apply(recipe, base, values, true);
 }
 

@@ -1,7 +1,7 @@
 //! What is done to symbols before they are coded: forward and inverse side by side.
 
-pub mod against;
-pub mod offsets;
-pub mod palette;
-pub mod sparse;
-pub mod window;
+pub(crate) mod against;
+pub(crate) mod offsets;
+pub(crate) mod palette;
+pub(crate) mod sparse;
+pub(crate) mod window;

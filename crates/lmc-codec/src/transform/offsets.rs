@@ -18,11 +18,11 @@ const REACH: u16 = 160;
 const ROW_SAMPLE: usize = 96;
 const STRETCH: usize = 32;
 /// Values of a row that its mean is taken from, those in its first segment.
-pub const ROW_HEAD: usize = 2048;
+pub(crate) const ROW_HEAD: usize = 2048;
 
 /// Where the symbols of a block's values are: `bits` wide at the top of mapped words.
 #[derive(Clone, Copy, Debug)]
-pub struct Field {
+pub(crate) struct Field {
     /// The words.
     pub words: Words,
     /// Width of the symbol.
@@ -39,14 +39,14 @@ impl Field {
     }
 
     /// The symbols of all words of `src`.
-    pub fn symbols(self, isa: Isa, src: &[u8], symbols: &mut [u16]) {
+    pub(crate) fn symbols(self, isa: Isa, src: &[u8], symbols: &mut [u16]) {
         extract16(isa, self.words, src, self.shift(), self.mask(), symbols);
     }
 }
 
 /// The offsets of a tensor's columns, and what rows are measured against.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ColumnOffsets {
+pub(crate) struct ColumnOffsets {
     /// Added to every offset.
     pub base: u16,
     /// One offset for each column.
@@ -57,13 +57,13 @@ pub struct ColumnOffsets {
 
 impl ColumnOffsets {
     /// Offsets as a recipe has them, for decoding.
-    pub fn from_recipe(base: u16, cols: Vec<u8>) -> Self {
+    pub(crate) fn from_recipe(base: u16, cols: Vec<u8>) -> Self {
         Self { base, cols, low: 0, high: u16::MAX }
     }
 
     /// Fits the columns of a matrix of symbols of `bits` bits with rows of `row_len`. None when it
     /// has no row.
-    pub fn fit(isa: Isa, bits: u8, row_len: usize, matrix: &[u16]) -> Option<Self> {
+    pub(crate) fn fit(isa: Isa, bits: u8, row_len: usize, matrix: &[u16]) -> Option<Self> {
         let mut fit = ColumnFit::new(row_len, matrix)?;
         for row in matrix.chunks_exact(row_len) {
             fit.add(isa, row);
@@ -78,7 +78,7 @@ impl ColumnOffsets {
     }
 
     /// The offset of a whole row of symbols of `bits` bits.
-    pub fn fit_row(&self, isa: Isa, bits: u8, row: &[u16]) -> u8 {
+    pub(crate) fn fit_row(&self, isa: Isa, bits: u8, row: &[u16]) -> u8 {
         self.row_offset(self.row_mean(isa, row), bits)
     }
 
@@ -94,7 +94,7 @@ impl ColumnOffsets {
 
 /// Symbols of a block that are at hand, from value `start` on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Known<'a> {
+pub(crate) struct Known<'a> {
     /// Place in the block of the first.
     pub start: usize,
     /// The symbols, without offsets.
@@ -110,7 +110,7 @@ impl<'a> Known<'a> {
 
 /// The rows of a block, fitted one by one as its values are reached, so that memory is read once.
 #[derive(Debug)]
-pub struct RowFit<'a> {
+pub(crate) struct RowFit<'a> {
     columns: &'a ColumnOffsets,
     field: Field,
     /// Column of the block's first value.
@@ -123,7 +123,7 @@ pub struct RowFit<'a> {
 impl<'a> RowFit<'a> {
     /// A fit for a block's `values`, the first of which is the tensor's value `first_value`, cut
     /// into segments of `segment_len` values.
-    pub fn new(
+    pub(crate) fn new(
         columns: &'a ColumnOffsets,
         field: Field,
         first_value: u64,
@@ -135,25 +135,25 @@ impl<'a> RowFit<'a> {
     }
 
     /// Column of the block's first value.
-    pub fn first(&self) -> usize {
+    pub(crate) fn first(&self) -> usize {
         self.first
     }
 
     /// The offsets of the rows fitted so far.
-    pub fn rows(&self) -> &[u8] {
+    pub(crate) fn rows(&self) -> &[u8] {
         &self.rows
     }
 
     /// Where a step over the values from `start` on, to `end` at most, should end: where a row
     /// does, or `end` if there is none.
-    pub fn step_end(&self, start: usize, end: usize) -> usize {
+    pub(crate) fn step_end(&self, start: usize, end: usize) -> usize {
         let past = (self.first + end) % self.columns.cols.len();
         if end - start > past { end - past } else { end }
     }
 
     /// The offsets of all values before value `end` of the block. Rows that are `known` are not
     /// read from memory.
-    pub fn up_to(&mut self, isa: Isa, end: usize, known: Known) -> BlockOffsets<'_> {
+    pub(crate) fn up_to(&mut self, isa: Isa, end: usize, known: Known) -> BlockOffsets<'_> {
         let row_len = self.columns.cols.len();
         while self.rows.len() * row_len < self.first + end {
             let row_start = self.rows.len() * row_len;
@@ -213,7 +213,7 @@ fn stretches(n: usize) -> impl Iterator<Item = Range<usize>> {
 
 /// A fit of columns to rows that come one by one.
 #[derive(Debug)]
-pub struct ColumnFit {
+pub(crate) struct ColumnFit {
     sums: Vec<u32>,
     rows: u32,
     low: u16,
@@ -222,20 +222,20 @@ pub struct ColumnFit {
 
 impl ColumnFit {
     /// A fit for rows of `row_len` symbols like those of `matrix`; None if that is empty.
-    pub fn new(row_len: usize, matrix: &[u16]) -> Option<Self> {
+    pub(crate) fn new(row_len: usize, matrix: &[u16]) -> Option<Self> {
         let (low, high) = bounds(matrix)?;
         Some(Self { sums: vec![0; row_len], rows: 0, low, high })
     }
 
     /// Adds a row.
-    pub fn add(&mut self, isa: Isa, row: &[u16]) {
+    pub(crate) fn add(&mut self, isa: Isa, row: &[u16]) {
         symbols::add_to_sums(isa, row, self.low, self.high, &mut self.sums);
         self.rows += 1;
     }
 
     /// The offsets, with the base set by the rows of `matrix`; None if no row was added or `matrix`
     /// has none.
-    pub fn finish(self, isa: Isa, bits: u8, matrix: &[u16]) -> Option<ColumnOffsets> {
+    pub(crate) fn finish(self, isa: Isa, bits: u8, matrix: &[u16]) -> Option<ColumnOffsets> {
         let means = self.sums.iter().map(|&sum| rounded_mean(i64::from(sum), self.rows as usize));
         let least = means.clone().min()?;
         let cols: Vec<u8> = means.map(|mean| (mean - least).min(255) as u8).collect();
@@ -267,7 +267,7 @@ fn bounds(matrix: &[u16]) -> Option<(u16, u16)> {
 /// The offsets that hold for one block: a walk over its values gives row and columns stretch by
 /// stretch.
 #[derive(Clone, Copy, Debug)]
-pub struct BlockOffsets<'a> {
+pub(crate) struct BlockOffsets<'a> {
     /// Added to every offset.
     pub base: u16,
     /// One for each column.
@@ -304,7 +304,7 @@ impl BlockOffsets<'_> {
     }
 
     /// Writes what is left of wide symbols without the offsets, as [`super::window::forward`] does.
-    pub fn forward_windowed(
+    pub(crate) fn forward_windowed(
         &self,
         isa: Isa,
         start: usize,
@@ -331,19 +331,19 @@ impl BlockOffsets<'_> {
     }
 
     /// Takes the offsets off wide symbols.
-    pub fn forward16(&self, isa: Isa, start: usize, plane: &mut [u16]) {
+    pub(crate) fn forward16(&self, isa: Isa, start: usize, plane: &mut [u16]) {
         let mask = u16::MAX >> (16 - self.bits);
         self.each_row(start, plane, |s, row, cols| symbols::subtract16(isa, s, row, cols, mask));
     }
 
     /// Puts the offsets back on wide symbols.
-    pub fn inverse16(&self, isa: Isa, start: usize, plane: &mut [u16]) {
+    pub(crate) fn inverse16(&self, isa: Isa, start: usize, plane: &mut [u16]) {
         let mask = u16::MAX >> (16 - self.bits);
         self.each_row(start, plane, |s, row, cols| symbols::add16(isa, s, row, cols, mask));
     }
 
     /// Takes the offsets off symbols of at most 8 bits.
-    pub fn forward8(&self, isa: Isa, start: usize, plane: &mut [u8]) {
+    pub(crate) fn forward8(&self, isa: Isa, start: usize, plane: &mut [u8]) {
         let mask = u8::MAX >> (8 - self.bits);
         self.each_row(start, plane, |s, row, cols| {
             symbols::subtract8(isa, s, row as u8, cols, mask)
@@ -351,7 +351,7 @@ impl BlockOffsets<'_> {
     }
 
     /// Puts the offsets back on symbols of at most 8 bits.
-    pub fn inverse8(&self, isa: Isa, start: usize, plane: &mut [u8]) {
+    pub(crate) fn inverse8(&self, isa: Isa, start: usize, plane: &mut [u8]) {
         let mask = u8::MAX >> (8 - self.bits);
         self.each_row(start, plane, |s, row, cols| symbols::add8(isa, s, row as u8, cols, mask));
     }

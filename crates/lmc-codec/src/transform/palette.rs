@@ -9,7 +9,7 @@ const FACTORS: u32 = 64;
 
 /// The words of a palette, by place.
 #[derive(Clone, Debug)]
-pub struct Words {
+pub(crate) struct Words {
     width_log2: u8,
     count: usize,
     /// Zeros after the last one.
@@ -18,19 +18,19 @@ pub struct Words {
 
 impl Words {
     /// At most 256 words, all of them different.
-    pub fn new(width_log2: u8, words: &[u64]) -> Self {
+    pub(crate) fn new(width_log2: u8, words: &[u64]) -> Self {
         let mut table = Box::new([0; 256]);
         table.iter_mut().zip(words).for_each(|(own, &word)| *own = word);
         Self { width_log2, count: words.len(), words: table }
     }
 
     /// Width of a value in bytes.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         1 << self.width_log2
     }
 
     /// Puts the words with the places of `plane` into all of `dst`. Fails if a place has no word.
-    pub fn inverse(&self, plane: &[u8], dst: &mut [u8]) -> Result<()> {
+    pub(crate) fn inverse(&self, plane: &[u8], dst: &mut [u8]) -> Result<()> {
         let last = usize::from(plane.iter().fold(0, |last, &place| last.max(place)));
         if last >= self.count {
             return Err(Error::corrupt(format!("word {last} of a palette of {}", self.count)));
@@ -53,7 +53,7 @@ impl Words {
 /// The places of a palette's words, by the top bits of their product with a factor, which differ
 /// for all of them.
 #[derive(Debug)]
-pub struct Places {
+pub(crate) struct Places {
     words: Words,
     factor: u64,
     slots: Box<[u8; 1 << SLOTS_LOG2]>,
@@ -61,7 +61,7 @@ pub struct Places {
 
 impl Places {
     /// For `words`; None if no factor tells them apart.
-    pub fn new(words: Words) -> Option<Self> {
+    pub(crate) fn new(words: Words) -> Option<Self> {
         let own = &words.words[..words.count];
         let factor = match words.width_log2 {
             // Words of two bytes are slots themselves.
@@ -76,12 +76,12 @@ impl Places {
     }
 
     /// The words themselves.
-    pub fn words(&self) -> &Words {
+    pub(crate) fn words(&self) -> &Words {
         &self.words
     }
 
     /// Puts the places of `values` into all of `plane`; false if a value is not in the palette.
-    pub fn forward(&self, values: &[u8], plane: &mut [u8]) -> bool {
+    pub(crate) fn forward(&self, values: &[u8], plane: &mut [u8]) -> bool {
         match self.words.width_log2 {
             1 => self.find::<2>(values, plane),
             2 => self.find::<4>(values, plane),

@@ -17,7 +17,7 @@ macro_rules! for_width {
 
 /// Appends a flag for each value of `width` bytes to `flags` (1: not zero) and the values that are
 /// not zero to `dense`.
-pub fn forward(width: usize, src: &[u8], flags: &mut Vec<u8>, dense: &mut Vec<u8>) {
+pub(crate) fn forward(width: usize, src: &[u8], flags: &mut Vec<u8>, dense: &mut Vec<u8>) {
     /// Every value is written, and the place moves on only behind those that stay: no branch
     /// depends on the data.
     fn run<const W: usize>(src: &[u8], flags: &mut Vec<u8>, dense: &mut [u8]) -> usize {
@@ -41,7 +41,7 @@ pub fn forward(width: usize, src: &[u8], flags: &mut Vec<u8>, dense: &mut Vec<u8
 }
 
 /// Number of values of `width` bytes that are all zero bits.
-pub fn zeros(width: usize, src: &[u8]) -> usize {
+pub(crate) fn zeros(width: usize, src: &[u8]) -> usize {
     fn count<const W: usize>(src: &[u8]) -> usize {
         let count = |values: &[[u8; W]]| {
             values.iter().fold(0_u8, |zeros, value| zeros + u8::from(*value == [0; W]))
@@ -53,7 +53,7 @@ pub fn zeros(width: usize, src: &[u8]) -> usize {
 }
 
 /// Number of values flagged; fails if a flag is set beyond the `n` values.
-pub fn count(isa: Isa, flags: &[u8], n: usize) -> Result<usize> {
+pub(crate) fn count(isa: Isa, flags: &[u8], n: usize) -> Result<usize> {
     if !n.is_multiple_of(8) && flags.last().is_some_and(|&last| last >> (n % 8) != 0) {
         return Err(Error::corrupt("zero flags are set beyond the last value"));
     }
@@ -61,7 +61,7 @@ pub fn count(isa: Isa, flags: &[u8], n: usize) -> Result<usize> {
 }
 
 /// Undoes [`forward`]: `dense` holds as many values as [`count`] gave.
-pub fn inverse(width: usize, flags: &[u8], dense: &[u8], dst: &mut [u8]) {
+pub(crate) fn inverse(width: usize, flags: &[u8], dense: &[u8], dst: &mut [u8]) {
     fn run<const W: usize>(flags: &[u8], dense: &[u8], dst: &mut [u8]) {
         let mut values = dense.as_chunks::<W>().0.iter();
         for (eight, &byte) in dst.as_chunks_mut::<W>().0.chunks_mut(8).zip(flags) {

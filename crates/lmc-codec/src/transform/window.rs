@@ -6,14 +6,20 @@ use crate::simd::symbols;
 use lmc_format::{Error, Reader, Result};
 
 /// The byte of a symbol outside of the window.
-pub const EXCEPTION: u8 = 255;
+pub(crate) const EXCEPTION: u8 = 255;
 
 /// Symbols that are looked at together: exceptions are rare.
 const STEP: usize = 512;
 
 /// Writes the window byte of each symbol to `plane`, and appends the symbols outside of it to
 /// `exceptions`.
-pub fn forward(isa: Isa, symbols: &[u16], bias: u16, plane: &mut [u8], exceptions: &mut Vec<u8>) {
+pub(crate) fn forward(
+    isa: Isa,
+    symbols: &[u16],
+    bias: u16,
+    plane: &mut [u8],
+    exceptions: &mut Vec<u8>,
+) {
     for (bytes, symbols) in plane.chunks_mut(STEP).zip(symbols.chunks(STEP)) {
         if symbols::narrow(isa, symbols, bias, bytes) != EXCEPTION {
             continue;
@@ -25,7 +31,7 @@ pub fn forward(isa: Isa, symbols: &[u16], bias: u16, plane: &mut [u8], exception
 }
 
 /// Undoes [`forward`], taking the exceptions from `input`.
-pub fn inverse(
+pub(crate) fn inverse(
     isa: Isa,
     plane: &[u8],
     bias: u16,

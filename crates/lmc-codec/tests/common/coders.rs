@@ -1,6 +1,6 @@
 //! Coders that can express given bytes, chosen with some chance.
 
-use lmc_codec::entropy::{huffman, rans, tree};
+use lmc_codec::internals::{build_huffman, build_rans, build_tree};
 use lmc_format::{ApartCoder, ChainTable, Coder, RansTable, TreeTable};
 use lmc_testkit::data::Random;
 
@@ -61,7 +61,7 @@ impl CoderKind {
             Self::Packed => fit_packed(bytes, random),
             Self::Chain => Coder::Chain(fit_chain(&histogram(bytes), random)),
             Self::Huffman => {
-                let table = huffman::build(&two_or_more(histogram(bytes)));
+                let table = build_huffman(&two_or_more(histogram(bytes)));
                 Coder::Huffman(Box::new(table.expect("two bytes or more occur")))
             }
             Self::Rans => Coder::Rans(Box::new(rans_table(bytes))),
@@ -81,7 +81,7 @@ fn histogram(bytes: &[u8]) -> [u32; 256] {
 
 /// A table that has all of `bytes`.
 pub fn rans_table(bytes: &[u8]) -> RansTable {
-    rans::build(&two_or_more(histogram(bytes))).expect("two bytes or more occur")
+    build_rans(&two_or_more(histogram(bytes))).expect("two bytes or more occur")
 }
 
 /// The histogram with the first two bytes present: tables need two symbols.
@@ -112,10 +112,10 @@ fn fit_tree(bytes: &[u8], random: &mut Random) -> TreeTable {
     };
     let histogram = two_or_more(histogram(seen));
     if seen.len() == bytes.len() && random.below(2) == 0 {
-        let table = huffman::build(&histogram).expect("two bytes or more occur");
+        let table = build_huffman(&histogram).expect("two bytes or more occur");
         return TreeTable::new(*table.lengths(), 0).expect("it is a complete code");
     }
-    tree::build(&histogram).expect("two bytes or more occur")
+    build_tree(&histogram).expect("two bytes or more occur")
 }
 
 /// Levels at random; the symbols are the most frequent bytes, or any bytes, also the same twice.

@@ -2,7 +2,7 @@
 
 use super::{Case, bins, changes, classes, coders, palettes};
 use lmc_codec::Isa;
-use lmc_codec::entropy::{PlaneDecoder, Scratch};
+use lmc_codec::internals::{PlaneDecoder, Scratch};
 use lmc_format::{AnyRecipe, BlockKind, BlockPrefix, Coder, Reader, Recipe};
 use std::collections::BTreeMap;
 

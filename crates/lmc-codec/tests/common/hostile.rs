@@ -89,18 +89,18 @@ fn core_time() -> Option<Duration> {
 /// Decodes into a buffer that the caller brings, with a new decoder: whether it succeeds, the
 /// bytes held at once, and the time.
 pub fn decode(isa: Isa, block: &[u8], raw_len: usize) -> (bool, usize, Duration) {
-    decode_on(isa, block, None, raw_len)
+    decode_against(isa, block, None, raw_len)
 }
 
-/// The same on a base.
-pub fn decode_on(
+/// The same against a base.
+pub fn decode_against(
     isa: Isa,
     block: &[u8],
     base: Option<&[u8]>,
     raw_len: usize,
 ) -> (bool, usize, Duration) {
     let mut out = vec![0; raw_len];
-    measured(|| Decoder::with_isa(isa).decode_block_on(block, None, base, &mut out).is_ok())
+    measured(|| Decoder::with_isa(isa).decode_block(block, None, base, &mut out).is_ok())
 }
 
 /// The most that decoding into `raw_len` bytes may hold.

@@ -1,6 +1,6 @@
 //! A tensor coded and decoded as a container would do it.
 
-use lmc_codec::{Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_codec::{Block, Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_testkit::data::{self, Kind};
 
 pub const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
@@ -25,14 +25,14 @@ pub fn encode(
     tensor: &[u8],
     block_len: Option<usize>,
 ) -> Coded {
-    let plan = Plan::with_isa(isa, spec, level, tensor, None);
+    let plan = Plan::with_isa(isa, spec, level, Block::alone(tensor));
     let mut encoder = Encoder::with_isa(isa);
     let block_len = block_len.unwrap_or(plan.block_len());
     let mut blocks = Vec::new();
     for (i, bytes) in tensor.chunks(block_len).enumerate() {
         let mut block = Vec::new();
         let first_value = (i * block_len / spec.dtype.width()) as u64;
-        encoder.encode_block(&plan, first_value, bytes, &mut block);
+        encoder.encode_block(&plan, first_value, Block::alone(bytes), &mut block);
         blocks.push((block, bytes.to_vec()));
     }
     Coded { shared: plan.shared_recipe().to_vec(), blocks }
@@ -45,7 +45,7 @@ pub fn check(isa: Isa, coded: &Coded, what: &str) {
     for (i, (block, original)) in coded.blocks.iter().enumerate() {
         for fill in [0, 0xff] {
             let mut back = vec![fill; original.len()];
-            if let Err(error) = decoder.decode_block(block, shared.as_ref(), &mut back) {
+            if let Err(error) = decoder.decode_block(block, shared.as_ref(), None, &mut back) {
                 panic!("{what}, block {i}: {error}");
             }
             assert!(back == *original, "{what}, block {i}: other bytes came back");

@@ -2,7 +2,7 @@
 
 use crate::pipeline::Buffer;
 use crate::{Reference, reference};
-use lmc_codec::{Dtype, Encoder, Level, Plan, TensorSpec};
+use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};
 use lmc_format::{Hash, Result, hash};
 use std::ops::Range;
 
@@ -45,8 +45,8 @@ impl<'a> Trial<'a> {
             })?;
         }
         self.out.clear();
-        let plan = Plan::new(&TensorSpec { dtype, row_len: 0 }, self.level, &[]);
-        self.encoder.encode_block(&plan, 0, &self.raw, &mut self.out);
+        let plan = Plan::new(&TensorSpec { dtype, row_len: 0 }, self.level, Block::alone(&[]));
+        self.encoder.encode_block(&plan, 0, Block::alone(&self.raw), &mut self.out);
         Ok(self.out.len())
     }
 
@@ -62,8 +62,9 @@ impl<'a> Trial<'a> {
             })?;
         }
         self.out.clear();
-        let plan = Plan::on_base(&TensorSpec { dtype, row_len: 0 }, self.level, &[], &[]);
-        self.encoder.encode_block_on(&plan, 0, &self.raw, &self.base, &mut self.out);
+        let plan = Plan::new(&TensorSpec { dtype, row_len: 0 }, self.level, Block::alone(&[]));
+        let sample = Block::against(&self.raw, &self.base);
+        self.encoder.encode_block(&plan, 0, sample, &mut self.out);
         Ok(self.out.len())
     }
 

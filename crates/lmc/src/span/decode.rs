@@ -5,7 +5,7 @@ use crate::Reference;
 use crate::effort::{Effort, HASHED_FOR_ONE};
 use crate::io::zeroed;
 use crate::pipeline::Buffer;
-use lmc_codec::{Decoder, Need, RecipeShape, SharedRecipe};
+use lmc_codec::{BasePart, Decoder, Need, RecipeShape, SharedRecipe};
 use lmc_format::limits::CODED_BLOCK_LEN_MAX;
 use lmc_format::{BlockKind, BlockPrefix, Conversion, Error, Piece, Reader, Result, Span};
 use std::ops::Range;
@@ -303,11 +303,12 @@ impl SpanDecoder {
         });
         let Block { coded, bounds, part, .. } = block;
         if part == bounds {
-            return self.decoder.decode_block_on(coded, recipe, base, to);
+            return self.decoder.decode_block(coded, recipe, base, to);
         }
-        let base = block.need.base.as_ref().zip(base).map(|(need, base)| (need.start, base));
+        let needed = block.need.base.as_ref().zip(base);
+        let base = needed.map(|(need, bytes)| BasePart { start: need.start, bytes });
         let range = (part.start - bounds.start) as usize..(part.end - bounds.start) as usize;
-        self.decoder.decode_range_on(coded, recipe, base, range, to)
+        self.decoder.decode_range(coded, recipe, base, range, to)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::CodedSpan;
 use crate::Reference;
-use lmc_codec::{Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
+use lmc_codec::{Block, Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_format::limits::BLOCK_LOG2_MIN;
 use lmc_format::{
     AnyRecipe, BlockKind, BlockPrefix, Error, ErrorKind, Piece, Reader, Result, Span, hash,
@@ -66,10 +66,8 @@ impl SpanEncoder {
         mut seen: impl FnMut(&[u8]),
     ) -> Result<CodedSpan> {
         bytes.clear();
-        let plan = match base {
-            Some((_, base)) => Plan::on_base(spec, self.level, raw, base),
-            None => Plan::new(spec, self.level, raw),
-        };
+        let tensor = Block { bytes: raw, base: base.map(|(_, base)| base) };
+        let plan = Plan::new(spec, self.level, tensor);
         let recipe = plan.shared_recipe();
         bytes.extend_from_slice(recipe);
         let shared = match recipe {
@@ -99,12 +97,8 @@ impl SpanEncoder {
             }
             let first_value = (place / spec.dtype.width()) as u64;
             let own_base = base.map(|(_, base)| &base[place..][..block.len()]);
-            match own_base {
-                None => self.encoder.encode_block(&plan, first_value, block, &mut bytes),
-                Some(base) => {
-                    self.encoder.encode_block_on(&plan, first_value, block, base, &mut bytes);
-                }
-            }
+            let own = Block { bytes: block, base: own_base };
+            self.encoder.encode_block(&plan, first_value, own, &mut bytes);
             place += block.len();
             if self.verify {
                 self.check(&bytes[start..], shared.as_ref(), own_base, block)?;
@@ -129,7 +123,7 @@ impl SpanEncoder {
         block: &[u8],
     ) -> Result<()> {
         self.back.resize(block.len(), 0);
-        let decoded = self.decoder.decode_block_on(coded, shared, base, &mut self.back);
+        let decoded = self.decoder.decode_block(coded, shared, base, &mut self.back);
         if decoded.is_ok() && self.back == block {
             return Ok(());
         }

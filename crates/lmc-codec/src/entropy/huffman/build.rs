@@ -43,7 +43,7 @@ pub fn build(histogram: &[u32; 256]) -> Option<HuffmanTable> {
 
 /// Bits that `table` needs for the bytes counted in `histogram`; `None` when one that occurs has
 /// no code. Padding and part lengths are not counted.
-pub fn cost_bits(table: &HuffmanTable, histogram: &[u32; 256]) -> Option<u64> {
+pub(crate) fn cost_bits(table: &HuffmanTable, histogram: &[u32; 256]) -> Option<u64> {
     let mut bits = 0;
     let mut uncoded = 0;
     for (&length, &count) in table.lengths().iter().zip(histogram) {

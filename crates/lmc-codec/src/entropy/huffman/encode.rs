@@ -5,6 +5,7 @@
 //! nothing is appended when a byte has no code.
 
 use super::{PARTS, part_lengths, stream_codes};
+use crate::express::{CannotExpress, Encoded};
 use lmc_format::{HuffmanTable, varint};
 
 /// Bytes put into the accumulator between two stores: at most 48 bits after the 7 left over.
@@ -37,9 +38,8 @@ impl Encoder {
         Self { entries, longest: usize::from(longest) }
     }
 
-    /// Appends the stream of `src`; returns false, with `out` as it was, when a byte of `src` has
-    /// no code.
-    pub fn encode(&self, src: &[u8], out: &mut Vec<u8>) -> bool {
+    /// Appends the stream of `src`. Fails, with `out` as it was, if a byte of `src` has no code.
+    pub fn encode(&self, src: &[u8], out: &mut Vec<u8>) -> Encoded {
         let base = out.len();
         // The last store of a part begins inside it and is eight bytes long.
         let room = (part_lengths(src.len())[0] * self.longest).div_ceil(8) + 8;
@@ -47,10 +47,10 @@ impl Encoder {
         out.resize(body + PARTS * room, 0);
         let Some(lengths) = self.encode_parts(src, &mut out[body..], room) else {
             out.truncate(base);
-            return false;
+            return Err(CannotExpress);
         };
         close_gaps(out, base, body, room, lengths);
-        true
+        Ok(())
     }
 
     /// Writes each part to its own `room` bytes of `regions`; returns the lengths of the parts.

@@ -9,9 +9,10 @@ mod build;
 mod decode;
 mod encode;
 
-pub use build::{build, cost_bits};
-pub use decode::Decoder;
-pub use encode::Encoder;
+pub use build::build;
+pub(crate) use build::cost_bits;
+pub(crate) use decode::Decoder;
+pub(crate) use encode::Encoder;
 
 use lmc_format::HuffmanTable;
 
@@ -85,7 +86,7 @@ mod tests {
 
     fn encoded(table: &HuffmanTable, src: &[u8]) -> Vec<u8> {
         let mut out = vec![0xaa; 3];
-        assert!(Encoder::new(table).encode(src, &mut out));
+        assert!(Encoder::new(table).encode(src, &mut out).is_ok());
         assert_eq!(out[..3], [0xaa; 3]);
         out.split_off(3)
     }
@@ -250,7 +251,7 @@ mod tests {
                 let mut src = vec![2; n];
                 src[bad] = 4;
                 let mut out = vec![9, 8];
-                assert!(!Encoder::new(&table).encode(&src, &mut out));
+                assert!(Encoder::new(&table).encode(&src, &mut out).is_err());
                 assert_eq!(out, [9, 8]);
             }
         }

@@ -30,15 +30,15 @@ use lmc_format::{Bin, BinRules, Error, Result};
 use std::sync::OnceLock;
 
 /// The symbol of a value that is stored as it is.
-pub const EXCEPTION: u8 = 0x40;
+pub(crate) const EXCEPTION: u8 = 0x40;
 /// The largest number of bins.
 const BINS: usize = 32;
 /// The symbol's bit that says that the sign changed, if it differs from the one below.
-pub const FLIP: u8 = 0x80;
+pub(crate) const FLIP: u8 = 0x80;
 
 /// Rules made ready for both directions.
 #[derive(Debug)]
-pub struct Tables {
+pub(crate) struct Tables {
     width_log2: u8,
     is_integer: bool,
     raw_bytes: u8,
@@ -69,13 +69,13 @@ pub struct Tables {
 
 /// The least and the largest step of a bin that are coded as symbols: of values that keep their sign,
 /// and of those that do not. None are if the least is above the largest.
-pub type Reach = [(i8, i8); 2];
+pub(crate) type Reach = [(i8, i8); 2];
 
 const REACH_OF_ALL: Reach = [(-(BIN_MAX as i8), BIN_MAX as i8 - 1); 2];
 
 /// What a segment is cut into.
 #[derive(Debug)]
-pub struct Parts<'a> {
+pub(crate) struct Parts<'a> {
     /// One symbol for each value.
     pub plane: &'a mut [u8],
     /// The low bytes of each difference.
@@ -88,7 +88,7 @@ pub struct Parts<'a> {
 
 /// What a segment is joined from.
 #[derive(Clone, Copy, Debug)]
-pub struct Joined<'a> {
+pub(crate) struct Joined<'a> {
     /// One symbol for each value.
     pub plane: &'a [u8],
     /// The low bytes of each difference.
@@ -113,13 +113,13 @@ struct Progress {
 }
 
 /// Bytes that kernels may read behind a payload.
-pub const PADDING: usize = 16;
+pub(crate) const PADDING: usize = 16;
 /// Values that kernels work on at once.
 const GROUP: usize = 64;
 
 impl Tables {
     /// Prepares `rules`.
-    pub fn new(rules: &BinRules) -> Self {
+    pub(crate) fn new(rules: &BinRules) -> Self {
         let last = rules.bins.len() - 1;
         let identity: [u8; 16] = std::array::from_fn(|i| i as u8);
         let row = |bin: usize| {
@@ -156,7 +156,7 @@ impl Tables {
 
     /// The same with exceptions for all steps that are out of the reach of their bin; those behind the
     /// last are like it.
-    pub fn with_reach(self, reach: impl Fn(usize) -> Reach) -> Self {
+    pub(crate) fn with_reach(self, reach: impl Fn(usize) -> Reach) -> Self {
         let last = usize::from(self.last);
         let reach: [Reach; BINS] = std::array::from_fn(|bin| reach(bin.min(last)));
         Self {
@@ -169,22 +169,22 @@ impl Tables {
     }
 
     /// The same for values that all differ from their base (section 3.8).
-    pub fn of_changes(rules: &BinRules) -> Self {
+    pub(crate) fn of_changes(rules: &BinRules) -> Self {
         Self { skips_zero: rules.raw_bytes == 0, ..Self::new(rules) }
     }
 
     /// Width of a value in bytes.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         1 << self.width_log2
     }
 
     /// Low bytes of each difference that are stored as they are.
-    pub fn raw_bytes(&self) -> usize {
+    pub(crate) fn raw_bytes(&self) -> usize {
         usize::from(self.raw_bytes)
     }
 
     /// Bytes of an exception.
-    pub fn exception_len(&self) -> usize {
+    pub(crate) fn exception_len(&self) -> usize {
         self.width() - self.raw_bytes()
     }
 
@@ -236,7 +236,7 @@ fn has_kernel(tables: &Tables) -> bool {
 }
 
 /// The context of each value with this base: how many bounds its bin has reached.
-pub fn contexts(isa: Isa, tables: &Tables, bounds: &[u8], base: &[u8], out: &mut [u8]) {
+pub(crate) fn contexts(isa: Isa, tables: &Tables, bounds: &[u8], base: &[u8], out: &mut [u8]) {
     assert_eq!(base.len(), out.len() << tables.width_log2);
     let by_bin = |bin: usize| bounds.partition_point(|&bound| usize::from(bound) <= bin) as u8;
     let by_bin: [u8; BINS] = std::array::from_fn(by_bin);
@@ -260,7 +260,7 @@ pub fn contexts(isa: Isa, tables: &Tables, bounds: &[u8], base: &[u8], out: &mut
 const GROUPED_MIN: usize = 8 * GROUP;
 
 /// Cuts `values` against `base`, which has as many bytes.
-pub fn cut(isa: Isa, tables: &Tables, values: &[u8], base: &[u8], parts: Parts) {
+pub(crate) fn cut(isa: Isa, tables: &Tables, values: &[u8], base: &[u8], parts: Parts) {
     let n = parts.plane.len();
     assert_eq!(values.len(), n << tables.width_log2);
     assert_eq!(base.len(), values.len());
@@ -293,7 +293,7 @@ pub fn cut(isa: Isa, tables: &Tables, values: &[u8], base: &[u8], parts: Parts) 
 }
 
 /// Undoes [`cut`]; fails if the parts are not those of as many values as `dst` has.
-pub fn join(
+pub(crate) fn join(
     isa: Isa,
     tables: &Tables,
     base: &[u8],

@@ -32,7 +32,8 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_words;
 
-pub use words::{Hints, decode_words, encode_words};
+pub use words::Hints;
+pub(crate) use words::{decode_words, encode_words};
 
 use super::{Isa, IsaKind};
 use lmc_format::limits::CHAIN_LEVELS_MAX;
@@ -109,7 +110,13 @@ impl Tables {
 }
 
 /// Appends the chain stream of `src` to `out`.
-pub fn encode(isa: Isa, tables: &Tables, src: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) {
+pub(crate) fn encode(
+    isa: Isa,
+    tables: &Tables,
+    src: &[u8],
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) {
     scratch.grow(src.len());
     match isa.kind() {
         IsaKind::Portable => portable::encode(tables, src, scratch, out),
@@ -145,7 +152,7 @@ struct Walk<'a> {
 /// Reads one chain stream from `input` into all of `dst`.
 ///
 /// Fails, with `dst` in any state, if the stream is not a chain stream of `dst.len()` bytes.
-pub fn decode(
+pub(crate) fn decode(
     isa: Isa,
     tables: &Tables,
     input: &mut Reader,

@@ -25,7 +25,7 @@ pub struct Hints<'a> {
 ///
 /// `top` is working memory of at least one byte for each word.
 #[allow(clippy::too_many_arguments)]
-pub fn encode_words(
+pub(crate) fn encode_words(
     isa: Isa,
     width: usize,
     tables: &Tables,
@@ -84,7 +84,7 @@ fn is_fused(isa: Isa, n: usize) -> bool {
 /// `top` is working memory of at least one byte for each word. On an error the contents of `dst`
 /// mean nothing.
 #[allow(clippy::too_many_arguments)]
-pub fn decode_words(
+pub(crate) fn decode_words(
     isa: Isa,
     width: usize,
     tables: &Tables,

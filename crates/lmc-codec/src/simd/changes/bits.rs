@@ -8,7 +8,7 @@ use crate::simd::chain::low_bits;
 use crate::simd::classes::BitString;
 
 /// Bytes that are read behind the flags of a context.
-pub const FLAGS_PADDING: usize = 16;
+pub(crate) const FLAGS_PADDING: usize = 16;
 
 /// Which values of a group are in context `k`, by its words of [`super::masks`].
 #[inline(always)]
@@ -24,7 +24,7 @@ fn each_group(masks: &[u64], bounds: usize, n: usize) -> impl Iterator<Item = (&
 }
 
 /// How many of `n` values each context has.
-pub fn counts(isa: Isa, masks: &[u64], bounds: usize, n: usize) -> Vec<usize> {
+pub(crate) fn counts(isa: Isa, masks: &[u64], bounds: usize, n: usize) -> Vec<usize> {
     #[cfg(target_arch = "x86_64")]
     if isa.kind() >= IsaKind::Avx2 {
         // SAFETY: the isa proves POPCNT.
@@ -47,7 +47,7 @@ fn counts_of(masks: &[u64], bounds: usize, n: usize) -> Vec<usize> {
 
 /// Appends the bits of `n` values to the strings of their contexts, of which there is one more than
 /// bounds. Strings have room for all of them.
-pub fn sort(isa: Isa, masks: &[u64], n: usize, bits: &[u64], strings: &mut [BitString]) {
+pub(crate) fn sort(isa: Isa, masks: &[u64], n: usize, bits: &[u64], strings: &mut [BitString]) {
     let bounds = strings.len() - 1;
     assert_eq!(bits.len(), super::groups(n));
     assert_eq!(masks.len(), bits.len() * bounds);
@@ -67,7 +67,7 @@ pub fn sort(isa: Isa, masks: &[u64], n: usize, bits: &[u64], strings: &mut [BitS
 
 /// Undoes [`sort`]: the bits of all contexts are in `flags`, with [`FLAGS_PADDING`] bytes behind
 /// those of each.
-pub fn unsort(isa: Isa, masks: &[u64], n: usize, flags: &[Vec<u8>], bits: &mut [u64]) {
+pub(crate) fn unsort(isa: Isa, masks: &[u64], n: usize, flags: &[Vec<u8>], bits: &mut [u64]) {
     let bounds = flags.len() - 1;
     assert_eq!(bits.len(), super::groups(n));
     assert_eq!(masks.len(), bits.len() * bounds);

@@ -15,16 +15,16 @@ mod portable;
 use super::Isa;
 #[cfg(target_arch = "x86_64")]
 use super::IsaKind;
-pub use bits::{FLAGS_PADDING, counts, sort, unsort};
+pub(crate) use bits::{FLAGS_PADDING, counts, sort, unsort};
 
 /// Values that a word of bits stands for.
-pub const GROUP: usize = 64;
+pub(crate) const GROUP: usize = 64;
 /// Bytes that kernels may read and write behind values that are closed up: a group of the widest.
-pub const SLACK: usize = 8 * GROUP;
+pub(crate) const SLACK: usize = 8 * GROUP;
 
 /// By which exponents of their base values are sorted.
 #[derive(Clone, Copy, Debug)]
-pub struct ContextRule<'a> {
+pub(crate) struct ContextRule<'a> {
     /// log2 of the width of a value.
     pub width_log2: u8,
     /// Bits of the exponent, which is just below the sign.
@@ -36,7 +36,7 @@ pub struct ContextRule<'a> {
 }
 
 /// Groups of as many values.
-pub fn groups(n: usize) -> usize {
+pub(crate) fn groups(n: usize) -> usize {
     n.div_ceil(GROUP)
 }
 
@@ -49,7 +49,7 @@ fn valid(n: usize, i: usize) -> u64 {
 }
 
 /// For each group and each bound, which bases have an exponent from that bound on.
-pub fn masks(isa: Isa, rule: ContextRule, base: &[u8], out: &mut [u64]) {
+pub(crate) fn masks(isa: Isa, rule: ContextRule, base: &[u8], out: &mut [u64]) {
     let n = base.len() >> rule.width_log2;
     let count = rule.bounds.len();
     assert_eq!(out.len(), groups(n) * count);
@@ -73,7 +73,7 @@ pub fn masks(isa: Isa, rule: ContextRule, base: &[u8], out: &mut [u64]) {
 
 /// Says for each group which values differ from their base, and writes those and their bases, closed
 /// up, with room for [`SLACK`] bytes behind them. Returns how many they are.
-pub fn find(
+pub(crate) fn find(
     isa: Isa,
     width_log2: u8,
     values: &[u8],
@@ -111,7 +111,7 @@ pub fn find(
 
 /// Writes the values of `src` whose bits are set, closed up, with room for [`SLACK`] bytes behind
 /// them. Returns how many they are.
-pub fn take(isa: Isa, width_log2: u8, bits: &[u64], src: &[u8], out: &mut [u8]) -> usize {
+pub(crate) fn take(isa: Isa, width_log2: u8, bits: &[u64], src: &[u8], out: &mut [u8]) -> usize {
     let n = src.len() >> width_log2;
     assert_eq!(bits.len(), groups(n));
     assert!(out.len() >= src.len() + SLACK);
@@ -134,7 +134,7 @@ pub fn take(isa: Isa, width_log2: u8, bits: &[u64], src: &[u8], out: &mut [u8]) 
 
 /// Makes `dst` of `base`, with `values` in the places whose bits are set. There are as many values as
 /// bits, and [`SLACK`] bytes behind them.
-pub fn put(
+pub(crate) fn put(
     isa: Isa,
     width_log2: u8,
     bits: &[u64],

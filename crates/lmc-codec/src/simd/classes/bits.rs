@@ -5,7 +5,7 @@ use crate::simd::{Isa, IsaKind};
 
 /// Bits that are appended, the first one lowest.
 #[derive(Debug, Default)]
-pub struct BitString {
+pub(crate) struct BitString {
     bytes: Vec<u8>,
     /// Whole bytes that are filled; the buffer is longer.
     len: usize,
@@ -16,7 +16,7 @@ pub struct BitString {
 
 impl BitString {
     /// Makes it empty, with room for `bits` bits.
-    pub fn clear(&mut self, bits: usize) {
+    pub(crate) fn clear(&mut self, bits: usize) {
         let len = bits.div_ceil(8) + 16;
         if self.bytes.len() < len {
             self.bytes = vec![0; len];
@@ -26,7 +26,7 @@ impl BitString {
 
     /// Appends the lowest `count` bits of `bits`, whose others are 0.
     #[inline(always)]
-    pub fn push(&mut self, bits: u64, count: u32) {
+    pub(crate) fn push(&mut self, bits: u64, count: u32) {
         let word = self.word | bits << self.bits;
         // Room has been made for all bits, and a word more.
         self.bytes[self.len..self.len + 8].copy_from_slice(&word.to_le_bytes());
@@ -52,12 +52,12 @@ impl BitString {
     }
 
     /// How many bits there are.
-    pub fn bit_count(&self) -> usize {
+    pub(crate) fn bit_count(&self) -> usize {
         8 * self.len + self.bits as usize
     }
 
     /// The bytes, the last one padded with zeros.
-    pub fn finish(&mut self) -> &[u8] {
+    pub(crate) fn finish(&mut self) -> &[u8] {
         let word = self.word.to_le_bytes();
         self.bytes[self.len..self.len + 8].copy_from_slice(&word);
         &self.bytes[..self.len + self.bits.div_ceil(8) as usize]
@@ -115,7 +115,13 @@ const LOW: [u8; 9] = [0, 1, 3, 7, 15, 31, 63, 127, 255];
 
 /// Appends the lowest bits of each byte of `plane`, as many as `widths` says for its symbol; the
 /// byte has no others.
-pub fn pack(isa: Isa, widths: &PlaneWidths, symbols: &[u8], plane: &[u8], out: &mut BitString) {
+pub(crate) fn pack(
+    isa: Isa,
+    widths: &PlaneWidths,
+    symbols: &[u8],
+    plane: &[u8],
+    out: &mut BitString,
+) {
     assert_eq!(symbols.len(), plane.len());
     let (mut symbols, mut plane) = (symbols, plane);
     #[cfg(target_arch = "x86_64")]
@@ -132,7 +138,7 @@ pub fn pack(isa: Isa, widths: &PlaneWidths, symbols: &[u8], plane: &[u8], out: &
 
 /// Undoes [`pack`]: reads the bits of all `symbols` from bit `at` of `packed` on; returns the bit
 /// behind them.
-pub fn unpack(
+pub(crate) fn unpack(
     isa: Isa,
     widths: &PlaneWidths,
     symbols: &[u8],

@@ -5,7 +5,7 @@ use crate::simd::{Isa, IsaKind, words::per_isa};
 
 /// The byte of each base value that chooses its context: its exponent, less the first one, and cut
 /// to a byte.
-pub fn exponents(isa: Isa, width_log2: u8, rule: ContextRule, base: &[u8], out: &mut [u8]) {
+pub(crate) fn exponents(isa: Isa, width_log2: u8, rule: ContextRule, base: &[u8], out: &mut [u8]) {
     assert_eq!(base.len(), out.len() << width_log2);
     let ContextRule { bits, first, .. } = rule;
     let shift = (8 << width_log2) - 1 - u32::from(bits);
@@ -44,7 +44,7 @@ exponents!(exponents8, u64, 8);
 
 /// Appends the masks of each group of values with these exponents: one for each context, of which
 /// there is one more than `bounds`.
-pub fn context_masks(isa: Isa, exponents: &[u8], bounds: &[u8], masks: &mut Vec<u64>) {
+pub(crate) fn context_masks(isa: Isa, exponents: &[u8], bounds: &[u8], masks: &mut Vec<u64>) {
     let mut rest = exponents;
     #[cfg(target_arch = "x86_64")]
     if isa.kind() == IsaKind::Avx512 {
@@ -70,7 +70,7 @@ pub fn context_masks(isa: Isa, exponents: &[u8], bounds: &[u8], masks: &mut Vec<
 
 per_isa! {
     /// Adds how many values each context has to `counts`.
-    pub fn count_masks(masks: &[u64], counts: &mut [usize]) {
+    pub(crate) fn count_masks(masks: &[u64], counts: &mut [usize]) {
         for masks in masks.chunks_exact(counts.len()) {
             counts.iter_mut().zip(masks).for_each(|(sum, mask)| *sum += mask.count_ones() as usize);
         }
@@ -79,14 +79,14 @@ per_isa! {
 
 per_isa! {
     /// The largest of these bytes; 0 if there are none.
-    pub fn largest(bytes: &[u8]) -> u8 {
+    pub(crate) fn largest(bytes: &[u8]) -> u8 {
         bytes.iter().fold(0, |most, &byte| most.max(byte))
     }
 }
 
 /// Appends `symbols` to the stream of their context, of which `lens` bytes are filled; each stream
 /// has room for [`GROUP`] bytes more than it will be given.
-pub fn partition(
+pub(crate) fn partition(
     isa: Isa,
     masks: &[u64],
     symbols: &[u8],
@@ -122,7 +122,13 @@ pub fn partition(
 /// Undoes [`partition`] for all of `symbols`: takes them from `bytes`, where `places` says that
 /// those of each context are next, and leaves the places behind them. Behind the last symbol of
 /// `bytes` there are [`GROUP`] bytes.
-pub fn spread(isa: Isa, masks: &[u64], bytes: &[u8], places: &mut [usize], symbols: &mut [u8]) {
+pub(crate) fn spread(
+    isa: Isa,
+    masks: &[u64],
+    bytes: &[u8],
+    places: &mut [usize],
+    symbols: &mut [u8],
+) {
     let contexts = places.len();
     let mut done = 0;
     #[cfg(target_arch = "x86_64")]

@@ -7,7 +7,7 @@ use crate::simd::{Isa, words::per_isa};
 ///
 /// Fills `symbols`, one a value; `payload`, one plane of as many bytes for each byte that a payload
 /// can have; and `records` with the raw bytes of each value.
-pub fn measure(
+pub(crate) fn measure(
     isa: Isa,
     table: &Symbols,
     values: &[u8],
@@ -30,7 +30,7 @@ pub fn measure(
 }
 
 /// Undoes [`measure`]: `symbols` are at most the largest there can be.
-pub fn restore(
+pub(crate) fn restore(
     isa: Isa,
     table: &Symbols,
     base: &[u8],

@@ -17,13 +17,13 @@ use super::IsaKind;
 use super::chain::Hints;
 #[cfg(target_arch = "x86_64")]
 pub(in crate::simd) use bits::Writer;
-pub use bits::{BitString, pack, unpack};
-pub use contexts::{context_masks, count_masks, exponents, largest, partition, spread};
-pub use measure::{measure, restore};
+pub(crate) use bits::{BitString, pack, unpack};
+pub(crate) use contexts::{context_masks, count_masks, exponents, largest, partition, spread};
+pub(crate) use measure::{measure, restore};
 
 /// How the context of a value is told from its base.
 #[derive(Clone, Copy, Debug)]
-pub struct ContextRule<'a> {
+pub(crate) struct ContextRule<'a> {
     /// Bits of the exponent, which is just below the sign.
     pub bits: u8,
     /// Subtracted from it.
@@ -34,7 +34,7 @@ pub struct ContextRule<'a> {
 
 /// What a segment is sorted into.
 #[derive(Debug, Default)]
-pub struct Streams {
+pub(crate) struct Streams {
     /// Symbols of each context, with room for [`GROUP`] more than there are values.
     pub symbols: Vec<Vec<u8>>,
     /// How many symbols there are.
@@ -45,7 +45,7 @@ pub struct Streams {
 
 /// What a segment is restored from, as far as it has not been used.
 #[derive(Debug)]
-pub struct Unread<'a> {
+pub(crate) struct Unread<'a> {
     /// What [`mask_fast`] made.
     pub masks: &'a [u64],
     /// Symbols of all contexts, and as many bytes more as there are values, and [`GROUP`]: whatever
@@ -59,7 +59,7 @@ pub struct Unread<'a> {
 
 /// Sorts as many of the first `values` as one fast pass can; returns how many it did. Their raw
 /// bytes go to `records`.
-pub fn sort_fast(
+pub(crate) fn sort_fast(
     isa: Isa,
     table: &Symbols,
     rule: ContextRule,
@@ -80,7 +80,7 @@ pub fn sort_fast(
 /// Makes the masks of the contexts of as many of the first values with this base as one fast pass
 /// can, for [`restore_fast`], and adds to `counts` how many values each context has; returns how many
 /// values that were.
-pub fn mask_fast(
+pub(crate) fn mask_fast(
     isa: Isa,
     layout: Layout,
     rule: ContextRule,
@@ -98,7 +98,7 @@ pub fn mask_fast(
 
 /// Restores as many of the first values as one fast pass can; returns how many it did.
 #[allow(clippy::too_many_arguments)]
-pub fn restore_fast(
+pub(crate) fn restore_fast(
     isa: Isa,
     table: &Symbols,
     rule: ContextRule,
@@ -118,11 +118,11 @@ pub fn restore_fast(
 }
 
 /// Values of a group.
-pub const GROUP: usize = 64;
+pub(crate) const GROUP: usize = 64;
 
 /// What of a value is where.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// log2 of the bytes of a value.
     pub width_log2: u8,
     /// Low bytes of the difference that stand as they are.
@@ -135,7 +135,7 @@ pub struct Layout {
 
 impl Layout {
     /// Bytes that a value's payload can take.
-    pub fn payload_bytes(self) -> usize {
+    pub(crate) fn payload_bytes(self) -> usize {
         (1 << self.width_log2) - usize::from(self.raw_bytes)
     }
 
@@ -156,7 +156,7 @@ impl Layout {
 
 /// What a symbol says of its value.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Head {
+pub(crate) struct Head {
     /// The bits of the difference that the symbol holds, in their place.
     pub magnitude: u64,
     /// Whether the symbol says that the difference is negative.
@@ -169,7 +169,7 @@ pub struct Head {
 
 /// Tables by symbol.
 #[derive(Debug)]
-pub struct Symbols {
+pub(crate) struct Symbols {
     /// What is where.
     pub layout: Layout,
     /// The largest symbol that there can be.
@@ -184,7 +184,7 @@ pub struct Symbols {
 
 impl Symbols {
     /// The tables of a layout.
-    pub fn new(layout: Layout) -> Self {
+    pub(crate) fn new(layout: Layout) -> Self {
         let half = layout.half();
         let max = (2 * half - 1) as u8;
         let heads = [Head::default(); 256];
@@ -220,7 +220,7 @@ impl Symbols {
 
 /// How many bits of a payload's byte are stored, by symbol.
 #[derive(Debug)]
-pub struct PlaneWidths {
+pub(crate) struct PlaneWidths {
     /// Bits, 8 at most.
     pub by_symbol: [u8; 256],
 }

@@ -16,18 +16,18 @@ use super::{Isa, IsaKind};
 use lmc_format::limits::{RANS_LANES, RANS_SCALE_BITS};
 
 /// The states of all lanes.
-pub type States = [u32; RANS_LANES];
+pub(crate) type States = [u32; RANS_LANES];
 /// One [`encode_entry`] for each symbol.
-pub type EncodeTable = [u64; 256];
+pub(crate) type EncodeTable = [u64; 256];
 /// One [`decode_entry`] for each slot.
-pub type DecodeTable = [u32; 1 << RANS_SCALE_BITS];
+pub(crate) type DecodeTable = [u32; 1 << RANS_SCALE_BITS];
 
 /// States start and end here and never fall below it between two bytes.
-pub const STATE_MIN: u32 = 1 << 16;
+pub(crate) const STATE_MIN: u32 = 1 << 16;
 /// Bytes of words that a row can read or write at most.
-pub const ROW_WORDS_LEN: usize = 2 * RANS_LANES;
+pub(crate) const ROW_WORDS_LEN: usize = 2 * RANS_LANES;
 /// Room that [`encode`] needs below its words: the AVX2 kernel stores 16 bytes at a time.
-pub const ENCODE_SLACK: usize = 16;
+pub(crate) const ENCODE_SLACK: usize = 16;
 
 /// Bit positions of the fields of an encode entry; the reciprocal is in the low 32 bits.
 const ENC_SHIFT: u32 = 32;
@@ -43,7 +43,7 @@ const SLOT_MASK: u32 = (1 << RANS_SCALE_BITS) - 1;
 
 /// What [`encode`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Encoded {
+pub(crate) struct Encoded {
     /// Bytes of words at the end of the buffer.
     pub len: usize,
     /// Whether every byte had an entry. If not, words and states mean nothing.
@@ -52,7 +52,7 @@ pub struct Encoded {
 
 /// How far [`decode_rows`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decoded {
+pub(crate) struct Decoded {
     /// Bytes written, a multiple of 32.
     pub written: usize,
     /// Bytes of words used.
@@ -65,7 +65,7 @@ pub struct Decoded {
 /// state `x` below `freq * 2^20`, which is where renormalising leaves it. Rounding the reciprocal
 /// up is off by less than `freq` parts in `2^k`; where that is too much, rounding down and adding
 /// one to `x` is not, because the two errors sum to `freq`.
-pub fn encode_entry(freq: u16, start: u16) -> u64 {
+pub(crate) fn encode_entry(freq: u16, start: u16) -> u64 {
     if freq == 0 {
         return 0;
     }
@@ -86,7 +86,7 @@ pub fn encode_entry(freq: u16, start: u16) -> u64 {
 }
 
 /// The entry of a slot of `symbol` with frequency `freq`, `bias` slots above the symbol's first.
-pub fn decode_entry(symbol: u8, freq: u16, bias: u16) -> u32 {
+pub(crate) fn decode_entry(symbol: u8, freq: u16, bias: u16) -> u32 {
     u32::from(symbol) | u32::from(bias) << DEC_BIAS | u32::from(freq) << DEC_FREQ
 }
 
@@ -97,7 +97,7 @@ pub fn decode_entry(symbol: u8, freq: u16, bias: u16) -> u32 {
 ///
 /// # Panics
 /// If `words` is shorter than `2 * src.len() + ENCODE_SLACK`.
-pub fn encode<const N: usize>(
+pub(crate) fn encode<const N: usize>(
     isa: Isa,
     tables: &[EncodeTable; N],
     states: &mut States,
@@ -129,7 +129,7 @@ pub fn encode<const N: usize>(
 }
 
 /// Decodes whole rows into `dst` for as long as there are 32 words left for the next one.
-pub fn decode_rows<const N: usize>(
+pub(crate) fn decode_rows<const N: usize>(
     isa: Isa,
     tables: &[DecodeTable; N],
     states: &mut States,
@@ -153,7 +153,7 @@ pub fn decode_rows<const N: usize>(
 
 /// Decodes the last row, 32 bytes at most; returns the bytes of words used, or `None` if there
 /// are too few.
-pub fn decode_last<const N: usize>(
+pub(crate) fn decode_last<const N: usize>(
     tables: &[DecodeTable; N],
     states: &mut States,
     words: &[u8],

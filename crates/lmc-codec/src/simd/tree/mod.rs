@@ -30,9 +30,10 @@ mod avx2_flat;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-pub use table::Tables;
+pub(crate) use table::Tables;
 
 use super::{Isa, IsaKind, flags};
+use crate::express::{CannotExpress, Encoded};
 use crate::segment::sized;
 use lmc_format::{Error, Reader, Result};
 use table::{Child, NODES_MAX, Node, Split};
@@ -57,15 +58,15 @@ fn place_after(at: usize, len: usize) -> usize {
     (at + len + SLACK).next_multiple_of(64)
 }
 
-/// Appends the tree stream of `src` to `out`. Returns false, with `out` as it was, if a byte has no
-/// code and there is no escape.
-pub fn encode(
+/// Appends the tree stream of `src` to `out`. Fails, with `out` as it was, if a byte has no code and
+/// there is no escape.
+pub(crate) fn encode(
     isa: Isa,
     tables: &Tables,
     src: &[u8],
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
-) -> bool {
+) -> Encoded {
     // The right sides of a level are no more than the plane together.
     let most = (tables.levels.len() + 1) * src.len() + tables.nodes.len() * place_after(0, 0);
     let ranks = sized(&mut scratch.ranks, most + place_after(0, 0));
@@ -73,7 +74,7 @@ pub fn encode(
     escapes.clear();
     to_ranks(isa, tables, src, &mut ranks[..src.len()], escapes);
     if !tables.has_escape && !escapes.is_empty() {
-        return false;
+        return Err(CannotExpress);
     }
     let mut parts = [(0, 0); NODES_MAX];
     parts[0] = (0, src.len());
@@ -99,7 +100,7 @@ pub fn encode(
             Node::Escape => out.extend_from_slice(escapes),
         }
     }
-    true
+    Ok(())
 }
 
 /// Where each node's stream lies, how many bytes reach it, and where they go among those of its
@@ -113,7 +114,7 @@ struct Walk<'a> {
 /// Reads one tree stream from `input` into all of `dst`.
 ///
 /// Fails, with `dst` in any state, if the stream is not a tree stream of `dst.len()` bytes.
-pub fn decode(
+pub(crate) fn decode(
     isa: Isa,
     tables: &Tables,
     input: &mut Reader,

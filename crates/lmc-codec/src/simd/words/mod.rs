@@ -14,7 +14,7 @@ mod top;
 #[cfg(target_arch = "x86_64")]
 mod writer;
 
-pub use top::{TopMerge, merge_top, split_top};
+pub(crate) use top::{TopMerge, merge_top, split_top};
 #[cfg(target_arch = "x86_64")]
 pub(super) use {avx2::split_group, staged::StagedWriter, writer::VectorWriter};
 
@@ -58,7 +58,7 @@ pub(super) use per_isa;
 
 /// Which words: their width in bytes (1, 2, 4 or 8) and their map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Words {
+pub(crate) struct Words {
     /// log2 of the width in bytes.
     pub width_log2: u8,
     /// Applied before a word is cut.
@@ -157,7 +157,7 @@ macro_rules! for_map {
 
 per_isa! {
     /// `dst[i]` = the low 8 bits of (mapped word `i` >> `shift`), masked by `mask`.
-    pub fn extract8(words: Words, src: &[u8], shift: u32, mask: u8, dst: &mut [u8]) {
+    pub(crate) fn extract8(words: Words, src: &[u8], shift: u32, mask: u8, dst: &mut [u8]) {
         #[inline(always)]
         fn run<T: Word>(src: &[u8], shift: u32, mask: u8, dst: &mut [u8], map: impl Fn(T) -> T) {
             for (to, &word) in dst.iter_mut().zip(T::chunks(src)) {
@@ -170,7 +170,7 @@ per_isa! {
 
 per_isa! {
     /// `dst[i]` = the low 16 bits of (mapped word `i` >> `shift`), masked by `mask`.
-    pub fn extract16(words: Words, src: &[u8], shift: u32, mask: u16, dst: &mut [u16]) {
+    pub(crate) fn extract16(words: Words, src: &[u8], shift: u32, mask: u16, dst: &mut [u16]) {
         #[inline(always)]
         fn run<T: Word>(src: &[u8], shift: u32, mask: u16, dst: &mut [u16], map: impl Fn(T) -> T) {
             for (to, &word) in dst.iter_mut().zip(T::chunks(src)) {
@@ -184,7 +184,7 @@ per_isa! {
 /// How a wide split cuts words of 2 or 4 bytes: a symbol of more than 8 bits, then the partial
 /// plane, then, in words of 4 bytes, a pair of bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct WideCut {
+pub(crate) struct WideCut {
     /// The words.
     pub words: Words,
     /// Bits of the symbol, 9 to 15.
@@ -202,7 +202,7 @@ impl WideCut {
 /// with `streaming`, most pairs go past the caches.
 ///
 /// Panics unless all slices are of one number of words.
-pub fn split_wide(
+pub(crate) fn split_wide(
     isa: Isa,
     cut: WideCut,
     src: &[u8],
@@ -273,7 +273,7 @@ per_isa! {
 /// count. With `streaming`, most words of 4 bytes go past the caches.
 ///
 /// Panics unless all slices are of one number of words.
-pub fn merge_wide(
+pub(crate) fn merge_wide(
     isa: Isa,
     cut: WideCut,
     symbols: &[u16],
@@ -335,7 +335,7 @@ per_isa! {
 
 /// One part of a word to be composed: a plane and where its bits go.
 #[derive(Clone, Copy, Debug)]
-pub enum Part<'a> {
+pub(crate) enum Part<'a> {
     /// One byte for each word, of which only the masked bits count.
     Bytes(&'a [u8], u8, u32),
     /// Two bytes for each word, of which only the masked bits count.
@@ -359,7 +359,7 @@ pub enum Part<'a> {
 }
 
 /// Composes the words of `dst` from `parts`, which cover their bits, and undoes the map.
-pub fn compose(isa: Isa, words: Words, parts: &[Part], dst: &mut [u8]) {
+pub(crate) fn compose(isa: Isa, words: Words, parts: &[Part], dst: &mut [u8]) {
     dst.fill(0);
     for part in parts {
         match *part {

@@ -9,7 +9,7 @@ use crate::simd::{Isa, IsaKind, prefetch};
 /// others, the records, are appended to `out` in order.
 ///
 /// Panics unless `src` and `top` are of one number of words.
-pub fn split_top(isa: Isa, width: usize, src: &[u8], top: &mut [u8], out: &mut Vec<u8>) {
+pub(crate) fn split_top(isa: Isa, width: usize, src: &[u8], top: &mut [u8], out: &mut Vec<u8>) {
     let n = top.len();
     assert!(src.len() == n * width && (width == 2 || width == 4));
     let start = out.len();
@@ -77,7 +77,7 @@ per_isa! {
 /// Undoes [`split_top`]. With `streaming`, most words go past the caches.
 ///
 /// Panics unless `dst`, `top` and `records` are of one number of words.
-pub fn merge_top(
+pub(crate) fn merge_top(
     isa: Isa,
     width: usize,
     top: &[u8],
@@ -90,7 +90,7 @@ pub fn merge_top(
 
 /// [`merge_top`] in steps, as the top bytes become known: spreads the stores over the time that
 /// finding them takes.
-pub struct TopMerge<'a> {
+pub(crate) struct TopMerge<'a> {
     isa: Isa,
     width: usize,
     records: &'a [u8],
@@ -101,7 +101,7 @@ pub struct TopMerge<'a> {
 
 impl<'a> TopMerge<'a> {
     /// A merge of `records` into all of `dst`; panics unless they are of one number of words.
-    pub fn new(
+    pub(crate) fn new(
         isa: Isa,
         width: usize,
         records: &'a [u8],
@@ -115,7 +115,7 @@ impl<'a> TopMerge<'a> {
     }
 
     /// Asks for the first records.
-    pub fn prefetch(&self) {
+    pub(crate) fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
         for line in self.records.chunks(64).take(16) {
             prefetch(line.as_ptr());
@@ -124,7 +124,7 @@ impl<'a> TopMerge<'a> {
 
     /// Merges most words whose top bytes are known: `top` holds those of the words from the first
     /// on.
-    pub fn advance(&mut self, top: &[u8]) {
+    pub(crate) fn advance(&mut self, top: &[u8]) {
         let n = top.len().min(self.dst.len() / self.width);
         if self.done == 0 && self.streaming {
             // Streaming stores must be aligned; the words before the first aligned place are stored
@@ -143,7 +143,7 @@ impl<'a> TopMerge<'a> {
     }
 
     /// Merges all that is left; panics unless `top` has a byte for each word.
-    pub fn finish(mut self, top: &[u8]) {
+    pub(crate) fn finish(mut self, top: &[u8]) {
         assert_eq!(top.len(), self.dst.len() / self.width);
         self.advance(top);
         self.plain(top);

@@ -3,7 +3,7 @@ use crate::Context;
 use crate::effort::Budget;
 use crate::span::encode::piece;
 use crate::span::{CodedSpan, SpanEncoder};
-use lmc_codec::{Dtype, Encoder, Level, Plan, TensorSpec};
+use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};
 use lmc_testkit::data::{self, Kind, Random};
 
 const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
@@ -28,11 +28,11 @@ fn decode(coded: &CodedSpan, base: &[u8], raw: &[u8]) -> (u64, usize) {
 
 /// A span of one block, however long it is.
 fn one_block(spec: &TensorSpec, level: Level, raw: &[u8], base: &[u8]) -> CodedSpan {
-    let plan = Plan::on_base(spec, level, raw, base);
+    let plan = Plan::new(spec, level, Block::against(raw, base));
     let mut bytes = plan.shared_recipe().to_vec();
     let recipe = (!bytes.is_empty()).then(|| piece(&bytes));
     let start = bytes.len();
-    Encoder::new().encode_block_on(&plan, 0, raw, base, &mut bytes);
+    Encoder::new().encode_block(&plan, 0, Block::against(raw, base), &mut bytes);
     let blocks = vec![piece(&bytes[start..])];
     let (raw_len, reference) = (raw.len() as u64, Some(REFERENCE));
     let span =
