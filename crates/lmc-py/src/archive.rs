@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::buffers::{Bytes, NewBytes, Scattered, check_apart, expect_writes};
 use crate::errors::{Raise, exception, partly_written};
 use crate::options::{base_sources, count, open_bases};
-use crate::work::{long, short, sized, sized_watched};
+use crate::work::{long, short, sized};
 
 /// A tensor: name, element type, shape, and where its bytes start and end in the original.
 type TensorTuple = (String, &'static str, Vec<u64>, u64, u64);
@@ -123,22 +123,20 @@ impl Archive {
             .raise()
     }
 
-    /// Restores all of the original into buffers that together are as long as it is. `progress` is
-    /// called with the bytes done so far.
-    #[pyo3(signature = (out, *, threads = 0, progress = None))]
+    /// Restores all of the original into buffers that together are as long as it is.
+    #[pyo3(signature = (out, *, threads = 0))]
     fn scatter(
         &self,
         py: Python<'_>,
         out: Vec<Bound<'_, PyAny>>,
         #[pyo3(from_py_with = count)] threads: usize,
-        progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let mut out = out.iter().map(Bytes::new_mut).collect::<PyResult<Vec<_>>>()?;
         let mut places: Vec<&mut [u8]> = out.iter_mut().map(Bytes::get_mut).collect();
         check_apart(places.iter().map(|place| &**place))?;
         places.iter_mut().for_each(|place| expect_writes(place));
         let len = places.iter().map(|place| place.len()).sum();
-        sized_watched(py, len, progress, |context| {
+        sized(py, len, |context| {
             lmc::decompress_scattered(&self.0, places, &context.on_threads(threads))
         })?
         .raise()

@@ -34,20 +34,7 @@ pub fn sized<T: Send>(
     len: usize,
     work: impl FnOnce(&Context) -> lmc::Result<T> + Send,
 ) -> PyResult<lmc::Result<T>> {
-    sized_watched(py, len, None, work)
-}
-
-/// The same; `progress` is called with the bytes done so far.
-pub fn sized_watched<T: Send>(
-    py: Python<'_>,
-    len: usize,
-    progress: Option<&Bound<'_, PyAny>>,
-    work: impl FnOnce(&Context) -> lmc::Result<T> + Send,
-) -> PyResult<lmc::Result<T>> {
-    match progress {
-        None if len < SHORT_LEN => short(py, || work(&Context::default())),
-        _ => watched(py, progress, work),
-    }
+    if len < SHORT_LEN { short(py, || work(&Context::default())) } else { long(py, work) }
 }
 
 /// Does work that may take long.

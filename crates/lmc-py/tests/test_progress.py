@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import logging
+import random
 import sys
 import threading
 import types
+from pathlib import Path
 from typing import ClassVar
 
+import lmckpt
 import pytest
 from lmckpt._progress import reporting
 
@@ -103,3 +107,90 @@ def test_without_tqdm(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapture
 def test_anything_else_is_refused(wrong: object) -> None:
     with pytest.raises(TypeError, match="progress is a function or a bool"), reporting(wrong):
         pass
+
+
+def weights(path: Path, count: int = 3 << 20) -> Path:
+    """A file that takes more than a moment to compress."""
+    path.write_bytes(random.Random(7).randbytes(1 << 16) * (count >> 16))
+    return path
+
+
+def check_told(heard: list[int], total: int) -> None:
+    """The numbers grow up to the end."""
+    assert heard == sorted(set(heard))
+    assert heard[-1] == total
+
+
+def test_files_are_told_of(tmp_path: Path) -> None:
+    source = weights(tmp_path / "weights.bin")
+    total = source.stat().st_size
+    heard: list[int] = []
+    packed = lmckpt.compress_file(source, progress=heard.append)
+    check_told(heard, total)
+    heard.clear()
+    lmckpt.decompress_file(packed, tmp_path / "again.bin", progress=heard.append)
+    check_told(heard, total)
+    assert (tmp_path / "again.bin").read_bytes() == source.read_bytes()
+
+
+def test_stores_are_told_of(tmp_path: Path) -> None:
+    source = weights(tmp_path / "weights.bin")
+    total = source.stat().st_size
+    store = lmckpt.Store(tmp_path / "store", create=True)
+    heard: list[int] = []
+    snapshot = store.save(source, progress=heard.append)
+    check_told(heard, total)
+    heard.clear()
+    store.restore(snapshot, tmp_path / "again.bin", progress=heard.append)
+    check_told(heard, total)
+
+
+def test_states_are_told_of(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    store = lmckpt.Store(tmp_path / "store", create=True)
+    state = {"model": {"a": numpy.ones(1000), "b": numpy.zeros(500)}}
+    heard: list[int] = []
+    store.save(state, progress=heard.append)
+    assert heard[-1] >= 12000
+    heard.clear()
+    loaded = store.load(progress=heard.append)
+    assert (loaded["model"]["a"] == 1).all()
+    check_told(heard, 12000)
+
+
+def test_it_is_called_on_the_thread_of_the_call(tmp_path: Path) -> None:
+    source = weights(tmp_path / "weights.bin")
+    threads: set[int] = set()
+
+    def work() -> None:
+        own = threading.get_ident()
+        name = str(tmp_path / f"{own}.lmc")
+        lmckpt.compress_file(source, name, progress=lambda _: threads.add(threading.get_ident()))
+        assert threads == {own}
+
+    work()
+    threads.clear()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
+def test_what_it_raises_ends_the_work(tmp_path: Path) -> None:
+    source = weights(tmp_path / "weights.bin")
+    store = lmckpt.Store(tmp_path / "store", create=True)
+
+    def fail(done: int) -> None:
+        raise ValueError(f"no more than {done}")
+
+    with pytest.raises(ValueError, match="no more than"):
+        store.restore(store.save(source), tmp_path / "out", progress=fail)
+    state = {"a": bytearray(8)}
+    with pytest.raises(TypeError, match="progress is a function or a bool"):
+        store.save(state, progress=7)  # type: ignore[arg-type]
+
+
+def test_a_bar_is_shown(tmp_path: Path, bars: list[Bar]) -> None:
+    source = weights(tmp_path / "weights.bin")
+    lmckpt.compress_file(source, progress=True)
+    assert [bar.options["total"] for bar in bars] == [source.stat().st_size]
+    assert bars[0].n == source.stat().st_size
+    assert bars[0].is_closed

@@ -61,6 +61,7 @@ def compress_file(
     verify: bool = ...,
     bases: Sequence[Path | Buffer] = ...,
     overwrite: bool = ...,
+    progress: Callable[[int], object] | None = ...,
 ) -> tuple[int, int]: ...
 def decompress_file(
     source: Path,
@@ -70,6 +71,7 @@ def decompress_file(
     bases: Sequence[Path | Buffer] = ...,
     overwrite: bool = ...,
     max_size: int | None = ...,
+    progress: Callable[[int], object] | None = ...,
 ) -> tuple[int, int]: ...
 def save_parts(
     data: Buffer | list[Buffer],
@@ -152,8 +154,20 @@ class Store:
     def open(url: str) -> Store: ...
     @staticmethod
     def init(url: str) -> Store: ...
-    def save_path(self, path: Path, save: NativeSaveOptions) -> Snapshot: ...
-    def save_files(self, files: Sequence[File], save: NativeSaveOptions) -> Snapshot: ...
+    def save_path(
+        self,
+        path: Path,
+        save: NativeSaveOptions,
+        *,
+        progress: Callable[[int], object] | None = ...,
+    ) -> Snapshot: ...
+    def save_files(
+        self,
+        files: Sequence[File],
+        save: NativeSaveOptions,
+        *,
+        progress: Callable[[int], object] | None = ...,
+    ) -> Snapshot: ...
     def save_part(
         self, files: Sequence[File], save: NativeSaveOptions
     ) -> tuple[str, list[str]]: ...
@@ -175,6 +189,7 @@ class Store:
         overwrite: bool,
         threads: int,
         max_size: int | None,
+        progress: Callable[[int], object] | None = ...,
     ) -> tuple[int, int]: ...
     def set_tag(self, snapshot: str, tag: str, is_set: bool) -> None: ...
     def forget(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from . import _lmckpt
+from ._progress import Progress, reporting
 from .errors import InvalidError
 from .safetensors.buffers import view
 
@@ -138,22 +139,27 @@ def compress_file(
     verify: bool = True,
     bases: Sequence[Any] = (),
     overwrite: bool = False,
+    progress: Progress = None,
 ) -> str:
     """Compresses a file, to ``target`` or to its own name with .lmc; returns where it is.
 
-    The target appears whole or not at all.
+    The target appears whole or not at all. ``progress`` is called with the bytes done so far, or is
+    True for a bar of tqdm.
     """
     source = path_text(source)
     target = f"{source}.lmc" if target is None else path_text(target)
-    _lmckpt.compress_file(
-        source,
-        target,
-        level=level,
-        threads=threads,
-        verify=verify,
-        bases=checked_bases(bases),
-        overwrite=overwrite,
-    )
+    known = checked_bases(bases)
+    with reporting(progress, total=_size(source), title="compress") as report:
+        _lmckpt.compress_file(
+            source,
+            target,
+            level=level,
+            threads=threads,
+            verify=verify,
+            bases=known,
+            overwrite=overwrite,
+            progress=report,
+        )
     return target
 
 
@@ -165,10 +171,12 @@ def decompress_file(
     bases: Sequence[Any] = (),
     overwrite: bool = False,
     max_size: int | None = None,
+    progress: Progress = None,
 ) -> str:
     """Restores a file, to ``target`` or to its name without .lmc; returns where it is.
 
-    An original of more than ``max_size`` bytes is refused.
+    An original of more than ``max_size`` bytes is refused. ``progress`` is called with the bytes
+    done so far, or is True for a bar of tqdm.
     """
     source = path_text(source)
     if target is None:
@@ -176,12 +184,23 @@ def decompress_file(
         if target == source:
             raise InvalidError(f"{source} does not end in .lmc; name a target")
     target = path_text(target)
-    _lmckpt.decompress_file(
-        source,
-        target,
-        threads=threads,
-        bases=checked_bases(bases),
-        overwrite=overwrite,
-        max_size=max_size,
-    )
+    known = checked_bases(bases)
+    with reporting(progress, title="decompress") as report:
+        _lmckpt.decompress_file(
+            source,
+            target,
+            threads=threads,
+            bases=known,
+            overwrite=overwrite,
+            max_size=max_size,
+            progress=report,
+        )
     return target
+
+
+def _size(path: str) -> int | None:
+    """The bytes of a file, if it is there: whoever opens it says that it is not."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .. import _lmckpt
@@ -53,11 +54,16 @@ class NativeStore:
             raise TypeError(f"a snapshot is named by text, not by a {type(snapshot).__name__}")
         return self.handle().contents(snapshot)
 
-    def save_flat(self, flat: FlatState, options: NativeSaveOptions) -> Snapshot:
+    def save_flat(
+        self,
+        flat: FlatState,
+        options: NativeSaveOptions,
+        progress: Callable[[int], None] | None = None,
+    ) -> Snapshot:
         """Saves a state that ``flatten`` has taken apart."""
         files: list[File] = [(STATE_FILE, flat.json(), [])]
         files += [(path, buffers, []) for path, buffers in flat.tensor_files()]
-        return self.handle().save_files(files, options)
+        return self.handle().save_files(files, options, progress=progress)
 
 
 def native_of(store: Store) -> NativeStore:

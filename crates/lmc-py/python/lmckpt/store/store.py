@@ -5,13 +5,14 @@ from __future__ import annotations
 import fnmatch
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Self, Unpack
 
 from .. import _lmckpt
 from .._documented import documented_as
 from .._lmckpt import Snapshot, printable
+from .._progress import Progress, reporting
 from ..errors import ExistsError, InvalidError, NoStoreError, NotFoundError
 from ..files import Path, path_text
 from ..safetensors.open import open_tensors, safe_open
@@ -69,16 +70,20 @@ class Store:
         return self._native.url
 
     @takes(SaveOptions)
-    def save(self, state: State | Path, **options: Unpack[SaveOptions]) -> Snapshot:
+    def save(
+        self, state: State | Path, *, progress: Progress = None, **options: Unpack[SaveOptions]
+    ) -> Snapshot:
         """Saves a state or, if it is a path, a file or a directory.
 
         A state is a dict, nested as you like, of tensors, arrays and plain values. It must not be
-        changed while this runs. When it returns, the snapshot survives a power cut.
+        changed while this runs. When it returns, the snapshot survives a power cut. ``progress`` is
+        called with the bytes done so far, or is True for a bar of tqdm.
         """
         told = native_options(options)
-        if isinstance(state, (str, os.PathLike)):
-            return self._native.handle().save_path(path_text(state), told)
-        return self._native.save_flat(flatten(state), told)
+        with reporting(progress, title="save") as report:
+            if isinstance(state, (str, os.PathLike)):
+                return self._native.handle().save_path(path_text(state), told, progress=report)
+            return self._native.save_flat(flatten(state), told, report)
 
     @takes(SaveOptions)
     def save_async(self, state: State | Path, **options: Unpack[SaveOptions]) -> Future[Snapshot]:
@@ -117,6 +122,7 @@ class Store:
         only: str | None = None,
         device: Any = "cpu",
         threads: int = 0,
+        progress: Progress = None,
     ) -> Any:
         """The state of a snapshot.
 
@@ -125,31 +131,19 @@ class Store:
         a pattern such as ``model.*`` for the names of tensors, with the name at the top of the
         state in front; all else is left out, and may be missing in ``into``. A snapshot of a
         directory gives the tensors of its safetensors files by file and name. A save of this store
-        in the background is waited for.
+        in the background is waited for. ``progress`` is called with the bytes of tensors read so
+        far, or is True for a bar of tqdm.
         """
         self._native.background.settle()
         # One manifest for all of it: another snapshot may become the latest meanwhile.
         contents = self._native.contents(snapshot)
-        paths = [path for path, kind, _, _ in contents.entries() if kind == "file"]
-        reader = _SnapshotTensors(contents, only, device if into is None else "cpu", threads)
-        if STATE_FILE in paths:
-            text = read_small(contents, STATE_FILE, STATE_LEN_MAX)
-            state = unflatten(text, reader.tensor)
-            merge = Merge(only)
-            state = merge.node(into, state, ())
-            merge.write()
-            return state
-        if into is not None:
-            raise InvalidError("into is for snapshots of states; this one is of files")
-        paths = [path for path in paths if path.endswith(".safetensors")]
-        if not paths:
-            raise InvalidError("the snapshot holds no tensors that can be loaded; restore it")
-        read: dict[str, dict[str, Any]] = {path: {} for path in paths}
-        for path, tensors in read.items():
-            for key in reader.keys(path):
-                way = path.removesuffix(".safetensors"), key
-                tensors[key] = reader.tensor("torch", path, key, way)
-        return Merge(only).node(None, read, ())
+        sizes = {path: size for path, kind, size, _ in contents.entries() if kind == "file"}
+        tensors = sum(size for path, size in sizes.items() if path.endswith(".safetensors"))
+        total = tensors if only is None else None
+        with reporting(progress, total=total, title="load") as report:
+            target = device if into is None else "cpu"
+            reader = _SnapshotTensors(contents, only, target, threads, report)
+            return _load(contents, list(sizes), reader, into, only)
 
     def open_file(
         self, snapshot: str | Snapshot, path: str, framework: str = "pt", device: Any = "cpu"
@@ -181,20 +175,26 @@ class Store:
         overwrite: bool = False,
         threads: int = 0,
         max_size: int | None = None,
+        progress: Progress = None,
     ) -> None:
         """Restores the files of a snapshot to a directory, byte for byte.
 
-        If they have more than ``max_size`` bytes together, nothing is restored.
+        If they have more than ``max_size`` bytes together, nothing is restored. ``progress`` is
+        called with the bytes done so far, or is True for a bar of tqdm.
         """
-        self._native.handle().restore(
-            snapshot_name(snapshot),
-            path_text(target),
-            only=[only] if isinstance(only, str) else list(only),
-            weights_only=weights_only,
-            overwrite=overwrite,
-            threads=threads,
-            max_size=max_size,
-        )
+        is_all = not only and not weights_only
+        total = snapshot.size if is_all and isinstance(snapshot, Snapshot) else None
+        with reporting(progress, total=total, title="restore") as report:
+            self._native.handle().restore(
+                snapshot_name(snapshot),
+                path_text(target),
+                only=[only] if isinstance(only, str) else list(only),
+                weights_only=weights_only,
+                overwrite=overwrite,
+                threads=threads,
+                max_size=max_size,
+                progress=report,
+            )
 
     def snapshots(self, run: str | None = None) -> list[Snapshot]:
         """All snapshots, or those of a run, in the order in which they were saved."""
@@ -286,9 +286,15 @@ class _SnapshotTensors:
     """The tensors of a snapshot, one by one."""
 
     def __init__(
-        self, contents: _lmckpt.Contents, only: str | None, device: Any, threads: int
+        self,
+        contents: _lmckpt.Contents,
+        only: str | None,
+        device: Any,
+        threads: int,
+        report: Callable[[int], None] | None,
     ) -> None:
         self._contents, self._only = contents, only
+        self._report, self._done = report, 0
         self._device, self._threads = device, threads
         self._open: dict[tuple[str, str], safe_open] = {}
 
@@ -307,4 +313,36 @@ class _SnapshotTensors:
     def tensor(self, kind: str, path: str, name: str, way: tuple[str, ...]) -> Any:
         if self._only is not None and not fnmatch.fnmatchcase(".".join(way), self._only):
             return MISSING
-        return self._file(kind, path).get_tensor(name)
+        tensor = self._file(kind, path).get_tensor(name)
+        if self._report is not None:
+            self._done += tensor.nbytes
+            self._report(self._done)
+        return tensor
+
+
+def _load(
+    contents: _lmckpt.Contents,
+    paths: list[str],
+    reader: _SnapshotTensors,
+    into: State | None,
+    only: str | None,
+) -> Any:
+    """The state of a snapshot, or the tensors of a directory, as ``Store.load`` gives them."""
+    if STATE_FILE in paths:
+        text = read_small(contents, STATE_FILE, STATE_LEN_MAX)
+        state = unflatten(text, reader.tensor)
+        merge = Merge(only)
+        state = merge.node(into, state, ())
+        merge.write()
+        return state
+    if into is not None:
+        raise InvalidError("into is for snapshots of states; this one is of files")
+    paths = [path for path in paths if path.endswith(".safetensors")]
+    if not paths:
+        raise InvalidError("the snapshot holds no tensors that can be loaded; restore it")
+    read: dict[str, dict[str, Any]] = {path: {} for path in paths}
+    for path, tensors in read.items():
+        for key in reader.keys(path):
+            way = path.removesuffix(".safetensors"), key
+            tensors[key] = reader.tensor("torch", path, key, way)
+    return Merge(only).node(None, read, ())
