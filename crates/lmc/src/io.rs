@@ -1,10 +1,10 @@
 //! Where bytes come from and go to.
 
+use crate::base::witness::changed;
 use crate::context::Context;
-use crate::folder::FileId;
+use crate::files::folder::FileId;
+use crate::files::publish::Publish;
 use crate::pipeline::Buffer;
-use crate::publish::Publish;
-use crate::witness::changed;
 use lmc_format::{Error, ErrorKind, Result};
 use std::fmt;
 use std::fs::{File, Metadata};

@@ -6,77 +6,48 @@
 //! [`Publish`] sees to that.
 #![forbid(unsafe_code)]
 
-mod acl;
 mod archive;
 mod base;
-mod beside;
-mod clear;
 mod compress;
 mod context;
-mod convert;
-mod decompress;
-mod dependencies;
-mod descend;
-mod describe;
 mod diff;
-mod effort;
-mod folder;
-mod guess;
+mod files;
 mod io;
 mod item_hash;
 mod items;
-mod leftover;
-mod lookup;
-mod masters;
-mod matching;
 mod memory;
-mod names;
-mod needed;
 mod once;
 mod pipeline;
-mod publish;
-mod raw;
-mod reach;
-mod recent;
-mod reference;
-mod remove;
-mod sandbox;
-mod shelf;
 mod span;
-mod tensors;
-mod tree;
-mod uncoded;
-mod update;
-mod witness;
 
+pub use archive::describe::{BlockInfo, SpanInfo};
+pub use archive::restore::decompress;
+pub use archive::tensors::{BaseNotes, Tensor};
+pub use archive::update::{Site, Update};
 pub use archive::{Archive, check_size};
+pub use base::dependencies::Dependencies;
+pub use base::raw::content_hash;
 pub use base::{Base, Bases, Library};
+pub use compress::rounding::masters;
 pub use compress::{Compressed, compress, compress_known};
 pub use context::{Context, Interrupt, Progress};
-pub use decompress::decompress;
-pub use dependencies::Dependencies;
-pub use describe::{BlockInfo, SpanInfo};
 pub use diff::{BytesDiff, Change, Diff, TensorDiff, diff};
-pub use folder::{FileId, FileKind, FileState, Folder, Links, MODE_BITS};
+pub use files::folder::{FileId, FileKind, FileState, Folder, Links, MODE_BITS};
+pub use files::leftover::Leftover;
+pub use files::names::{archive_path, has_room, is_findable, original_path};
+pub use files::publish::{Origin, Publish};
+pub use files::remove::remove_seen;
+pub use files::sandbox::{NewDirectory, Sandbox};
+pub use files::tree::{Tree, TreeEntry, check_place};
 pub use io::{Input, Output, ReadAt};
-pub use leftover::Leftover;
 pub use lmc_codec::Level;
 pub use lmc_format::{
     Advice, Conversion, Dtype, DtypeId, Error, ErrorKind, NumpyName, Reference, Result,
 };
 pub use lmc_input::JSON_LEN_MAX as HEADER_JSON_LEN_MAX;
-pub use masters::masters;
 pub use memory::{
     compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_vec,
 };
-pub use names::{archive_path, has_room, is_findable, original_path};
-pub use publish::{Origin, Publish};
-pub use raw::content_hash;
-pub use remove::remove_seen;
-pub use sandbox::{NewDirectory, Sandbox};
-pub use tensors::{BaseNotes, Tensor};
-pub use tree::{Tree, TreeEntry, check_place};
-pub use update::{Site, Update};
 
 /// How to compress.
 #[derive(Clone, Debug)]

@@ -2,10 +2,10 @@
 
 use crate::Options;
 use crate::archive::Archive;
+use crate::archive::restore::{ItemChecks, Parts, check_empty_items, decode_part};
+use crate::base::effort::alone_if_spent;
 use crate::compress::{Assembly, Done, Job, Worker};
 use crate::context::Context;
-use crate::decompress::{ItemChecks, Parts, check_empty_items, decode_part};
-use crate::effort::alone_if_spent;
 use crate::io::{Input, Source, zeroed};
 use crate::pipeline::{Buffer, Pool, for_each};
 use crate::span::SpanDecoder;

@@ -4,8 +4,8 @@
 mod names;
 
 use super::Access;
-use crate::clock::unix_ms;
-use crate::config::CONFIG_NAME;
+use crate::layout::clock::unix_ms;
+use crate::layout::config::CONFIG_NAME;
 use lmc::Folder;
 use names::{disk_stat, for_each_name, is_utf8, look_at, shown};
 use rustix::fd::{AsFd, OwnedFd};

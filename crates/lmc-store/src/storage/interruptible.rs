@@ -4,7 +4,7 @@
 //! same ways as on any other error: leases go, and so do files that have no name yet.
 
 use super::{Entry, Put, Stat, Storage};
-use crate::names::{FORGOTTEN, PENDING, PRUNING};
+use crate::layout::names::{FORGOTTEN, PENDING, PRUNING};
 use lmc::Interrupt;
 use lmc_format::Result;
 use std::fmt;

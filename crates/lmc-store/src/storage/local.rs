@@ -8,8 +8,8 @@ mod errors;
 
 use super::disk::{Disk, DiskStat, LISTS_MAX, RealDisk, Renamed};
 use super::{Access, Entry, Put, Stat, Storage, not_found, read_by_parts};
-use crate::config::CONFIG_NAME;
-use crate::names::{FORGOTTEN, MARKER, NAME_PARTS_MAX, PRUNING, is_id, random_id};
+use crate::layout::config::CONFIG_NAME;
+use crate::layout::names::{FORGOTTEN, MARKER, NAME_PARTS_MAX, PRUNING, is_id, random_id};
 use errors::{object_error, swept};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashSet};

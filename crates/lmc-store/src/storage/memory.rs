@@ -1,7 +1,7 @@
 //! Memory as storage, for tests.
 
 use super::{Entry, Put, Stat, Storage, folders_of_names, not_found, read_by_parts};
-use crate::clock::{Clock, SystemClock};
+use crate::layout::clock::{Clock, SystemClock};
 use lmc_format::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -19,7 +19,7 @@ pub use memory::MemoryStorage;
 #[cfg(feature = "bucket")]
 pub use object::ObjectStorage;
 
-use crate::config::CONFIG_NAME;
+use crate::layout::config::CONFIG_NAME;
 use lmc::Folder;
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::BTreeSet;

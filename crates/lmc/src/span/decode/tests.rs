@@ -1,6 +1,6 @@
 use super::*;
 use crate::Context;
-use crate::effort::Budget;
+use crate::base::effort::Budget;
 use crate::span::encode::piece;
 use crate::span::{CodedSpan, SpanEncoder};
 use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};

@@ -1,0 +1,35 @@
+//! Which archives of several manifests are the same.
+
+use crate::layout::manifest::{ArchiveInfo, Extent, Manifest};
+use crate::layout::names::PackName;
+
+/// Names what an archive is: the hash and the size of its original, where its bytes are, and the
+/// same of all that it is on.
+pub(crate) type Identity = [u8; 32];
+
+/// The identities of the archives of a manifest. A pack is known by what `key` makes of its name:
+/// by its bytes, or by where they are.
+pub(crate) fn identities(manifest: &Manifest, key: impl Fn(&PackName) -> &str) -> Vec<Identity> {
+    let mut identities: Vec<Identity> = Vec::with_capacity(manifest.archives.len());
+    for archive in &manifest.archives {
+        let ArchiveInfo { hash, size, bases, extents, .. } = archive;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&hash.to_le_bytes());
+        hasher.update(&size.to_le_bytes());
+        // Lengths before lists, so that no two archives give the same bytes.
+        hasher.update(&(extents.len() as u64).to_le_bytes());
+        for Extent { pack, offset, len } in extents {
+            let key = key(&manifest.packs[*pack].name);
+            hasher.update(&(key.len() as u64).to_le_bytes());
+            hasher.update(key.as_bytes());
+            hasher.update(&offset.to_le_bytes());
+            hasher.update(&len.to_le_bytes());
+        }
+        for &base in bases {
+            // Each stands behind those that it is on.
+            hasher.update(&identities[base]);
+        }
+        identities.push(*hasher.finalize().as_bytes());
+    }
+    identities
+}

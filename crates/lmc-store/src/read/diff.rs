@@ -1,0 +1,79 @@
+//! Two snapshots beside each other: files by their content, changed ones tensor by tensor.
+
+use crate::Store;
+use crate::layout::identity::identities;
+use crate::layout::manifest::Manifest;
+use crate::layout::names::PackName;
+use crate::layout::path::RelPath;
+use crate::read::library::SnapshotLibrary;
+use crate::save::reuse::have_same_original;
+use lmc::{Bases, Diff, Level};
+use lmc_format::{Error, Result};
+use std::sync::Arc;
+
+/// How two snapshots differ.
+#[derive(Clone, Debug, Default)]
+pub struct SnapshotDiff {
+    /// Files that are the same in both.
+    pub same: Vec<RelPath>,
+    /// Files that only the old one has.
+    pub only_old: Vec<RelPath>,
+    /// Files that only the new one has.
+    pub only_new: Vec<RelPath>,
+    /// Files that are in both with other bytes.
+    pub changed: Vec<FileDiff>,
+}
+
+/// How a file differs.
+#[derive(Clone, Debug)]
+pub struct FileDiff {
+    /// Where it is.
+    pub path: RelPath,
+    /// Bytes that it had.
+    pub old_size: u64,
+    /// Bytes that it has.
+    pub new_size: u64,
+    /// Its tensors.
+    pub tensors: Diff,
+}
+
+impl Store {
+    /// Compares two snapshots.
+    pub fn diff(&self, old: &Arc<Manifest>, new: &Arc<Manifest>) -> Result<SnapshotDiff> {
+        let context = &self.context;
+        let libraries = (SnapshotLibrary::new(self, old), SnapshotLibrary::new(self, new));
+        let places = (identities(old, PackName::hash), identities(new, PackName::hash));
+        let mut diff = SnapshotDiff::default();
+        for (path, file) in new.files() {
+            let Some(before) = old.file(path) else {
+                diff.only_new.push(path.clone());
+                continue;
+            };
+            let hashes = (old.archives[before.archive].hash, new.archives[file.archive].hash);
+            // One hash in two places is no proof; the bytes are.
+            let is_same = || {
+                let archives = (libraries.0.open(before.archive)?, libraries.1.open(file.archive)?);
+                have_same_original(&archives.0, &archives.1, context)
+            };
+            if places.0[before.archive] == places.1[file.archive]
+                || hashes.0 == hashes.1 && is_same().map_err(|e| e.at(path))?
+            {
+                diff.same.push(path.clone());
+                continue;
+            }
+            let before_library = libraries.0.with_first(before.archive);
+            let before_bases = Bases::from_library(before_library, &[hashes.0], context)?;
+            let library = libraries.1.with_first(file.archive);
+            let bases = Bases::from_library(library, &[hashes.1], context)?;
+            let ([old_base], [new_base]) = (before_bases.list(), bases.list()) else {
+                return Err(Error::invalid("two files are compared"));
+            };
+            let tensors = lmc::diff(old_base, new_base, Level::Default, context)?;
+            let (old_size, new_size) = (before.size, file.size);
+            diff.changed.push(FileDiff { path: path.clone(), old_size, new_size, tensors });
+        }
+        let gone = old.files().filter(|(path, _)| new.file(path).is_none());
+        diff.only_old = gone.map(|(path, _)| path.clone()).collect();
+        Ok(diff)
+    }
+}

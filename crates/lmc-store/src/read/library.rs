@@ -1,0 +1,213 @@
+//! Archives in the store, read where they are: parts of packs as one `.lmc`.
+
+use crate::Store;
+use crate::layout::manifest::{ArchiveInfo, Extent, Manifest};
+use crate::layout::path::RelPath;
+use crate::storage::Storage;
+use lmc::{Archive, Bases, Context, Library, ReadAt};
+use lmc_format::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Packs that are known by their numbers.
+pub(crate) trait Packs: Send + Sync + fmt::Debug {
+    /// Fills `out` with the bytes of a pack from `at` on.
+    fn read(&self, pack: usize, at: u64, out: &mut [u8]) -> Result<()>;
+}
+
+/// The packs of a manifest, as they are in the store.
+#[derive(Debug)]
+struct StoredPacks {
+    storage: Arc<dyn Storage>,
+    manifest: Arc<Manifest>,
+}
+
+impl Packs for StoredPacks {
+    fn read(&self, pack: usize, at: u64, out: &mut [u8]) -> Result<()> {
+        self.storage.read(&self.manifest.packs[pack].name.object(), at, out)
+    }
+}
+
+/// The bytes of an archive, which are parts of packs.
+#[derive(Debug)]
+pub(crate) struct StoredBytes {
+    packs: Arc<dyn Packs>,
+    /// Where each part starts in the archive, and where it is.
+    parts: Vec<(u64, Extent)>,
+    size: u64,
+}
+
+impl StoredBytes {
+    pub(crate) fn new(packs: &Arc<dyn Packs>, archive: &ArchiveInfo) -> Self {
+        let mut size = 0;
+        let part = |extent: &Extent| {
+            let start = size;
+            size += extent.len;
+            (start, *extent)
+        };
+        let parts = archive.extents.iter().map(part).collect();
+        Self { packs: packs.clone(), parts, size }
+    }
+}
+
+impl ReadAt for StoredBytes {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        let first = self.parts.partition_point(|(start, _)| *start <= at).saturating_sub(1);
+        let (mut at, mut rest) = (at, out);
+        for (start, Extent { pack, offset, len }) in &self.parts[first.min(self.parts.len())..] {
+            if rest.is_empty() {
+                break;
+            }
+            let skip = at - start;
+            let len = (len - skip).min(rest.len() as u64);
+            let (out, after) = rest.split_at_mut(len as usize);
+            self.packs.read(*pack, offset + skip, out)?;
+            rest = after;
+            at += len;
+        }
+        if rest.is_empty() { Ok(()) } else { Err(Error::truncated("the archive ends early")) }
+    }
+}
+
+/// The archives of a snapshot, found by the content of their originals.
+#[derive(Debug)]
+pub(crate) struct SnapshotLibrary {
+    packs: Arc<dyn Packs>,
+    manifest: Arc<Manifest>,
+    /// How many archives each one stands on, one on the other.
+    depths: Vec<usize>,
+    /// Archives by their hashes; of several with one hash the base of others, or else the first.
+    numbers: HashMap<u128, usize>,
+    /// All archives of hashes that more than one has.
+    alike: HashMap<u128, Vec<usize>>,
+    /// Archives that others are on.
+    is_base: Vec<bool>,
+    names: HashMap<usize, String>,
+}
+
+impl SnapshotLibrary {
+    pub(crate) fn new(store: &Store, manifest: &Arc<Manifest>) -> Arc<Self> {
+        let (storage, manifest) = (store.storage.clone(), manifest.clone());
+        Self::with_packs(Arc::new(StoredPacks { storage, manifest: manifest.clone() }), &manifest)
+    }
+
+    /// The archives of a manifest whose packs are read elsewhere.
+    pub(crate) fn with_packs(packs: Arc<dyn Packs>, manifest: &Arc<Manifest>) -> Arc<Self> {
+        let mut is_base = vec![false; manifest.archives.len()];
+        for &base in manifest.archives.iter().flat_map(|archive| &archive.bases) {
+            is_base[base] = true;
+        }
+        let mut numbers: HashMap<u128, usize> = HashMap::with_capacity(manifest.archives.len());
+        let mut alike: HashMap<u128, Vec<usize>> = HashMap::new();
+        for (i, archive) in manifest.archives.iter().enumerate() {
+            let first = *numbers.entry(archive.hash).or_insert(i);
+            if first != i {
+                alike.entry(archive.hash).or_insert_with(|| vec![first]).push(i);
+                if is_base[i] {
+                    numbers.insert(archive.hash, i);
+                }
+            }
+        }
+        let mut names = HashMap::new();
+        for (path, file) in manifest.files() {
+            let name = || path.name().to_string_lossy().into_owned();
+            names.entry(file.archive).or_insert_with(name);
+        }
+        let (depths, manifest) = (manifest.depths(), manifest.clone());
+        Arc::new(Self { packs, manifest, depths, numbers, alike, is_base, names })
+    }
+
+    pub(crate) fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// How many archives each one stands on.
+    pub(crate) fn depths(&self) -> &[usize] {
+        &self.depths
+    }
+
+    /// The number of the archive that is meant where one with this hash is a base.
+    pub(crate) fn number(&self, hash: u128) -> Option<usize> {
+        self.numbers.get(&hash).copied()
+    }
+
+    /// The archive of this hash that others are on.
+    pub(crate) fn base(&self, hash: u128) -> Option<usize> {
+        self.number(hash).filter(|&number| self.is_base[number])
+    }
+
+    /// All archives with this hash: they may hold different originals.
+    pub(crate) fn all_of(&self, hash: u128) -> Vec<usize> {
+        match self.alike.get(&hash) {
+            Some(all) => all.clone(),
+            None => self.number(hash).into_iter().collect(),
+        }
+    }
+
+    fn name(&self, archive: usize) -> String {
+        self.names.get(&archive).cloned().unwrap_or_else(|| "base".to_string())
+    }
+
+    pub(crate) fn bytes(&self, archive: usize) -> Arc<dyn ReadAt> {
+        Arc::new(StoredBytes::new(&self.packs, &self.manifest.archives[archive]))
+    }
+
+    /// The same archives, of which one is the first to be found by its hash.
+    pub(crate) fn with_first(self: &Arc<Self>, number: usize) -> Arc<dyn Library> {
+        Arc::new(WithFirst { library: self.clone(), number })
+    }
+
+    /// Opens an archive; what it is on is found here too.
+    pub(crate) fn open(self: &Arc<Self>, number: usize) -> Result<Archive> {
+        let bases = Bases::from_library(self.clone(), &[], &Context::with_threads(1))?;
+        open(self.bytes(number), &bases, &self.manifest.archives[number])
+    }
+}
+
+/// Opens an archive of which a manifest says this.
+pub(crate) fn open(bytes: Arc<dyn ReadAt>, bases: &Bases, info: &ArchiveInfo) -> Result<Archive> {
+    let archive = Archive::from_elsewhere(bytes, bases)?;
+    if archive.content_hash() != info.hash || archive.original_len() != info.size {
+        return Err(Error::corrupt("the archive in the store is not the one that was saved"));
+    }
+    Ok(archive)
+}
+
+impl Library for SnapshotLibrary {
+    fn find(&self, hash: u128) -> Result<Option<(String, Arc<dyn ReadAt>)>> {
+        let Some(number) = self.number(hash) else { return Ok(None) };
+        Ok(Some((self.name(number), self.bytes(number))))
+    }
+}
+
+/// The archives of a snapshot, one before all others with its hash. None is on one with its own
+/// hash, so that its bases are found as ever.
+#[derive(Debug)]
+struct WithFirst {
+    library: Arc<SnapshotLibrary>,
+    number: usize,
+}
+
+impl Library for WithFirst {
+    fn find(&self, hash: u128) -> Result<Option<(String, Arc<dyn ReadAt>)>> {
+        match hash == self.library.manifest.archives[self.number].hash {
+            true => Ok(Some((self.library.name(self.number), self.library.bytes(self.number)))),
+            false => self.library.find(hash),
+        }
+    }
+}
+
+impl Store {
+    /// Opens the archive of one file of a snapshot, to read tensors or other parts of it.
+    pub fn archive(&self, manifest: &Arc<Manifest>, path: &RelPath) -> Result<Archive> {
+        let file = manifest.file(path).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("no file {path} is in the snapshot"))
+        })?;
+        SnapshotLibrary::new(self, manifest).open(file.archive).map_err(|e| e.at(path))
+    }
+}

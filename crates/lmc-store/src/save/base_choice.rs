@@ -1,0 +1,246 @@
+//! What a file is coded against: the parent's archive of it, the one at the root of that chain, or
+//! nothing.
+//!
+//! A delta is small, but every restore of it reads its whole chain. Reading costs a share of
+//! storing ([`READ_SHARE`]), and each archive carries what the reads of its chain have cost so far,
+//! its rent. A chain is left when the rent has come to what a whole copy would cost. Where files
+//! change little that is late, where they change much it is early, and no count is fixed.
+//! Two bounds hold whatever the costs are: how many archives stand one on the other, and how many
+//! bytes a restore reads.
+
+use crate::layout::file_kind::Kind;
+use crate::layout::manifest::{ArchiveInfo, DEPTH_MAX, Manifest, SIZE_MAX};
+use crate::layout::path::RelPath;
+use crate::read::library::SnapshotLibrary;
+use std::collections::BTreeMap;
+
+/// Most archives that stand one on the other in what is saved.
+pub const CHAIN_DEPTH_MAX: usize = 16;
+/// A restore of a file reads at most this many times what the file takes alone.
+pub const READ_TIMES_MAX: u64 = 3;
+/// A byte that a restore reads costs one of this many parts of a byte that is stored.
+const READ_SHARE: u64 = 16;
+/// Files of the parent that are offered to one that is not in it.
+const OFFERED_MAX: usize = 32;
+
+/// What a file should be coded against, by the numbers of archives of the parent.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub bases: Vec<usize>,
+    /// Archives that would be better and are likely to cost too much. They become the bases if what
+    /// is coded against them, which has to be made to know, pays after all: layers may have been
+    /// frozen since.
+    pub doubted: Vec<usize>,
+}
+
+/// A file that is to be coded.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub path: &'a RelPath,
+    /// Whether the parent has it from a snapshot before.
+    pub is_adopted: bool,
+    /// Files of the parent that hold what it was, if that is known.
+    pub like: &'a [RelPath],
+}
+
+/// Archives of the parent that are offered to a file that is not in it, by the kinds of files. They
+/// are looked for once, not for each file again.
+#[derive(Debug, Default)]
+pub(crate) struct Offered(BTreeMap<Kind, Vec<usize>>);
+
+impl Offered {
+    pub(crate) fn of(parent: &Manifest) -> Self {
+        let mut offered = Self::default();
+        for (_, file) in parent.files().filter(|(_, file)| file.size > 0) {
+            offer(offered.0.entry(file.kind).or_default(), file.archive);
+        }
+        offered
+    }
+
+    fn get(&self, kind: Kind) -> &[usize] {
+        self.0.get(&kind).map_or(&[], |archives| archives)
+    }
+}
+
+/// Adds an archive to those that are offered, unless there are enough.
+fn offer(offered: &mut Vec<usize>, archive: usize) {
+    if offered.len() < OFFERED_MAX && !offered.contains(&archive) {
+        offered.push(archive);
+    }
+}
+
+/// What a file should be coded against.
+pub(crate) fn plan(
+    library: &SnapshotLibrary,
+    offered: &Offered,
+    wanted: &Wanted,
+    depth_max: usize,
+) -> Plan {
+    let (parent, depths) = (library.manifest(), library.depths());
+    let depth_max = depth_max.min(DEPTH_MAX);
+    let is_deep = |i: usize| depths[i] >= depth_max;
+    let fits = |&i: &usize| !is_deep(i) && may_be_read(&parent.archives[i]);
+    let same = match wanted.like {
+        [] => Some(wanted.path).filter(|_| !wanted.is_adopted),
+        [one] => Some(one),
+        _ => None,
+    };
+    if let Some(file) = same.and_then(|path| parent.file(path)) {
+        let own = file.archive;
+        let archive = &parent.archives[own];
+        let next = likely_next(archive, depths[own]);
+        if fits(&own) && pays(archive.size, next, &[archive]) {
+            return Plan { bases: vec![own], doubted: Vec::new() };
+        }
+        let doubted = Some(own).filter(|&own| !is_deep(own)).into_iter().collect();
+        // What changes fast has left its root behind.
+        let is_slow = depths[own] == 0 || archive.stored < archive.alone / 2;
+        let root = Some(root(parent, own)).filter(|i| *i != own && is_slow && fits(i));
+        return Plan { bases: root.into_iter().collect(), doubted };
+    }
+    // Renamed, resharded, new, or not in every snapshot: any of the parent's files of its kind may
+    // hold its tensors.
+    let mut own: Vec<usize> = Vec::new();
+    if wanted.like.is_empty() {
+        own.extend(offered.get(Kind::of(wanted.path)));
+    }
+    for file in wanted.like.iter().filter_map(|path| parent.file(path)) {
+        if file.size > 0 {
+            offer(&mut own, file.archive);
+        }
+    }
+    let instead = |&i: &usize| [i, root(parent, i)].into_iter().find(fits);
+    let mut bases: Vec<usize> = own.iter().filter_map(instead).collect();
+    bases.sort_unstable();
+    bases.dedup();
+    own.retain(|&i| !is_deep(i));
+    let doubted = if own.iter().all(fits) { Vec::new() } else { own };
+    Plan { bases, doubted }
+}
+
+/// Whether a restore of what is coded against it stays within its bound, even if nothing is gained.
+pub(crate) fn may_be_read(archive: &ArchiveInfo) -> bool {
+    archive.read <= archive.alone.saturating_mul(READ_TIMES_MAX - 1)
+}
+
+/// The next delta of a chain: as large as the last one, or half a copy where there is none.
+fn likely_next(archive: &ArchiveInfo, depth: usize) -> u64 {
+    if depth == 0 { archive.alone / 2 } else { archive.stored }
+}
+
+/// Whether an archive of `stored` bytes on `bases` costs less than a whole copy, and a restore of
+/// it stays within its bound.
+pub(crate) fn pays(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> bool {
+    let (alone, read, rent) = costs(size, stored, bases);
+    rent <= alone.saturating_sub(stored) && read <= alone.saturating_mul(READ_TIMES_MAX)
+}
+
+/// What reading `read` bytes instead of `alone` costs.
+fn rent_of(read: u64, alone: u64) -> u64 {
+    read.saturating_sub(alone) / READ_SHARE
+}
+
+/// The first archive of a chain.
+fn root(manifest: &Manifest, mut number: usize) -> usize {
+    while let Some(&base) = manifest.archives[number].bases.first() {
+        number = base;
+    }
+    number
+}
+
+/// What is known of an archive of `size` original and `stored` own bytes on `bases`:
+/// `alone`, `read` and `rent`, each no more than a manifest may say.
+pub(crate) fn costs(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> (u64, u64, u64) {
+    if bases.is_empty() {
+        return (stored, stored, 0);
+    }
+    let sum = |of: fn(&ArchiveInfo) -> u64| -> u128 {
+        bases.iter().map(|base| u128::from(of(base))).sum()
+    };
+    let scaled = |value: u128, by: u128, to: u128| {
+        u64::try_from(value.saturating_mul(by) / to.max(1)).unwrap_or(u64::MAX)
+    };
+    let alone = scaled(sum(|base| base.alone), u128::from(size), sum(|base| base.size)).max(stored);
+    // As deep as the deepest of them all, for all of it.
+    let deepest = bases
+        .iter()
+        .map(|base| scaled(u128::from(base.read), u128::from(alone), u128::from(base.alone)));
+    let read = deepest.max().unwrap_or(0).saturating_add(stored);
+    let rent = bases
+        .iter()
+        .map(|base| scaled(u128::from(base.rent), u128::from(alone), u128::from(base.alone)));
+    let rent = rent.max().unwrap_or(0).saturating_add(rent_of(read, alone));
+    (alone.min(SIZE_MAX), read.min(SIZE_MAX), rent.min(SIZE_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::manifest::{Entry, FileNode, MANIFEST_FORMAT, Node};
+    use crate::read::library::Packs;
+    use lmc_format::{Error, Result};
+    use std::sync::Arc;
+
+    #[derive(Debug)]
+    struct NoPacks;
+
+    impl Packs for NoPacks {
+        fn read(&self, _: usize, _: u64, _: &mut [u8]) -> Result<()> {
+            Err(Error::invalid("there are none"))
+        }
+    }
+
+    fn path(folder: &str, i: usize) -> RelPath {
+        RelPath::new(format!("{folder}/{i:08}.bin").as_bytes()).unwrap()
+    }
+
+    /// As many files as a snapshot can hold are planned one by one, known and new ones. If each
+    /// looked through the whole parent, this would take a hundred billion steps.
+    #[test]
+    fn a_plan_does_not_look_through_the_whole_parent() {
+        let count = 400_000;
+        let archive = |i: usize| ArchiveInfo {
+            hash: i as u128,
+            size: 100,
+            stored: 50,
+            alone: 50,
+            read: 50,
+            rent: 0,
+            bases: Vec::new(),
+            extents: Vec::new(),
+            blake3: None,
+        };
+        let entry = |i: usize| {
+            let (mode, mtime, size) = (0o644, (0, 0), 100);
+            let node = FileNode { mode, mtime, size, kind: Kind::Weights, archive: i };
+            Entry { path: path("a", i), node: Node::File(node) }
+        };
+        let manifest = Manifest {
+            format: MANIFEST_FORMAT,
+            run: String::new(),
+            step: 0,
+            time_ms: 0,
+            save: String::new(),
+            copy: None,
+            parent: None,
+            meta: Default::default(),
+            is_thinned: false,
+            root_mode: None,
+            is_file: false,
+            added: 0,
+            entries: (0..count).map(entry).collect(),
+            archives: (0..count).map(archive).collect(),
+            packs: Vec::new(),
+        };
+        let library = SnapshotLibrary::with_packs(Arc::new(NoPacks), &Arc::new(manifest));
+        let offered = Offered::of(library.manifest());
+        for i in 0..count {
+            let plan_of = |path: &RelPath| {
+                let wanted = Wanted { path, is_adopted: false, like: &[] };
+                plan(&library, &offered, &wanted, CHAIN_DEPTH_MAX)
+            };
+            assert_eq!(plan_of(&path("a", i)).bases, [i]);
+            assert_eq!(plan_of(&path("new", i)).bases.len(), OFFERED_MAX);
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The files of a save, each coded against what the planner and its folder offer.
+
+use crate::Store;
+use crate::layout::file_kind::Kind;
+use crate::layout::manifest::{Entry, FileNode, Node};
+use crate::layout::path::RelPath;
+use crate::save::SaveOptions;
+use crate::save::base_choice::{self, Offered};
+use crate::save::manifest_builder::Builder;
+use crate::save::packs::{PackWriter, healed_warning};
+use crate::save::reuse::{Presence, Verdict, compare, has_blake3, is_unreadable};
+use crate::save::room::Room;
+use crate::save::source::{FileState, Leaf, Opened, What};
+use crate::save::warning::Warning;
+use crate::upkeep::check::is_damage;
+use lmc::{Bases, Context, Options, Output};
+use lmc_format::{Advice, Error, ErrorKind, Result};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+/// Archives with the hash of a file that it is compared with: more are made to cost time.
+const COMPARED_MAX: usize = 8;
+
+/// Files on their way into packs.
+pub(crate) struct Coding<'a, 'w> {
+    options: &'a SaveOptions,
+    pub builder: Builder,
+    /// Files that the parent has from a snapshot before.
+    adopted: BTreeSet<RelPath>,
+    /// Archives of the parent for files that are not in it.
+    offered: Offered,
+    store: &'a Store,
+    /// Packs of the parent that the storage was seen to have.
+    presence: Presence,
+    writer: &'a mut PackWriter<'w>,
+    /// What is left of the manifest, and archives that have their place in it.
+    room: Room,
+    listed: HashSet<usize>,
+    /// Sizes that more than one file has, here or in the parent.
+    sizes: HashMap<u64, usize>,
+    /// Files that the store had already.
+    pub unchanged: u64,
+    /// Problems that were worked around.
+    pub warnings: Vec<Warning>,
+}
+
+impl<'a, 'w> Coding<'a, 'w> {
+    pub(crate) fn new(
+        store: &'a Store,
+        options: &'a SaveOptions,
+        builder: Builder,
+        adopted: BTreeSet<RelPath>,
+        room: Room,
+        leaves: &[Leaf<'_>],
+        writer: &'a mut PackWriter<'w>,
+    ) -> Self {
+        let mut sizes: HashMap<u64, usize> = HashMap::new();
+        let own = leaves.iter().filter_map(|leaf| match &leaf.what {
+            What::File(file) => Some(file.size),
+            _ => None,
+        });
+        for size in own.chain(builder.parent_sizes()) {
+            *sizes.entry(size).or_default() += 1;
+        }
+        let parent = builder.parent().map(|parent| Offered::of(parent.manifest()));
+        let (offered, presence) = (parent.unwrap_or_default(), Presence::default());
+        let (unchanged, listed, warnings) = (0, HashSet::new(), Vec::new());
+        Self {
+            options,
+            builder,
+            adopted,
+            offered,
+            store,
+            presence,
+            writer,
+            room,
+            listed,
+            sizes,
+            unchanged,
+            warnings,
+        }
+    }
+
+    pub(crate) fn entries(&mut self, leaves: &[Leaf]) -> Result<Vec<Entry>> {
+        let archives = self.archives(leaves)?;
+        self.warnings.extend(self.presence.healed.iter().map(healed_warning));
+        let entry = |(leaf, archive): (&Leaf, Option<usize>)| {
+            let is_file = matches!(leaf.what, What::File(_));
+            let missing = || Error::invalid("a file was not coded; please report it");
+            let archive = if is_file { archive.ok_or_else(missing)? } else { 0 };
+            Ok(entry(leaf, archive))
+        };
+        leaves.iter().zip(archives).map(entry).collect()
+    }
+
+    /// The numbers of the archives of all files. Those that hold the f32 weights of which others
+    /// are the rounding come first, so that the others can be coded against them. Optimizer state
+    /// comes last, in packs of its own, which go when it goes.
+    fn archives(&mut self, leaves: &[Leaf]) -> Result<Vec<Option<usize>>> {
+        // What is in memory has no path, and is beside nothing.
+        let sources: Vec<PathBuf> = leaves.iter().map(|leaf| leaf.place.path()).collect();
+        // What a link leads to is not opened.
+        let open = |i: usize| match &leaves[i].what {
+            What::File(_) => leaves[i].place.file().ok().flatten(),
+            _ => None,
+        };
+        let mut masters = lmc::masters(&sources, open);
+        for (leaf, masters) in leaves.iter().zip(&mut masters) {
+            // Weights do not come to depend on optimizer state, which may be forgotten first.
+            masters.retain(|&i| Kind::of(&leaves[i].path) == Kind::of(&leaf.path));
+        }
+        let mut order: Vec<usize> = (0..leaves.len()).collect();
+        let is_optimizer = |i: usize| Kind::of(&leaves[i].path) == Kind::Optimizer;
+        order.sort_by_key(|&i| (is_optimizer(i), !masters[i].is_empty()));
+        let mut archives = vec![None; leaves.len()];
+        let mut was_optimizer = false;
+        for i in order {
+            let leaf = &leaves[i];
+            let What::File(state) = &leaf.what else { continue };
+            if is_optimizer(i) && !was_optimizer {
+                self.writer.cut()?;
+                was_optimizer = true;
+            }
+            let twins = masters[i].iter().filter_map(|&i| Some((&leaves[i], archives[i]?)));
+            let twins: Vec<(&Leaf, usize)> = twins.collect();
+            let archive = self.file(leaf, state, &twins);
+            let archive = archive.map_err(|e| e.at(&leaf.path))?;
+            if self.listed.insert(archive) {
+                self.room.take_archive(self.builder.get(archive))?;
+            }
+            archives[i] = Some(archive);
+        }
+        Ok(archives)
+    }
+
+    /// Codes a file, unless its content is known; returns the number of its archive.
+    fn file(&mut self, leaf: &Leaf, state: &FileState, twins: &[(&Leaf, usize)]) -> Result<usize> {
+        let file = leaf.place.open()?;
+        file.check(state)?;
+        let mut is_alike = false;
+        // Nothing can be the same where nothing has the same size.
+        if self.sizes.get(&state.size).is_some_and(|&count| count > 1) {
+            let hash = lmc::content_hash(file.input(), &self.store.context)?;
+            let candidates = self.builder.candidates(hash, state.size);
+            is_alike = !candidates.is_empty();
+            if let Some(archive) = self.same(leaf, &file, state.size, &candidates)? {
+                file.check(state)?;
+                self.unchanged += 1;
+                self.store.context.progress.add(state.size);
+                return Ok(archive);
+            }
+        }
+        let coded = if is_alike {
+            // Nothing depends on which of those with its hash is meant.
+            self.code_on(&[], Vec::new(), &file)
+        } else {
+            self.code(leaf, &file, twins)
+        };
+        let archive = match coded {
+            // A new checkpoint is not lost because an old one is damaged.
+            Err(e) if is_gone(&e) && self.builder.parent().is_some() => {
+                let warning = format!(
+                    "{}: what it should be coded against cannot be read, so it is stored alone: \
+                     {e}",
+                    leaf.path
+                );
+                self.warnings.push(Warning::new(warning).with_advice(Advice::CheckStore));
+                self.code_on(&[], Vec::new(), &file)?
+            }
+            coded => coded?,
+        };
+        file.check(state)?;
+        // What it was coded against was read from the disk, not from the store: it must not have
+        // changed since it was stored.
+        for (twin, _) in twins {
+            let What::File(state) = &twin.what else { continue };
+            twin.place.open()?.check(state).map_err(|e| e.at(&twin.path))?;
+        }
+        Ok(archive)
+    }
+
+    /// The first of some archives that holds the bytes of a file.
+    fn same(
+        &mut self,
+        leaf: &Leaf,
+        file: &Opened,
+        size: u64,
+        candidates: &[usize],
+    ) -> Result<Option<usize>> {
+        for &number in candidates.iter().take(COMPARED_MAX) {
+            match self.compare(number, file, size)? {
+                Verdict::Same(content) => {
+                    if let Some(content) = content {
+                        self.builder.learn(number, content);
+                    }
+                    return Ok(Some(number));
+                }
+                Verdict::Different => {}
+                Verdict::Damaged(e) => {
+                    let warning = format!(
+                        "{}: what the store has of it cannot be read, so it is stored again: {e}",
+                        leaf.path
+                    );
+                    self.warnings.push(Warning::new(warning).with_advice(Advice::CheckStore));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Compares a file with what an archive holds. Where reading that costs much, this is done once
+    /// in the life of the file, and after that by a cryptographic hash of what was compared.
+    fn compare(&mut self, number: usize, file: &Opened, size: u64) -> Result<Verdict> {
+        let is_far = !self.store.storage.has_cheap_stat();
+        let verdict = match self.builder.content(number).filter(|_| is_far) {
+            Some(content) if has_blake3(file, size, &content)? => Verdict::Same(None),
+            Some(_) => Verdict::Different,
+            None => match self.builder.open(number, &self.writer.packs()) {
+                Ok(archive) => compare(&archive, file, &self.store.context, is_far)?,
+                Err(e) if is_unreadable(&e) => Verdict::Damaged(e),
+                Err(e) => return Err(e),
+            },
+        };
+        if matches!(verdict, Verdict::Same(_))
+            && let Err(e) = self.check_packs(&[number])?
+        {
+            return Ok(Verdict::Damaged(e));
+        }
+        Ok(verdict)
+    }
+
+    /// Fails in the inner result if an archive of the parent needs a pack that is not there with its
+    /// size: a check calls that damaged, though the part that is needed may be whole.
+    fn check_packs(&mut self, numbers: &[usize]) -> Result<Result<()>> {
+        let Some(parent) = self.builder.parent() else { return Ok(Ok(())) };
+        for &number in numbers {
+            if let Some(pack) = self.presence.lacks(parent, &*self.store.storage, number)? {
+                let message = format!("{} is missing or has another size", pack.object());
+                return Ok(Err(Error::corrupt(message)));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn code(&mut self, leaf: &Leaf, file: &Opened, twins: &[(&Leaf, usize)]) -> Result<usize> {
+        let depth_max = self.options.depth_max;
+        let is_adopted = self.adopted.contains(&leaf.path);
+        let wanted = base_choice::Wanted { path: &leaf.path, is_adopted, like: leaf.like };
+        let plan = |parent| base_choice::plan(parent, &self.offered, &wanted, depth_max);
+        let plan = self.builder.parent().map(|parent| plan(parent)).unwrap_or_default();
+        let doubted = self.as_bases(&plan.doubted);
+        let is_better = !doubted.is_empty() && self.pays(&doubted, file)?;
+        let numbers = if is_better { doubted } else { self.as_bases(&plan.bases) };
+        // In a bucket that would be a request for each pack, of every save.
+        if self.store.storage.has_cheap_stat() {
+            self.check_packs(&numbers)??;
+        }
+        let is_new = |archive: usize| {
+            let hash = self.builder.get(archive).hash;
+            numbers.iter().all(|&number| self.builder.get(number).hash != hash)
+        };
+        let may_carry = |(_, archive): &&(&Leaf, usize)| {
+            self.builder.may_carry(*archive, depth_max) && is_new(*archive)
+        };
+        let mut opened = Vec::new();
+        for (twin, archive) in twins.iter().filter(may_carry) {
+            let file = twin.place.file().map_err(|e| e.at(&twin.path))?;
+            opened.extend(file.map(|file| (twin.place.path(), file, *archive)));
+        }
+        self.code_on(&numbers, opened, file)
+    }
+
+    /// Archives of the parent as bases, which are named by their hashes: of several with one hash
+    /// the one that is meant.
+    fn as_bases(&self, numbers: &[usize]) -> Vec<usize> {
+        let Some(parent) = self.builder.parent() else { return Vec::new() };
+        let mut bases: Vec<usize> = Vec::with_capacity(numbers.len());
+        for &number in numbers {
+            let base = parent.number(self.builder.get(number).hash).unwrap_or(number);
+            let may_be = base == number && self.builder.may_be_base(base)
+                || self.builder.may_carry(base, self.options.depth_max);
+            if may_be && !bases.contains(&base) {
+                bases.push(base);
+            }
+        }
+        bases
+    }
+
+    /// Codes a file against archives of the parent and files beside it.
+    fn code_on(
+        &mut self,
+        numbers: &[usize],
+        twins: Vec<(PathBuf, File, usize)>,
+        file: &Opened,
+    ) -> Result<usize> {
+        let SaveOptions { level, verify, .. } = *self.options;
+        let context = &self.store.context;
+        let beside = twins.iter().map(|(_, _, archive)| *archive);
+        let offered: Vec<usize> = numbers.iter().copied().chain(beside).collect();
+        let files = twins.into_iter().map(|(path, file, _)| (path, file)).collect();
+        let bases = self.builder.bases(numbers, files, context)?;
+        let options = Options { context: context.clone(), level, verify, bases };
+        self.builder.add(self.writer, &offered, |writer| {
+            lmc::compress_known(file.input(), Output::Stream(writer), &options)
+        })
+    }
+
+    /// Whether a file is best coded against archives of the parent, which is tried.
+    fn pays(&self, numbers: &[usize], file: &Opened) -> Result<bool> {
+        let context = self.store.context.unwatched();
+        let bases = self.builder.bases(numbers, Vec::new(), &context)?;
+        let options = Options { context, level: self.options.level, verify: false, bases };
+        let mut nowhere = io::sink();
+        let output = Output::Stream(&mut nowhere);
+        let tried = lmc::compress_known(file.input(), output, &options)?;
+        self.builder.pays(&tried, numbers)
+    }
+}
+
+/// What a manifest says of a name; `archive` is the number of the archive of a file.
+pub(crate) fn entry(leaf: &Leaf, archive: usize) -> Entry {
+    let node = match &leaf.what {
+        What::Directory { mode } => Node::Directory { mode: *mode },
+        What::Link { target } => Node::Link { target: target.clone() },
+        What::File(state) => {
+            let FileState { mode, mtime, size, .. } = *state;
+            Node::File(FileNode { mode, mtime, size, kind: Kind::of(&leaf.path), archive })
+        }
+    };
+    Entry { path: leaf.path.clone(), node }
+}
+
+/// Whether an error says that what was stored before is damaged or missing.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    is_damage(error) || error.kind == ErrorKind::NotFound
+}
+
+impl Builder {
+    /// Archives of the parent and files beside to code against.
+    fn bases(
+        &self,
+        numbers: &[usize],
+        files: Vec<(PathBuf, File)>,
+        context: &Context,
+    ) -> Result<Bases> {
+        let Some(parent) = self.parent() else {
+            return Bases::open_with::<PathBuf>(&[], files, context);
+        };
+        let hash = |&i: &usize| parent.manifest().archives[i].hash;
+        let hashes: Vec<u128> = numbers.iter().map(hash).collect();
+        Bases::from_library_and_files(parent.clone(), &hashes, files, context)
+    }
+}

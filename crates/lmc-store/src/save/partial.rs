@@ -1,0 +1,141 @@
+//! A snapshot that several processes save together: each stores a part, one commits them all.
+//!
+//! A part is under the lease of the process that stored it, which that process leaves behind. The
+//! one that commits makes a lease of its own that names every pack, and then looks whether all
+//! others still hold: from the first byte of each part until the snapshot is visible, there is no
+//! moment in which a prune sees no lease for it. `docs/store.md` has the argument.
+
+use crate::Store;
+use crate::layout::manifest::{Entry, FileNode, Manifest, Node};
+use crate::layout::names::{PENDING, is_id};
+use crate::layout::path::RelPath;
+use crate::save::manifest_builder::{Donor, Renumbered};
+use crate::save::packs::PackCount;
+use crate::save::source::{MemoryFile, in_memory};
+use crate::save::warning::Warning;
+use crate::save::{SaveOptions, Saved, Stored};
+use lmc_format::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Files of a snapshot that is not visible yet. It survives a power cut, and nothing of it is
+/// removed until its leases are as old as the grace of the store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Part {
+    manifest: Manifest,
+    /// The lease that keeps it, by its objects.
+    leases: Vec<String>,
+    unchanged: u64,
+    packs_put: u64,
+    packs_found: u64,
+    /// Problems that were worked around.
+    pub warnings: Vec<Warning>,
+}
+
+impl Part {
+    /// As text, for whoever commits it.
+    pub fn write(&self) -> Result<String> {
+        serde_json::to_string(self).map_err(|e| Error::invalid(format!("cannot write a part: {e}")))
+    }
+
+    /// What [`Part::write`] gave; all that it says has been checked.
+    pub fn read(text: &str) -> Result<Self> {
+        let wrong = |e: &dyn std::fmt::Display| Error::invalid(format!("it is not a part: {e}"));
+        let part: Self = serde_json::from_str(text).map_err(|e| wrong(&e))?;
+        part.manifest.check().map_err(|e| wrong(&e))?;
+        let is_lease = |object: &String| {
+            object.split_once('/').is_some_and(|(folder, id)| folder == PENDING && is_id(id))
+        };
+        if part.leases.is_empty() || !part.leases.iter().all(is_lease) {
+            return Err(wrong(&"it has no lease"));
+        }
+        Ok(part)
+    }
+
+    /// Its files.
+    pub fn files(&self) -> impl Iterator<Item = &RelPath> {
+        self.manifest.files().map(|(path, _)| path)
+    }
+}
+
+impl Store {
+    /// Stores files that are in memory as part of a snapshot, which [`Store::commit_parts`] makes
+    /// visible or [`Store::abandon_parts`] gives up. Step and tags are for the commit to say.
+    pub fn save_part(&self, files: &[MemoryFile], options: &SaveOptions) -> Result<Part> {
+        let leaves = in_memory(files, self.clock.now_ms())?;
+        let stored = self.store_leaves(&leaves, false, Some(0), options)?;
+        let Stored { manifest, lease, unchanged, packs, warnings, .. } = stored;
+        let PackCount { put: packs_put, found: packs_found } = packs;
+        Ok(Part { manifest, leases: lease.leave(), unchanged, packs_put, packs_found, warnings })
+    }
+
+    /// Makes one snapshot of parts, and of files that are in memory. On an error there is no new
+    /// snapshot, as with [`Store::save`], and the parts may be committed again.
+    pub fn commit_parts(
+        &self,
+        parts: &[Part],
+        files: &[MemoryFile],
+        options: &SaveOptions,
+    ) -> Result<Saved> {
+        let leaves = in_memory(files, self.clock.now_ms())?;
+        let mut stored = self.store_leaves(&leaves, false, options.step, options)?;
+        for part in parts {
+            stored.unchanged = stored.unchanged.saturating_add(part.unchanged);
+            stored.packs.put = stored.packs.put.saturating_add(part.packs_put);
+            stored.packs.found = stored.packs.found.saturating_add(part.packs_found);
+            stored.warnings.extend(part.warnings.iter().cloned());
+        }
+        merge(&mut stored.manifest, parts)?;
+        let packs = stored.manifest.packs.iter().map(|pack| pack.name.as_str().to_string());
+        stored.lease.add_packs(packs);
+        stored.lease.renew()?;
+        // After ours is there: a prune has seen these, or it sees ours.
+        for part in parts {
+            stored.lease.check_left(&part.leases)?;
+        }
+        let saved = self.finish(stored, options)?;
+        // The snapshot is there. Leases that cannot be ended grow old and are removed by a prune.
+        let _ = self.abandon_parts(parts);
+        Ok(saved)
+    }
+
+    /// Ends the leases of parts: what no snapshot needs goes with a prune.
+    pub fn abandon_parts(&self, parts: &[Part]) -> Result<()> {
+        let leases = parts.iter().flat_map(|part| part.leases.iter().cloned());
+        self.storage.delete(&leases.collect::<Vec<_>>())
+    }
+}
+
+/// Adds the files of parts to a manifest. Folders may be in several.
+fn merge(manifest: &mut Manifest, parts: &[Part]) -> Result<()> {
+    let mut merged = Renumbered::of(manifest);
+    let own = std::mem::take(&mut manifest.entries).into_iter();
+    let mut entries: BTreeMap<RelPath, Node> =
+        own.map(|Entry { path, node }| (path, node)).collect();
+    for part in parts {
+        manifest.added = manifest.added.saturating_add(part.manifest.added);
+        let donor = Donor::new(&part.manifest);
+        for Entry { path, node } in &part.manifest.entries {
+            let node = match node {
+                Node::File(file) => {
+                    let archive = merged.adopt(&donor, file.archive).ok_or_else(|| {
+                        let message = "is coded against another archive than the other parts, with \
+                                       the same hash; save all parts again on one parent";
+                        Error::new(ErrorKind::Conflict, message).at(path)
+                    })?;
+                    Node::File(FileNode { archive, ..*file })
+                }
+                node => node.clone(),
+            };
+            let is_folder = matches!(node, Node::Directory { .. });
+            let before = entries.insert(path.clone(), node);
+            if before.is_some_and(|before| !(is_folder && matches!(before, Node::Directory { .. })))
+            {
+                return Err(Error::invalid(format!("{path} is in two parts")));
+            }
+        }
+    }
+    manifest.entries = entries.into_iter().map(|(path, node)| Entry { path, node }).collect();
+    (manifest.archives, manifest.packs) = merged.into_parts();
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! What is saved: a file, or all of a directory, or files that are in memory, in the order of the
+//! paths.
+//!
+//! A directory is listed once, and what is read later is what was listed: the same files in the same
+//! folders, not written to since. Links are not followed, unless that is asked for.
+
+use crate::layout::manifest::Bytes;
+use crate::layout::path::RelPath;
+use crate::save::warning::Warning;
+use lmc::{FileKind, Input, Links, Tree};
+use lmc_format::{Advice, Error, ErrorKind, Result};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file that is in memory.
+#[derive(Clone, Debug)]
+pub struct MemoryFile<'a> {
+    /// Its path in the snapshot.
+    pub path: RelPath,
+    /// Its bytes, one part behind the other.
+    pub parts: Vec<&'a [u8]>,
+    /// Files of the parent that hold what it was, if that is known; otherwise it is looked for.
+    pub like: Vec<RelPath>,
+}
+
+/// What is on a disk and is to be saved.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub leaves: Vec<Leaf<'static>>,
+    root: Root,
+}
+
+#[derive(Debug)]
+enum Root {
+    Directory(Arc<Tree>),
+    File { path: PathBuf, state: lmc::FileState },
+}
+
+impl Source {
+    /// Whether it is a single file.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.root, Root::File { .. })
+    }
+
+    /// The permissions of the directory itself.
+    pub(crate) fn root_mode(&self) -> Option<u32> {
+        match &self.root {
+            Root::Directory(tree) => Some(tree.root().plain_mode()),
+            Root::File { .. } => None,
+        }
+    }
+
+    /// Fails if the file, or one of the folders, is not the one that was listed. Files were looked at
+    /// as they were read; what was read is that of one moment, that at which all were listed.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.root {
+            Root::Directory(tree) => tree.check_folders(),
+            Root::File { path, state } => lmc::check_place(path, state.id),
+        }
+    }
+
+    /// What should be said of it.
+    pub(crate) fn warning(&self) -> Option<Warning> {
+        let is =
+            |what: fn(&What) -> bool| self.leaves.iter().filter(|leaf| what(&leaf.what)).count();
+        let links = is(|what| matches!(what, What::Link { .. }));
+        match (is(|what| matches!(what, What::File(_))), links) {
+            (0, 0) => Some(Warning::new("no file is in it")),
+            (0, _) => {
+                let warning = format!(
+                    "no file is in it; {links} links are saved as links, without what they lead to"
+                );
+                Some(Warning::new(warning).with_advice(Advice::FollowLinks))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A name that is to be saved.
+#[derive(Debug)]
+pub(crate) struct Leaf<'a> {
+    /// Its path in the snapshot.
+    pub path: RelPath,
+    /// Where it is now.
+    pub place: Place<'a>,
+    /// What it is.
+    pub what: What,
+    /// Files of the parent that hold what it was, if that is known.
+    pub like: &'a [RelPath],
+}
+
+/// Where a file is.
+#[derive(Debug)]
+pub(crate) enum Place<'a> {
+    /// Below a directory, by its number there.
+    Below(Arc<Tree>, usize),
+    /// Open, and at this path.
+    Open(File, PathBuf),
+    Memory(&'a [&'a [u8]]),
+}
+
+impl Place<'_> {
+    /// Its path; what is in memory has none.
+    pub(crate) fn path(&self) -> PathBuf {
+        match self {
+            Self::Below(tree, i) => tree.path().join(&tree.entries()[*i].path),
+            Self::Open(_, path) => path.clone(),
+            Self::Memory(_) => PathBuf::new(),
+        }
+    }
+
+    /// Opens what is on a disk; fails if it is not what was listed.
+    pub(crate) fn file(&self) -> Result<Option<File>> {
+        match self {
+            Self::Below(tree, i) => {
+                let entry = &tree.entries()[*i];
+                tree.open(&entry.path, &entry.state).map(Some)
+            }
+            Self::Open(file, _) => {
+                let file = file.try_clone();
+                Ok(Some(file.map_err(|e| Error::io("cannot open it once more", e))?))
+            }
+            Self::Memory(_) => Ok(None),
+        }
+    }
+
+    pub(crate) fn open(&self) -> Result<Opened<'_>> {
+        match (self, self.file()?) {
+            (_, Some(file)) => Ok(Opened::File(file)),
+            (Self::Memory(parts), _) => Ok(Opened::Memory(parts)),
+            _ => Err(Error::invalid("it is nowhere")),
+        }
+    }
+}
+
+/// A file that can be read.
+#[derive(Debug)]
+pub(crate) enum Opened<'a> {
+    File(File),
+    Memory(&'a [&'a [u8]]),
+}
+
+impl Opened<'_> {
+    pub(crate) fn input(&self) -> Input<'_> {
+        match self {
+            Self::File(file) => Input::File(file),
+            Self::Memory(parts) => Input::Parts(parts),
+        }
+    }
+
+    /// Fails if a file is not as it was when it was listed.
+    pub(crate) fn check(&self, state: &FileState) -> Result<()> {
+        let (Self::File(file), Some(listed)) = (self, &state.listed) else { return Ok(()) };
+        let now = lmc::FileState::of(file).map_err(|e| Error::io("cannot look at it", e))?;
+        if !listed.is_unchanged(&now) {
+            let message = "changed while it was saved; save again when nobody writes to it";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        Ok(())
+    }
+}
+
+/// What a name is.
+#[derive(Debug)]
+pub(crate) enum What {
+    File(FileState),
+    Directory { mode: u32 },
+    Link { target: Bytes },
+}
+
+/// A file, as it was when it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileState {
+    pub mode: u32,
+    pub mtime: (i64, u32),
+    pub size: u64,
+    /// All that the disk says of it.
+    pub listed: Option<lmc::FileState>,
+}
+
+impl FileState {
+    fn new(listed: lmc::FileState) -> Self {
+        let lmc::FileState { mtime, size, .. } = listed;
+        Self { mode: listed.plain_mode(), mtime, size, listed: Some(listed) }
+    }
+}
+
+/// Everything at `root`, or what a link there leads to. Links in it are kept, unless `follow` is
+/// set.
+pub(crate) fn walk(root: &Path, follow: bool) -> Result<Source> {
+    let cannot = |e| Error::io(format_args!("cannot look at {}", root.display()), e);
+    match lmc::FileState::at(root).map_err(cannot)?.kind {
+        FileKind::Folder => directory(root, follow),
+        FileKind::File => single(root),
+        _ => Err(Error::invalid(format!("{} is not a file or directory", root.display()))),
+    }
+}
+
+fn single(root: &Path) -> Result<Source> {
+    let cannot = |e| Error::io(format_args!("cannot open {}", root.display()), e);
+    // A pipe that took its place would have to be waited for.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(root).map_err(cannot)?;
+    let state = lmc::FileState::of(&file).map_err(cannot)?;
+    if state.kind != FileKind::File {
+        return Err(Error::invalid(format!("{} is not a file any more", root.display())));
+    }
+    let name = fs::canonicalize(root).ok().and_then(|path| Some(path.file_name()?.to_owned()));
+    let name = root.file_name().map(ToOwned::to_owned).or(name).unwrap_or_default();
+    let path = RelPath::new(name.as_bytes())?;
+    let place = Place::Open(file, root.to_path_buf());
+    let leaf = Leaf { path, place, what: What::File(FileState::new(state)), like: &[] };
+    Ok(Source { leaves: vec![leaf], root: Root::File { path: root.to_path_buf(), state } })
+}
+
+fn directory(root: &Path, follow: bool) -> Result<Source> {
+    let links = if follow { Links::Followed } else { Links::Kept };
+    let tree = Arc::new(Tree::read(root, links)?);
+    let leaf = |(i, entry): (usize, &lmc::TreeEntry)| {
+        let what = match (entry.state.kind, &entry.target) {
+            (FileKind::File, _) => What::File(FileState::new(entry.state)),
+            (FileKind::Folder, _) => What::Directory { mode: entry.state.plain_mode() },
+            (FileKind::Link, Some(target)) => {
+                What::Link { target: Bytes(target.clone().into_vec()) }
+            }
+            _ => {
+                let message =
+                    "is not a file, directory or link, so it cannot be saved; move it away";
+                return Err(Error::invalid(format!(
+                    "{} {message}",
+                    root.join(&entry.path).display()
+                )));
+            }
+        };
+        let path = RelPath::new(entry.path.as_os_str().as_bytes())?;
+        let place = Place::Below(tree.clone(), i);
+        Ok(Leaf { path, place, what, like: &[] })
+    };
+    let leaves = tree.entries().iter().enumerate().map(leaf).collect::<Result<_>>()?;
+    Ok(Source { leaves, root: Root::Directory(tree) })
+}
+
+/// Files in memory, with the folders that they are in. They get `time_ms` as their time.
+pub(crate) fn in_memory<'a>(files: &'a [MemoryFile<'a>], time_ms: u64) -> Result<Vec<Leaf<'a>>> {
+    let mut leaves: BTreeMap<RelPath, Leaf> = BTreeMap::new();
+    let mtime = ((time_ms / 1000) as i64, (time_ms % 1000) as u32 * 1_000_000);
+    for MemoryFile { path, parts, like } in files {
+        let twice = || Error::invalid(format!("{path} is there twice, or is a folder too"));
+        for folder in std::iter::successors(path.folder(), RelPath::folder) {
+            let (place, what) = (Place::Memory(&[]), What::Directory { mode: FOLDER_MODE });
+            let leaf = leaves.entry(folder.clone());
+            let leaf = leaf.or_insert(Leaf { path: folder, place, what, like: &[] });
+            if matches!(leaf.what, What::File(_)) {
+                return Err(twice());
+            }
+        }
+        let size = parts.iter().map(|part| part.len() as u64).sum();
+        let what = What::File(FileState { mode: FILE_MODE, mtime, size, listed: None });
+        let leaf = Leaf { path: path.clone(), place: Place::Memory(parts), what, like };
+        if leaves.insert(path.clone(), leaf).is_some() {
+            return Err(twice());
+        }
+    }
+    Ok(leaves.into_values().collect())
+}
+
+/// Permissions of what never was on a disk: memory is open to nobody else either.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;

@@ -1,0 +1,386 @@
+//! Looking for damage: what is damaged, and which files of which snapshots that hurts.
+
+use crate::Store;
+use crate::layout::identity::{Identity, identities};
+use crate::layout::manifest::{MANIFEST_LEN_MAX, Manifest, PACK_LEN_MAX, Pack};
+use crate::layout::names::{
+    DAMAGED, PACKS, PackName, SNAPSHOTS, SnapshotName, is_unreachable, random_id,
+};
+use crate::layout::path::RelPath;
+use crate::read::library::SnapshotLibrary;
+use crate::read::snapshots::LISTS_MAX;
+use crate::storage::Storage;
+use crate::upkeep::verify::verify;
+use lmc_format::{Advice, Error, ErrorKind, Result};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+/// How much is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Of 100 packs, how many are read and compared with their hashes, by chance.
+    pub read_percent: u8,
+}
+
+/// An object that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The object.
+    pub object: String,
+    /// What is wrong with it.
+    pub error: Error,
+}
+
+/// A file that cannot be restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hurt {
+    /// The snapshot.
+    pub snapshot: SnapshotName,
+    /// The file.
+    pub path: RelPath,
+    /// Where the damage is.
+    pub error: Error,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Snapshots that were looked at.
+    pub snapshots: u64,
+    /// Packs that they need.
+    pub packs: u64,
+    /// Packs that were read.
+    pub packs_read: u64,
+    /// Bytes of these.
+    pub bytes_read: u64,
+    /// Manifests that are damaged.
+    pub manifests: Vec<Damage>,
+    /// Packs that are damaged or missing.
+    pub damaged: Vec<(PackName, Damage)>,
+    /// Files that cannot be restored because of that.
+    pub hurt: Vec<Hurt>,
+}
+
+impl Checked {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.manifests.is_empty() && self.damaged.is_empty() && self.hurt.is_empty()
+    }
+}
+
+/// The manifests of a store: those that can be read, and the others.
+pub(crate) struct Manifests {
+    pub good: Vec<(SnapshotName, Arc<Manifest>)>,
+    pub bad: Vec<Damage>,
+}
+
+impl Store {
+    /// Looks for damage. Without reading packs, only what is missing or cut off is found.
+    ///
+    /// An error means that the check could not be done; damage is no error.
+    pub fn check(&self, options: &CheckOptions) -> Result<Checked> {
+        let Manifests { good, bad } = self.all_manifests()?;
+        let mut checked =
+            Checked { snapshots: good.len() as u64, manifests: bad, ..Checked::default() };
+        // Manifests may say different sizes of one pack.
+        let mut packs: BTreeMap<&PackName, BTreeSet<u64>> = BTreeMap::new();
+        for pack in good.iter().flat_map(|(_, manifest)| &manifest.packs) {
+            packs.entry(&pack.name).or_default().insert(pack.size);
+        }
+        checked.packs = packs.len() as u64;
+        let there: HashMap<String, u64> =
+            self.list_of(PACKS)?.into_iter().map(|e| (e.name, e.stat.size)).collect();
+        let seed = random_id()?;
+        let mut read: HashSet<&PackName> = HashSet::new();
+        let mut sizes_found: HashMap<&PackName, u64> = HashMap::new();
+        for (name, sizes) in packs {
+            let object = name.object();
+            let found = there.get(&object).copied();
+            let is_chosen = is_chosen(&seed, name, options.read_percent);
+            let size = found.filter(|found| sizes.contains(found));
+            let Some(size) = size.or_else(|| sizes.first().copied()) else { continue };
+            let mut error = look(&object, size, found);
+            if found.is_some() && (error.is_some() || sizes.len() > 1) {
+                // What has the hash in its name is as it should be, whatever manifests say.
+                error = match self.size_of_pack(name)? {
+                    Some(size) => {
+                        sizes_found.insert(name, size);
+                        None
+                    }
+                    None => error.or_else(|| Some(Error::corrupt("its bytes have another hash"))),
+                };
+            }
+            if error.is_none() && is_chosen {
+                let size = sizes_found.get(name).copied().unwrap_or(size);
+                checked.packs_read += 1;
+                checked.bytes_read += size;
+                error = self.read_pack(name, size)?.err();
+                read.insert(name);
+            }
+            if error.is_some() {
+                error = self.look_again(name, size)?;
+            }
+            checked.damaged.extend(error.map(|error| (name.clone(), Damage { object, error })));
+        }
+        let damaged = checked.damaged.iter().map(|(name, _)| name).collect();
+        let mut contents = Contents { store: self, damaged, read, tested: HashMap::new() };
+        for (snapshot, manifest) in &good {
+            let (hurt, lies) = contents.look(snapshot, manifest)?;
+            checked.hurt.extend(hurt);
+            checked.manifests.extend(lies);
+            let is_wrong =
+                |pack: &&Pack| sizes_found.get(&pack.name).is_some_and(|found| *found != pack.size);
+            if let Some(Pack { name, size }) = manifest.packs.iter().find(is_wrong) {
+                let error = wrong_size(name, *size, sizes_found[name]);
+                checked.manifests.push(Damage { object: snapshot.object()?, error });
+            }
+        }
+        self.leave_out_removed(&mut checked, &good)?;
+        checked.manifests.extend(self.misnamed_in_damaged()?);
+        Ok(checked)
+    }
+
+    /// A second look at a pack that seemed to be missing or damaged: it may have been put since the
+    /// list was made, and one read may fail.
+    fn look_again(&self, name: &PackName, size: u64) -> Result<Option<Error>> {
+        let object = name.object();
+        let found = match self.storage.stat(&object) {
+            // Something else is in its place.
+            Err(e) if is_damage(&e) => return Ok(Some(e)),
+            found => found?.map(|stat| stat.size),
+        };
+        match look(&object, size, found) {
+            None => Ok(self.read_pack(name, size)?.err()),
+            error => Ok(self.no_file(&object).or(error)),
+        }
+    }
+
+    /// What is wrong with an object if it is not even a file.
+    pub(crate) fn no_file(&self, object: &str) -> Option<Error> {
+        self.storage.read(object, 0, &mut []).err().filter(is_damage)
+    }
+
+    /// Leaves out what concerns snapshots that were forgotten or removed since they were listed.
+    /// Manifests go before their packs: so one that is there after a pack was seen to be missing
+    /// lacks it, and that is damage.
+    fn leave_out_removed(
+        &self,
+        checked: &mut Checked,
+        good: &[(SnapshotName, Arc<Manifest>)],
+    ) -> Result<()> {
+        if checked.is_clean() {
+            return Ok(());
+        }
+        let keys = self.keys(SNAPSHOTS)?;
+        let marks = self.marks()?;
+        let is_shown = |key: &str| {
+            let id = SnapshotName::parse(key).map(|name| name.id);
+            keys.contains(key) && id.is_none_or(|id| !marks.contains(&id))
+        };
+        let mut shown: HashSet<&SnapshotName> = HashSet::new();
+        let mut needed: HashSet<&PackName> = HashSet::new();
+        for (name, manifest) in good {
+            if is_shown(&name.key()?) {
+                shown.insert(name);
+                needed.extend(manifest.packs.iter().map(|pack| &pack.name));
+            }
+        }
+        checked.snapshots = shown.len() as u64;
+        checked.manifests.retain(|damage| is_shown(&damage.object[SNAPSHOTS.len() + 1..]));
+        checked.damaged.retain(|(name, _)| needed.contains(name));
+        checked.hurt.retain(|hurt| shown.contains(&hurt.snapshot));
+        Ok(())
+    }
+
+    /// All snapshots but those that are to go.
+    pub(crate) fn all_manifests(&self) -> Result<Manifests> {
+        let mut manifests = Manifests { good: Vec::new(), bad: Vec::new() };
+        let mut seen = HashSet::new();
+        // What took the place of one that is gone is not in the list that has that.
+        for _ in 0..LISTS_MAX {
+            if self.add_manifests(&mut manifests, &mut seen)? {
+                break;
+            }
+        }
+        Ok(manifests)
+    }
+
+    /// Adds manifests that were not seen before; says whether all that were listed are there.
+    fn add_manifests(
+        &self,
+        Manifests { good, bad }: &mut Manifests,
+        seen: &mut HashSet<String>,
+    ) -> Result<bool> {
+        let list = || self.names_of(SNAPSHOTS);
+        let (mut objects, forgotten) = self.list_and_marks(list, |object| object)?;
+        objects.retain(|object| seen.insert(object.clone()));
+        objects.sort();
+        let mut are_there = true;
+        for object in objects {
+            let name = SnapshotName::parse(&object[SNAPSHOTS.len() + 1..]);
+            if name.as_ref().is_some_and(|name| forgotten.contains(&name.id)) {
+                continue;
+            }
+            let name = name.ok_or_else(|| misnamed(&object));
+            let read = || {
+                let name = name.clone()?;
+                let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX)?;
+                Ok((Manifest::read(&bytes, &name)?, name))
+            };
+            let is_bad =
+                |error: &Error| is_damage(error) || has_bad_bytes(&*self.storage, &object, error);
+            // Nothing is called damaged after one look.
+            let read = match read() {
+                Err(error) if is_bad(&error) => read(),
+                first => first,
+            };
+            match read {
+                Ok((manifest, name)) => good.push((name, Arc::new(manifest))),
+                // Removed by a prune since it was listed.
+                Err(e) if e.kind == ErrorKind::NotFound => {
+                    seen.remove(&object);
+                    are_there = false;
+                }
+                Err(error) if is_bad(&error) => bad.push(Damage { object, error }),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(are_there)
+    }
+
+    /// What was moved away and has a name by which nobody can bring it back.
+    fn misnamed_in_damaged(&self) -> Result<Vec<Damage>> {
+        let names = self.names_of(DAMAGED)?.into_iter().filter(|object| is_unreachable(object));
+        let damage = |object: String| Damage { error: misnamed(&object), object };
+        Ok(names.map(damage).collect())
+    }
+
+    /// The bytes of a pack, or how it is damaged; the outer error is that it cannot be told.
+    pub(crate) fn read_pack(&self, name: &PackName, size: u64) -> Result<Result<Vec<u8>>> {
+        let read = self.read_named(name, size)?;
+        Ok(read.and_then(|bytes| match bytes.len() as u64 {
+            found if found == size => Ok(bytes),
+            found => Err(wrong_size(name, size, found)),
+        }))
+    }
+
+    /// The size of a pack that is there with the bytes that its name stands for.
+    pub(crate) fn size_of_pack(&self, name: &PackName) -> Result<Option<u64>> {
+        Ok(self.read_named(name, PACK_LEN_MAX)?.ok().map(|bytes| bytes.len() as u64))
+    }
+
+    /// The bytes of a pack of at most `len_max`, if they have the hash in its name.
+    fn read_named(&self, name: &PackName, len_max: u64) -> Result<Result<Vec<u8>>> {
+        let object = name.object();
+        let bytes = match self.storage.read_all(&object, len_max) {
+            Ok(bytes) => bytes,
+            Err(e) if is_damage(&e) || e.kind == ErrorKind::NotFound => return Ok(Err(e)),
+            Err(e) if has_bad_bytes(&*self.storage, &object, &e) => return Ok(Err(e)),
+            Err(e) => return Err(e),
+        };
+        if !name.fits(&bytes) {
+            let found = blake3::hash(&bytes).to_hex();
+            return Ok(Err(Error::corrupt(format!("its bytes have the hash {found}"))));
+        }
+        Ok(Ok(bytes))
+    }
+}
+
+/// What archives hold.
+struct Contents<'a> {
+    store: &'a Store,
+    damaged: HashSet<&'a PackName>,
+    /// Packs that were read.
+    read: HashSet<&'a PackName>,
+    /// What became of each archive, by all that is read for it and not by its content: the same
+    /// file may be stored in several places.
+    tested: HashMap<Identity, Option<Error>>,
+}
+
+impl Contents<'_> {
+    /// The files of a snapshot that cannot be restored, and archives of no file that do not hold
+    /// what the manifest says. Of damaged packs, each file that needs them is decoded: damage
+    /// elsewhere in a pack hurts it not. Of packs that were read, every archive is decoded and
+    /// compared with what the manifest says of it.
+    fn look(
+        &mut self,
+        snapshot: &SnapshotName,
+        manifest: &Arc<Manifest>,
+    ) -> Result<(Vec<Hurt>, Vec<Damage>)> {
+        let packs = |set: &HashSet<&PackName>| -> Vec<bool> {
+            manifest.packs.iter().map(|pack| set.contains(&pack.name)).collect()
+        };
+        let is_hit = manifest.archives_in(&packs(&self.damaged));
+        let is_read = packs(&self.read);
+        let mut has_file = vec![false; manifest.archives.len()];
+        manifest.files().for_each(|(_, file)| has_file[file.archive] = true);
+        let library = SnapshotLibrary::new(self.store, manifest);
+        let mut errors: Vec<Option<Error>> = Vec::with_capacity(manifest.archives.len());
+        for (number, identity) in identities(manifest, PackName::as_str).into_iter().enumerate() {
+            let extents = &manifest.archives[number].extents;
+            let was_read = !extents.is_empty() && extents.iter().all(|e| is_read[e.pack]);
+            let is_tested = if is_hit[number] { has_file[number] } else { was_read };
+            let test = || verify(&library, number, &self.store.context).err();
+            errors.push(match is_tested {
+                true => self.tested.entry(identity).or_insert_with(test).clone(),
+                false => None,
+            });
+        }
+        let hurt = manifest.files().filter_map(|(path, file)| {
+            let error = errors[file.archive].clone()?;
+            Some(Hurt { snapshot: snapshot.clone(), path: path.clone(), error })
+        });
+        let hurt = hurt.collect();
+        let object = snapshot.object()?;
+        let lies = errors.into_iter().enumerate().filter(|(number, _)| !has_file[*number]);
+        let lie = |(number, error): (usize, Option<Error>)| {
+            let error = error?.at(format_args!("archive {number}"));
+            Some(Damage { object: object.clone(), error })
+        };
+        Ok((hurt, lies.filter_map(lie).collect()))
+    }
+}
+
+/// What is said of an object that is not named as a manifest is.
+pub(crate) fn misnamed(object: &str) -> Error {
+    match is_unreachable(object) {
+        true => Error::corrupt(
+            "its name is not UTF-8; give it its name back, or move it out of the store",
+        ),
+        false => Error::corrupt("is not a snapshot").with_advice(Advice::RepairStore),
+    }
+}
+
+/// Whether an error says that bytes are wrong, not that they could not be had.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated)
+}
+
+/// Whether an error of the system is about the bytes of an object, as a bad sector gives it: on a
+/// disk, and the object can still be opened. Of a bucket an error says nothing about the object.
+pub(crate) fn has_bad_bytes(storage: &dyn Storage, object: &str, error: &Error) -> bool {
+    let can_open = || storage.read(object, 0, &mut []).is_ok();
+    error.kind == ErrorKind::Io && storage.has_cheap_stat() && can_open()
+}
+
+fn look(object: &str, size: u64, found: Option<u64>) -> Option<Error> {
+    match found {
+        Some(found) if found == size => None,
+        Some(found) => {
+            Some(Error::truncated(format!("{object} has {found} bytes and should have {size}")))
+        }
+        None => Some(Error::new(ErrorKind::NotFound, format!("{object} is missing"))),
+    }
+}
+
+/// A manifest says another size of a pack than that which the bytes with its hash have.
+pub(crate) fn wrong_size(name: &PackName, size: u64, found: u64) -> Error {
+    let object = name.object();
+    Error::corrupt(format!("the manifest says that {object} has {size} bytes, and it has {found}"))
+}
+
+fn is_chosen(seed: &str, name: &PackName, percent: u8) -> bool {
+    let hash = blake3::hash(format!("{seed}{}", name.as_str()).as_bytes());
+    let number = u32::from(u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]));
+    number * 100 < u32::from(percent) * 65_536
+}

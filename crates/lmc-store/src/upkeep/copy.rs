@@ -1,0 +1,399 @@
+//! Snapshots from one store to another. Nothing that the other store says is believed: packs are
+//! compared with their hashes, and archives with what the manifest says of them.
+
+use crate::Store;
+use crate::layout::lease::{SaveLease, is_pruning};
+use crate::layout::manifest::{Extent, Manifest, Pack};
+use crate::layout::names::{PACKS, PackName, SnapshotName, random_id};
+use crate::read::library::SnapshotLibrary;
+use crate::save::commit::Author;
+use crate::save::packs::{PackCount, Putter, Reuse};
+use crate::save::reuse::is_unreadable;
+use crate::upkeep::check::is_damage;
+use crate::upkeep::copied::There;
+use crate::upkeep::verify::{SealedPacks, Seals, Verified};
+use lmc_format::{Error, ErrorKind, Result};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+/// Snapshots of the target that are looked into for packs that need not be copied again.
+const PARENTS_MAX: usize = 3;
+
+/// What was copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Snapshots, by their names in the target.
+    pub snapshots: Vec<SnapshotName>,
+    /// Snapshots that the target had already.
+    pub there: u64,
+    /// Snapshots that could not be copied, by their names in the source, and why: they are gone,
+    /// damaged, or hold something else than they say.
+    pub left_out: Vec<(SnapshotName, Error)>,
+    /// Packs.
+    pub packs: PackCount,
+    /// Objects of the target that were damaged or missing and have their bytes again.
+    pub healed: Vec<String>,
+}
+
+impl Store {
+    /// Copies snapshots with their tags to another store; each is whole there, or not there. Those
+    /// that the target has already only get the tags and the packs that they lack, and those that
+    /// cannot be copied are left out, while the others are. Every pack is compared with its hash on the way, and every archive with what its
+    /// manifest says of it.
+    pub fn copy_to(&self, target: &Store, names: &[SnapshotName]) -> Result<Copied> {
+        let there = target.snapshots()?;
+        let mut target_tags = target.tags()?;
+        // A tag without a snapshot may go at any time.
+        let ids: HashSet<&str> = there.iter().map(|name| name.id.as_str()).collect();
+        target_tags.retain(|id, _| ids.contains(id.as_str()));
+        let mut copying = Copying {
+            source: self,
+            target,
+            there: There::new(there),
+            target_tags,
+            damaged: BTreeSet::new(),
+            essences: HashMap::new(),
+            new_ids: HashMap::new(),
+            target_packs: None,
+            compared: HashSet::new(),
+            verified: Verified::default(),
+            seals: Arc::default(),
+            copied: Copied::default(),
+        };
+        let tags = self.tags()?;
+        let none = BTreeSet::new();
+        for name in names {
+            let tags = tags.get(&name.id).unwrap_or(&none);
+            if let Err(error) = copying.one(name, tags)? {
+                copying.copied.left_out.push((name.clone(), self.judge(name, error)));
+            }
+        }
+        Ok(copying.copied)
+    }
+
+    /// Whether a snapshot of this name may be about to be removed here, or its mark may have been
+    /// left behind: then another name is needed. Marks are looked for before prunes: one that
+    /// begins later does not see the mark any more.
+    fn was_there(&self, manifest: &Manifest, page: u64, lease: &SaveLease) -> Result<bool> {
+        let (_, name) = manifest.write(page)?;
+        Ok(self.is_forgotten(&name)? || is_pruning(self, lease.storage_now_ms())?)
+    }
+}
+
+/// Snapshots on their way.
+struct Copying<'a> {
+    source: &'a Store,
+    target: &'a Store,
+    /// Snapshots of the target.
+    there: There,
+    /// The tags of those that were there at first, by their ids.
+    target_tags: BTreeMap<String, BTreeSet<String>>,
+    /// Those of them whose manifests are damaged.
+    damaged: BTreeSet<SnapshotName>,
+    /// What those are that were read: many may look the same, and none is read again for each.
+    essences: HashMap<SnapshotName, blake3::Hash>,
+    /// The ids that snapshots have in the target, by those in the source.
+    new_ids: HashMap<String, String>,
+    /// Objects of packs in the target, with their sizes, once they were listed.
+    target_packs: Option<HashMap<String, u64>>,
+    /// Packs of the target that were compared with their hashes.
+    compared: HashSet<PackName>,
+    verified: Verified,
+    seals: Arc<Seals>,
+    copied: Copied,
+}
+
+/// An error that is about one snapshot is apart from others, which end the copy.
+fn apart<T>(result: Result<T>) -> Result<Result<T>> {
+    match result {
+        Err(e) if !is_unreadable(&e) => Err(e),
+        result => Ok(result),
+    }
+}
+
+/// An error about the target. What is not there any more was there a moment ago: the source is not to
+/// blame.
+fn of_target(error: Error) -> Error {
+    if error.kind != ErrorKind::NotFound {
+        return error;
+    }
+    let message = format!(
+        "the target lacks what was put there: {error}; a prune there took this copy for a dead one, \
+         copy again"
+    );
+    Error::new(ErrorKind::Conflict, message).with_source(error)
+}
+
+/// Ends with an error that is about one snapshot.
+macro_rules! or_leave_out {
+    ($result:expr) => {
+        match $result? {
+            Ok(value) => value,
+            Err(error) => return Ok(Err(error)),
+        }
+    };
+}
+
+impl<'a> Copying<'a> {
+    /// Copies one snapshot; the inner error is that this one cannot be copied.
+    fn one(&mut self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<Result<()>> {
+        let (source, target) = (self.source, self.target);
+        let manifest = or_leave_out!(apart(source.manifest(name)));
+        if or_leave_out!(self.has(name, &manifest, tags)) {
+            return Ok(Ok(()));
+        }
+        // Another copy may have come with it since.
+        self.list_again(name)?;
+        if or_leave_out!(self.has(name, &manifest, tags)) {
+            return Ok(Ok(()));
+        }
+        let (lease, reuse) = self.lease_for(&manifest, name)?;
+        let putter = Putter::new(target, lease, reuse);
+        let names = or_leave_out!(self.packs(&manifest, &putter));
+        let mut new = with_packs(&manifest, &names);
+        new.copy = None;
+        or_leave_out!(self.verify(&manifest, &new));
+        let (count, healed, lease) = putter.into_parts();
+        self.copied.healed.extend(healed.iter().map(PackName::object));
+        if target.was_there(&new, name.page, &lease)? {
+            new.copy = Some(random_id()?);
+            // Under another id it would be there twice.
+            self.list_again(name)?;
+            if or_leave_out!(self.has(name, &manifest, tags)) {
+                return Ok(Ok(()));
+            }
+        }
+        let committed = target.commit(&new, name.page, tags, Author::Anyone, lease);
+        let new = or_leave_out!(apart(committed.map_err(of_target)));
+        if self.damaged.contains(&new) {
+            self.copied.healed.push(new.object()?);
+        }
+        self.copied.packs.put += count.put;
+        self.copied.packs.found += count.found;
+        self.new_ids.insert(name.id.clone(), new.id.clone());
+        self.there.add(new.clone());
+        self.copied.snapshots.push(new);
+        Ok(Ok(()))
+    }
+
+    /// Adds what others have made since the target was listed, on the page of a snapshot: all copies of
+    /// that are there.
+    fn list_again(&mut self, name: &SnapshotName) -> Result<()> {
+        let names = self.target.names_on_page(&name.run, name.page)?.into_iter();
+        let new: Vec<SnapshotName> = names.filter(|name| !self.there.has_seen(name)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let marks = self.target.marks()?;
+        for name in new {
+            match marks.contains(&name.id) {
+                true => self.there.pass_over(name),
+                false => self.there.add(name),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the target has the snapshot, with all tags and packs; those that it lacks are put
+    /// again.
+    fn has(
+        &mut self,
+        name: &SnapshotName,
+        manifest: &Manifest,
+        tags: &BTreeSet<String>,
+    ) -> Result<Result<bool>> {
+        let own = hash_of(&essence(manifest))?;
+        for other in self.there.likely(name) {
+            if self.essences.get(&other).is_some_and(|theirs| *theirs != own) {
+                continue;
+            }
+            let theirs = match self.target.manifest_of(&other) {
+                Ok(Some(theirs)) => theirs,
+                Ok(None) => continue,
+                // It is put again, under its name or another.
+                Err(e) if is_damage(&e) => {
+                    self.damaged.insert(other);
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let essence_of_theirs = essence(&theirs);
+            self.essences.insert(other.clone(), hash_of(&essence_of_theirs)?);
+            // What a manifest says of itself proves nothing; all of it must be the same.
+            if essence_of_theirs == essence(manifest) {
+                // Whoever made it may not have made it durable.
+                self.target.storage.settle(&other.object()?)?;
+                or_leave_out!(self.complete(&theirs, manifest));
+                if !self.tag(&other, tags)? {
+                    continue;
+                }
+                self.new_ids.insert(name.id.clone(), other.id.clone());
+                self.copied.there += 1;
+                return Ok(Ok(true));
+            }
+        }
+        Ok(Ok(false))
+    }
+
+    /// Gives a snapshot of the target the tags that it lacks; says whether it is still there.
+    fn tag(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<bool> {
+        let own = self.target_tags.get(&name.id);
+        for tag in tags.iter().filter(|tag| own.is_none_or(|own| !own.contains(*tag))) {
+            match self.target.tag(name, tag) {
+                Err(e) if e.kind == ErrorKind::Conflict => return Ok(false),
+                tagged => tagged?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts packs again that a snapshot of the target lacks, or that are cut; where reading them
+    /// costs little, also those with other bytes.
+    fn complete(&mut self, theirs: &Manifest, manifest: &Manifest) -> Result<Result<()>> {
+        if self.target_packs.is_none() {
+            let packs = self.target.storage.list(PACKS)?.into_iter();
+            self.target_packs = Some(packs.map(|entry| (entry.name, entry.stat.size)).collect());
+        }
+        let own: HashMap<&str, &Pack> =
+            manifest.packs.iter().map(|pack| (pack.name.hash(), pack)).collect();
+        for Pack { name, size } in &theirs.packs {
+            let found = self.target_packs.as_ref().and_then(|packs| packs.get(&name.object()));
+            if self.compared.contains(name) || found == Some(size) && !self.is_near() {
+                continue;
+            }
+            let Some(pack) = own.get(name.hash()) else { continue };
+            or_leave_out!(self.compare(name, pack));
+            self.compared.insert(name.clone());
+        }
+        Ok(Ok(()))
+    }
+
+    /// Writes a pack of the target again, with the bytes of one of the source.
+    fn heal(&mut self, name: &PackName, pack: &Pack) -> Result<Result<()>> {
+        let bytes = or_leave_out!(self.source.read_pack(&pack.name, pack.size));
+        or_leave_out!(apart(self.target.storage.replace(&name.object(), &bytes)));
+        self.copied.healed.push(name.object());
+        self.compared.insert(name.clone());
+        Ok(Ok(()))
+    }
+
+    /// The names that the packs of a snapshot have in the target, where they are now.
+    fn packs(&mut self, manifest: &Manifest, putter: &Putter) -> Result<Result<Vec<PackName>>> {
+        let mut names = Vec::with_capacity(manifest.packs.len());
+        for pack in &manifest.packs {
+            let name = match putter.known(&pack.name) {
+                Some(name) => {
+                    or_leave_out!(self.compare(&name, pack));
+                    name
+                }
+                None => {
+                    let bytes = or_leave_out!(self.source.read_pack(&pack.name, pack.size));
+                    if !self.is_near() {
+                        self.seals.seal(&pack.name, &bytes);
+                    }
+                    putter.put(&bytes)?
+                }
+            };
+            self.source.context.progress.add(pack.size);
+            self.compared.insert(name.clone());
+            names.push(name);
+        }
+        Ok(Ok(names))
+    }
+
+    /// Whether reading what the target has costs little.
+    fn is_near(&self) -> bool {
+        self.target.storage.has_cheap_stat()
+    }
+
+    /// Sees to it that a pack which the target needs already is as it should be: by its bytes, or,
+    /// where those would have to be downloaded, by its size.
+    fn compare(&mut self, name: &PackName, pack: &Pack) -> Result<Result<()>> {
+        if self.compared.contains(name) {
+            return Ok(Ok(()));
+        }
+        let is_good = if self.is_near() {
+            self.target.read_pack(name, pack.size)?.is_ok()
+        } else {
+            let stat = self.target.storage.stat(&name.object())?;
+            stat.is_some_and(|stat| stat.size == pack.size)
+        };
+        if is_good { Ok(Ok(())) } else { self.heal(name, pack) }
+    }
+
+    /// Decodes the archives that the target does not have yet: as they are there, or, where that is
+    /// far, as they were read.
+    fn verify(&mut self, manifest: &Manifest, new: &Manifest) -> Result<Result<()>> {
+        if self.is_near() {
+            let library = SnapshotLibrary::new(self.target, &Arc::new(new.clone()));
+            let verified = self.verified.verify_all(&library, &self.source.context, |_| true)?;
+            return apart(verified.map_err(of_target));
+        }
+        let packs = SealedPacks::of(self.source, manifest, &self.seals);
+        let library = SnapshotLibrary::with_packs(Arc::new(packs), &Arc::new(manifest.clone()));
+        self.verified.verify_all(&library, &self.source.context, |_| true)
+    }
+
+    /// A lease that names the snapshots which are likely to share packs with the one to come, and
+    /// their packs.
+    fn lease_for(
+        &mut self,
+        manifest: &Manifest,
+        name: &SnapshotName,
+    ) -> Result<(SaveLease<'a>, Reuse)> {
+        let id = manifest.parent.as_ref().map(|id| self.new_ids.get(id).unwrap_or(id));
+        let parents = self.there.parents(id.map(String::as_str), &name.run, PARENTS_MAX);
+        let keys = parents.iter().map(|parent| parent.key()).collect::<Result<Vec<_>>>()?;
+        let target = self.target;
+        let lease = SaveLease::create(target, &random_id()?, keys)?;
+        let mut known: Vec<Pack> = Vec::new();
+        for parent in parents {
+            match target.read_leased(&parent) {
+                Ok(Some(manifest)) => {
+                    self.verified.trust(&manifest);
+                    known.extend(manifest.packs);
+                }
+                Ok(None) => {}
+                // It is only looked into.
+                Err(e) if is_damage(&e) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let is_pruning = is_pruning(target, lease.storage_now_ms())?;
+        Ok((lease, Reuse::new(known.iter(), is_pruning)))
+    }
+}
+
+/// A manifest whose packs have other names; several of the same bytes may have become one.
+fn with_packs(manifest: &Manifest, names: &[PackName]) -> Manifest {
+    let mut packs: Vec<Pack> = Vec::with_capacity(names.len());
+    let mut numbers: HashMap<&PackName, usize> = HashMap::new();
+    let mut places = Vec::with_capacity(names.len());
+    for (name, Pack { size, .. }) in names.iter().zip(&manifest.packs) {
+        let number = *numbers.entry(name).or_insert_with(|| {
+            packs.push(Pack { name: name.clone(), size: *size });
+            packs.len() - 1
+        });
+        places.push(number);
+    }
+    let mut manifest = Manifest { packs, ..manifest.clone() };
+    for archive in &mut manifest.archives {
+        for Extent { pack, .. } in &mut archive.extents {
+            *pack = places[*pack];
+        }
+    }
+    manifest
+}
+
+fn hash_of(essence: &Manifest) -> Result<blake3::Hash> {
+    let bytes = serde_json::to_vec(essence)
+        .map_err(|e| Error::invalid(format!("a manifest cannot be written: {e}")))?;
+    Ok(blake3::hash(&bytes))
+}
+
+/// What a snapshot and its copies have in common: all but the names that copies give.
+fn essence(manifest: &Manifest) -> Manifest {
+    let plain = |pack: &Pack| pack.name.numbered_copy(0);
+    let names: Vec<PackName> = manifest.packs.iter().map(plain).collect();
+    Manifest { copy: None, ..with_packs(manifest, &names) }
+}

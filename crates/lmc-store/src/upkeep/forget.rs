@@ -1,0 +1,221 @@
+//! Which snapshots are kept, and marking the others.
+//!
+//! Forgetting makes a mark and removes nothing; a later [`Store::prune`] removes what is marked and
+//! what then nobody needs. The newest snapshot of each run is always kept, and so is the newest that
+//! can be restored.
+
+use crate::Store;
+use crate::layout::manifest::Pack;
+use crate::layout::names::{PACKS, SnapshotName};
+use crate::layout::path::RelPath;
+use crate::read::snapshots::Dated;
+use crate::storage::Put;
+use crate::upkeep::check::{has_bad_bytes, is_damage};
+use crate::upkeep::thin;
+use lmc_format::Result;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// What is kept; a snapshot that any rule keeps is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// As many of the newest of each run.
+    pub last: Option<u64>,
+    /// Those whose step is a multiple of this.
+    pub every: Option<u64>,
+    /// Those with one of these tags.
+    pub tags: BTreeSet<String>,
+    /// Those that were saved so many milliseconds before the newest of their run, or later.
+    pub within_ms: Option<u64>,
+}
+
+/// What was decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// What stays.
+    pub kept: Vec<SnapshotName>,
+    /// What goes.
+    pub forgotten: Vec<SnapshotName>,
+}
+
+/// A snapshot that is to lose its optimizer state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thinned {
+    /// The snapshot.
+    pub name: SnapshotName,
+    /// The files that go.
+    pub files: Vec<RelPath>,
+}
+
+impl Keep {
+    /// Whether there is any rule.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Splits the snapshots of one run, which are in order, into those that stay and those that go;
+    /// `whole` is one that stays.
+    fn split(
+        &self,
+        run: &[Dated],
+        tags: &BTreeMap<String, BTreeSet<String>>,
+        whole: Option<&SnapshotName>,
+    ) -> Forgotten {
+        let from_end = ranks(run);
+        // No later than now by the clock of the storage, and a minute.
+        let newest_ms = run.last().map_or(0, |dated| dated.time_ms);
+        let highest = run.iter().map(|dated| dated.name.step).max();
+        let mut split = Forgotten::default();
+        for (i, Dated { time_ms, name }) in run.iter().enumerate() {
+            let from_end = from_end[i];
+            let has_tag = tags.get(&name.id).is_some_and(|own| !own.is_disjoint(&self.tags));
+            // The newest by its time and by its step: clocks and steps can both go back.
+            let is_newest = from_end == 1 || highest == Some(name.step) || whole == Some(name);
+            let is_kept = is_newest
+                || self.last.is_some_and(|last| from_end <= last)
+                || self.every.is_some_and(|every| every > 0 && name.step % every == 0)
+                || self.within_ms.is_some_and(|within| newest_ms - time_ms <= within)
+                || has_tag;
+            let names = if is_kept { &mut split.kept } else { &mut split.forgotten };
+            names.push(name.clone());
+        }
+        split
+    }
+}
+
+/// For each of a run, its number from the end. What a rebase made again and the one it was made of
+/// are one: a rebase that was cut off leaves both, and the older ones must not suffer from that.
+fn ranks(run: &[Dated]) -> Vec<u64> {
+    let mut ranks = vec![0; run.len()];
+    let (mut rank, mut after) = (0, None);
+    for (i, Dated { name, .. }) in run.iter().enumerate().rev() {
+        let own = Some((name.time_ms, name.step));
+        rank += u64::from(own != after);
+        (ranks[i], after) = (rank, own);
+    }
+    ranks
+}
+
+impl Store {
+    /// Says what `keep` leaves of the snapshots, of one run or of all.
+    pub fn plan_forget(&self, keep: &Keep, run: Option<&str>) -> Result<Forgotten> {
+        self.split(self.dated(run)?, keep)
+    }
+
+    /// Marks snapshots as forgotten: they are no longer shown, and the next prune that begins after
+    /// this removes them.
+    pub fn forget(&self, names: &[SnapshotName]) -> Result<()> {
+        let mark = |name: &SnapshotName| self.storage.put_new(&name.forgotten(), b"");
+        let mut met = Vec::new();
+        for name in names {
+            if mark(name)? == Put::Exists {
+                met.push(name);
+            }
+        }
+        // Whoever has made these may have taken them back since.
+        met.into_iter().try_for_each(|name| mark(name).map(drop))
+    }
+
+    /// Marks what a plan by `keep` forgets, but for snapshots that have been given a tag since which
+    /// keeps them; these are among the kept in what it returns.
+    pub fn forget_planned(&self, plan: Forgotten, keep: &Keep) -> Result<Forgotten> {
+        let mut marks = Vec::with_capacity(plan.forgotten.len());
+        for name in &plan.forgotten {
+            marks.push(self.forget_unless(name, &keep.tags)?);
+        }
+        let mut done = Forgotten { kept: plan.kept, forgotten: Vec::new() };
+        for (name, mut mark) in plan.forgotten.into_iter().zip(marks) {
+            if mark == Some(Put::Exists) {
+                // Whoever has made it may have taken it back since.
+                mark = self.forget_unless(&name, &keep.tags)?;
+            }
+            let names = if mark.is_some() { &mut done.forgotten } else { &mut done.kept };
+            names.push(name);
+        }
+        Ok(done)
+    }
+
+    /// Marks a snapshot unless it has one of `tags`; says how. Whoever gives it a tag looks for the
+    /// mark after that, and tags are looked for after the mark: one sees the other.
+    fn forget_unless(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<Option<Put>> {
+        if self.has_one_of(name, tags)? {
+            return Ok(None);
+        }
+        let mark = name.forgotten();
+        // A mark that was there before is not ours to take back.
+        if self.storage.put_new(&mark, b"")? == Put::Exists {
+            return Ok(Some(Put::Exists));
+        }
+        let has_tag = self.has_one_of(name, tags);
+        // What cannot be looked at may have a tag.
+        if !matches!(has_tag, Ok(false)) {
+            self.storage.delete(&[mark])?;
+        }
+        Ok((!has_tag?).then_some(Put::Created))
+    }
+
+    /// Of snapshots that are kept, those that hold optimizer state beside their weights and that
+    /// `keep` would not keep, each with the files that would go. The newest of each run never is
+    /// among them.
+    pub fn plan_thin(&self, kept: &[SnapshotName], keep: &Keep) -> Result<Vec<Thinned>> {
+        let mut thinned = Vec::new();
+        let kept: HashSet<&str> = kept.iter().map(|name| name.id.as_str()).collect();
+        let mut dated = self.dated(None)?;
+        dated.retain(|dated| kept.contains(dated.name.id.as_str()));
+        for name in self.split(dated, keep)?.forgotten {
+            let files = self.manifest_of(&name)?.map(|manifest| thin::optimizer_files(&manifest));
+            let files = files.unwrap_or_default();
+            if !files.is_empty() {
+                thinned.push(Thinned { name, files });
+            }
+        }
+        Ok(thinned)
+    }
+
+    fn split(&self, snapshots: Vec<Dated>, keep: &Keep) -> Result<Forgotten> {
+        let tags = self.tags()?;
+        let mut runs: BTreeMap<String, Vec<Dated>> = BTreeMap::new();
+        for dated in snapshots {
+            runs.entry(dated.name.run.clone()).or_default().push(dated);
+        }
+        let mut all = Forgotten::default();
+        let mut packs = None;
+        for run in runs.into_values() {
+            let mut split = keep.split(&run, &tags, None);
+            if !split.forgotten.is_empty() {
+                split = keep.split(&run, &tags, self.newest_whole(&run, &mut packs)?);
+            }
+            all.kept.extend(split.kept);
+            all.forgotten.extend(split.forgotten);
+        }
+        Ok(all)
+    }
+
+    /// The newest of a run that has a good manifest and all its packs, by their sizes. One that has
+    /// not is damaged, or that of a save that is about to take it back. `packs` are those that are
+    /// there, once they were listed.
+    fn newest_whole<'a>(
+        &self,
+        run: &'a [Dated],
+        packs: &mut Option<HashMap<String, u64>>,
+    ) -> Result<Option<&'a SnapshotName>> {
+        let packs = match packs {
+            Some(packs) => packs,
+            None => {
+                let found = self.list_of(PACKS)?.into_iter();
+                packs.insert(found.map(|entry| (entry.name, entry.stat.size)).collect())
+            }
+        };
+        for Dated { name, .. } in run.iter().rev() {
+            let manifest = match self.manifest_of(name) {
+                Err(e) if is_damage(&e) => continue,
+                Err(e) if has_bad_bytes(&*self.storage, &name.object()?, &e) => continue,
+                manifest => manifest?,
+            };
+            let is_there = |pack: &Pack| packs.get(&pack.name.object()) == Some(&pack.size);
+            if manifest.is_some_and(|manifest| manifest.packs.iter().all(is_there)) {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,80 @@
+//! Cutting chains: the same snapshot again, with every archive on its own.
+
+use crate::Store;
+use crate::layout::lease::is_pruning;
+use crate::layout::manifest::{Manifest, Node};
+use crate::layout::names::SnapshotName;
+use crate::read::library::SnapshotLibrary;
+use crate::save::SaveOptions;
+use crate::save::manifest_builder::Builder;
+use crate::save::packs::{PackWriter, Packed, Reuse, write_packs};
+use lmc::{Compressed, Context, Input, Options, Output};
+use lmc_format::{Error, Result};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::File;
+use std::sync::Arc;
+
+impl Store {
+    /// Makes a snapshot that has the files, the step and the time of `name` and stands on no other,
+    /// and forgets `name`. What stands on `name` keeps what it needs.
+    ///
+    /// On an error `name` is as it was.
+    pub fn rebase(&self, name: &SnapshotName, options: &SaveOptions) -> Result<SnapshotName> {
+        let (save, lease, old) = self.lease_of(name)?;
+        let old = Arc::new(old);
+        let library = SnapshotLibrary::new(self, &old);
+        let reuse = Reuse::new(old.packs.iter(), is_pruning(self, lease.storage_now_ms())?);
+        let mut manifest = Manifest { save, copy: None, parent: None, ..(*old).clone() };
+        let mut builder = Builder::new(Some(library.clone()));
+        let (added, packed) = write_packs(self, lease, reuse, options.pack_len, |writer| {
+            let mut moved: HashMap<usize, usize> = HashMap::new();
+            for entry in &mut manifest.entries {
+                let Node::File(file) = &mut entry.node else { continue };
+                if old.archives[file.archive].bases.is_empty() {
+                    self.context.progress.add(file.size);
+                    continue;
+                }
+                file.archive = match moved.entry(file.archive) {
+                    Entry::Occupied(number) => *number.get(),
+                    Entry::Vacant(number) => {
+                        *number.insert(builder.add(writer, &[], |writer| {
+                            self.recode(&library, file.archive, writer, options)
+                        })?)
+                    }
+                };
+            }
+            Ok(writer.position())
+        })?;
+        let Packed { packs, lease, .. } = packed;
+        let manifest = builder.finish(Manifest { added, ..manifest }, packs)?;
+        self.replace_with(name, &manifest, lease)
+    }
+
+    /// Codes the original of an archive again, on nothing.
+    fn recode(
+        &self,
+        library: &Arc<SnapshotLibrary>,
+        archive: usize,
+        writer: &mut PackWriter,
+        options: &SaveOptions,
+    ) -> Result<Compressed> {
+        let file = original(library, archive, &self.context)?;
+        let SaveOptions { level, verify, .. } = *options;
+        let options =
+            Options { context: self.context.clone(), level, verify, ..Options::default() };
+        lmc::compress_known(Input::File(&file), Output::Stream(writer), &options)
+    }
+}
+
+/// The original of an archive in a temporary file without a name: a first step, which nobody watches.
+pub(crate) fn original(
+    library: &Arc<SnapshotLibrary>,
+    archive: usize,
+    context: &Context,
+) -> Result<File> {
+    let file = tempfile::tempfile().map_err(|e| Error::io("cannot make a temporary file", e))?;
+    let archive = library.open(archive)?;
+    lmc::decompress(&archive, Output::Open(&file), &context.unwatched())?;
+    Ok(file)
+}

@@ -1,0 +1,341 @@
+//! `.lmc` back to the file it came from.
+
+use crate::archive::Archive;
+use crate::base::effort::{self, Budget, Effort};
+use crate::base::needed::Going;
+use crate::io::{Output, Sink};
+use crate::item_hash::ItemHasher;
+use crate::pipeline::{self, Buffer, Pool, Stages};
+use crate::span::{SpanDecoder, SpanPart, check_hash};
+use crate::{Context, Summary};
+use lmc_format::{Hash, Hasher, Item, Result, StoredIndex, hash};
+use std::ops::Range;
+
+/// Restores all of the original; every checksum is tried before its bytes count as restored. Long
+/// runs of zeros become holes in a file.
+///
+/// On an error the output is incomplete: a stream has some bytes of it, and a [`crate::Publish`]
+/// that is not committed leaves nothing.
+pub fn decompress(archive: &Archive, output: Output, context: &Context) -> Result<Summary> {
+    let input = archive.source.stamp()?.map(|stamp| stamp.id);
+    Going { input, replaced: output.replaced() }.check_restore(archive, context)?;
+    let sink = Sink::new(output);
+    sink.clear()?;
+    restore(archive, Some(&sink), context)?;
+    sink.finish(archive.original_len())?;
+    Ok(Summary { bytes_in: archive.file_len(), bytes_out: archive.original_len() })
+}
+
+/// Decodes and checks everything; what is restored goes to `sink`, if there is one.
+pub(crate) fn restore(archive: &Archive, sink: Option<&Sink>, context: &Context) -> Result<()> {
+    restore_within(&archive.budget(context), archive, sink, context)
+}
+
+pub(crate) fn restore_within(
+    budget: &Budget,
+    archive: &Archive,
+    sink: Option<&Sink>,
+    context: &Context,
+) -> Result<()> {
+    // Before anything is written.
+    archive.height(0, context)?;
+    let index = &archive.index;
+    let (parts, groups) = (Parts::new(index)?, Groups::new(index));
+    let mut items = ItemChecks::default();
+    let mut next = 0;
+    let run = |context: &Context| {
+        let first = next;
+        let (coded_pool, raw_pool) = (Pool::default(), Pool::default());
+        let (parts, groups) = (&parts, &groups);
+        let stages = Restore { archive, budget, sink, parts, groups, first, coded_pool, raw_pool };
+        let writers = sink.map_or(1, |sink| sink.writers(context));
+        pipeline::run(&stages, groups.count() - first, context, writers, |k, done| {
+            let spans = groups.spans(first + k);
+            let start = index.raw_start(spans.start);
+            for (i, hashes) in spans.clone().zip(done.hashes) {
+                items.add(index, i, hashes)?;
+            }
+            context.progress.add(index.raw_start(spans.end) - start);
+            next = first + k + 1;
+            Ok((start, done.raw))
+        })
+    };
+    effort::alone_if_spent(&[budget], context, run)?;
+    check_empty_items(index)
+}
+
+/// Spans that go through the pipeline together: to pass on one of a few bytes takes longer than to
+/// decode it, and a file may have millions of them.
+struct Groups {
+    starts: Vec<u32>,
+    end: usize,
+}
+
+/// Bytes of the original, or of the file, in spans that are in one group.
+const GROUP_LEN: u64 = 1 << 18;
+/// Spans in one group.
+const GROUP_SPANS: usize = 1 << 12;
+
+impl Groups {
+    fn new(index: &StoredIndex) -> Self {
+        let mut starts: Vec<u32> = Vec::new();
+        let (mut raw, mut coded) = (0, 0);
+        for i in 0..index.span_count() {
+            (raw, coded) = (raw + index.raw_len(i), coded + index.coded_len(i));
+            let is_full = |&start: &u32| i - start as usize >= GROUP_SPANS;
+            if raw > GROUP_LEN || coded > GROUP_LEN || starts.last().is_none_or(is_full) {
+                (raw, coded) = (index.raw_len(i), index.coded_len(i));
+                // An index is too short for more spans than that.
+                starts.push(i as u32);
+            }
+        }
+        Self { starts, end: index.span_count() }
+    }
+
+    fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The spans of group `k`.
+    fn spans(&self, k: usize) -> Range<usize> {
+        let end = self.starts.get(k + 1).map_or(self.end, |&end| end as usize);
+        self.starts[k] as usize..end
+    }
+}
+
+/// Fails unless items of no bytes have the checksum of no bytes.
+pub(crate) fn check_empty_items(index: &StoredIndex) -> Result<()> {
+    for (i, item) in index.items().enumerate() {
+        let item = item?;
+        if item.len == 0 {
+            check_hash(hash(&[]), item.hash, &format!("item {i}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Which items each span holds or is part of. The index has been checked: an item lies in one span or
+/// is whole spans.
+#[derive(Debug)]
+pub(crate) struct Parts(Vec<u32>);
+
+/// Set where a span goes on with an item that began before it.
+const GOES_ON: u32 = 1 << 31;
+
+impl Parts {
+    pub(crate) fn new(index: &StoredIndex) -> Result<Self> {
+        let mut firsts = Vec::with_capacity(index.span_count());
+        let mut cursor = Cursor::default();
+        for i in 0..index.span_count() {
+            cursor.skip_empty(index)?;
+            let goes_on = if cursor.start < index.raw_start(i) { GOES_ON } else { 0 };
+            // An index is too short for as many items as the flag would cost.
+            firsts.push(cursor.item as u32 | goes_on);
+            cursor.pass(index, i, |_, _| Ok(()))?;
+        }
+        Ok(Self(firsts))
+    }
+
+    /// Lengths of what has a checksum of its own in span `i`: the items that it holds, or all of it if
+    /// it is part of one.
+    pub(crate) fn lens(&self, index: &StoredIndex, i: usize) -> Result<Vec<u64>> {
+        let raw_len = index.raw_len(i);
+        let (first, goes_on) = (self.0[i] & !GOES_ON, self.0[i] & GOES_ON != 0);
+        let (mut lens, mut sum) = (Vec::new(), 0);
+        let mut item = first as usize;
+        while !goes_on && sum < raw_len {
+            let len = index.item(item)?.len;
+            if len > raw_len - sum {
+                break;
+            }
+            lens.extend(Some(len).filter(|&len| len > 0));
+            sum += len;
+            item += 1;
+        }
+        Ok(if sum == raw_len { lens } else { vec![raw_len] })
+    }
+}
+
+/// A place in the items, as spans go by.
+#[derive(Debug, Default)]
+struct Cursor {
+    item: usize,
+    /// Where the item starts.
+    start: u64,
+}
+
+impl Cursor {
+    /// Goes over items of no bytes.
+    fn skip_empty(&mut self, index: &StoredIndex) -> Result<()> {
+        while self.item < index.item_count() && index.item(self.item)?.len == 0 {
+            self.item += 1;
+        }
+        Ok(())
+    }
+
+    /// Goes over the items that end in span `i` and calls `ended` with each.
+    fn pass(
+        &mut self,
+        index: &StoredIndex,
+        i: usize,
+        mut ended: impl FnMut(usize, Item) -> Result<()>,
+    ) -> Result<()> {
+        let end = index.raw_start(i) + index.raw_len(i);
+        while self.start < end && self.item < index.item_count() {
+            let item = index.item(self.item)?;
+            if item.len > end - self.start {
+                break;
+            }
+            ended(self.item, item)?;
+            self.start += item.len;
+            self.item += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Compares the checksums of items as their spans come in, in order.
+#[derive(Debug, Default)]
+pub(crate) struct ItemChecks {
+    cursor: Cursor,
+    /// Of the spans of an item that goes on.
+    open: Option<Open>,
+}
+
+/// The checksums of the spans of an item.
+struct Open {
+    first: Hash,
+    all: Hasher,
+    count: usize,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_struct("Open").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl ItemChecks {
+    /// Takes the checksums of span `i`; fails unless the items that end with it have theirs.
+    pub(crate) fn add(&mut self, index: &StoredIndex, i: usize, hashes: Vec<Hash>) -> Result<()> {
+        self.cursor.skip_empty(index)?;
+        let is_part = index.raw_start(i) > self.cursor.start
+            || index.item(self.cursor.item)?.len > index.raw_len(i);
+        if is_part {
+            self.go_on(&hashes);
+        }
+        let (open, mut hashes) = (&mut self.open, hashes.into_iter());
+        self.cursor.pass(index, i, |number, item| {
+            let found = match (is_part, item.len) {
+                (_, 0) => None,
+                (true, _) => open.take().map(|open| match open.count {
+                    1 => open.first,
+                    _ => open.all.finish(),
+                }),
+                (false, _) => hashes.next(),
+            };
+            match found {
+                Some(found) => {
+                    check_hash(found, item.hash, &format!("item {number} of the original"))
+                }
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn go_on(&mut self, hashes: &[Hash]) {
+        for &hash in hashes {
+            let open = self.open.get_or_insert_with(|| Open {
+                first: hash,
+                all: Hasher::default(),
+                count: 0,
+            });
+            open.all.write(&hash.to_le_bytes());
+            open.count += 1;
+        }
+    }
+}
+
+/// Decodes all of span `i` into `out`; returns the checksums of its items, or of its part of one.
+pub(crate) fn decode_part(
+    archive: &Archive,
+    i: usize,
+    parts: &Parts,
+    decoder: &mut SpanDecoder,
+    coded: &[u8],
+    out: &mut [u8],
+    effort: Effort,
+) -> Result<Vec<Hash>> {
+    let span = archive.index.span(i)?;
+    let mut hashes = ItemHasher::new(parts.lens(&archive.index, i)?);
+    let part = SpanPart { span: &span, coded, wanted: 0..span.raw_len };
+    archive.decode_span(decoder, i, &part, out, effort, |block| hashes.write(block))?;
+    Ok(hashes.finish())
+}
+
+struct Restore<'a, 'sink> {
+    archive: &'a Archive,
+    budget: &'a Budget,
+    sink: Option<&'a Sink<'sink>>,
+    parts: &'a Parts,
+    groups: &'a Groups,
+    /// The first group that is not restored yet, from which on they are counted here.
+    first: usize,
+    coded_pool: Pool<Buffer>,
+    raw_pool: Pool<Buffer>,
+}
+
+/// Restored spans and, for each, the checksums of its items, or of its part of one.
+struct Done {
+    raw: Buffer,
+    hashes: Vec<Vec<Hash>>,
+}
+
+impl Stages for Restore<'_, '_> {
+    type Read = Buffer;
+    type Worker = SpanDecoder;
+    type Done = Done;
+    type Write = (u64, Buffer);
+
+    fn read(&self, k: usize) -> Result<Buffer> {
+        let mut coded = self.coded_pool.take();
+        let spans = self.groups.spans(self.first + k);
+        let start = self.archive.file_start(spans.start);
+        let len = self.archive.file_start(spans.end) - start;
+        self.archive.source.read(start, coded.sized(len)?)?;
+        Ok(coded)
+    }
+
+    fn worker(&self) -> SpanDecoder {
+        SpanDecoder::default()
+    }
+
+    fn work(&self, decoder: &mut SpanDecoder, k: usize, coded: Buffer) -> Result<Done> {
+        let index = &self.archive.index;
+        let spans = self.groups.spans(self.first + k);
+        let mut raw = self.raw_pool.take();
+        let mut out = raw.sized(index.raw_start(spans.end) - index.raw_start(spans.start))?;
+        let mut rest = coded.bytes();
+        let effort = self.budget.effort();
+        let mut hashes = Vec::with_capacity(spans.len());
+        for i in spans {
+            let (own, after) = rest.split_at(index.coded_len(i) as usize);
+            let (to, behind) = out.split_at_mut(index.raw_len(i) as usize);
+            (rest, out) = (after, behind);
+            hashes.push(decode_part(self.archive, i, self.parts, decoder, own, to, effort)?);
+        }
+        self.coded_pool.give(coded);
+        Ok(Done { raw, hashes })
+    }
+
+    fn write(&self, (at, raw): (u64, Buffer)) -> Result<()> {
+        if let Some(sink) = self.sink {
+            sink.write_sparse(at, raw.bytes())?;
+        }
+        self.raw_pool.give(raw);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

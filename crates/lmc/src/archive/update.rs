@@ -1,0 +1,287 @@
+//! An archive restored into the memory of its own base, without a second copy of it.
+//!
+//! In go an archive, and for each part of the original the memory that it goes to: memory that holds
+//! part of the base ([`Site::Held`]) or memory of its own ([`Site::New`]). [`Update::prepare`] checks
+//! all that can be checked without decoding, and decodes what needs bytes of the base that will be
+//! overwritten: a tensor that has moved, or one that is coded against another tensor. It changes
+//! nothing of the base. [`Update::finish`] then overwrites it, span by span. After that start, an
+//! error leaves memory that is partly the base and partly the original.
+
+use crate::archive::Archive;
+use crate::archive::restore::{Parts, check_empty_items, decode_part};
+use crate::base::effort::{Budget, alone_if_spent};
+use crate::context::Context;
+use crate::io::zeroed;
+use crate::item_hash::ItemHasher;
+use crate::memory::{Checks, Place, another_failed, cut_places, decode_to, replace_in};
+use crate::pipeline::{Buffer, each, for_each};
+use crate::span::{SpanDecoder, SpanPart, check_part};
+use lmc_format::{Conversion, Error, Hash, Reference, Result};
+use std::ops::Range;
+use std::sync::Mutex;
+
+/// Where a part of the original goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// Memory that holds the bytes of the first base from `base_start` on.
+    Held {
+        /// Bytes of it.
+        len: u64,
+        /// Where they start in the base.
+        base_start: u64,
+    },
+    /// Other memory.
+    New {
+        /// Bytes of it.
+        len: u64,
+    },
+}
+
+impl Site {
+    fn len(self) -> u64 {
+        match self {
+            Self::Held { len, .. } | Self::New { len } => len,
+        }
+    }
+}
+
+/// What is done with a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Its base is where it goes.
+    InPlace,
+    /// It needs no base.
+    Alone,
+    /// It is decoded first: it needs bytes that may be overwritten before its turn, or a part of it goes
+    /// to new memory.
+    First,
+    /// The same; all of it goes to new memory.
+    New,
+}
+
+/// What is done with a span, and which of its bytes go to new memory.
+#[derive(Debug)]
+struct Route {
+    way: Way,
+    new: Vec<Range<usize>>,
+}
+
+impl Route {
+    fn new_len(&self) -> usize {
+        self.new.iter().map(Range::len).sum()
+    }
+}
+
+/// A span that was decoded first: its bytes, unless they are in new memory already, and the checksums
+/// of its items, or of its part of one.
+type Decoded = (Vec<u8>, Vec<Hash>);
+
+/// A restore into the memory of the base that has not begun to write there.
+#[derive(Debug)]
+pub struct Update<'a> {
+    archive: &'a Archive,
+    parts: Parts,
+    ways: Vec<Way>,
+    decoded: Vec<Option<Decoded>>,
+}
+
+impl<'a> Update<'a> {
+    /// Gets everything ready; `new` is the memory of the new sites, which is written to.
+    ///
+    /// The sites come in the order of the original and are as long as it is.
+    pub fn prepare(
+        archive: &'a Archive,
+        sites: &[Site],
+        new: Vec<&mut [u8]>,
+        context: &Context,
+    ) -> Result<Self> {
+        check_len(archive, sites.iter().map(|site| site.len()).sum())?;
+        archive.height(0, context)?;
+        check_empty_items(&archive.index)?;
+        check_spans(archive, context)?;
+        let parts = Parts::new(&archive.index)?;
+        let routes = routes(archive, sites)?;
+        let places = cut_places(new, routes.iter().map(Route::new_len));
+        let decoded = decode_first(archive, &parts, &routes, &places, context)?;
+        Ok(Self { archive, parts, ways: routes.iter().map(|route| route.way).collect(), decoded })
+    }
+
+    /// Writes all of the original; `places` is the memory of all sites, in their order.
+    ///
+    /// On an error some of it is written and some is not.
+    pub fn finish(self, places: Vec<&mut [u8]>, context: &Context) -> Result<()> {
+        let Self { archive, parts, ways, decoded } = self;
+        check_len(archive, places.iter().map(|place| place.len() as u64).sum())?;
+        let index = &archive.index;
+        let places = cut_places(places, (0..ways.len()).map(|i| index.raw_len(i) as usize));
+        let decoded: Vec<_> = decoded.into_iter().map(Mutex::new).collect();
+        // It was found to be enough for all spans.
+        let budget = archive.budget(context);
+        let checks = Mutex::new(Checks::default());
+        let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
+        for_each(ways.len(), context, worker, |(decoder, coded, whole), i| {
+            let mut place = places[i].lock().map_err(|_| another_failed())?;
+            let first = decoded[i].lock().map_err(|_| another_failed())?.take();
+            let hashes = match (ways[i], first) {
+                (Way::New, Some((_, hashes))) => hashes,
+                (_, Some((bytes, hashes))) => decode_to(&mut place, whole, |out| {
+                    out.copy_from_slice(&bytes);
+                    Ok(hashes)
+                })?,
+                (Way::InPlace, None) => {
+                    let coded = archive.span_bytes(i, coded)?;
+                    replace_in(&mut place, whole, |out| {
+                        replace_part(archive, i, &parts, decoder, coded, out, &budget)
+                    })?
+                }
+                (_, None) => {
+                    let coded = archive.span_bytes(i, coded)?;
+                    decode_to(&mut place, whole, |out| {
+                        decode_part(archive, i, &parts, decoder, coded, out, budget.effort())
+                    })?
+                }
+            };
+            checks.lock().map_err(|_| another_failed())?.add(index, i, hashes)
+        })
+    }
+}
+
+/// Decodes all of span `i` into `out`, where its base is; returns the checksums of its items, or of its
+/// part of one.
+fn replace_part(
+    archive: &Archive,
+    i: usize,
+    parts: &Parts,
+    decoder: &mut SpanDecoder,
+    coded: &[u8],
+    out: &mut [u8],
+    budget: &Budget,
+) -> Result<Vec<Hash>> {
+    let span = archive.index.span(i)?;
+    let mut hashes = ItemHasher::new(parts.lens(&archive.index, i)?);
+    let part = SpanPart { span: &span, coded, wanted: 0..span.raw_len };
+    let done = decoder.decode_in_place(&part, out, budget.effort(), |block| hashes.write(block));
+    done.map_err(|e| e.at(archive.span_name(i)))?;
+    Ok(hashes.finish())
+}
+
+/// Fails unless this is the length of the original.
+fn check_len(archive: &Archive, len: u64) -> Result<()> {
+    let original_len = archive.original_len();
+    if len == original_len {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("the original has {original_len} bytes, the buffers {len}")))
+}
+
+/// Checks all spans as far as that is possible without decoding them.
+fn check_spans(archive: &Archive, context: &Context) -> Result<()> {
+    let budget = archive.budget(context);
+    for_each(archive.span_count(), context, Buffer::default, |buffer, i| {
+        let span = archive.index.span(i)?;
+        let coded = archive.span_bytes(i, buffer)?;
+        let part = SpanPart { span: &span, coded, wanted: 0..span.raw_len };
+        check_part(&part, budget.effort()).map_err(|e| e.at(archive.span_name(i)))
+    })
+}
+
+/// Decodes the spans that cannot wait until the base is overwritten. `places` are where spans go in new
+/// memory.
+fn decode_first(
+    archive: &Archive,
+    parts: &Parts,
+    routes: &[Route],
+    places: &[Place],
+    context: &Context,
+) -> Result<Vec<Option<Decoded>>> {
+    let is_first = |i: &usize| matches!(routes[*i].way, Way::First | Way::New);
+    let first: Vec<usize> = (0..routes.len()).filter(is_first).collect();
+    let budget = archive.budget(context);
+    let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
+    let mut decoded = Vec::new();
+    alone_if_spent(&[&budget], context, |context| {
+        decoded = each(first.len(), context, worker, |(decoder, coded, whole), k| {
+            let i = first[k];
+            let coded = archive.span_bytes(i, coded)?;
+            let mut decode = |out: &mut [u8]| {
+                decode_part(archive, i, parts, decoder, coded, out, budget.effort())
+            };
+            let mut place = places[i].lock().map_err(|_| another_failed())?;
+            if routes[i].way == Way::New {
+                return Ok((Vec::new(), decode_to(&mut place, whole, decode)?));
+            }
+            let mut bytes = zeroed(archive.index.raw_len(i))?;
+            let hashes = decode(&mut bytes)?;
+            decode_to(&mut place, whole, |out| {
+                copy_ranges(&bytes, &routes[i].new, out);
+                Ok(())
+            })?;
+            Ok((bytes, hashes))
+        })?;
+        Ok(())
+    })?;
+    let mut all: Vec<Option<Decoded>> = Vec::new();
+    all.resize_with(routes.len(), || None);
+    first.into_iter().zip(decoded).for_each(|(i, decoded)| all[i] = Some(decoded));
+    Ok(all)
+}
+
+/// Copies these parts of `from`, one behind the other.
+fn copy_ranges(from: &[u8], ranges: &[Range<usize>], mut to: &mut [u8]) {
+    for range in ranges {
+        let (own, rest) = to.split_at_mut(range.len());
+        own.copy_from_slice(&from[range.clone()]);
+        to = rest;
+    }
+}
+
+/// What is done with each span.
+fn routes(archive: &Archive, sites: &[Site]) -> Result<Vec<Route>> {
+    let mut walk = Walk { sites, at: 0 };
+    let route = |i: usize| {
+        let (reference, len) = (archive.index.reference(i)?, archive.index.raw_len(i));
+        let (is_in_place, new) = walk.pass(len, reference);
+        let mut route = Route { way: Way::First, new };
+        route.way = match (route.new_len() as u64, reference) {
+            (new_len, _) if new_len == len => Way::New,
+            (1.., _) => Way::First,
+            (_, None) => Way::Alone,
+            (_, Some(_)) if is_in_place => Way::InPlace,
+            _ => Way::First,
+        };
+        Ok(route)
+    };
+    (0..archive.span_count()).map(route).collect()
+}
+
+/// A place in the sites, as spans go by.
+struct Walk<'a> {
+    sites: &'a [Site],
+    /// In the first of them.
+    at: u64,
+}
+
+impl Walk<'_> {
+    /// Goes over a span of `len` bytes; says whether its base is where it goes, and which of its bytes go
+    /// to new memory.
+    fn pass(&mut self, len: u64, reference: Option<Reference>) -> (bool, Vec<Range<usize>>) {
+        let base = reference.filter(|own| own.source == 1 && own.conversion == Conversion::None);
+        let (mut is_in_place, mut new, mut done) = (base.is_some(), Vec::new(), 0);
+        while let Some((site, rest)) = self.sites.split_first().filter(|_| done < len) {
+            let count = (site.len() - self.at).min(len - done);
+            match site {
+                Site::New { .. } => new.push(done as usize..(done + count) as usize),
+                Site::Held { base_start, .. } => {
+                    let own = base_start.checked_add(self.at);
+                    let wanted = base.and_then(|base| base.start.checked_add(done));
+                    is_in_place &= count == 0 || own == wanted;
+                }
+            }
+            (self.at, done) = (self.at + count, done + count);
+            if self.at == site.len() {
+                (self.sites, self.at) = (rest, 0);
+            }
+        }
+        (is_in_place, new)
+    }
+}

@@ -1,0 +1,169 @@
+//! Which files may be read for which others, found out from names and indexes alone.
+//!
+//! Each file that may be a base is opened once or twice, however many look for it: once to tell what
+//! it is, and once to look for what it is on itself.
+
+use crate::archive::Archive;
+use crate::base::lookup::paths;
+use crate::base::shelf::Shelf;
+use crate::base::{Base, Bases};
+use crate::files::folder::FileId;
+use lmc_format::Hash;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What files need. Files are told by what they are, not by their names.
+#[derive(Debug)]
+pub struct Dependencies {
+    shelf: Arc<Shelf>,
+    given: Given,
+    needs: HashMap<FileId, HashSet<FileId>>,
+    /// Files whose own bases were looked for.
+    known: HashSet<FileId>,
+    /// The archives that were added, by what they hold.
+    archives: HashMap<Content, Vec<FileId>>,
+    /// What was not found by its name.
+    unfound: Vec<(FileId, Content)>,
+}
+
+/// A content hash and a length.
+type Content = (Hash, u64);
+
+/// Files and directories in which bases are looked for.
+#[derive(Debug)]
+struct Given {
+    files: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+}
+
+impl Given {
+    fn new<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Self {
+        let paths: HashSet<&PathBuf> = paths.into_iter().collect();
+        let (folders, files) = paths.into_iter().cloned().partition(|path| path.is_dir());
+        Self { files, folders }
+    }
+}
+
+/// What may be the bases of a file.
+#[derive(Default)]
+struct Found {
+    files: HashMap<FileId, PathBuf>,
+    /// Those that are surely there.
+    hashes: HashSet<Hash>,
+}
+
+impl Dependencies {
+    /// None yet. What a base is on itself is looked for beside it and in what was `given`.
+    pub fn new<'a>(given: impl IntoIterator<Item = &'a PathBuf>) -> Self {
+        Self {
+            shelf: Arc::default(),
+            given: Given::new(given),
+            needs: HashMap::new(),
+            known: HashSet::new(),
+            archives: HashMap::new(),
+            unfound: Vec::new(),
+        }
+    }
+
+    /// A file needs these.
+    pub fn add(&mut self, id: FileId, needed: impl IntoIterator<Item = FileId>) {
+        self.needs.entry(id).or_default().extend(needed);
+    }
+
+    /// A file needs those at these paths, and what they are on.
+    pub fn add_bases(&mut self, id: FileId, bases: &[PathBuf]) {
+        let weak = Arc::downgrade(&self.shelf);
+        let bases = bases.iter().filter_map(|path| {
+            let (base, _) = self.shelf.glance(path, &weak)?;
+            Some((base, path.clone()))
+        });
+        let files = bases.collect();
+        self.add_found(id, &[], Found { files, hashes: HashSet::new() });
+    }
+
+    /// A file that is to be restored needs its bases, in `folder` or in what was given with it. One
+    /// that cannot be read needs nothing.
+    pub fn add_archive(
+        &mut self,
+        id: FileId,
+        file: File,
+        folder: Option<&Path>,
+        given: &[PathBuf],
+    ) {
+        let Ok(archive) = Archive::from_file(file, folder, &Bases::default()) else { return };
+        let content = (archive.content_hash(), archive.original_len());
+        self.archives.entry(content).or_default().push(id);
+        let found = self.find(archive.bases(), folder, &Given::new(given));
+        self.add_found(id, archive.bases(), found);
+    }
+
+    /// All have been added: what was not found by its name may be one of them.
+    pub fn finish(&mut self) {
+        for (id, content) in std::mem::take(&mut self.unfound) {
+            let others = self.archives.get(&content).into_iter().flatten();
+            let others: Vec<FileId> = others.copied().filter(|other| *other != id).collect();
+            self.add(id, others);
+        }
+    }
+
+    /// What a file needs, but for what that needs itself.
+    pub fn of(&self, id: FileId) -> impl Iterator<Item = FileId> + '_ {
+        self.needs.get(&id).into_iter().flatten().copied()
+    }
+
+    /// All that is needed by any file.
+    pub fn needed(&self) -> HashSet<FileId> {
+        self.needs.values().flatten().copied().collect()
+    }
+
+    /// Takes note of what a file needs, and looks for what is below that.
+    fn add_found(&mut self, id: FileId, wanted: &[lmc_format::Base], found: Found) {
+        let mut open = Vec::new();
+        self.note(id, wanted, found, &mut open);
+        let weak = Arc::downgrade(&self.shelf);
+        while let Some((id, path)) = open.pop() {
+            let Ok(base) = Base::open(&path, &weak) else { continue };
+            let found = self.find(base.bases(), path.parent(), &self.given);
+            self.note(id, base.bases(), found, &mut open);
+        }
+    }
+
+    fn note(
+        &mut self,
+        id: FileId,
+        wanted: &[lmc_format::Base],
+        found: Found,
+        open: &mut Vec<(FileId, PathBuf)>,
+    ) {
+        let unfound = wanted.iter().filter(|base| !found.hashes.contains(&base.hash));
+        self.unfound.extend(unfound.map(|base| (id, (base.hash, base.len))));
+        self.add(id, found.files.keys().copied());
+        open.extend(found.files.into_iter().filter(|(id, _)| self.known.insert(*id)));
+    }
+
+    /// The files that `wanted` may be, as far as they fit without being read.
+    fn find(&self, wanted: &[lmc_format::Base], folder: Option<&Path>, given: &Given) -> Found {
+        let weak = Arc::downgrade(&self.shelf);
+        let mut found = Found::default();
+        let mut look = |path: PathBuf, wanted: &[lmc_format::Base]| {
+            let Some((id, seen)) = self.shelf.glance(&path, &weak) else { return };
+            let mut fitting = wanted.iter().filter(|base| seen.may_be(base)).peekable();
+            if fitting.peek().is_some() {
+                found.files.entry(id).or_insert(path);
+            }
+            let is_known = seen.hash.is_some();
+            found.hashes.extend(fitting.filter(|_| is_known).map(|base| base.hash));
+        };
+        if !wanted.is_empty() {
+            given.files.iter().for_each(|path| look(path.clone(), wanted));
+        }
+        for base in wanted {
+            for path in paths(base, folder, &given.folders, &self.shelf) {
+                look(path, std::slice::from_ref(base));
+            }
+        }
+        found
+    }
+}

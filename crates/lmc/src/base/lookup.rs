@@ -1,0 +1,288 @@
+//! Where the bases of a file are looked for: among those that were given, and beside the file.
+
+use crate::base::recent::Desk;
+use crate::base::shelf::{Seen, Shelf};
+use crate::base::{Base, Bases};
+use crate::context::Context;
+use crate::io::Stamp;
+use crate::once::Once;
+use lmc_format::limits::BASE_NAME_LEN_MAX;
+use lmc_format::{Advice, Error, ErrorKind, Result};
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+/// The bases of a file: looked for when they are first needed, among those that were given and
+/// beside the file.
+#[derive(Debug)]
+pub(crate) struct Links {
+    folder: Option<PathBuf>,
+    given: Given,
+    found: Vec<Once<Arc<Base>>>,
+}
+
+/// What was given: a file keeps it alive, a base that may be part of it does not.
+#[derive(Debug)]
+pub(crate) enum Given {
+    File(Bases),
+    Base(Weak<Shelf>),
+}
+
+impl Given {
+    fn shelf(&self) -> Weak<Shelf> {
+        match self {
+            Self::File(bases) => Arc::downgrade(&bases.shelf),
+            Self::Base(shelf) => shelf.clone(),
+        }
+    }
+}
+
+impl Links {
+    pub(crate) fn new(folder: Option<PathBuf>, given: Given) -> Self {
+        Self { folder, given, found: Vec::new() }
+    }
+
+    /// For a file in `folder`, or nowhere, that `bases` were given with.
+    pub(crate) fn with(folder: Option<PathBuf>, bases: &Bases) -> Self {
+        Self::new(folder, Given::File(bases.clone()))
+    }
+
+    /// What the file shares with those that it is on, and that are on it.
+    pub(crate) fn desk(&self) -> Arc<Desk> {
+        let shelf = self.given.shelf().upgrade();
+        shelf.map_or_else(Arc::default, |shelf| shelf.desk.clone())
+    }
+
+    /// That in which the bases were opened that were given: for work which is handed no other one.
+    pub(crate) fn context(&self) -> Context {
+        let shelf = self.given.shelf().upgrade();
+        shelf.map_or_else(Context::default, |shelf| shelf.context.clone())
+    }
+
+    /// Makes room for as many bases as the file has.
+    pub(crate) fn sized(mut self, count: usize) -> Self {
+        self.found.resize_with(count, Once::default);
+        self
+    }
+
+    /// Base `i`, which is to be `wanted`.
+    pub(crate) fn get(
+        &self,
+        i: usize,
+        wanted: &lmc_format::Base,
+        context: &Context,
+    ) -> Result<&Base> {
+        Ok(self.found[i].get(|| self.find(wanted, context))?)
+    }
+
+    /// How many files stand one on the other from base `i` down; fails unless it is there, and all
+    /// that it needs.
+    pub(crate) fn height(
+        &self,
+        i: usize,
+        wanted: &lmc_format::Base,
+        depth: usize,
+        context: &Context,
+    ) -> Result<usize> {
+        self.get(i, wanted, context)?.height(depth + 1, context)
+    }
+
+    /// Files that were given, and one that may be each of `wanted` by its name and length alone: good
+    /// enough to tell of them, not to read from them. Of the latter one is open at a time.
+    pub(crate) fn likely(&self, wanted: &[lmc_format::Base]) -> impl Iterator<Item = Arc<Base>> {
+        let weak = self.given.shelf();
+        let shelf = weak.upgrade().unwrap_or_default();
+        let (mut known, mut files) = (HashSet::new(), Vec::new());
+        for wanted in wanted {
+            let mut paths = paths(wanted, self.folder.as_deref(), &shelf.folders, &shelf);
+            let id = paths.find_map(|path| {
+                let (id, seen) = shelf.glance(&path, &weak)?;
+                (seen.len == wanted.len).then_some((id, path))
+            });
+            files.extend(id.filter(|(id, _)| known.insert(*id)).map(|(_, path)| path));
+        }
+        let given: Vec<Arc<Base>> = shelf.given.get().into_iter().flatten().cloned().collect();
+        let opened = files.into_iter().filter_map(move |path| Base::open(&path, &weak).ok());
+        given.into_iter().chain(opened)
+    }
+
+    fn find(&self, wanted: &lmc_format::Base, context: &Context) -> Result<Arc<Base>> {
+        let (others, damage, stopped) = (Vec::new(), None, None);
+        let mut search = Search { wanted, context, others, damage, stopped };
+        let weak = self.given.shelf();
+        let shelf = weak.upgrade();
+        for base in shelf.iter().flat_map(|shelf| shelf.given.get()).flatten() {
+            if search.fits(base) {
+                return Ok(base.clone());
+            }
+        }
+        let Some(shelf) = &shelf else { return Err(search.failure()) };
+        if let Some(base) = shelf.find(wanted.hash, Some(wanted.len), &weak)? {
+            return Ok(base);
+        }
+        for path in paths(wanted, self.folder.as_deref(), &shelf.folders, shelf) {
+            if let Some(base) = search.open(&path, shelf, &weak) {
+                shelf.keep(wanted.hash, &base);
+                return Ok(base);
+            }
+        }
+        Err(search.failure())
+    }
+}
+
+/// Where a base may be that was not given: beside a file in `folder`, in `folders`, or in the compressed
+/// directories beside that of the file, which are listed when all others were of no use.
+pub(crate) fn paths<'a>(
+    wanted: &lmc_format::Base,
+    folder: Option<&'a Path>,
+    folders: &'a [PathBuf],
+    shelf: &'a Shelf,
+) -> impl Iterator<Item = PathBuf> + use<'a> {
+    let names = [wanted.name.clone(), format!("{}.lmc", wanted.name)];
+    let folders = folder.into_iter().chain(folders.iter().map(PathBuf::as_path));
+    let join = |folder: &Path| names.each_ref().map(|name| folder.join(name));
+    let near: Vec<PathBuf> = folders.flat_map(join).collect();
+    let [_, name] = names;
+    let beside = move || folder.map_or_else(Vec::new, |folder| shelf.beside(folder).paths(&name));
+    near.into_iter().chain(std::iter::once_with(beside).flatten())
+}
+
+/// The name by which a base is recorded and looked for: what cannot stand in one is replaced.
+pub(crate) fn fit_name(name: &str) -> String {
+    let fit = |c: char| if c == '/' || c.is_control() { '_' } else { c };
+    let mut fitted: String = name.chars().map(fit).collect();
+    while fitted.len() > BASE_NAME_LEN_MAX {
+        fitted.pop();
+    }
+    if lmc_format::Base::is_name(&fitted) { fitted } else { "base".to_string() }
+}
+
+/// A search for a base, and what was found instead.
+struct Search<'a> {
+    wanted: &'a lmc_format::Base,
+    context: &'a Context,
+    others: Vec<String>,
+    damage: Option<Error>,
+    /// It is not known what would have been found without an interrupt.
+    stopped: Option<Error>,
+}
+
+impl Search<'_> {
+    /// Opens a file if it is the one, as far as is known, and looks whether it is.
+    fn open(&mut self, path: &Path, shelf: &Shelf, weak: &Weak<Shelf>) -> Option<Arc<Base>> {
+        let shown = path.display().to_string();
+        let stamp = match path.metadata() {
+            Ok(metadata) => Stamp::of(&metadata),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+            Err(e) => {
+                self.failed(&shown, Error::io("cannot look at it", e));
+                return None;
+            }
+        };
+        if let Some(seen) = shelf.seen(&stamp)
+            && !self.is_it(&shown, &seen)
+        {
+            return None;
+        }
+        let base = Base::open(path, weak);
+        let seen = base.as_ref().map_err(Clone::clone).and_then(|base| self.look(base));
+        let opened = base.as_ref().ok().and_then(|base| base.stamp);
+        shelf.saw(opened.unwrap_or(stamp), &seen);
+        if self.is_it(&shown, &seen) { base.ok() } else { None }
+    }
+
+    fn fits(&mut self, base: &Base) -> bool {
+        let seen = self.look(base);
+        self.is_it(&base.path, &seen)
+    }
+
+    /// What tells whether a file is the one. All of one that is no `.lmc` is read only if nothing else
+    /// tells that it is not.
+    fn look(&self, base: &Base) -> Result<Seen> {
+        let mut seen = base.seen();
+        if self.difference(&seen).is_none() {
+            seen.hash = Some(base.content_hash_in(self.context)?);
+        }
+        Ok(seen)
+    }
+
+    /// Why a file is not the one, as far as is known.
+    fn difference(&self, seen: &Seen) -> Option<String> {
+        match seen.hash {
+            _ if seen.len != self.wanted.len => Some(format!("has {} bytes", seen.len)),
+            // A file that is the same as its base, and may be the very one that looks for it here.
+            _ if seen.on.contains(&self.wanted.hash) => Some("needs it too".to_string()),
+            Some(hash) if hash != self.wanted.hash => Some(format!("has {hash:032x}")),
+            _ => None,
+        }
+    }
+
+    /// Whether a file is the one, as far as is known; takes note of why it is not.
+    fn is_it(&mut self, path: &str, seen: &Result<Seen>) -> bool {
+        match seen.as_ref().map(|seen| self.difference(seen)) {
+            Ok(None) => return true,
+            Ok(Some(why)) => self.others.push(format!("{path} {why}")),
+            Err(e) => self.failed(path, e.clone()),
+        }
+        false
+    }
+
+    fn failed(&mut self, name: &str, error: Error) {
+        if error.kind == ErrorKind::Interrupted {
+            self.stopped = Some(error);
+            return;
+        }
+        self.others.push(format!("{name} cannot be used: {error}"));
+        let is_damage = matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated);
+        self.damage = Some(error).filter(|_| is_damage).or(self.damage.take());
+    }
+
+    fn failure(self) -> Error {
+        if let Some(stopped) = self.stopped {
+            return stopped;
+        }
+        let found = match &self.others[..] {
+            [] => "it is not beside the file".to_string(),
+            others => others.join(", "),
+        };
+        let lmc_format::Base { hash, len, name } = self.wanted;
+        let kind = self.damage.map_or(ErrorKind::NotFound, |error| error.kind);
+        let message =
+            format!("base {name} of {len} bytes with content hash {hash:032x} is needed: {found}");
+        Error::new(kind, message).with_advice(Advice::GiveBase)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that was looked at once is known by its stamp: it is neither opened nor hashed again for
+    /// the next base that it might be, under whatever name.
+    #[test]
+    fn a_file_is_looked_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("base");
+        std::fs::write(&path, b"12345").unwrap();
+        std::os::unix::fs::symlink("base", folder.path().join("other")).unwrap();
+        let stamp = Stamp::of(&path.metadata().unwrap());
+        let context = Context::with_threads(1);
+        let hash = crate::content_hash(crate::Input::Bytes(b"12345"), &context).unwrap();
+        let wanted = |name: &str, hash| lmc_format::Base { hash, len: 5, name: name.to_string() };
+        let bases = Bases::default();
+        let links = Links::with(Some(folder.path().to_path_buf()), &bases);
+        links.find(&wanted("base", 1), &context).unwrap_err();
+        let seen = bases.shelf.seen(&stamp).unwrap().unwrap();
+        assert_eq!(seen.hash, Some(hash));
+        // It is believed: another look would tell that this is wrong.
+        bases.shelf.saw(stamp, &Ok(Seen { hash: Some(2), ..seen }));
+        for name in ["base", "other"] {
+            let error = links.find(&wanted(name, hash), &context).unwrap_err();
+            assert!(error.to_string().contains("has 0000"), "{error}");
+        }
+        std::fs::write(&path, b"12346").unwrap();
+        let hash = crate::content_hash(crate::Input::Bytes(b"12346"), &context).unwrap();
+        links.find(&wanted("base", hash), &context).unwrap();
+    }
+}

@@ -1,0 +1,416 @@
+//! Checkpoints that others are coded against: opened, told by their content, read in parts.
+//!
+//! A base is any file, or a `.lmc` whose original is meant, which may be on bases of its own. What
+//! is asked for by its content hash is never taken for another: a base without the right one is
+//! refused.
+
+pub(crate) mod convert;
+pub(crate) mod dependencies;
+pub(crate) mod effort;
+pub(crate) mod lookup;
+pub(crate) mod needed;
+pub(crate) mod raw;
+pub(crate) mod recent;
+pub(crate) mod reference;
+pub(crate) mod shelf;
+pub(crate) mod witness;
+
+use crate::archive::Archive;
+use crate::base::effort::{Budget, Cost, Effort};
+use crate::base::lookup::{Given, Links, fit_name};
+use crate::base::raw::Raw;
+use crate::base::shelf::{Seen, Shelf};
+use crate::context::Context;
+use crate::files::folder::FileId;
+use crate::io::{ReadAt, Source, SourceFile, Stamp};
+use crate::once::Once;
+use lmc_format::file::MAGIC;
+use lmc_format::{Advice, Error, ErrorKind, Hash, Result};
+use lmc_input::Tensor;
+use std::fmt;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// How many files may stand one on the other.
+const DEPTH_MAX: usize = 64;
+
+/// Where archives are found by the content of their originals, such as a store.
+pub trait Library: Send + Sync + fmt::Debug {
+    /// The archive of the original with this content hash and its name, if there is one.
+    fn find(&self, hash: u128) -> Result<Option<(String, Arc<dyn ReadAt>)>>;
+}
+
+/// Files to code against, or to look for bases in.
+#[derive(Clone, Debug, Default)]
+pub struct Bases {
+    pub(crate) shelf: Arc<Shelf>,
+    /// Whether a file names all of them, also those that it does not need.
+    is_named: bool,
+}
+
+impl Bases {
+    /// Opens the files at `paths`; directories among them are looked into for bases by their
+    /// names. What is read of them is read in `context`, unless who reads it has another one.
+    pub fn open<P: AsRef<Path>>(paths: &[P], context: &Context) -> Result<Self> {
+        Self::open_with(paths, Vec::new(), context)
+    }
+
+    /// The same, and behind them files that are open, with the paths where they were found.
+    pub fn open_with<P: AsRef<Path>>(
+        paths: &[P],
+        opened: Vec<(PathBuf, File)>,
+        context: &Context,
+    ) -> Result<Self> {
+        let paths = paths.iter().map(|path| path.as_ref().to_path_buf());
+        let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = paths.partition(|path| path.is_dir());
+        Self::fill(folders, None, context, |shelf| {
+            let named = files.iter().map(|path| Self::open_file(path, shelf));
+            let opened = opened.into_iter().map(|(path, file)| Self::of_file(file, &path, shelf));
+            named.chain(opened).collect()
+        })
+    }
+
+    /// Files that are in memory, with their names.
+    pub fn from_bytes(files: Vec<(String, Vec<u8>)>, context: &Context) -> Result<Self> {
+        let files = files.into_iter().map(|(name, bytes)| (name, Source::Owned(bytes)));
+        Self::from_sources(files.collect(), context)
+    }
+
+    /// Files that are kept elsewhere, with their names.
+    pub fn from_elsewhere(
+        files: Vec<(String, Arc<dyn ReadAt>)>,
+        context: &Context,
+    ) -> Result<Self> {
+        let files = files.into_iter().map(|(name, bytes)| (name, Source::Elsewhere(bytes)));
+        Self::from_sources(files.collect(), context)
+    }
+
+    fn from_sources(files: Vec<(String, Source<'static>)>, context: &Context) -> Result<Self> {
+        Self::fill(Vec::new(), None, context, |shelf| {
+            let open = |(name, source): (String, Source<'static>)| {
+                let named = format!("base {name}");
+                Base::new(source, Path::new(&name), None, shelf).map_err(|e| e.at(named))
+            };
+            files.into_iter().map(open).collect()
+        })
+    }
+
+    /// Archives of a library: those with the content hashes `offered` to code against, all others
+    /// where one of these is on them.
+    pub fn from_library(
+        library: Arc<dyn Library>,
+        offered: &[u128],
+        context: &Context,
+    ) -> Result<Self> {
+        Self::from_library_and_files(library, offered, Vec::new(), context)
+    }
+
+    /// The same, and behind them files that are open, with the paths where they were found.
+    pub fn from_library_and_files(
+        library: Arc<dyn Library>,
+        offered: &[u128],
+        opened: Vec<(PathBuf, File)>,
+        context: &Context,
+    ) -> Result<Self> {
+        Self::fill(Vec::new(), Some(library), context, |shelf| {
+            let strong = shelf.upgrade();
+            let find = |&hash: &u128| {
+                let found = strong.as_ref().map_or(Ok(None), |own| own.find(hash, None, shelf))?;
+                found.ok_or_else(|| {
+                    let message = format!("no archive with content hash {hash:032x}");
+                    Error::new(ErrorKind::NotFound, message)
+                })
+            };
+            let opened = opened.into_iter().map(|(path, file)| Self::of_file(file, &path, shelf));
+            offered.iter().map(find).chain(opened).collect()
+        })
+    }
+
+    fn open_file(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Base>> {
+        Base::open(path, shelf).map_err(|e| e.at(format_args!("base {}", path.display())))
+    }
+
+    fn of_file(file: File, path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Base>> {
+        let base = Base::of_file(file, path, shelf);
+        base.map_err(|e| e.at(format_args!("base {}", path.display())))
+    }
+
+    /// The bases can find each other, without owning each other.
+    fn fill(
+        folders: Vec<PathBuf>,
+        library: Option<Arc<dyn Library>>,
+        context: &Context,
+        open: impl FnOnce(&Weak<Shelf>) -> Result<Vec<Arc<Base>>>,
+    ) -> Result<Self> {
+        let shelf = Arc::new(Shelf::new(folders, library, context.unwatched()));
+        let given = open(&Arc::downgrade(&shelf))?;
+        shelf.given.get_or_init(|| given);
+        Ok(Self { shelf, is_named: false })
+    }
+
+    /// The same; what is compressed on them names each of them, also if nothing of it is needed to
+    /// restore the original, so that [`Archive::check_named_bases`] can tell whether they are there.
+    pub fn named(self) -> Self {
+        Self { is_named: true, ..self }
+    }
+
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// Fails if one of the files that were opened has been written to since.
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        self.shelf.open().iter().try_for_each(|base| base.check_unchanged())
+    }
+
+    /// What may be done with each of them by those who code on it.
+    pub(crate) fn budgets(&self) -> Vec<&Budget> {
+        self.list().iter().map(|base| &base.budget).collect()
+    }
+
+    /// Those that were given, in their order.
+    pub fn list(&self) -> &[Arc<Base>] {
+        self.shelf.given.get().map_or(&[], |given| given)
+    }
+}
+
+/// A checkpoint that others are coded against.
+#[derive(Debug)]
+pub struct Base {
+    name: String,
+    /// Where it was found.
+    pub(crate) path: String,
+    content: Content,
+    pub(crate) stamp: Option<Stamp>,
+    /// For work that is handed no other one.
+    context: Context,
+    hash: Once<Hash>,
+    tensors: Once<Vec<Tensor>>,
+    /// How many `.lmc` files stand one on the other from here down.
+    height: OnceLock<usize>,
+    /// For samples, and reads by those who code on it. Samples decode more than they are: all of them
+    /// together may take as much as a restore.
+    budget: Budget,
+}
+
+#[derive(Debug)]
+enum Content {
+    Raw(Box<Raw<'static>>),
+    Archive(Box<Archive>),
+}
+
+impl Base {
+    pub(crate) fn open(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
+        // A pipe would have to be waited for.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = File::options().read(true).custom_flags(flags).open(path);
+        Self::of_file(file.map_err(|e| Error::io("cannot open it", e))?, path, shelf)
+    }
+
+    fn of_file(file: File, path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
+        let kind = file.metadata().map_err(|e| Error::io("cannot look at it", e))?;
+        if !kind.is_file() {
+            return Err(Error::invalid("is not a regular file"));
+        }
+        let folder = path.parent().map(Path::to_path_buf);
+        Self::new(Source::File(SourceFile::Owned(file)), path, folder, shelf)
+    }
+
+    pub(crate) fn new(
+        source: Source<'static>,
+        path: &Path,
+        folder: Option<PathBuf>,
+        shelf: &Weak<Shelf>,
+    ) -> Result<Arc<Self>> {
+        let (len, stamp) = (source.len()?, source.stamp()?);
+        let start = source.read_vec(0, len.min(MAGIC.len() as u64))?;
+        let mut name = path.file_name().map_or("base".into(), |name| name.to_string_lossy());
+        let content = if start == MAGIC {
+            if let Some(stem) = name.strip_suffix(".lmc").filter(|stem| !stem.is_empty()) {
+                name = stem.to_string().into();
+            }
+            Content::Archive(Box::new(Archive::new(
+                source,
+                Links::new(folder, Given::Base(shelf.clone())),
+            )?))
+        } else {
+            Content::Raw(Box::new(Raw::new(source)?))
+        };
+        let context = shelf.upgrade().map(|shelf| shelf.context.clone()).unwrap_or_default();
+        let (hash, tensors) = (Once::default(), Once::default());
+        let (name, path) = (fit_name(&name), path.display().to_string());
+        let height = OnceLock::new();
+        let budget = match &content {
+            Content::Raw(_) => Budget::new(0, 0, &context),
+            Content::Archive(archive) => archive.budget(&context),
+        };
+        Ok(Arc::new(Self { name, path, content, stamp, context, hash, tensors, height, budget }))
+    }
+
+    /// The name of its original.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of its original.
+    pub fn original_len(&self) -> u64 {
+        match &self.content {
+            Content::Raw(raw) => raw.len,
+            Content::Archive(archive) => archive.original_len(),
+        }
+    }
+
+    /// The name of its original by its content; all of a file that is no `.lmc` is read for it, the
+    /// first time.
+    pub fn content_hash(&self) -> Result<u128> {
+        self.content_hash_in(&self.context)
+    }
+
+    pub(crate) fn content_hash_in(&self, context: &Context) -> Result<u128> {
+        let hash = || match &self.content {
+            Content::Raw(raw) => raw.hash(context),
+            Content::Archive(archive) => Ok(archive.content_hash()),
+        };
+        self.hash.get(hash).copied().map_err(|e| e.at(&self.path))
+    }
+
+    /// The tensors of its original, in the order of their bytes.
+    pub(crate) fn tensors(&self) -> Result<&[Tensor]> {
+        let tensors = || match &self.content {
+            Content::Raw(raw) => Ok(raw.known()?.looked.tensors()),
+            Content::Archive(archive) => archive.original_tensors(),
+        };
+        let tensors = self.tensors.get(tensors).map_err(|e| e.at(&self.path))?;
+        Ok(tensors)
+    }
+
+    /// What its original is.
+    pub(crate) fn layout(&self) -> Result<lmc_input::Source> {
+        match &self.content {
+            Content::Raw(raw) => Ok(raw.known()?.looked.layout.clone()),
+            Content::Archive(archive) => archive.layout(),
+        }
+        .map_err(|e| e.at(&self.path))
+    }
+
+    /// Fills `out` with the bytes of its original from `start` on; fails if they are not those that
+    /// its content hash is of.
+    pub(crate) fn read(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
+        match &self.content {
+            Content::Raw(raw) => raw.read(start, out),
+            Content::Archive(_) if effort.depth > DEPTH_MAX => Err(too_deep()),
+            Content::Archive(archive) => archive.read_into(start, out, effort),
+        }
+        .map_err(|e| self.named(e, effort.depth))
+    }
+
+    /// The same for who restores nothing: what may be done grows with what is asked for.
+    pub(crate) fn read_alone(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        self.budget.extend(out.len() as u64, 1);
+        self.read(start, out, self.budget.effort().deeper())
+    }
+
+    /// The `len` bytes of its original from `start` on, if they are in memory in one place.
+    pub(crate) fn bytes(&self, start: u64, len: u64) -> Result<Option<&[u8]>> {
+        match &self.content {
+            Content::Raw(raw) => raw.bytes(start, len).map_err(|e| self.named(e, 1)),
+            Content::Archive(_) => Ok(None),
+        }
+    }
+
+    /// Fills `out` for what only chooses or shows: a file that is written to meanwhile goes unnoticed.
+    pub(crate) fn sample(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        match &self.content {
+            Content::Raw(raw) => raw.source.read(start, out).map_err(|e| self.named(e, 1)),
+            Content::Archive(_) => self.read_alone(start, out),
+        }
+    }
+
+    /// Adds up what decoders will write to read the bytes `range` of its original.
+    pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
+        match &self.content {
+            Content::Raw(raw) => raw.cost(range, depth, cost),
+            Content::Archive(_) if depth > DEPTH_MAX => Err(too_deep()),
+            Content::Archive(archive) => archive.cost(range, depth, cost),
+        }
+        .map_err(|e| self.named(e, depth))
+    }
+
+    /// Pieces of an archive have their own checksums.
+    fn check_unchanged(&self) -> Result<()> {
+        match &self.content {
+            Content::Raw(raw) => raw.source.check_unchanged(self.stamp),
+            Content::Archive(_) => Ok(()),
+        }
+        .map_err(|e| e.at(format_args!("base {}", self.path)))
+    }
+
+    /// What tells whether it is a base, as far as that is known without reading a file that is no
+    /// `.lmc`.
+    pub(crate) fn seen(&self) -> Seen {
+        let hash = match &self.content {
+            Content::Raw(_) => None,
+            Content::Archive(archive) => Some(archive.content_hash()),
+        };
+        let on = self.bases().iter().map(|base| base.hash).collect();
+        Seen { len: self.original_len(), hash, on }
+    }
+
+    /// What it says that it is on.
+    pub(crate) fn bases(&self) -> &[lmc_format::Base] {
+        match &self.content {
+            Content::Raw(..) => &[],
+            Content::Archive(archive) => archive.bases(),
+        }
+    }
+
+    /// How many `.lmc` files stand one on the other from here down; fails unless all that it needs
+    /// itself is there, and if more files come to stand on each other than may, with `depth` above it.
+    /// A base that many are on is looked into once: there can be more ways through them than could ever
+    /// be gone.
+    pub(crate) fn height(&self, depth: usize, context: &Context) -> Result<usize> {
+        let Content::Archive(archive) = &self.content else { return Ok(0) };
+        let height = match self.height.get() {
+            Some(&height) => Ok(height),
+            None if depth > DEPTH_MAX => Err(too_deep()),
+            None => {
+                archive.height(depth, context).map(|below| *self.height.get_or_init(|| below + 1))
+            }
+        };
+        let fits = height.and_then(|height| match depth + height > DEPTH_MAX + 1 {
+            true => Err(too_deep()),
+            false => Ok(height),
+        });
+        fits.map_err(|e| self.named(e, depth))
+    }
+
+    /// What it is on itself, as far as anything of it refers to that.
+    pub(crate) fn needed(&self) -> Result<Vec<&Base>> {
+        match &self.content {
+            Content::Raw(..) => Ok(Vec::new()),
+            Content::Archive(archive) => archive.needed(),
+        }
+    }
+
+    /// The file that it is, if it is one.
+    pub(crate) fn id(&self) -> Option<FileId> {
+        Some(self.stamp?.id)
+    }
+
+    /// An error with the name of the base. Of a chain that is too long only the first is named: all
+    /// of them would fill a screen.
+    fn named(&self, error: Error, depth: usize) -> Error {
+        match error.kind {
+            ErrorKind::LimitExceeded if depth > 1 => error,
+            _ => error.at(format_args!("base {}", self.path)),
+        }
+    }
+}
+
+fn too_deep() -> Error {
+    let message = format!("the base chain has more than {DEPTH_MAX} files, or is a cycle");
+    Error::new(ErrorKind::LimitExceeded, message).with_advice(Advice::ShortenChain)
+}

@@ -1,0 +1,132 @@
+//! Files to look for bases in, and what is known of those that were looked at: each is opened and read
+//! once or twice, however many bases it might be.
+
+use crate::base::recent::Desk;
+use crate::base::{Base, Library};
+use crate::context::Context;
+use crate::files::beside::Beside;
+use crate::files::folder::FileId;
+use crate::io::{Source, Stamp};
+use lmc_format::{Error, ErrorKind, Hash, Result};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+/// What is behind [`crate::Bases`].
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    pub(crate) given: OnceLock<Vec<Arc<Base>>>,
+    pub(crate) folders: Vec<PathBuf>,
+    library: Option<Arc<dyn Library>>,
+    /// What was found beside those that were given, by content hash and length: each is opened once,
+    /// however many are on it.
+    found: Mutex<HashMap<(Hash, u64), Arc<Base>>>,
+    /// Files that were looked at. Most of them are not kept open: there can be many.
+    seen: Mutex<HashMap<Stamp, Result<Seen>>>,
+    /// The compressed directories beside a folder.
+    beside: Mutex<HashMap<PathBuf, Arc<Beside>>>,
+    /// For work that is handed no other one.
+    pub(crate) context: Context,
+    /// What all that look for bases here share.
+    pub(crate) desk: Arc<Desk>,
+}
+
+/// What tells whether a file is a base.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// Bytes of its original.
+    pub len: u64,
+    /// Of its original, if it is a `.lmc` or was read.
+    pub hash: Option<Hash>,
+    /// Of what it is on itself.
+    pub on: Arc<[Hash]>,
+}
+
+impl Seen {
+    /// Whether it is `wanted`, as far as is known.
+    pub(crate) fn may_be(&self, wanted: &lmc_format::Base) -> bool {
+        let is_other = self.hash.is_some_and(|hash| hash != wanted.hash);
+        self.len == wanted.len && !is_other && !self.on.contains(&wanted.hash)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shelf {
+    pub(crate) fn new(
+        folders: Vec<PathBuf>,
+        library: Option<Arc<dyn Library>>,
+        context: Context,
+    ) -> Self {
+        Self { folders, library, context, ..Self::default() }
+    }
+
+    /// All that has been opened.
+    pub(crate) fn open(&self) -> Vec<Arc<Base>> {
+        let given = self.given.get().into_iter().flatten().cloned();
+        given.chain(lock(&self.found).values().cloned()).collect()
+    }
+
+    /// What was found before, or the archive of a library; of this length, if one is wanted.
+    pub(crate) fn find(
+        &self,
+        hash: Hash,
+        len: Option<u64>,
+        shelf: &Weak<Shelf>,
+    ) -> Result<Option<Arc<Base>>> {
+        if let Some(len) = len
+            && let Some(base) = lock(&self.found).get(&(hash, len))
+        {
+            return Ok(Some(base.clone()));
+        }
+        let Some(library) = &self.library else { return Ok(None) };
+        let Some((name, bytes)) = library.find(hash)? else { return Ok(None) };
+        let base = Base::new(Source::Elsewhere(bytes), Path::new(&name), None, shelf)
+            .map_err(|e| e.at(format_args!("base {name}")))?;
+        if base.content_hash()? != hash || len.is_some_and(|len| len != base.original_len()) {
+            let message = format!("base {name} is not the one with content hash {hash:032x}");
+            return Err(Error::corrupt(message));
+        }
+        self.keep(hash, &base);
+        Ok(Some(base))
+    }
+
+    /// Keeps a base that has this content hash.
+    pub(crate) fn keep(&self, hash: Hash, base: &Arc<Base>) {
+        lock(&self.found).insert((hash, base.original_len()), base.clone());
+    }
+
+    /// What is known of a file from an earlier look.
+    pub(crate) fn seen(&self, stamp: &Stamp) -> Option<Result<Seen>> {
+        lock(&self.seen).get(stamp).cloned()
+    }
+
+    /// Takes note of what a file is, or of why it cannot be told, but not if that comes of an interrupt.
+    pub(crate) fn saw(&self, stamp: Stamp, seen: &Result<Seen>) {
+        if !seen.as_ref().is_err_and(|e| e.kind == ErrorKind::Interrupted) {
+            lock(&self.seen).insert(stamp, seen.clone());
+        }
+    }
+
+    /// The compressed directories beside `folder`.
+    pub(crate) fn beside(&self, folder: &Path) -> Arc<Beside> {
+        let mut known = lock(&self.beside);
+        let found = known.entry(folder.to_path_buf());
+        found.or_insert_with(|| Arc::new(Beside::of(folder))).clone()
+    }
+
+    /// What the file at `path` is, if it is one, without reading all of it. It is opened once.
+    pub(crate) fn glance(&self, path: &Path, shelf: &Weak<Shelf>) -> Option<(FileId, Seen)> {
+        let stamp = Stamp::of(&path.metadata().ok()?);
+        if let Some(seen) = self.seen(&stamp) {
+            return Some((stamp.id, seen.ok()?));
+        }
+        let base = Base::open(path, shelf);
+        let opened = base.as_ref().ok().and_then(|base| base.stamp).unwrap_or(stamp);
+        let seen = base.map(|base| base.seen());
+        self.saw(opened, &seen);
+        Some((opened.id, seen.ok()?))
+    }
+}

@@ -1,0 +1,327 @@
+//! A file to `.lmc`.
+
+pub(crate) mod guess;
+pub(crate) mod matching;
+pub(crate) mod rounding;
+pub(crate) mod uncoded;
+
+use crate::base::effort::alone_if_spent;
+use crate::base::needed::Going;
+use crate::base::reference;
+use crate::base::witness::Witness;
+use crate::compress::matching::Spans;
+use crate::files::folder::FileId;
+use crate::io::{Input, Output, Sink, Source};
+use crate::items::{ItemHashes, Looked, hasher};
+use crate::pipeline::{self, Buffer, Pool, Stages};
+use crate::span::{CodedSpan, SpanEncoder};
+use crate::{Bases, Options, Reference, Summary};
+use lmc_codec::{Dtype, Encoder, TensorSpec};
+use lmc_format::file::header;
+use lmc_format::limits::BASES_MAX;
+use lmc_format::{
+    Conversion, Error, Footer, HEADER_LEN, Hash, Index, Result, Span, StoredIndex, hash,
+};
+use lmc_input::Cut;
+use std::ops::Range;
+
+/// Compresses all of `input`.
+///
+/// On an error the output is incomplete: a stream has some bytes of it, and a [`crate::Publish`]
+/// that is not committed leaves nothing.
+pub fn compress(input: Input, output: Output, options: &Options) -> Result<Summary> {
+    Ok(compress_known(input, output, options)?.summary)
+}
+
+/// What was compressed, by its name, and what it was compressed on.
+#[derive(Clone, Debug)]
+pub struct Compressed {
+    /// Bytes in and out.
+    pub summary: Summary,
+    /// The content hash of the original.
+    pub content_hash: u128,
+    /// The bases that are needed to restore it; of those offered only what was of use.
+    pub bases: Vec<lmc_format::Base>,
+}
+
+/// The same as [`compress`]; tells more of what was written.
+pub fn compress_known(input: Input, output: Output, options: &Options) -> Result<Compressed> {
+    compress_source(&Source::new(input)?, output, options)
+}
+
+fn compress_source(source: &Source, output: Output, options: &Options) -> Result<Compressed> {
+    let stamp = source.stamp()?;
+    let job = Job::new(source, options, output.replaced())?;
+    let sink = Sink::new(output);
+    sink.write(0, &header())?;
+    let mut assembly = Assembly::new(&job);
+    let mut next = 0;
+    alone_if_spent(&options.bases.budgets(), &options.context, |context| {
+        let first = next;
+        let (raw_pool, coded_pool) = (Pool::default(), Pool::default());
+        let stages = Compress { job: &job, sink: &sink, first, raw_pool, coded_pool };
+        let (count, writers) = (job.spans.cuts.len() - first, sink.writers(context));
+        pipeline::run(&stages, count, context, writers, |i, done| {
+            context.progress.add(done.coded.span.raw_len);
+            next = first + i + 1;
+            Ok(assembly.add(&job.spans.cuts[first + i], done))
+        })
+    })?;
+    let end = assembly.end;
+    let (tail, index) = assembly.finish_known()?;
+    // What was coded is neither the old file nor the new one, or is on neither the old base nor the
+    // new one, if they have changed meanwhile.
+    source.check_unchanged(stamp)?;
+    options.bases.check_unchanged()?;
+    sink.write(end, &tail)?;
+    sink.flush()?;
+    let summary = Summary { bytes_in: job.len, bytes_out: end + tail.len() as u64 };
+    Ok(Compressed { summary, content_hash: index.content_hash(), bases: index.bases })
+}
+
+/// A file that is to be compressed.
+pub(crate) struct Job<'a> {
+    source: &'a Source<'a>,
+    options: &'a Options,
+    len: u64,
+    layout: lmc_input::Source,
+    pub spans: Spans,
+    /// Of what is read more than once: the bytes that told the layout, and what spans of the file
+    /// itself refer to.
+    own: Witness,
+}
+
+impl<'a> Job<'a> {
+    /// `replaced` is the file whose place the result takes.
+    pub(crate) fn new(
+        source: &'a Source<'a>,
+        options: &'a Options,
+        replaced: Option<FileId>,
+    ) -> Result<Self> {
+        check_named(&options.bases)?;
+        let going = Going { input: source.stamp()?.map(|stamp| stamp.id), replaced };
+        going.check_given(&options.bases)?;
+        let len = source.len()?;
+        let looked = Looked::new(source, len)?;
+        let spans = matching::spans(source, &looked, options)?;
+        // Before anything is written.
+        going.check_below(&spans.bases(&options.bases), &options.context)?;
+        let own = Witness::new(read_twice(&spans, looked.start.len() as u64));
+        own.saw_start(&looked.start, |at, out| source.read(at, out))?;
+        Ok(Self { source, options, len, layout: looked.layout, spans, own })
+    }
+}
+
+/// Fails if more bases must be named than a file can name.
+fn check_named(bases: &Bases) -> Result<()> {
+    let count = bases.list().len();
+    if bases.is_named() && count as u64 > BASES_MAX {
+        let message = format!("{count} bases are to be named, but a file can name {BASES_MAX}");
+        return Err(Error::invalid(message));
+    }
+    Ok(())
+}
+
+/// The spans that hold the first `start` bytes, or bytes that spans of the file itself refer to.
+fn read_twice(spans: &Spans, start: u64) -> Vec<Range<u64>> {
+    let refers = |(cut, reference): (&Cut, &Option<Reference>)| {
+        let own = reference.filter(Reference::is_own)?;
+        Some(own.start..own.end(cut.range.end - cut.range.start))
+    };
+    let ranges = spans.cuts.iter().zip(&spans.references).filter_map(refers);
+    let mut ranges: Vec<Range<u64>> = std::iter::once(0..start).chain(ranges).collect();
+    ranges.sort_by_key(|range| range.start);
+    let mut ranges = ranges.into_iter().peekable();
+    let mut reached = 0;
+    let mut is_read_twice = |cut: &&Cut| {
+        while let Some(range) = ranges.next_if(|range| range.start < cut.range.end) {
+            reached = reached.max(range.end);
+        }
+        reached > cut.range.start
+    };
+    spans.cuts.iter().filter(|cut| is_read_twice(cut)).map(|cut| cut.range.clone()).collect()
+}
+
+/// A file as its spans come in, in order.
+pub(crate) struct Assembly<'a> {
+    job: &'a Job<'a>,
+    end: u64,
+    spans: Vec<Span>,
+    hashes: ItemHashes,
+}
+
+impl<'a> Assembly<'a> {
+    pub(crate) fn new(job: &'a Job<'a>) -> Self {
+        let hashes = ItemHashes::new(job.layout.items.len());
+        Self { job, end: HEADER_LEN as u64, spans: Vec::new(), hashes }
+    }
+
+    /// Adds a span; returns its bytes and where they go.
+    pub(crate) fn add(&mut self, cut: &Cut, done: Done) -> (u64, Vec<u8>) {
+        self.hashes.add(cut, done.hashes);
+        let at = self.end;
+        self.end += done.coded.bytes.len() as u64;
+        self.spans.push(done.coded.span);
+        (at, done.coded.bytes)
+    }
+
+    /// What comes behind the last span.
+    pub(crate) fn finish(self) -> Result<Vec<u8>> {
+        Ok(self.finish_known()?.0)
+    }
+
+    fn finish_known(mut self) -> Result<(Vec<u8>, Index)> {
+        let bases = self.bases()?;
+        let (kind, items) = (self.job.layout.kind, self.hashes.finish(&self.job.layout));
+        let index = Index { kind, bases, spans: self.spans, items };
+        let bytes = index.write();
+        let footer = Footer {
+            body_len: self.end - HEADER_LEN as u64,
+            index_len: bytes.len() as u64,
+            index_hash: hash(&bytes),
+            original_len: self.job.len,
+        };
+        check_readable(&bytes, &footer)?;
+        Ok(([bytes, footer.write()].concat(), index))
+    }
+
+    /// The bases that spans refer to, or all if that is asked for, numbered anew.
+    fn bases(&mut self) -> Result<Vec<lmc_format::Base>> {
+        let mut bases = Vec::new();
+        for (i, base) in self.job.options.bases.list().iter().enumerate() {
+            let number = bases.len() as u64 + 1;
+            let mut is_used = self.job.options.bases.is_named();
+            for reference in self.spans.iter_mut().filter_map(|span| span.reference.as_mut()) {
+                if reference.source == i as u64 + 1 {
+                    reference.source = number;
+                    is_used = true;
+                }
+            }
+            if is_used {
+                let (hash, len) = (base.content_hash()?, base.original_len());
+                bases.push(lmc_format::Base { hash, len, name: base.name().to_string() });
+            }
+        }
+        Ok(bases)
+    }
+}
+
+/// Fails unless a reader takes this index: it has limits, and what it refuses must never be written.
+fn check_readable(index: &[u8], footer: &Footer) -> Result<()> {
+    StoredIndex::read(index.to_vec(), footer.body_len, footer.original_len)
+        .map(|_| ())
+        .map_err(|e| Error::invalid(format!("cannot be stored, since nothing could read it: {e}")))
+}
+
+struct Compress<'a, 'sink> {
+    job: &'a Job<'a>,
+    sink: &'a Sink<'sink>,
+    /// The first span that is not coded yet, from which on they are counted here.
+    first: usize,
+    raw_pool: Pool<Buffer>,
+    coded_pool: Pool<Vec<u8>>,
+}
+
+/// A coded span and the checksums of its items, or of its part of one.
+pub(crate) struct Done {
+    coded: CodedSpan,
+    hashes: Vec<Hash>,
+}
+
+/// What a worker keeps.
+pub(crate) struct Worker {
+    spans: SpanEncoder,
+    guesses: Encoder,
+    base: Buffer,
+    wide: Buffer,
+}
+
+impl Worker {
+    pub(crate) fn new(options: &Options) -> Self {
+        let spans = SpanEncoder::new(options.level, options.verify);
+        let (base, wide) = (Buffer::default(), Buffer::default());
+        Self { spans, guesses: Encoder::new(), base, wide }
+    }
+
+    /// Codes the bytes of span `i` into `out`, whose contents are replaced.
+    pub(crate) fn encode(&mut self, job: &Job, i: usize, raw: &[u8], out: Vec<u8>) -> Result<Done> {
+        let cut = &job.spans.cuts[i];
+        let reference = job.spans.references[i];
+        let Self { spans, guesses, base, wide } = self;
+        let base = match reference {
+            Some(reference) => Some((reference, base_of(job, &reference, raw.len(), base, wide)?)),
+            None => None,
+        };
+        let dtype = match (cut.dtype, base) {
+            (Some(dtype), _) => dtype,
+            (None, Some((_, base))) if base == raw => Dtype::Bytes,
+            (None, _) => guess::dtype(guesses, spans.level(), raw),
+        };
+        let spec = TensorSpec { dtype, row_len: cut.row_len };
+        let mut hashes = hasher(cut, &job.layout.items);
+        let mut pieces = job.own.hasher(&cut.range);
+        let coded = spans.encode(&spec, raw, base, out, |block| {
+            hashes.write(block);
+            pieces.iter_mut().for_each(|pieces| pieces.write(block));
+        });
+        let coded = coded.map_err(|e| e.at(format_args!("bytes from {}", cut.range.start)))?;
+        job.own.saw_run(cut.range.start, pieces)?;
+        Ok(Done { coded, hashes: hashes.finish() })
+    }
+}
+
+/// The base of a span of `len` bytes; what is not in memory, in one place, goes to `buffer`.
+fn base_of<'b>(
+    job: &'b Job,
+    reference: &Reference,
+    len: usize,
+    buffer: &'b mut Buffer,
+    wide: &mut Buffer,
+) -> Result<&'b [u8]> {
+    let base = (reference.source as usize).checked_sub(1).map(|i| &job.options.bases.list()[i]);
+    if let (Some(base), Conversion::None) = (base, reference.conversion)
+        && let Some(bytes) = base.bytes(reference.start, len as u64)?
+    {
+        return Ok(bytes);
+    }
+    let out = buffer.sized(len as u64)?;
+    reference::read(reference, 0..len as u64, wide, out, |start, out| match base {
+        None => job.own.read(start, out, |at, out| job.source.read(at, out)),
+        Some(base) => base.read_alone(start, out),
+    })?;
+    Ok(buffer.bytes())
+}
+
+impl Stages for Compress<'_, '_> {
+    type Read = Buffer;
+    type Worker = Worker;
+    type Done = Done;
+    type Write = (u64, Vec<u8>);
+
+    fn read(&self, i: usize) -> Result<Buffer> {
+        let range = &self.job.spans.cuts[self.first + i].range;
+        let mut buffer = self.raw_pool.take();
+        self.job.source.read(range.start, buffer.sized(range.end - range.start)?)?;
+        Ok(buffer)
+    }
+
+    fn worker(&self) -> Worker {
+        Worker::new(self.job.options)
+    }
+
+    fn work(&self, worker: &mut Worker, i: usize, buffer: Buffer) -> Result<Done> {
+        let out = self.coded_pool.take();
+        let done = worker.encode(self.job, self.first + i, buffer.bytes(), out)?;
+        self.raw_pool.give(buffer);
+        Ok(done)
+    }
+
+    fn write(&self, (at, bytes): (u64, Vec<u8>)) -> Result<()> {
+        self.sink.write(at, &bytes)?;
+        self.coded_pool.give(bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

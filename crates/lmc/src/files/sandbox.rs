@@ -1,0 +1,328 @@
+//! A directory that nothing written through it can leave.
+//!
+//! Every name is reached from the open root, folder by folder, and no link is followed on the way.
+//! Paths are relative and have no `..`; so whatever a manifest says, and whatever links are in the
+//! directory already, what is written lies below the root. Modes and times are set on what is open,
+//! never by a path. A folder below the root is used only while it is the one that was made or found
+//! at first: who may rename in the directory could put a private folder of ours in its place, or
+//! remove it and make one of their own, which may get its number.
+
+use crate::files::descend::{Astray, KnownFolders, is_replaced};
+use crate::files::folder::{FileId, FileState, Folder, Links, parent};
+use crate::files::leftover::Leftover;
+use crate::files::publish::{Origin, Publish};
+use lmc_format::{Advice, Error, ErrorKind, Result};
+use rustix::io::Errno;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a folder lets only its owner do.
+const OWNER: u32 = 0o700;
+
+/// An open directory to write below.
+#[derive(Debug)]
+pub struct Sandbox {
+    root: Folder,
+    /// How the root is called in errors.
+    shown: PathBuf,
+    /// Whether files that are there are replaced.
+    overwrite: bool,
+    /// The folders below the root that were made or found, by their paths.
+    folders: Mutex<KnownFolders>,
+    /// The files that were made.
+    files: Mutex<HashSet<FileId>>,
+}
+
+impl Sandbox {
+    fn new(root: Folder, shown: &Path, overwrite: bool) -> Self {
+        let (folders, files) = (Mutex::default(), Mutex::default());
+        Self { root, shown: shown.to_path_buf(), overwrite, folders, files }
+    }
+
+    /// How a path below the root is called in errors, the root with an empty path.
+    fn shown(&self, path: &Path) -> PathBuf {
+        if path.as_os_str().is_empty() { self.shown.clone() } else { self.shown.join(path) }
+    }
+
+    /// Opens the directory at `root`, or that a link there leads to, unless another user has put that
+    /// there.
+    pub fn open(root: &Path, overwrite: bool) -> Result<Self> {
+        let opened = Folder::reach(root);
+        let opened =
+            opened.map_err(|e| Error::io(format_args!("cannot open {}", root.display()), e))?;
+        Ok(Self::new(opened, root, overwrite))
+    }
+
+    /// Makes the directory at `root`, closed to others, and its name durable; or opens the one that
+    /// is there. Says whether it is new. The folders above are made too.
+    pub fn make(root: &Path, overwrite: bool) -> Result<(Self, bool)> {
+        let cannot = |e| Error::io(format_args!("cannot make {}", root.display()), e);
+        let Some(name) = root.file_name() else {
+            return Ok((Self::open(root, overwrite)?, false));
+        };
+        let above = Folder::reach_or_make(parent(root), 0o777).map_err(cannot)?;
+        match above.make_folder(name) {
+            Ok(made) => {
+                above.sync().map_err(cannot)?;
+                Ok((Self::new(made, root, overwrite), true))
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                Ok((Self::open(root, overwrite)?, false))
+            }
+            Err(e) => Err(cannot(e)),
+        }
+    }
+
+    fn folders(&self) -> MutexGuard<'_, KnownFolders> {
+        // An insert is whole or was not made, whatever became of the thread.
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The folder at `path`, past no link. Fails unless it is the one that was made or found there.
+    fn folder(&self, path: &Path) -> Result<Folder> {
+        let known = |path: &Path| self.folders().get(path);
+        let folder = self.root.known_below(path, Links::Kept, known);
+        folder.map_err(|astray| self.astray(path, astray))
+    }
+
+    /// Why there is no folder to use at `path`.
+    fn astray(&self, path: &Path, astray: Astray) -> Error {
+        match astray {
+            Astray::NotBelow => {
+                Error::invalid(format!("{} is not a path below a directory", path.display()))
+            }
+            Astray::Other(reached) => self.replaced(&reached),
+            Astray::Unopened(reached, e)
+                if is_replaced(&e) && self.folders().get(&reached).is_some() =>
+            {
+                self.replaced(&reached)
+            }
+            Astray::Unopened(_, e) => self.in_the_way(path, e),
+        }
+    }
+
+    /// The folder that holds `path`, and the name in it.
+    fn folder_of<'a>(&self, path: &'a Path) -> Result<(Folder, &'a OsStr)> {
+        let name = path.file_name().ok_or_else(|| Error::invalid("a path has no name"))?;
+        Ok((self.folder(path.parent().unwrap_or(Path::new("")))?, name))
+    }
+
+    /// Makes a directory that is closed to others, or finds that it is there; then what it lets
+    /// others do beyond `mode` is taken away. Returns what one that was there was before.
+    pub fn make_dir(&self, path: &Path, mode: u32) -> Result<Option<FileState>> {
+        let (folder, name) = self.folder_of(path)?;
+        let cannot = |e| self.cannot("make", path, e);
+        match folder.make_folder(name) {
+            Ok(made) => {
+                let remembered = self.folders().add_made(path, &made);
+                remembered.map_err(|astray| self.astray(path, astray))?;
+                Ok(None)
+            }
+            // A directory, not a link to one.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let found =
+                    folder.folder(name, Links::Kept).map_err(|e| self.in_the_way(path, e))?;
+                let old = found.state().map_err(cannot)?;
+                let remembered = self.folders().add_found(path, &found);
+                remembered.map_err(|astray| self.astray(path, astray))?;
+                if old.mode & !(mode | OWNER) != 0 {
+                    found.set_mode(old.mode & mode | OWNER).map_err(cannot)?;
+                }
+                Ok(Some(old))
+            }
+            Err(e) => Err(cannot(e)),
+        }
+    }
+
+    /// Starts a file that will be at `path`. Fails if another one that was made here has that name.
+    pub fn create(&self, path: &Path, origin: &Origin) -> Result<Publish> {
+        let (folder, name) = self.folder_of(path)?;
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if folder.look(name, Links::Kept).is_ok_and(|there| files.contains(&there.id)) {
+            return Err(self.is_another(path));
+        }
+        let made = Publish::create_in(folder, name, path, self.overwrite, origin)?;
+        let state = FileState::of(made.file()).map_err(|e| self.cannot("make", path, e))?;
+        files.insert(state.id);
+        Ok(made)
+    }
+
+    /// The file system knows no difference between this name and that of another result.
+    fn is_another(&self, path: &Path) -> Error {
+        let message = format!(
+            "{}: another result has this name already on this file system, which may tell no capital \
+             letters from small ones; use another directory",
+            self.shown(path).display()
+        );
+        Error::new(ErrorKind::AlreadyExists, message)
+    }
+
+    /// Makes a symbolic link. It is never followed here.
+    pub fn link(&self, path: &Path, target: &Path) -> Result<()> {
+        let (folder, name) = self.folder_of(path)?;
+        let cannot = |e| self.cannot("make", path, e);
+        let made = Leftover::make_link(folder, ".lmc-", target).map_err(cannot)?;
+        let renamed = made.folder.rename(&made.name, name, self.overwrite);
+        if renamed.is_err() {
+            let _ = made.remove();
+        }
+        renamed.map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => exists(path),
+            _ => cannot(e),
+        })
+    }
+
+    /// Gives a directory its mode and its time, the root with an empty path, and makes what is in
+    /// it durable.
+    pub fn finish_dir(&self, path: &Path, origin: &Origin) -> Result<()> {
+        let folder = self.folder(path)?;
+        let finished = origin.give_folder(&folder).and_then(|()| folder.sync());
+        finished.map_err(|e| self.cannot("finish", path, e))
+    }
+
+    /// Makes the names in a directory durable, in the root with an empty path.
+    pub fn sync_dir(&self, path: &Path) -> Result<()> {
+        let synced = self.folder(path)?.sync();
+        synced.map_err(|e| self.cannot("sync", path, e))
+    }
+
+    /// Removes the directory itself, which is at `root`, if it is empty.
+    pub fn remove_root(&self, root: &Path) -> Result<()> {
+        let remove = || {
+            let (above, name) = Folder::reach_parent(root)?;
+            above.remove_folder(&name, self.root.state()?.id)
+        };
+        remove().map_err(|e| Error::io(format_args!("cannot remove {}", root.display()), e))
+    }
+
+    /// Removes a directory that is empty, and is the one that was made or found.
+    pub fn remove_dir(&self, path: &Path) -> Result<()> {
+        let (folder, name) = self.folder_of(path)?;
+        let known = self.folders().get(path).ok_or_else(|| self.replaced(path))?;
+        let cannot = |e| self.cannot("remove", path, e);
+        if !known.is_at(&folder, name).map_err(cannot)? {
+            return Err(self.replaced(path));
+        }
+        folder.remove_folder(name, known.id).map_err(cannot)?;
+        self.folders().forget(path);
+        Ok(())
+    }
+
+    fn cannot(&self, what: &str, path: &Path, error: io::Error) -> Error {
+        Error::io(format_args!("cannot {what} {}", self.shown(path).display()), error)
+    }
+
+    fn replaced(&self, path: &Path) -> Error {
+        let message =
+            "was replaced while it was worked on; use a folder that nobody else can write to";
+        Error::new(ErrorKind::Conflict, format!("{} {message}", self.shown(path).display()))
+    }
+
+    fn in_the_way(&self, path: &Path, error: io::Error) -> Error {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::LOOP | Errno::NOTDIR) => {
+                let message = "a link or a file is where a folder of it should be; nothing is \
+                               written through it";
+                let path = self.shown(path);
+                Error::new(ErrorKind::AlreadyExists, format!("{}: {message}", path.display()))
+            }
+            _ => self.cannot("reach", path, error),
+        }
+    }
+}
+
+/// A directory that is filled under a temporary name and gets its own when it is whole. Dropped
+/// without [`NewDirectory::commit`], it is removed.
+#[derive(Debug)]
+pub struct NewDirectory {
+    sandbox: Sandbox,
+    leftover: Arc<Leftover>,
+    name: OsString,
+    is_named: bool,
+}
+
+impl NewDirectory {
+    /// Makes it beside where it will be.
+    pub fn create(path: &Path) -> Result<Self> {
+        let (folder, name) = Folder::reach_parent(path)
+            .map_err(|e| Error::io(format_args!("cannot reach {}", path.display()), e))?;
+        let cannot =
+            |e| Error::io(format_args!("cannot make a folder beside {}", path.display()), e);
+        let leftover = Leftover::make_directory(folder, ".lmc-restore-").map_err(cannot)?;
+        let root = leftover.content().ok_or_else(|| io::Error::other("it is gone"));
+        match root.and_then(Folder::again) {
+            Ok(root) => {
+                let sandbox = Sandbox::new(root, path, false);
+                Ok(Self { sandbox, leftover: Arc::new(leftover), name, is_named: false })
+            }
+            Err(e) => {
+                let _ = leftover.remove();
+                Err(cannot(e))
+            }
+        }
+    }
+
+    /// Where to write.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    /// For a process that is told to end and wants to leave nothing.
+    pub fn leftover(&self) -> Arc<Leftover> {
+        self.leftover.clone()
+    }
+
+    /// Gives it the mode that was kept, or that of any new directory, and its name, durably. The name must be
+    /// free. Whatever came to stand under the temporary name meanwhile does not get it.
+    pub fn commit(mut self, mode: Option<u32>) -> Result<()> {
+        let name = &self.name;
+        let cannot = |e| Error::io(format_args!("cannot name {}", name.display()), e);
+        let (root, above) = (&self.sandbox.root, &self.leftover.folder);
+        let given = match mode {
+            Some(mode) => Origin::recorded_mode(mode).give_folder(root),
+            None => root.default_mode().and_then(|mode| root.set_mode(mode)),
+        };
+        given.and_then(|()| root.sync()).map_err(cannot)?;
+        let turn = self.leftover.hold();
+        if !self.leftover.is_at(&self.leftover.name) {
+            return Err(self.swapped());
+        }
+        above.rename(&self.leftover.name, name, false).map_err(cannot)?;
+        // Between the look and the rename there is a moment.
+        if !self.leftover.is_at(name) {
+            return Err(self.swapped());
+        }
+        above.sync().map_err(cannot)?;
+        drop(turn);
+        self.is_named = true;
+        Ok(())
+    }
+
+    fn swapped(&self) -> Error {
+        let temporary = self.leftover.name.display();
+        let message = format!(
+            "somebody has put something else in the place of {temporary}, which was being filled; \
+             use a folder that nobody else can write to"
+        );
+        Error::new(ErrorKind::Conflict, message)
+    }
+}
+
+impl Drop for NewDirectory {
+    fn drop(&mut self) {
+        if !self.is_named {
+            let _ = self.leftover.remove();
+        }
+    }
+}
+
+pub(crate) fn exists(path: &Path) -> Error {
+    let message = format!("{} already exists", path.display());
+    Error::new(ErrorKind::AlreadyExists, message).with_advice(Advice::Overwrite)
+}
+
+#[cfg(test)]
+mod tests;
