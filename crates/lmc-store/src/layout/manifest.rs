@@ -123,7 +123,7 @@ pub struct ArchiveInfo {
     pub alone: u64,
     /// Bytes that are read to restore it, bases included, as far as is known.
     pub read: u64,
-    /// What reading its chain has cost so far; see `plan.rs`.
+    /// What reading its chain has cost so far; see `base_choice.rs`.
     pub rent: u64,
     /// Archives that it is on, by their numbers.
     pub bases: Vec<usize>,

@@ -171,7 +171,7 @@ mod tests {
             return false;
         }
         let mut command = Command::new(std::env::current_exe().expect("this test"));
-        command.args(["--exact", &format!("clear::tests::{test}")]).uid(12_345).gid(12_345);
+        command.args(["--exact", &format!("files::clear::tests::{test}")]).uid(12_345).gid(12_345);
         match command.current_dir("/").output() {
             Ok(output) => assert!(output.status.success(), "{output:?}"),
             Err(e) => lmc_testkit::skip(
