@@ -132,7 +132,8 @@ struct PairsArgs {
     /// Sizes of other programs for the table: what `pairs.py` wrote.
     #[arg(long, value_name = "FILE")]
     others: Option<PathBuf>,
-    /// Print names and files of the pairs that are files of the corpus as JSON, and do nothing else.
+    /// Print names and files of the pairs that are files of the corpus as JSON, and do nothing
+    /// else.
     #[arg(long)]
     list: bool,
 }
@@ -141,7 +142,8 @@ struct PairsArgs {
 struct ScaleArgs {
     #[arg(long, default_value = "bf16")]
     set: Set,
-    /// Time a pair of checkpoints, by its name or the beginning of it, the new one against its base.
+    /// Time a pair of checkpoints, by its name or the beginning of it, the new one against its
+    /// base.
     #[arg(long, conflicts_with = "set")]
     pair: Option<String>,
     /// Time this file, and not a buffer of the corpus.

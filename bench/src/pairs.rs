@@ -2,8 +2,8 @@
 //! buffers of the same tensors.
 //!
 //! Base and new are shuffled alike: the order of a tensor's rows depends on its place in its file
-//! alone, and both files have the same tensors. Pairs of types that the corpus has not are made from
-//! its fp32 weights (`made.rs`).
+//! alone, and both files have the same tensors. Pairs of types that the corpus has not are made
+//! from its fp32 weights (`made.rs`).
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! `lmc-bench-openzl`: OpenZL's graphs, our levels and a copy in the same rounds, one thread, memory
-//! to memory. `bench/openzl.sh` builds and runs it, `bench/README.md` says what the graphs are.
+//! `lmc-bench-openzl`: OpenZL's graphs, our levels and a copy in the same rounds, one thread,
+//! memory to memory. `bench/openzl.sh` builds and runs it, `bench/README.md` says what the graphs
+//! are.
 
 mod engine;
 mod graphs;

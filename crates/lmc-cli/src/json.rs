@@ -7,8 +7,8 @@ use crate::exit::Failure;
 use crate::printable::Printable;
 use crate::stdio::Pages;
 
-/// Prints an object with the fields `fields` and, as `name`, a list of all `items`; it looks as if it
-/// had been printed at once, `depth` levels deep in another one.
+/// Prints an object with the fields `fields` and, as `name`, a list of all `items`; it looks as if
+/// it had been printed at once, `depth` levels deep in another one.
 pub fn object(
     pages: &mut Pages,
     depth: usize,

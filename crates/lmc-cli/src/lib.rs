@@ -55,8 +55,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     exit
 }
 
-/// Allows as many open files as the system does: a file may have 1,024 bases, and the usual limit is
-/// 1,024 files.
+/// Allows as many open files as the system does: a file may have 1,024 bases, and the usual limit
+/// is 1,024 files.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

@@ -8,11 +8,11 @@ use std::thread::Builder;
 /// Bytes of stack, as many as the first thread of a process has on most systems.
 const STACK: usize = 8 << 20;
 
-/// Looks at stdin, stdout and stderr before `main`: std opens `/dev/null` in the place of those that
-/// are closed, and from then on nobody can tell.
-// SAFETY: the section is a list of functions that the C library calls before `main`, and this is one
-// of them. It takes no arguments, cannot panic, and uses nothing of std that has to be set up: it
-// asks the system about three numbers and keeps the answer in an atomic.
+/// Looks at stdin, stdout and stderr before `main`: std opens `/dev/null` in the place of those
+/// that are closed, and from then on nobody can tell.
+// SAFETY: the section is a list of functions that the C library calls before `main`, and this is
+// one of them. It takes no arguments, cannot panic, and uses nothing of std that has to be set up:
+// it asks the system about three numbers and keeps the answer in an atomic.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "only a function that runs before `main` can tell")]
 #[used]

@@ -17,8 +17,8 @@ pub fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// `path` with `.lmc` behind its name. Fails for `.` and `..`, which have none, and where there is no
-/// room for it.
+/// `path` with `.lmc` behind its name. Fails for `.` and `..`, which have none, and where there is
+/// no room for it.
 pub fn compressed(path: &Path) -> Result<PathBuf, Failure> {
     let name = path.file_name().ok_or_else(|| Failure::new("has no name; give one with -o"))?;
     if !lmc::has_room(path) {
@@ -129,8 +129,8 @@ mod tests {
         }
     }
 
-    /// What took the place of a file in a directory after that was listed is not opened, be it a pipe
-    /// that would have to be waited for or a link to another file.
+    /// What took the place of a file in a directory after that was listed is not opened, be it a
+    /// pipe that would have to be waited for or a link to another file.
     #[test]
     fn what_was_listed_is_what_is_opened() {
         let dir = tempfile::tempdir().expect("a directory");

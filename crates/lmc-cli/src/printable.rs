@@ -93,9 +93,9 @@ fn escaped(text: &str, is_chosen: impl Fn(char) -> bool, code: impl Fn(char) -> 
 /// Whether a character steers a terminal, turns the direction of text around, ends a line, or
 /// leaves no trace.
 fn is_hidden(c: char) -> bool {
-    // What Unicode calls "default ignorable", but for the two joiners, which scripts and emoji need;
-    // ends of lines and paragraphs, embeddings and overrides, annotations, and the empty Braille
-    // pattern.
+    // What Unicode calls "default ignorable", but for the two joiners, which scripts and emoji
+    // need; ends of lines and paragraphs, embeddings and overrides, annotations, and the empty
+    // Braille pattern.
     let is_format = matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
         | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{200e}'..='\u{200f}'
@@ -175,8 +175,8 @@ mod tests {
         assert_eq!(one_line("a\\b\n\u{1b}"), "a\\b\\n\\x1b");
     }
 
-    /// What Unicode calls "default ignorable" is shown by its code, but for the two joiners; so is the
-    /// empty Braille pattern.
+    /// What Unicode calls "default ignorable" is shown by its code, but for the two joiners; so is
+    /// the empty Braille pattern.
     #[test]
     fn what_leaves_no_trace_is_shown() {
         let ignorable = [

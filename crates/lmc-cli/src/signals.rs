@@ -2,14 +2,14 @@
 //!
 //! A command has one context, whose interrupt a signal sends. Work on a store ends by itself: its
 //! storage fails from then on, and whatever is under way clears up as on any error, its leases too.
-//! Other work, and what does not end soon, is cut off after the one temporary file or directory that
-//! is known has been removed.
+//! Other work, and what does not end soon, is cut off after the one temporary file or directory
+//! that is known has been removed.
 //!
 //! The handler of a signal is handed nothing, so what it needs is in statics: all of them are here,
 //! and so is the one exit of the process that does not go through `main`.
 //!
-//! A write beyond the limit on the size of files (`ulimit -f`) fails with an error instead of ending
-//! the process.
+//! A write beyond the limit on the size of files (`ulimit -f`) fails with an error instead of
+//! ending the process.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};

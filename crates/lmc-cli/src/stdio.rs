@@ -2,9 +2,9 @@
 //! to a terminal but from here, and text only as a [`Printable`].
 //!
 //! std takes a closed stdin for an empty one and says that all was written to a closed stdout; a
-//! program that began without them would report what nobody has read or got. And the first file that
-//! such a process opens becomes stdin or stdout. So what is closed is noted at the start and gets a
-//! place-holder, and is an error where it is needed.
+//! program that began without them would report what nobody has read or got. And the first file
+//! that such a process opens becomes stdin or stdout. So what is closed is noted at the start and
+//! gets a place-holder, and is an error where it is needed.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Seek, Stdout, Write};
@@ -31,11 +31,11 @@ enum Use {
 /// Which of the three were closed, a bit for each.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// Notes which of stdin, stdout and stderr are closed, and opens `/dev/null` in their places, so that
-/// no file that is opened later is taken for one of them. Where there is none, as in a bare chroot,
-/// the root directory does, which nobody can write to either; std, which would do the same after
-/// this, ends the process without a word if it finds no `/dev/null`. To be called before anything is opened; a
-/// program calls it before `main`.
+/// Notes which of stdin, stdout and stderr are closed, and opens `/dev/null` in their places, so
+/// that no file that is opened later is taken for one of them. Where there is none, as in a bare
+/// chroot, the root directory does, which nobody can write to either; std, which would do the same
+/// after this, ends the process without a word if it finds no `/dev/null`. To be called before
+/// anything is opened; a program calls it before `main`.
 pub extern "C" fn hold_places() {
     let standard = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
     for (number, fd) in standard.into_iter().enumerate() {

@@ -39,8 +39,8 @@ impl Table {
         widths
     }
 
-    /// Prints a table of rows that are too many for memory: `rows` makes them twice, once to see how
-    /// wide the columns are.
+    /// Prints a table of rows that are too many for memory: `rows` makes them twice, once to see
+    /// how wide the columns are.
     pub fn print_rows<I: Iterator<Item = Result<Vec<String>, Failure>>>(
         self,
         pages: &mut Pages,

@@ -21,8 +21,8 @@ pub struct Archive(pub lmc::Archive);
 
 #[pymethods]
 impl Archive {
-    /// Opens the file at `source`, or that which the buffer `source` holds. An original of more than
-    /// `max_size` bytes is refused. `threads` is for reading bases that are no `.lmc` files.
+    /// Opens the file at `source`, or that which the buffer `source` holds. An original of more
+    /// than `max_size` bytes is refused. `threads` is for reading bases that are no `.lmc` files.
     #[new]
     #[pyo3(signature = (source, *, bases = Vec::new(), max_size = None, threads = 0))]
     fn new(
@@ -142,11 +142,11 @@ impl Archive {
         .raise()
     }
 
-    /// Restores all of the original into buffers that together are as long as it is, and that may hold
-    /// the base: the number beside each is where its bytes are in the base, if they are.
+    /// Restores all of the original into buffers that together are as long as it is, and that may
+    /// hold the base: the number beside each is where its bytes are in the base, if they are.
     ///
-    /// `agree` is called when all that can be checked was checked and all buffers that do not hold a
-    /// part of the base have their bytes. Only then are the others overwritten, unless it raises.
+    /// `agree` is called when all that can be checked was checked and all buffers that do not hold
+    /// a part of the base have their bytes. Only then are the others overwritten, unless it raises.
     #[pyo3(signature = (places, agree, *, threads = 0))]
     fn update(
         &self,

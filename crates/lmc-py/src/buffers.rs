@@ -98,8 +98,8 @@ impl<'py> NewBytes<'py> {
         if len == 0 {
             return &mut []; // This object is shared.
         }
-        // SAFETY: the object has so many bytes, and nobody else has it. It was made by foreign code,
-        // for all that Rust knows with these bytes in it.
+        // SAFETY: the object has so many bytes, and nobody else has it. It was made by foreign
+        // code, for all that Rust knows with these bytes in it.
         unsafe {
             std::slice::from_raw_parts_mut(ffi::PyBytes_AsString(self.0.as_ptr()).cast(), len)
         }

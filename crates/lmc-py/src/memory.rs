@@ -32,8 +32,8 @@ pub fn compress<'py>(
     let (py, parts, bases) = (data.py(), parts(data)?, base_sources(&bases)?);
     let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
     let len = slices.iter().map(|part| part.len()).sum();
-    // As long as if nothing were gained; what is not written to takes no memory. Small results would
-    // each keep a page that way, and go where they belong in the end.
+    // As long as if nothing were gained; what is not written to takes no memory. Small results
+    // would each keep a page that way, and go where they belong in the end.
     let room = if len < IN_PLACE_LEN_MIN { 0 } else { len as u64 };
     let mut bytes = NewBytes::new(py, room).or_else(|_| NewBytes::new(py, 0))?;
     let out = bytes.get_mut();
@@ -166,7 +166,8 @@ pub fn write_file(py: Python<'_>, target: PathBuf, data: Vec<u8>) -> PyResult<()
     written?.map_err(|error: Error| exception(&error.at(target.display())))
 }
 
-/// Compresses a file; returns the bytes in and out. `progress` is called with the bytes done so far.
+/// Compresses a file; returns the bytes in and out. `progress` is called with the bytes done so
+/// far.
 #[pyfunction]
 #[pyo3(signature = (source, target, *, level = Level::Default, threads = 0, verify = true,
                     bases = Vec::new(), overwrite = false, progress = None))]

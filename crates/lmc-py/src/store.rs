@@ -330,8 +330,8 @@ impl Store {
         })
     }
 
-    /// Restores a snapshot to `target`; returns files and bytes. `progress` is called with the bytes
-    /// done so far.
+    /// Restores a snapshot to `target`; returns files and bytes. `progress` is called with the
+    /// bytes done so far.
     #[pyo3(signature = (snapshot, target, *, only, weights_only, overwrite, threads, max_size,
                         progress = None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]

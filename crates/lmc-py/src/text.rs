@@ -1,8 +1,8 @@
 //! Text and paths as Python has them.
 //!
-//! A `str` may hold halves of surrogate pairs, which no UTF-8 can tell. Python has them for the bytes
-//! of a file name that are no UTF-8 (`os.fsdecode`), and so have the paths of a snapshot here: they
-//! come out and go in again. In any other text they are an error of the caller.
+//! A `str` may hold halves of surrogate pairs, which no UTF-8 can tell. Python has them for the
+//! bytes of a file name that are no UTF-8 (`os.fsdecode`), and so have the paths of a snapshot
+//! here: they come out and go in again. In any other text they are an error of the caller.
 
 use lmc::Error;
 use lmc_store::{Glob, RelPath};

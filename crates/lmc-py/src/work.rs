@@ -47,8 +47,8 @@ pub fn long<T: Send>(
 
 /// Does work that may take long. Python runs the handlers of signals on its main thread alone, so
 /// that a call from there works on another one and waits; if a handler raises, as that of Ctrl-C
-/// does, the work is made to end, and what was raised is the error. Where the system refuses another
-/// thread, the work is done on this one, and signals wait for it.
+/// does, the work is made to end, and what was raised is the error. Where the system refuses
+/// another thread, the work is done on this one, and signals wait for it.
 ///
 /// `progress` is called with the bytes done so far, by the thread that waits: those that work never
 /// need the interpreter. If it raises, the work is made to end too.

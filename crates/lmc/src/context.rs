@@ -1,7 +1,8 @@
 //! What a call is handed by whoever asks for it: a way to stop it, somebody who watches, threads.
 //!
-//! Work looks for its interrupt before each part of a file, on every thread that it takes, and fails
-//! with [`ErrorKind::Interrupted`]. It ends as on any other error: what was not published is gone.
+//! Work looks for its interrupt before each part of a file, on every thread that it takes, and
+//! fails with [`ErrorKind::Interrupted`]. It ends as on any other error: what was not published is
+//! gone.
 
 use lmc_format::{Error, ErrorKind, Result};
 use std::fmt;

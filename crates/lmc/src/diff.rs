@@ -88,8 +88,8 @@ impl Change {
     }
 }
 
-/// Compares two safetensors checkpoints; what takes how many bytes is measured at `level`. Where one
-/// of them has no tensors, their bytes are compared.
+/// Compares two safetensors checkpoints; what takes how many bytes is measured at `level`. Where
+/// one of them has no tensors, their bytes are compared.
 pub fn diff(old: &Base, new: &Base, level: Level, context: &Context) -> Result<Diff> {
     let (old_tensors, new_tensors) = (old.tensors()?, new.tensors()?);
     let before: HashMap<&str, &Tensor> =

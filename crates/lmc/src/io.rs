@@ -136,10 +136,10 @@ impl SourceFile<'_> {
 
 /// What is known of a file beside its bytes, and changes when they do.
 ///
-/// Anyone who may write to a file can set its time of modification back, but not its time of change.
-/// A time moves in ticks of some milliseconds, or of seconds on some file systems: a write within the
-/// tick of the first look, or through a mapping, shows in none of them. What was read is stored as it
-/// was read even then, and can be restored: see `witness.rs`.
+/// Anyone who may write to a file can set its time of modification back, but not its time of
+/// change. A time moves in ticks of some milliseconds, or of seconds on some file systems: a write
+/// within the tick of the first look, or through a mapping, shows in none of them. What was read is
+/// stored as it was read even then, and can be restored: see `witness.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     pub id: FileId,
@@ -357,8 +357,8 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The same as [`Sink::write`], but long runs of zeros are left out of a file. It must have been
-    /// empty, and gets its length by [`Sink::finish`].
+    /// The same as [`Sink::write`], but long runs of zeros are left out of a file. It must have
+    /// been empty, and gets its length by [`Sink::finish`].
     pub(crate) fn write_sparse(&self, at: u64, bytes: &[u8]) -> Result<()> {
         if matches!(self, Self::Stream(_)) {
             return self.write(at, bytes);

@@ -1,9 +1,9 @@
 //! What compress and decompress share: from the names on the command line to files on disk.
 //!
-//! Each argument becomes a batch: one file, or all files of a directory. All batches are known before
-//! the first file is written, so that no result takes the place of another input. A file that fails
-//! is reported and the next one is worked on. Nothing appears under a final name before it is whole,
-//! and nothing is removed but what was read.
+//! Each argument becomes a batch: one file, or all files of a directory. All batches are known
+//! before the first file is written, so that no result takes the place of another input. A file
+//! that fails is reported and the next one is worked on. Nothing appears under a final name before
+//! it is whole, and nothing is removed but what was read.
 
 mod job;
 mod plan;
@@ -32,8 +32,8 @@ use tree::TargetTree;
 pub trait Direction {
     /// The usual name of the result.
     fn target(&self, source: &Path) -> Result<PathBuf, Failure>;
-    /// The path of the result of a file in a directory, both from the root of that on; none if it is
-    /// left out.
+    /// The path of the result of a file in a directory, both from the root of that on; none if it
+    /// is left out.
     fn target_below(&self, source: &Path) -> Option<PathBuf>;
     /// Why a file named on the command line is not worked on without `-f`.
     fn refuses(&self, source: &Path) -> Option<&'static str>;
@@ -142,8 +142,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// Works on an argument; returns the files that were read and that others still need. Those that
-    /// failed are added to `left`.
+    /// Works on an argument; returns the files that were read and that others still need. Those
+    /// that failed are added to `left`.
     fn run_batch(
         &mut self,
         name: &Path,

@@ -119,7 +119,8 @@ impl<'a> SaveLease<'a> {
         Ok(newest.transpose()?.flatten().is_some())
     }
 
-    /// The number of copies of packs that are put under this lease, which has had it from the start.
+    /// The number of copies of packs that are put under this lease, which has had it from the
+    /// start.
     pub(crate) fn number(&self) -> u32 {
         self.pending.number
     }
@@ -170,8 +171,9 @@ fn lost() -> Error {
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// The leases of all saves. One that goes away while they are read has ended. One that is damaged is
-/// an error, but for the dead, whose needs do not count. `now_ms` is by the clock of the storage.
+/// The leases of all saves. One that goes away while they are read has ended. One that is damaged
+/// is an error, but for the dead, whose needs do not count. `now_ms` is by the clock of the
+/// storage.
 pub(crate) fn pendings(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in store.list_of(PENDING)? {
@@ -270,8 +272,9 @@ pub(crate) fn is_pruning(store: &Store, now_ms: u64) -> Result<bool> {
     Ok(leases.iter().any(|lease| !is_stale(store, &lease.stat, now_ms)))
 }
 
-/// Fails if a lease, of a save or of a prune, is from a time that is yet to come: then the clocks that give objects their times
-/// are so far apart that ages mean nothing. `now_ms` is by the clock of the storage.
+/// Fails if a lease, of a save or of a prune, is from a time that is yet to come: then the clocks
+/// that give objects their times are so far apart that ages mean nothing. `now_ms` is by the clock
+/// of the storage.
 pub(crate) fn check_times<'a>(
     store: &Store,
     mut leases: impl Iterator<Item = &'a Entry>,

@@ -19,8 +19,8 @@ pub const MANIFEST_FORMAT: u32 = 1;
 pub const DEPTH_MAX: usize = 48;
 /// Most bytes of a pack that a reader takes; what is written is smaller.
 pub const PACK_LEN_MAX: u64 = 256 << 20;
-/// Most bytes of all files and archives of a snapshot together, and the largest number of bytes that
-/// is said of one.
+/// Most bytes of all files and archives of a snapshot together, and the largest number of bytes
+/// that is said of one.
 pub(crate) const SIZE_MAX: u64 = 1 << 60;
 /// Bits of a mode that are kept.
 pub const MODE_BITS: u32 = lmc::MODE_BITS;
@@ -381,8 +381,8 @@ impl Manifest {
     }
 }
 
-/// Bytes in all. Each number may be what somebody else says, so that together they may be more than a
-/// number holds.
+/// Bytes in all. Each number may be what somebody else says, so that together they may be more than
+/// a number holds.
 pub(crate) fn total(bytes: impl Iterator<Item = u64>) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }

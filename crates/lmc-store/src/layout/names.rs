@@ -398,7 +398,8 @@ mod tests {
         assert_eq!(SnapshotName::parse(&large.key().unwrap()), Some(large));
     }
 
-    /// No name of an object has more parts than a list looks for, whatever runs and tags are called.
+    /// No name of an object has more parts than a list looks for, whatever runs and tags are
+    /// called.
     #[test]
     fn names_are_not_deep() {
         let (run, id) = ("a/b/../c/d".to_string(), "0".repeat(ID_LEN));

@@ -14,9 +14,9 @@ impl Store {
         self.check_shown(name)
     }
 
-    /// Fails unless a snapshot is there and not to go. Whoever changes the tags of what others can see
-    /// looks after that: whoever marks it later sees the change, and whoever has marked it is seen
-    /// here. The mark first: a prune removes it after the manifest.
+    /// Fails unless a snapshot is there and not to go. Whoever changes the tags of what others can
+    /// see looks after that: whoever marks it later sees the change, and whoever has marked it is
+    /// seen here. The mark first: a prune removes it after the manifest.
     pub(crate) fn check_shown(&self, name: &SnapshotName) -> Result<()> {
         if self.is_forgotten(name)? || self.storage.stat(&name.object()?)?.is_none() {
             let message = format!(
@@ -28,8 +28,8 @@ impl Store {
         Ok(())
     }
 
-    /// Gives a snapshot those tags that it has not. If others can see it, [`Self::check_shown`] is to
-    /// follow.
+    /// Gives a snapshot those tags that it has not. If others can see it, [`Self::check_shown`] is
+    /// to follow.
     pub(crate) fn put_tags(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<()> {
         for tag in tags {
             let object = name.tag(tag)?;
@@ -40,8 +40,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a tag from a snapshot; one that it has not is no error. One that is forgotten or replaced
-    /// at the same time is a conflict.
+    /// Takes a tag from a snapshot; one that it has not is no error. One that is forgotten or
+    /// replaced at the same time is a conflict.
     pub fn untag(&self, name: &SnapshotName, tag: &str) -> Result<()> {
         self.storage.delete(&[name.tag(tag)?])?;
         self.check_shown(name)

@@ -16,8 +16,8 @@ const ID_DIGITS_MIN: usize = 4;
 /// Snapshots on a page; writers that do not see each other may make it some more.
 const PAGE_LEN: usize = 256;
 
-/// How far the time of a snapshot may be past that of the storage; what is later was told by a clock
-/// that is wrong.
+/// How far the time of a snapshot may be past that of the storage; what is later was told by a
+/// clock that is wrong.
 pub(crate) const AHEAD_MAX_MS: u64 = 60_000;
 /// Times that snapshots are listed while some of them go.
 pub(crate) const LISTS_MAX: usize = 8;
@@ -222,8 +222,8 @@ impl Store {
         Ok(names.into_iter().map(|name| name[skip..].to_string()).collect())
     }
 
-    /// The names of all objects in one of the store's folders. A list without the folder's marker is
-    /// an error and not an empty list: the folder may have been renamed, or not be mounted.
+    /// The names of all objects in one of the store's folders. A list without the folder's marker
+    /// is an error and not an empty list: the folder may have been renamed, or not be mounted.
     pub(crate) fn names_of(&self, folder: &str) -> Result<Vec<String>> {
         let (mut names, marker) = (self.storage.names(folder)?, marker(folder));
         let len = names.len();
@@ -324,8 +324,8 @@ impl Store {
         }
     }
 
-    /// An error about a snapshot that was being read. What it lacks is damage if the snapshot is there
-    /// and not to go: a prune removes manifests before their packs.
+    /// An error about a snapshot that was being read. What it lacks is damage if the snapshot is
+    /// there and not to go: a prune removes manifests before their packs.
     pub(crate) fn judge(&self, name: &SnapshotName, mut error: Error) -> Error {
         // Where a look fails, nobody can tell.
         let is_there = || matches!(self.read_leased(name), Ok(Some(_)));

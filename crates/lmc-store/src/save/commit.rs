@@ -72,8 +72,8 @@ impl Store {
         let is_tagged_again = self
             .confirm(manifest, &name, tags, &lease)
             .map_err(|error| self.withdraw(&name, &object, author, error))?;
-        // Of a save that was on time, others see the tags with the snapshot. A copy may have been there
-        // before its tags were.
+        // Of a save that was on time, others see the tags with the snapshot. A copy may have been
+        // there before its tags were.
         if is_tagged_again || author == Author::Anyone {
             self.check_shown(&name)?;
         }
@@ -119,8 +119,8 @@ impl Store {
         Ok(!tags.is_empty())
     }
 
-    /// Takes back a snapshot that may lack packs, and says what became of it. The manifest of a copy
-    /// stays: it may be that of another process, which has told its user that it is there.
+    /// Takes back a snapshot that may lack packs, and says what became of it. The manifest of a
+    /// copy stays: it may be that of another process, which has told its user that it is there.
     fn withdraw(&self, name: &SnapshotName, object: &str, author: Author, error: Error) -> Error {
         match author {
             Author::Us if self.storage.delete(&[object.to_string()]).is_ok() => {

@@ -231,8 +231,8 @@ impl<'a, 'w> Coding<'a, 'w> {
         Ok(verdict)
     }
 
-    /// Fails in the inner result if an archive of the parent needs a pack that is not there with its
-    /// size: a check calls that damaged, though the part that is needed may be whole.
+    /// Fails in the inner result if an archive of the parent needs a pack that is not there with
+    /// its size: a check calls that damaged, though the part that is needed may be whole.
     fn check_packs(&mut self, numbers: &[usize]) -> Result<Result<()>> {
         let Some(parent) = self.builder.parent() else { return Ok(Ok(())) };
         for &number in numbers {

@@ -84,8 +84,8 @@ struct Done {
     failure: Option<Error>,
 }
 
-/// The packs of a save as far as they are written, to be read again: they are being filled, on their
-/// way, or put.
+/// The packs of a save as far as they are written, to be read again: they are being filled, on
+/// their way, or put.
 #[derive(Debug)]
 pub(crate) struct PackBytes {
     storage: Arc<dyn Storage>,

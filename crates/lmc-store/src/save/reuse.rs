@@ -151,8 +151,8 @@ impl Presence {
         Ok(lacking)
     }
 
-    /// Whether a pack is there with its size. One that grew is made what it was, if the bytes that it
-    /// should have are those at its start.
+    /// Whether a pack is there with its size. One that grew is made what it was, if the bytes that
+    /// it should have are those at its start.
     fn is_whole(&mut self, pack: &Pack, storage: &dyn Storage) -> Result<bool> {
         let object = pack.name.object();
         let found = match storage.stat(&object) {

@@ -1,8 +1,8 @@
 //! What is saved: a file, or all of a directory, or files that are in memory, in the order of the
 //! paths.
 //!
-//! A directory is listed once, and what is read later is what was listed: the same files in the same
-//! folders, not written to since. Links are not followed, unless that is asked for.
+//! A directory is listed once, and what is read later is what was listed: the same files in the
+//! same folders, not written to since. Links are not followed, unless that is asked for.
 
 use crate::layout::manifest::Bytes;
 use crate::layout::path::RelPath;
@@ -54,8 +54,8 @@ impl Source {
         }
     }
 
-    /// Fails if the file, or one of the folders, is not the one that was listed. Files were looked at
-    /// as they were read; what was read is that of one moment, that at which all were listed.
+    /// Fails if the file, or one of the folders, is not the one that was listed. Files were looked
+    /// at as they were read; what was read is that of one moment, that at which all were listed.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.root {
             Root::Directory(tree) => tree.check_folders(),

@@ -59,15 +59,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
     /// Opens a file for reading. Of anything else the error is `InvalidData`.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Gives a file another name, which must be free: otherwise the error is `AlreadyExists`. The old
-    /// name stays where only a hard link can do this.
+    /// Gives a file another name, which must be free: otherwise the error is `AlreadyExists`. The
+    /// old name stays where only a hard link can do this.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed>;
     /// Gives a file another name; a file of that name is replaced.
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file a second name, which must be free: otherwise the error is `AlreadyExists`.
     fn link_new(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Takes all bytes from a file, which is as new as if it were written now. Of anything else, and of
-    /// a file that has another name, the error is `InvalidData`.
+    /// Takes all bytes from a file, which is as new as if it were written now. Of anything else,
+    /// and of a file that has another name, the error is `InvalidData`.
     fn truncate(&self, path: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -90,8 +90,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
 ///
 /// Every name is reached from there folder by folder, and no link is followed on the way: what is
 /// behind one is nobody's to list, to write and to remove. The directory itself may be reached by a
-/// link, unless another user has put that there. What is made is as open as the directory is, if that
-/// belongs to us or to root.
+/// link, unless another user has put that there. What is made is as open as the directory is, if
+/// that belongs to us or to root.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     root: PathBuf,
@@ -147,8 +147,9 @@ impl RealDisk {
         Self { root: root.to_path_buf(), access, first: Arc::default() }
     }
 
-    /// Opens the root; also gives the permissions of what is made in it. If somebody has put another
-    /// folder in its place, that may not belong to another user, and opens nothing to more people.
+    /// Opens the root; also gives the permissions of what is made in it. If somebody has put
+    /// another folder in its place, that may not belong to another user, and opens nothing to more
+    /// people.
     fn root(&self) -> io::Result<(OwnedFd, RawMode)> {
         let root = OwnedFd::from(Folder::reach(&self.root)?);
         let (stat, mode) = (rustix::fs::fstat(&root)?, mode_of_new(&root)?);
@@ -186,8 +187,9 @@ impl RealDisk {
         Ok((folder, mode))
     }
 
-    /// What `look` sees in a folder. One that changed meanwhile is looked at again: its names are read a
-    /// few at a time, so that one may go before it is read and what took its place come after that.
+    /// What `look` sees in a folder. One that changed meanwhile is looked at again: its names are
+    /// read a few at a time, so that one may go before it is read and what took its place come
+    /// after that.
     fn look_into<T>(
         &self,
         path: &Path,

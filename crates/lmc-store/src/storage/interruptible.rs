@@ -10,8 +10,8 @@ use lmc_format::Result;
 use std::fmt;
 use std::sync::Arc;
 
-/// Folders of what tells of work under way: removed when that ends, whatever the reason is. A mark is
-/// taken back if what was to be looked at after it cannot be.
+/// Folders of what tells of work under way: removed when that ends, whatever the reason is. A mark
+/// is taken back if what was to be looked at after it cannot be.
 const OWN: [&str; 4] = [PENDING, PRUNING, FORGOTTEN, "probe"];
 
 /// Another storage, until an interrupt is sent, which is looked for before each call.

@@ -131,8 +131,8 @@ impl LocalStorage {
         })
     }
 
-    /// Takes the bytes of the reserve; none if it cannot be done. What is not a plain file in its place,
-    /// or has another name, keeps its bytes and only loses this name.
+    /// Takes the bytes of the reserve; none if it cannot be done. What is not a plain file in its
+    /// place, or has another name, keeps its bytes and only loses this name.
     fn empty_reserve(&self) -> Option<()> {
         let reserve = self.path(RESERVE);
         let emptied = match self.disk.truncate(&reserve) {
@@ -302,7 +302,8 @@ impl LocalStorage {
     }
 
     /// What is in a folder, and what each name is. Where one went before it was looked at, all are
-    /// listed again: what took its place came before that, and is not among the names that were read.
+    /// listed again: what took its place came before that, and is not among the names that were
+    /// read.
     fn entries(&self, folder: &str) -> Result<Vec<(String, Option<DiskStat>)>> {
         let list = || self.look_into(folder, |path| self.disk.list_dir(path));
         let mut entries = list()?;

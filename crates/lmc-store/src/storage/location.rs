@@ -57,8 +57,8 @@ pub fn without_secrets(text: &str) -> String {
 }
 
 /// Text with each of its words replaced. Words end at blanks, ends of lines, quotation marks and
-/// angle brackets, none of which is in a URL. Other control characters are left out of URLs by those
-/// who read them, and end no word.
+/// angle brackets, none of which is in a URL. Other control characters are left out of URLs by
+/// those who read them, and end no word.
 pub(super) fn map_words(text: &str, map: impl Fn(&str) -> String) -> String {
     let is_blank = |c: char| c == '\n' || c.is_whitespace() && !c.is_control();
     let is_end = |c: char| is_blank(c) || "\"<>".contains(c);

@@ -1,5 +1,6 @@
-//! The snapshots of a store that others are copied to, as a copy looks for them: what may be the same
-//! as one to come, and what is likely to share packs with it. No look goes through all of them.
+//! The snapshots of a store that others are copied to, as a copy looks for them: what may be the
+//! same as one to come, and what is likely to share packs with it. No look goes through all of
+//! them.
 
 use crate::layout::names::SnapshotName;
 use std::collections::{HashMap, HashSet};

@@ -38,8 +38,8 @@ pub struct Copied {
 impl Store {
     /// Copies snapshots with their tags to another store; each is whole there, or not there. Those
     /// that the target has already only get the tags and the packs that they lack, and those that
-    /// cannot be copied are left out, while the others are. Every pack is compared with its hash on the way, and every archive with what its
-    /// manifest says of it.
+    /// cannot be copied are left out, while the others are. Every pack is compared with its hash on
+    /// the way, and every archive with what its manifest says of it.
     pub fn copy_to(&self, target: &Store, names: &[SnapshotName]) -> Result<Copied> {
         let there = target.snapshots()?;
         let mut target_tags = target.tags()?;
@@ -111,8 +111,8 @@ fn apart<T>(result: Result<T>) -> Result<Result<T>> {
     }
 }
 
-/// An error about the target. What is not there any more was there a moment ago: the source is not to
-/// blame.
+/// An error about the target. What is not there any more was there a moment ago: the source is not
+/// to blame.
 fn of_target(error: Error) -> Error {
     if error.kind != ErrorKind::NotFound {
         return error;
@@ -176,8 +176,8 @@ impl<'a> Copying<'a> {
         Ok(Ok(()))
     }
 
-    /// Adds what others have made since the target was listed, on the page of a snapshot: all copies of
-    /// that are there.
+    /// Adds what others have made since the target was listed, on the page of a snapshot: all
+    /// copies of that are there.
     fn list_again(&mut self, name: &SnapshotName) -> Result<()> {
         let names = self.target.names_on_page(&name.run, name.page)?.into_iter();
         let new: Vec<SnapshotName> = names.filter(|name| !self.there.has_seen(name)).collect();

@@ -1,6 +1,6 @@
 //! What a repair moved away: it may come back, and then it needs its packs and its tags. A manifest
-//! that is whole names them. Of any other, no byte is certain, nor where a name begins and ends: it may
-//! need any pack, and all of them stay.
+//! that is whole names them. Of any other, no byte is certain, nor where a name begins and ends: it
+//! may need any pack, and all of them stay.
 
 use crate::Store;
 use crate::layout::manifest::{MANIFEST_LEN_MAX, Manifest};
@@ -62,8 +62,8 @@ impl Store {
         Ok(damaged)
     }
 
-    /// Fails if a folder is in the place of an object, which has a run and a page before its name: no
-    /// list shows it, and it may hold what somebody needs.
+    /// Fails if a folder is in the place of an object, which has a run and a page before its name:
+    /// no list shows it, and it may hold what somebody needs.
     fn refuse_folders(&self) -> Result<()> {
         let mut above = vec![DAMAGED.to_string()];
         for _ in 0..3 {

@@ -1,8 +1,8 @@
 //! Which snapshots are kept, and marking the others.
 //!
 //! Forgetting makes a mark and removes nothing; a later [`Store::prune`] removes what is marked and
-//! what then nobody needs. The newest snapshot of each run is always kept, and so is the newest that
-//! can be restored.
+//! what then nobody needs. The newest snapshot of each run is always kept, and so is the newest
+//! that can be restored.
 
 use crate::Store;
 use crate::layout::manifest::Pack;
@@ -115,8 +115,8 @@ impl Store {
         met.into_iter().try_for_each(|name| mark(name).map(drop))
     }
 
-    /// Marks what a plan by `keep` forgets, but for snapshots that have been given a tag since which
-    /// keeps them; these are among the kept in what it returns.
+    /// Marks what a plan by `keep` forgets, but for snapshots that have been given a tag since
+    /// which keeps them; these are among the kept in what it returns.
     pub fn forget_planned(&self, plan: Forgotten, keep: &Keep) -> Result<Forgotten> {
         let mut marks = Vec::with_capacity(plan.forgotten.len());
         for name in &plan.forgotten {

@@ -46,8 +46,8 @@ pub struct Pruned {
     pub bytes_bases: u64,
     /// Bytes that nobody needs, in packs of which something is needed.
     pub bytes_beside: u64,
-    /// Objects in `damaged/` that are not whole manifests, of snapshots that are not there otherwise:
-    /// while they are there, all packs stay.
+    /// Objects in `damaged/` that are not whole manifests, of snapshots that are not there
+    /// otherwise: while they are there, all packs stay.
     pub unreadable: Vec<String>,
     /// The same of objects that are too long to be read.
     pub too_long: Vec<String>,
@@ -182,11 +182,11 @@ impl Store {
 
     /// Packs before leases: what a save that is not among the leases puts is not among the packs.
     /// Marks before leases: what such a save takes for its parent is not among the marks. Leases
-    /// before snapshots: a save that ended in between is among the snapshots. And leases of the dead
-    /// are removed before snapshots are listed: one that lives after all, because clocks are wrong,
-    /// is among the snapshots, or finds its lease gone after its commit. Snapshots before what is
-    /// damaged: what a repair moves in between is there; what it brings back has a lease. And
-    /// snapshots once more after it: if that lease was old, it is among these.
+    /// before snapshots: a save that ended in between is among the snapshots. And leases of the
+    /// dead are removed before snapshots are listed: one that lives after all, because clocks are
+    /// wrong, is among the snapshots, or finds its lease gone after its commit. Snapshots before
+    /// what is damaged: what a repair moves in between is there; what it brings back has a lease.
+    /// And snapshots once more after it: if that lease was old, it is among these.
     fn look(&self, lease: Option<&PruneLease>) -> Result<Seen> {
         let packs = self.list_of(PACKS)?;
         let marks = self.marks()?.into_iter().filter(|mark| is_id(mark)).collect();

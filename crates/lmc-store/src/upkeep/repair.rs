@@ -1,13 +1,14 @@
 //! Putting right what can be put right, and never making anything worse.
 //!
 //! A damaged pack is replaced, at once, by one with the right hash: a copy in this store, one in
-//! another store, or what stands at its own start if it grew. A damaged manifest is replaced likewise, or moved away, whole, so that it does not
-//! stop prunes; it comes back when its bytes are right again or a copy turns up. What cannot be put
-//! right stays as it is, and so does what is no file and has no copy: a check names it.
+//! another store, or what stands at its own start if it grew. A damaged manifest is replaced
+//! likewise, or moved away, whole, so that it does not stop prunes; it comes back when its bytes
+//! are right again or a copy turns up. What cannot be put right stays as it is, and so does what is
+//! no file and has no copy: a check names it.
 //!
 //! A manifest is replaced or moved under a lease that names it, so that none that is forgotten and
-//! removed meanwhile comes back; and it comes out of `damaged/` under one that also names its packs,
-//! while no prune is under way.
+//! removed meanwhile comes back; and it comes out of `damaged/` under one that also names its
+//! packs, while no prune is under way.
 
 use crate::Store;
 use crate::layout::lease::{SaveLease, check_times, is_pruning};
@@ -85,9 +86,9 @@ impl Store {
         Ok(repaired)
     }
 
-    /// Of `objects` in `damaged/`, adds what can come back, by run, page and name: its own bytes are
-    /// right, as they may be after a read that failed for once, or the other store has them. What is in
-    /// its place again has only left its copies there.
+    /// Of `objects` in `damaged/`, adds what can come back, by run, page and name: its own bytes
+    /// are right, as they may be after a read that failed for once, or the other store has them.
+    /// What is in its place again has only left its copies there.
     fn add_returning<'a>(
         &self,
         returning: &mut BTreeMap<String, Return>,
@@ -177,8 +178,8 @@ impl Store {
         Ok(copies)
     }
 
-    /// Puts manifests that were moved away back in their places. Of what was moved away under such a
-    /// name, only that goes which is the same, once it is there.
+    /// Puts manifests that were moved away back in their places. Of what was moved away under such
+    /// a name, only that goes which is the same, once it is there.
     fn bring_back(
         &self,
         returning: &BTreeMap<String, Return>,
@@ -259,8 +260,8 @@ impl Store {
         let good = good.flatten();
         let is_readable = error.kind != ErrorKind::Io && self.no_file(object).is_none();
         if good.is_none() && !is_readable {
-            // Nobody knows what is in it, and the disk may tell another time; or it holds nothing that
-            // could come back.
+            // Nobody knows what is in it, and the disk may tell another time; or it holds nothing
+            // that could come back.
             return Ok(());
         }
         let mut lease = None;
@@ -289,9 +290,9 @@ impl Store {
         Ok(())
     }
 
-    /// A lease that keeps prunes from removing a snapshot, which is there; none if it is to go, or is
-    /// gone. Made before the looks: a prune that sees no lease has seen a mark that is there now, or
-    /// that went after the snapshot did.
+    /// A lease that keeps prunes from removing a snapshot, which is there; none if it is to go, or
+    /// is gone. Made before the looks: a prune that sees no lease has seen a mark that is there
+    /// now, or that went after the snapshot did.
     fn claim(&self, name: &SnapshotName, key: &str) -> Result<Option<SaveLease<'_>>> {
         let lease = SaveLease::create(self, &random_id()?, vec![key.to_string()])?;
         let found = || self.storage.stat(&format!("{SNAPSHOTS}/{key}"));
@@ -312,8 +313,8 @@ impl Store {
         }
     }
 
-    /// Moves a manifest away, whole and unread; none if it is not there any more. One that was moved
-    /// before stays beside it.
+    /// Moves a manifest away, whole and unread; none if it is not there any more. One that was
+    /// moved before stays beside it.
     fn move_away(&self, object: &str, key: &str) -> Result<Option<String>> {
         for number in 0..MOVES_MAX {
             let end = if number == 0 { String::new() } else { format!(".{number}") };

@@ -25,10 +25,10 @@ impl Store {
         Ok((save, lease, manifest))
     }
 
-    /// Commits what takes the place of `name`, and forgets that. Tags go with it, those too that
-    /// it is given meanwhile: the last look is after the mark, from which on none is given or taken.
-    /// Until then the lease keeps `name` and its tags. If somebody else marks the new one, `name` gets
-    /// no mark, or loses it again: one of the two stays.
+    /// Commits what takes the place of `name`, and forgets that. Tags go with it, those too that it
+    /// is given meanwhile: the last look is after the mark, from which on none is given or taken.
+    /// Until then the lease keeps `name` and its tags. If somebody else marks the new one, `name`
+    /// gets no mark, or loses it again: one of the two stays.
     pub(crate) fn replace_with(
         &self,
         name: &SnapshotName,
@@ -66,8 +66,8 @@ impl Store {
         Ok(new)
     }
 
-    /// Gives `new`, which got the tags `before`, those that `name` has by now, and takes from it those
-    /// that `name` has lost. Fails if `new` is to go.
+    /// Gives `new`, which got the tags `before`, those that `name` has by now, and takes from it
+    /// those that `name` has lost. Fails if `new` is to go.
     fn hand_over(
         &self,
         name: &SnapshotName,

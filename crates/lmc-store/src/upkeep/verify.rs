@@ -1,5 +1,6 @@
 //! What archives hold, beside what their manifest says of them. A manifest with the right hash says
-//! what its author wanted it to say; what comes from another store is decoded before it is believed.
+//! what its author wanted it to say; what comes from another store is decoded before it is
+//! believed.
 
 use crate::Store;
 use crate::layout::identity::{Identity, identities};
@@ -142,8 +143,8 @@ impl SealedPacks {
         Self { places, seals: seals.clone() }
     }
 
-    /// The packs of a manifest, each in the first of some stores that has it whole. The inner error is
-    /// that the manifest says another size of one.
+    /// The packs of a manifest, each in the first of some stores that has it whole. The inner error
+    /// is that the manifest says another size of one.
     fn in_any(stores: &[&Store], manifest: &Manifest) -> Result<Result<Self>> {
         let seals = Arc::new(Seals::default());
         let mut places = Vec::with_capacity(manifest.packs.len());

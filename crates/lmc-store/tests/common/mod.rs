@@ -58,8 +58,8 @@ pub fn alone(store: Store) -> Store {
     store.with_context(&Context::with_threads(1))
 }
 
-/// Does work on a store; `meanwhile` is called with each number of bytes that is done, while the work
-/// waits for it.
+/// Does work on a store; `meanwhile` is called with each number of bytes that is done, while the
+/// work waits for it.
 pub fn watched<T: Send>(
     store: &Store,
     meanwhile: &dyn Fn(u64),

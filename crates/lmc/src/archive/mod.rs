@@ -229,8 +229,8 @@ impl Archive {
         Ok(())
     }
 
-    /// Fills the start of `out` with the original bytes from `start` on: as much as is decoded at once.
-    /// Returns how many bytes that are.
+    /// Fills the start of `out` with the original bytes from `start` on: as much as is decoded at
+    /// once. Returns how many bytes that are.
     fn read_part(
         &self,
         decoder: &mut SpanDecoder,
@@ -339,8 +339,8 @@ impl Archive {
         bases.try_for_each(|(i, base)| self.links.height(i, base, 0, context).map(|_| ()))
     }
 
-    /// Adds up what decoders will write to read the original bytes `range`, if nothing of it is kept
-    /// from an earlier read. What cannot be read is taken to cost as much as it can.
+    /// Adds up what decoders will write to read the original bytes `range`, if nothing of it is
+    /// kept from an earlier read. What cannot be read is taken to cost as much as it can.
     pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
         let mut at = range.start;
         let id = std::ptr::from_ref(self).addr();
@@ -442,8 +442,8 @@ impl Archive {
     }
 }
 
-/// What decoding a part of a span takes: what is decoded with it, the bytes that are written, and what
-/// of the base is needed, in the span.
+/// What decoding a part of a span takes: what is decoded with it, the bytes that are written, and
+/// what of the base is needed, in the span.
 struct Need {
     whole: Range<u64>,
     writes: u64,

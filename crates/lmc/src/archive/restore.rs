@@ -114,8 +114,8 @@ pub(crate) fn check_empty_items(index: &StoredIndex) -> Result<()> {
     Ok(())
 }
 
-/// Which items each span holds or is part of. The index has been checked: an item lies in one span or
-/// is whole spans.
+/// Which items each span holds or is part of. The index has been checked: an item lies in one span
+/// or is whole spans.
 #[derive(Debug)]
 pub(crate) struct Parts(Vec<u32>);
 
@@ -136,8 +136,8 @@ impl Parts {
         Ok(Self(firsts))
     }
 
-    /// Lengths of what has a checksum of its own in span `i`: the items that it holds, or all of it if
-    /// it is part of one.
+    /// Lengths of what has a checksum of its own in span `i`: the items that it holds, or all of it
+    /// if it is part of one.
     pub(crate) fn lens(&self, index: &StoredIndex, i: usize) -> Result<Vec<u64>> {
         let raw_len = index.raw_len(i);
         let (first, goes_on) = (self.0[i] & !GOES_ON, self.0[i] & GOES_ON != 0);

@@ -1,11 +1,12 @@
 //! An archive restored into the memory of its own base, without a second copy of it.
 //!
-//! In go an archive, and for each part of the original the memory that it goes to: memory that holds
-//! part of the base ([`Site::Held`]) or memory of its own ([`Site::New`]). [`Update::prepare`] checks
-//! all that can be checked without decoding, and decodes what needs bytes of the base that will be
-//! overwritten: a tensor that has moved, or one that is coded against another tensor. It changes
-//! nothing of the base. [`Update::finish`] then overwrites it, span by span. After that start, an
-//! error leaves memory that is partly the base and partly the original.
+//! In go an archive, and for each part of the original the memory that it goes to: memory that
+//! holds part of the base ([`Site::Held`]) or memory of its own ([`Site::New`]).
+//! [`Update::prepare`] checks all that can be checked without decoding, and decodes what needs
+//! bytes of the base that will be overwritten: a tensor that has moved, or one that is coded
+//! against another tensor. It changes nothing of the base. [`Update::finish`] then overwrites it,
+//! span by span. After that start, an error leaves memory that is partly the base and partly the
+//! original.
 
 use crate::archive::Archive;
 use crate::archive::restore::{Parts, check_empty_items, decode_part};
@@ -52,8 +53,8 @@ enum Way {
     InPlace,
     /// It needs no base.
     Alone,
-    /// It is decoded first: it needs bytes that may be overwritten before its turn, or a part of it goes
-    /// to new memory.
+    /// It is decoded first: it needs bytes that may be overwritten before its turn, or a part of it
+    /// goes to new memory.
     First,
     /// The same; all of it goes to new memory.
     New,
@@ -72,8 +73,8 @@ impl Route {
     }
 }
 
-/// A span that was decoded first: its bytes, unless they are in new memory already, and the checksums
-/// of its items, or of its part of one.
+/// A span that was decoded first: its bytes, unless they are in new memory already, and the
+/// checksums of its items, or of its part of one.
 type Decoded = (Vec<u8>, Vec<Hash>);
 
 /// A restore into the memory of the base that has not begun to write there.
@@ -146,8 +147,8 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Decodes all of span `i` into `out`, where its base is; returns the checksums of its items, or of its
-/// part of one.
+/// Decodes all of span `i` into `out`, where its base is; returns the checksums of its items, or of
+/// its part of one.
 fn replace_part(
     archive: &Archive,
     i: usize,
@@ -185,8 +186,8 @@ fn check_spans(archive: &Archive, context: &Context) -> Result<()> {
     })
 }
 
-/// Decodes the spans that cannot wait until the base is overwritten. `places` are where spans go in new
-/// memory.
+/// Decodes the spans that cannot wait until the base is overwritten. `places` are where spans go in
+/// new memory.
 fn decode_first(
     archive: &Archive,
     parts: &Parts,
@@ -262,8 +263,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Goes over a span of `len` bytes; says whether its base is where it goes, and which of its bytes go
-    /// to new memory.
+    /// Goes over a span of `len` bytes; says whether its base is where it goes, and which of its
+    /// bytes go to new memory.
     fn pass(&mut self, len: u64, reference: Option<Reference>) -> (bool, Vec<Range<usize>>) {
         let base = reference.filter(|own| own.source == 1 && own.conversion == Conversion::None);
         let (mut is_in_place, mut new, mut done) = (base.is_some(), Vec::new(), 0);

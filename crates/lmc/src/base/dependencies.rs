@@ -1,7 +1,7 @@
 //! Which files may be read for which others, found out from names and indexes alone.
 //!
-//! Each file that may be a base is opened once or twice, however many look for it: once to tell what
-//! it is, and once to look for what it is on itself.
+//! Each file that may be a base is opened once or twice, however many look for it: once to tell
+//! what it is, and once to look for what it is on itself.
 
 use crate::archive::Archive;
 use crate::base::lookup::paths;

@@ -1,10 +1,10 @@
 //! How much work a file may cause: a small hostile one would otherwise cost hours.
 //!
-//! Work is counted in bytes that decoders write, and in what takes as long ([`Effort`]): a look into
-//! a span, a table of a recipe, bytes that are hashed. It is added up for one restore or one read, on all
-//! threads and in all files of a chain, and compared with what is asked for ([`Budget`]): files that
-//! stand on each other may each ask twice for what is below them, and for a byte that is asked for, a
-//! decoder writes a whole segment.
+//! Work is counted in bytes that decoders write, and in what takes as long ([`Effort`]): a look
+//! into a span, a table of a recipe, bytes that are hashed. It is added up for one restore or one
+//! read, on all threads and in all files of a chain, and compared with what is asked for
+//! ([`Budget`]): files that stand on each other may each ask twice for what is below them, and for
+//! a byte that is asked for, a decoder writes a whole segment.
 
 use crate::base::recent::{LEN_MAX, Recent, len_max};
 use crate::context::Context;
@@ -102,9 +102,9 @@ fn most(each: u64, depth: usize) -> u64 {
     each.saturating_mul(depth as u64 + 1).saturating_add(FREE)
 }
 
-/// Does some work on all threads that are meant. If it costs too much, it is done again, or goes on, on one
-/// thread: many that read here and there in a base may find little of what others have read, and what a
-/// file costs was found out for one that reads it from its start to its end.
+/// Does some work on all threads that are meant. If it costs too much, it is done again, or goes
+/// on, on one thread: many that read here and there in a base may find little of what others have
+/// read, and what a file costs was found out for one that reads it from its start to its end.
 pub(crate) fn alone_if_spent(
     budgets: &[&Budget],
     context: &Context,
@@ -203,14 +203,14 @@ impl Cost {
         Some(self.kept.find(file, at)?.0)
     }
 
-    /// A part of a file will be kept. Half as much is counted on as there is room for: several threads
-    /// change the order.
+    /// A part of a file will be kept. Half as much is counted on as there is room for: several
+    /// threads change the order.
     pub(crate) fn keep(&mut self, file: usize, range: Range<u64>) {
         self.kept.keep(file, range, (), LEN_MAX / 2);
     }
 
-    /// A span with this many blocks in a file that `depth` others stand on will be looked into so many
-    /// times for `writes` bytes.
+    /// A span with this many blocks in a file that `depth` others stand on will be looked into so
+    /// many times for `writes` bytes.
     pub(crate) fn add(
         &mut self,
         depth: usize,

@@ -88,8 +88,8 @@ impl Links {
         self.get(i, wanted, context)?.height(depth + 1, context)
     }
 
-    /// Files that were given, and one that may be each of `wanted` by its name and length alone: good
-    /// enough to tell of them, not to read from them. Of the latter one is open at a time.
+    /// Files that were given, and one that may be each of `wanted` by its name and length alone:
+    /// good enough to tell of them, not to read from them. Of the latter one is open at a time.
     pub(crate) fn likely(&self, wanted: &[lmc_format::Base]) -> impl Iterator<Item = Arc<Base>> {
         let weak = self.given.shelf();
         let shelf = weak.upgrade().unwrap_or_default();
@@ -131,8 +131,8 @@ impl Links {
     }
 }
 
-/// Where a base may be that was not given: beside a file in `folder`, in `folders`, or in the compressed
-/// directories beside that of the file, which are listed when all others were of no use.
+/// Where a base may be that was not given: beside a file in `folder`, in `folders`, or in the
+/// compressed directories beside that of the file, which are listed when all others were of no use.
 pub(crate) fn paths<'a>(
     wanted: &lmc_format::Base,
     folder: Option<&'a Path>,
@@ -197,8 +197,8 @@ impl Search<'_> {
         self.is_it(&base.path, &seen)
     }
 
-    /// What tells whether a file is the one. All of one that is no `.lmc` is read only if nothing else
-    /// tells that it is not.
+    /// What tells whether a file is the one. All of one that is no `.lmc` is read only if nothing
+    /// else tells that it is not.
     fn look(&self, base: &Base) -> Result<Seen> {
         let mut seen = base.seen();
         if self.difference(&seen).is_none() {
@@ -258,8 +258,8 @@ impl Search<'_> {
 mod tests {
     use super::*;
 
-    /// A file that was looked at once is known by its stamp: it is neither opened nor hashed again for
-    /// the next base that it might be, under whatever name.
+    /// A file that was looked at once is known by its stamp: it is neither opened nor hashed again
+    /// for the next base that it might be, under whatever name.
     #[test]
     fn a_file_is_looked_at_once() {
         let folder = tempfile::tempdir().unwrap();

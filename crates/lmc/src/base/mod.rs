@@ -152,7 +152,8 @@ impl Bases {
     }
 
     /// The same; what is compressed on them names each of them, also if nothing of it is needed to
-    /// restore the original, so that [`Archive::check_named_bases`] can tell whether they are there.
+    /// restore the original, so that [`Archive::check_named_bases`] can tell whether they are
+    /// there.
     pub fn named(self) -> Self {
         Self { is_named: true, ..self }
     }
@@ -191,8 +192,8 @@ pub struct Base {
     tensors: Once<Vec<Tensor>>,
     /// How many `.lmc` files stand one on the other from here down.
     height: OnceLock<usize>,
-    /// For samples, and reads by those who code on it. Samples decode more than they are: all of them
-    /// together may take as much as a restore.
+    /// For samples, and reads by those who code on it. Samples decode more than they are: all of
+    /// them together may take as much as a restore.
     budget: Budget,
 }
 
@@ -321,7 +322,8 @@ impl Base {
         }
     }
 
-    /// Fills `out` for what only chooses or shows: a file that is written to meanwhile goes unnoticed.
+    /// Fills `out` for what only chooses or shows: a file that is written to meanwhile goes
+    /// unnoticed.
     pub(crate) fn sample(&self, start: u64, out: &mut [u8]) -> Result<()> {
         match &self.content {
             Content::Raw(raw) => raw.source.read(start, out).map_err(|e| self.named(e, 1)),
@@ -368,9 +370,9 @@ impl Base {
     }
 
     /// How many `.lmc` files stand one on the other from here down; fails unless all that it needs
-    /// itself is there, and if more files come to stand on each other than may, with `depth` above it.
-    /// A base that many are on is looked into once: there can be more ways through them than could ever
-    /// be gone.
+    /// itself is there, and if more files come to stand on each other than may, with `depth` above
+    /// it. A base that many are on is looked into once: there can be more ways through them than
+    /// could ever be gone.
     pub(crate) fn height(&self, depth: usize, context: &Context) -> Result<usize> {
         let Content::Archive(archive) = &self.content else { return Ok(0) };
         let height = match self.height.get() {

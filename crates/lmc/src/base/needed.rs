@@ -1,5 +1,5 @@
-//! What a result needs stays: it is neither what the result is made from, nor what it takes the place
-//! of. Files are told by what they are, not by their names.
+//! What a result needs stays: it is neither what the result is made from, nor what it takes the
+//! place of. Files are told by what they are, not by their names.
 
 use crate::archive::Archive;
 use crate::base::{Base, Bases};

@@ -48,22 +48,23 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// Fills `out` with the bytes from `start` on; fails if they are not those that were read before.
+    /// Fills `out` with the bytes from `start` on; fails if they are not those that were read
+    /// before.
     pub(crate) fn read(&self, start: u64, out: &mut [u8]) -> Result<()> {
         self.known()?.witness.read(start, out, |at, out| self.source.read(at, out))
     }
 
-    /// The `len` bytes from `start` on, if they are in memory in one place; fails if they are not those
-    /// that were read before. They are not copied: if somebody writes to them later, the next read finds
-    /// it.
+    /// The `len` bytes from `start` on, if they are in memory in one place; fails if they are not
+    /// those that were read before. They are not copied: if somebody writes to them later, the next
+    /// read finds it.
     pub(crate) fn bytes(&self, start: u64, len: u64) -> Result<Option<&[u8]>> {
         let slice = |at, len| self.source.slice(at, len);
         let Some(bytes) = slice(start, len) else { return Ok(None) };
         Ok(self.known()?.witness.saw_around(start..start + len, slice)?.then_some(bytes))
     }
 
-    /// Adds up what decoders would write to read the bytes `range` of it if it were compressed: it may be
-    /// by the time it is read, and should still be good for what is on it.
+    /// Adds up what decoders would write to read the bytes `range` of it if it were compressed: it
+    /// may be by the time it is read, and should still be good for what is on it.
     pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
         let (file, cuts) = (std::ptr::from_ref(self).addr(), &self.known()?.cuts);
         uncoded::add_cost(file, cuts, range, depth, cost, |_, _, _| Ok(()))

@@ -1,9 +1,9 @@
 //! Decoded parts of files that are likely to be wanted again, and what reads them.
 //!
 //! Whatever is wanted of a segment, all of it is decoded. Where many small tensors refer to one, in
-//! another order than it has them, each would decode it anew. All files that are open together share
-//! one allowance: a file of a few bytes may be on a thousand bases. Every thread works on another part
-//! of a file, so that many threads need room for more.
+//! another order than it has them, each would decode it anew. All files that are open together
+//! share one allowance: a file of a few bytes may be on a thousand bases. Every thread works on
+//! another part of a file, so that many threads need room for more.
 
 use crate::pipeline::Pool;
 use crate::span::SpanDecoder;
@@ -66,8 +66,8 @@ impl Desk {
 /// A place in a file: the number of the file, and a byte of its original.
 type Place = (usize, u64);
 
-/// Parts of originals, of which those go first that were not wanted for long; `T` is what is known of
-/// each.
+/// Parts of originals, of which those go first that were not wanted for long; `T` is what is known
+/// of each.
 #[derive(Debug)]
 pub(crate) struct Recent<T> {
     /// By where they start: where they end, what is known of them, and when they were wanted.
@@ -85,7 +85,8 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// The part that holds byte `at` of the original of a file: where it is, and what is known of it.
+    /// The part that holds byte `at` of the original of a file: where it is, and what is known of
+    /// it.
     pub(crate) fn find(&mut self, file: usize, at: u64) -> Option<(Range<u64>, &T)> {
         let places = (file, 0)..=(file, at);
         let (&place, (end, part, used)) = self.parts.range_mut(places).next_back()?;

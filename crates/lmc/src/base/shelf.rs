@@ -1,5 +1,5 @@
-//! Files to look for bases in, and what is known of those that were looked at: each is opened and read
-//! once or twice, however many bases it might be.
+//! Files to look for bases in, and what is known of those that were looked at: each is opened and
+//! read once or twice, however many bases it might be.
 
 use crate::base::recent::Desk;
 use crate::base::{Base, Library};
@@ -18,8 +18,8 @@ pub(crate) struct Shelf {
     pub(crate) given: OnceLock<Vec<Arc<Base>>>,
     pub(crate) folders: Vec<PathBuf>,
     library: Option<Arc<dyn Library>>,
-    /// What was found beside those that were given, by content hash and length: each is opened once,
-    /// however many are on it.
+    /// What was found beside those that were given, by content hash and length: each is opened
+    /// once, however many are on it.
     found: Mutex<HashMap<(Hash, u64), Arc<Base>>>,
     /// Files that were looked at. Most of them are not kept open: there can be many.
     seen: Mutex<HashMap<Stamp, Result<Seen>>>,
@@ -103,7 +103,8 @@ impl Shelf {
         lock(&self.seen).get(stamp).cloned()
     }
 
-    /// Takes note of what a file is, or of why it cannot be told, but not if that comes of an interrupt.
+    /// Takes note of what a file is, or of why it cannot be told, but not if that comes of an
+    /// interrupt.
     pub(crate) fn saw(&self, stamp: Stamp, seen: &Result<Seen>) {
         if !seen.as_ref().is_err_and(|e| e.kind == ErrorKind::Interrupted) {
             lock(&self.seen).insert(stamp, seen.clone());

@@ -3,12 +3,13 @@
 //! What is coded against a file, be it another one or an earlier part of the same one, reads bytes
 //! that are read again elsewhere: to be stored, or to name the file by its hash. A file that is
 //! written to meanwhile, by a mapping that moves no time stamp for instance, would give an archive
-//! that cannot be restored. So each such file has a witness. It keeps a hash of every piece as it was
-//! first read, for whatever reason, and every later read of the piece must have the same.
+//! that cannot be restored. So each such file has a witness. It keeps a hash of every piece as it
+//! was first read, for whatever reason, and every later read of the piece must have the same.
 //!
-//! The hash has a random seed of its own, which nobody outside of the process knows: no two contents
-//! can be made for which it is the same. Reads that only choose (samples in `matching`, the search
-//! for f32 weights in `masters`) need no witness, since whatever they saw, what is coded is right.
+//! The hash has a random seed of its own, which nobody outside of the process knows: no two
+//! contents can be made for which it is the same. Reads that only choose (samples in `matching`,
+//! the search for f32 weights in `masters`) need no witness, since whatever they saw, what is coded
+//! is right.
 
 use crate::item_hash::ItemHasher;
 use lmc_format::{Error, ErrorKind, Hash, Result, seeded_hash};
@@ -55,8 +56,8 @@ impl Witness {
         Self { seed, runs, pieces: (0..count).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Fills `out` with the bytes from `start` on, by `read`. Fails if a piece of them is not what it
-    /// was when it was read before. Bytes in none of the runs are only read.
+    /// Fills `out` with the bytes from `start` on, by `read`. Fails if a piece of them is not what
+    /// it was when it was read before. Bytes in none of the runs are only read.
     pub(crate) fn read(
         &self,
         start: u64,
@@ -106,8 +107,8 @@ impl Witness {
         (stop.min(end), false)
     }
 
-    /// Takes note of whole pieces from `start` on, which have been read; fails if one of them is not
-    /// what it was.
+    /// Takes note of whole pieces from `start` on, which have been read; fails if one of them is
+    /// not what it was.
     fn saw(&self, start: u64, bytes: &[u8]) -> Result<()> {
         let (mut at, mut rest) = (start, bytes);
         while let Some((number, piece)) = self.piece(at).filter(|_| !rest.is_empty()) {
@@ -118,8 +119,8 @@ impl Witness {
         Ok(())
     }
 
-    /// Takes note of all pieces that hold some of the bytes `range`, as `slice` gives them; fails if one
-    /// of them is not what it was. Says whether all of them were there.
+    /// Takes note of all pieces that hold some of the bytes `range`, as `slice` gives them; fails
+    /// if one of them is not what it was. Says whether all of them were there.
     pub(crate) fn saw_around<'b>(
         &self,
         range: Range<u64>,

@@ -206,7 +206,8 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// Fails unless a reader takes this index: it has limits, and what it refuses must never be written.
+/// Fails unless a reader takes this index: it has limits, and what it refuses must never be
+/// written.
 fn check_readable(index: &[u8], footer: &Footer) -> Result<()> {
     StoredIndex::read(index.to_vec(), footer.body_len, footer.original_len)
         .map(|_| ())

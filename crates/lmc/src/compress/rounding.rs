@@ -8,10 +8,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// For each of `paths`, which `open` opens by their numbers, the ones, by their numbers, that it may be compressed on: safetensors files
-/// beside it, mostly f32, that together hold a tensor of the same name and shape for most of its
-/// bf16 or f16 bytes. A file that others may be on is on none itself, so that there is no circle. A
-/// file that cannot be read has none.
+/// For each of `paths`, which `open` opens by their numbers, the ones, by their numbers, that it
+/// may be compressed on: safetensors files beside it, mostly f32, that together hold a tensor of
+/// the same name and shape for most of its bf16 or f16 bytes. A file that others may be on is on
+/// none itself, so that there is no circle. A file that cannot be read has none.
 pub fn masters(paths: &[PathBuf], open: impl Fn(usize) -> Option<File>) -> Vec<Vec<usize>> {
     let tensors: Vec<Vec<Tensor>> = (0..paths.len()).map(|i| tensors(open(i))).collect();
     let is_master: Vec<bool> =

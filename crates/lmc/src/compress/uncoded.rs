@@ -1,6 +1,6 @@
-//! What it may cost to read parts of a file that is not coded yet: the one that is being compressed, or
-//! a base that somebody may compress later. Every span counts as if it had the longest segments that a
-//! writer of ours makes.
+//! What it may cost to read parts of a file that is not coded yet: the one that is being
+//! compressed, or a base that somebody may compress later. Every span counts as if it had the
+//! longest segments that a writer of ours makes.
 
 use crate::base::effort::Cost;
 use lmc_codec::Dtype;
@@ -13,8 +13,9 @@ const SEGMENT_VALUES: u64 = 1 << 18;
 /// Bytes of the widest values of which a segment has so many; of wider ones it has fewer.
 const WIDTH_MAX: u64 = 4;
 
-/// Adds up what decoders will write to read the bytes `range` of a file with these spans. `file` is its
-/// number; `below` is called with a span and the part of it that is decoded, to add what that is on.
+/// Adds up what decoders will write to read the bytes `range` of a file with these spans. `file` is
+/// its number; `below` is called with a span and the part of it that is decoded, to add what that
+/// is on.
 pub(crate) fn add_cost(
     file: usize,
     cuts: &[Cut],

@@ -1,7 +1,8 @@
 //! Access lists (POSIX ACLs) of files and folders.
 //!
-//! A file that has one shows its mask, the most that anyone named in it may do, as the permissions of
-//! its group. So these neither tell what the group may do, nor may they be set where a list is left.
+//! A file that has one shows its mask, the most that anyone named in it may do, as the permissions
+//! of its group. So these neither tell what the group may do, nor may they be set where a list is
+//! left.
 
 use rustix::fd::AsFd;
 use rustix::io::Errno;

@@ -1,5 +1,5 @@
-//! Emptying a folder, however deep what is in it goes. Several threads may empty one at the same time:
-//! what another one has removed is gone, and that is all that is wanted.
+//! Emptying a folder, however deep what is in it goes. Several threads may empty one at the same
+//! time: what another one has removed is gone, and that is all that is wanted.
 
 use crate::files::folder::{FileKind, Folder, Links, is_ours};
 use crate::files::leftover::random_name;
@@ -12,8 +12,8 @@ use std::io;
 const CLEAR_DEPTH: usize = 4;
 
 impl Folder {
-    /// Removes all that is in it. What is deep inside is moved up first, so that few folders are open
-    /// at once however deep they are.
+    /// Removes all that is in it. What is deep inside is moved up first, so that few folders are
+    /// open at once however deep they are.
     pub(crate) fn clear(&self) -> io::Result<()> {
         // It may have its final mode already, which may close it to us, or open it to others.
         let _ = self.set_mode(0o700);
@@ -37,8 +37,8 @@ impl Folder {
         Ok(unless_gone(self.names())?.unwrap_or_default())
     }
 
-    /// Removes what is in it down to this depth, and moves what is deeper to `top`. Where the system
-    /// lets so few files be open that this is too deep, more is moved.
+    /// Removes what is in it down to this depth, and moves what is deeper to `top`. Where the
+    /// system lets so few files be open that this is too deep, more is moved.
     fn clear_below(&self, top: &Self, depth: usize) -> io::Result<()> {
         for name in self.names_left()? {
             unless_gone(self.clear_name(&name, top, depth))?;
@@ -133,8 +133,8 @@ mod tests {
         assert!(top.names().expect("open").is_empty());
     }
 
-    /// Two threads remove one directory at the same time: both are done without an error, and nothing
-    /// is left.
+    /// Two threads remove one directory at the same time: both are done without an error, and
+    /// nothing is left.
     #[test]
     fn what_two_remove_at_once_is_gone() {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -164,8 +164,8 @@ mod tests {
         }
     }
 
-    /// Runs a test of this module once more as a user to whom modes mean something; false if this is
-    /// one already.
+    /// Runs a test of this module once more as a user to whom modes mean something; false if this
+    /// is one already.
     fn is_done_as_another(test: &str) -> bool {
         if !rustix::process::geteuid().is_root() {
             return false;

@@ -1,9 +1,9 @@
 //! The way down to a folder that is known: past no link, and to no other folder.
 //!
 //! A folder deep below another one is opened in one call where the system can do that, since a walk
-//! from name to name for each of thousands of folders one in the other would take longer and longer.
-//! What decides is which folder it is that was opened. Where that is another one, or none, a walk
-//! finds out where the way was lost.
+//! from name to name for each of thousands of folders one in the other would take longer and
+//! longer. What decides is which folder it is that was opened. Where that is another one, or none,
+//! a walk finds out where the way was lost.
 
 use crate::files::folder::{FileId, Folder, Links};
 use crate::files::reach::open_without_links;
@@ -159,8 +159,8 @@ impl KnownFolders {
 }
 
 impl Folder {
-    /// Opens the folder at `path` below this one, if it is the one that `known` says. Where links are
-    /// followed, each folder on the way must be known too.
+    /// Opens the folder at `path` below this one, if it is the one that `known` says. Where links
+    /// are followed, each folder on the way must be known too.
     pub(crate) fn known_below<K: Known>(
         &self,
         path: &Path,
@@ -207,8 +207,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens what is at `path` below this one without following links, in as few calls as its length
-    /// allows; none if that failed.
+    /// Opens what is at `path` below this one without following links, in as few calls as its
+    /// length allows; none if that failed.
     fn below(&self, path: &Path) -> Option<Self> {
         let (mut reached, mut piece) = (None, PathBuf::new());
         for name in path.iter() {

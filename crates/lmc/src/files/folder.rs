@@ -1,4 +1,5 @@
-//! Open folders and what is in them, so that what was looked at is what is read, written or removed.
+//! Open folders and what is in them, so that what was looked at is what is read, written or
+//! removed.
 //!
 //! A path may lead elsewhere each time it is used. Here a name is only used in a folder that is
 //! open, and a link is followed only where that is asked for.
@@ -300,8 +301,8 @@ impl Folder {
         made
     }
 
-    /// Opens a directory that was just made. What somebody has put in its place meanwhile is not ours
-    /// to fill: a folder of their own, or an older one of ours.
+    /// Opens a directory that was just made. What somebody has put in its place meanwhile is not
+    /// ours to fill: a folder of their own, or an older one of ours.
     fn open_made(&self, name: &OsStr) -> io::Result<Self> {
         let made = self.folder(name, Links::Kept)?;
         let stat = rustix::fs::fstat(&made.fd)?;
@@ -391,9 +392,9 @@ pub(crate) fn is_ours(stat: &Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
-/// Whether an empty directory was made a moment ago, as far as its own times tell: both are those of
-/// its making then. A rename sets one of them, so that an older one which was moved here is found
-/// out. The clock of the process, which need not be that of the file system, has no say.
+/// Whether an empty directory was made a moment ago, as far as its own times tell: both are those
+/// of its making then. A rename sets one of them, so that an older one which was moved here is
+/// found out. The clock of the process, which need not be that of the file system, has no say.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
 fn is_just_made(stat: &Stat) -> bool {
     (stat.st_ctime as i64).abs_diff(stat.st_mtime as i64) <= MOMENT_S

@@ -62,8 +62,8 @@ impl Origin {
         Self { mode: Some(mode & MODE_BITS), group, ..Self::default() }
     }
 
-    /// The same for what takes the place of `old`, if there is one: nobody but the owner may do more
-    /// than before.
+    /// The same for what takes the place of `old`, if there is one: nobody but the owner may do
+    /// more than before.
     #[must_use]
     pub fn in_place_of(self, old: Option<FileState>) -> Self {
         Self { replaced: old, ..self }
@@ -78,8 +78,8 @@ impl Origin {
         };
         let mode = self.mode.map_or(made.mode, |mode| as_made(mode, self.group));
         let most = match self.replaced {
-            // A folder that was there keeps its access list, which a mask can only narrow. A new file
-            // may have got the number of an old one.
+            // A folder that was there keeps its access list, which a mask can only narrow. A new
+            // file may have got the number of an old one.
             Some(old) if made.kind == FileKind::Folder && old.id == made.id => old.mode,
             Some(old) => as_made(old.plain_mode(), Some(old.group)),
             None => MODE_BITS,
@@ -109,8 +109,8 @@ impl Origin {
 
     /// Gives a file that is whole its permissions and its time.
     fn give(&self, file: &File) -> io::Result<()> {
-        // What has a source or takes a place is not as any new file: nobody named in a list that its
-        // folder gave it may read it.
+        // What has a source or takes a place is not as any new file: nobody named in a list that
+        // its folder gave it may read it.
         if self.mode.is_some() || self.replaced.is_some() {
             acl::remove(file)?;
         }
@@ -148,8 +148,9 @@ pub struct Publish {
 }
 
 impl Publish {
-    /// Starts a file that will become `path`, or what a link there leads to, unless another user has
-    /// put that there. Fails if there is a file already, unless it may be overwritten. It is closed to others until it is whole.
+    /// Starts a file that will become `path`, or what a link there leads to, unless another user
+    /// has put that there. Fails if there is a file already, unless it may be overwritten. It is
+    /// closed to others until it is whole.
     pub fn create(path: &Path, overwrite: bool, origin: &Origin) -> Result<Self> {
         if !overwrite && path.symlink_metadata().is_ok() {
             return Err(exists(path));

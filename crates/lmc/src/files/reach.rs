@@ -108,8 +108,8 @@ impl Walk {
         self.rest.extend(names.map(|part| part.as_os_str().to_os_string()));
     }
 
-    /// Goes to the end. A folder that cannot be entered is left to `missing`, and tried once more if
-    /// that has nothing against it.
+    /// Goes to the end. A folder that cannot be entered is left to `missing`, and tried once more
+    /// if that has nothing against it.
     fn reach_folder(
         mut self,
         missing: impl Fn(&OwnedFd, &OsStr, Errno) -> rustix::io::Result<()>,
@@ -126,8 +126,8 @@ impl Walk {
         self.open()
     }
 
-    /// Goes to the last name, which must not be a link. If there was one in its place, what that leads
-    /// to must be there.
+    /// Goes to the last name, which must not be a link. If there was one in its place, what that
+    /// leads to must be there.
     fn reach_file(mut self) -> io::Result<(Folder, OsString)> {
         let mut was_link = false;
         while let Some(name) = self.rest.pop() {
@@ -225,9 +225,9 @@ fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Whether a link in a folder may be there to mislead `user`: others than the owner of the folder may
-/// put one there, and it is neither theirs nor the owner's. Root's are taken for what they are, but
-/// not where Linux would not follow them either.
+/// Whether a link in a folder may be there to mislead `user`: others than the owner of the folder
+/// may put one there, and it is neither theirs nor the owner's. Root's are taken for what they are,
+/// but not where Linux would not follow them either.
 fn is_planted(folder: &Stat, link: &Stat, user: u32) -> bool {
     const SHARED: RawMode = 0o022;
     const EVERYONES: RawMode = 0o1002;
@@ -256,8 +256,8 @@ mod tests {
         id(&Folder::open(path).expect("there"))
     }
 
-    /// A link counts as planted in a folder that others than its owner write to, everyone or a group,
-    /// unless it is the user's own, or of whoever owns the folder, or root's.
+    /// A link counts as planted in a folder that others than its owner write to, everyone or a
+    /// group, unless it is the user's own, or of whoever owns the folder, or root's.
     #[test]
     fn planted_links_are_told_from_others() {
         let stat = rustix::fs::stat("/").expect("there");

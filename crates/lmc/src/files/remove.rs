@@ -25,8 +25,8 @@ pub fn remove_seen(folder: &Folder, name: &OsStr, seen: &FileState) -> Result<()
     move_and_remove(folder, name, seen)
 }
 
-/// Removes what has the name now, if it is what `seen` says. Otherwise it has its name again, or the
-/// error says which one it has.
+/// Removes what has the name now, if it is what `seen` says. Otherwise it has its name again, or
+/// the error says which one it has.
 fn move_and_remove(folder: &Folder, name: &OsStr, seen: &FileState) -> Result<()> {
     let aside = random_name(&prefix(name), ENDING);
     let cannot = |e| Error::io("cannot remove it", e);

@@ -47,8 +47,8 @@ impl Sandbox {
         if path.as_os_str().is_empty() { self.shown.clone() } else { self.shown.join(path) }
     }
 
-    /// Opens the directory at `root`, or that a link there leads to, unless another user has put that
-    /// there.
+    /// Opens the directory at `root`, or that a link there leads to, unless another user has put
+    /// that there.
     pub fn open(root: &Path, overwrite: bool) -> Result<Self> {
         let opened = Folder::reach(root);
         let opened =
@@ -275,8 +275,9 @@ impl NewDirectory {
         self.leftover.clone()
     }
 
-    /// Gives it the mode that was kept, or that of any new directory, and its name, durably. The name must be
-    /// free. Whatever came to stand under the temporary name meanwhile does not get it.
+    /// Gives it the mode that was kept, or that of any new directory, and its name, durably. The
+    /// name must be free. Whatever came to stand under the temporary name meanwhile does not get
+    /// it.
     pub fn commit(mut self, mode: Option<u32>) -> Result<()> {
         let name = &self.name;
         let cannot = |e| Error::io(format_args!("cannot name {}", name.display()), e);

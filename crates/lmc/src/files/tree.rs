@@ -41,8 +41,8 @@ pub struct TreeEntry {
 }
 
 impl Tree {
-    /// Lists the directory at `path`, or that a link there leads to. Links below it are kept as they
-    /// are, or what they lead to is listed in their place.
+    /// Lists the directory at `path`, or that a link there leads to. Links below it are kept as
+    /// they are, or what they lead to is listed in their place.
     pub fn read(path: &Path, links: Links) -> Result<Self> {
         Self::of(Folder::open(path), path, links)
     }
@@ -120,7 +120,8 @@ impl Tree {
         &self.entries
     }
 
-    /// Opens a folder of it, past no other link than was listed. Fails unless it is the one that was.
+    /// Opens a folder of it, past no other link than was listed. Fails unless it is the one that
+    /// was.
     fn folder(&self, path: &Path) -> Result<Folder> {
         let cannot =
             |e| Error::io(format_args!("cannot open {}", self.path.join(path).display()), e);
@@ -176,7 +177,8 @@ impl Tree {
         removed.map_err(|e| Error::io("cannot remove it", e))
     }
 
-    /// Fails unless the root and all folders are still the ones that were listed, under their names.
+    /// Fails unless the root and all folders are still the ones that were listed, under their
+    /// names.
     pub fn check_folders(&self) -> Result<()> {
         check_place(&self.path, self.root().id)?;
         self.folders.keys().try_for_each(|path| self.folder(path).map(|_| ()))

@@ -18,8 +18,8 @@ pub(crate) struct SpanDecoder {
     wide: Buffer,
 }
 
-/// Checks all that can be checked of a part of a span without decoding it: checksums, lengths, and what
-/// it would take.
+/// Checks all that can be checked of a part of a span without decoding it: checksums, lengths, and
+/// what it would take.
 pub(crate) fn check_part(part: &SpanPart, effort: Effort) -> Result<()> {
     Checked::read(part, effort).map(|_| ())
 }
@@ -128,11 +128,12 @@ impl<'a> Checked<'a> {
 }
 
 impl SpanDecoder {
-    /// Decodes part of a span; all that is read is checked, and what it takes is counted by `effort`.
+    /// Decodes part of a span; all that is read is checked, and what it takes is counted by
+    /// `effort`.
     ///
-    /// `out` is as long as what is wanted. `read_base` gets a part of the span's base, for no more than
-    /// the blocks need. `seen` gets what was decoded, block by block, while
-    /// it is in the cache.
+    /// `out` is as long as what is wanted. `read_base` gets a part of the span's base, for no more
+    /// than the blocks need. `seen` gets what was decoded, block by block, while it is in the
+    /// cache.
     pub(crate) fn decode(
         &mut self,
         part: &SpanPart,
@@ -168,8 +169,8 @@ impl SpanDecoder {
         Ok(())
     }
 
-    /// Decodes a whole block into `out`, where its base is, in pieces: only the base of one piece is
-    /// copied at a time.
+    /// Decodes a whole block into `out`, where its base is, in pieces: only the base of one piece
+    /// is copied at a time.
     fn replace_block(
         &mut self,
         block: &Block,
@@ -204,8 +205,8 @@ impl SpanDecoder {
         self.decode_block(piece, recipe, piece.part.start, out)
     }
 
-    /// Decodes a part of one block, and what of the block costs no more. Returns where that starts in the
-    /// span, and its bytes.
+    /// Decodes a part of one block, and what of the block costs no more. Returns where that starts
+    /// in the span, and its bytes.
     pub(crate) fn decode_wide(
         &mut self,
         part: &SpanPart,

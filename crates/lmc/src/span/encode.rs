@@ -8,8 +8,8 @@ use lmc_format::{
     AnyRecipe, BlockKind, BlockPrefix, Error, ErrorKind, Piece, Reader, Result, Span, hash,
 };
 
-/// How many usual blocks make one where hardly anything differs from the base: what a block costs in
-/// the index is then more than what it gains by being short.
+/// How many usual blocks make one where hardly anything differs from the base: what a block costs
+/// in the index is then more than what it gains by being short.
 const SPARSE_BLOCKS: usize = 4;
 /// Of a sample of this many words of 8 bytes, less than one in so many differs there.
 const SPARSE_SAMPLE: usize = 1 << 12;
@@ -36,10 +36,10 @@ impl SpanEncoder {
         self.level
     }
 
-    /// Codes `raw` into `bytes`, whose contents are replaced; on `base` where that is smaller, which
-    /// has as many bytes and is what `reference` names. `seen` gets each block while it is in the
-    /// cache: where blocks are verified, as it was decoded. So its checksums are those of what will be
-    /// restored, even if `raw` is memory that somebody writes to.
+    /// Codes `raw` into `bytes`, whose contents are replaced; on `base` where that is smaller,
+    /// which has as many bytes and is what `reference` names. `seen` gets each block while it is in
+    /// the cache: where blocks are verified, as it was decoded. So its checksums are those of what
+    /// will be restored, even if `raw` is memory that somebody writes to.
     pub(crate) fn encode(
         &mut self,
         spec: &TensorSpec,

@@ -9,8 +9,8 @@ pub(crate) use encode::SpanEncoder;
 use lmc_format::{Error, Hash, Result, Span, hash};
 use std::ops::Range;
 
-/// Bytes of a base that are read at once, or a segment if that is longer: what a file of a chain takes
-/// of memory is a few of these.
+/// Bytes of a base that are read at once, or a segment if that is longer: what a file of a chain
+/// takes of memory is a few of these.
 pub(crate) const PIECE_LEN: u64 = 1 << 20;
 
 /// A span as it was coded: what goes to the body, and what the index says of it.
@@ -20,7 +20,8 @@ pub(crate) struct CodedSpan {
     pub span: Span,
 }
 
-/// The start of `wanted` that is decoded at once: whole blocks, or, as the flag says, a part of one.
+/// The start of `wanted` that is decoded at once: whole blocks, or, as the flag says, a part of
+/// one.
 pub(crate) fn first_part(span: &Span, wanted: &Range<u64>) -> (Range<u64>, bool) {
     let block = block_bounds(span, (wanted.start >> span.block_log2) as usize);
     if wanted.start > block.start || wanted.end < block.end {

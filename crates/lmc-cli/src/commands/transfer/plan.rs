@@ -159,9 +159,9 @@ fn needed_by(batches: &[(&Path, Batch)], needs: &Dependencies) -> HashMap<FileId
     needed
 }
 
-/// Refuses the jobs whose results would take the place of an input of another job, of what that needs,
-/// or of its result. All that was given counts, also what is left out or cannot be done. Inputs are
-/// told by what they are, not by their names.
+/// Refuses the jobs whose results would take the place of an input of another job, of what that
+/// needs, or of its result. All that was given counts, also what is left out or cannot be done.
+/// Inputs are told by what they are, not by their names.
 pub(super) fn refuse_collisions(
     given: &[PathBuf],
     batches: &mut [(&Path, Batch)],

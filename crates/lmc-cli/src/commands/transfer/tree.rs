@@ -18,8 +18,8 @@ pub(super) struct TreePlan {
 }
 
 impl TreePlan {
-    /// Adds the folders that results come to be in because of their long names, and leaves out those
-    /// that only such a name made.
+    /// Adds the folders that results come to be in because of their long names, and leaves out
+    /// those that only such a name made.
     pub(super) fn fit_folders(&mut self, jobs: &[Job]) {
         let mut alone: HashMap<&Path, bool> = HashMap::new();
         for folder in self.source.entries().iter().filter_map(|entry| entry.path.parent()) {

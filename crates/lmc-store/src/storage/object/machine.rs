@@ -1,6 +1,6 @@
 //! Keys that the machine itself gives. Where a user has set none, the clouds' libraries ask an
-//! address that only machines of that cloud have. Elsewhere nobody answers there: that is to be said
-//! within seconds and in words that help, not after a minute of trying again.
+//! address that only machines of that cloud have. Elsewhere nobody answers there: that is to be
+//! said within seconds and in words that help, not after a minute of trying again.
 
 use futures_util::future::BoxFuture;
 use object_store::ClientOptions;

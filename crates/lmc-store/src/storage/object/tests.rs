@@ -65,8 +65,8 @@ impl ObjectStore for Replacing {
     }
 }
 
-/// What somebody put in the place of an object while it was moved away is not removed, though it is as
-/// long.
+/// What somebody put in the place of an object while it was moved away is not removed, though it is
+/// as long.
 #[test]
 fn what_takes_the_place_of_a_moved_object_stays() {
     let bucket = ObjectStorage::new(Box::new(Replacing::default()), Path::from("")).unwrap();

@@ -89,8 +89,8 @@ fn assemble(body: &[u8], spans: Vec<Span>, hashes: &[Hash], bases: Vec<Base>) ->
     [&file::header()[..], body, &index, &footer.write()].concat()
 }
 
-/// References to a byte of each segment of `blocks` blocks, round and round: if these are more than is
-/// kept, nothing that is helps.
+/// References to a byte of each segment of `blocks` blocks, round and round: if these are more than
+/// is kept, nothing that is helps.
 fn round(count: u64, source: u64, blocks: u64) -> Vec<Reference> {
     let segments = blocks * (1 << 22) / SEGMENT_LEN;
     let reference = |i: u64| Reference {
@@ -345,8 +345,8 @@ fn what_is_compressed_can_be_restored() {
     assert!(budget.spent() > 8 << 20, "it cost {}, so it tried nothing", budget.spent());
 }
 
-/// What threads cost that get in each other's way is no reason to refuse a file: the work goes on where
-/// it stopped, on one thread. A file that costs too much there too is refused.
+/// What threads cost that get in each other's way is no reason to refuse a file: the work goes on
+/// where it stopped, on one thread. A file that costs too much there too is refused.
 #[test]
 fn work_that_costs_too_much_goes_on_alone() {
     let weights = data::words(Kind::Weights, 4, true, 1 << 20, 3);

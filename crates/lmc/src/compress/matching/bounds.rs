@@ -1,5 +1,5 @@
-//! What a file may refer to: no more bases than it can name, and nothing that would make a restore so
-//! dear that it would be refused.
+//! What a file may refer to: no more bases than it can name, and nothing that would make a restore
+//! so dear that it would be refused.
 
 use super::{Own, Spans};
 use crate::base::effort::Cost;
@@ -10,8 +10,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Drops references to all but the bases that most bytes refer to, if there are more than a file can
-/// name.
+/// Drops references to all but the bases that most bytes refer to, if there are more than a file
+/// can name.
 pub(super) fn drop_rare(spans: &mut Spans) {
     let mut bytes: HashMap<u64, u64> = HashMap::new();
     for (cut, reference) in spans.cuts.iter().zip(&spans.references) {
@@ -30,9 +30,9 @@ pub(super) fn drop_rare(spans: &mut Spans) {
 }
 
 impl Own<'_> {
-    /// Drops references if all of them together would make a restore so dear that it would be refused:
-    /// many small tensors, each in another segment of a base. The shortest go first, which cost most for
-    /// what they give.
+    /// Drops references if all of them together would make a restore so dear that it would be
+    /// refused: many small tensors, each in another segment of a base. The shortest go first, which
+    /// cost most for what they give.
     pub(super) fn drop_dear(&self, spans: &mut Spans) -> Result<()> {
         let len = |spans: &Spans, i: usize| spans.cuts[i].range.end - spans.cuts[i].range.start;
         while self.is_dear(spans)? {

@@ -28,8 +28,8 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// What can make its type that of `tensor`: nothing needs to be done, or it is rounded in one of
-    /// two ways; none if nothing can.
+    /// What can make its type that of `tensor`: nothing needs to be done, or it is rounded in one
+    /// of two ways; none if nothing can.
     fn conversions(&self, tensor: &Tensor) -> &'static [Conversion] {
         match (self.tensor.dtype, tensor.dtype) {
             (from, to) if from == to => &[Conversion::None],

@@ -1,7 +1,7 @@
 //! Which span of a file is coded against what.
 //!
-//! A tensor has candidates: the tensors of its name in the bases, or, if it is named as part of one,
-//! those that hold all of its rows; those that look like the same one under another name; and
+//! A tensor has candidates: the tensors of its name in the bases, or, if it is named as part of
+//! one, those that hold all of its rows; those that look like the same one under another name; and
 //! earlier ones in the file itself that may be copies or of which it may be the rounding. Each is
 //! tried on a sample; the one on which the sample is smallest becomes the reference of the tensor's
 //! spans, if it gains anything. Whether a block uses it is for the codec to decide, and a reference
@@ -82,7 +82,8 @@ struct Own<'a> {
 
 impl Own<'_> {
     /// Fills `out` from the source of a reference: this file itself or one of its bases. It is for
-    /// samples, which only choose: whatever they hold, what is coded later is read and compared anew.
+    /// samples, which only choose: whatever they hold, what is coded later is read and compared
+    /// anew.
     fn read(&self, source: u64, start: u64, out: &mut [u8]) -> Result<()> {
         match (source as usize).checked_sub(1) {
             None => self.source.read(start, out),

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 /// Tensors that one lookup returns at most, for each way that names are related.
 const FOUND_MAX: usize = 8;
 
-/// Finds the names among many that are related to one: the components of one, between dots, end with
-/// those of the other, or all are the same but one that is no number.
+/// Finds the names among many that are related to one: the components of one, between dots, end
+/// with those of the other, or all are the same but one that is no number.
 #[derive(Debug, Default)]
 pub(super) struct Related {
     /// By what of a name two related ones share; numbers in rising order.

@@ -1,4 +1,5 @@
-//! Parts of tensors, by names that say which: `weight[0:512,0:64]` is what stands there of `weight`.
+//! Parts of tensors, by names that say which: `weight[0:512,0:64]` is what stands there of
+//! `weight`.
 
 use lmc_input::Tensor;
 

@@ -7,8 +7,8 @@ use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};
 use lmc_format::{Hash, Result, hash};
 use std::ops::Range;
 
-/// Bytes of a sample, in pieces spread over the range: more than a block for which the encoder tries
-/// several levels.
+/// Bytes of a sample, in pieces spread over the range: more than a block for which the encoder
+/// tries several levels.
 const PIECES: u64 = 3;
 const PIECE_LEN: u64 = 1 << 15;
 /// Bytes of each of the three pieces by which equal tensors are told.
@@ -98,7 +98,8 @@ impl<'a> Trial<'a> {
         Ok(4 * equal > 3 * all)
     }
 
-    /// How many values in the middle of `range` have the same top byte as in a base, and of how many.
+    /// How many values in the middle of `range` have the same top byte as in a base, and of how
+    /// many.
     fn equal_tops(
         &mut self,
         range: &Range<u64>,
@@ -163,8 +164,8 @@ pub(super) fn mark(read: Read, source: u64, range: &Range<u64>) -> Result<Hash> 
     Ok(hash(&bytes))
 }
 
-/// Pieces of `len` bytes that start at multiples of eight, the first at the start and the last at the
-/// end, or all in one if it is not more than they.
+/// Pieces of `len` bytes that start at multiples of eight, the first at the start and the last at
+/// the end, or all in one if it is not more than they.
 fn pieces(len: u64, count: u64, piece_len: u64) -> impl Iterator<Item = Range<u64>> {
     let is_all = len <= count * piece_len;
     let room = len.saturating_sub(piece_len);

@@ -25,7 +25,8 @@ fn errors_have_the_whole_path() {
     }
 }
 
-/// Where a file system takes the names of two results for one, the second does not replace the first.
+/// Where a file system takes the names of two results for one, the second does not replace the
+/// first.
 #[test]
 fn a_result_never_replaces_another_one() {
     let target = tempfile::tempdir().unwrap();

@@ -40,8 +40,8 @@ fn one_block(spec: &TensorSpec, level: Level, raw: &[u8], base: &[u8]) -> CodedS
     CodedSpan { bytes, span }
 }
 
-/// However long spans and blocks are, little of a base is in memory at once, and nothing of it where
-/// a span is its base.
+/// However long spans and blocks are, little of a base is in memory at once, and nothing of it
+/// where a span is its base.
 #[test]
 fn bases_are_read_in_pieces() {
     let spec = TensorSpec { dtype: Dtype::F32, row_len: 0 };
