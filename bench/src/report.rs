@@ -145,7 +145,8 @@ pub fn print_row(row: &Row, clock: Clock) {
         Clock::Cpu => (row.compress_cpu_gib_s, row.decompress_cpu_gib_s, row.memcpy_cpu_gib_s),
     };
     println!(
-        "{:16} {:7} {:8} {:7} {:4} {:11} {:11} {:6.3} {:7.3} {:+7.2} {:8.3} {:8.3} {:7.3} {:7.3} {:6.1}",
+        "{:16} {:7} {:8} {:7} {:4} {:11} {:11} {:6.3} {:7.3} {:+7.2} {:8.3} {:8.3} \
+         {:7.3} {:7.3} {:6.1}",
         row.set,
         row.engine,
         row.level,

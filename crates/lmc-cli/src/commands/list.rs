@@ -93,12 +93,13 @@ impl Listed<'_> {
     fn print_json(&self, pages: &mut Pages) -> Result<(), Failure> {
         let archive = self.archive;
         let coded_as = coded_as(archive)?.into_iter();
+        let coded_as = coded_as.map(|(dtype, bytes)| (dtype.to_string(), bytes.into()));
         let fields = json!({
             "file": self.path.to_string_lossy(),
             "safetensors": archive.is_safetensors(),
             "original_bytes": archive.original_len(),
             "file_bytes": archive.file_len(),
-            "coded_as": coded_as.map(|(dtype, bytes)| (dtype.to_string(), bytes.into())).collect::<Map<_, Value>>(),
+            "coded_as": coded_as.collect::<Map<_, Value>>(),
             "content_hash": format!("{:032x}", archive.content_hash()),
             "bases": bases::json(archive),
         });

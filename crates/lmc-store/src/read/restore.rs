@@ -164,8 +164,8 @@ impl Work<'_> {
             };
             if let Some(path) = paths.replace(path) {
                 let message = format!(
-                    "the .lmc file of one entry and another entry would both be {path}; restore the \
-                     snapshot instead, and compress what is needed"
+                    "the .lmc file of one entry and another entry would both be {path}; restore \
+                     the snapshot instead, and compress what is needed"
                 );
                 return Err(Error::invalid(message));
             }

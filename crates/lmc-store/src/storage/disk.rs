@@ -160,8 +160,8 @@ impl RealDisk {
         }
         if stat.st_uid != first.owner {
             let message = format!(
-                "somebody has put a folder of another user in the place of {}; look into it, and open \
-                 the store again",
+                "somebody has put a folder of another user in the place of {}; look into it, and \
+                 open the store again",
                 self.root.display()
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));

@@ -118,8 +118,8 @@ fn of_target(error: Error) -> Error {
         return error;
     }
     let message = format!(
-        "the target lacks what was put there: {error}; a prune there took this copy for a dead one, \
-         copy again"
+        "the target lacks what was put there: {error}; a prune there took this copy for a dead \
+         one, copy again"
     );
     Error::new(ErrorKind::Conflict, message).with_source(error)
 }

@@ -167,9 +167,9 @@ impl<'a> Effort<'a> {
             return Ok(());
         }
         let message = format!(
-            "its parts refer to each other and to its bases so often that it would take the work of \
-             decoding more than {most} bytes; no file that lmc makes does on the bases it was made on, so \
-             it may be meant to waste time"
+            "its parts refer to each other and to its bases so often that it would take the work \
+             of decoding more than {most} bytes; no file that lmc makes does on the bases it was \
+             made on, so it may be meant to waste time"
         );
         Err(Error::new(ErrorKind::LimitExceeded, message).with_advice(Advice::RestoreBasesFirst))
     }

@@ -153,8 +153,8 @@ impl Sandbox {
     /// The file system knows no difference between this name and that of another result.
     fn is_another(&self, path: &Path) -> Error {
         let message = format!(
-            "{}: another result has this name already on this file system, which may tell no capital \
-             letters from small ones; use another directory",
+            "{}: another result has this name already on this file system, which may tell no \
+             capital letters from small ones; use another directory",
             self.shown(path).display()
         );
         Error::new(ErrorKind::AlreadyExists, message)

@@ -67,8 +67,8 @@ fn text(pruned: &Pruned, args: &PruneArgs) -> Printable {
     }
     for object in &pruned.unreadable {
         text.push_line(format_args!(
-            "{object} is not a whole manifest: it may name any pack, so none is removed until lmc repair \
-             --from a copy brings it back, or it is moved out of the store"
+            "{object} is not a whole manifest: it may name any pack, so none is removed until lmc \
+             repair --from a copy brings it back, or it is moved out of the store"
         ));
     }
     for object in &pruned.too_long {

@@ -49,12 +49,13 @@ fn verdict(repaired: &Repaired, dry_run: bool) -> Result<(), Failure> {
 
 fn json(repaired: &Repaired) -> Value {
     let packs = |packs: &[PackName]| packs.iter().map(PackName::object).collect::<Value>();
+    let refused = repaired.refused.iter().map(|(object, _)| object.as_str());
     json!({
         "repaired_packs": packs(&repaired.packs),
         "lost_packs": packs(&repaired.lost),
         "repaired_manifests": repaired.manifests,
         "moved_manifests": repaired.moved,
-        "refused_manifests": repaired.refused.iter().map(|(object, _)| object.as_str()).collect::<Value>(),
+        "refused_manifests": refused.collect::<Value>(),
         "after": check::checked_json(&repaired.after),
     })
 }

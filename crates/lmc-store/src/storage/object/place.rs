@@ -174,7 +174,8 @@ mod tests {
                 "AWS4 Credential=... X-Amz-Signature=... and sig=...",
             ),
             (
-                "403: <?xml?><Error><Code>C</Code><Message>m http://u:p@h</Message><Key>k</Key></Error>",
+                "403: <?xml?><Error><Code>C</Code><Message>m http://u:p@h</Message>\
+                 <Key>k</Key></Error>",
                 "403: C: m http://h",
             ),
             ("403: <Error><Code>C</Code><Key>k</Key></Error>", "403: C"),
