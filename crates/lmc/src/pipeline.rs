@@ -45,9 +45,9 @@ pub(crate) trait Stages: Sync {
     fn write(&self, part: Self::Write) -> Result<()>;
 }
 
-/// Takes parts 0 to `count` through all stages, with this many threads that write; `collect` sees them in order. Returns the first
-/// error of a write, or else of any stage. After any other error than that of a write, all parts that
-/// `collect` has seen are written.
+/// Takes parts 0 to `count` through all stages, with this many threads that write; `collect` sees
+/// them in order. Returns the first error of a write, or else of any stage. After any other error
+/// than that of a write, all parts that `collect` has seen are written.
 ///
 /// Errors go the way of the parts, so that the collector always hears of them and lets go of its
 /// ends of the channels, on which all other threads then stop.

@@ -67,7 +67,8 @@ impl Store {
     }
 }
 
-/// The original of an archive in a temporary file without a name: a first step, which nobody watches.
+/// The original of an archive in a temporary file without a name. It is a first step, which nobody
+/// watches.
 pub(crate) fn original(
     library: &Arc<SnapshotLibrary>,
     archive: usize,

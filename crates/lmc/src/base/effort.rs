@@ -102,8 +102,8 @@ fn most(each: u64, depth: usize) -> u64 {
     each.saturating_mul(depth as u64 + 1).saturating_add(FREE)
 }
 
-/// Does some work on all threads that are meant. If it costs too much, it is done again, or goes on, on one
-/// thread: many that read here and there in a base may find little of what others have read, and what a
+/// Does some work on all threads that are meant. If it costs too much, it is done again, or goes on,
+/// on one thread: many that read here and there in a base may find little of what others have read, and what a
 /// file costs was found out for one that reads it from its start to its end.
 pub(crate) fn alone_if_spent(
     budgets: &[&Budget],
