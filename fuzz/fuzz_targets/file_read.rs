@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use lmc::{Context, Archive, decompress_to_vec};
+use lmc::{Archive, Context, decompress_to_vec};
 use lmc_format::{Footer, Index, hash};
 
 /// Originals that are decoded.
