@@ -3,7 +3,7 @@
 //! `cargo run --release --manifest-path fuzz/Cargo.toml --example seeds`
 
 #[path = "../../crates/lmc-codec/tests/common/recipes.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "each test uses its part")]
 mod recipes;
 
 use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};
@@ -90,7 +90,8 @@ fn planes() -> io::Result<()> {
     Ok(())
 }
 
-/// Shared recipes by classes, by bins and by changes, with their bases and the bodies of their blocks.
+/// Shared recipes by classes, by bins and by changes, with their bases and the bodies of their
+/// blocks.
 fn on_bases() -> io::Result<()> {
     let mut random = Random::new(3);
     for i in 0..600_u32 {

@@ -1,5 +1,5 @@
-//! Any coders that stand in one of the kind apart, and any stream for it; bytes that come out can be
-//! coded again. The data: number of bytes (u16), the coder without its id, the stream.
+//! Any coders that stand in one of the kind apart, and any stream for it; bytes that come out can
+//! be coded again. The data: number of bytes (u16), the coder without its id, the stream.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any tensor of any type at any level, alone and on a base: the same blocks by all instruction sets,
-//! and back.
+//! Any tensor of any type at any level, alone and on a base: the same blocks by all instruction
+//! sets, and back.
 #![no_main]
 
 use arbitrary::Arbitrary;

@@ -303,8 +303,8 @@ impl HistogramHead {
         build_rans(&self.histogram()).map(|table| Coder::Rans(Box::new(table)))
     }
 
-    /// The tree coder of the counts, without an escape if the top bit of the length is set; `None` if
-    /// fewer than two are not 0.
+    /// The tree coder of the counts, without an escape if the top bit of the length is set; `None`
+    /// if fewer than two are not 0.
     pub fn tree(&self) -> Option<Coder> {
         let table = if self.n >> 15 == 1 {
             TreeTable::new(*build_huffman(&self.histogram())?.lengths(), 0).ok()
