@@ -105,7 +105,7 @@ impl Progress {
         if archive.expands_far() {
             let (original, file) = (archive.original_len(), archive.file_len());
             self.note(format_args!(
-                "lmc: {original} bytes come out of a file of {file}; --max-size refuses larger files"
+                "lmc: {original} bytes come out of a file of {file}; --max-size refuses larger ones"
             ));
         }
     }

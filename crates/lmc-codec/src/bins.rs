@@ -20,7 +20,7 @@ pub struct BinBuffers {
     contexts: Vec<u8>,
     payload: BitString,
     exceptions: Vec<u8>,
-    /// A payload to be decoded, with zeros behind it.
+    /// A payload to be decoded, with zeros after it.
     padded: Vec<u8>,
     pub(crate) coder: Scratch,
 }
@@ -59,6 +59,7 @@ impl BinCut {
     }
 
     /// Appends records and exceptions; symbols and payloads go to the buffers.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub(crate) fn cut(
         &self,
         isa: Isa,
@@ -95,6 +96,10 @@ impl BinCut {
     }
 
     /// Restores the values of the symbols that are in the buffers into all of `dst`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "buffers were made for all values, and the payload was found to fit"
+    )]
     pub(crate) fn join(
         &self,
         isa: Isa,
@@ -155,6 +160,7 @@ impl BinEncoder {
 
     /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
     /// values.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub fn encode(
         &self,
         isa: Isa,
@@ -207,8 +213,8 @@ impl BinDecoder {
         Self { values: BinCut::new(Tables::new(&recipe.rules)), symbols }
     }
 
-    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on an
-    /// error the contents of `dst` mean nothing.
+    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on
+    /// an error the contents of `dst` mean nothing.
     pub fn decode(
         &self,
         isa: Isa,
@@ -238,6 +244,7 @@ impl BinDecoder {
 }
 
 /// The steps of each bin for which its context has codes, on both sides of the one that has most.
+#[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 fn reach(tables: &ContextTables, rules: &BinRules, bin: usize) -> Reach {
     let table = &tables.tables()[tables.context(bin as u8)];
     let Bin { centre, has_flip_bit, .. } = rules.bins[bin];

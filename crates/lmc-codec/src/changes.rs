@@ -15,8 +15,8 @@ use crate::simd::{Isa, flags};
 use crate::transform::sparse;
 use lmc_format::{ChangeRecipe, FlagContexts, Reader, Result, varint};
 
-/// Values whose flags are found and sorted at once, so that both passes find them in the first-level
-/// cache.
+/// Values whose flags are found and sorted together, so that both passes find them in the
+/// first-level cache.
 const CHUNK: usize = 64 * GROUP;
 
 /// Buffers that segments are worked on in; their contents mean nothing between calls.
@@ -149,6 +149,7 @@ impl ChangeEncoder {
 
     /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
     /// values.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub fn encode(
         &self,
         isa: Isa,
@@ -170,6 +171,7 @@ impl ChangeEncoder {
     }
 
     /// Finds the values that differ: their flags are sorted, and they and their bases closed up.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn find(&self, isa: Isa, values: &[u8], base: &[u8], buffers: &mut ChangeBuffers) -> usize {
         let width_log2 = self.changed.contexts.width_log2;
         let FlagBuffers { masks, bits, strings, .. } = &mut buffers.changed;
@@ -192,6 +194,7 @@ impl ChangeEncoder {
 
     /// Appends the symbols of the `count` values that differ; some of them if one cannot be
     /// expressed.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn write_symbols(
         &self,
         isa: Isa,
@@ -292,8 +295,12 @@ impl ChangeDecoder {
         }
     }
 
-    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on an
-    /// error the contents of `dst` mean nothing.
+    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on
+    /// an error the contents of `dst` mean nothing.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "buffers were made for all values, and `count` is no more"
+    )]
     pub fn decode(
         &self,
         isa: Isa,
@@ -325,6 +332,10 @@ impl ChangeDecoder {
     }
 
     /// Decodes the symbols of the `count` values that differ.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "buffers were made for all values, and `count` is no more"
+    )]
     fn read_symbols(
         &self,
         isa: Isa,

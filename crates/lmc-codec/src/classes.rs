@@ -13,10 +13,10 @@ use crate::simd::classes::{
 };
 use lmc_format::{ClassRecipe, Error, Reader, Result, varint};
 
-/// Values worked on at once, so that all that is known of them stays in the first-level cache.
+/// Values worked on together, so that all that is known of them stays in the first-level cache.
 const CHUNK: usize = 4096;
 
-/// Strings of payloads that are shorter are copied, with room for reads behind their end.
+/// Strings of payloads that are shorter are copied, with room for reads past their end.
 const SHORT_STRING: usize = 1 << 12;
 const STRING_PADDING: usize = 80;
 
@@ -99,6 +99,7 @@ pub struct Sorted<'a> {
 
 impl Sorted<'_> {
     /// The symbols of context `k`.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub fn symbols(&self, k: usize) -> &[u8] {
         &self.buffers.streams.symbols[k][..self.buffers.streams.lens[k]]
     }
@@ -117,6 +118,7 @@ impl ClassEncoder {
     }
 
     /// Sorts `values`, and writes their raw bytes to all of `records`.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub fn sort<'a>(
         &self,
         isa: Isa,
@@ -154,6 +156,7 @@ impl ClassEncoder {
 
     /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
     /// values.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub fn encode(
         &self,
         isa: Isa,
@@ -181,6 +184,7 @@ impl ClassEncoder {
 
 impl ClassBuffers {
     /// Makes room for the `n` values of a segment and empties it.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn start(&mut self, contexts: usize, n: usize, payload_bytes: usize) {
         let Streams { symbols, lens, strings } = &mut self.streams;
         symbols.resize_with(contexts.max(symbols.len()), Vec::new);
@@ -207,6 +211,15 @@ impl ClassBuffers {
     }
 }
 
+/// What is known of a segment whose symbols have been decoded.
+struct Read<'a> {
+    /// Where the symbols of each context start.
+    places: Vec<usize>,
+    records: &'a [u8],
+    base: &'a [u8],
+    hints: Hints<'a>,
+}
+
 /// A recipe's coders made ready to decode.
 #[derive(Debug)]
 pub struct ClassDecoder {
@@ -221,8 +234,8 @@ impl ClassDecoder {
         Self { shape: Shape::new(recipe), contexts }
     }
 
-    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on an
-    /// error the contents of `dst` mean nothing.
+    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on
+    /// an error the contents of `dst` mean nothing.
     pub fn decode(
         &self,
         isa: Isa,
@@ -238,10 +251,12 @@ impl ClassDecoder {
         let records = input.take(n * usize::from(layout.raw_bytes), "records")?;
         let counts = self.make_masks(isa, base, buffers);
         let places = self.read_symbols(isa, &mut input, &counts, buffers)?;
-        self.restore(isa, input, places, records, base, buffers, dst, hints)
+        let read = Read { places, records, base, hints };
+        self.restore(isa, input, read, buffers, dst)
     }
 
     /// Makes the masks of all values with this base; how many values each context has.
+    #[expect(clippy::indexing_slicing, reason = "a kernel does no more values than it gets")]
     fn make_masks(&self, isa: Isa, base: &[u8], buffers: &mut ClassBuffers) -> Vec<usize> {
         let (layout, rule) = (self.shape.layout(), self.shape.rule());
         let mut counts = vec![0; self.contexts.len()];
@@ -255,6 +270,10 @@ impl ClassDecoder {
     }
 
     /// Decodes the symbols of all contexts into their buffer; where those of each context start.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the buffer has room for the values of all contexts"
+    )]
     fn read_symbols(
         &self,
         isa: Isa,
@@ -283,20 +302,21 @@ impl ClassDecoder {
         Ok(())
     }
 
-    /// Restores the values of all of `dst`, whose symbols have been decoded and whose masks have been
-    /// made; payloads are next in `input`.
-    #[allow(clippy::too_many_arguments)]
+    /// Restores the values of all of `dst`, whose symbols have been decoded and whose masks have
+    /// been made; payloads are next in `input`.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a kernel does no more values than it gets, and each has a base and a mask"
+    )]
     fn restore(
         &self,
         isa: Isa,
         mut input: Reader,
-        places: Vec<usize>,
-        records: &[u8],
-        base: &[u8],
+        read: Read,
         buffers: &mut ClassBuffers,
         dst: &mut [u8],
-        hints: Hints,
     ) -> Result<()> {
+        let Read { places, records, base, hints } = read;
         let layout = self.shape.layout();
         let raw_bytes = usize::from(layout.raw_bytes);
         let (table, rule) = (&self.shape.table, self.shape.rule());
@@ -348,7 +368,8 @@ impl ClassDecoder {
     }
 }
 
-/// Fails unless the payloads, which end at bit `bits`, are all of the first `len` bytes of `string`.
+/// Fails unless the payloads, which end at bit `bits`, are all of the first `len` bytes of
+/// `string`.
 fn check_end(string: &[u8], bits: usize, len: usize) -> Result<()> {
     if bits.div_ceil(8) != len {
         return Err(Error::corrupt(format!("payloads of {bits} bits in {len} bytes")));

@@ -17,10 +17,10 @@ use lmc_format::{
 };
 use std::ops::Range;
 
-/// What is decoded at once of a block that is stored or constant, where a part of it is wanted.
+/// Bytes that are decoded together in a block that is stored or constant, where a part is wanted.
 const PLAIN_UNIT: usize = 1 << 16;
 
-/// A recipe that stands outside of the blocks that use it, made ready for decoding.
+/// A recipe that is stored outside of the blocks that use it, made ready for decoding.
 #[derive(Debug)]
 pub struct SharedRecipe(Ready, RecipeShape);
 
@@ -149,8 +149,8 @@ impl Decoder {
         Ok(BlockPrefix::read(&mut Reader::new(block))?.raw_len)
     }
 
-    /// What it takes to decode the original bytes `range` of `block`. Of that only the start is needed,
-    /// as far as the end of its recipe; what tables of row offsets take is left out then.
+    /// What it takes to decode the original bytes `range` of `block`. Of that only the start is
+    /// needed, as far as the end of its recipe; what tables of row offsets take is left out then.
     pub fn need(block: &[u8], shared: Option<&RecipeShape>, range: &Range<usize>) -> Result<Need> {
         let mut input = Reader::new(block);
         let BlockPrefix { kind, raw_len } = BlockPrefix::read(&mut input)?;
@@ -175,8 +175,8 @@ impl Decoder {
 
     /// Decodes `block` into all of `out`, which must have exactly [`Decoder::raw_len`] bytes.
     ///
-    /// `shared` is the tensor's shared recipe, if it has one, and `base` the base that the block was
-    /// encoded with, if it had one. On an error the contents of `out` mean nothing.
+    /// `shared` is the tensor's shared recipe, if it has one, and `base` the base that the block
+    /// was encoded with, if it had one. On an error the contents of `out` mean nothing.
     pub fn decode_block(
         &mut self,
         block: &[u8],
@@ -191,8 +191,8 @@ impl Decoder {
     /// Decodes the original bytes `range` of `block` into all of `out`, reading only the segments
     /// that hold them.
     ///
-    /// Of the block's base, the part that [`Decoder::need`] names is given, or more. Errors in other
-    /// segments are not found. On an error the contents of `out` mean nothing.
+    /// Of the block's base, the part that [`Decoder::need`] names is given, or more. Errors in
+    /// other segments are not found. On an error the contents of `out` mean nothing.
     pub fn decode_range(
         &mut self,
         block: &[u8],
@@ -204,6 +204,7 @@ impl Decoder {
         self.decode(block, shared, base, range, false, out)
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the range was found to be in the block")]
     fn decode(
         &mut self,
         block: &[u8],
@@ -256,6 +257,7 @@ impl Decoder {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "whole words around the range hold it")]
     fn decode_coded(
         &mut self,
         ready: &Ready,
@@ -320,7 +322,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes the segments of a body that has no rows; `decode_segment` does one of them, and gets
+    /// Decodes the segments of a body that has no rows; `decode_one` does one of them, and gets
     /// where its original bytes are, its coded ones, where they go and what is known of memory.
     fn decode_body(
         &mut self,
@@ -328,7 +330,7 @@ impl Decoder {
         mut input: Reader,
         range: Range<usize>,
         out: &mut [u8],
-        mut decode_segment: impl FnMut(&mut Self, Range<usize>, &[u8], &mut [u8], Hints) -> Result<()>,
+        mut decode_one: impl FnMut(&mut Self, Range<usize>, &[u8], &mut [u8], Hints) -> Result<()>,
     ) -> Result<()> {
         let BodyShape { width, segment_log2, raw_len } = shape;
         let tail = input.take(raw_len % width, "tail")?;
@@ -344,11 +346,11 @@ impl Decoder {
             segments = rest;
             let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
             // The next segment is likely to be as long.
-            let ahead = &rest[..rest.len().min(coded.len())];
+            let ahead = rest.get(..coded.len()).unwrap_or(rest);
             let hints = Hints { streaming: self.streaming, ahead };
             decode_part(bytes.clone(), &range, out, |dst, is_direct| {
                 let hints = if is_direct { hints } else { Hints::default() };
-                decode_segment(self, bytes, coded, dst, hints)
+                decode_one(self, bytes, coded, dst, hints)
             })
             .map_err(|e| segment_error(i, e))?;
         }
@@ -401,6 +403,10 @@ impl Decoder {
 
 /// Decodes a segment with the original bytes `bytes`, as far as they are in `range`: straight to
 /// its place if all are, by way of a buffer otherwise.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the segment and the range overlap, and `out` is as long as the range"
+)]
 fn decode_part(
     bytes: Range<usize>,
     range: &Range<usize>,
@@ -421,7 +427,11 @@ fn decode_part(
     Ok(())
 }
 
-/// Copies what of the tail, which stands behind `coded_len` original bytes, is in `range`.
+/// Copies the part of the tail that is in `range`; the tail comes after `coded_len` original bytes.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the tail ends where the block does, and the range no later"
+)]
 fn copy_tail(tail: &[u8], coded_len: usize, range: Range<usize>, out: &mut [u8]) {
     if range.end > coded_len {
         let from = range.start.max(coded_len);
@@ -458,6 +468,7 @@ impl<'a> BasePart<'a> {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "the constant has `width` bytes")]
 fn decode_constant(mut input: Reader, range: Range<usize>, out: &mut [u8]) -> Result<()> {
     let width = usize::from(input.u8("constant width")?);
     if !matches!(width, 1 | 2 | 4 | 8) {

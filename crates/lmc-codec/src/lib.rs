@@ -48,20 +48,40 @@
 //! them.
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
+// Decoders read hostile bytes: what is wrong with them is an error, never a panic.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "a test may panic"
+    )
+)]
 
 mod bins;
 mod changes;
 mod classes;
 mod decode;
+#[allow(clippy::indexing_slicing, reason = "sees only what its caller owns")]
 mod encode;
 mod entropy;
 mod express;
 mod layout;
 mod need;
 mod palette;
+#[allow(clippy::indexing_slicing, clippy::expect_used, reason = "sees only what its caller owns")]
 mod plan;
 mod ready;
 mod segment;
+#[allow(
+    clippy::indexing_slicing,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "kernels check all lengths before their loops"
+)]
 mod simd;
 mod spec;
 mod transform;

@@ -12,8 +12,8 @@ pub struct Need {
     pub whole: Range<usize>,
     /// Bytes that the decoder writes for it, or what takes as long.
     pub writes: usize,
-    /// What of that is for the recipe and the rows: it is needed again for each piece, if the part is
-    /// decoded in pieces.
+    /// What of that is for the recipe and the rows: it is needed again for each piece, if the part
+    /// is decoded in pieces.
     pub fixed: usize,
     /// The part may be cut into pieces at multiples of these bytes.
     pub unit: usize,
@@ -45,7 +45,8 @@ pub struct RecipeShape {
 }
 
 impl RecipeShape {
-    /// Reads what [`crate::Plan::shared_recipe`] gave, as far as it is needed, and makes nothing of it.
+    /// Reads what [`crate::Plan::shared_recipe`] gave, as far as it is needed, and makes nothing of
+    /// it.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         Ok(Self::of(&AnyRecipe::read(&mut Reader::new(bytes))?))
     }
@@ -68,14 +69,15 @@ impl RecipeShape {
         }
     }
 
-    /// What it costs to make the recipe ready: its column offsets, of which a few bytes can claim many,
-    /// and its tables.
+    /// What it costs to make the recipe ready: its column offsets, of which a few bytes can claim
+    /// many, and its tables.
     pub fn cost(&self) -> usize {
         self.cost
     }
 
-    /// What the row offsets of a block cost, whose body is next in `input`: all of them are decoded,
-    /// whatever is wanted of the block. As far as the body is not there, only their number counts.
+    /// What the row offsets of a block cost, whose body is next in `input`: all of them are
+    /// decoded, whatever is wanted of the block. As far as the body is not there, only their number
+    /// counts.
     fn rows_cost(&self, raw_len: usize, mut input: Reader) -> usize {
         let Some(rows) = raw_len.checked_div(self.row_len) else { return 0 };
         let mut coder = || {
@@ -119,8 +121,8 @@ fn stream_cost(coder: &Coder) -> usize {
 }
 
 impl Need {
-    /// For a part of a coded block of `raw_len` bytes, whose body is next in `input`, if the recipe is
-    /// ready.
+    /// For a part of a coded block of `raw_len` bytes, whose body is next in `input`, if the recipe
+    /// is ready.
     pub(crate) fn of_coded(
         raw_len: usize,
         range: &Range<usize>,

@@ -14,7 +14,7 @@ use crate::transform::offsets::{BlockOffsets, Field, Known, ROW_HEAD, RowFit};
 use crate::transform::{sparse, window};
 use lmc_format::{Coder, Error, Recipe, WordMap};
 
-/// Values of a wide cut that are split at once, no less than the head of a row. Few calls, because
+/// Values of a wide cut that are split together, no less than the head of a row. Few calls, because
 /// each one's streaming stores start anew: 8,192 gave 4.5 GiB/s where 2,048 gave 3.9 (adam-v, Ice
 /// Lake server at 2.8 GHz).
 const WIDE_SPLIT: usize = 8192;
@@ -46,6 +46,7 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// The shape of `recipe`.
+    #[expect(clippy::indexing_slicing, reason = "a recipe has a plane of symbols")]
     pub(crate) fn new(recipe: &Recipe) -> Self {
         let is_raw = |coder: &Coder| *coder == Coder::Raw;
         let record_len = recipe.planes.iter().filter(|c| is_raw(c)).count();
@@ -122,6 +123,7 @@ pub(crate) struct Buffers {
 ///
 /// A longer one takes its place, just long enough, and after the old one has been given back: what
 /// decoding holds is promised, and a vector that grows by itself holds up to three times as much.
+#[expect(clippy::indexing_slicing, reason = "the buffer was made as long")]
 pub(crate) fn sized<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
     if buffer.len() < len {
         *buffer = Vec::new();
@@ -130,7 +132,7 @@ pub(crate) fn sized<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut 
     &mut buffer[..len]
 }
 
-/// Where a segment to be decoded stands.
+/// Where a segment to be decoded is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     /// Index in the block of its first value.
@@ -213,6 +215,7 @@ impl SegmentEncoder {
         done
     }
 
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn encode_values(
         &self,
         isa: Isa,
@@ -264,6 +267,7 @@ impl SegmentEncoder {
     }
 
     /// Makes the symbol plane and the other planes that are `wanted`, each in its buffer.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn split(
         &self,
         isa: Isa,
@@ -300,6 +304,7 @@ impl SegmentEncoder {
 
     /// Makes the planes of a wide cut, in their buffers, and appends its records; step by step, so
     /// that rows are fitted right before they are cut.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn split_wide_cut(
         &self,
         isa: Isa,
@@ -339,6 +344,7 @@ impl SegmentEncoder {
 
     /// Calls `visit` with the zero flags (as None), if there are any, and with each plane of the
     /// segment that is `wanted`.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub(crate) fn visit_planes(
         &self,
         isa: Isa,
@@ -361,6 +367,7 @@ impl SegmentEncoder {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn append_records(&self, n: usize, buffers: &Buffers, out: &mut Vec<u8>) {
         let len = self.shape.record_len;
         let start = out.len();

@@ -2,7 +2,7 @@
 //! the same by every instruction set.
 
 #[path = "common/recipes.rs"]
-#[allow(dead_code)] // each test uses its part
+#[allow(dead_code, reason = "each test uses its part")]
 mod recipes;
 
 use lmc_codec::{Block, Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
@@ -57,8 +57,8 @@ fn offsets(n: usize, vary: bool) -> Offsets {
     Offsets { base: 3000, cols, first: 4, rows: (0..n).map(|i| byte(7 * i)).collect() }
 }
 
-/// Six blocks of each kind of coder: plain words, sparse words on a base, wide symbols with offsets,
-/// contexts of classes, bins, and changes.
+/// Six blocks of each kind of coder: plain words, sparse words on a base, wide symbols with
+/// offsets, contexts of classes, bins, and changes.
 fn coder_cases(kind: CoderKind, random: &mut Random) -> Vec<Case> {
     let vary = kind != CoderKind::Constant;
     let values =

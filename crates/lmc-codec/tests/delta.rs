@@ -1,10 +1,10 @@
-//! Blocks on a base: what is decoded is what was encoded, on every instruction set, and a base never
-//! costs.
+//! Blocks on a base: what is decoded is what was encoded, on every instruction set, and a base
+//! never costs.
 
-#[allow(dead_code)] // each test uses its part
+#[allow(dead_code, reason = "each test uses its part")]
 mod common;
 #[path = "common/recipes.rs"]
-#[allow(dead_code)] // each test uses its part
+#[allow(dead_code, reason = "each test uses its part")]
 mod recipes;
 
 use common::{LEVELS, encode, tensor};

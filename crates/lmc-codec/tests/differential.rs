@@ -4,10 +4,10 @@
 //! The cases go to a file that `reference/decode.py --batch` checks; see `reference/README.md`.
 //! `LMC_SEED` chooses other cases, `LMC_PYTHON` another Python than that of `.venv`.
 
-#[allow(dead_code)] // each test uses its part
+#[allow(dead_code, reason = "each test uses its part")]
 mod common;
 #[path = "common/recipes.rs"]
-#[allow(dead_code)] // each test uses its part
+#[allow(dead_code, reason = "each test uses its part")]
 mod recipes;
 
 use common::LEVELS;

@@ -3,7 +3,7 @@
 #[path = "common/hostile.rs"]
 mod hostile;
 #[path = "common/recipes.rs"]
-#[allow(dead_code)] // each test uses its part
+#[allow(dead_code, reason = "each test uses its part")]
 mod recipes;
 
 use hostile::{KIB, MIB, block, chain, decode, decode_bound, level_len, measured};

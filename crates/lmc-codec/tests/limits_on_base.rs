@@ -1,7 +1,7 @@
 //! Memory of blocks on a base: what they claim is checked before anything is paid for it.
 
 #[path = "common/hostile.rs"]
-#[allow(dead_code)] // each test uses its part
+#[allow(dead_code, reason = "each test uses its part")]
 mod hostile;
 
 use hostile::{KIB, MIB, block, chain, decode_against, decode_bound, level_len};
@@ -45,8 +45,8 @@ fn change_recipe(rules: BinRules, flags: Coder) -> ChangeRecipe {
     ChangeRecipe { rules, coder, has_lengths: false, changed, uncommon: Some(contexts) }
 }
 
-/// A base of `n` values whose exponents are in all contexts of [`change_recipe`], as many in each, but
-/// for the last few.
+/// A base of `n` values whose exponents are in all contexts of [`change_recipe`], as many in each,
+/// but for the last few.
 fn base_in_contexts(n: usize, width: usize) -> Vec<u8> {
     let mut base = vec![0; n * width];
     for (i, value) in base.chunks_exact_mut(width).enumerate() {
@@ -155,16 +155,16 @@ fn changes_are_bounded_by_the_output() {
 
 /// The most that decoding changes into `raw_len` bytes may hold.
 ///
-/// The worst case is that of bytes: for each, masks of two times seven contexts (7/4), two times its
-/// flag in its place and in its context and once in a byte for eight (5/8), the values that differ and
-/// their bases (2), the symbols and those that are not 0 (2), the payload (1) and the two buffers of
-/// the chain (2). A segment of 2^18 values of 8 bytes takes 23.4 for each.
+/// The worst case is that of bytes: for each, masks of two times seven contexts (7/4), two times
+/// its flag in its place and in its context and once in a byte for eight (5/8), the values that
+/// differ and their bases (2), the symbols and those that are not 0 (2), the payload (1) and the
+/// two buffers of the chain (2). A segment of 2^18 values of 8 bytes takes 23.4 for each.
 fn change_bound(raw_len: usize) -> usize {
     (raw_len * 19 / 2).min(raw_len + 5 * MIB) + 2 * MIB
 }
 
-/// A segment by changes of `n` values with the base of [`base_in_contexts`]: all have both flags, the
-/// symbol that the chain has first, and a byte of payload.
+/// A segment by changes of `n` values with the base of [`base_in_contexts`]: all have both flags,
+/// the symbol that the chain has first, and a byte of payload.
 fn every_change(n: usize) -> Vec<u8> {
     let mut flags = Vec::new();
     for context in 0..8 {
@@ -182,8 +182,8 @@ fn every_change(n: usize) -> Vec<u8> {
     [&flags[..], &[0], &flags, &rest].concat()
 }
 
-/// Flags whose stream says that it is longer than the segment is are refused before anything is held
-/// for them.
+/// Flags whose stream says that it is longer than the segment is are refused before anything is
+/// held for them.
 #[test]
 fn flags_without_bytes_are_refused() {
     let base = base_in_contexts(KIB, 2);

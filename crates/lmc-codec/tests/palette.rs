@@ -1,7 +1,7 @@
-//! Tensors of few different values: they become palettes where that is smaller, and whatever does not
-//! fit one comes back all the same.
+//! Tensors of few different values: they become palettes where that is smaller, and whatever does
+//! not fit one comes back all the same.
 
-#[allow(dead_code)] // each test uses its part
+#[allow(dead_code, reason = "each test uses its part")]
 mod common;
 
 use common::{LEVELS, check, encode, tensor};
@@ -174,8 +174,8 @@ fn the_table_of_a_palette_counts() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Any number of values out of any number of words come back, for any type, level and length, in
-    /// whole and in part.
+    /// Any number of values out of any number of words come back, for any type, level and length,
+    /// in whole and in part.
     #[test]
     fn few_words_come_back(
         dtype in 0..DTYPES.len(),

@@ -79,8 +79,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// The same, as flags of `n` bytes in all of `own_flags`, and the other bytes, which are appended
-    /// to `others`.
+    /// The same, as flags of `n` bytes in all of `own_flags`, and the other bytes, which are
+    /// appended to `others`.
     pub fn decode_parts(
         &self,
         isa: Isa,
@@ -95,6 +95,7 @@ impl Decoder {
         self.flags.decode(isa, input, own_flags, scratch)?;
         let start = others.len();
         others.resize(start + sparse::count(isa, own_flags, n)?, 0);
-        self.others.decode(isa, input, &mut others[start..], scratch)
+        let own = others.get_mut(start..).unwrap_or_default();
+        self.others.decode(isa, input, own, scratch)
     }
 }

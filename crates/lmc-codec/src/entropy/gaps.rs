@@ -1,7 +1,7 @@
 //! How far set bits are apart, as Rice codes (`docs/format.md`, section 5.1, gaps).
 //!
 //! In: bytes, of which few bits are set, or a reader at the start of their stream and the place for
-//! them. Out: the stream, or the bytes and the reader behind the stream. The work is that of the
+//! them. Out: the stream, or the bytes and the reader after the stream. The work is that of the
 //! set bits; bytes that are zero cost next to nothing.
 
 use crate::simd::{Isa, flags};
@@ -70,6 +70,7 @@ impl BitWriter<'_> {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn finish(self) {
         let len = self.len.div_ceil(8) as usize;
         self.out.extend_from_slice(&self.word.to_le_bytes()[..len]);
@@ -108,21 +109,21 @@ struct BitReader<'a> {
 }
 
 impl BitReader<'_> {
-    /// At least 57 bits from here on, with zeros behind the last one.
+    /// At least 57 bits from here on, with zeros after the last one.
     fn peek(&self) -> u64 {
         let rest = self.bytes.get(self.at / 8..).unwrap_or(&[]);
         let word = match rest.first_chunk() {
             Some(word) => u64::from_le_bytes(*word),
             None => {
                 let mut word = [0; 8];
-                word[..rest.len()].copy_from_slice(rest);
+                word.iter_mut().zip(rest).for_each(|(to, &byte)| *to = byte);
                 u64::from_le_bytes(word)
             }
         };
         word >> (self.at % 8)
     }
 
-    /// Reads zeros and the one behind them; how many zeros there were.
+    /// Reads zeros and the one after them; how many zeros there were.
     fn zeros(&mut self) -> Option<u64> {
         let mut count = 0;
         loop {
@@ -147,8 +148,8 @@ impl BitReader<'_> {
     }
 }
 
-/// The low bits that suit bytes like those of a sample with `set` of `total` bits set, and about what
-/// the sample takes then.
+/// The low bits that suit bytes like those of a sample with `set` of `total` bits set, and about
+/// what the sample takes then.
 pub(crate) fn choose(set: u64, total: u64) -> (u8, u64) {
     let cost = |set: u64, low_bits: u8| {
         // Of the low bits, half are lost to rounding on average.

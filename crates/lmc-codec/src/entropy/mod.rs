@@ -1,11 +1,13 @@
 //! Entropy coders: one plane of bytes to a stream and back (`docs/format.md`, section 5).
 
 pub(crate) mod apart;
+#[allow(clippy::indexing_slicing, clippy::expect_used, reason = "makes tables of counts")]
 pub(crate) mod chain;
 pub(crate) mod gaps;
 pub(crate) mod huffman;
 pub(crate) mod rans;
 pub(crate) mod runs;
+#[allow(clippy::indexing_slicing, clippy::expect_used, reason = "makes tables of counts")]
 pub(crate) mod tree;
 
 use crate::express::{Encoded, only_if};

@@ -33,6 +33,7 @@ const LOG2_BITS: u32 = 20;
 /// `floor(2^20 * log2(i))`, to within one unit; entry 0 is not used.
 static LOG2: [u32; SCALE as usize + 1] = log2_table();
 
+#[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 const fn log2_table() -> [u32; SCALE as usize + 1] {
     let mut table = [0; SCALE as usize + 1];
     let mut i = 1;
@@ -59,6 +60,7 @@ const fn log2_table() -> [u32; SCALE as usize + 1] {
 /// The table for bytes that occur as often as `histogram` says; `None` if fewer than two differ.
 ///
 /// Moving one unit of frequency from one symbol to another would not lower `cost_bits`.
+#[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 pub fn build(histogram: &[u32; 256]) -> Option<RansTable> {
     let mut freqs = first_guess(histogram)?;
     let mut sum: u16 = freqs.iter().sum();
@@ -111,6 +113,7 @@ fn first_guess(histogram: &[u32; 256]) -> Option<[u16; 256]> {
 }
 
 /// Sets what one unit more of `symbol` saves and what one unit less costs.
+#[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 fn update_margins(
     symbol: usize,
     histogram: &[u32; 256],
@@ -127,7 +130,7 @@ fn update_margins(
     losses[symbol] = if freq > 1 { count * (log(freq) - log(freq - 1)) } else { u64::MAX };
 }
 
-/// Where the first of the values stands that `is_better` than all others.
+/// The index of the first value that `is_better` than all others.
 fn position_of(values: &[u64; 256], is_better: impl Fn(u64, u64) -> bool) -> usize {
     let mut best = (0, values[0]);
     for (i, &value) in values.iter().enumerate() {
@@ -156,6 +159,7 @@ pub(crate) fn cost_bits(table: &RansTable, histogram: &[u32; 256]) -> Option<u64
 }
 
 /// Bits of a symbol, with 20 fractional bits.
+#[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 fn symbol_cost(freq: u16) -> u32 {
     (RANS_SCALE_BITS << LOG2_BITS) - LOG2[usize::from(freq)]
 }
@@ -175,7 +179,8 @@ impl Encoder {
         Self::of(std::slice::from_ref(table))
     }
 
-    /// Appends the stream of `src`. Fails, with `out` as it was, if a byte is absent from the table.
+    /// Appends the stream of `src`. Fails, with `out` as it was, if a byte is absent from the
+    /// table.
     pub fn encode(&self, isa: Isa, src: &[u8], out: &mut Vec<u8>) -> Encoded {
         self.encode_all(isa, src, &[], out)
     }
@@ -187,8 +192,8 @@ impl Encoder<RANS_CONTEXTS_MAX> {
         Self::of(tables.tables())
     }
 
-    /// Appends the stream of `src`, each byte with the table of its context. Fails, with `out` as it
-    /// was, if a byte is absent from its table.
+    /// Appends the stream of `src`, each byte with the table of its context. Fails, with `out` as
+    /// it was, if a byte is absent from its table.
     pub fn encode_by_context(
         &self,
         isa: Isa,
@@ -217,6 +222,7 @@ impl<const N: usize> Encoder<N> {
         Self { tables: entries, mean_cost }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn encode_all(&self, isa: Isa, src: &[u8], contexts: &[u8], out: &mut Vec<u8>) -> Encoded {
         let start = out.len();
         let chunk_room = 2 * src.len().min(CHUNK) + ENCODE_SLACK;
@@ -261,7 +267,8 @@ fn make_room(out: &mut Vec<u8>, words_len: usize, least: usize) {
     out.copy_within(end - words_len..end, end - words_len + extra);
 }
 
-/// Writes the head of the stream at `start` and moves the words, which end `out`, behind it.
+/// Writes the head of the stream at `start` and moves the words, which end `out`, after it.
+#[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
 fn close_stream(out: &mut Vec<u8>, start: usize, words_len: usize, states: &States) {
     let mut head = Vec::with_capacity(HEAD_LEN_MAX);
     varint::write(&mut head, (words_len / 2) as u64);
@@ -299,7 +306,8 @@ impl Decoder<RANS_CONTEXTS_MAX> {
         Self::of(tables.tables())
     }
 
-    /// Reads one stream of `dst.len()` bytes, which have these contexts, and leaves `input` after it.
+    /// Reads one stream of `dst.len()` bytes, which have these contexts, and leaves `input` after
+    /// it.
     ///
     /// After an error, `dst` and the place of `input` mean nothing.
     pub fn decode_by_context(
@@ -314,6 +322,7 @@ impl Decoder<RANS_CONTEXTS_MAX> {
 }
 
 impl<const N: usize> Decoder<N> {
+    #[expect(clippy::expect_used, reason = "a vector of N tables is an array of N")]
     fn of(tables: &[RansTable]) -> Self {
         let slots = vec![[0; SCALE as usize]; N].into_boxed_slice();
         let mut slots: Box<[DecodeTable; N]> = slots.try_into().expect("as many tables");
@@ -364,6 +373,7 @@ impl<const N: usize> Decoder<N> {
     }
 
     /// Decodes all of `dst`; returns the bytes of words used, or `None` if there are too few.
+    #[expect(clippy::indexing_slicing, reason = "a kernel uses no more than it gets")]
     fn decode_words(
         &self,
         isa: Isa,

@@ -14,7 +14,7 @@ const REPEAT_MIN: usize = 4;
 enum Token<'a> {
     /// Bytes as they are; never empty.
     Literal(&'a [u8]),
-    /// A byte and how often it stands there.
+    /// A byte and how often it is repeated.
     Repeat(u8, usize),
 }
 
@@ -34,6 +34,7 @@ struct Tokens<'a>(&'a [u8]);
 impl<'a> Iterator for Tokens<'a> {
     type Item = Token<'a>;
 
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn next(&mut self) -> Option<Token<'a>> {
         let &first = self.0.first()?;
         let run = run_length(self.0, first);
@@ -49,6 +50,7 @@ impl<'a> Iterator for Tokens<'a> {
 }
 
 /// How many bytes at the front are `byte`.
+#[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
 fn run_length(bytes: &[u8], byte: u8) -> usize {
     let (words, _) = bytes.as_chunks::<8>();
     let whole = 8 * words.iter().take_while(|&&word| word == [byte; 8]).count();

@@ -8,8 +8,8 @@ const ESCAPED_BITS: u64 = 8;
 
 /// The best table for bytes like those counted in `histogram`; `None` when fewer than two occur.
 ///
-/// The histogram may be a sample's. Unless all bytes occur in it there is an escape, as likely as the
-/// bytes that occur once are together: about so many others are still to come.
+/// The histogram may be a sample's. Unless all bytes occur in it there is an escape, as likely as
+/// the bytes that occur once are together: about so many others are still to come.
 pub fn build(histogram: &[u32; 256]) -> Option<TreeTable> {
     let seen = histogram.iter().filter(|&&count| count > 0).count();
     if seen < 2 {

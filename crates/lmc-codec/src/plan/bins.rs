@@ -17,8 +17,8 @@ use std::ops::Range;
 const SEGMENT_LOG2: u8 = 14;
 /// The same with a tree, whose short nodes take as long as longer ones.
 const TREE_SEGMENT_LOG2: u8 = 16;
-/// A tree is tried where a chain takes more than the entropy of its symbols by one bit in this many,
-/// and taken if it saves one in so many of all bits: it is slower where symbols are few.
+/// A tree is tried where a chain takes more than the entropy of its symbols by one bit in this
+/// many, and taken if it saves one in so many of all bits: it is slower where symbols are few.
 const TREE_TRIED_SHARE: u64 = 24;
 const TREE_SHARE: u64 = 128;
 /// Times that bins and a tree are fitted to each other, from those that were fitted to a chain on.
@@ -197,8 +197,8 @@ fn leave_out_repeated(rules: &mut BinRules) {
 struct Lengths {
     /// What a bit counts.
     unit: u32,
-    /// By number, from the smallest one less the farthest centre on: of values that keep their sign,
-    /// and of those that do not.
+    /// By number, from the smallest one less the farthest centre on: of values that keep their
+    /// sign, and of those that do not.
     by_number: [[u32; NUMBERS + 2 * BIN_CENTRE_MAX as usize]; 2],
     /// Of an exception, with what is stored of it.
     exception: u32,

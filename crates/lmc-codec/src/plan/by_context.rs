@@ -1,5 +1,5 @@
-//! Recipes by bins whose symbols are coded by rANS, with a table for each context. Bins are narrow, so
-//! that the tables know how differences are spread within what would be one wider bin.
+//! Recipes by bins whose symbols are coded by rANS, with a table for each context. Bins are narrow,
+//! so that the tables know how differences are spread within what would be one wider bin.
 
 use super::cost::entropy_bits;
 use super::merge::merge;
@@ -27,7 +27,8 @@ const RARE_SHARE: u64 = 40_000;
 /// many times the usual count: two standard deviations.
 const CHANCE: u64 = 4;
 
-/// The cheapest recipe for `values` with a base, of which `sample` is a sample; None if there are none.
+/// The cheapest recipe for `values` with a base, of which `sample` is a sample; None if there are
+/// none.
 pub(super) fn choose(
     isa: Isa,
     target: Target,
@@ -173,8 +174,8 @@ impl Counted {
     }
 }
 
-/// Makes exceptions of steps that are too rare for a code, from both ends on. All others get one, as
-/// what was not counted may still come.
+/// Makes exceptions of steps that are too rare for a code, from both ends on. All others get one,
+/// as what was not counted may still come.
 fn cut_off_rare(counts: &mut [u32; 256]) {
     let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let mut kept = [0; 256];
@@ -196,8 +197,8 @@ fn cut_off_rare(counts: &mut [u32; 256]) {
     *counts = kept;
 }
 
-/// What a symbol comes to that came `count` times, where those around it came `usual` times: as often
-/// as they do, if it may be chance that it did not.
+/// What a symbol comes to that came `count` times, where those around it came `usual` times: as
+/// often as they do, if it may be chance that it did not.
 fn smoothed(count: u32, usual: u32) -> u32 {
     let apart = u64::from(count.abs_diff(usual));
     if apart * apart < CHANCE * u64::from(usual) { usual } else { count }

@@ -30,8 +30,8 @@ const NOISE_VALUES: usize = 1 << 10;
 pub(super) const JOINT_BITS_MAX: u8 = 3;
 /// A base is said to leave little if that is one bit in this many.
 const SPARSE_SHARE: u64 = 32;
-/// Eighths of what the bytes of values take alone, without anything else that is known of them, below
-/// which a base is sure to be worth its while.
+/// Eighths of what the bytes of values take alone, without anything else that is known of them,
+/// below which a base is sure to be worth its while.
 const ENOUGH_EIGHTHS: u64 = 7;
 /// Values that these bytes are taken from.
 const PLANE_VALUES: usize = 1 << 12;
@@ -73,14 +73,7 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     }
     let width = 1 << target.layout.width_log2;
     let n = scope.values.bytes.len() / width;
-    let wanted = match (scope.exact, target.level) {
-        (true, _) => n,
-        (false, Level::Max) => SAMPLE_VALUES_MAX,
-        (false, Level::Fast) => SAMPLE_VALUES_MIN,
-        // A tree's table is the better the more rare symbols it has seen.
-        (false, _) if (1..8).contains(&target.layout.exponent_bits) => SAMPLE_VALUES,
-        (false, _) => (n / SAMPLE_SHARE).clamp(SAMPLE_VALUES_MIN, SAMPLE_VALUES),
-    };
+    let wanted = if scope.exact { n } else { sample_values(target, n) };
     let sample_of = |bytes: &[u8]| sample(bytes, width, wanted);
     let sampled = sample_of(scope.values.bytes);
     if sampled.is_empty() {
@@ -120,8 +113,8 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     // fitted than they are likely to have.
     let limit = best.bits.min(palette_bits).min(stored_bits);
     let limit = limit - limit / if is_float { 200 } else { 32 };
-    // Floats whose low bytes are not noise are likely to be narrower ones in wide words, and integers
-    // that differ by little more than a bit may all differ by the same.
+    // Floats whose low bytes are not noise are likely to be narrower ones in wide words, and
+    // integers that differ by little more than a bit may all differ by the same.
     let try_planes = match &on_base {
         Some(OnBase::Bins(found)) if !is_float && width < 4 => 2 * found.bits < 3 * n,
         Some(OnBase::Changes(found)) if !is_float => found.bits >= limit,
@@ -151,6 +144,17 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     best.recipe.segment_log2 = segment_log2(coders, width == 1);
     let ready = ReadyRecipe::new(best.recipe, best.columns, best.bits * 1024 / n);
     Some(Ready::Planes(Box::new(exact_tables(isa, target, ready, scope))))
+}
+
+/// How many of `n` values are sampled.
+fn sample_values(target: Target, n: usize) -> usize {
+    match target.level {
+        Level::Max => SAMPLE_VALUES_MAX,
+        Level::Fast => SAMPLE_VALUES_MIN,
+        // A tree's table is better the more rare symbols it has seen.
+        _ if (1..8).contains(&target.layout.exponent_bits) => SAMPLE_VALUES,
+        _ => (n / SAMPLE_SHARE).clamp(SAMPLE_VALUES_MIN, SAMPLE_VALUES),
+    }
 }
 
 /// Whether the lowest bytes of values of `width` bytes are noise, which nothing makes smaller.

@@ -194,8 +194,8 @@ pub(crate) struct Target {
     pub block_len: usize,
 }
 
-/// Bits of an integer, just below its top one, by which values are told apart that are coded against
-/// a base.
+/// Bits of an integer, just below its top one, by which values are told apart that are coded
+/// against a base.
 const INTEGER_BITS: u8 = 5;
 
 impl Target {

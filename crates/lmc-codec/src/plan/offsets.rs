@@ -170,8 +170,8 @@ fn best_extra(sample: &RowSample, bytes: &[u8], mut least: u64, n: usize) -> Opt
     let margin = n as u64 / 100;
     let mut found = None;
     let most = if planner.level == Level::Max { JOINT_BITS_MAX } else { JOINT_BITS_MAX - 1 };
-    // Without a sign, values are squares or the like: offsets leave little but noise, and the finest
-    // symbol takes most of it.
+    // Without a sign, values are squares or the like: offsets leave little but noise, and the
+    // finest symbol takes most of it.
     for extra in if has_sign { 0 } else { most }..=most {
         let field = Field { words: planner.words(), bits: layout.exponent_bits + extra };
         let symbols: Vec<u16> =

@@ -1,5 +1,5 @@
-//! Recipes against a base: by bins where most values differ from it, by changes where few do, and by
-//! classes where there are few values at all.
+//! Recipes against a base: by bins where most values differ from it, by changes where few do, and
+//! by classes where there are few values at all.
 
 use super::bins;
 use super::by_context;
@@ -36,8 +36,8 @@ struct Ways {
 }
 
 impl Ways {
-    /// For values of which `differing` of `n` in a sample are not as their base. Where most differ, they
-    /// are coded in their order; where few do, what differs is taken apart.
+    /// For values of which `differing` of `n` in a sample are not as their base. Where most differ,
+    /// they are coded in their order; where few do, what differs is taken apart.
     fn of(target: Target, values: Block, differing: u64, n: u64) -> Self {
         let is_long = values.bytes.len() >= BINS_LEN_MIN;
         Self {
@@ -64,8 +64,8 @@ impl OnBase {
         }
     }
 
-    /// The same, less what a faster way may take more below the highest level: bins leave nothing out,
-    /// and nothing has to be put back.
+    /// The same, less what a faster way may take more below the highest level: bins leave nothing
+    /// out, and nothing has to be put back.
     fn bits_less_slack(&self, level: Level) -> u64 {
         match self {
             Self::Bins(found) if level != Level::Max => found.bits - found.bits / BINS_SLACK,

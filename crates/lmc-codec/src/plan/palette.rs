@@ -1,5 +1,5 @@
-//! Values that are few different words, as weights are that were quantized and multiplied out again:
-//! whether they are, and how their places in the list of these words are coded.
+//! Values that are few different words, as weights are that were quantized and multiplied out
+//! again: whether they are, and how their places in the list of these words are coded.
 
 use super::choose::{Planner, Scope, segment_log2};
 use super::coder::{self, PlaneStats};
@@ -14,7 +14,7 @@ const WORDS_MAX: usize = 256;
 const SLOTS_LOG2: u32 = 10;
 /// Spreads words over slots.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Values whose words are counted at once.
+/// Values whose words are counted together.
 const CHUNK: usize = 1 << 11;
 
 /// Different words, in the order in which they were found.
@@ -54,8 +54,8 @@ impl Found {
         }
     }
 
-    /// Calls `visit` with the place of each value. None, at the first word too many: ordinary tensors
-    /// have that within a few hundred values.
+    /// Calls `visit` with the place of each value. None, at the first word too many: ordinary
+    /// tensors have that within a few hundred values.
     fn visit(&mut self, width_log2: u8, bytes: &[u8], visit: impl FnMut(u8)) -> Option<()> {
         match width_log2 {
             1 => self.visit_width::<2>(bytes, visit),
@@ -77,7 +77,8 @@ impl Found {
     }
 }
 
-/// What a palette would take at least for a sample of `scope`; None if the sample has too many words.
+/// What a palette would take at least for a sample of `scope`; None if the sample has too many
+/// words.
 pub(super) fn least_bits(target: Target, scope: Scope, sample: &[u8]) -> Option<u64> {
     let width_log2 = target.layout.width_log2;
     let mut found = Found::new();
@@ -89,8 +90,8 @@ pub(super) fn least_bits(target: Target, scope: Scope, sample: &[u8]) -> Option<
     Some(entropy_bits(&counts) + table_bits * sample.len() as u64 / all)
 }
 
-/// The words of all values, in their order, and how often each of them occurs; None if there are too
-/// many words.
+/// The words of all values, in their order, and how often each of them occurs; None if there are
+/// too many words.
 fn count_all(width_log2: u8, bytes: &[u8]) -> Option<(Vec<u64>, PlaneStats)> {
     let mut found = Found::new();
     let mut places: Option<Places> = None;

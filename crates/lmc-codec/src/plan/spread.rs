@@ -87,13 +87,15 @@ impl Exponents {
 
 /// The values of a sample, set against their base.
 ///
-/// Counting and sorting wait for what they have just written wherever two values in a row have the same
-/// place, so both go through the two halves of the sample side by side.
+/// Counting and sorting wait for what they have just written wherever two values in a row have the
+/// same place, so both go through the two halves of the sample side by side.
 pub(super) struct Differences {
     exponents: Vec<u16>,
-    /// Twice the difference, without the bytes that are to stand raw, and one more if the sign changed.
+    /// Twice the difference, without the bytes that are to stand raw, and one more if the sign
+    /// changed.
     coded: Vec<i32>,
-    /// Low bytes that are to stand raw: as few as leave hardly a difference outside of the widest bins.
+    /// Low bytes that are to stand raw: as few as leave hardly a difference outside of the widest
+    /// bins.
     pub raw_bytes: u8,
     /// How often each exponent comes in each half.
     counts: [Vec<u32>; 2],
@@ -161,7 +163,8 @@ impl Differences {
         self.coded.len()
     }
 
-    /// Moves differences above 0 down by one, as no value that keeps its sign has a difference of 0.
+    /// Moves differences above 0 down by one, as no value that keeps its sign has a difference of
+    /// 0.
     pub(super) fn skip_zero(&mut self) {
         for coded in &mut self.coded {
             *coded -= if *coded & 1 == 0 && *coded > 0 { 2 } else { 0 };
@@ -252,7 +255,8 @@ fn sizes(coded: &[i32]) -> [u32; 33] {
     std::array::from_fn(|bits| first[bits] + second[bits])
 }
 
-/// Differences counted in pieces of half a narrowest bin, from which bins of all widths are made up.
+/// Differences counted in pieces of half a narrowest bin, from which bins of all widths are made
+/// up.
 struct Pieces {
     /// Those that keep their sign, and those that do not.
     counts: [Vec<u32>; 2],
@@ -353,8 +357,8 @@ pub(super) enum Widths {
 
 impl Spread {
     fn new(coded: &[i32], widths: Widths, pieces: &mut Pieces) -> Self {
-        // The share of differences that the narrowest bins are made for, and how many bits less these
-        // have.
+        // The share of differences that the narrowest bins are made for, and how many bits less
+        // these have.
         let (below, of, less) = match widths {
             Widths::Usual => (1, 2, 1),
             Widths::Narrow => (63, 64, 6),

@@ -132,8 +132,8 @@ fn set_bits(stats: &PlaneStats) -> u64 {
 /// Shares of flags that are set for which there is a table.
 const SHARES: usize = 64;
 
-/// The table for bytes of eight flags that are all as likely to be set, about as likely as these. It
-/// is made once for all tensors, because making one takes longer than all else that is planned.
+/// The table for bytes of eight flags that are all as likely to be set, about as likely as these.
+/// It is made once for all tensors, because making one takes longer than all else that is planned.
 fn even_flags(stats: &PlaneStats) -> Option<HuffmanTable> {
     static TABLES: [OnceLock<Option<HuffmanTable>>; SHARES] = [const { OnceLock::new() }; SHARES];
     let all = 8 * stats.count();
@@ -142,7 +142,8 @@ fn even_flags(stats: &PlaneStats) -> Option<HuffmanTable> {
     TABLES[share as usize].get_or_init(|| huffman::build(&even_histogram(share))).clone()
 }
 
-/// How often each byte of eight flags comes if a flag is set `share` and a half of [`SHARES`] times.
+/// How often each byte of eight flags comes if a flag is set `share` and a half of [`SHARES`]
+/// times.
 fn even_histogram(share: u64) -> [u32; 256] {
     const ONE: u64 = 2 * SHARES as u64;
     let set = 2 * share + 1;

@@ -8,10 +8,10 @@ use crate::simd::words::{self, Part, WideCut};
 use crate::transform::{sparse, window};
 use lmc_format::{Reader, Recipe, Result};
 
-/// Values that are composed at once, so that all their planes stay in the first-level cache.
+/// Values that are composed together, so that all their planes stay in the first-level cache.
 const COMPOSE_VALUES: usize = 2048;
 
-/// Values of a wide cut that are merged at once.
+/// Values of a wide cut that are merged together.
 const WIDE_MERGE: usize = 2048;
 
 /// A recipe's coders made ready to decode.
@@ -61,6 +61,10 @@ impl SegmentDecoder {
         input.finish("the segment")
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a recipe has these planes, and each plane a buffer for all values"
+    )]
     fn decode_values(
         &self,
         isa: Isa,
@@ -120,6 +124,10 @@ impl SegmentDecoder {
     }
 
     /// Puts the offsets back and cuts symbols to their width.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a recipe has these planes, and each plane a buffer for all values"
+    )]
     fn restore_symbols(&self, isa: Isa, place: Place, n: usize, buffers: &mut Buffers) {
         let shape = &self.shape;
         match (place.offsets, shape.is_wide()) {
@@ -131,6 +139,10 @@ impl SegmentDecoder {
         }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a recipe has these planes, and each plane a buffer for all values"
+    )]
     fn compose(&self, isa: Isa, records: &[u8], buffers: &Buffers, dst: &mut [u8]) {
         let shape = &self.shape;
         let mut parts = Vec::with_capacity(shape.planes.len());
@@ -164,6 +176,10 @@ impl SegmentDecoder {
 
 /// Puts offsets back and merges the planes of a wide cut; step by step, so that stores drain while
 /// offsets are added.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a recipe has these planes, and each plane a buffer for all values"
+)]
 fn merge_wide_cut(
     isa: Isa,
     cut: WideCut,
@@ -187,6 +203,7 @@ fn merge_wide_cut(
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "a record has a byte of each raw plane")]
 fn copy_from_records(records: &[u8], len: usize, at: usize, plane: &mut [u8]) {
     for (byte, record) in plane.iter_mut().zip(records.chunks_exact(len)) {
         *byte = record[at];

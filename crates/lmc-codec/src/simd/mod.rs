@@ -4,7 +4,7 @@
 //! through a safe function that takes an [`Isa`] and checks all lengths; an `Isa` can only be had
 //! from [`Isa::best`] or [`Isa::available`], which test the CPU, so that holding one is the proof
 //! that its instructions exist.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "vector instructions need it; every block says why it is sound")]
 
 pub(crate) mod bins;
 pub(crate) mod chain;

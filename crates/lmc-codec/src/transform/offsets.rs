@@ -182,6 +182,7 @@ impl<'a> RowFit<'a> {
 
     /// Mean of a sample of the symbols of `head`, which starts in column `col`, less their columns'
     /// offsets.
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn sampled_mean(&self, isa: Isa, col: usize, head: Range<usize>, known: Known) -> i64 {
         let ColumnOffsets { cols, low, high, .. } = self.columns;
         let width = self.field.words.width_log2;
@@ -285,6 +286,10 @@ impl BlockOffsets<'_> {
     /// columns' offsets.
     ///
     /// `start` is the place in the block of the plane's first value.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a column is below their number, and a stretch ends with its row"
+    )]
     fn each_row<T>(
         &self,
         start: usize,

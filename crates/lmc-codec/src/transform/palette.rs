@@ -43,6 +43,7 @@ impl Words {
         Ok(())
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the table has 256 words of 8 bytes")]
     fn put<const W: usize>(&self, plane: &[u8], dst: &mut [u8]) {
         for (value, &place) in dst.as_chunks_mut::<W>().0.iter_mut().zip(plane) {
             value.copy_from_slice(&self.words[usize::from(place)].to_le_bytes()[..W]);
@@ -61,6 +62,10 @@ pub(crate) struct Places {
 
 impl Places {
     /// For `words`; None if no factor tells them apart.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the table has 256 words, and a slot is below the number of slots"
+    )]
     pub(crate) fn new(words: Words) -> Option<Self> {
         let own = &words.words[..words.count];
         let factor = match words.width_log2 {
@@ -89,6 +94,7 @@ impl Places {
         }
     }
 
+    #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn find<const W: usize>(&self, values: &[u8], plane: &mut [u8]) -> bool {
         let mut differing = 0;
         for (&value, place) in values.as_chunks().0.iter().zip(plane) {
@@ -101,6 +107,7 @@ impl Places {
 }
 
 /// The word of a value.
+#[expect(clippy::indexing_slicing, reason = "a value has 8 bytes at most")]
 pub(crate) fn load<const W: usize>(value: [u8; W]) -> u64 {
     let mut word = [0; 8];
     word[..W].copy_from_slice(&value);
@@ -120,6 +127,7 @@ fn factors() -> impl Iterator<Item = u64> {
 }
 
 /// Whether no two words share a slot.
+#[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
 fn tells_apart(factor: u64, words: &[u64]) -> bool {
     let mut taken = vec![0_u64; (1 << SLOTS_LOG2) / 64];
     words.iter().all(|&word| {

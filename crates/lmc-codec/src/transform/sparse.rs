@@ -17,8 +17,9 @@ macro_rules! for_width {
 
 /// Appends a flag for each value of `width` bytes to `flags` (1: not zero) and the values that are
 /// not zero to `dense`.
+#[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
 pub(crate) fn forward(width: usize, src: &[u8], flags: &mut Vec<u8>, dense: &mut Vec<u8>) {
-    /// Every value is written, and the place moves on only behind those that stay: no branch
+    /// Every value is written, and the place moves on only after those that stay: no branch
     /// depends on the data.
     fn run<const W: usize>(src: &[u8], flags: &mut Vec<u8>, dense: &mut [u8]) -> usize {
         let mut end = 0;

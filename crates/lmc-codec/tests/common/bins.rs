@@ -1,5 +1,5 @@
-//! Blocks with chosen recipes by bins, written the slow way from `docs/format.md`, sections 3.7, 4.4
-//! and 5.7.
+//! Blocks with chosen recipes by bins, written the slow way from `docs/format.md`, sections 3.7,
+//! 4.4 and 5.7.
 
 use super::floats::{Floats, packed, values_near};
 use super::{Case, CoderKind, append_stream, coders, random_values};

@@ -61,7 +61,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Runs `work`; returns what it gave, the most bytes it held at once, and the time it took of a core.
+/// Runs `work`; returns what it gave, the most bytes it held at once, and the time it took of a
+/// core.
 pub fn measured<T>(work: impl FnOnce() -> T) -> (T, usize, Duration) {
     // A base well above zero, so that freeing older memory cannot wrap around.
     const BASE: usize = 1 << 60;

@@ -99,6 +99,7 @@ struct Symbol {
 /// Makes the entries for `width` bits in `out` from those for fewer bits: an entry is a first
 /// symbol and then whatever the bits after it hold. Places where no code fits stay 0. `symbols`
 /// are in rising order of length.
+#[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 fn fill(
     symbols: &[Symbol],
     lengths: &[u8; 256],
@@ -133,6 +134,7 @@ fn prepend(first: Entry, tail: Entry) -> Entry {
 
 /// Takes the last symbol out of the counts of a full entry; [`prepend`] shifts it out then.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 fn make_room(entry: Entry, lengths: &[u8; 256]) -> Entry {
     let [.., last] = entry.to_le_bytes();
     if made(entry) < ENTRY_SYMBOLS {
@@ -156,6 +158,10 @@ fn made(sum: Entry) -> usize {
 /// Decodes the codes in `bits` to `dst`; returns the sum of the entries, of which only [`used`]
 /// and [`made`] have a meaning.
 #[inline(always)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "indices are masked, so that the compiler sees that they are in range"
+)]
 fn burst(entries: &[Entry; LOOKUPS], mut bits: u64, dst: &mut [u8; STEP_DST]) -> Entry {
     let mut sum: Entry = 0;
     for _ in 0..BURST {
@@ -203,6 +209,7 @@ impl<'s, 'd> Part<'s, 'd> {
     /// There is room for more symbols than an entry has, so all of them are wanted, and if zeros
     /// from beyond the end are among their bits then the part is too short.
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
     fn hop(&mut self, entries: &[Entry; LOOKUPS]) -> bool {
         let entry = entries[self.peek() as usize % LOOKUPS];
         let dst = self.dst.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut);
@@ -227,6 +234,10 @@ impl<'s, 'd> Part<'s, 'd> {
     }
 
     /// Makes the remaining bytes and checks that the part is used up.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "indices are masked or below the length of the output"
+    )]
     fn finish(mut self, decoder: &Decoder) -> Result<()> {
         let entries = &*decoder.entries;
         let end = self.src.len() * 8;

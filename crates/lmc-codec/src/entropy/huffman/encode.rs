@@ -85,7 +85,7 @@ impl Encoder {
     }
 }
 
-/// Moves the parts together behind their lengths and cuts off what is then unused.
+/// Moves the parts together after their lengths and cuts off what is then unused.
 fn close_gaps(out: &mut Vec<u8>, base: usize, body: usize, room: usize, lengths: [usize; PARTS]) {
     let mut header = Vec::with_capacity(body - base);
     lengths.iter().for_each(|&length| varint::write(&mut header, length as u64));

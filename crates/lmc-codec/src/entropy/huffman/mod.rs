@@ -2,11 +2,13 @@
 //!
 //! In: a histogram, from which [`build`] makes a [`HuffmanTable`]; then bytes for [`Encoder`], or
 //! a stream for [`Decoder`]. Out: the stream, or the bytes. Invariants: no code is longer than 12
-//! bits, a code stands in the stream with its first bit lowest, and the four parts of a stream
-//! are independent of each other, which is what lets both directions work on them at once.
+//! bits, a code is in the stream with its first bit lowest, and the four parts of a stream
+//! are independent of each other, which is what lets both directions work on them in turn.
 
+#[allow(clippy::indexing_slicing, reason = "sees only what its caller owns")]
 mod build;
 mod decode;
+#[allow(clippy::indexing_slicing, reason = "sees only what its caller owns")]
 mod encode;
 
 pub use build::build;
@@ -22,7 +24,8 @@ const BITS_MAX: usize = 12;
 /// Parts of a stream.
 const PARTS: usize = 4;
 
-/// Code of each symbol as it stands in the stream: the first bit of the code is bit 0.
+/// Code of each symbol as it is in the stream: the first bit of the code is bit 0.
+#[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 fn stream_codes(table: &HuffmanTable) -> [u16; 256] {
     let mut counts = [0_u16; 16];
     for &length in table.lengths().iter().filter(|&&l| l > 0) {

@@ -66,8 +66,8 @@ struct Table {
     /// For each row the last bin that is not its own, and what it makes of symbols.
     rows: [(__m256i, __m256i); ROWS],
     row_count: usize,
-    /// The least and the largest step that are not exceptions: of values that keep their sign, and of
-    /// those that do not.
+    /// The least and the largest step that are not exceptions: of values that keep their sign, and
+    /// of those that do not.
     reach: [[ByBin; 2]; 2],
     has_reach: bool,
 }
@@ -233,8 +233,8 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
     let top = _mm256_set1_epi8(FLIP as i8);
     let mut writer = Writer::new(payload, n);
     for i in 0..n / 32 {
-        // SAFETY: these 32 values are inside of all slices, and the payload of all values up to them
-        // takes at most eight bits for each.
+        // SAFETY: these 32 values are inside of all slices, and the payload of all values up to
+        // them takes at most eight bits for each.
         unsafe {
             let place = 32 * W::WIDTH * i;
             let (x, b) = (values.as_ptr().add(place), base.as_ptr().add(place));
@@ -260,7 +260,8 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
             let half = _mm256_avg_epu8(low, zero);
             let changed = _mm256_and_si256(_mm256_packs_epi16(changed[0], changed[1]), top);
             // The number of a bin is the difference, less half a bin and more one, divided by the
-            // width of a bin and rounded up: minus the high half of a product with a negative factor.
+            // width of a bin and rounded up: minus the high half of a product with a negative
+            // factor.
             let less = _mm256_sub_epi8(low, half);
             let (high, rest) = (table.factor[0].of(bins), table.factor[1].of(bins));
             let product = |coded, less, factor| {
@@ -385,8 +386,8 @@ unsafe fn join_words<W: Words>(
     let streaming = streaming && dst.as_ptr().cast::<__m256i>().is_aligned();
     let (mut bits, mut exceptions) = (0, 0);
     for i in 0..n / 32 {
-        // SAFETY: these 32 values are inside of all slices. Before them, at most eight bits were read
-        // for each value, and at most 32 bytes are now, so that all reads end in the padding.
+        // SAFETY: these 32 values are inside of all slices. Before them, at most eight bits were
+        // read for each value, and at most 32 bytes are now, so that all reads end in the padding.
         unsafe {
             let place = 32 * W::WIDTH * i;
             let b = base.as_ptr().add(place);

@@ -24,8 +24,8 @@ pub(in crate::simd) trait Words {
     /// Sets 32 values against their base; their raw bytes go to `records`.
     ///
     /// # Safety
-    /// The CPU has AVX2; 32 values can be read at `values` and at `base`, and their raw bytes written
-    /// at `records`.
+    /// The CPU has AVX2; 32 values can be read at `values` and at `base`, and their raw bytes
+    /// written at `records`.
     unsafe fn load(values: *const u8, base: *const u8, records: *mut u8, is_integer: bool)
     -> Apart;
 

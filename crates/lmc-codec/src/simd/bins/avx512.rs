@@ -32,8 +32,8 @@ struct ByBin {
     /// All rows.
     rows: [__m512i; 2],
     has_rows: bool,
-    /// The least and the largest step that are not exceptions: of values that keep their sign, and of
-    /// those that do not.
+    /// The least and the largest step that are not exceptions: of values that keep their sign, and
+    /// of those that do not.
     reach: [[__m512i; 2]; 2],
     has_reach: bool,
 }
@@ -203,8 +203,8 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
     for i in 0..n / GROUP {
         let staged = i % (STAGE / GROUP);
         let (masks, rests) = stage.group_mut(staged);
-        // SAFETY: group `i` is inside of all slices, and the payload of all groups up to it takes at
-        // most eight bits for each value.
+        // SAFETY: group `i` is inside of all slices, and the payload of all groups up to it takes
+        // at most eight bits for each value.
         unsafe {
             let place = W::WIDTH * GROUP * i;
             let (x, b) = (values.as_ptr().add(place), base.as_ptr().add(place));
@@ -336,8 +336,8 @@ unsafe fn join_words<W: Words>(
     let streaming = streaming && dst.as_ptr().cast::<__m512i>().is_aligned();
     let (mut bits, mut exceptions) = (0, 0);
     for i in 0..n / GROUP {
-        // SAFETY: group `i` is inside of all slices. Before it, at most eight bits were read for each
-        // value, and at most 64 bytes are now, so that all reads end in the payload's padding.
+        // SAFETY: group `i` is inside of all slices. Before it, at most eight bits were read for
+        // each value, and at most 64 bytes are now, so that all reads end in the payload's padding.
         unsafe {
             let place = W::WIDTH * GROUP * i;
             let b = base.as_ptr().add(place);

@@ -45,8 +45,8 @@ pub(in crate::simd) trait Words {
     /// Undoes [`Words::load`].
     ///
     /// # Safety
-    /// The CPU has AVX-512; 64 values can be read at `base` and written at `to`, and their raw bytes
-    /// read at `records`. `to` is aligned to 64 bytes if `STREAM`.
+    /// The CPU has AVX-512; 64 values can be read at `base` and written at `to`, and their raw
+    /// bytes read at `records`. `to` is aligned to 64 bytes if `STREAM`.
     unsafe fn store<const STREAM: bool>(
         coded: [__m512i; 2],
         flips: __mmask64,

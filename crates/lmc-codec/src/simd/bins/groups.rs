@@ -234,7 +234,8 @@ macro_rules! for_word {
             for (i, ((values, base), plane)) in values.iter().zip(base).zip(planes).enumerate() {
                 let (mut apart, mut cases) = ([0; GROUP], [0; GROUP]);
                 for j in 0..GROUP {
-                    let (x, b) = (<$word>::from_le_bytes(values[j]), <$word>::from_le_bytes(base[j]));
+                    let x = <$word>::from_le_bytes(values[j]);
+                    let b = <$word>::from_le_bytes(base[j]);
                     let flip = ((x ^ b) & !magnitudes) >> (<$word>::BITS - 1);
                     cases[j] = (words.bin(b) << 1 | flip) as u8;
                     let grown = (x & magnitudes).wrapping_sub(b & magnitudes);

@@ -32,8 +32,8 @@ pub(super) struct Lanes {
     pub row: ByBin,
     pub forward: Rows,
     pub backward: Rows,
-    /// The least and the largest step that are not exceptions: of values that keep their sign, and of
-    /// those that do not.
+    /// The least and the largest step that are not exceptions: of values that keep their sign, and
+    /// of those that do not.
     pub reach: [[ByBin; 2]; 2],
 }
 

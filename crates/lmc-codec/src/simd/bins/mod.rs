@@ -67,8 +67,8 @@ pub(crate) struct Tables {
     groups_backward: OnceLock<groups::Backward>,
 }
 
-/// The least and the largest step of a bin that are coded as symbols: of values that keep their sign,
-/// and of those that do not. None are if the least is above the largest.
+/// The least and the largest step of a bin that are coded as symbols: of values that keep their
+/// sign, and of those that do not. None are if the least is above the largest.
 pub(crate) type Reach = [(i8, i8); 2];
 
 const REACH_OF_ALL: Reach = [(-(BIN_MAX as i8), BIN_MAX as i8 - 1); 2];
@@ -154,8 +154,8 @@ impl Tables {
         }
     }
 
-    /// The same with exceptions for all steps that are out of the reach of their bin; those behind the
-    /// last are like it.
+    /// The same with exceptions for all steps that are out of the reach of their bin; those behind
+    /// the last are like it.
     pub(crate) fn with_reach(self, reach: impl Fn(usize) -> Reach) -> Self {
         let last = usize::from(self.last);
         let reach: [Reach; BINS] = std::array::from_fn(|bin| reach(bin.min(last)));
@@ -195,8 +195,8 @@ impl Tables {
         above.min(u64::from(self.last)) as usize
     }
 
-    /// The symbol before its row of a difference to which half the width of a bin has been added; none
-    /// if it is in no bin.
+    /// The symbol before its row of a difference to which half the width of a bin has been added;
+    /// none if it is in no bin.
     #[inline(always)]
     fn symbol(&self, bin: usize, rounded: i64, is_flipped: bool) -> Option<u8> {
         let Bin { shift, has_flip_bit, centre } = self.bins[bin];

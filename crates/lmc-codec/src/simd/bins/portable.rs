@@ -67,7 +67,8 @@ impl Tables {
         low(8 * width - usize::from(!self.is_integer))
     }
 
-    /// What is added to differences to round them to whole multiples of those that have no raw bytes.
+    /// What is added to differences to round them to whole multiples of those that have no raw
+    /// bytes.
     #[inline(always)]
     fn raw_half(&self) -> u64 {
         1 << (8 * self.raw_bytes()) >> 1

@@ -1,6 +1,6 @@
-//! Payloads of 512 values at once, on their way from vectors of 64 bytes to a string of bits: through
-//! memory, as to move each word of eight bytes between the two kinds of registers takes longer. (With
-//! vectors of 32 bytes it does not, and neither does the way back.)
+//! Payloads of 512 values at once, on their way from vectors of 64 bytes to a string of bits:
+//! through memory, as to move each word of eight bytes between the two kinds of registers takes
+//! longer. (With vectors of 32 bytes it does not, and neither does the way back.)
 
 use super::GROUP;
 use crate::simd::classes::Writer;

@@ -152,8 +152,8 @@ fn groups_agree() {
     }
 }
 
-/// Every width, number of raw bytes and exponent, at lengths around those of vectors: what is cut is
-/// what safe Rust cuts, and joined it is the values again, with every instruction set.
+/// Every width, number of raw bytes and exponent, at lengths around those of vectors: what is cut
+/// is what safe Rust cuts, and joined it is the values again, with every instruction set.
 #[test]
 fn kernels_agree() {
     let mut random = Random::new(11);

@@ -38,8 +38,8 @@ pub(in crate::simd) fn closing(bits: u8) -> u64 {
     CLOSE[0][usize::from(bits)]
 }
 
-/// The order that spreads values over those of eight whose bit is set; the others have their top bit
-/// set.
+/// The order that spreads values over those of eight whose bit is set; the others have their top
+/// bit set.
 #[inline(always)]
 pub(in crate::simd) fn spreading(bits: u8) -> u64 {
     SPREAD[0][usize::from(bits)]

@@ -24,7 +24,7 @@ pub struct Hints<'a> {
 /// bytes, 2 or 4.
 ///
 /// `top` is working memory of at least one byte for each word.
-#[allow(clippy::too_many_arguments)]
+#[expect(clippy::too_many_arguments, reason = "a kernel takes one buffer for each kind of byte")]
 pub(crate) fn encode_words(
     isa: Isa,
     width: usize,
@@ -83,7 +83,7 @@ fn is_fused(isa: Isa, n: usize) -> bool {
 ///
 /// `top` is working memory of at least one byte for each word. On an error the contents of `dst`
 /// mean nothing.
-#[allow(clippy::too_many_arguments)]
+#[expect(clippy::too_many_arguments, reason = "a kernel takes one buffer for each kind of byte")]
 pub(crate) fn decode_words(
     isa: Isa,
     width: usize,

@@ -133,8 +133,8 @@ unsafe fn find_of<const W: usize>(
     assert!(own.len() >= (n + GROUP) * W && own_base.len() >= (n + GROUP) * W);
     let mut end = 0;
     for (i, bits) in bits.iter_mut().enumerate() {
-        // SAFETY: a group is inside of both slices, and no more is written than has been read, and a
-        // vector.
+        // SAFETY: a group is inside of both slices, and no more is written than has been read, and
+        // a vector.
         unsafe {
             let (x, b) = (values.as_ptr().add(i * GROUP * W), base.as_ptr().add(i * GROUP * W));
             *bits = 0;
@@ -228,7 +228,8 @@ unsafe fn put_of<const W: usize>(
     for (i, &bits) in bits.iter().enumerate() {
         for vector in 0..W {
             let own = part::<W>(bits, vector);
-            // SAFETY: the vector is inside of both slices, and a value has been counted for each bit.
+            // SAFETY: the vector is inside of both slices, and a value has been counted for each
+            // bit.
             unsafe {
                 let at = i * GROUP * W + 64 * vector;
                 let from = _mm512_loadu_si512(base.as_ptr().add(at).cast());

@@ -71,8 +71,8 @@ pub(crate) fn masks(isa: Isa, rule: ContextRule, base: &[u8], out: &mut [u64]) {
     portable::masks(rule, base, out);
 }
 
-/// Says for each group which values differ from their base, and writes those and their bases, closed
-/// up, with room for [`SLACK`] bytes behind them. Returns how many they are.
+/// Says for each group which values differ from their base, and writes those and their bases,
+/// closed up, with room for [`SLACK`] bytes behind them. Returns how many they are.
 pub(crate) fn find(
     isa: Isa,
     width_log2: u8,
@@ -132,8 +132,8 @@ pub(crate) fn take(isa: Isa, width_log2: u8, bits: &[u64], src: &[u8], out: &mut
     done + portable::take(width_log2, bits, src, &mut out[done << width_log2..])
 }
 
-/// Makes `dst` of `base`, with `values` in the places whose bits are set. There are as many values as
-/// bits, and [`SLACK`] bytes behind them.
+/// Makes `dst` of `base`, with `values` in the places whose bits are set. There are as many values
+/// as bits, and [`SLACK`] bytes behind them.
 pub(crate) fn put(
     isa: Isa,
     width_log2: u8,

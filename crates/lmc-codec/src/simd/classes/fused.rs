@@ -15,8 +15,8 @@ const CLASSES: u8 = 17;
 /// If no more than this many of 64 payloads have bits, they are closed up first.
 const FEW: u32 = 24;
 
-/// Groups that are worked on together, step by step: so that what one step waits for does not hold up
-/// the other one.
+/// Groups that are worked on together, step by step: so that what one step waits for does not hold
+/// up the other one.
 const TOGETHER: usize = 16;
 
 /// Symbols that keep the sign of their base.
@@ -419,8 +419,8 @@ unsafe fn mask_for<const K: usize, const WIDE: bool, const JOINT: bool>(
 /// Adds how many bits are set in each context's masks to `counts`, which may leave out the last
 /// contexts.
 ///
-/// In vectors of their own: next to where the masks are made, the compiler puts them together one by
-/// one.
+/// In vectors of their own: next to where the masks are made, the compiler puts them together one
+/// by one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
 fn count_masks<const K: usize>(masks: &[[u64; K]], counts: &mut [usize]) {

@@ -56,7 +56,6 @@ macro_rules! for_word {
     ($measure:ident, $restore:ident, $word:ty, $signed:ty, $len:literal) => {
         per_isa! {
             /// [`measure`] of words of this width.
-            #[allow(clippy::too_many_arguments)]
             fn $measure(
                 table: &Symbols,
                 values: &[u8],
@@ -74,8 +73,10 @@ macro_rules! for_word {
                 let values = values.as_chunks::<$len>().0;
                 let base = base.as_chunks::<$len>().0;
                 for i in 0..n {
-                    let (value, base) = (<$word>::from_le_bytes(values[i]), <$word>::from_le_bytes(base[i]));
-                    let apart = (value & magnitudes).wrapping_sub(base & magnitudes).wrapping_add(half);
+                    let value = <$word>::from_le_bytes(values[i]);
+                    let base = <$word>::from_le_bytes(base[i]);
+                    let grown = (value & magnitudes).wrapping_sub(base & magnitudes);
+                    let apart = grown.wrapping_add(half);
                     let coded = (apart as $signed) >> (8 * raw_bytes);
                     let (size, negative) = (coded.unsigned_abs(), <$word>::from(coded < 0));
                     let class = <$word>::BITS - size.leading_zeros();
@@ -89,7 +90,8 @@ macro_rules! for_word {
                     if sign == 0 && class > 0 {
                         bits |= negative << rest;
                     }
-                    for (plane, &byte) in bits.to_le_bytes()[..$len - raw_bytes].iter().enumerate() {
+                    let bits = bits.to_le_bytes();
+                    for (plane, &byte) in bits[..$len - raw_bytes].iter().enumerate() {
                         payload[plane * n + i] = byte;
                     }
                     let low = apart.to_le_bytes();
@@ -100,7 +102,6 @@ macro_rules! for_word {
 
         per_isa! {
             /// [`restore`] of words of this width.
-            #[allow(clippy::too_many_arguments)]
             fn $restore(
                 table: &Symbols,
                 base: &[u8],
@@ -133,7 +134,8 @@ macro_rules! for_word {
                     let mut low = [0; $len];
                     low[..raw_bytes].copy_from_slice(&records[i * raw_bytes..(i + 1) * raw_bytes]);
                     let shifted = (coded as u64).wrapping_shl(8 * raw_bytes as u32) as $word;
-                    let apart = shifted.wrapping_add(<$word>::from_le_bytes(low)).wrapping_sub(half);
+                    let sum = shifted.wrapping_add(<$word>::from_le_bytes(low));
+                    let apart = sum.wrapping_sub(half);
                     let word = <$word>::from_le_bytes(base[i]);
                     let magnitude = (word & magnitudes).wrapping_add(apart) & magnitudes;
                     let flip = <$word>::from(head.is_flipped) << (<$word>::BITS - 1);

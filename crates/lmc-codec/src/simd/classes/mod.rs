@@ -1,7 +1,8 @@
 //! Floats to symbols by how far they are from their base, and back (`docs/format.md`, section 3.6).
 //!
-//! Values are worked on in groups of 64. The contexts of a group are masks, one bit a value, so that
-//! taking the symbols of a context out of a group is one compress, and putting them back one expand.
+//! Values are worked on in groups of 64. The contexts of a group are masks, one bit a value, so
+//! that taking the symbols of a context out of a group is one compress, and putting them back one
+//! expand.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -78,8 +79,8 @@ pub(crate) fn sort_fast(
 }
 
 /// Makes the masks of the contexts of as many of the first values with this base as one fast pass
-/// can, for [`restore_fast`], and adds to `counts` how many values each context has; returns how many
-/// values that were.
+/// can, for [`restore_fast`], and adds to `counts` how many values each context has; returns how
+/// many values that were.
 pub(crate) fn mask_fast(
     isa: Isa,
     layout: Layout,
@@ -97,7 +98,7 @@ pub(crate) fn mask_fast(
 }
 
 /// Restores as many of the first values as one fast pass can; returns how many it did.
-#[allow(clippy::too_many_arguments)]
+#[expect(clippy::too_many_arguments, reason = "a kernel takes one buffer for each kind of byte")]
 pub(crate) fn restore_fast(
     isa: Isa,
     table: &Symbols,
@@ -139,8 +140,8 @@ impl Layout {
         (1 << self.width_log2) - usize::from(self.raw_bytes)
     }
 
-    /// Whether the coded difference has 16 bits and the symbol sign and top bit or neither, which is
-    /// what the fast passes are for.
+    /// Whether the coded difference has 16 bits and the symbol sign and top bit or neither, which
+    /// is what the fast passes are for.
     #[cfg(target_arch = "x86_64")]
     fn is_16_bits(self) -> bool {
         let widths_fit = matches!((self.width_log2, self.raw_bytes), (1, 0) | (2, 2));

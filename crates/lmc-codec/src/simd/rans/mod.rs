@@ -1,10 +1,10 @@
 //! Kernels of the rANS coder (`docs/format.md`, section 5.4): tables and states go in, bytes or
 //! words come out.
 //!
-//! A row is 32 consecutive bytes, one for each lane. Each byte has a context, which chooses one of `N`
-//! tables, a power of two; with one table there are no contexts. Every instruction set gives the results of
-//! `portable`, bit for bit. The functions here check the lengths once and then dispatch; no
-//! input, however hostile, makes a kernel read or write outside of its slices.
+//! A row is 32 consecutive bytes, one for each lane. Each byte has a context, which chooses one of
+//! `N` tables, a power of two; with one table there are no contexts. Every instruction set gives
+//! the results of `portable`, bit for bit. The functions here check the lengths once and then
+//! dispatch; no input, however hostile, makes a kernel read or write outside of its slices.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

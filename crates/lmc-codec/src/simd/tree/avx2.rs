@@ -7,8 +7,8 @@ use super::{Side, Tables};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// `SPLIT[b]` brings those of eight bytes whose bit is clear in `b` to the lower half of a vector, and
-/// the others to the upper half, closed up.
+/// `SPLIT[b]` brings those of eight bytes whose bit is clear in `b` to the lower half of a vector,
+/// and the others to the upper half, closed up.
 static SPLIT: [[u8; 16]; 256] = split_orders();
 
 const fn split_orders() -> [[u8; 16]; 256] {
@@ -206,9 +206,9 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
     let mut count = 0;
     // One loop, with the last group in it: as a closure for two, it was called and not inlined.
     for (i, word) in bits.chunks_mut(8).enumerate() {
-        // SAFETY: there are 64 bytes from every group on. No side has got more bytes than were read,
-        // so that there is room for eight; what is closed up in place lies before what is still to
-        // be read.
+        // SAFETY: there are 64 bytes from every group on. No side has got more bytes than were
+        // read, so that there is room for eight; what is closed up in place lies before what is
+        // still to be read.
         unsafe {
             let from = own.add(64 * i);
             let v = [0, 32].map(|i| _mm256_loadu_si256(from.add(i).cast()));
@@ -238,8 +238,8 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
 }
 
 /// # Safety
-/// The CPU has AVX2, BMI2 and POPCNT. `bits` has a bit for each byte of `dst` and zeros behind them;
-/// each side has as many bytes as there are bits for it, and 64 more.
+/// The CPU has AVX2, BMI2 and POPCNT. `bits` has a bit for each byte of `dst` and zeros behind
+/// them; each side has as many bytes as there are bits for it, and 64 more.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn merge(bits: &[u8], left: Side, right: Side, dst: &mut [u8]) {
     // SAFETY: the caller's.
@@ -279,8 +279,8 @@ unsafe fn merge_sides<const LEFT: bool, const RIGHT: bool>(
         let Places { is_right, is_left, left, right } = Places::of(set);
         let counts = [set as u16, (set >> 16) as u16].map(|set| set.count_ones() as usize);
         let (mut v, mut w) = (_mm256_and_si256(is_left, a), _mm256_and_si256(is_right, b));
-        // SAFETY: at most the bits seen so far have been taken from a side, and those beyond the last
-        // byte: 64 bytes more are readable.
+        // SAFETY: at most the bits seen so far have been taken from a side, and those beyond the
+        // last byte: 64 bytes more are readable.
         unsafe {
             if LEFT {
                 let next = from_left.add(16 - counts[0]);
@@ -311,7 +311,8 @@ unsafe fn merge_sides<const LEFT: bool, const RIGHT: bool>(
     }
 }
 
-/// Where the bytes of two sides go, 16 by 16: orders with the top bit set for those of the other side.
+/// Where the bytes of two sides go, 16 by 16: orders with the top bit set for those of the other
+/// side.
 struct Places {
     is_left: __m256i,
     is_right: __m256i,
@@ -329,8 +330,8 @@ impl Places {
         let own = _mm256_and_si256(own, one_each);
         let is_right = _mm256_cmpeq_epi8(own, one_each);
         let is_left = _mm256_cmpeq_epi8(own, _mm256_setzero_si256());
-        // Less the number of bytes of the right side up to each place: among its eight, then those of
-        // the lower eight for the upper ones.
+        // Less the number of bytes of the right side up to each place: among its eight, then those
+        // of the lower eight for the upper ones.
         let mut less = is_right;
         less = _mm256_add_epi8(less, _mm256_slli_epi64::<8>(less));
         less = _mm256_add_epi8(less, _mm256_slli_epi64::<16>(less));

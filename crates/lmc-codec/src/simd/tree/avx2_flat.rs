@@ -49,9 +49,9 @@ fn pack_groups(first: u8, bits: u8, groups: &[[u8; 32]], out: &mut Vec<u8>) {
     let own = |i: usize| if i < 2 * bits { i / bits * 8 + i % bits } else { 0 };
     let order: [u8; 16] = std::array::from_fn(|i| own(i) as u8);
     out.reserve(4 * bits * groups.len() + 16);
-    // SAFETY: a group has 32 bytes and an order 16. Each half of a group writes 16 bytes and moves on by
-    // `2 * bits`, within what was reserved; the bytes up to there have been written when they become
-    // part of `out`.
+    // SAFETY: a group has 32 bytes and an order 16. Each half of a group writes 16 bytes and moves
+    // on by `2 * bits`, within what was reserved; the bytes up to there have been written when they
+    // become part of `out`.
     unsafe {
         let order = _mm256_broadcastsi128_si256(_mm_loadu_si128(order.as_ptr().cast()));
         let mut to = out.as_mut_ptr().add(out.len());
@@ -130,7 +130,8 @@ pub(super) unsafe fn unpack(bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &
     // A step may read up to 14 bytes more than its own.
     let direct = (packed.len().saturating_sub(BEHIND) / step).min(steps.len());
     let look_up_at = |from: *const u8, to: &mut [u8; STEP]| {
-        // SAFETY: the caller of this closure sees to `step + BEHIND` bytes at `from`; `to` has `STEP`.
+        // SAFETY: the caller of this closure sees to `step + BEHIND` bytes at `from`; `to` has
+        // `STEP`.
         unsafe {
             let v = std::array::from_fn(|i| numbers.at(from.add(4 * i * numbers.bits)));
             for (i, v) in rows.look_up(v).into_iter().enumerate() {

@@ -1,21 +1,21 @@
 //! Kernels of the tree code (`docs/format.md`, section 5.6).
 //!
 //! A prefix code as a tree, whose nodes are ranges of ranks: the symbols in the order of the tree.
-//! Symbols with codes that are as long stand together in blocks, which need no node for each bit. Both
-//! directions go node by node, breadth first, over the bytes of a segment:
+//! Symbols with codes that are as long stand together in blocks, which need no node for each bit.
+//! Both directions go node by node, breadth first, over the bytes of a segment:
 //!
 //! ```text
 //! encode:  x = the ranks of the plane's bytes
 //!          for each node, from the root: compare its part of x with the first rank on its right,
 //!                          write the answers as bits, close up both sides;
 //!                          a flat node writes what is left of its ranks, as few bits as they need
-//! decode:  walk the nodes once to count the bits that are set: gives every stream's place and length
+//! decode:  walk the nodes once to count the set bits: gives each stream's place and length
 //!          for the last level up to the root: look up the symbols of flat nodes,
-//!                          and spread both sides of the others over the places that their bits name
+//!                          and spread both sides of the others over the places their bits name
 //! ```
 //!
-//! As in a chain, no bit position depends on a decoded symbol, only on counts of bits. A chain is the
-//! tree in which every node has a single symbol on one side; here both sides may go on.
+//! As in a chain, no bit position depends on a decoded symbol, only on counts of bits. A chain is
+//! the tree in which every node has a single symbol on one side; here both sides may go on.
 //!
 //! The order of the work is safe code, written once. A kernel does one node, and is called with
 //! slices whose lengths it checks.
@@ -58,8 +58,8 @@ fn place_after(at: usize, len: usize) -> usize {
     (at + len + SLACK).next_multiple_of(64)
 }
 
-/// Appends the tree stream of `src` to `out`. Fails, with `out` as it was, if a byte has no code and
-/// there is no escape.
+/// Appends the tree stream of `src` to `out`. Fails, with `out` as it was, if a byte has no code
+/// and there is no escape.
 pub(crate) fn encode(
     isa: Isa,
     tables: &Tables,
@@ -216,8 +216,8 @@ fn to_ranks(isa: Isa, tables: &Tables, src: &[u8], dst: &mut [u8], absent: &mut 
 }
 
 /// Writes a bit to `bits` for each of the first `len` of `own`: whether it goes to the right. Those
-/// that do are closed up at `right`, the others at the start of `own`, as far as they go on; returns
-/// how many go to the right.
+/// that do are closed up at `right`, the others at the start of `own`, as far as they go on;
+/// returns how many go to the right.
 fn split_ranks(
     isa: Isa,
     split: &Split,
@@ -232,8 +232,8 @@ fn split_ranks(
     let keep = [split.left, split.right].map(|side| matches!(side, Child::Node(_)));
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX2 and BMI2; there is slack behind `len` bytes of both sides, and
-        // `bits` has one for each.
+        // SAFETY: the isa proves AVX2 and BMI2; there is slack behind `len` bytes of both sides,
+        // and `bits` has one for each.
         IsaKind::Avx2 => unsafe { avx2::split(split.first, keep, own, len, right, bits) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above, with AVX-512 VBMI2.
@@ -243,14 +243,14 @@ fn split_ranks(
 }
 
 /// Fills `dst`: where a bit is set with the next byte of the right side, else with that of the left
-/// one. `bits` has one for each byte of `dst`, and zeros behind them; each side has as many bytes as
-/// there are bits for it, and slack, as the walk found.
+/// one. `bits` has one for each byte of `dst`, and zeros behind them; each side has as many bytes
+/// as there are bits for it, and slack, as the walk found.
 fn merge(isa: Isa, bits: &[u8], left: Side, right: Side, dst: &mut [u8]) {
     assert_eq!(bits.len(), dst.len().div_ceil(8));
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX2 and BMI2. The sides are as long as the walk counted in `bits`,
-        // of which those beyond `dst` are 0.
+        // SAFETY: the isa proves AVX2 and BMI2. The sides are as long as the walk counted in
+        // `bits`, of which those beyond `dst` are 0.
         IsaKind::Avx2 => unsafe { avx2::merge(bits, left, right, dst) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above, with AVX-512 VBMI2.

@@ -4,8 +4,9 @@ use lmc_format::TreeTable;
 use lmc_format::limits::HUFFMAN_BITS_MAX;
 use std::ops::Range;
 
-/// Most nodes of a tree, of those that have a stream: all but single symbols. As many blocks as can be
-/// are those of 15 and 31 symbols of each of the 12 lengths, and the escape: 53, under 52 others.
+/// Most nodes of a tree, of those that have a stream: all but single symbols. As many blocks as can
+/// be are those of 15 and 31 symbols of each of the 12 lengths, and the escape: 53, under 52
+/// others.
 pub(super) const NODES_MAX: usize = 105;
 
 /// A tree table made ready for both directions.
