@@ -220,8 +220,8 @@ fn history(folder: &Path) -> io::Result<()> {
     let mut weights = data::words(Kind::Weights, 2, true, 6000, 1);
     let save = |path: &Path, name: String, pack_len: usize| -> io::Result<()> {
         let meta = [("loss".to_string(), "0.1\n\u{fc}".to_string())].into();
-        let options = SaveOptions { pack_len, meta, threads: 1, ..SaveOptions::default() };
-        let saved = store.save(path, &options, &|_| ()).expect("a save");
+        let options = SaveOptions { pack_len, meta, ..SaveOptions::default() };
+        let saved = store.save(path, &options).expect("a save");
         let object = saved.name.object().expect("a name");
         put("manifest_parse", &name, &[&storage.read_all(&object, 1 << 20).expect("it is there")])
     };
