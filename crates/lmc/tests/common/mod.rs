@@ -153,6 +153,12 @@ pub fn golden_inputs() -> Vec<(String, Vec<u8>, Level)> {
     ] {
         inputs.push((format!("safetensors_{name}"), weights.clone(), level));
     }
+    let packed = [
+        ("f4".into(), "F4", vec![40, 30], data::words(Kind::Weights, 1, false, 600, 31)),
+        ("f6a".into(), "F6_E2M3", vec![40, 20], data::words(Kind::Weights, 1, false, 600, 32)),
+        ("f6b".into(), "F6_E3M2", vec![800], data::words(Kind::Weights, 1, false, 600, 33)),
+    ];
+    inputs.push(("packed".to_string(), safetensors(&packed, ""), Level::Default));
     // Floats of many kinds of top bytes, which trees code; some of them no sample shows.
     let floats = words(Kind::Weights, 4, 9000);
     let floats = || floats.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word));
