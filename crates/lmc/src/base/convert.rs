@@ -105,7 +105,7 @@ mod tests {
         let distance = |code: u32| (of(code) - m).abs();
         assert!(nearest <= infinity);
         for other in [nearest.saturating_sub(1), (nearest + 1).min(infinity)] {
-            // From the value that infinity counts as upwards, everything is infinity.
+            // Everything at or above the value that infinity counts as becomes infinity.
             let is_better = distance(other) < distance(nearest) && m < of(infinity);
             let is_even = distance(other) > distance(nearest) || nearest & 1 == 0;
             assert!(!is_better && (is_even || other == nearest || m >= of(infinity)), "{u:08x}");
