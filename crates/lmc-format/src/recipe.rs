@@ -204,8 +204,8 @@ pub enum AnyRecipe {
     Classes(ClassRecipe),
     /// The same in bins, in the order of the values.
     Bins(BinRecipe),
-    /// Floats of which few differ from those of a base: where they are, and how far they are off,
-    /// in bins.
+    /// Floats that mostly equal those of a base: which ones differ, and how far they are off, in
+    /// bins.
     Changes(Box<ChangeRecipe>),
     /// Values with few different words.
     Palette(PaletteRecipe),

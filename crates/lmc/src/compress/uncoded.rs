@@ -10,8 +10,8 @@ use std::ops::Range;
 
 /// Values in the longest segment.
 const SEGMENT_VALUES: u64 = 1 << 18;
-/// The widest values, in bytes, of which a segment can have that many; of wider values it has
-/// fewer.
+/// A segment can have that many values only if they have at most this many bytes each; it has fewer
+/// wider values.
 const WIDTH_MAX: u64 = 4;
 
 /// Adds up what decoders will write to read the bytes `range` of a file with these spans. `file` is

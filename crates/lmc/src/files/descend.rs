@@ -44,7 +44,7 @@ impl Known for FileId {
 
 /// Distinguishes a folder that is not kept open from others, even after it was removed. The next
 /// folder that anybody creates may then get its number (ext4 does that). But nobody can create a
-/// folder of another user, and no new folder is as old as this one.
+/// folder of another user, and a new folder is never older than this one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FolderId {
     /// Its device and its number there.

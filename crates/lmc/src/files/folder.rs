@@ -60,7 +60,7 @@ pub enum FileKind {
 pub struct FileState {
     /// Which file it is.
     pub id: FileId,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Its permissions, without any other bits.
     pub mode: u32,

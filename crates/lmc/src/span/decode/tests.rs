@@ -91,7 +91,7 @@ fn odd_blocks_are_refused() {
     assert!(decode(&stored((1 << 22) + 1), (1 << 22) + 1).is_err());
 }
 
-/// A tensor like `base`, in which one in so many values is slightly different.
+/// A tensor like `base`, in which one in `one_in` values is slightly different.
 fn moved(base: &[u8], width: usize, one_in: usize, random: &mut Random) -> Vec<u8> {
     let mut raw = base.to_vec();
     for low in raw.iter_mut().step_by(width) {
