@@ -1,22 +1,22 @@
-//! What a caller can do about an error, in no user interface's words.
+//! What a caller can do about an error, independent of any user interface.
 //!
-//! A library cannot know whether it is called by the command or from Python, so it says what would
-//! help as a value, and each user interface has its own words for it.
+//! A library cannot know whether it is called by the command or from Python. So it gives its advice
+//! as a value, and each user interface has its own words for it.
 
 /// Defines the enum and the list of its variants together, so that the list is complete.
 macro_rules! advice {
     ($($(#[doc = $doc:literal])* $variant:ident,)*) => {
         /// What would help.
         ///
-        /// A user interface matches it without a wildcard: then a new variant does not compile
-        /// until there are words for it.
+        /// A user interface should match it without a wildcard, so that a new variant does not
+        /// compile until there are words for it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Advice {
             $($(#[doc = $doc])* $variant,)*
         }
 
         impl Advice {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// The name of the variant, for text that another process reads.
@@ -54,13 +54,13 @@ advice! {
     RestoreBasesFirst,
     /// Create a store.
     CreateStore,
-    /// Move the damaged configuration away and create the store again: its snapshots stay.
+    /// Move the damaged configuration away and create the store again. The snapshots are kept.
     RecreateStore,
     /// Create the store in a folder of one's own or in a new one, or let others read it.
     ChooseOwnFolder,
-    /// Look which snapshots there are.
+    /// List the snapshots.
     ListSnapshots,
-    /// Look which paths a snapshot has.
+    /// List the paths of a snapshot.
     ListPaths,
     /// Allow files to be restored into a directory that is not empty.
     RestoreIntoDirectory,
@@ -68,7 +68,7 @@ advice! {
     FollowLinks,
     /// Have the store checked for damage.
     CheckStore,
-    /// Have the store repaired, which moves away what does not belong there.
+    /// Have the store repaired, which moves away anything that does not belong there.
     RepairStore,
     /// Have the store checked, and repaired if something is missing.
     CheckAndRepair,

@@ -1,5 +1,5 @@
-//! The recipe of a block whose floats are coded as bins around those of a base (`docs/format.md`,
-//! section 3.7).
+//! The recipe of a block whose floats are coded as bins around the values of a base
+//! (`docs/format.md`, section 3.7).
 
 use crate::coder::Coder;
 use crate::contexts::ContextTables;
@@ -22,9 +22,9 @@ pub struct BinRecipe {
 /// How the symbols of a segment are coded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SymbolCoder {
-    /// All of them by one coder.
+    /// One coder for all of them.
     One(Coder),
-    /// By rANS, with the table that the bin of the base chooses.
+    /// By rANS, with a table that is chosen by the bin of the base.
     ByContext(ContextTables),
 }
 
@@ -37,28 +37,29 @@ pub enum SymbolCoder {
 pub struct BinRules {
     /// log2 of the value's width in bytes.
     pub width_log2: u8,
-    /// Whether values are integers, which have no sign of their own.
+    /// Whether values are integers, which have no separate sign.
     pub is_integer: bool,
     /// Low bytes of the difference that are stored as they are.
     pub raw_bytes: u8,
     /// log2 of the values in a segment.
     pub segment_log2: u8,
-    /// Bits below the sign of the base that choose the bin.
+    /// Number of bits below the sign of the base that choose the bin.
     pub exponent_bits: u8,
     /// Subtracted from these bits.
     pub exponent_first: u16,
-    /// How differences are binned, by exponent of the base; the last one serves all above it.
+    /// How differences are binned, by exponent of the base; the last one also serves all exponents
+    /// above it.
     pub bins: Vec<Bin>,
     /// Row `i + 1` is for bins from this one on.
     pub bounds: Vec<u8>,
-    /// What the sixteen symbols around the centre become, by context; none if they stay.
+    /// What the sixteen symbols around the centre become, by context; empty if they stay.
     pub rows: Vec<[u8; 16]>,
 }
 
-/// How the differences of values whose bases have one exponent are binned.
+/// How differences are binned for values whose bases have a given exponent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// log2 of the width of a bin: so many low bits of a difference are payload.
+    /// log2 of the width of a bin: this many low bits of a difference are payload.
     pub shift: u8,
     /// Whether a change of sign is a bit of the payload instead of part of the symbol.
     pub has_flip_bit: bool,
@@ -67,19 +68,19 @@ pub struct Bin {
 }
 
 impl Bin {
-    /// Bits of the payload of each value.
+    /// Payload bits of each value.
     pub fn payload_bits(self) -> u8 {
         self.shift.saturating_add(u8::from(self.has_flip_bit))
     }
 }
 
-/// Set in the layout byte of these recipes, and of no others.
+/// Set in the layout byte of these recipes only.
 pub(crate) const BINS: u8 = 0xd0;
 const FLIP_BIT: u8 = 1 << 7;
 /// The bit of the layout byte that says that values are integers.
 pub(crate) const INTEGER: u8 = 1 << 3;
 
-/// The id of [`SymbolCoder::ByContext`], which no coder of other streams has.
+/// The id of [`SymbolCoder::ByContext`], which is not the id of any coder of other streams.
 const BY_CONTEXT: u8 = 10;
 
 impl BinRecipe {
@@ -130,7 +131,8 @@ impl BinRules {
         self.width() << self.segment_log2
     }
 
-    /// Appends the rules, with the bits of the layout byte that say what they are of.
+    /// Appends the rules, with the bits of the layout byte that say what kind of recipe they belong
+    /// to.
     pub(crate) fn write(&self, kind: u8, out: &mut Vec<u8>) {
         let count = |len: usize| u8::try_from(len).unwrap_or(0);
         out.extend_from_slice(&[
@@ -153,7 +155,7 @@ impl BinRules {
         }
     }
 
-    /// Reads rules with a layout byte that is allowed, which is returned too.
+    /// Reads rules; `is_allowed` checks the layout byte, which is returned too.
     pub(crate) fn read(input: &mut Reader, is_allowed: impl Fn(u8) -> bool) -> Result<(u8, Self)> {
         let [layout, raw_bytes, segment_log2, exponent_bits] = input.array("recipe")?;
         if !is_allowed(layout) {

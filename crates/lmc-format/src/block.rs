@@ -12,9 +12,9 @@ pub enum BlockKind {
     Stored,
     /// One element, repeated.
     Constant,
-    /// A recipe and what it coded.
+    /// A recipe and the bytes that it coded.
     Coded,
-    /// What a recipe coded that stands elsewhere.
+    /// Coded bytes; the recipe is elsewhere.
     Shared,
     /// Nothing: the original bytes are those of the base.
     Same,

@@ -1,4 +1,4 @@
-//! The recipe of a block of which few floats differ from those of a base (`docs/format.md`, section
+//! The recipe of a block in which few floats differ from those of a base (`docs/format.md`, section
 //! 3.8).
 
 use crate::bins::{BinRules, INTEGER};
@@ -7,14 +7,14 @@ use crate::error::{Error, Result};
 use crate::limits::FLAG_CONTEXTS_MAX;
 use crate::reader::Reader;
 
-/// How every segment of a block is coded against a base that most values are equal to.
+/// How every segment of a block is coded against a base, where most values are equal to their base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeRecipe {
     /// How the values that differ become symbols and payloads.
     pub rules: BinRules,
     /// Coder of the symbols that are not 0, or of all of them.
     pub coder: Coder,
-    /// Whether each stream of flags has its length in front of it.
+    /// Whether each stream of flags is preceded by its length.
     pub has_lengths: bool,
     /// The flags of values that differ from their base.
     pub changed: FlagContexts,
@@ -22,7 +22,7 @@ pub struct ChangeRecipe {
     pub uncommon: Option<FlagContexts>,
 }
 
-/// Flags that are sorted by the exponent of the base.
+/// Flags that are grouped by the exponent of the base.
 ///
 /// Invariants: 1 to 8 coders; one bound less, each above the one before and none of them 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct FlagContexts {
     pub coders: Vec<Coder>,
 }
 
-/// Set in the layout byte of these recipes, and of no others.
+/// Set in the layout byte of these recipes only.
 pub(crate) const CHANGES: u8 = 0xe0;
 const LENGTHS: u8 = 1 << 2;
 
@@ -80,7 +80,7 @@ impl FlagContexts {
         self.coders.iter().for_each(|coder| coder.write(out));
     }
 
-    /// Reads them; None if there are none.
+    /// Reads them; None if there are no coders.
     fn read(input: &mut Reader) -> Result<Option<Self>> {
         let count = input.u8("number of contexts")?;
         if count > FLAG_CONTEXTS_MAX {

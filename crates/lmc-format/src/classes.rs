@@ -1,5 +1,5 @@
-//! The recipe of a block that is coded by how far each float is from its base (`docs/format.md`,
-//! section 3.6).
+//! The recipe of a block that is coded by the distance of each float from its base
+//! (`docs/format.md`, section 3.6).
 
 use crate::coder::Coder;
 use crate::error::{Error, Result};
@@ -18,21 +18,21 @@ pub struct ClassRecipe {
     pub has_sign: bool,
     /// Whether the symbol holds the bit below the leading one.
     pub has_top_bit: bool,
-    /// Low bytes of the difference that stand as they are.
+    /// Low bytes of the difference that are stored as they are.
     pub raw_bytes: u8,
     /// log2 of the values in a segment.
     pub segment_log2: u8,
-    /// Bits below the sign of the base that choose the context.
+    /// Number of bits below the sign of the base that choose the context.
     pub exponent_bits: u8,
-    /// Subtracted from these bits; what is left is cut to a byte.
+    /// Subtracted from these bits; the result is clamped to a byte.
     pub exponent_first: u16,
-    /// A value is in the context whose number is how many of these are above that byte.
+    /// The context of a value is the number of bounds that are above that byte.
     pub bounds: Vec<u8>,
-    /// Coder of the symbols of each context.
+    /// The coder of the symbols of each context.
     pub contexts: Vec<Coder>,
 }
 
-/// Set in the layout byte of these recipes, and of no others.
+/// Set in the layout byte of these recipes only.
 pub(crate) const CLASSES: u8 = 0xc0;
 const HAS_SIGN: u8 = 1 << 2;
 const HAS_TOP_BIT: u8 = 1 << 3;
@@ -48,12 +48,13 @@ impl ClassRecipe {
         self.width() << self.segment_log2
     }
 
-    /// Bits of the coded difference, and so its largest class.
+    /// Bits of the coded difference, which is also its largest class.
     pub fn class_max(&self) -> u8 {
         (8_u8 << self.width_log2).saturating_sub(self.raw_bytes.saturating_mul(8))
     }
 
-    /// Symbols of values that keep the sign of their base; those that change it are as many.
+    /// The number of symbols for values that keep the sign of their base; there are as many for
+    /// values that change it.
     pub fn symbols(&self) -> u16 {
         let below = u16::from(self.has_sign).saturating_add(u16::from(self.has_top_bit));
         u16::from(self.class_max()).saturating_add(1) << below

@@ -1,4 +1,4 @@
-//! Coders and their tables, as they stand in a recipe (`docs/format.md`, section 3.5).
+//! Coders and their tables, as they are stored in a recipe (`docs/format.md`, section 3.5).
 
 use crate::error::{Error, Result};
 use crate::limits::{
@@ -11,7 +11,7 @@ use crate::varint;
 /// How the bytes of one plane are coded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Coder {
-    /// As they are.
+    /// Stored as they are.
     Raw,
     /// All the same byte.
     Constant(u8),
@@ -30,7 +30,8 @@ pub enum Coder {
     Rans(Box<RansTable>),
     /// Literals and repeats.
     Runs,
-    /// How far the set bits are apart, each number with this many low bits as they are.
+    /// The distances between the set bits; this many low bits of each number are stored as they
+    /// are.
     Gaps(u8),
     /// One byte apart from all others.
     Apart(Box<ApartCoder>),
@@ -38,12 +39,12 @@ pub enum Coder {
     Tree(Box<TreeTable>),
 }
 
-/// Flags say where a byte is not the common one; the others are coded behind them.
+/// Flags say where a byte is not the common one; the other bytes are coded after the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApartCoder {
     /// The common byte.
     pub byte: u8,
-    /// Coder of the flags, eight a byte.
+    /// Coder of the flags, eight per byte.
     pub flags: Coder,
     /// Coder of all other bytes.
     pub others: Coder,
@@ -58,13 +59,13 @@ pub struct ChainTable {
     symbols: Vec<u8>,
 }
 
-/// Code lengths by symbol; 0 is absent. Invariant: complete, 12 bits at most.
+/// Code length of each symbol; 0 means absent. Invariant: complete, 12 bits at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HuffmanTable {
     lengths: [u8; 256],
 }
 
-/// Code lengths by symbol, and that of the escape; 0 is absent. Invariant: complete, 12 bits and
+/// Code lengths of the symbols and of the escape; 0 means absent. Invariant: complete, 12 bits and
 /// 256 codes at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeTable {
@@ -72,7 +73,7 @@ pub struct TreeTable {
     escape: u8,
 }
 
-/// Frequencies by symbol; 0 is absent. Invariant: they sum to 4096, each is below 4096.
+/// Frequency of each symbol; 0 means absent. Invariant: they sum to 4096, each is below 4096.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RansTable {
     freqs: [u16; 256],
@@ -135,7 +136,7 @@ impl HuffmanTable {
         Ok(Self { lengths })
     }
 
-    /// Code length of each symbol; 0 is absent.
+    /// Code length of each symbol; 0 means absent.
     pub fn lengths(&self) -> &[u8; 256] {
         &self.lengths
     }
@@ -165,12 +166,12 @@ impl TreeTable {
         Ok(Self { lengths, escape })
     }
 
-    /// Code length of each symbol; 0 is absent.
+    /// Code length of each symbol; 0 means absent.
     pub fn lengths(&self) -> &[u8; 256] {
         &self.lengths
     }
 
-    /// Code length of the escape, which stands before a byte as it is; 0 if there is none.
+    /// Code length of the escape, which is followed by a byte as it is; 0 if there is none.
     pub fn escape(&self) -> u8 {
         self.escape
     }
@@ -188,7 +189,7 @@ impl TreeTable {
     }
 }
 
-/// Checks that code lengths, that of an escape among them, fill all places of a code of 12 bits.
+/// Checks that the code lengths, including that of the escape, fill a code of 12 bits completely.
 fn check_complete(what: &str, lengths: &[u8; 256], escape: u8) -> Result<()> {
     let mut sum = 0_u32;
     for &length in lengths.iter().chain([&escape]).filter(|&&l| l > 0) {
@@ -203,7 +204,7 @@ fn check_complete(what: &str, lengths: &[u8; 256], escape: u8) -> Result<()> {
     Ok(())
 }
 
-/// Writes code lengths, two a byte.
+/// Writes code lengths, two per byte.
 fn write_lengths(out: &mut Vec<u8>, lengths: &[u8]) {
     for pair in lengths.chunks(2) {
         let low = pair.first().copied().unwrap_or(0);
@@ -236,7 +237,7 @@ impl RansTable {
         Ok(Self { freqs })
     }
 
-    /// Frequency of each symbol; 0 is absent.
+    /// Frequency of each symbol; 0 means absent.
     pub fn freqs(&self) -> &[u16; 256] {
         &self.freqs
     }
@@ -283,7 +284,7 @@ fn write_span(
     first..=last
 }
 
-/// Reads what [`write_span`] wrote: the first symbol and how many follow from it.
+/// Reads the output of [`write_span`]: the first symbol, and how many symbols there are from it on.
 fn read_span(input: &mut Reader) -> Result<(usize, usize)> {
     let [first, last] = input.array("symbol range of a table")?;
     match last.checked_sub(first) {
@@ -332,7 +333,7 @@ impl Coder {
         Self::read_nested(input, APART_DEPTH_MAX)
     }
 
-    /// Reads a coder that has at most `depth` others one in the other.
+    /// Reads a coder in which at most `depth` others are nested.
     fn read_nested(input: &mut Reader, depth: u8) -> Result<Self> {
         match input.u8("coder id")? {
             0 => Ok(Self::Raw),

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::limits::RANS_CONTEXTS_MAX;
 use crate::reader::Reader;
 
-/// Tables of rANS, one for each context.
+/// rANS tables, one for each context.
 ///
 /// Invariants: 1 to 16 tables; one bound less, each above the one before and none of them 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,18 +14,18 @@ pub struct ContextTables {
     tables: Vec<RansTable>,
 }
 
-/// What sets the symbols of values whose sign changed apart from those of others.
+/// Set in the symbols of values whose sign changed, to distinguish them from the others.
 const FLIP: u8 = 0x80;
 /// The symbol of a value that is stored as it is.
 const EXCEPTION: u8 = 0x40;
-/// The steps that a table can have symbols for.
+/// The smallest and largest step that a table can have symbols for.
 const STEP_MIN: i8 = -63;
 const STEP_MAX: i8 = 63;
-/// Low bits of differences of frequencies, at most.
+/// Most low bits in the differences of frequencies.
 const LOW_BITS_MAX: u8 = 12;
 
 impl ContextTables {
-    /// Tables of which number `i + 1` is for bins from bound `i` on.
+    /// Table `i + 1` is for bins from bound `i` on.
     pub fn new(bounds: Vec<u8>, tables: Vec<RansTable>) -> Result<Self> {
         if tables.is_empty() || tables.len() > RANS_CONTEXTS_MAX {
             return Err(Error::corrupt(format!(
@@ -66,14 +66,14 @@ impl ContextTables {
     pub(crate) fn read(input: &mut Reader) -> Result<Self> {
         let count = usize::from(input.u8("number of contexts of symbols")?);
         let bounds = input.take(count.saturating_sub(1), "bounds of contexts")?.to_vec();
-        // Tables are large, so that their number is looked at before they are read.
+        // Tables are large, so their number is checked before they are read.
         let wanted = count.min(RANS_CONTEXTS_MAX.saturating_add(1));
         let tables = (0..wanted).map(|_| read_table(input)).collect::<Result<_>>()?;
         Self::new(bounds, tables)
     }
 }
 
-/// Steps of a table that stand together: the first one, and how many there are.
+/// A range of steps in a table: the first one, and how many there are.
 #[derive(Clone, Copy)]
 struct Steps {
     first: i8,
@@ -81,7 +81,8 @@ struct Steps {
 }
 
 impl Steps {
-    /// The steps of `table` with codes, for values that keep their sign or those that do not.
+    /// The steps that have codes in `table`, for values that keep their sign or for values that
+    /// change it.
     fn of(table: &RansTable, flip: u8) -> Self {
         let has = |step: &i8| table.freq(step.cast_unsigned() ^ flip) > 0;
         let mut steps = (STEP_MIN..=STEP_MAX).filter(has);
@@ -115,7 +116,7 @@ fn symbols([kept, flipped]: [Steps; 2]) -> impl Iterator<Item = u8> {
     kept.symbols(0).chain(flipped.symbols(FLIP)).chain([EXCEPTION])
 }
 
-/// A frequency as it is written: how far it is above the one before, or below it.
+/// A frequency as it is written: how far it is above or below the one before.
 fn folded(freq: u16, before: u16) -> u16 {
     if freq >= before { freq.wrapping_sub(before) << 1 } else { before.wrapping_sub(freq) << 1 | 1 }
 }
@@ -208,7 +209,7 @@ impl BitWriter {
 
 struct BitReader<'a, 'b> {
     input: &'a mut Reader<'b>,
-    /// What is left of the last byte.
+    /// The unread rest of the last byte.
     byte: u8,
     left: u8,
 }

@@ -1,12 +1,12 @@
-//! The one error type of the workspace: a kind to match on, a sentence to read, and apart from it
-//! where it happened, what would help, and what it came from.
+//! The only error type of the workspace: a kind to match on and a sentence to read. Kept separately
+//! are the places where it happened, advice, and the source.
 
 use crate::advice::Advice;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// What went wrong, by what the caller can do about it.
+/// What went wrong, grouped by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -16,45 +16,47 @@ pub enum ErrorKind {
     Truncated,
     /// The bytes need a newer reader.
     Unsupported,
-    /// A bound was exceeded that the caller can raise.
+    /// A limit was exceeded that the caller can raise.
     LimitExceeded,
     /// The call itself is wrong: a buffer of the wrong size, a range out of bounds.
     InvalidArgument,
-    /// What was asked for is not there.
+    /// The requested thing does not exist.
     NotFound,
-    /// What should be created already exists.
+    /// The thing to be created already exists.
     AlreadyExists,
-    /// Someone else was there first, or took away what is needed: the same call may work again.
+    /// Someone else was first, or removed something that is needed: the same call may work if it is
+    /// repeated.
     Conflict,
-    /// There is no store where one was named.
+    /// There is no store at the given place.
     NoStore,
     /// The operating system refused to read or write.
     Io,
-    /// The work was made to end before it was done.
+    /// The work was stopped before it was done.
     Interrupted,
 }
 
-/// An error: its text is one line that says where it happened and what is wrong, in lower case.
+/// An error. Its text is one line that says where it happened and what is wrong, in lower case.
 ///
-/// It can be cloned and compared: a result that many wait for is kept once and handed to them all.
+/// It can be cloned and compared, so a result that many threads wait for can be kept once and
+/// handed to all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// What to match on.
     pub kind: ErrorKind,
-    // In a box, so that a result that is an error only in bad files stays small in all others.
+    // Boxed, so that a `Result` is small: errors happen only with bad files.
     details: Box<Details>,
 }
 
 #[derive(Clone, Debug)]
 struct Details {
-    /// Where it happened, the innermost place last.
+    /// Where it happened, innermost place last.
     places: Vec<String>,
     message: String,
     advice: Option<Advice>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-// Two errors of the system cannot be compared, and their text is part of the message.
+// Two system errors cannot be compared, and their text is part of the message.
 impl PartialEq for Details {
     fn eq(&self, other: &Self) -> bool {
         let Self { places, message, advice, source: _ } = self;
@@ -101,28 +103,28 @@ impl Error {
         Self::new(kind, format!("{what}: {error}")).with_source(error)
     }
 
-    /// The same error at `place`, which is around the places it has already.
+    /// The same error at `place`, which encloses the places that it already has.
     #[must_use]
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.details.places.insert(0, place.to_string());
         self
     }
 
-    /// The same error with what would help, in place of what was advised before.
+    /// The same error with this advice, which replaces any earlier advice.
     #[must_use]
     pub fn with_advice(mut self, advice: Advice) -> Self {
         self.details.advice = Some(advice);
         self
     }
 
-    /// The same error with what it came from.
+    /// The same error with its source.
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.details.source = Some(Arc::new(source));
         self
     }
 
-    /// Where it happened, the innermost place last.
+    /// Where it happened, innermost place last.
     pub fn places(&self) -> &[String] {
         &self.details.places
     }
@@ -132,7 +134,7 @@ impl Error {
         &self.details.message
     }
 
-    /// What would help, if anything is known to. It is no part of the text.
+    /// Advice on what would help, if there is any. It is not part of the text.
     pub fn advice(&self) -> Option<Advice> {
         self.details.advice
     }
@@ -170,7 +172,7 @@ mod tests {
         assert_eq!(error.advice(), Some(Advice::Overwrite));
     }
 
-    /// An error of the system stays at hand as the source, and its kind decides ours.
+    /// A system error stays available as the source, and its kind determines ours.
     #[test]
     fn io_errors_keep_their_source() {
         let error = refused().at("file");

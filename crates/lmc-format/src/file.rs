@@ -11,7 +11,7 @@ use crate::reader::Reader;
 pub const MAGIC: [u8; 8] = *b"\x89LMC\r\n\x1a\n";
 /// The last bytes of every file.
 pub const END_MAGIC: [u8; 8] = *b"\nLMC-END";
-/// The version that is written, and the only one that is read.
+/// The version that is written, and the only one that can be read.
 pub const VERSION: u16 = 1;
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 16;
@@ -29,7 +29,7 @@ pub fn header() -> [u8; HEADER_LEN] {
     header
 }
 
-/// What the footer says.
+/// The contents of the footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// Bytes between the header and the index.
@@ -55,8 +55,8 @@ impl Footer {
         out
     }
 
-    /// Reads the footer of a file of `file_len` bytes that starts with `start` and ends with `end`,
-    /// each as long as it should be or as the file is.
+    /// Reads the footer of a file of `file_len` bytes that starts with `start` and ends with `end`.
+    /// Each has its full length, or that of the file if the file is shorter.
     pub fn read(start: &[u8], end: &[u8], file_len: u64) -> Result<Self> {
         if !MAGIC.starts_with(start) && !start.starts_with(&MAGIC) {
             return Err(Error::corrupt("this is not a .lmc file: it starts with other bytes"));
@@ -110,7 +110,7 @@ fn own_hash(header: &[u8], fields: &[u8]) -> Hash {
     hash(&[header, fields].concat())
 }
 
-/// Fails unless the header is of this version.
+/// Fails unless the header has this version.
 fn check_version(header: &[u8]) -> Result<()> {
     let mut input = Reader::new(header);
     input.take(MAGIC.len(), "magic")?;

@@ -1,6 +1,6 @@
-//! The checksum of everything in a file: XXH3 with 128 bits (`docs/format.md`, section 7.1).
+//! The checksum for everything in a file: XXH3 with 128 bits (`docs/format.md`, section 7.1).
 
-/// A checksum; on disk little-endian.
+/// A checksum; little-endian on disk.
 pub type Hash = u128;
 
 /// Bytes of a checksum on disk.
@@ -11,23 +11,23 @@ pub fn hash(bytes: &[u8]) -> Hash {
     twox_hash::XxHash3_128::oneshot(bytes)
 }
 
-/// A hash of `bytes` that differs for every `seed`; [`hash`] is that of 0.
+/// A hash of `bytes` that differs for every `seed`; [`hash`] uses seed 0.
 pub fn seeded_hash(seed: u64, bytes: &[u8]) -> Hash {
     twox_hash::XxHash3_128::oneshot_with_seed(seed, bytes)
 }
 
-/// The checksum of several checksums, one behind the other.
+/// The checksum of several checksums, one after the other.
 pub fn hash_of_hashes(hashes: &[Hash]) -> Hash {
     let bytes: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect();
     hash(&bytes)
 }
 
-/// The checksum of bytes that come one after the other.
+/// Computes the checksum of bytes that arrive one after the other.
 #[derive(Clone, Default)]
 pub struct Hasher(twox_hash::XxHash3_128);
 
 impl Hasher {
-    /// One that gives what [`seeded_hash`] gives.
+    /// A hasher with the same result as [`seeded_hash`].
     pub fn seeded(seed: u64) -> Self {
         Self(twox_hash::XxHash3_128::with_seed(seed))
     }

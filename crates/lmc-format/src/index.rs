@@ -1,4 +1,4 @@
-//! The index of a file (`docs/format.md`, section 7): where everything is, and its checksum.
+//! The index of a file (`docs/format.md`, section 7): where everything is, and the checksums.
 
 use crate::dtype::DtypeId;
 use crate::error::{Error, Result};
@@ -11,9 +11,9 @@ use crate::reference::{Base, Reference};
 use crate::stored_index::StoredIndex;
 use crate::varint;
 
-/// Set in the byte of the kind when bases follow.
+/// Set in the kind byte if bases follow.
 pub(crate) const HAS_BASES: u8 = 1 << 7;
-/// Set in the byte of a span's element type when it has a reference.
+/// Set in the byte of a span's element type if it has a reference.
 const HAS_REFERENCE: u8 = 1 << 7;
 
 /// What the original is.
@@ -21,7 +21,8 @@ const HAS_REFERENCE: u8 = 1 << 7;
 pub enum SourceKind {
     /// Any file.
     Bytes = 0,
-    /// A safetensors file: the first item is all before the tensors' bytes, then come the tensors.
+    /// A safetensors file: the first item is everything before the tensor bytes, then come the
+    /// tensors.
     Safetensors = 1,
 }
 
@@ -34,12 +35,12 @@ pub struct Piece {
     pub hash: Hash,
 }
 
-/// A stretch of the original that was planned as one, and the pieces it became.
+/// A stretch of the original that was planned as one, and the pieces that it became.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Original bytes.
     pub raw_len: u64,
-    /// Element type they were coded as.
+    /// Element type that they were coded as.
     pub dtype: DtypeId,
     /// log2 of the original bytes in each block but the last.
     pub block_log2: u8,
@@ -59,12 +60,12 @@ impl Span {
     }
 }
 
-/// A part of the original that has a checksum of its own: a tensor, or what is between tensors.
+/// A part of the original that has its own checksum: a tensor, or the bytes between tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Original bytes.
     pub len: u64,
-    /// Of the bytes, or of the checksums of the spans that they are.
+    /// Checksum of the bytes, or of the checksums of the spans that they consist of.
     pub hash: Hash,
 }
 
@@ -73,7 +74,7 @@ pub struct Item {
 pub struct Index {
     /// What the original is.
     pub kind: SourceKind,
-    /// What spans may refer to.
+    /// The bases that spans may refer to.
     pub bases: Vec<Base>,
     /// The spans, back to back.
     pub spans: Vec<Span>,
@@ -82,7 +83,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// The name of the original by its content: equal for equal files.
+    /// The content hash of the original: equal for equal files.
     pub fn content_hash(&self) -> Hash {
         hash_of_hashes(&self.items.iter().map(|item| item.hash).collect::<Vec<_>>())
     }
@@ -116,8 +117,8 @@ impl Index {
         out
     }
 
-    /// Reads the index of a file with these lengths of body and original, all of it into memory; a
-    /// [`StoredIndex`] takes less.
+    /// Reads the index of a file whose body and original have these lengths, all of it into memory;
+    /// a [`StoredIndex`] takes less.
     pub fn read(bytes: &[u8], body_len: u64, original_len: u64) -> Result<Self> {
         StoredIndex::read(bytes.to_vec(), body_len, original_len)?.to_index()
     }
@@ -182,7 +183,7 @@ pub(crate) fn read_blocks(
 ) -> Result<()> {
     let block_len = 1_u64.checked_shl(u32::from(head.block_log2)).unwrap_or(u64::MAX);
     for i in 0..head.raw_len.div_ceil(block_len) {
-        // No more than the last block can have; the others are held to their own length.
+        // No more than the last block can have; the others are checked against their own length.
         let raw = head.raw_len.saturating_sub(i.saturating_mul(block_len)).min(block_len);
         let most = raw.saturating_add(BLOCK_PREFIX_LEN_MAX as u64);
         let len = in_range(input.varint("block length")?, 1, most, "bytes of block")?;
@@ -206,7 +207,7 @@ mod tests {
 
     const BODY_LEN: u64 = 4;
 
-    /// An index of four spans of 100 bytes, with these references, on a base of 150 bytes.
+    /// An index of four spans of 100 bytes, with these references, and a base of 150 bytes.
     fn index(references: [Option<(u64, u64, Conversion)>; 4]) -> Index {
         let span = |reference: Option<(u64, u64, Conversion)>| Span {
             raw_len: 100,
@@ -232,7 +233,7 @@ mod tests {
         Index::read(&index.write(), BODY_LEN, 400)
     }
 
-    /// References come back, and so do bases that no span refers to.
+    /// References are read back, and so are bases that no span refers to.
     #[test]
     fn references_come_back() {
         let plain = Conversion::None;
@@ -255,8 +256,8 @@ mod tests {
         assert_eq!(read(&index), Ok(index));
     }
 
-    /// The type of a later writer is kept, since no decoder needs it; a reference without a base is
-    /// not.
+    /// The type of a later writer is accepted, since no decoder needs it; a reference without a
+    /// base is not.
     #[test]
     fn unknown_dtypes_are_kept() {
         let mut index = index([None; 4]);
@@ -270,7 +271,8 @@ mod tests {
         assert!(Index::read(&bytes, BODY_LEN, 400).is_err());
     }
 
-    /// Bytes that are not there, or not yet, or that need others of this file, are refused.
+    /// References to bytes that are not there, that come later, or that themselves need other bytes
+    /// of this file are refused.
     #[test]
     fn wrong_references_are_refused() {
         let plain = Conversion::None;
@@ -296,7 +298,7 @@ mod tests {
     }
 
     /// Every byte of references and bases is checked: an unknown conversion, a reference without
-    /// bases, names that are no names, too many bases.
+    /// bases, invalid names, too many bases.
     #[test]
     fn wrong_fields_are_refused() {
         let good = index([Some((1, 7, Conversion::None)), None, None, None]);

@@ -1,6 +1,6 @@
-//! Bytes to structs and back for lmc blocks and files, as `docs/format.md` defines them.
+//! Reads and writes the structures of lmc blocks and files, as `docs/format.md` defines them.
 //!
-//! No I/O, no unsafe code, and no allocation that is larger than the bytes read pay for.
+//! There is no I/O and no unsafe code, and memory use is bounded by the number of bytes read.
 #![forbid(unsafe_code)]
 #![deny(
     clippy::unwrap_used,

@@ -20,33 +20,33 @@ pub const CHAIN_LEVELS_MAX: usize = 12;
 pub const CHAIN_SYMBOLS_MAX: usize = 31;
 /// Most contexts of a recipe that needs a base.
 pub const CONTEXTS_MAX: u8 = 16;
-/// Most bits of the base's exponent that contexts are chosen by.
+/// Most bits of the base's exponent that choose a context.
 pub const EXPONENT_BITS_MAX: u8 = 11;
 /// Most bins of a recipe by bins.
 pub const BINS_MAX: u8 = 32;
-/// Most bits of the payload of a value that is coded by bins.
+/// Most payload bits of a value that is coded by bins.
 pub const BIN_PAYLOAD_BITS_MAX: u8 = 8;
 /// Farthest centre of a bin.
 pub const BIN_CENTRE_MAX: u8 = 6;
-/// Bins are numbered from the negative of this up to below it; other differences are exceptions.
+/// Bins are numbered from minus this number up to one below it; other differences are exceptions.
 pub const BIN_MAX: i64 = 56;
 /// Most rows of a recipe by bins.
 pub const BIN_ROWS_MAX: u8 = 8;
 /// Most contexts of the flags of a recipe by changes.
 pub const FLAG_CONTEXTS_MAX: u8 = 8;
-/// Fewest words of a palette; the place of a word in it is a byte, so there are at most 256.
+/// Fewest words of a palette; the position of a word in it is a byte, so there are at most 256.
 pub const PALETTE_WORDS_MIN: usize = 2;
-/// Coders of single bytes that can stand one in the other.
+/// Deepest nesting of coders of single bytes.
 pub const APART_DEPTH_MAX: u8 = 3;
 /// Most low bits of a gap.
 pub const GAP_BITS_MAX: u8 = 24;
 /// Longest Huffman code in bits.
 pub const HUFFMAN_BITS_MAX: u8 = 12;
-/// Frequencies of a rANS table sum to two to this power.
+/// The frequencies of a rANS table sum to two to this power.
 pub const RANS_SCALE_BITS: u32 = 12;
 /// Interleaved rANS states.
 pub const RANS_LANES: usize = 32;
-/// Contexts of symbols that rANS has tables for, at most.
+/// Most contexts for which rANS has tables.
 pub const RANS_CONTEXTS_MAX: usize = 16;
 /// Largest number of original bytes in a span.
 pub const SPAN_LEN_MAX: u64 = 1 << 24;
@@ -65,7 +65,8 @@ pub const BASES_MAX: u64 = 1 << 10;
 pub const BASE_NAME_LEN_MAX: usize = 255;
 /// Longest varint in bytes.
 pub const VARINT_LEN_MAX: usize = 10;
-/// The largest block header (kind and `raw_len`): what a block that does not compress grows by.
+/// The longest block header (kind and `raw_len`): a block that does not compress grows by this
+/// much.
 pub const BLOCK_PREFIX_LEN_MAX: usize = 1 + 4;
 
 const _: () = assert!(BLOCK_LEN_MAX < 1 << 28, "raw_len fits a four-byte varint");

@@ -1,11 +1,11 @@
-//! The recipe of a block whose values are few different words (`docs/format.md`, section 3.9).
+//! The recipe of a block that has few different words as values (`docs/format.md`, section 3.9).
 
 use crate::coder::Coder;
 use crate::error::{Error, Result};
 use crate::limits::{PALETTE_WORDS_MIN, SEGMENT_LOG2_MAX, SEGMENT_LOG2_MIN};
 use crate::reader::Reader;
 
-/// How every segment of a block is coded whose values are all in one short list.
+/// How every segment of a block is coded when all values are in one short list.
 ///
 /// Invariants: `1 <= width_log2 <= 3`; 2 to 256 words of that width, each above the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,11 +16,11 @@ pub struct PaletteRecipe {
     pub segment_log2: u8,
     /// The words that values can be.
     pub words: Vec<u64>,
-    /// Coder of the places of values in that list.
+    /// Coder of the positions of values in that list.
     pub coder: Coder,
 }
 
-/// Set in the layout byte of these recipes, and of no others.
+/// Set in the layout byte of these recipes only.
 pub(crate) const PALETTE: u8 = 0xf0;
 
 impl PaletteRecipe {

@@ -11,7 +11,7 @@ use crate::palette::{PALETTE, PaletteRecipe};
 use crate::reader::Reader;
 use crate::varint;
 
-/// What is done to each word before it is cut into planes.
+/// What is done to each word before it is split into planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WordMap {
     /// Nothing.
@@ -22,18 +22,18 @@ pub enum WordMap {
     Zigzag,
 }
 
-/// What is coded of a value that has a base.
+/// What is coded for a value that has a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseUse {
-    /// The value; there need be no base.
+    /// The value itself; there need not be a base.
     None,
-    /// Its bits that differ.
+    /// The bits that differ.
     Xor,
-    /// The difference, modulo two to the bits of the word.
+    /// The difference, modulo two to the number of bits in the word.
     Difference,
 }
 
-/// Row and column offsets: the recipe's part of them, without the coded column bytes.
+/// Row and column offsets: the part in the recipe, without the coded column bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
     /// Values in a row.
@@ -53,17 +53,17 @@ pub struct Columns {
 pub struct Recipe {
     /// log2 of the value's width in bytes.
     pub width_log2: u8,
-    /// Done with each word and that of the base, before all else.
+    /// How each word is combined with that of the base, before everything else.
     pub base: BaseUse,
-    /// Applied to each word first.
+    /// Applied to each word after that.
     pub map: WordMap,
-    /// Bits of the symbol, cut from the top of the mapped word.
+    /// Bits of the symbol, taken from the top of the mapped word.
     pub symbol_bits: u8,
     /// log2 of the values in a segment.
     pub segment_log2: u8,
     /// Where the window of a wide symbol starts.
     pub bias: u16,
-    /// Coder of the zero flags, when zero values are left out.
+    /// Coder of the zero flags, if zero values are left out.
     pub flags: Option<Coder>,
     /// Coders of the planes: symbol, partial, bytes from high to low.
     pub planes: Vec<Coder>,
@@ -82,22 +82,22 @@ impl Recipe {
         self.width() << self.segment_log2
     }
 
-    /// Bytes of column offsets; 0 when there are none.
+    /// Bytes of column offsets; 0 if there are none.
     pub fn column_count(&self) -> usize {
         self.columns.as_ref().map_or(0, |columns| columns.count as usize)
     }
 
-    /// Bits of the partial plane; 0 when there is none.
+    /// Bits of the partial plane; 0 if there is none.
     pub fn partial_bits(&self) -> u8 {
         self.remainder_bits() % 8
     }
 
-    /// Number of whole byte planes below symbol and partial plane.
+    /// Number of whole byte planes below the symbol and the partial plane.
     pub fn byte_planes(&self) -> usize {
         usize::from(self.remainder_bits() / 8)
     }
 
-    /// Number of planes in all.
+    /// Total number of planes.
     pub fn plane_count(&self) -> usize {
         let partial = usize::from(self.partial_bits() > 0);
         self.byte_planes().saturating_add(partial).saturating_add(1)
@@ -198,15 +198,16 @@ impl Recipe {
 /// A recipe of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyRecipe {
-    /// Words cut into planes.
+    /// Words split into planes.
     Planes(Recipe),
-    /// Floats by how far they are from those of a base, sorted by class.
+    /// Floats by their distance from those of a base, sorted by class.
     Classes(ClassRecipe),
     /// The same in bins, in the order of the values.
     Bins(BinRecipe),
-    /// Floats of which few differ from those of a base: where they are, and in bins how far.
+    /// Floats that mostly equal those of a base: which ones differ, and how far they are off, in
+    /// bins.
     Changes(Box<ChangeRecipe>),
-    /// Values that are few different words.
+    /// Values with few different words.
     Palette(PaletteRecipe),
 }
 
@@ -259,7 +260,7 @@ impl AnyRecipe {
         }
     }
 
-    /// Bytes of column offsets that a decoder makes of the recipe.
+    /// Bytes of column offsets that a decoder derives from the recipe.
     pub fn column_count(&self) -> usize {
         match self {
             Self::Planes(recipe) => recipe.column_count(),
@@ -282,7 +283,7 @@ impl AnyRecipe {
         }
     }
 
-    /// How many tables of rANS by context there are.
+    /// The number of rANS tables by context.
     pub fn context_tables(&self) -> usize {
         match self {
             Self::Bins(BinRecipe { symbols: SymbolCoder::ByContext(tables), .. }) => {

@@ -1,4 +1,4 @@
-//! Bases of a file, and what of them a span refers to (`docs/format.md`, section 7.5).
+//! The bases of a file, and the references of spans to them (`docs/format.md`, section 7.5).
 
 use crate::error::{Error, Result};
 use crate::hash::Hash;
@@ -13,12 +13,12 @@ pub struct Base {
     pub hash: Hash,
     /// Bytes of its original.
     pub len: u64,
-    /// The name that it had; [`Base::is_name`] holds.
+    /// The name that it had; [`Base::is_name`] accepts it.
     pub name: String,
 }
 
 impl Base {
-    /// Whether a file can have this name, wherever it is: one part of a path, fit to be printed.
+    /// Whether this can be the name of a file anywhere: one component of a path, and printable.
     pub fn is_name(name: &str) -> bool {
         (1..=BASE_NAME_LEN_MAX).contains(&name.len())
             && name != "."
@@ -49,18 +49,18 @@ impl Base {
     }
 }
 
-/// What is done with the bytes of a source before they are a base.
+/// The conversion of a source's bytes before they are used as a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Conversion {
     /// Nothing.
     None = 0,
     /// f32 to bf16, to nearest.
     Bf16Nearest = 1,
-    /// f32 to bf16, cut off.
+    /// f32 to bf16, truncated.
     Bf16Cut = 2,
     /// f32 to f16, to nearest.
     F16Nearest = 3,
-    /// f32 to f16, cut off.
+    /// f32 to f16, truncated.
     F16Cut = 4,
 }
 
@@ -69,7 +69,7 @@ impl Conversion {
     pub const ALL: [Self; 5] =
         [Self::None, Self::Bf16Nearest, Self::Bf16Cut, Self::F16Nearest, Self::F16Cut];
 
-    /// What it does, in words; nothing for nothing.
+    /// What it does, in words; empty for [`Conversion::None`].
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "",
@@ -80,7 +80,7 @@ impl Conversion {
         }
     }
 
-    /// Bytes of the source for `len` bytes of the base; as many as 64 bits hold if it is more.
+    /// Bytes of the source for `len` bytes of the base; the largest 64-bit number on overflow.
     pub fn source_len(self, len: u64) -> u64 {
         match self {
             Self::None => len,
@@ -96,17 +96,17 @@ pub struct Reference {
     pub source: u64,
     /// First byte in the source.
     pub start: u64,
-    /// What is done with the bytes.
+    /// The conversion of the bytes.
     pub conversion: Conversion,
 }
 
 impl Reference {
-    /// Whether it is to this file's own original.
+    /// Whether it refers to this file's own original.
     pub fn is_own(&self) -> bool {
         self.source == 0
     }
 
-    /// The first byte in the source behind those that a span of `raw_len` bytes refers to.
+    /// The end of the bytes in the source that a span of `raw_len` bytes refers to.
     pub fn end(&self, raw_len: u64) -> u64 {
         self.start.saturating_add(self.conversion.source_len(raw_len))
     }

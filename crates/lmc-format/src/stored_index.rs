@@ -1,9 +1,8 @@
-//! The index of a file as it is read: checked once, kept as its bytes, parsed where it is asked
-//! for.
+//! The index of a file as it is read: checked once, kept as bytes, and parsed on demand.
 //!
-//! An index of one-byte spans has 21 bytes a span. As structs these would be 200, so that a file of
-//! 100 MB would take a gigabyte before anything of it is decoded. Kept like this it takes 24 bytes
-//! a span and 4 an item beside its own.
+//! An index of one-byte spans has 21 bytes per span. As structs these would take 200, and a file of
+//! 100 MB would need a gigabyte before any of it is decoded. Kept as bytes, the index takes 24 more
+//! bytes per span and 4 more per item.
 
 use crate::dtype::DtypeId;
 use crate::error::{Error, Result};
@@ -20,16 +19,16 @@ const SPAN_LEN_LEAST: usize = 1 + 1 + 1 + 1 + 1 + HASH_LEN;
 /// Bytes of the smallest item.
 const ITEM_LEN_LEAST: usize = 1 + HASH_LEN;
 
-/// The index of a file, which has been checked.
+/// The index of a file, already checked.
 #[derive(Clone, Debug)]
 pub struct StoredIndex {
     /// What the original is.
     pub kind: SourceKind,
-    /// What spans may refer to.
+    /// The bases that spans may refer to.
     pub bases: Vec<Base>,
     bytes: Vec<u8>,
     has_bases: bool,
-    /// Whether a span refers to each base.
+    /// For each base, whether a span refers to it.
     is_used: Vec<bool>,
     spans: Vec<Place>,
     /// Where each item is in the bytes.
@@ -38,7 +37,7 @@ pub struct StoredIndex {
     end: Place,
 }
 
-/// Where a span is: in the original, in the body and in the index.
+/// The position of a span: in the original, in the body and in the index.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     raw: u64,
@@ -47,7 +46,7 @@ struct Place {
 }
 
 impl StoredIndex {
-    /// Reads the index of a file with these lengths of body and original.
+    /// Reads the index of a file whose body and original have these lengths.
     pub fn read(bytes: Vec<u8>, body_len: u64, original_len: u64) -> Result<Self> {
         let mut input = Reader::new(&bytes);
         let kind = input.u8("kind of original")?;
@@ -80,7 +79,7 @@ impl StoredIndex {
         Ok(index)
     }
 
-    /// Takes note of all spans.
+    /// Records the positions of all spans.
     fn read_spans(&mut self, input: &mut Reader, len: usize) -> Result<()> {
         let count = input.varint("number of spans")?;
         self.spans = with_room(count, input.rest().len() / SPAN_LEN_LEAST);
@@ -98,7 +97,7 @@ impl StoredIndex {
         Ok(())
     }
 
-    /// Takes note of all items; returns their length, if it is one.
+    /// Records the positions of all items; returns their total length, if it does not overflow.
     fn read_items(&mut self, input: &mut Reader, len: usize) -> Result<Option<u64>> {
         let count = input.varint("number of items")?;
         self.items = with_room(count, input.rest().len() / ITEM_LEN_LEAST);
@@ -111,7 +110,8 @@ impl StoredIndex {
         Ok(sum)
     }
 
-    /// Fails unless each item is whole spans or lies in one, and references are to what is there.
+    /// Fails unless each item consists of whole spans or lies within one, and all references are
+    /// valid.
     fn check(&mut self) -> Result<()> {
         let count_fits = match self.kind {
             SourceKind::Bytes => self.items.len() == 1,
@@ -133,13 +133,13 @@ impl StoredIndex {
         Ok(())
     }
 
-    /// Fails unless every reference is to bytes that are there, and those to this file's own
-    /// original are to earlier spans that need no other part of it.
+    /// Fails unless every reference is to bytes that exist, and those to this file's own original
+    /// are to earlier spans that themselves do not refer to it.
     fn check_references(&mut self) -> Result<()> {
         if !self.has_bases {
             return Ok(());
         }
-        // How many of the spans before each have a reference to this file.
+        // For each span, how many of the spans before it have a reference to this file.
         let mut own_before: Vec<u32> = Vec::with_capacity(self.spans.len());
         let mut own = 0_u32;
         for i in 0..self.spans.len() {
@@ -191,7 +191,7 @@ impl StoredIndex {
         Ok(Span { raw_len, dtype, block_log2, reference, recipe, blocks })
     }
 
-    /// What span `i` refers to, if it refers to anything.
+    /// The reference of span `i`, if it has one.
     pub fn reference(&self, i: usize) -> Result<Option<Reference>> {
         Ok(self.head(i)?.reference)
     }
@@ -211,7 +211,7 @@ impl StoredIndex {
         read_span_head(&mut input, self.has_bases)
     }
 
-    /// Where span `i` starts in the original; behind the last one, where that ends.
+    /// Where span `i` starts in the original; after the last span, the end of the original.
     pub fn raw_start(&self, i: usize) -> u64 {
         self.spans.get(i).unwrap_or(&self.end).raw
     }
@@ -221,7 +221,7 @@ impl StoredIndex {
         self.end_of(i).saturating_sub(self.raw_start(i))
     }
 
-    /// Where span `i` starts in the body; behind the last one, where that ends.
+    /// Where span `i` starts in the body; after the last span, the end of the body.
     pub fn body_start(&self, i: usize) -> u64 {
         self.spans.get(i).unwrap_or(&self.end).body
     }
@@ -269,10 +269,10 @@ impl StoredIndex {
         (0..self.items.len()).map(|i| self.item(i))
     }
 
-    /// The name of the original by its content: equal for equal files.
+    /// The content hash of the original: equal for equal files.
     pub fn content_hash(&self) -> Hash {
         let mut hasher = Hasher::default();
-        // They were read before, so that none is left out.
+        // All items were read before, so none is left out.
         self.items().flatten().for_each(|item| hasher.write(&item.hash.to_le_bytes()));
         hasher.finish()
     }
@@ -291,13 +291,13 @@ impl StoredIndex {
     }
 }
 
-/// Where `input` stands in an index of `len` bytes. The largest that a file can have fits 32 bits;
-/// nothing of a larger one is found again.
+/// The position of `input` in an index of `len` bytes. The largest index that a file can have fits
+/// in 32 bits; positions in a larger one are not usable.
 fn position(len: usize, input: &Reader) -> u32 {
     u32::try_from(len.saturating_sub(input.rest().len())).unwrap_or(u32::MAX)
 }
 
-/// Room for as many as are claimed, if the bytes that are there can hold them.
+/// Room for as many entries as are claimed, but for no more than the available bytes can hold.
 fn with_room<T>(claimed: u64, most: usize) -> Vec<T> {
     Vec::with_capacity(usize::try_from(claimed).map_or(most, |claimed| claimed.min(most)))
 }

@@ -23,7 +23,7 @@ pub fn len(value: u64) -> usize {
     bits.div_ceil(7) as usize
 }
 
-/// Reads a varint from the front of `bytes`; returns it and the bytes it took.
+/// Reads a varint from the front of `bytes`; returns it and the number of bytes it took.
 ///
 /// Fails on input that ends early, on numbers over 64 bits and on forms longer than needed.
 pub fn read(bytes: &[u8]) -> Result<(u64, usize)> {
@@ -52,7 +52,7 @@ pub fn read(bytes: &[u8]) -> Result<(u64, usize)> {
 mod tests {
     use super::*;
 
-    /// Every power of two and its neighbours survive, at the announced length.
+    /// Every power of two and its neighbours are read back, at the predicted length.
     #[test]
     fn roundtrip_at_every_length() {
         let mut values = vec![0, u64::MAX];

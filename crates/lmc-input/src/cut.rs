@@ -18,28 +18,29 @@ pub struct Cut {
     pub range: Range<u64>,
     /// Element type, if known.
     pub dtype: Option<Dtype>,
-    /// Words in a row, 0 if there are none.
+    /// Words in a row, 0 if there are no rows.
     pub row_len: u64,
     /// The items that it holds, or the one that it is part of.
     pub items: Range<usize>,
 }
 
-/// Whether an item, if it is a tensor, is so short that it may share a span.
+/// Whether an item, if it is a tensor, is short enough to share a span.
 pub fn is_small(item: &SourceItem) -> bool {
     item.len <= SMALL_LEN
 }
 
-/// The spans of `source`; they cover the file.
+/// The spans of `source`; together they cover the file.
 pub fn cut(source: &Source) -> Vec<Cut> {
     cut_where(source, |_, _| true)
 }
 
-/// The same, but two small tensors with nothing between them share a span only if `may_share` says
-/// so for their items. Large ones are cut as ever, so that no checksum of an item depends on it.
+/// The same, but two small tensors with nothing between them share a span only if `may_share`
+/// allows it for their items. Large ones are cut as before, so that no checksum of an item depends
+/// on it.
 pub fn cut_where(source: &Source, may_share: impl Fn(usize, usize) -> bool) -> Vec<Cut> {
     let mut cuts: Vec<Cut> = Vec::new();
     let mut start = 0;
-    // The last item with bytes, if it shares a span or may.
+    // The last item with bytes, if it shares a span or may share one.
     let mut last_small = None;
     for (i, item) in source.items.iter().enumerate() {
         let end = start + item.len;
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(items, [0..1, 1..4, 4..6]);
     }
 
-    /// A file without items, or with an empty one, has no span.
+    /// A file without items, or with only an empty one, has no spans.
     #[test]
     fn nothing_has_no_span() {
         assert!(cut(&source(&[])).is_empty());

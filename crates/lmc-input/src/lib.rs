@@ -1,6 +1,7 @@
-//! What a file holds: its tensors, their types and places, and how it is cut into spans.
+//! The contents of a file: its tensors, their types and positions, and how it is cut into spans.
 //!
-//! Nothing here decides whether a file can be compressed: what is not understood is bytes.
+//! Nothing here decides whether a file can be compressed: anything that is not understood is
+//! treated as bytes.
 #![forbid(unsafe_code)]
 
 mod cut;
@@ -16,20 +17,20 @@ use std::ops::Range;
 /// A file as a sequence of items.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What it is.
+    /// The kind of file.
     pub kind: SourceKind,
-    /// The items, back to back; they cover the file.
+    /// The items, back to back; together they cover the file.
     pub items: Vec<SourceItem>,
 }
 
-/// A part of a file that is hashed as one: a tensor, or what is between tensors.
+/// A part of a file that is hashed as one: a tensor, or the bytes between tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceItem {
-    /// Bytes.
+    /// Its length in bytes.
     pub len: u64,
-    /// Element type; None where nothing is known, so that it may be guessed.
+    /// Element type; None if it is unknown, and may be guessed.
     pub dtype: Option<Dtype>,
-    /// Words in a row, 0 if it is no matrix.
+    /// Words in a row, 0 if it is not a matrix.
     pub row_len: u64,
 }
 
@@ -47,7 +48,7 @@ pub struct Tensor {
 }
 
 impl Source {
-    /// A file of which nothing is known but its length.
+    /// A file with nothing known but its length.
     pub fn bytes(len: u64) -> Self {
         let item = SourceItem { len, dtype: None, row_len: 0 };
         Self { kind: SourceKind::Bytes, items: vec![item] }

@@ -1,22 +1,22 @@
-//! The header of a safetensors file, by the rules of its own library.
+//! Reads the header of a safetensors file, by the rules of the format's own library.
 
 use crate::safetensors_json::{Entries, Entry};
 use crate::{Source, SourceItem, Tensor};
 use lmc_format::{Dtype, SourceKind};
 use std::collections::HashSet;
 
-/// The longest JSON of a header that is looked into, which is the longest that the library of the
-/// format itself reads and writes. A file with a longer one is coded as bytes.
+/// The longest header JSON that is parsed. It is also the longest that the format's own library
+/// reads and writes. A file with a longer one is coded as bytes.
 pub const JSON_LEN_MAX: u64 = 100_000_000;
 
-/// Bytes of the length in front of the header.
+/// Bytes of the length field in front of the header.
 const LENGTH_LEN: u64 = 8;
 
-/// The longest header with its length.
+/// The longest header including its length field.
 pub const HEADER_LEN_MAX: u64 = LENGTH_LEN + JSON_LEN_MAX;
 
-/// Bytes up to the end of the header of a file that starts with `start`; None if it cannot be a
-/// safetensors file that is looked into.
+/// Bytes up to the end of the header, for a file that starts with `start`; None if it cannot be a
+/// safetensors file that we parse.
 pub fn header_len(start: [u8; 8], file_len: u64) -> Option<u64> {
     let len = u64::from_le_bytes(start).checked_add(LENGTH_LEN)?;
     (len > LENGTH_LEN && len <= HEADER_LEN_MAX && len <= file_len).then_some(len)
@@ -31,8 +31,8 @@ pub fn parse(header: &[u8], file_len: u64) -> Option<Source> {
     Some(Source { kind: SourceKind::Safetensors, items })
 }
 
-/// The tensors of such a file, in the order of their bytes and so of their items, which are all
-/// but the first.
+/// The tensors of such a file in the order of their bytes. This is also the order of their items,
+/// which are all items but the first.
 pub fn tensors(header: &[u8], file_len: u64) -> Option<Vec<Tensor>> {
     let Entries { list, dims } = read(header, file_len, true)?;
     let dims = dims.unwrap_or_default();
@@ -52,7 +52,7 @@ fn read(header: &[u8], file_len: u64, keep_dims: bool) -> Option<Entries<'_>> {
     let mut entries = Entries::read(json, keep_dims)?;
     let list = &mut entries.list;
     keep_last_of_name(list);
-    // Empty tensors may share a place, so the name decides too.
+    // Empty tensors may share a position, so the name decides too.
     list.sort_unstable_by(|a, b| (a.start, a.end, &a.name).cmp(&(b.start, b.end, &b.name)));
     let mut end = 0;
     for entry in list {
@@ -64,7 +64,7 @@ fn read(header: &[u8], file_len: u64, keep_dims: bool) -> Option<Entries<'_>> {
     (end.checked_add(header.len() as u64)? == file_len).then_some(entries)
 }
 
-/// Of entries with one name only the last one counts.
+/// Keeps only the last of several entries with the same name.
 fn keep_last_of_name(list: &mut Vec<Entry>) {
     let mut seen = HashSet::with_capacity(list.len());
     let is_last: Vec<bool> = list.iter().rev().map(|entry| seen.insert(&*entry.name)).collect();
@@ -75,7 +75,7 @@ fn keep_last_of_name(list: &mut Vec<Entry>) {
 fn item(entry: &Entry) -> SourceItem {
     let len = entry.end - entry.start;
     let dtype = entry.dtype;
-    // Packed types may end a row within a byte; then there are no rows to speak of.
+    // With a packed type, a row may end within a byte; then there are no usable rows.
     let width = dtype.width() as u64;
     let row_len = match entry.rows {
         0 => 0,
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(items, [(header.len() as u64, 0), (8, 0), (0, 0), (24, 3)]);
     }
 
-    /// A header that breaks a rule of the format is no header.
+    /// A header that breaks a rule of the format is not accepted.
     #[test]
     fn broken_rules_are_refused() {
         for (json, data_len) in [
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// The longest header is looked into, one with a byte more is not.
+    /// The longest header is parsed; one that is a byte longer is not.
     #[test]
     fn the_limit_of_headers_is_that_of_the_format() {
         let file_len = u64::MAX;
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(tensors(&header, len).map(|tensors| tensors.len()), Some(1));
     }
 
-    /// Lengths that cannot be are refused before anything is read.
+    /// Impossible lengths are refused before anything is read.
     #[test]
     fn header_lengths_are_limited() {
         assert_eq!(header_len(10_u64.to_le_bytes(), 100), Some(18));

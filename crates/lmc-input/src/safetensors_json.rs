@@ -1,7 +1,7 @@
-//! The JSON of a safetensors header, read as a stream: nothing of it is kept but the entries.
+//! Reads the JSON of a safetensors header as a stream: only the entries are kept.
 //!
-//! Takes what the format's own library takes, its accidents included: an entry may be an array of
-//! its fields, unknown fields may hold any JSON that is not nested too deeply.
+//! It accepts what the format's own library accepts, including its quirks: an entry may be an array
+//! of its fields, and unknown fields may hold any JSON that is not nested too deeply.
 
 use lmc_format::Dtype;
 use serde::de::{
@@ -11,22 +11,23 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-/// A tensor as the header has it. Its name may come again, and nothing is checked against others.
+/// A tensor as it is in the header. Its name may occur again, and it has not been checked against
+/// other entries.
 #[derive(Debug)]
 pub(crate) struct Entry<'h> {
     pub name: Cow<'h, str>,
     pub dtype: Dtype,
     /// Its dimensions in [`Entries::dims`].
     pub dims: Range<u32>,
-    /// Product of all dimensions but the last; 0 if it is no matrix.
+    /// Product of all dimensions but the last; 0 if it is not a matrix.
     pub rows: u64,
     pub start: u64,
     pub end: u64,
-    /// Whether its bytes are as many as its type and shape need.
+    /// Whether it has as many bytes as its type and shape need.
     pub is_sound: bool,
 }
 
-/// What a header holds.
+/// The contents of a header.
 #[derive(Debug)]
 pub(crate) struct Entries<'h> {
     pub list: Vec<Entry<'h>>,
@@ -35,7 +36,8 @@ pub(crate) struct Entries<'h> {
 }
 
 impl<'h> Entries<'h> {
-    /// Reads `json`; dimensions are kept if `keep_dims` is set, as a header may be full of them.
+    /// Reads `json`. Dimensions are kept only if `keep_dims` is set, because a header may be full
+    /// of them.
     pub(crate) fn read(json: &'h [u8], keep_dims: bool) -> Option<Self> {
         let mut entries = Self { list: Vec::new(), dims: keep_dims.then(Vec::new) };
         let mut input = serde_json::Deserializer::from_slice(json);
@@ -66,7 +68,7 @@ impl<'h> Visitor<'h> for &mut Entries<'h> {
     }
 }
 
-/// What the header says of a tensor.
+/// The header's description of a tensor.
 struct Info {
     dtype: Dtype,
     shape: Shape,
@@ -74,7 +76,7 @@ struct Info {
 }
 
 struct Shape {
-    /// Product of all dimensions, if it has 64 bits.
+    /// Product of all dimensions, if it fits in 64 bits.
     count: Option<u64>,
     rows: u64,
     dims: Range<u32>,
@@ -89,7 +91,7 @@ impl Info {
     }
 }
 
-/// Reads what stands behind a tensor's name.
+/// Reads the value that follows a tensor's name.
 struct InfoReader<'a>(&'a mut Option<Vec<u64>>);
 
 impl<'de> DeserializeSeed<'de> for InfoReader<'_> {
@@ -156,7 +158,7 @@ impl<'de> Visitor<'de> for DtypeReader {
     }
 }
 
-/// Reads dimensions, and keeps them if there is a place for them.
+/// Reads dimensions, and keeps them if there is a list for them.
 struct ShapeReader<'a>(&'a mut Option<Vec<u64>>);
 
 impl<'de> DeserializeSeed<'de> for ShapeReader<'_> {
@@ -193,7 +195,7 @@ impl<'de> Visitor<'de> for ShapeReader<'_> {
     }
 }
 
-/// Reads a string, borrowed if it stands in the header as it is.
+/// Reads a string, borrowed if it needs no unescaping.
 struct Text;
 
 impl<'de> DeserializeSeed<'de> for Text {
@@ -250,7 +252,7 @@ impl<'de> Visitor<'de> for Metadata {
     }
 }
 
-/// Reads any JSON. serde's own type for that skips without looking: it takes any depth, numbers
+/// Reads any JSON. serde's own type for that skips without checking: it accepts any depth, numbers
 /// beyond f64 and half surrogate pairs.
 struct Anything;
 

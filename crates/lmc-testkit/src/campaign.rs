@@ -1,7 +1,7 @@
-//! Long runs of tests: how much is tried, and how several processes or machines share it.
+//! Long test campaigns: how much is tried, and how several processes or machines share it.
 //!
-//! `LMC_PART=3/16` makes a process do the third of sixteen parts. The parts have nothing in common,
-//! and together they are the whole, however many there are.
+//! `LMC_PART=3/16` makes a process do the third of sixteen parts. The parts do not overlap, and
+//! together they are the whole, however many there are.
 
 use std::fmt;
 
@@ -23,9 +23,9 @@ pub struct Part {
 }
 
 impl Part {
-    /// From `LMC_PART`; the whole where it is not set.
+    /// From `LMC_PART`; the whole if it is not set.
     ///
-    /// Panics when the variable is set to something else than a part.
+    /// Panics if the variable is set to something that is not a part.
     pub fn from_env() -> Self {
         match std::env::var("LMC_PART") {
             Ok(text) => {
@@ -57,7 +57,7 @@ impl Part {
         number % self.parts == self.index
     }
 
-    /// Another seed for each part, where all of a part is done by one.
+    /// A different seed for each part, for tests that use one seed for a whole part.
     pub fn seed(self, seed: u64) -> u64 {
         seed.wrapping_add(self.index)
     }
@@ -73,7 +73,7 @@ impl fmt::Display for Part {
 mod tests {
     use super::*;
 
-    /// Parts are counted from one, and nothing else is taken for one.
+    /// Parts are counted from one, and nothing else is accepted as a part.
     #[test]
     fn parts_are_parsed() {
         assert_eq!(Part::parse("1/1"), Some(Part { index: 0, parts: 1 }));
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// All parts together are the whole, and no two have anything in common.
+    /// All parts together are the whole, and no two overlap.
     #[test]
     fn parts_make_the_whole() {
         for parts in [1, 2, 3, 16, 100] {

@@ -1,6 +1,6 @@
-//! Casts from f32 to narrower floats, round to nearest, ties to even.
+//! Casts from f32 to narrower floats, rounding to nearest, ties to even.
 //!
-//! f16 and e5m2 overflow to infinity as IEEE does; e4m3 has no infinity and saturates at 448.
+//! f16 and e5m2 overflow to infinity as in IEEE; e4m3 has no infinity and saturates at 448.
 
 /// The exponent and mantissa widths of a target.
 #[derive(Clone, Copy)]
@@ -13,7 +13,7 @@ const F16: Narrow = Narrow { exponent_bits: 5, mantissa_bits: 10 };
 const E5M2: Narrow = Narrow { exponent_bits: 5, mantissa_bits: 2 };
 const E4M3: Narrow = Narrow { exponent_bits: 4, mantissa_bits: 3 };
 
-/// bf16 bits of a value that is no NaN, to nearest, ties to even.
+/// bf16 bits of a value that is not a NaN, rounded to nearest, ties to even.
 pub fn bf16_bits(x: f32) -> u16 {
     let bits = x.to_bits();
     ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
@@ -51,7 +51,7 @@ fn ieee_magnitude(x: f32, to: Narrow) -> u32 {
     finite_magnitude(x, to).min(infinity)
 }
 
-/// Magnitude bits as if the exponent had no upper end; infinity gives a number above any code.
+/// Magnitude bits as if the exponent had no upper limit; infinity gives a number above any code.
 fn finite_magnitude(x: f32, to: Narrow) -> u32 {
     let magnitude = x.to_bits() & 0x7fff_ffff;
     let exponent = (magnitude >> 23) as i32 - 127;
@@ -62,7 +62,7 @@ fn finite_magnitude(x: f32, to: Narrow) -> u32 {
     let below_normal = (1 - bias - exponent).max(0) as u32;
     let mantissa = (magnitude & 0x007f_ffff) | 0x0080_0000;
     let rounded = shift_right_even(mantissa, 23 - to.mantissa_bits + below_normal);
-    // The leading one of a normal value adds 1 to the exponent field, as does a carry.
+    // The leading one of a normal value adds 1 to the exponent field, and so does a carry.
     let field = (exponent + bias - 1).max(0) as u32;
     rounded + (field << to.mantissa_bits)
 }

@@ -1,10 +1,10 @@
-//! Files that are different and have the same XXH3 checksum.
+//! Makes different files that have the same XXH3 checksum.
 //!
-//! XXH3 reads long inputs in stripes of eight words. It adds each word to one sum, and the product
-//! of the two halves of the word, after XOR with a word of the secret, to another. The secret is
-//! public. Where the low half of a word is that of the secret, the product is 0 whatever the high
-//! half is, so that only the first sum is left of it. What is added to the high half of such a word
-//! and taken away from that of another one in the same lane cancels out.
+//! XXH3 reads long inputs in stripes of eight words. It XORs each word with a word of the secret
+//! and adds the product of the two halves to one sum. It adds the word itself to another sum. The
+//! secret is public. If the low half of a word equals that of the secret, the product is 0 whatever
+//! the high half is, so the word affects only the other sum. Adding a number to the high half of
+//! such a word, and subtracting it from another such word in the same lane, cancels out.
 
 use crate::Random;
 
@@ -12,11 +12,11 @@ use crate::Random;
 const STRIPE_LEN: usize = 64;
 /// The low halves of the secret's words for the first lane, in the first two stripes.
 const SECRET: [[u8; 4]; 2] = [[0xb8, 0xfe, 0x6c, 0x39], [0x7c, 0x01, 0x81, 0x2c]];
-/// The shortest file that there are collisions of.
+/// The shortest file for which there are collisions.
 pub const COLLIDING_LEN_MIN: usize = 256;
 
-/// A file of `len` bytes. For the same length and seed, all numbers give different files with the
-/// same XXH3 checksum, and so with the same content hash.
+/// A file of `len` bytes. With the same length and seed, each number gives a different file with
+/// the same XXH3 checksum, and so with the same content hash.
 pub fn colliding(len: usize, seed: u64, number: u32) -> Vec<u8> {
     assert!((COLLIDING_LEN_MIN..=1 << 24).contains(&len), "XXH3 hashes others in another way");
     let mut random = Random::new(seed);

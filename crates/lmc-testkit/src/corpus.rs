@@ -1,6 +1,7 @@
 //! The corpus of real training state: where it is, and the tensors of its safetensors files.
 //!
-//! `LMC_CORPUS` names the folder; without it, `../shared/corpus` beside the repository is used.
+//! `LMC_CORPUS` names the folder. If it is not set, `../shared/corpus` next to the repository is
+//! used.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -47,7 +48,7 @@ impl Tensor {
     }
 }
 
-/// The corpus folder, or `None` where there is none.
+/// The corpus folder, or `None` if there is none.
 pub fn find() -> Option<PathBuf> {
     let beside_repository = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     let dir = env::var_os("LMC_CORPUS").map_or_else(beside_repository, PathBuf::from);

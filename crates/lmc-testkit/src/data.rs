@@ -1,4 +1,4 @@
-//! Tensors to test with, made by code: real-looking and extreme.
+//! Generated tensors for tests: realistic and extreme.
 
 /// A small seeded generator (xorshift64*); the same seed gives the same numbers everywhere.
 #[derive(Clone, Debug)]
@@ -23,12 +23,12 @@ impl Random {
         (self.next_u64() % n as u64) as usize
     }
 
-    /// A number in 0..1.
+    /// A number from 0 up to, but not including, 1.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number of the normal distribution, near enough: the sum of twelve uniform ones.
+    /// A number of roughly normal distribution: the sum of twelve uniform ones.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
@@ -39,7 +39,7 @@ impl Random {
     }
 }
 
-/// What the bytes of a made tensor look like.
+/// What the bytes of a generated tensor look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes with no structure.
@@ -54,7 +54,7 @@ pub enum Kind {
     Widened,
     /// Long stretches of equal words.
     Stretches,
-    /// One word again and again.
+    /// The same word repeated.
     Constant,
     /// NaNs with payloads, infinities, -0, denormals.
     Extremes,

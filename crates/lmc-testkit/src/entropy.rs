@@ -1,10 +1,11 @@
-//! The order-0 bound of a float tensor: the entropy of its exponent field, the sign (free where
-//! it is constant) and the mantissa as they are. No table cost: no code of this kind is smaller.
+//! The order-0 bound of a float tensor: the entropy of its exponent field, plus the sign (free if
+//! it is constant) and the mantissa as they are. Tables cost nothing here, so no code of this kind
+//! is smaller.
 
 use crate::corpus::Dtype;
 use lmc_format::dtype::{FloatFields, Kind};
 
-/// Bits of a whole tensor by the bound; types other than floats count as they are.
+/// The bound for a whole tensor in bits; types other than floats count at their full size.
 pub fn bound_bits(dtype: Dtype, bytes: &[u8]) -> f64 {
     let Some(fields) = fields(dtype) else { return bytes.len() as f64 * 8.0 };
     let width = dtype.bitsize() / 8;

@@ -1,4 +1,4 @@
-//! Data makers and corpus access for tests and benchmarks. Never part of a release.
+//! Test data generators and corpus access for tests and benchmarks. Never part of a release.
 #![forbid(unsafe_code)]
 
 pub mod campaign;

@@ -1,7 +1,7 @@
-//! Real S3 servers on loopback, and a proxy that makes the line to one bad.
+//! Real S3 servers on loopback, and a proxy that makes the connection to one unreliable.
 //!
-//! `tools/s3-servers` installs them into `target/s3-servers`. A test whose server is not there says
-//! so and ends, unless `LMC_REQUIRE_ALL` is set.
+//! `tools/s3-servers` installs them into `target/s3-servers`. A test whose server is not installed
+//! says so and ends, unless `LMC_REQUIRE_ALL` is set.
 
 mod proxy;
 mod server;
@@ -9,7 +9,7 @@ mod server;
 pub use proxy::{Fault, Proxy, Request};
 pub use server::{Kind, Server};
 
-/// Key that the servers know.
+/// The access key that the servers accept.
 pub const ACCESS_KEY: &str = "lmc-test-key";
 /// The secret of [`ACCESS_KEY`].
 pub const SECRET_KEY: &str = "lmc-test-secret";

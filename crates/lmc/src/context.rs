@@ -1,8 +1,8 @@
-//! What a call is handed by whoever asks for it: a way to stop it, somebody who watches, threads.
+//! The settings that a caller passes with each call: a way to stop it, a progress callback, and the
+//! number of threads.
 //!
-//! Work looks for its interrupt before each part of a file, on every thread that it takes, and
-//! fails with [`ErrorKind::Interrupted`]. It ends as on any other error: what was not published is
-//! gone.
+//! Work checks its interrupt before each part of a file, on every thread that it uses, and fails
+//! with [`ErrorKind::Interrupted`]. It ends as on any other error: unpublished results are removed.
 
 use lmc_format::{Error, ErrorKind, Result};
 use std::fmt;
@@ -12,15 +12,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The most threads that are ever started.
 const THREADS_MAX: usize = 1024;
 
-/// How work can be stopped, who watches it, and on how many threads it is done. By default nobody
-/// stops it, nobody watches, and it takes all cores. A clone is stopped and watched by the same.
+/// How work can be stopped, who is told about its progress, and how many threads it uses. By
+/// default nothing stops it, nobody watches, and it uses all cores. A clone shares the interrupt
+/// and the progress callback.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// What ends the work early.
+    /// Ends the work early.
     pub interrupt: Interrupt,
-    /// Who hears how far the work is.
+    /// Is told how far the work is.
     pub progress: Progress,
-    /// Threads that code; 0 for one on each core. Reading and writing have their own.
+    /// Threads that code; 0 for one per core. Reading and writing have their own threads.
     pub threads: usize,
 }
 
@@ -36,7 +37,7 @@ impl Context {
         Self { progress: Progress::new(progress), ..self.clone() }
     }
 
-    /// The same without anybody who watches: for work that is only a step of what they asked for.
+    /// The same without the progress callback: for work that is only a step of the requested work.
     pub fn unwatched(&self) -> Self {
         Self { progress: Progress::default(), ..self.clone() }
     }
@@ -46,7 +47,7 @@ impl Context {
         Self { threads, ..self.clone() }
     }
 
-    /// How many threads are meant.
+    /// The number of threads to use.
     pub(crate) fn thread_count(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -55,7 +56,7 @@ impl Context {
     }
 }
 
-/// What ends work, from any thread. One that nobody sends changes nothing.
+/// Ends work, from any thread. One that is never sent changes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -79,7 +80,7 @@ impl Interrupt {
     }
 }
 
-/// Who hears how far work is; by default nobody.
+/// Is told how far work is; by default nobody is.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<dyn Fn(u64) + Send + Sync>>);
 
@@ -89,7 +90,7 @@ impl Progress {
         Self(Some(Arc::new(done)))
     }
 
-    /// So many bytes more are finished.
+    /// Reports that this many more bytes are finished.
     pub fn add(&self, bytes: u64) {
         self.0.iter().for_each(|done| done(bytes));
     }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
-    /// A clone is stopped with the first one, and another context is not.
+    /// Stopping a context stops its clones, and does not stop another context.
     #[test]
     fn clones_share_their_interrupt() {
         let (context, other) = (Context::with_threads(3), Context::default());
@@ -118,7 +119,7 @@ mod tests {
         assert!(other.interrupt.check().is_ok());
     }
 
-    /// Whoever watches hears of everything but the work that is not for them.
+    /// The callback hears of all work except unwatched work.
     #[test]
     fn progress_is_heard() {
         let heard = Arc::new(AtomicU64::new(0));

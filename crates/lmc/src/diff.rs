@@ -11,7 +11,7 @@ use lmc_format::{Conversion, Result};
 use lmc_input::{Cut, Tensor};
 use std::collections::HashMap;
 
-/// Bytes that are compared at once.
+/// Bytes that are compared in one go.
 const BYTES_AT_ONCE: usize = 1 << 20;
 
 /// What changed between two checkpoints.
@@ -19,26 +19,27 @@ const BYTES_AT_ONCE: usize = 1 << 20;
 pub struct Diff {
     /// Tensors that both have, with the same type and shape, in the order of the new one.
     pub both: Vec<TensorDiff>,
-    /// Those that both have, but with another type or shape: their names and how they were and are.
+    /// Those that both have, but with another type or shape: the name, and the old and new type and
+    /// shape in words.
     pub reshaped: Vec<(String, String, String)>,
     /// Names of tensors that only the old one has.
     pub only_old: Vec<String>,
     /// Names of tensors that only the new one has.
     pub only_new: Vec<String>,
-    /// The bytes, where one of them has no tensors.
+    /// How the bytes differ, if one of the two has no tensors.
     pub bytes: Option<BytesDiff>,
 }
 
-/// How two files differ that are compared byte by byte.
+/// How two files differ when they are compared byte by byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BytesDiff {
     /// Bytes of the old one.
     pub old_len: u64,
     /// Bytes of the new one.
     pub new_len: u64,
-    /// Bytes that are the same at the same place.
+    /// Bytes that are equal at the same position.
     pub same: u64,
-    /// The first place where they differ, which may be the end of one of them.
+    /// The first position where they differ, which may be the end of one of them.
     pub first: Option<u64>,
 }
 
@@ -62,11 +63,11 @@ pub struct Change {
     pub values: u64,
     /// Values with the same bits.
     pub unchanged: u64,
-    /// Floats with another exponent; none for other types.
+    /// Floats whose exponent changed; none for other types.
     pub exponents: Option<u64>,
-    /// The largest change as a share of the old value, of those that are finite and not 0.
+    /// The largest change relative to the old value, among values that are finite and not 0.
     pub largest: f64,
-    /// Bytes that the new values take on the old ones.
+    /// The coded size of the new values against the old ones, in bytes.
     pub coded_len: u64,
 }
 
@@ -88,8 +89,8 @@ impl Change {
     }
 }
 
-/// Compares two safetensors checkpoints; what takes how many bytes is measured at `level`. Where
-/// one of them has no tensors, their bytes are compared.
+/// Compares two safetensors checkpoints; coded sizes are measured at `level`. If one of them has no
+/// tensors, their bytes are compared.
 pub fn diff(old: &Base, new: &Base, level: Level, context: &Context) -> Result<Diff> {
     let (old_tensors, new_tensors) = (old.tensors()?, new.tensors()?);
     let before: HashMap<&str, &Tensor> =
@@ -98,7 +99,7 @@ pub fn diff(old: &Base, new: &Base, level: Level, context: &Context) -> Result<D
     if old_tensors.is_empty() || new_tensors.is_empty() {
         diff.bytes = Some(compare_bytes(old, new)?);
     }
-    // What each item of the new one is compared with.
+    // The tensor that each item of the new checkpoint is compared with.
     let mut pairs: Vec<Option<&Tensor>> = vec![None];
     for tensor in new_tensors {
         let pair = before.get(tensor.name.as_str()).copied();
@@ -203,12 +204,13 @@ impl Floats {
         word >> self.0.mantissa_bits & self.last_exponent()
     }
 
-    /// The largest exponent, which is that of infinities and NaNs.
+    /// The largest exponent, which infinities and NaNs have.
     fn last_exponent(self) -> u64 {
         (1 << self.0.exponent_bits) - 1
     }
 
-    /// The value of a word, as if the largest exponent were none of infinities and NaNs.
+    /// The value of a word, as if the largest exponent were an ordinary one, without infinities and
+    /// NaNs.
     fn value(self, word: u64) -> f64 {
         let FloatFields { exponent_bits, mantissa_bits, bias } = self.0;
         let mantissa = (word & ((1 << mantissa_bits) - 1)) as f64;
@@ -255,7 +257,7 @@ fn change(dtype: Dtype, old: &[u8], new: &[u8]) -> Change {
     change
 }
 
-/// A little-endian word, with its sign drawn out if it has one.
+/// A little-endian word, sign-extended if it is signed.
 fn word(bytes: &[u8], is_signed: bool) -> u64 {
     let is_negative = is_signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let mut word = [if is_negative { 0xff } else { 0 }; 8];
@@ -271,7 +273,8 @@ mod tests {
         values.iter().flat_map(|&value| to(value)).collect()
     }
 
-    /// Counts of unchanged values and exponents, and the largest share, by hand.
+    /// Counts of unchanged values and exponents, and the largest relative change, match values
+    /// worked out by hand.
     #[test]
     fn counts_by_hand() {
         let old = [1.0_f32, 2.0, -4.0, 0.0, f32::NAN, 8.0];

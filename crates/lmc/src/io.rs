@@ -1,4 +1,4 @@
-//! Where bytes come from and go to.
+//! Where bytes are read from and written to.
 
 use crate::base::witness::changed;
 use crate::context::Context;
@@ -12,30 +12,30 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex};
 
-/// What is compressed.
+/// The input of a compression.
 pub enum Input<'a> {
-    /// A file, of the length that it has when it is opened.
+    /// A file, with the length that it has when it is opened.
     File(&'a File),
     /// Bytes in memory.
     Bytes(&'a [u8]),
-    /// Bytes in memory that stand in several places, one behind the other.
+    /// Bytes in memory, in several parts that follow each other.
     Parts(&'a [&'a [u8]]),
-    /// A stream; it is kept in a temporary file first.
+    /// A stream; it is copied to a temporary file first.
     Stream(&'a mut (dyn Read + Send)),
 }
 
 /// Where a result goes.
 pub enum Output<'a> {
-    /// A file that is not there yet.
+    /// A file that does not exist yet.
     File(&'a mut Publish),
-    /// An open file; what is in it is replaced.
+    /// An open file; its contents are replaced.
     Open(&'a File),
     /// A stream.
     Stream(&'a mut (dyn Write + Send)),
 }
 
 impl Output<'_> {
-    /// The file whose place the result takes, if there is one.
+    /// The file that the result replaces, if there is one.
     pub(crate) fn replaced(&self) -> Option<FileId> {
         match self {
             Self::File(publish) => publish.replaced(),
@@ -44,19 +44,19 @@ impl Output<'_> {
     }
 }
 
-/// Bytes that are kept elsewhere, in any way, and that any thread may read at any place.
+/// Bytes that are stored elsewhere, in any way, and that any thread can read at any position.
 pub trait ReadAt: Send + Sync + fmt::Debug {
-    /// How many there are.
+    /// The number of bytes.
     fn size(&self) -> u64;
     /// Fills `out` with the bytes from `at` on.
     fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()>;
-    /// The `len` bytes from `at` on, if they are in memory, in one place.
+    /// The `len` bytes from `at` on, if they are contiguous in memory.
     fn slice(&self, _at: u64, _len: u64) -> Option<&[u8]> {
         None
     }
 }
 
-/// Bytes that any thread may read at any place.
+/// Bytes that any thread can read at any position.
 #[derive(Debug)]
 pub(crate) enum Source<'a> {
     File(SourceFile<'a>),
@@ -66,7 +66,7 @@ pub(crate) enum Source<'a> {
     Elsewhere(Arc<dyn ReadAt>),
 }
 
-/// Bytes in several places.
+/// Bytes in several parts.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
     parts: &'a [&'a [u8]],
@@ -88,13 +88,13 @@ impl<'a> Parts<'a> {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// The part that the byte at `at` is in, and where in it.
+    /// The part that holds the byte at `at`, and the position in it.
     fn find(&self, at: u64) -> (usize, usize) {
         let i = self.starts.partition_point(|&start| start <= at) - 1;
         (i, (at - self.starts[i]) as usize)
     }
 
-    /// The bytes from `at` on, if all stand in one place.
+    /// The bytes from `at` on, if they are all in one part.
     fn slice(&self, at: u64, len: u64) -> Option<&'a [u8]> {
         let (i, start) = self.find(at);
         slice(self.parts.get(i)?, start as u64, len)
@@ -134,12 +134,12 @@ impl SourceFile<'_> {
     }
 }
 
-/// What is known of a file beside its bytes, and changes when they do.
+/// Properties of a file other than its bytes, which change when the bytes do.
 ///
-/// Anyone who may write to a file can set its time of modification back, but not its time of
-/// change. A time moves in ticks of some milliseconds, or of seconds on some file systems: a write
-/// within the tick of the first look, or through a mapping, shows in none of them. What was read is
-/// stored as it was read even then, and can be restored: see `witness.rs`.
+/// Anyone who can write to a file can set back its modification time, but not its change time.
+/// Times advance in steps of some milliseconds, or of seconds on some file systems. A write within
+/// the step of the first look, or through a mapping, changes none of them. Even then the bytes are
+/// stored as they were read, and can be restored: see `witness.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     pub id: FileId,
@@ -180,7 +180,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// What tells whether a file is written to while it is read; nothing for what cannot be.
+    /// The stamp that shows whether a file is written to while it is read; none for sources that
+    /// cannot be written to.
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>> {
         let Self::File(file) = self else { return Ok(None) };
         let metadata = file.get().metadata().map_err(|e| Error::io("cannot look at it", e))?;
@@ -225,7 +226,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The `len` bytes from `at` on; those that are not in memory, in one place, go to `buffer`.
+    /// The `len` bytes from `at` on; they are read into `buffer` unless they are contiguous in
+    /// memory.
     pub(crate) fn bytes<'b>(
         &'b self,
         at: u64,
@@ -239,7 +241,7 @@ impl<'a> Source<'a> {
         Ok(buffer.bytes())
     }
 
-    /// The same, if they are in memory in one place.
+    /// The same, if they are contiguous in memory.
     pub(crate) fn slice(&self, at: u64, len: u64) -> Option<&[u8]> {
         match self {
             Self::File(_) => None,
@@ -250,13 +252,13 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Has the system read the `len` bytes from `at` on ahead, if they are in a file.
+    /// Asks the system to read the `len` bytes from `at` on ahead, if they are in a file.
     #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(crate) fn read_ahead(&self, at: u64, len: u64) {
         #[cfg(target_os = "linux")]
         if let Self::File(file) = self {
             use rustix::fs::{Advice, fadvise};
-            // It is advice: where it fails, the read itself will say why.
+            // This is only advice: if it fails, the read itself will report the cause.
             let _ = fadvise(file.get(), at, std::num::NonZeroU64::new(len), Advice::WillNeed);
         }
     }
@@ -269,7 +271,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// `len` bytes of memory, or an error if there are not as many: a file can claim any length.
+/// `len` bytes of memory, or an error if there is not enough: a file can claim any length.
 pub(crate) fn zeroed(len: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let reserved = usize::try_from(len).ok().filter(|&len| bytes.try_reserve_exact(len).is_ok());
@@ -302,7 +304,7 @@ fn read_error(at: u64, len: usize, error: io::Error) -> Error {
     }
 }
 
-/// Copies a stream to a file that has no name.
+/// Copies a stream to a file without a name.
 pub(crate) fn spool(stream: &mut (impl Read + ?Sized)) -> Result<File> {
     let mut file =
         tempfile::tempfile().map_err(|e| Error::io("cannot make a temporary file", e))?;
@@ -311,10 +313,10 @@ pub(crate) fn spool(stream: &mut (impl Read + ?Sized)) -> Result<File> {
     Ok(file)
 }
 
-/// Zeros of this length at a multiple of it are left out of a new file, which makes them a hole.
+/// Zeros of this length, at a multiple of it, are left out of a new file and become a hole.
 const HOLE_LEN: usize = 1 << 16;
 
-/// Bytes that go to their place: in a file in any order, to a stream one behind the other.
+/// Where bytes are written: to a file in any order, to a stream one after the other.
 pub(crate) enum Sink<'a> {
     File(&'a File),
     Stream(Mutex<&'a mut (dyn Write + Send)>),
@@ -329,7 +331,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Threads that may write at once.
+    /// How many threads may write concurrently.
     pub(crate) fn writers(&self, context: &Context) -> usize {
         match self {
             Self::File(_) => context.thread_count().div_ceil(2).max(1),
@@ -337,7 +339,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Writes `bytes` at `at`, which for a stream is behind all that was written before.
+    /// Writes `bytes` at `at`. For a stream this must be right after everything written before.
     pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let written = match self {
             Self::File(file) => file.write_all_at(bytes, at),
@@ -349,7 +351,7 @@ impl<'a> Sink<'a> {
         written.map_err(|e| Error::io("cannot write", e))
     }
 
-    /// Empties a file, so that what is left out of it is zeros.
+    /// Empties a file, so that the parts that are left out are zeros.
     pub(crate) fn clear(&self) -> Result<()> {
         match self {
             Self::File(file) => file.set_len(0).map_err(|e| Error::io("cannot write", e)),
@@ -357,8 +359,8 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The same as [`Sink::write`], but long runs of zeros are left out of a file. It must have
-    /// been empty, and gets its length by [`Sink::finish`].
+    /// The same as [`Sink::write`], but leaves long runs of zeros out of a file. The file must have
+    /// been empty, and gets its length from [`Sink::finish`].
     pub(crate) fn write_sparse(&self, at: u64, bytes: &[u8]) -> Result<()> {
         if matches!(self, Self::Stream(_)) {
             return self.write(at, bytes);
@@ -376,7 +378,7 @@ impl<'a> Sink<'a> {
         self.write(at + start as u64, &bytes[start..])
     }
 
-    /// Gives a file that may end in a hole its length.
+    /// Sets the length of a file, which may end in a hole.
     pub(crate) fn finish(&self, len: u64) -> Result<()> {
         match self {
             Self::File(file) => file.set_len(len).map_err(|e| Error::io("cannot write", e)),
@@ -391,7 +393,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Whether all bytes are 0. Ends early where they are not, as in weights.
+/// Whether all bytes are 0. Stops early where they are not, as in weights.
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.chunks(64).all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
 }

@@ -1,21 +1,21 @@
-//! The checksums of the items in a span, taken as its bytes go by.
+//! Computes the checksums of the items in a span as its bytes pass through.
 
 use lmc_format::{Hash, Hasher, seeded_hash};
 
 /// Takes the bytes of items one after the other, in pieces of any length.
 pub(crate) struct ItemHasher {
-    /// Lengths of the items behind this one.
+    /// Lengths of the items after this one.
     lens: std::vec::IntoIter<u64>,
     /// Bytes of this item that are still to come.
     left: u64,
-    /// Of those that came, if there were any.
+    /// The hash of the bytes so far, if there were any.
     begun: Option<Hasher>,
     done: Vec<Hash>,
     seed: u64,
 }
 
 impl ItemHasher {
-    /// Of items with these lengths.
+    /// For items with these lengths.
     pub(crate) fn new(lens: Vec<u64>) -> Self {
         Self::seeded(lens, 0)
     }
@@ -28,7 +28,7 @@ impl ItemHasher {
         hasher
     }
 
-    /// Adds bytes that are in the cache.
+    /// Adds bytes, which should still be in the cache.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() && self.left > 0 {
@@ -53,12 +53,12 @@ impl ItemHasher {
         }
     }
 
-    /// The checksums of the items, all of whose bytes were added.
+    /// The checksums of the items; all of their bytes must have been added.
     pub(crate) fn finish(self) -> Vec<Hash> {
         self.done
     }
 
-    /// Goes to the next item that is not empty.
+    /// Moves on to the next item that is not empty.
     fn open(&mut self) {
         while self.left == 0 {
             let Some(len) = self.lens.next() else { return };
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use lmc_format::hash;
 
-    /// However the bytes are cut, each item has the checksum of its own, empty ones too.
+    /// However the bytes are cut, each item gets its own checksum, even an empty one.
     #[test]
     fn pieces_do_not_matter() {
         let bytes: Vec<u8> = (0..1000_u32).map(|i| ((i * i) >> 3) as u8).collect();

@@ -1,4 +1,4 @@
-//! What a file is made of, and the checksums of its parts: the same whether it is compressed or
+//! The layout of a file and the checksums of its parts: the same whether the file is compressed or
 //! only looked at.
 
 use crate::io::Source;
@@ -7,11 +7,11 @@ use lmc_format::hash::hash_of_hashes;
 use lmc_format::{Hash, Item, Result, SourceKind, hash};
 use lmc_input::{Cut, SourceItem, Tensor};
 
-/// What an input is, and the bytes that tell.
+/// The layout of an input, and the bytes that it was found from.
 #[derive(Debug)]
 pub(crate) struct Looked {
     pub layout: lmc_input::Source,
-    /// The start of the input, as far as it was read for this.
+    /// The start of the input, as far as it was read to find the layout.
     pub start: Vec<u8>,
     /// Bytes of the input.
     pub len: u64,
@@ -37,7 +37,7 @@ impl Looked {
         Ok(looked)
     }
 
-    /// The tensors; none if it is no safetensors file.
+    /// The tensors; none if it is not a safetensors file.
     pub(crate) fn tensors(&self) -> Vec<Tensor> {
         match self.layout.kind {
             SourceKind::Safetensors => {
@@ -48,12 +48,12 @@ impl Looked {
     }
 }
 
-/// What the input is.
+/// The layout of the input.
 pub(crate) fn look(source: &Source, len: u64) -> Result<lmc_input::Source> {
     Ok(Looked::new(source, len)?.layout)
 }
 
-/// The tensors of a file that was looked at; none if it is no safetensors file.
+/// The tensors of a file that was looked at; none if it is not a safetensors file.
 pub(crate) fn tensors(source: &Source, layout: &lmc_input::Source) -> Result<Vec<Tensor>> {
     match (layout.kind, layout.items.first()) {
         (SourceKind::Safetensors, Some(head)) => {
@@ -64,7 +64,7 @@ pub(crate) fn tensors(source: &Source, layout: &lmc_input::Source) -> Result<Vec
     }
 }
 
-/// Takes the checksums of a span's items, or of its part of one.
+/// A hasher for the checksums of a span's items, or of the part if it is part of an item.
 pub(crate) fn hasher(cut: &Cut, items: &[SourceItem]) -> ItemHasher {
     ItemHasher::new(match &items[cut.items.clone()] {
         items @ [_, _, ..] => items.iter().map(|item| item.len).collect(),
@@ -72,9 +72,9 @@ pub(crate) fn hasher(cut: &Cut, items: &[SourceItem]) -> ItemHasher {
     })
 }
 
-/// The checksums of items as their spans come in, in order.
+/// Collects the checksums of items as their spans arrive, in order.
 pub(crate) struct ItemHashes {
-    /// Of items, or of the spans of one: its number and the checksum.
+    /// For each item, or each span of an item: the number of the item and the checksum.
     hashes: Vec<(usize, Hash)>,
 }
 
@@ -83,12 +83,12 @@ impl ItemHashes {
         Self { hashes: Vec::with_capacity(items) }
     }
 
-    /// Adds the next span, with what its hasher gave.
+    /// Adds the next span, with the checksums from its hasher.
     pub(crate) fn add(&mut self, cut: &Cut, hashes: Vec<Hash>) {
         self.hashes.extend(cut.items.clone().zip(hashes));
     }
 
-    /// The items, when all spans have been added.
+    /// The items, once all spans have been added.
     pub(crate) fn finish(&self, layout: &lmc_input::Source) -> Vec<Item> {
         let mut rest = &self.hashes[..];
         let item = |(i, item): (usize, &SourceItem)| {

@@ -1,9 +1,9 @@
-//! Any checkpoint file to `.lmc` and back, byte for byte.
+//! Compresses any checkpoint file to `.lmc` and restores it, byte for byte.
 //!
-//! [`compress`] cuts a file into spans, codes them on all cores and writes them in order; an
-//! [`Archive`] reads parts of a `.lmc` file, and [`decompress`] restores all of it. What is written
-//! depends on the input, the level and the version alone. A file under its final name is whole:
-//! [`Publish`] sees to that.
+//! [`compress`] cuts a file into spans, codes them on all cores and writes them in order. An
+//! [`Archive`] reads parts of a `.lmc` file, and [`decompress`] restores all of it. The output
+//! depends only on the input, the level and the version. A file under its final name is always
+//! complete: [`Publish`] makes sure of that.
 #![forbid(unsafe_code)]
 
 mod archive;
@@ -52,7 +52,7 @@ pub use memory::{
 /// How to compress.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How the work can be stopped, who watches it, and on how many threads it is done.
+    /// How the work can be stopped, who is told about its progress, and how many threads it uses.
     pub context: Context,
     /// How hard to try.
     pub level: Level,
@@ -69,7 +69,7 @@ impl Default for Options {
     }
 }
 
-/// What was done.
+/// The result of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Bytes read.
@@ -78,7 +78,7 @@ pub struct Summary {
     pub bytes_out: u64,
 }
 
-/// The example of docs/rust.md, which the documentation tests run.
+/// The example in docs/rust.md, which runs as a documentation test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rust.md")]
 pub struct RustGuide;

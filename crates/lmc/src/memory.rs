@@ -1,4 +1,4 @@
-//! Both directions from memory to memory, without a copy in between.
+//! Compresses and restores from memory to memory, without a copy in between.
 
 use crate::Options;
 use crate::archive::Archive;
@@ -14,7 +14,7 @@ use lmc_format::{Error, Hash, Result, StoredIndex};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// Compresses `input` to parts that make the file when they stand one behind the other.
+/// Compresses `input` to parts that make up the file when they are joined.
 ///
 /// `reuse` is memory for them, such as the parts of an earlier call: new memory costs more than
 /// coding on many cores.
@@ -26,8 +26,8 @@ pub fn compress_parts(
     Ok(compress_to(input, options, reuse, &mut [])?.1)
 }
 
-/// Compresses `input` into `out`, from its start; returns how many bytes of it were written, and
-/// what no longer fits there, as parts that stand behind it.
+/// Compresses `input` into `out`, from its start. Returns how many bytes of it were written, and
+/// the rest that does not fit there, as parts that follow it.
 pub fn compress_into(
     input: Input,
     options: &Options,
@@ -83,11 +83,11 @@ pub(crate) fn compress_source(
     Ok((memory.written, memory.rest))
 }
 
-/// The file as its spans come in, in any order.
+/// The file as its spans arrive, in any order.
 struct Body<'job, 'out> {
     job: &'job Job<'job>,
     assembly: Assembly<'job>,
-    /// Coded spans that come behind others which are not there yet.
+    /// Coded spans that come after others which have not arrived yet.
     waiting: BTreeMap<usize, Done>,
     /// The span that comes next.
     turn: usize,
@@ -98,7 +98,7 @@ struct Body<'job, 'out> {
 struct Memory<'out> {
     written: usize,
     free: &'out mut [u8],
-    /// What did not fit.
+    /// The parts that did not fit.
     rest: Vec<Vec<u8>>,
 }
 
@@ -107,7 +107,7 @@ impl<'job, 'out> Body<'job, 'out> {
         Self { job, assembly: Assembly::new(job), waiting: BTreeMap::new(), turn: 0, memory }
     }
 
-    /// Takes span `i`; returns spans that can now be copied to where they belong.
+    /// Takes span `i`; returns spans that can now be copied to their places.
     fn add(&mut self, i: usize, done: Done) -> Vec<(&'out mut [u8], Vec<u8>)> {
         self.waiting.insert(i, done);
         let mut placed = Vec::new();
@@ -121,7 +121,8 @@ impl<'job, 'out> Body<'job, 'out> {
 }
 
 impl<'out> Memory<'out> {
-    /// Takes what comes next; returns it with its place, unless it is kept since it does not fit.
+    /// Takes the bytes that come next; returns them with their place. If they do not fit, they are
+    /// kept, and none is returned.
     fn push(&mut self, bytes: Vec<u8>) -> Option<(&'out mut [u8], Vec<u8>)> {
         if !self.rest.is_empty() || bytes.len() > self.free.len() {
             self.rest.push(bytes);
@@ -143,8 +144,8 @@ pub fn decompress_into(archive: &Archive, out: &mut [u8], context: &Context) -> 
     decompress_scattered(archive, vec![out], context)
 }
 
-/// Restores all of the original into several places, one part behind the other; together they must
-/// be as long as it is.
+/// Restores all of the original into several buffers, one part after the other; together they must
+/// be as long as the original.
 pub fn decompress_scattered(
     archive: &Archive,
     out: Vec<&mut [u8]>,
@@ -179,11 +180,11 @@ pub fn decompress_scattered(
     check_empty_items(index)
 }
 
-/// The checksums of spans as they come in, in any order.
+/// The checksums of spans as they arrive, in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     items: ItemChecks,
-    /// Those of spans that come behind others which are not there yet.
+    /// Those of spans that come after others which have not arrived yet.
     waiting: BTreeMap<usize, Vec<Hash>>,
     /// The span that comes next.
     turn: usize,
@@ -200,16 +201,16 @@ impl Checks {
     }
 }
 
-/// Where the bytes of one span go. It is locked by the thread that decodes into it.
+/// Where the bytes of one span go. The thread that decodes into it locks it.
 pub(crate) type Place<'a> = Mutex<Pieces<'a>>;
 
-/// Memory in one piece, as nearly always, or in several.
+/// Memory in one piece, which is the usual case, or in several.
 pub(crate) enum Pieces<'a> {
     One(&'a mut [u8]),
     Several(Vec<&'a mut [u8]>),
 }
 
-/// Cuts memory into the places of spans of these lengths, which come to as much.
+/// Cuts memory into the places of spans of these lengths, which add up to its length.
 pub(crate) fn cut_places<'a>(
     out: Vec<&'a mut [u8]>,
     lens: impl Iterator<Item = usize>,
@@ -245,7 +246,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Decodes right into a place, or, if it is in several pieces, into `whole` first.
+/// Decodes directly into a place, or, if it is in several pieces, into `whole` first.
 pub(crate) fn decode_to<T>(
     place: &mut Pieces,
     whole: &mut Vec<u8>,
@@ -262,7 +263,7 @@ pub(crate) fn decode_to<T>(
     }
 }
 
-/// The same where what is decoded takes the place of what is there, and needs it.
+/// The same where the decoded bytes replace those that are there, which are needed for it.
 pub(crate) fn replace_in<T>(
     place: &mut Pieces,
     whole: &mut Vec<u8>,
@@ -280,7 +281,7 @@ pub(crate) fn replace_in<T>(
     }
 }
 
-/// Copies bytes to pieces that are together as long.
+/// Copies bytes to pieces with the same total length.
 fn scatter(mut bytes: &[u8], pieces: &mut [&mut [u8]]) {
     for piece in pieces {
         let (own, after) = bytes.split_at(piece.len());
@@ -290,8 +291,8 @@ fn scatter(mut bytes: &[u8], pieces: &mut [&mut [u8]]) {
 }
 
 impl Archive {
-    /// Fills `out` with the original bytes from `start` on, of which only the blocks that hold them
-    /// are read and checked, on several threads.
+    /// Fills `out` with the original bytes from `start` on, using several threads. Only the blocks
+    /// that hold these bytes are read and checked.
     pub fn read_to(&self, start: u64, out: &mut [u8], context: &Context) -> Result<()> {
         let range = start..start.saturating_add(out.len() as u64);
         self.check_range(&range)?;

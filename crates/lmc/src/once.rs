@@ -1,10 +1,10 @@
-//! What is found out once, however many ask.
+//! A value that is computed once, however many threads ask for it.
 
 use lmc_format::{ErrorKind, Result};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What is found out when it is first asked for, by one thread. That it cannot be is kept too, but
-/// not if that comes of an interrupt.
+/// A value that one thread computes when it is first asked for. A failure is kept too, but not if
+/// the cause is an interrupt.
 #[derive(Debug)]
 pub(crate) struct Once<T> {
     found: OnceLock<Result<T>>,
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use lmc_format::Error;
 
-    /// A failure is kept, that of an interrupt is not, and what was found is found once.
+    /// A failure is kept, that of an interrupt is not, and a value is computed once.
     #[test]
     fn once() {
         let fail = || Err(Error::corrupt("no"));

@@ -1,14 +1,14 @@
-//! Parts of a file through three stages at once: read, work, write.
+//! Takes the parts of a file through three concurrent stages: read, work, write.
 //!
 //! ```text
 //! readers -> [few] -> workers -> [few] -> collector, in order -> [few] -> writers
 //! ```
 //!
-//! At most as many parts are under way as there are permits, so that memory is bounded whatever a
-//! file holds: a part takes a permit before it is read and gives it back when it is written.
+//! There are never more parts in the pipeline than permits, so memory is bounded whatever a file
+//! holds: a part takes a permit before it is read and gives it back when it is written.
 //!
-//! The system may refuse threads. Then the work goes on with those that could be started, and
-//! without any the calling thread does all of it.
+//! The system may refuse to start threads. Then the work goes on with those that could be started.
+//! If there are none, the calling thread does everything.
 
 use crate::context::{Context, Interrupt};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -19,25 +19,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 
-/// Parts that wait between two stages.
+/// Parts that may wait between two stages.
 const WAITING: usize = 2;
-/// Parts under way beside those that are worked on.
+/// Parts that may be in the pipeline in addition to those that are worked on.
 const PERMITS_EXTRA: usize = 4;
 
-/// What is done with each part.
+/// The work that is done on each part.
 pub(crate) trait Stages: Sync {
-    /// A part as it was read.
+    /// A part after reading.
     type Read: Send;
-    /// What workers keep between parts.
+    /// State that a worker keeps between parts.
     type Worker;
-    /// A part as it was worked on.
+    /// A part after the work.
     type Done: Send;
-    /// A part to be written.
+    /// A part that is ready to be written.
     type Write: Send;
 
     /// Reads part `i`.
     fn read(&self, i: usize) -> Result<Self::Read>;
-    /// What a worker starts with.
+    /// The initial state of a worker.
     fn worker(&self) -> Self::Worker;
     /// Works on part `i`.
     fn work(&self, worker: &mut Self::Worker, i: usize, read: Self::Read) -> Result<Self::Done>;
@@ -46,11 +46,11 @@ pub(crate) trait Stages: Sync {
 }
 
 /// Takes parts 0 to `count` through all stages, with this many threads that write; `collect` sees
-/// them in order. Returns the first error of a write, or else of any stage. After any other error
-/// than that of a write, all parts that `collect` has seen are written.
+/// them in order. Returns the first error of a write, or else the first of any stage. After an
+/// error that is not from a write, all parts that `collect` has seen are written.
 ///
-/// Errors go the way of the parts, so that the collector always hears of them and lets go of its
-/// ends of the channels, on which all other threads then stop.
+/// Errors travel the same way as the parts. So the collector always hears of them and drops its
+/// ends of the channels, which makes all other threads stop.
 pub(crate) fn run<S: Stages>(
     stages: &S,
     count: usize,
@@ -81,7 +81,8 @@ pub(crate) fn run<S: Stages>(
             let failure = &write_failure;
             start(scope, move || write_all(stages, interrupt, &from_collect, &permit, failure))
         };
-        // One of each first, the reader last: without all three no part has been touched.
+        // One of each first, with the reader last: no part is touched unless all three have
+        // started.
         if !(start_writer() && start_worker() && start_reader()) {
             return None;
         }
@@ -91,7 +92,7 @@ pub(crate) fn run<S: Stages>(
         drop((to_work, from_read, to_collect, from_collect, permits, permit));
         Some(collect_all(from_work, &to_write, &write_failure, &mut collect))
     });
-    // It comes before all others: what was not written is lost, and nobody may go on behind it.
+    // A write error comes before all others: its part is lost, and nothing after it may be used.
     match write_failure.into_inner() {
         Ok(None) => collected.unwrap_or_else(|| run_alone(stages, count, interrupt, collect)),
         Ok(Some(error)) => Err(error),
@@ -99,13 +100,13 @@ pub(crate) fn run<S: Stages>(
     }
 }
 
-/// Starts a thread; says whether the system let it. What it should have run is dropped otherwise,
-/// and with it its ends of channels.
+/// Starts a thread; says whether the system allowed it. If not, its closure is dropped, along with
+/// its ends of the channels.
 fn start<'scope>(scope: &'scope Scope<'scope, '_>, run: impl FnOnce() + Send + 'scope) -> bool {
     Builder::new().spawn_scoped(scope, run).is_ok()
 }
 
-/// The same as [`run`] on this thread.
+/// The same as [`run`], on this thread alone.
 fn run_alone<S: Stages>(
     stages: &S,
     count: usize,
@@ -121,8 +122,8 @@ fn run_alone<S: Stages>(
     })
 }
 
-/// Works on parts 0 to `count` on several threads; the results come in order, or the error of the
-/// first part that has one.
+/// Works on parts 0 to `count` on several threads. Returns the results in order, or the error of
+/// the first part that fails.
 pub(crate) fn each<W, R: Send>(
     count: usize,
     context: &Context,
@@ -150,7 +151,7 @@ pub(crate) fn for_each<W>(
     let (interrupt, next) = (&context.interrupt, AtomicUsize::new(0));
     let failure: Mutex<Option<(usize, Error)>> = Mutex::new(None);
     let fail = |i: usize, error: Error| {
-        // All parts before this one are under way; none behind it is needed.
+        // All parts before this one are already running or done; none after it is needed.
         next.fetch_max(count, Ordering::Relaxed);
         let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
         if first.as_ref().is_none_or(|(before, _)| i < *before) {
@@ -226,7 +227,7 @@ fn write_all<S: Stages>(
         {
             first.get_or_insert(error);
         }
-        // Nobody reads any more when all parts have been read.
+        // When all parts have been read, nobody receives permits any more.
         permit.send(()).unwrap_or_default();
     }
 }
@@ -255,7 +256,7 @@ fn collect_all<D, W>(
     Ok(())
 }
 
-/// Runs a stage unless it is interrupted; a panic in it becomes an error, so that no other thread
+/// Runs a stage unless it is interrupted. A panic in it becomes an error, so that no other thread
 /// waits for its part.
 fn guarded<T>(interrupt: &Interrupt, stage: impl FnOnce() -> Result<T>) -> Result<T> {
     interrupt.check()?;
@@ -266,8 +267,7 @@ fn broken() -> Error {
     Error::new(ErrorKind::Io, "a thread of lmc failed; please report it")
 }
 
-/// A buffer that is used again: it keeps its longest length, because new memory costs a page fault
-/// for every 4 KiB.
+/// A reusable buffer. It keeps its longest length, because new memory costs a page fault per 4 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     memory: Vec<u8>,
@@ -275,7 +275,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Makes it `len` bytes long; the bytes mean nothing.
+    /// Makes it `len` bytes long; the contents are arbitrary.
     pub(crate) fn sized(&mut self, len: u64) -> Result<&mut [u8]> {
         self.len = usize::try_from(len).map_err(|_| Error::invalid("more than memory holds"))?;
         if self.memory.len() < self.len {
@@ -289,7 +289,7 @@ impl Buffer {
     }
 }
 
-/// What is used again.
+/// Objects for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Pool<T>(Mutex<Vec<T>>);
 
@@ -298,7 +298,7 @@ impl<T: Default> Pool<T> {
         Self(Mutex::new(used))
     }
 
-    /// One that was given back, or a new one.
+    /// An object that was given back, or a new one.
     pub(crate) fn take(&self) -> T {
         self.0.lock().ok().and_then(|mut pool| pool.pop()).unwrap_or_default()
     }
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
     use std::sync::Barrier;
 
-    /// Part 0 cannot be written, which is known only after part 1 has failed.
+    /// Part 0 cannot be written, which shows only after part 1 has failed.
     struct LateFailure(Barrier);
 
     impl Stages for LateFailure {
@@ -344,8 +344,8 @@ mod tests {
         }
     }
 
-    /// A write that fails is never forgotten for another failure, after which the work might go on
-    /// behind it.
+    /// A failed write is never hidden by another failure, after which the work might go on as if
+    /// the write had succeeded.
     #[test]
     fn a_failed_write_is_not_forgotten() {
         for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! A bad line to a good server: requests are counted, and some are hurt on the way.
+//! An unreliable connection to a good server: requests are counted, and some are disturbed.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How long a request is under way that is late.
+/// How long a late request takes.
 const LATE: Duration = Duration::from_millis(200);
 /// Longest head of a request.
 const HEAD_LEN_MAX: usize = 1 << 16;
@@ -16,26 +16,26 @@ const HEAD_LEN_MAX: usize = 1 << 16;
 pub enum Fault {
     /// Nothing.
     None,
-    /// The server is said to be too busy.
+    /// The client is told that the server is too busy.
     Busy,
-    /// The line breaks before the request is sent on.
+    /// The connection breaks before the request is sent on.
     Lost,
-    /// The server does what was asked for, and nobody hears of it.
+    /// The server does what was requested, but the client gets no answer.
     Unheard,
-    /// The answer ends in the middle.
+    /// The answer breaks off in the middle.
     Cut,
-    /// It is a while under way.
+    /// The request is delayed.
     Late,
 }
 
-/// A request that came.
+/// A request that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// GET, PUT and so on.
     pub method: String,
     /// The path with the query.
     pub target: String,
-    /// Bytes from and to, both included, if not all were asked for.
+    /// First and last byte, both included, if only a range was requested.
     pub range: Option<(u64, u64)>,
     /// What happened to it.
     pub fault: Fault,
@@ -50,7 +50,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Stands before `server`; `plan` says what happens to each request.
+    /// Starts a proxy for `server`; `plan` decides what happens to each request.
     pub fn start(server: SocketAddr, plan: impl FnMut(&Request) -> Fault + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -60,7 +60,7 @@ impl Proxy {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (seen, plan) = (seen.clone(), plan.clone());
-                // An error here is one more fault of the line.
+                // An error here is just another fault of the connection.
                 thread::spawn(move || drop(serve(stream, server, &seen, &plan)));
             }
         });
@@ -72,13 +72,13 @@ impl Proxy {
         self.address
     }
 
-    /// What came so far.
+    /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// One request on each connection: the server is told that there will be no other.
+/// Handles one request per connection: the server is told that there will be no other.
 fn serve(
     mut client: TcpStream,
     server: SocketAddr,
@@ -110,7 +110,7 @@ fn serve(
     thread::spawn(move || drop(io::copy(&mut from, &mut to)));
     match fault {
         Fault::Unheard => {
-            // The first byte of the answer comes when it is done.
+            // The first byte of the answer arrives when the server is done.
             there.read_exact(&mut [0])?;
             client.shutdown(Shutdown::Both)
         }
@@ -142,14 +142,14 @@ fn refuse(mut client: TcpStream, head: &str, mut have: usize) -> io::Result<()> 
     client.shutdown(Shutdown::Both)
 }
 
-/// A field of a head.
+/// A field in the head of a request.
 fn field(head: &str, name: &str) -> Option<String> {
     let lower = head.to_ascii_lowercase();
     let mut fields = lower.lines().filter_map(|line| line.split_once(": "));
     fields.find(|(field, _)| *field == name).map(|(_, value)| value.to_string())
 }
 
-/// The head of a request with its empty line, and what came behind it.
+/// The head of a request with its empty line, and the bytes that came after it.
 fn read_head(client: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];

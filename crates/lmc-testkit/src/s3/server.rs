@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take to answer.
 const START_MAX: Duration = Duration::from_secs(60);
-/// The shell holds the pipe of the test: when the test ends, however it does, the read ends, and
-/// the server with it.
+/// The shell holds a pipe from the test. When the test ends in any way, the read ends, and the
+/// shell kills the server.
 const KEEPER: &str = r#""$@" & pid=$!; read -r _; kill -9 $pid"#;
 
 /// A server that may be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// SeaweedFS, whose conditional puts hold.
+    /// SeaweedFS, which obeys conditional puts.
     SeaweedFs,
-    /// The file system server of s3s, whose conditional puts hold.
+    /// The file system server of s3s, which obeys conditional puts.
     S3sFs,
     /// `rclone serve s3`, which ignores the conditions of puts.
     Rclone,
@@ -52,7 +52,7 @@ impl Kind {
         Some(root.join("bin").join(self.program())).filter(|path| path.is_file())
     }
 
-    /// Starts it on files in `folder`; none if it is not installed, which is told.
+    /// Starts it on files in `folder`; none if it is not installed, which is reported.
     pub fn start(self, folder: &Path) -> Option<Server> {
         let Some(program) = self.find() else {
             let why = format!("no {} here: tools/s3-servers installs it", self.program());
@@ -87,7 +87,8 @@ impl Kind {
                 let config = format!("-s3.config={}", text(&config));
                 let ports = ["-s3.port", "-master.port", "-volume.port", "-filer.port"];
                 let others = [port, free_port(), free_port(), filer];
-                // A number 10,000 higher, which it would take, may be over the end, or taken.
+                // By default it would use a port number 10,000 higher, which may be out of range or
+                // taken.
                 let grpc = ["-s3.port.grpc", "-master.port.grpc", "-volume.port.grpc"];
                 add(&["server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"]);
                 add(&[&dir, &config, "-master.volumeSizeLimitMB=64", "-volume.max=100"]);
@@ -110,7 +111,7 @@ impl Kind {
                 add(&["--vfs-cache-mode", "off", &text(&data)]);
             }
         }
-        // Where a bucket is a folder, it is made so.
+        // If a bucket is just a folder, it is created that way.
         if self != Self::SeaweedFs {
             fs::create_dir_all(data.join(BUCKET)).expect("a bucket");
         }
@@ -150,7 +151,8 @@ impl Server {
         self.address
     }
 
-    /// Variables that make a program talk to it, or to what stands before it at `address`.
+    /// Environment variables that make a program talk to the server, or to a proxy for it, at
+    /// `address`.
     pub fn environment(address: SocketAddr) -> [(&'static str, String); 6] {
         [
             ("AWS_ENDPOINT_URL", format!("http://{address}")),
@@ -162,13 +164,14 @@ impl Server {
         ]
     }
 
-    /// Whether it answers as S3 does: a request without a key is refused, or shown the bucket.
+    /// Whether it answers like S3: a request without a key is refused, or gets a listing of the
+    /// bucket.
     fn is_ready(&self) -> bool {
         let status = ask(self.address.port(), &format!("GET /{BUCKET}?list-type=2"));
         status.is_ok_and(|status| matches!(&status[..], "200" | "400" | "401" | "403"))
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills it immediately, like a crash.
     pub fn kill(&mut self) {
         drop(self.pipe.take());
         let _ = self.keeper.wait();
@@ -181,7 +184,7 @@ impl Drop for Server {
     }
 }
 
-/// A user who is no administrator: for one, a bucket that is not there would be made by a put.
+/// A user who is not an administrator: for an administrator, a put would create a missing bucket.
 fn seaweed_config() -> String {
     format!(
         r#"{{"identities": [{{"name": "test",
@@ -190,7 +193,7 @@ fn seaweed_config() -> String {
     )
 }
 
-/// The status that a server gives to a request without a body.
+/// The status of a server's answer to a request without a body.
 fn ask(port: u16, request: &str) -> std::io::Result<String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
@@ -202,14 +205,14 @@ fn ask(port: u16, request: &str) -> std::io::Result<String> {
     Ok(answer.split(' ').nth(1).unwrap_or_default().to_string())
 }
 
-/// A port that nobody has, each time another one.
+/// A free port, a different one each time.
 ///
-/// It is below those that the system gives to connections: one of these could be taken again before
-/// the server asks for it.
+/// It is below the range that the system uses for connections: a port in that range could be taken
+/// again before the server asks for it.
 fn free_port() -> u16 {
     const PORTS: std::ops::Range<u32> = 12_000..32_000;
     static ASKED: AtomicU32 = AtomicU32::new(0);
-    // Processes start far apart.
+    // Different processes start far apart.
     let start = std::process::id().wrapping_mul(7919);
     let port = || {
         let next = start.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));

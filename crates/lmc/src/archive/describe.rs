@@ -1,4 +1,4 @@
-//! What an archive is made of, in words: its spans, blocks and recipes.
+//! Describes the contents of an archive in words: its spans, blocks and recipes.
 
 use crate::Reference;
 use crate::archive::Archive;
@@ -11,13 +11,13 @@ use lmc_format::{
 /// A span, as `lmc inspect` shows it.
 #[derive(Clone, Debug)]
 pub struct SpanInfo {
-    /// Place in the original.
+    /// Position in the original.
     pub start: u64,
     /// Bytes of the original.
     pub raw_len: u64,
     /// Bytes in the file.
     pub coded_len: u64,
-    /// What the bytes were taken for.
+    /// The element type that the bytes were coded as.
     pub dtype: DtypeId,
     /// What its blocks may be coded against.
     pub reference: Option<Reference>,
@@ -30,7 +30,7 @@ pub struct SpanInfo {
 /// A block, as `lmc inspect` shows it.
 #[derive(Clone, Debug)]
 pub struct BlockInfo {
-    /// Place in the file.
+    /// Position in the file.
     pub offset: u64,
     /// Bytes of the original.
     pub raw_len: u64,
@@ -40,12 +40,12 @@ pub struct BlockInfo {
     pub hash: u128,
     /// Stored, constant, coded, shared or same; empty if the block has not been read.
     pub kind: &'static str,
-    /// What its planes are coded with; empty if the block has not been read.
+    /// The coders of its planes; empty if the block has not been read.
     pub recipe: String,
 }
 
 impl Archive {
-    /// The spans, as the index has them, one after the other: there can be millions.
+    /// The spans in index order, as an iterator: there can be millions.
     pub fn spans(&self) -> impl Iterator<Item = Result<SpanInfo>> + '_ {
         (0..self.span_count()).map(|i| self.span_info(i))
     }
@@ -78,7 +78,7 @@ impl Archive {
         })
     }
 
-    /// The same with the kinds and recipes of the blocks, for which they are read and checked.
+    /// The same with the kinds and recipes of the blocks. This reads and checks the blocks.
     pub fn described_spans(&self) -> impl Iterator<Item = Result<SpanInfo>> + '_ {
         (0..self.span_count()).map(|i| self.described_span(i))
     }
@@ -92,7 +92,7 @@ impl Archive {
         Ok(span)
     }
 
-    /// What the first block of span `i` is coded with.
+    /// The recipe of the first block of span `i`, in words.
     pub(crate) fn describe_first(&self, i: usize) -> Result<String> {
         if let Some(shared) = self.shared_recipe(i)? {
             return Ok(shared);
@@ -128,7 +128,7 @@ impl Archive {
     }
 }
 
-/// A recipe in a few words: the coders of its planes, and what comes before them.
+/// A recipe in a few words: the steps before the planes, and the coders of the planes.
 fn words(recipe: &AnyRecipe) -> String {
     let mut words: Vec<String> = Vec::new();
     match recipe {

@@ -1,4 +1,4 @@
-//! An open `.lmc` file: its index, and any part of what it holds.
+//! An open `.lmc` file: its index, and access to any part of the original.
 
 pub(crate) mod describe;
 pub(crate) mod restore;
@@ -25,11 +25,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An original of more bytes than these, and of so many times the file, is one to be told of.
+/// An original that is longer than this, and this many times longer than its file, deserves a
+/// warning.
 const FAR_LEN: u64 = 1 << 30;
 const FAR_TIMES: u64 = 100;
 
-/// Fails if what is to be restored has more than `max_size` bytes.
+/// Fails if the result of a restore would have more than `max_size` bytes.
 pub fn check_size(len: u64, max_size: Option<u64>) -> Result<()> {
     match max_size {
         Some(most) if len > most => {
@@ -40,37 +41,38 @@ pub fn check_size(len: u64, max_size: Option<u64>) -> Result<()> {
     }
 }
 
-/// Bytes of a block that hold its recipe, in most cases.
+/// The recipe of a block is nearly always within this many bytes of its start.
 const HEAD_LEN: u64 = 1 << 13;
 
-/// An open `.lmc` file. Its index has been read and checked; the rest is checked when it is read.
+/// An open `.lmc` file. Its index has been read and checked; everything else is checked when it is
+/// read.
 #[derive(Debug)]
 pub struct Archive {
     pub(crate) source: Source<'static>,
     pub(crate) index: StoredIndex,
     links: Links,
     desk: Arc<Desk>,
-    /// Its number there.
+    /// The number of this file on the desk.
     number: usize,
     original_len: u64,
     file_len: u64,
 }
 
 impl Archive {
-    /// Opens the file at `path`. If it is on bases, they are looked for beside it when they are
-    /// needed.
+    /// Opens the file at `path`. If it is a delta, its bases are looked for in the same folder when
+    /// they are needed.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_on(path, &Bases::default())
     }
 
-    /// The same with `bases` that it may be on, which are tried first.
+    /// The same with `bases` that it may need, which are tried first.
     pub fn open_on(path: &Path, bases: &Bases) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io("cannot open it", e))?;
         Self::from_file(file, path.parent(), bases)
     }
 
-    /// Opens a file; one without a length, a pipe, is kept in a temporary file first. Its bases may
-    /// be in `folder`.
+    /// Opens a file. A pipe, which has no length, is copied to a temporary file first. Its bases
+    /// may be in `folder`.
     pub fn from_file(file: File, folder: Option<&Path>, bases: &Bases) -> Result<Self> {
         Self::of_file(file, Links::with(folder.map(Path::to_path_buf), bases))
     }
@@ -87,12 +89,12 @@ impl Archive {
         Self::from_bytes_on(bytes, &Bases::default())
     }
 
-    /// The same with `bases` that it may be on.
+    /// The same with `bases` that it may need.
     pub fn from_bytes_on(bytes: Vec<u8>, bases: &Bases) -> Result<Self> {
         Self::new(Source::Owned(bytes), Links::with(None, bases))
     }
 
-    /// Opens a file that is kept elsewhere, with `bases` that it may be on.
+    /// Opens a file that is stored elsewhere, with `bases` that it may need.
     pub fn from_elsewhere(bytes: Arc<dyn ReadAt>, bases: &Bases) -> Result<Self> {
         Self::new(Source::Elsewhere(bytes), Links::with(None, bases))
     }
@@ -123,13 +125,13 @@ impl Archive {
         self.file_len
     }
 
-    /// Fails if the original has more than `max_size` bytes: a small file may announce any number.
+    /// Fails if the original has more than `max_size` bytes: a small file can claim any length.
     pub fn check_size(&self, max_size: Option<u64>) -> Result<()> {
         check_size(self.original_len, max_size)
     }
 
-    /// Whether the original is so much larger than the file that it is worth a word before it is
-    /// restored.
+    /// Whether the original is so much larger than the file that the user should be told before it
+    /// is restored.
     pub fn expands_far(&self) -> bool {
         self.original_len > FAR_LEN && self.original_len / FAR_TIMES > self.file_len
     }
@@ -139,17 +141,17 @@ impl Archive {
         self.index.body_start(self.span_count())
     }
 
-    /// The name of the original by its content (`docs/format.md`, section 7.4).
+    /// The content hash of the original, which identifies it (`docs/format.md`, section 7.4).
     pub fn content_hash(&self) -> u128 {
         self.index.content_hash()
     }
 
-    /// The bases that it is on, as it names them.
+    /// The bases that the index lists.
     pub fn bases(&self) -> &[lmc_format::Base] {
         &self.index.bases
     }
 
-    /// A reference in words: what it is to, and what is done with it.
+    /// A reference in words: its source, and the conversion.
     pub fn describe_reference(&self, reference: &Reference) -> String {
         let base = (reference.source as usize).checked_sub(1).and_then(|i| self.index.bases.get(i));
         let source = base.map_or("this file", |base| &base.name);
@@ -159,7 +161,7 @@ impl Archive {
         }
     }
 
-    /// Files that may be bases of this one, by their names and lengths.
+    /// Files that may be bases of this one, judging by their names and lengths.
     pub(crate) fn likely_bases(&self) -> impl Iterator<Item = Arc<Base>> {
         self.links.likely(&self.index.bases)
     }
@@ -174,7 +176,7 @@ impl Archive {
         restore(self, None, context)
     }
 
-    /// The original bytes `range`, of which only the blocks that hold them are read and checked.
+    /// The original bytes `range`. Only the blocks that hold them are read and checked.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check_range(&range)?;
         let mut out = zeroed(range.end - range.start)?;
@@ -182,12 +184,12 @@ impl Archive {
         Ok(out)
     }
 
-    /// What may be done for a restore of it, or a read.
+    /// The budget of one restore or one read of this file.
     pub(crate) fn budget(&self, context: &Context) -> Budget {
         Budget::new(self.original_len, self.span_count(), context)
     }
 
-    /// Fails unless the original has these bytes.
+    /// Fails unless the original has all bytes of this range.
     pub(crate) fn check_range(&self, range: &Range<u64>) -> Result<()> {
         if range.start > range.end || range.end > self.original_len {
             return Err(Error::invalid(format!(
@@ -198,7 +200,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Fills `out` with the original bytes from `start` on, which must be there.
+    /// Fills `out` with the original bytes from `start` on, which must exist.
     pub(crate) fn read_into(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
         let mut decoder = self.desk.decoders.take();
         let done = self.read_parts(&mut decoder, start, out, effort);
@@ -229,8 +231,8 @@ impl Archive {
         Ok(())
     }
 
-    /// Fills the start of `out` with the original bytes from `start` on: as much as is decoded at
-    /// once. Returns how many bytes that are.
+    /// Fills the start of `out` with the original bytes from `start` on: as much as is decoded in
+    /// one go. Returns the number of bytes.
     fn read_part(
         &self,
         decoder: &mut SpanDecoder,
@@ -278,7 +280,7 @@ impl Archive {
         done.map_err(|e| self.in_span(e, i, effort))
     }
 
-    /// What reads the bases of spans.
+    /// The reader for the bases of spans.
     fn base_reader<'a>(
         &'a self,
         effort: Effort<'a>,
@@ -290,7 +292,7 @@ impl Archive {
         }
     }
 
-    /// An error in span `i` with the place, unless it is about a whole chain.
+    /// Adds the position of span `i` to an error, unless the error is about a whole base chain.
     fn in_span(&self, error: Error, i: usize, effort: Effort) -> Error {
         match error.kind {
             ErrorKind::LimitExceeded if effort.depth > 0 => error,
@@ -298,7 +300,7 @@ impl Archive {
         }
     }
 
-    /// Fills `out` from what references name by a number.
+    /// Fills `out` from the source of a reference, which is given by its number.
     fn read_source(&self, source: u64, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
         match (source as usize).checked_sub(1) {
             None => self.read_into(start, out, effort),
@@ -314,8 +316,8 @@ impl Archive {
         self.links.get(i, &self.index.bases[i], context)
     }
 
-    /// How many files stand one on the other below this one; fails unless every base that a span
-    /// refers to is there, and all that those need.
+    /// The depth of the base chain below this file. Fails unless every base that a span refers to
+    /// is there, with everything that those bases need.
     pub(crate) fn height(&self, depth: usize, context: &Context) -> Result<usize> {
         let bases = self.index.bases.iter().enumerate().filter(|(i, _)| self.index.is_used(*i));
         bases
@@ -329,8 +331,8 @@ impl Archive {
         used.map(|i| self.base(i)).collect()
     }
 
-    /// Fails unless every base that it names is there, and all that those need, whether or not
-    /// anything refers to it; and if it names none.
+    /// Fails unless every base that it names is there, with everything that those bases need, even
+    /// if no span refers to it. Also fails if the file names no base.
     pub fn check_named_bases(&self, context: &Context) -> Result<()> {
         if self.index.bases.is_empty() {
             return Err(Error::invalid("it names no base that it was made on"));
@@ -340,7 +342,7 @@ impl Archive {
     }
 
     /// Adds up what decoders will write to read the original bytes `range`, if nothing of it is
-    /// kept from an earlier read. What cannot be read is taken to cost as much as it can.
+    /// kept from an earlier read. Anything that cannot be read counts at its highest possible cost.
     pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
         let mut at = range.start;
         let id = std::ptr::from_ref(self).addr();
@@ -362,7 +364,7 @@ impl Archive {
             if is_partial {
                 cost.keep(id, start + whole.start..start + whole.end);
             }
-            // What is on it reads it piece by piece.
+            // A delta against this span reads it piece by piece.
             let looks = 1 + (whole.end - whole.start) / PIECE_LEN;
             cost.add(depth, span.blocks.len(), looks, span.recipe.is_some(), writes);
             let (Some(reference), Some(base)) = (span.reference, base) else { continue };
@@ -371,7 +373,7 @@ impl Archive {
             match (reference.source as usize).checked_sub(1) {
                 None => self.cost(source_start..source_end, depth, cost)?,
                 Some(i) => {
-                    // One that is not there costs nothing; the read of it will say so.
+                    // A missing base costs nothing; reading it will give the error.
                     if let Ok(base) = self.base(i) {
                         base.cost(source_start..source_end, depth + 1, cost)?;
                     }
@@ -381,7 +383,7 @@ impl Archive {
         Ok(())
     }
 
-    /// What a part of a block takes.
+    /// The cost of decoding a part of a block.
     fn partial_cost(&self, i: usize, span: &Span, part: &Range<u64>) -> Result<Need> {
         let block = (part.start >> span.block_log2) as usize;
         let bounds = span::block_bounds(span, block);
@@ -401,7 +403,7 @@ impl Archive {
         Ok(Need { whole, writes: need.writes as u64, base })
     }
 
-    /// Where span `i` is in the file.
+    /// Position of span `i` in the file.
     pub(crate) fn file_start(&self, i: usize) -> u64 {
         HEADER_LEN as u64 + self.index.body_start(i)
     }
@@ -425,7 +427,7 @@ impl Archive {
         self.source.bytes(self.file_start(i), self.index.coded_len(i), buffer)
     }
 
-    /// Has the system read span `i` ahead, if there is one.
+    /// Asks the system to read span `i` ahead, if there is such a span.
     pub(crate) fn read_ahead(&self, i: usize) {
         if i < self.index.span_count() {
             self.source.read_ahead(self.file_start(i), self.index.coded_len(i));
@@ -442,8 +444,8 @@ impl Archive {
     }
 }
 
-/// What decoding a part of a span takes: what is decoded with it, the bytes that are written, and
-/// what of the base is needed, in the span.
+/// The cost of decoding a part of a span: the range that is decoded along with it, the bytes that
+/// are written, and the range of the base that is needed. Both ranges are relative to the span.
 struct Need {
     whole: Range<u64>,
     writes: u64,
@@ -451,7 +453,7 @@ struct Need {
 }
 
 impl Need {
-    /// The most that a part can take.
+    /// The highest cost that a part can have.
     fn all(part: Range<u64>) -> Self {
         Self { writes: part.end - part.start, base: Some(part.clone()), whole: part }
     }

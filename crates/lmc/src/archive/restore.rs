@@ -1,4 +1,4 @@
-//! `.lmc` back to the file it came from.
+//! Restores a `.lmc` file to its original.
 
 use crate::archive::Archive;
 use crate::base::effort::{self, Budget, Effort};
@@ -11,8 +11,8 @@ use crate::{Context, Summary};
 use lmc_format::{Hash, Hasher, Item, Result, StoredIndex, hash};
 use std::ops::Range;
 
-/// Restores all of the original; every checksum is tried before its bytes count as restored. Long
-/// runs of zeros become holes in a file.
+/// Restores all of the original. Every checksum is verified before its bytes count as restored.
+/// Long runs of zeros become holes in a file.
 ///
 /// On an error the output is incomplete: a stream has some bytes of it, and a [`crate::Publish`]
 /// that is not committed leaves nothing.
@@ -26,7 +26,7 @@ pub fn decompress(archive: &Archive, output: Output, context: &Context) -> Resul
     Ok(Summary { bytes_in: archive.file_len(), bytes_out: archive.original_len() })
 }
 
-/// Decodes and checks everything; what is restored goes to `sink`, if there is one.
+/// Decodes and checks everything; the restored bytes go to `sink`, if there is one.
 pub(crate) fn restore(archive: &Archive, sink: Option<&Sink>, context: &Context) -> Result<()> {
     restore_within(&archive.budget(context), archive, sink, context)
 }
@@ -37,7 +37,7 @@ pub(crate) fn restore_within(
     sink: Option<&Sink>,
     context: &Context,
 ) -> Result<()> {
-    // Before anything is written.
+    // Checked before anything is written.
     archive.height(0, context)?;
     let index = &archive.index;
     let (parts, groups) = (Parts::new(index)?, Groups::new(index));
@@ -64,16 +64,16 @@ pub(crate) fn restore_within(
     check_empty_items(index)
 }
 
-/// Spans that go through the pipeline together: to pass on one of a few bytes takes longer than to
-/// decode it, and a file may have millions of them.
+/// Spans that go through the pipeline together. Handing over a span of a few bytes takes longer
+/// than decoding it, and a file may have millions of them.
 struct Groups {
     starts: Vec<u32>,
     end: usize,
 }
 
-/// Bytes of the original, or of the file, in spans that are in one group.
+/// Most bytes of the original, or of the file, in one group of spans.
 const GROUP_LEN: u64 = 1 << 18;
-/// Spans in one group.
+/// Most spans in one group.
 const GROUP_SPANS: usize = 1 << 12;
 
 impl Groups {
@@ -85,7 +85,7 @@ impl Groups {
             let is_full = |&start: &u32| i - start as usize >= GROUP_SPANS;
             if raw > GROUP_LEN || coded > GROUP_LEN || starts.last().is_none_or(is_full) {
                 (raw, coded) = (index.raw_len(i), index.coded_len(i));
-                // An index is too short for more spans than that.
+                // The largest index has fewer spans than this can count.
                 starts.push(i as u32);
             }
         }
@@ -103,7 +103,7 @@ impl Groups {
     }
 }
 
-/// Fails unless items of no bytes have the checksum of no bytes.
+/// Fails unless empty items have the checksum of an empty input.
 pub(crate) fn check_empty_items(index: &StoredIndex) -> Result<()> {
     for (i, item) in index.items().enumerate() {
         let item = item?;
@@ -114,12 +114,12 @@ pub(crate) fn check_empty_items(index: &StoredIndex) -> Result<()> {
     Ok(())
 }
 
-/// Which items each span holds or is part of. The index has been checked: an item lies in one span
-/// or is whole spans.
+/// Which items each span holds, or which item it is part of. The index has been checked: an item
+/// lies within one span or consists of whole spans.
 #[derive(Debug)]
 pub(crate) struct Parts(Vec<u32>);
 
-/// Set where a span goes on with an item that began before it.
+/// Set where a span continues an item that began before it.
 const GOES_ON: u32 = 1 << 31;
 
 impl Parts {
@@ -129,15 +129,15 @@ impl Parts {
         for i in 0..index.span_count() {
             cursor.skip_empty(index)?;
             let goes_on = if cursor.start < index.raw_start(i) { GOES_ON } else { 0 };
-            // An index is too short for as many items as the flag would cost.
+            // The largest index has too few items to reach the flag.
             firsts.push(cursor.item as u32 | goes_on);
             cursor.pass(index, i, |_, _| Ok(()))?;
         }
         Ok(Self(firsts))
     }
 
-    /// Lengths of what has a checksum of its own in span `i`: the items that it holds, or all of it
-    /// if it is part of one.
+    /// The lengths of the parts of span `i` that have their own checksum: the items that it holds,
+    /// or the whole span if it is part of one item.
     pub(crate) fn lens(&self, index: &StoredIndex, i: usize) -> Result<Vec<u64>> {
         let raw_len = index.raw_len(i);
         let (first, goes_on) = (self.0[i] & !GOES_ON, self.0[i] & GOES_ON != 0);
@@ -156,7 +156,7 @@ impl Parts {
     }
 }
 
-/// A place in the items, as spans go by.
+/// A position in the items that advances span by span.
 #[derive(Debug, Default)]
 struct Cursor {
     item: usize,
@@ -165,7 +165,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Goes over items of no bytes.
+    /// Skips empty items.
     fn skip_empty(&mut self, index: &StoredIndex) -> Result<()> {
         while self.item < index.item_count() && index.item(self.item)?.len == 0 {
             self.item += 1;
@@ -173,7 +173,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Goes over the items that end in span `i` and calls `ended` with each.
+    /// Advances past the items that end in span `i` and calls `ended` with each.
     fn pass(
         &mut self,
         index: &StoredIndex,
@@ -198,11 +198,11 @@ impl Cursor {
 #[derive(Debug, Default)]
 pub(crate) struct ItemChecks {
     cursor: Cursor,
-    /// Of the spans of an item that goes on.
+    /// The state of an item that continues in the next span.
     open: Option<Open>,
 }
 
-/// The checksums of the spans of an item.
+/// The checksums of the spans of one item.
 struct Open {
     first: Hash,
     all: Hasher,
@@ -216,7 +216,8 @@ impl std::fmt::Debug for Open {
 }
 
 impl ItemChecks {
-    /// Takes the checksums of span `i`; fails unless the items that end with it have theirs.
+    /// Takes the checksums of span `i`; fails unless the items that end with it have the right
+    /// ones.
     pub(crate) fn add(&mut self, index: &StoredIndex, i: usize, hashes: Vec<Hash>) -> Result<()> {
         self.cursor.skip_empty(index)?;
         let is_part = index.raw_start(i) > self.cursor.start
@@ -256,7 +257,8 @@ impl ItemChecks {
     }
 }
 
-/// Decodes all of span `i` into `out`; returns the checksums of its items, or of its part of one.
+/// Decodes all of span `i` into `out`. Returns the checksums of its items, or the checksum of the
+/// part if the span is part of an item.
 pub(crate) fn decode_part(
     archive: &Archive,
     i: usize,
@@ -279,13 +281,14 @@ struct Restore<'a, 'sink> {
     sink: Option<&'a Sink<'sink>>,
     parts: &'a Parts,
     groups: &'a Groups,
-    /// The first group that is not restored yet, from which on they are counted here.
+    /// The first group that is not restored yet; groups here are counted from it.
     first: usize,
     coded_pool: Pool<Buffer>,
     raw_pool: Pool<Buffer>,
 }
 
-/// Restored spans and, for each, the checksums of its items, or of its part of one.
+/// Restored spans and, for each, the checksums of its items, or of the part if it is part of an
+/// item.
 struct Done {
     raw: Buffer,
     hashes: Vec<Vec<Hash>>,

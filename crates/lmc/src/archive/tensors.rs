@@ -24,9 +24,9 @@ pub struct Tensor {
     pub hash: u128,
     /// Its share of the coded bytes.
     pub coded_len: u64,
-    /// What it is coded with; tensors that share a span share it.
+    /// The recipe it is coded with, in words; tensors that share a span share it.
     pub recipe: Arc<str>,
-    /// What it or a part of it is coded against.
+    /// The reference of the tensor or of a part of it.
     pub reference: Option<Reference>,
 }
 
@@ -35,8 +35,8 @@ pub struct Tensor {
 pub struct BaseNotes(HashMap<String, lmc_input::Tensor>);
 
 impl BaseNotes {
-    /// How a tensor that is coded against nothing differs from the one of its name in a base, in
-    /// words; nothing where it does not, or where there is none.
+    /// Says in words how a tensor that has no reference differs from the tensor of the same name in
+    /// a base; none if it does not differ, or if there is no such tensor.
     pub fn of(&self, tensor: &Tensor) -> Option<String> {
         let old = self.0.get(&tensor.name).filter(|_| tensor.reference.is_none())?;
         if old.shape != tensor.shape {
@@ -47,7 +47,7 @@ impl BaseNotes {
 }
 
 impl Archive {
-    /// The tensors in the order of their bytes; none if the original is no safetensors file.
+    /// The tensors in the order of their bytes; none if the original is not a safetensors file.
     pub fn tensors(&self) -> Result<Vec<Tensor>> {
         if !self.is_safetensors() {
             return Ok(Vec::new());
@@ -72,7 +72,7 @@ impl Archive {
         Ok(tensors)
     }
 
-    /// What the original is.
+    /// The layout of the original.
     pub(crate) fn layout(&self) -> Result<lmc_input::Source> {
         if !self.is_safetensors() {
             return Ok(lmc_input::Source::bytes(self.original_len()));
@@ -99,7 +99,7 @@ impl Archive {
         described: &mut Option<(usize, Arc<str>)>,
     ) -> Result<Tensor> {
         let spans = self.spans_of(&tensor.range);
-        // Small tensors share a span, which is looked at once.
+        // Small tensors share a span, which is described only once.
         let recipe = match described {
             _ if spans.is_empty() => Arc::from(""),
             Some((span, recipe)) if *span == spans.start => recipe.clone(),
@@ -116,7 +116,7 @@ impl Archive {
         Ok(Tensor { name, dtype, shape, range, hash, coded_len, recipe, reference })
     }
 
-    /// What is known of the tensors of its bases, as far as they are at hand.
+    /// Information about the tensors of its bases, as far as the bases can be found.
     pub fn base_notes(&self) -> BaseNotes {
         let mut known: HashMap<String, lmc_input::Tensor> = HashMap::new();
         for base in self.likely_bases() {
@@ -135,7 +135,7 @@ impl Archive {
         self.index.span_at(range.start)..self.index.span_at(range.end - 1) + 1
     }
 
-    /// Coded bytes of span `i` that fall to the original bytes `range`.
+    /// The share of span `i`'s coded bytes that belongs to the original bytes `range`.
     fn share(&self, i: usize, range: &Range<u64>) -> u64 {
         let (own, raw_len) = (self.index.raw_start(i), self.index.raw_len(i));
         let start = range.start.max(own);

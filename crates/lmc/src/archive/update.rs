@@ -1,12 +1,12 @@
-//! An archive restored into the memory of its own base, without a second copy of it.
+//! Restores an archive into the memory of its own base, without a second copy of it.
 //!
-//! In go an archive, and for each part of the original the memory that it goes to: memory that
-//! holds part of the base ([`Site::Held`]) or memory of its own ([`Site::New`]).
-//! [`Update::prepare`] checks all that can be checked without decoding, and decodes what needs
-//! bytes of the base that will be overwritten: a tensor that has moved, or one that is coded
-//! against another tensor. It changes nothing of the base. [`Update::finish`] then overwrites it,
-//! span by span. After that start, an error leaves memory that is partly the base and partly the
-//! original.
+//! The input is an archive, and for each part of the original the memory that it goes to: memory
+//! that holds part of the base ([`Site::Held`]) or other memory ([`Site::New`]).
+//! [`Update::prepare`] checks everything that can be checked without decoding. It also decodes the
+//! spans that need bytes of the base that will be overwritten: a tensor that has moved, or one that
+//! is coded against another tensor. It does not change the base. [`Update::finish`] then overwrites
+//! the base, span by span. From then on, an error leaves memory that is partly the base and partly
+//! the original.
 
 use crate::archive::Archive;
 use crate::archive::restore::{Parts, check_empty_items, decode_part};
@@ -26,14 +26,14 @@ use std::sync::Mutex;
 pub enum Site {
     /// Memory that holds the bytes of the first base from `base_start` on.
     Held {
-        /// Bytes of it.
+        /// Its length in bytes.
         len: u64,
-        /// Where they start in the base.
+        /// Position of its first byte in the base.
         base_start: u64,
     },
     /// Other memory.
     New {
-        /// Bytes of it.
+        /// Its length in bytes.
         len: u64,
     },
 }
@@ -46,21 +46,21 @@ impl Site {
     }
 }
 
-/// What is done with a span.
+/// How a span is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Its base is where it goes.
+    /// Its base is already at its destination.
     InPlace,
-    /// It needs no base.
+    /// It does not need a base.
     Alone,
-    /// It is decoded first: it needs bytes that may be overwritten before its turn, or a part of it
-    /// goes to new memory.
+    /// It is decoded in advance: it needs bytes that may be overwritten before its turn, or a part
+    /// of it goes to new memory.
     First,
     /// The same; all of it goes to new memory.
     New,
 }
 
-/// What is done with a span, and which of its bytes go to new memory.
+/// How a span is restored, and which of its bytes go to new memory.
 #[derive(Debug)]
 struct Route {
     way: Way,
@@ -73,11 +73,11 @@ impl Route {
     }
 }
 
-/// A span that was decoded first: its bytes, unless they are in new memory already, and the
-/// checksums of its items, or of its part of one.
+/// A span that was decoded in advance: its bytes, unless they are already in new memory, and the
+/// checksums of its items, or of the part if it is part of an item.
 type Decoded = (Vec<u8>, Vec<Hash>);
 
-/// A restore into the memory of the base that has not begun to write there.
+/// A restore into the memory of the base that has not started to write there.
 #[derive(Debug)]
 pub struct Update<'a> {
     archive: &'a Archive,
@@ -89,7 +89,7 @@ pub struct Update<'a> {
 impl<'a> Update<'a> {
     /// Gets everything ready; `new` is the memory of the new sites, which is written to.
     ///
-    /// The sites come in the order of the original and are as long as it is.
+    /// The sites are in the order of the original, and together they are as long as it.
     pub fn prepare(
         archive: &'a Archive,
         sites: &[Site],
@@ -116,7 +116,7 @@ impl<'a> Update<'a> {
         let index = &archive.index;
         let places = cut_places(places, (0..ways.len()).map(|i| index.raw_len(i) as usize));
         let decoded: Vec<_> = decoded.into_iter().map(Mutex::new).collect();
-        // It was found to be enough for all spans.
+        // The preparation has shown that this is enough for all spans.
         let budget = archive.budget(context);
         let checks = Mutex::new(Checks::default());
         let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
@@ -147,8 +147,8 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Decodes all of span `i` into `out`, where its base is; returns the checksums of its items, or of
-/// its part of one.
+/// Decodes all of span `i` into `out`, which holds its base. Returns the checksums of its items, or
+/// of the part if the span is part of an item.
 fn replace_part(
     archive: &Archive,
     i: usize,
@@ -175,7 +175,7 @@ fn check_len(archive: &Archive, len: u64) -> Result<()> {
     Err(Error::invalid(format!("the original has {original_len} bytes, the buffers {len}")))
 }
 
-/// Checks all spans as far as that is possible without decoding them.
+/// Checks all spans as far as possible without decoding them.
 fn check_spans(archive: &Archive, context: &Context) -> Result<()> {
     let budget = archive.budget(context);
     for_each(archive.span_count(), context, Buffer::default, |buffer, i| {
@@ -186,8 +186,8 @@ fn check_spans(archive: &Archive, context: &Context) -> Result<()> {
     })
 }
 
-/// Decodes the spans that cannot wait until the base is overwritten. `places` are where spans go in
-/// new memory.
+/// Decodes the spans that must be decoded before the base is overwritten. `places` are the
+/// destinations of spans in new memory.
 fn decode_first(
     archive: &Archive,
     parts: &Parts,
@@ -227,7 +227,7 @@ fn decode_first(
     Ok(all)
 }
 
-/// Copies these parts of `from`, one behind the other.
+/// Copies these parts of `from` to `to`, one after the other.
 fn copy_ranges(from: &[u8], ranges: &[Range<usize>], mut to: &mut [u8]) {
     for range in ranges {
         let (own, rest) = to.split_at_mut(range.len());
@@ -236,7 +236,7 @@ fn copy_ranges(from: &[u8], ranges: &[Range<usize>], mut to: &mut [u8]) {
     }
 }
 
-/// What is done with each span.
+/// Decides how each span is restored.
 fn routes(archive: &Archive, sites: &[Site]) -> Result<Vec<Route>> {
     let mut walk = Walk { sites, at: 0 };
     let route = |i: usize| {
@@ -255,16 +255,16 @@ fn routes(archive: &Archive, sites: &[Site]) -> Result<Vec<Route>> {
     (0..archive.span_count()).map(route).collect()
 }
 
-/// A place in the sites, as spans go by.
+/// A position in the sites that advances span by span.
 struct Walk<'a> {
     sites: &'a [Site],
-    /// In the first of them.
+    /// Position in the first of them.
     at: u64,
 }
 
 impl Walk<'_> {
-    /// Goes over a span of `len` bytes; says whether its base is where it goes, and which of its
-    /// bytes go to new memory.
+    /// Advances past a span of `len` bytes. Says whether its base is already at its destination,
+    /// and which of its bytes go to new memory.
     fn pass(&mut self, len: u64, reference: Option<Reference>) -> (bool, Vec<Range<usize>>) {
         let base = reference.filter(|own| own.source == 1 && own.conversion == Conversion::None);
         let (mut is_in_place, mut new, mut done) = (base.is_some(), Vec::new(), 0);

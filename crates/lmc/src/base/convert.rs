@@ -1,12 +1,13 @@
-//! f32 to bf16 and f16 by integer arithmetic (`docs/format.md`, section 7.5): the same bits on
-//! every machine. The loops have no branch in them, so that the compiler makes vectors of them.
+//! Converts f32 to bf16 and f16 by integer arithmetic (`docs/format.md`, section 7.5), so that the
+//! bits are the same on every machine. The loops have no branches, so that the compiler can
+//! vectorize them.
 
 use lmc_format::Conversion;
 
 const INFINITY: u32 = 0x7f80_0000;
 
-/// Converts the f32 words of `from` into `to`, which has half as many bytes. Panics if it has not,
-/// or if there is nothing to convert.
+/// Converts the f32 words of `from` into `to`, which must have half as many bytes. Panics if it
+/// does not, or if there is nothing to convert.
 pub(crate) fn convert(conversion: Conversion, from: &[u8], to: &mut [u8]) {
     assert_eq!(from.len(), 2 * to.len(), "each f32 becomes two bytes");
     match conversion {
@@ -28,7 +29,7 @@ fn each(from: &[u8], to: &mut [u8], convert: impl Fn(u32) -> u32) {
 
 fn bf16_nearest(u: u32) -> u32 {
     let is_nan = u & 0x7fff_ffff > INFINITY;
-    // The sum wraps for NaNs alone.
+    // The sum wraps only for NaNs.
     let rounded = u.wrapping_add(0x7fff + (u >> 16 & 1)) >> 16;
     if is_nan { u >> 16 | 0x40 } else { rounded }
 }
@@ -49,18 +50,18 @@ fn f16_cut(u: u32) -> u32 {
     if is_over { finite - 1 } else { finite }
 }
 
-/// The f16 of `u`, with `round` for shifting a mantissa to the right; what is too large becomes
-/// infinity.
+/// The f16 of `u`; `round` shifts a mantissa to the right and rounds it. A value that is too large
+/// becomes infinity.
 fn f16(u: u32, round: impl Fn(u32, u32) -> u32) -> u32 {
     let sign = u >> 16 & 0x8000;
     let m = u & 0x7fff_ffff;
-    // Exponent fields: 113 is the smallest normal one of f16, 143 the first that it has not.
+    // Exponent fields: 113 is the smallest normal exponent of f16, 143 the first that is too large.
     let exponent = m >> 23;
     let mantissa = m & 0x007f_ffff | 0x0080_0000;
-    // 24 bits shifted by 25 and more are below half of the last place.
+    // 24 bits shifted right by 25 or more are below half of the last place.
     let below = 113_u32.saturating_sub(exponent).min(12);
     let field = exponent.max(113) - 113;
-    // The leading one adds 1 to the exponent's field, as does a carry.
+    // The leading one adds 1 to the exponent field, and so does a carry.
     let finite = (field << 10) + round(mantissa, 13 + below);
     let magnitude = if m > INFINITY { 0x7e00 } else { finite.min(0x7c00) };
     sign | magnitude
@@ -70,7 +71,8 @@ fn f16(u: u32, round: impl Fn(u32, u32) -> u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The value of a magnitude of 16 bits with this many bits of mantissa, infinity counted on.
+    /// The value of a 16-bit magnitude with this many mantissa bits; infinity counts as the next
+    /// number after the largest finite one.
     fn value(code: u32, mantissa_bits: u32, bias: i32) -> f64 {
         let (exponent, mantissa) = (code >> mantissa_bits, code & ((1 << mantissa_bits) - 1));
         let unit = 2_f64.powi(1 - bias - mantissa_bits as i32);
@@ -86,8 +88,8 @@ mod tests {
         u32::from(u16::from_le_bytes(to))
     }
 
-    /// Checks one f32 that is no NaN against the definition by values; `infinity` is that of the
-    /// target, and finite magnitudes are below it.
+    /// Checks one f32 that is not a NaN against the definition by values. `infinity` is the code of
+    /// infinity in the target; finite magnitudes are below it.
     fn check(pair: [Conversion; 2], u: u32, mantissa_bits: u32, bias: i32, infinity: u32) {
         let m = f64::from(f32::from_bits(u & 0x7fff_ffff));
         let sign = u >> 16 & 0x8000;
@@ -103,15 +105,15 @@ mod tests {
         let distance = |code: u32| (of(code) - m).abs();
         assert!(nearest <= infinity);
         for other in [nearest.saturating_sub(1), (nearest + 1).min(infinity)] {
-            // Beyond infinity counted on, everything is infinity.
+            // Everything at or above the value that infinity counts as becomes infinity.
             let is_better = distance(other) < distance(nearest) && m < of(infinity);
             let is_even = distance(other) > distance(nearest) || nearest & 1 == 0;
             assert!(!is_better && (is_even || other == nearest || m >= of(infinity)), "{u:08x}");
         }
     }
 
-    /// Every f16 and bf16, the f32 next to it on both sides, the middles between two and those next
-    /// to them, of both signs.
+    /// Tests every f16 and bf16, the f32 neighbours of each, the midpoints between two of them and
+    /// the neighbours of those, with both signs.
     #[test]
     fn borders() {
         let f16 = [Conversion::F16Nearest, Conversion::F16Cut];
@@ -140,7 +142,7 @@ mod tests {
         }
     }
 
-    /// NaNs stay NaNs: as the document says for each conversion.
+    /// NaNs stay NaNs, in the way that the document gives for each conversion.
     #[test]
     fn nans() {
         for payload in [1, 0x3f_ffff, 0x40_0000, 0x7f_ffff, 0xffff, 0x1_0000] {

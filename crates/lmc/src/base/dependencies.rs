@@ -1,7 +1,7 @@
-//! Which files may be read for which others, found out from names and indexes alone.
+//! Finds out which files may be needed to read which others, from names and indexes alone.
 //!
-//! Each file that may be a base is opened once or twice, however many look for it: once to tell
-//! what it is, and once to look for what it is on itself.
+//! Each file that may be a base is opened once or twice, however many files look for it: once to
+//! identify it, and once to look for its own bases.
 
 use crate::archive::Archive;
 use crate::base::lookup::paths;
@@ -14,7 +14,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What files need. Files are told by what they are, not by their names.
+/// Which files need which others. Files are identified by device and number, not by name.
 #[derive(Debug)]
 pub struct Dependencies {
     shelf: Arc<Shelf>,
@@ -22,9 +22,9 @@ pub struct Dependencies {
     needs: HashMap<FileId, HashSet<FileId>>,
     /// Files whose own bases were looked for.
     known: HashSet<FileId>,
-    /// The archives that were added, by what they hold.
+    /// The archives that were added, by content.
     archives: HashMap<Content, Vec<FileId>>,
-    /// What was not found by its name.
+    /// Bases that were not found by name, with the file that needs them.
     unfound: Vec<(FileId, Content)>,
 }
 
@@ -46,16 +46,16 @@ impl Given {
     }
 }
 
-/// What may be the bases of a file.
+/// The files that may be bases of a file.
 #[derive(Default)]
 struct Found {
     files: HashMap<FileId, PathBuf>,
-    /// Those that are surely there.
+    /// The content hashes that have certainly been found.
     hashes: HashSet<Hash>,
 }
 
 impl Dependencies {
-    /// None yet. What a base is on itself is looked for beside it and in what was `given`.
+    /// No dependencies yet. The bases of a base are looked for in its folder and in `given`.
     pub fn new<'a>(given: impl IntoIterator<Item = &'a PathBuf>) -> Self {
         Self {
             shelf: Arc::default(),
@@ -67,12 +67,12 @@ impl Dependencies {
         }
     }
 
-    /// A file needs these.
+    /// Adds the files that a file needs.
     pub fn add(&mut self, id: FileId, needed: impl IntoIterator<Item = FileId>) {
         self.needs.entry(id).or_default().extend(needed);
     }
 
-    /// A file needs those at these paths, and what they are on.
+    /// Adds the files at these paths, and their own bases, to the needs of a file.
     pub fn add_bases(&mut self, id: FileId, bases: &[PathBuf]) {
         let weak = Arc::downgrade(&self.shelf);
         let bases = bases.iter().filter_map(|path| {
@@ -83,8 +83,8 @@ impl Dependencies {
         self.add_found(id, &[], Found { files, hashes: HashSet::new() });
     }
 
-    /// A file that is to be restored needs its bases, in `folder` or in what was given with it. One
-    /// that cannot be read needs nothing.
+    /// Adds the bases of a file that is to be restored. They are looked for in `folder` and in the
+    /// paths that were given with it. A file that cannot be read needs nothing.
     pub fn add_archive(
         &mut self,
         id: FileId,
@@ -99,7 +99,7 @@ impl Dependencies {
         self.add_found(id, archive.bases(), found);
     }
 
-    /// All have been added: what was not found by its name may be one of them.
+    /// Called when all files have been added: a base that was not found by name may be one of them.
     pub fn finish(&mut self) {
         for (id, content) in std::mem::take(&mut self.unfound) {
             let others = self.archives.get(&content).into_iter().flatten();
@@ -108,17 +108,17 @@ impl Dependencies {
         }
     }
 
-    /// What a file needs, but for what that needs itself.
+    /// The files that a file needs directly.
     pub fn of(&self, id: FileId) -> impl Iterator<Item = FileId> + '_ {
         self.needs.get(&id).into_iter().flatten().copied()
     }
 
-    /// All that is needed by any file.
+    /// All files that any file needs.
     pub fn needed(&self) -> HashSet<FileId> {
         self.needs.values().flatten().copied().collect()
     }
 
-    /// Takes note of what a file needs, and looks for what is below that.
+    /// Records what a file needs, and looks for the bases below that.
     fn add_found(&mut self, id: FileId, wanted: &[lmc_format::Base], found: Found) {
         let mut open = Vec::new();
         self.note(id, wanted, found, &mut open);
@@ -143,7 +143,7 @@ impl Dependencies {
         open.extend(found.files.into_iter().filter(|(id, _)| self.known.insert(*id)));
     }
 
-    /// The files that `wanted` may be, as far as they fit without being read.
+    /// The files that may be `wanted`, as far as can be told without reading them.
     fn find(&self, wanted: &[lmc_format::Base], folder: Option<&Path>, given: &Given) -> Found {
         let weak = Arc::downgrade(&self.shelf);
         let mut found = Found::default();

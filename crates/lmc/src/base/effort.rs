@@ -1,10 +1,11 @@
-//! How much work a file may cause: a small hostile one would otherwise cost hours.
+//! Limits the work that a file may cause: a small hostile file could otherwise cost hours.
 //!
-//! Work is counted in bytes that decoders write, and in what takes as long ([`Effort`]): a look
-//! into a span, a table of a recipe, bytes that are hashed. It is added up for one restore or one
-//! read, on all threads and in all files of a chain, and compared with what is asked for
-//! ([`Budget`]): files that stand on each other may each ask twice for what is below them, and for
-//! a byte that is asked for, a decoder writes a whole segment.
+//! Work is counted in bytes that decoders write. Other work counts as the bytes that would take as
+//! long ([`Effort`]): a look into a span, a table of a recipe, bytes that are hashed. The sum
+//! covers one restore or one read, on all threads and in all files of a base chain. It is compared
+//! with the amount that is asked for ([`Budget`]). The limit is needed because each file in a base
+//! chain may read its base twice, and because a decoder writes a whole segment for one byte that is
+//! asked for.
 
 use crate::base::recent::{LEN_MAX, Recent, len_max};
 use crate::context::Context;
@@ -12,42 +13,42 @@ use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What a look into a span costs, and each of its blocks in the index.
+/// Cost of a look into a span, and of each of its blocks in the index.
 const SPAN_COST: u64 = 4096;
 const BLOCK_COST: u64 = 32;
-/// What it costs to find a part that was kept.
+/// Cost of finding a part that was kept.
 const FIND_COST: u64 = 256;
-/// What a recipe that blocks share costs, as a writer of ours makes it.
+/// Cost of a recipe that blocks share, as our writer makes it.
 const RECIPE_COST: u64 = 1 << 15;
-/// Bytes that are hashed for the cost of one that is decoded.
+/// Hashing this many bytes costs as much as decoding one.
 pub(crate) const HASHED_FOR_ONE: u64 = 16;
 
-/// Decoders may write so many times the length of the original, for it and for each base below it.
-/// Its own bytes are written once, those of a base twice where f32 is rounded.
+/// Decoders may write this many times the length of the original, for it and for each base below
+/// it. Its own bytes are written once, and those of a base twice where f32 is rounded.
 const TIMES: u64 = 4;
-/// What a span may cost beside its bytes, for it and for each base below it.
+/// Cost that a span may have in addition to its bytes, for it and for each base below it.
 const SPAN_FREE: u64 = 1 << 16;
-/// What a file may cost whatever it holds: whole segments, where little of each is wanted.
+/// Cost that a file may have whatever it holds: whole segments, where little of each is wanted.
 const FREE: u64 = 64 << 20;
-/// A new file may cost this part of it to restore; the rest is for what is not known before it is
-/// coded.
+/// A new file may use one part in this many of the budget; the rest is for costs that are not known
+/// before it is coded.
 const NEW_PART: u64 = 2;
 
-/// What may be done for what is asked for.
+/// The work that may be done for one request.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// For each of the files that stand one on the other.
+    /// Allowed for each file of the base chain.
     each: AtomicU64,
-    /// How many files have been found one on the other.
+    /// The depth of the base chain, as far as it has been found.
     depth: AtomicUsize,
     spent: AtomicU64,
-    /// Of the call that it is for.
+    /// The context of the call that it is for.
     context: Context,
-    /// How many threads work.
+    /// The number of threads that work.
     threads: AtomicUsize,
 }
 
-/// A budget, and how many files stand on the one that is decoded here.
+/// A budget, and how many files of the base chain are above the one that is decoded here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort<'a> {
     budget: &'a Budget,
@@ -55,34 +56,34 @@ pub(crate) struct Effort<'a> {
 }
 
 impl Budget {
-    /// For an original of `len` bytes in `spans` spans.
+    /// A budget for an original of `len` bytes in `spans` spans.
     pub(crate) fn new(len: u64, spans: usize, context: &Context) -> Self {
         let each = AtomicU64::new(each(len, spans));
         let (depth, threads) = (AtomicUsize::new(0), AtomicUsize::new(1));
         Self { each, depth, spent: AtomicU64::new(0), context: context.clone(), threads }
     }
 
-    /// As much again is asked for.
+    /// Adds the budget for another request.
     pub(crate) fn extend(&self, len: u64, spans: usize) {
         self.each.fetch_add(each(len, spans), Ordering::Relaxed);
     }
 
-    /// For work on the file itself.
+    /// The effort for work on the file itself.
     pub(crate) fn effort(&self) -> Effort<'_> {
         Effort { budget: self, depth: 0 }
     }
 
-    /// What may be spent.
+    /// The most that may be spent.
     pub(crate) fn most(&self) -> u64 {
         most(self.each.load(Ordering::Relaxed), self.depth.load(Ordering::Relaxed))
     }
 
-    /// Whether more has been asked for than may be spent.
+    /// Whether more has been requested than may be spent.
     pub(crate) fn is_spent(&self) -> bool {
         self.spent.load(Ordering::Relaxed) > self.most()
     }
 
-    /// As if nothing had been spent.
+    /// Starts again, as if nothing had been spent.
     pub(crate) fn renew(&self) {
         self.spent.store(0, Ordering::Relaxed);
     }
@@ -102,9 +103,10 @@ fn most(each: u64, depth: usize) -> u64 {
     each.saturating_mul(depth as u64 + 1).saturating_add(FREE)
 }
 
-/// Does some work on all threads that are meant. If it costs too much, it is done again, or goes
-/// on, on one thread: many that read here and there in a base may find little of what others have
-/// read, and what a file costs was found out for one that reads it from its start to its end.
+/// Does some work on all threads of the context. If that costs too much, the work is repeated, or
+/// continues, on one thread. Many threads that read here and there in a base may find little of
+/// what others have read, and the cost of a file was worked out for one thread that reads it from
+/// start to end.
 pub(crate) fn alone_if_spent(
     budgets: &[&Budget],
     context: &Context,
@@ -127,23 +129,23 @@ pub(crate) fn alone_if_spent(
     }
 }
 
-/// What a look into a span with this many blocks costs.
+/// Cost of a look into a span with this many blocks.
 fn look_cost(blocks: usize) -> u64 {
     SPAN_COST + BLOCK_COST * blocks as u64
 }
 
 impl<'a> Effort<'a> {
-    /// That of the call that it is for.
+    /// The context of the call that it is for.
     pub(crate) fn context(self) -> &'a Context {
         &self.budget.context
     }
 
-    /// The same, one file deeper.
+    /// The same, one file further down the base chain.
     pub(crate) fn deeper(self) -> Self {
         Self { depth: self.depth + 1, ..self }
     }
 
-    /// Bytes that may be kept of what is decoded.
+    /// How many decoded bytes may be kept.
     pub(crate) fn kept_max(self) -> u64 {
         len_max(self.budget.threads.load(Ordering::Relaxed))
     }
@@ -153,12 +155,12 @@ impl<'a> Effort<'a> {
         self.decode(look_cost(blocks))
     }
 
-    /// Counts that a part was found which was kept.
+    /// Counts the lookup of a part that was kept.
     pub(crate) fn find(self) -> Result<()> {
         self.decode(FIND_COST)
     }
 
-    /// Counts bytes that are about to be decoded; fails if all come to too much.
+    /// Counts bytes that are about to be decoded; fails if the total is too much.
     pub(crate) fn decode(self, bytes: u64) -> Result<()> {
         self.budget.depth.fetch_max(self.depth, Ordering::Relaxed);
         let most = self.budget.most();
@@ -175,42 +177,42 @@ impl<'a> Effort<'a> {
     }
 }
 
-/// What reading parts of bases will cost, added up before it is done.
+/// The cost of reading parts of bases, added up before it is done.
 #[derive(Debug)]
 pub(crate) struct Cost {
-    /// What a restore may cost, for each of the files that stand one on the other.
+    /// What a restore may cost for each file of the base chain.
     each: u64,
-    /// How many files are one on the other.
+    /// The depth of the base chain.
     depth: usize,
     work: u64,
-    /// What will be kept of files, by numbers that they have.
+    /// The parts of files that will be kept, by the number of the file.
     kept: Recent<()>,
 }
 
 impl Cost {
-    /// Nothing yet, for a new file of `len` bytes in `spans` spans.
+    /// No cost yet, for a new file of `len` bytes in `spans` spans.
     pub(crate) fn new(len: u64, spans: usize) -> Self {
         Self { each: each(len, spans), depth: 0, work: 0, kept: Recent::default() }
     }
 
-    /// Whether a restore would make decoders do so much with bases that it might be refused.
+    /// Whether a restore would do so much work on bases that it might be refused.
     pub(crate) fn is_too_much(&self) -> bool {
         self.work > most(self.each, self.depth) / NEW_PART
     }
 
-    /// The part of a file that holds byte `at` of its original, if it will be there still.
+    /// The part of a file that holds byte `at` of its original, if it will still be kept.
     pub(crate) fn kept(&mut self, file: usize, at: u64) -> Option<Range<u64>> {
         Some(self.kept.find(file, at)?.0)
     }
 
-    /// A part of a file will be kept. Half as much is counted on as there is room for: several
-    /// threads change the order.
+    /// Records that a part of a file will be kept. This counts on half of the available room:
+    /// several threads change the order.
     pub(crate) fn keep(&mut self, file: usize, range: Range<u64>) {
         self.kept.keep(file, range, (), LEN_MAX / 2);
     }
 
-    /// A span with this many blocks in a file that `depth` others stand on will be looked into so
-    /// many times for `writes` bytes.
+    /// Adds that a span with this many blocks will be looked into this many times for `writes`
+    /// bytes, in a file that has `depth` others above it in the base chain.
     pub(crate) fn add(
         &mut self,
         depth: usize,

@@ -1,4 +1,4 @@
-//! Where the bases of a file are looked for: among those that were given, and beside the file.
+//! Looks for the bases of a file: among those that were given, and in its folder.
 
 use crate::base::recent::Desk;
 use crate::base::shelf::{Seen, Shelf};
@@ -13,8 +13,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// The bases of a file: looked for when they are first needed, among those that were given and
-/// beside the file.
+/// The bases of a file. They are looked for when they are first needed, among those that were given
+/// and in the folder of the file.
 #[derive(Debug)]
 pub(crate) struct Links {
     folder: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub(crate) struct Links {
     found: Vec<Once<Arc<Base>>>,
 }
 
-/// What was given: a file keeps it alive, a base that may be part of it does not.
+/// The shelf that was given. A file keeps it alive; a base that may be part of it does not.
 #[derive(Debug)]
 pub(crate) enum Given {
     File(Bases),
@@ -43,18 +43,18 @@ impl Links {
         Self { folder, given, found: Vec::new() }
     }
 
-    /// For a file in `folder`, or nowhere, that `bases` were given with.
+    /// For a file in `folder`, or in none, that `bases` were given with.
     pub(crate) fn with(folder: Option<PathBuf>, bases: &Bases) -> Self {
         Self::new(folder, Given::File(bases.clone()))
     }
 
-    /// What the file shares with those that it is on, and that are on it.
+    /// The desk that the file shares with its bases and with the files that need it.
     pub(crate) fn desk(&self) -> Arc<Desk> {
         let shelf = self.given.shelf().upgrade();
         shelf.map_or_else(Arc::default, |shelf| shelf.desk.clone())
     }
 
-    /// That in which the bases were opened that were given: for work which is handed no other one.
+    /// The context in which the given bases were opened, for work that is not handed another one.
     pub(crate) fn context(&self) -> Context {
         let shelf = self.given.shelf().upgrade();
         shelf.map_or_else(Context::default, |shelf| shelf.context.clone())
@@ -66,7 +66,7 @@ impl Links {
         self
     }
 
-    /// Base `i`, which is to be `wanted`.
+    /// Base `i`, which must be `wanted`.
     pub(crate) fn get(
         &self,
         i: usize,
@@ -76,8 +76,8 @@ impl Links {
         Ok(self.found[i].get(|| self.find(wanted, context))?)
     }
 
-    /// How many files stand one on the other from base `i` down; fails unless it is there, and all
-    /// that it needs.
+    /// The depth of the base chain from base `i` down. Fails unless the base is there, with
+    /// everything that it needs.
     pub(crate) fn height(
         &self,
         i: usize,
@@ -88,8 +88,9 @@ impl Links {
         self.get(i, wanted, context)?.height(depth + 1, context)
     }
 
-    /// Files that were given, and one that may be each of `wanted` by its name and length alone:
-    /// good enough to tell of them, not to read from them. Of the latter one is open at a time.
+    /// The files that were given, and for each of `wanted` one file that may be it, judging by name
+    /// and length alone. That is good enough to describe them, not to read from them. Of the latter
+    /// files, only one is open at a time.
     pub(crate) fn likely(&self, wanted: &[lmc_format::Base]) -> impl Iterator<Item = Arc<Base>> {
         let weak = self.given.shelf();
         let shelf = weak.upgrade().unwrap_or_default();
@@ -131,8 +132,9 @@ impl Links {
     }
 }
 
-/// Where a base may be that was not given: beside a file in `folder`, in `folders`, or in the
-/// compressed directories beside that of the file, which are listed when all others were of no use.
+/// Where a base that was not given may be: in the same `folder` as the file, in `folders`, or in
+/// the compressed directories next to that of the file. Those are listed only if all others were of
+/// no use.
 pub(crate) fn paths<'a>(
     wanted: &lmc_format::Base,
     folder: Option<&'a Path>,
@@ -148,7 +150,8 @@ pub(crate) fn paths<'a>(
     near.into_iter().chain(std::iter::once_with(beside).flatten())
 }
 
-/// The name by which a base is recorded and looked for: what cannot stand in one is replaced.
+/// The name by which a base is recorded and looked for: characters that a name cannot have are
+/// replaced.
 pub(crate) fn fit_name(name: &str) -> String {
     let fit = |c: char| if c == '/' || c.is_control() { '_' } else { c };
     let mut fitted: String = name.chars().map(fit).collect();
@@ -158,18 +161,18 @@ pub(crate) fn fit_name(name: &str) -> String {
     if lmc_format::Base::is_name(&fitted) { fitted } else { "base".to_string() }
 }
 
-/// A search for a base, and what was found instead.
+/// A search for a base, and the wrong files that were found.
 struct Search<'a> {
     wanted: &'a lmc_format::Base,
     context: &'a Context,
     others: Vec<String>,
     damage: Option<Error>,
-    /// It is not known what would have been found without an interrupt.
+    /// The interrupt, if one ended the search: the result is unknown then.
     stopped: Option<Error>,
 }
 
 impl Search<'_> {
-    /// Opens a file if it is the one, as far as is known, and looks whether it is.
+    /// Opens a file if it may be the wanted one, and checks whether it is.
     fn open(&mut self, path: &Path, shelf: &Shelf, weak: &Weak<Shelf>) -> Option<Arc<Base>> {
         let shown = path.display().to_string();
         let stamp = match path.metadata() {
@@ -197,8 +200,8 @@ impl Search<'_> {
         self.is_it(&base.path, &seen)
     }
 
-    /// What tells whether a file is the one. All of one that is no `.lmc` is read only if nothing
-    /// else tells that it is not.
+    /// What is known of a file, to tell whether it is the wanted one. A file that is not a `.lmc`
+    /// is read in full only if nothing else rules it out.
     fn look(&self, base: &Base) -> Result<Seen> {
         let mut seen = base.seen();
         if self.difference(&seen).is_none() {
@@ -207,18 +210,19 @@ impl Search<'_> {
         Ok(seen)
     }
 
-    /// Why a file is not the one, as far as is known.
+    /// Why a file is not the wanted one, as far as is known.
     fn difference(&self, seen: &Seen) -> Option<String> {
         match seen.hash {
             _ if seen.len != self.wanted.len => Some(format!("has {} bytes", seen.len)),
-            // A file that is the same as its base, and may be the very one that looks for it here.
+            // This file equals its base, and may be the very file that is looking for the base
+            // here.
             _ if seen.on.contains(&self.wanted.hash) => Some("needs it too".to_string()),
             Some(hash) if hash != self.wanted.hash => Some(format!("has {hash:032x}")),
             _ => None,
         }
     }
 
-    /// Whether a file is the one, as far as is known; takes note of why it is not.
+    /// Whether a file is the wanted one, as far as is known; if it is not, the reason is recorded.
     fn is_it(&mut self, path: &str, seen: &Result<Seen>) -> bool {
         match seen.as_ref().map(|seen| self.difference(seen)) {
             Ok(None) => return true,
@@ -258,8 +262,8 @@ impl Search<'_> {
 mod tests {
     use super::*;
 
-    /// A file that was looked at once is known by its stamp: it is neither opened nor hashed again
-    /// for the next base that it might be, under whatever name.
+    /// A file that was looked at is recognized by its stamp: it is neither opened nor hashed again
+    /// for the next base that it might be, whatever its name.
     #[test]
     fn a_file_is_looked_at_once() {
         let folder = tempfile::tempdir().unwrap();
@@ -275,7 +279,7 @@ mod tests {
         links.find(&wanted("base", 1), &context).unwrap_err();
         let seen = bases.shelf.seen(&stamp).unwrap().unwrap();
         assert_eq!(seen.hash, Some(hash));
-        // It is believed: another look would tell that this is wrong.
+        // The wrong record is believed: another look would show that it is wrong.
         bases.shelf.saw(stamp, &Ok(Seen { hash: Some(2), ..seen }));
         for name in ["base", "other"] {
             let error = links.find(&wanted(name, hash), &context).unwrap_err();

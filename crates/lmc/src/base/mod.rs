@@ -1,8 +1,8 @@
-//! Checkpoints that others are coded against: opened, told by their content, read in parts.
+//! Bases: checkpoints that others are coded against. They are opened, identified by their content,
+//! and read in parts.
 //!
-//! A base is any file, or a `.lmc` whose original is meant, which may be on bases of its own. What
-//! is asked for by its content hash is never taken for another: a base without the right one is
-//! refused.
+//! A base is any file, or a `.lmc` file, which represents its original and may have bases of its
+//! own. A base is requested by its content hash, and one with another hash is refused.
 
 pub(crate) mod convert;
 pub(crate) mod dependencies;
@@ -34,31 +34,31 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// How many files may stand one on the other.
+/// The largest depth of a base chain.
 const DEPTH_MAX: usize = 64;
 
-/// Where archives are found by the content of their originals, such as a store.
+/// A place where archives are found by the content of their originals, such as a store.
 pub trait Library: Send + Sync + fmt::Debug {
-    /// The archive of the original with this content hash and its name, if there is one.
+    /// The archive of the original with this content hash, and its name, if there is one.
     fn find(&self, hash: u128) -> Result<Option<(String, Arc<dyn ReadAt>)>>;
 }
 
-/// Files to code against, or to look for bases in.
+/// Files to code against, or to search for bases.
 #[derive(Clone, Debug, Default)]
 pub struct Bases {
     pub(crate) shelf: Arc<Shelf>,
-    /// Whether a file names all of them, also those that it does not need.
+    /// Whether a file names all of them, even those that it does not need.
     is_named: bool,
 }
 
 impl Bases {
-    /// Opens the files at `paths`; directories among them are looked into for bases by their
-    /// names. What is read of them is read in `context`, unless who reads it has another one.
+    /// Opens the files at `paths`. Directories among them are searched for bases by name. The files
+    /// are read in `context`, unless the reader has another one.
     pub fn open<P: AsRef<Path>>(paths: &[P], context: &Context) -> Result<Self> {
         Self::open_with(paths, Vec::new(), context)
     }
 
-    /// The same, and behind them files that are open, with the paths where they were found.
+    /// The same, followed by files that are already open, with the paths where they were found.
     pub fn open_with<P: AsRef<Path>>(
         paths: &[P],
         opened: Vec<(PathBuf, File)>,
@@ -79,7 +79,7 @@ impl Bases {
         Self::from_sources(files.collect(), context)
     }
 
-    /// Files that are kept elsewhere, with their names.
+    /// Files that are stored elsewhere, with their names.
     pub fn from_elsewhere(
         files: Vec<(String, Arc<dyn ReadAt>)>,
         context: &Context,
@@ -98,8 +98,8 @@ impl Bases {
         })
     }
 
-    /// Archives of a library: those with the content hashes `offered` to code against, all others
-    /// where one of these is on them.
+    /// Archives of a library. Those with the content hashes `offered` are coded against; all others
+    /// are used only where one of these needs them.
     pub fn from_library(
         library: Arc<dyn Library>,
         offered: &[u128],
@@ -108,7 +108,7 @@ impl Bases {
         Self::from_library_and_files(library, offered, Vec::new(), context)
     }
 
-    /// The same, and behind them files that are open, with the paths where they were found.
+    /// The same, followed by files that are already open, with the paths where they were found.
     pub fn from_library_and_files(
         library: Arc<dyn Library>,
         offered: &[u128],
@@ -138,7 +138,7 @@ impl Bases {
         base.map_err(|e| e.at(format_args!("base {}", path.display())))
     }
 
-    /// The bases can find each other, without owning each other.
+    /// Lets the bases find each other without owning each other.
     fn fill(
         folders: Vec<PathBuf>,
         library: Option<Arc<dyn Library>>,
@@ -151,9 +151,9 @@ impl Bases {
         Ok(Self { shelf, is_named: false })
     }
 
-    /// The same; what is compressed on them names each of them, also if nothing of it is needed to
-    /// restore the original, so that [`Archive::check_named_bases`] can tell whether they are
-    /// there.
+    /// The same, but an archive that is compressed against them names each of them, even if
+    /// restoring the original does not need it. [`Archive::check_named_bases`] can then tell
+    /// whether they are there.
     pub fn named(self) -> Self {
         Self { is_named: true, ..self }
     }
@@ -162,17 +162,17 @@ impl Bases {
         self.is_named
     }
 
-    /// Fails if one of the files that were opened has been written to since.
+    /// Fails if one of the opened files has been written to since.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         self.shelf.open().iter().try_for_each(|base| base.check_unchanged())
     }
 
-    /// What may be done with each of them by those who code on it.
+    /// The budgets for coding against each of them.
     pub(crate) fn budgets(&self) -> Vec<&Budget> {
         self.list().iter().map(|base| &base.budget).collect()
     }
 
-    /// Those that were given, in their order.
+    /// The bases that were given, in their order.
     pub fn list(&self) -> &[Arc<Base>] {
         self.shelf.given.get().map_or(&[], |given| given)
     }
@@ -186,14 +186,14 @@ pub struct Base {
     pub(crate) path: String,
     content: Content,
     pub(crate) stamp: Option<Stamp>,
-    /// For work that is handed no other one.
+    /// For work that is not handed another one.
     context: Context,
     hash: Once<Hash>,
     tensors: Once<Vec<Tensor>>,
-    /// How many `.lmc` files stand one on the other from here down.
+    /// The depth of the base chain from here down, in `.lmc` files.
     height: OnceLock<usize>,
-    /// For samples, and reads by those who code on it. Samples decode more than they are: all of
-    /// them together may take as much as a restore.
+    /// For samples, and for reads when something is coded against it. Samples decode more bytes
+    /// than they contain: all of them together may cost as much as a restore.
     budget: Budget,
 }
 
@@ -205,7 +205,7 @@ enum Content {
 
 impl Base {
     pub(crate) fn open(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
-        // A pipe would have to be waited for.
+        // Opening a pipe would block otherwise.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path);
         Self::of_file(file.map_err(|e| Error::io("cannot open it", e))?, path, shelf)
@@ -264,7 +264,7 @@ impl Base {
         }
     }
 
-    /// The name of its original by its content; all of a file that is no `.lmc` is read for it, the
+    /// The content hash of its original. A file that is not a `.lmc` is read in full for it, the
     /// first time.
     pub fn content_hash(&self) -> Result<u128> {
         self.content_hash_in(&self.context)
@@ -288,7 +288,7 @@ impl Base {
         Ok(tensors)
     }
 
-    /// What its original is.
+    /// The layout of its original.
     pub(crate) fn layout(&self) -> Result<lmc_input::Source> {
         match &self.content {
             Content::Raw(raw) => Ok(raw.known()?.looked.layout.clone()),
@@ -297,8 +297,8 @@ impl Base {
         .map_err(|e| e.at(&self.path))
     }
 
-    /// Fills `out` with the bytes of its original from `start` on; fails if they are not those that
-    /// its content hash is of.
+    /// Fills `out` with the bytes of its original from `start` on; fails if they are not the ones
+    /// that its content hash was computed from.
     pub(crate) fn read(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
         match &self.content {
             Content::Raw(raw) => raw.read(start, out),
@@ -308,7 +308,7 @@ impl Base {
         .map_err(|e| self.named(e, effort.depth))
     }
 
-    /// The same for who restores nothing: what may be done grows with what is asked for.
+    /// The same for callers that are not restoring: the budget grows with each request.
     pub(crate) fn read_alone(&self, start: u64, out: &mut [u8]) -> Result<()> {
         self.budget.extend(out.len() as u64, 1);
         self.read(start, out, self.budget.effort().deeper())
@@ -322,8 +322,8 @@ impl Base {
         }
     }
 
-    /// Fills `out` for what only chooses or shows: a file that is written to meanwhile goes
-    /// unnoticed.
+    /// Fills `out` for callers that only choose or show something: a write to the file in the
+    /// meantime goes unnoticed.
     pub(crate) fn sample(&self, start: u64, out: &mut [u8]) -> Result<()> {
         match &self.content {
             Content::Raw(raw) => raw.source.read(start, out).map_err(|e| self.named(e, 1)),
@@ -341,7 +341,7 @@ impl Base {
         .map_err(|e| self.named(e, depth))
     }
 
-    /// Pieces of an archive have their own checksums.
+    /// Archives need no check: their pieces have their own checksums.
     fn check_unchanged(&self) -> Result<()> {
         match &self.content {
             Content::Raw(raw) => raw.source.check_unchanged(self.stamp),
@@ -350,7 +350,7 @@ impl Base {
         .map_err(|e| e.at(format_args!("base {}", self.path)))
     }
 
-    /// What tells whether it is a base, as far as that is known without reading a file that is no
+    /// What is known of it, to tell whether it is a base, without reading a file that is not a
     /// `.lmc`.
     pub(crate) fn seen(&self) -> Seen {
         let hash = match &self.content {
@@ -361,7 +361,7 @@ impl Base {
         Seen { len: self.original_len(), hash, on }
     }
 
-    /// What it says that it is on.
+    /// The bases that it names.
     pub(crate) fn bases(&self) -> &[lmc_format::Base] {
         match &self.content {
             Content::Raw(..) => &[],
@@ -369,10 +369,10 @@ impl Base {
         }
     }
 
-    /// How many `.lmc` files stand one on the other from here down; fails unless all that it needs
-    /// itself is there, and if more files come to stand on each other than may, with `depth` above
-    /// it. A base that many are on is looked into once: there can be more ways through them than
-    /// could ever be gone.
+    /// The depth of the base chain from here down, in `.lmc` files. Fails unless everything that it
+    /// needs is there, and if the chain is too deep with the `depth` files above this one. A base
+    /// that many files need is looked into once: there can be more paths through the bases than
+    /// could ever be followed.
     pub(crate) fn height(&self, depth: usize, context: &Context) -> Result<usize> {
         let Content::Archive(archive) = &self.content else { return Ok(0) };
         let height = match self.height.get() {
@@ -389,7 +389,7 @@ impl Base {
         fits.map_err(|e| self.named(e, depth))
     }
 
-    /// What it is on itself, as far as anything of it refers to that.
+    /// Its own bases, as far as any of its spans refers to them.
     pub(crate) fn needed(&self) -> Result<Vec<&Base>> {
         match &self.content {
             Content::Raw(..) => Ok(Vec::new()),
@@ -397,13 +397,13 @@ impl Base {
         }
     }
 
-    /// The file that it is, if it is one.
+    /// The id of the file, if it is one.
     pub(crate) fn id(&self) -> Option<FileId> {
         Some(self.stamp?.id)
     }
 
-    /// An error with the name of the base. Of a chain that is too long only the first is named: all
-    /// of them would fill a screen.
+    /// Adds the name of the base to an error. If a base chain is too deep, only the first base is
+    /// named: all of them would fill a screen.
     fn named(&self, error: Error, depth: usize) -> Error {
         match error.kind {
             ErrorKind::LimitExceeded if depth > 1 => error,

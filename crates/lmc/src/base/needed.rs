@@ -1,5 +1,5 @@
-//! What a result needs stays: it is neither what the result is made from, nor what it takes the
-//! place of. Files are told by what they are, not by their names.
+//! Protects files that a result needs: they must be neither the input of the result nor the file
+//! that it replaces. Files are identified by device and number, not by name.
 
 use crate::archive::Archive;
 use crate::base::{Base, Bases};
@@ -8,17 +8,17 @@ use crate::files::folder::FileId;
 use lmc_format::{Advice, Error, Result};
 use std::collections::HashSet;
 
-/// What goes, or may go, when there is a result.
+/// Files that are or may be removed when the result is there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Going {
-    /// What the result is made from.
+    /// The file that the result is made from.
     pub input: Option<FileId>,
-    /// What it takes the place of.
+    /// The file that the result replaces.
     pub replaced: Option<FileId>,
 }
 
 impl Going {
-    /// Fails if one of the bases that were given goes, whether or not it will be of use.
+    /// Fails if one of the given bases would be removed, whether or not it turns out to be useful.
     pub(crate) fn check_given(self, bases: &Bases) -> Result<()> {
         self.check_input()?;
         bases.list().iter().try_for_each(|base| {
@@ -29,13 +29,13 @@ impl Going {
         })
     }
 
-    /// Fails unless all that `bases` need is there, and if any of it goes.
+    /// Fails unless everything that `bases` need is there, and if any of it would be removed.
     pub(crate) fn check_below(self, bases: &[&Base], context: &Context) -> Result<()> {
         bases.iter().try_for_each(|base| base.height(1, context).map(|_| ()))?;
         self.check_each(bases.to_vec())
     }
 
-    /// Fails if what is to be restored goes, or anything that it needs.
+    /// Fails if the file to restore, or anything that it needs, would be removed.
     pub(crate) fn check_restore(self, archive: &Archive, context: &Context) -> Result<()> {
         self.check_input()?;
         archive.height(0, context)?;

@@ -1,4 +1,4 @@
-//! A base that is no `.lmc`: its content hash, and bytes that are surely those of that hash.
+//! A base that is not a `.lmc`: its content hash, and reads that are checked to match that hash.
 
 use crate::base::effort::Cost;
 use crate::base::witness::Witness;
@@ -13,10 +13,10 @@ use lmc_format::{Hash, Result};
 use lmc_input::Cut;
 use std::ops::Range;
 
-/// Bytes that are hashed twice while they are in the cache.
+/// Bytes that are hashed twice in one go, while they are in the cache.
 const HASHED_AT_ONCE: usize = 1 << 16;
 
-/// A file that is no `.lmc`.
+/// A file that is not a `.lmc`.
 #[derive(Debug)]
 pub(crate) struct Raw<'a> {
     pub source: Source<'a>,
@@ -24,12 +24,12 @@ pub(crate) struct Raw<'a> {
     known: Once<Known>,
 }
 
-/// What is known of it after a look.
+/// What a look at the file has found.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub looked: Looked,
     cuts: Vec<Cut>,
-    /// What is read of it must be what its hash is of.
+    /// Checks that all bytes read from it are the ones that its hash was computed from.
     witness: Witness,
 }
 
@@ -54,9 +54,9 @@ impl<'a> Raw<'a> {
         self.known()?.witness.read(start, out, |at, out| self.source.read(at, out))
     }
 
-    /// The `len` bytes from `start` on, if they are in memory in one place; fails if they are not
+    /// The `len` bytes from `start` on, if they are contiguous in memory; fails if they are not
     /// those that were read before. They are not copied: if somebody writes to them later, the next
-    /// read finds it.
+    /// read notices.
     pub(crate) fn bytes(&self, start: u64, len: u64) -> Result<Option<&[u8]>> {
         let slice = |at, len| self.source.slice(at, len);
         let Some(bytes) = slice(start, len) else { return Ok(None) };
@@ -64,7 +64,7 @@ impl<'a> Raw<'a> {
     }
 
     /// Adds up what decoders would write to read the bytes `range` of it if it were compressed: it
-    /// may be by the time it is read, and should still be good for what is on it.
+    /// may be by the time it is read, and deltas against it should still be restorable.
     pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
         let (file, cuts) = (std::ptr::from_ref(self).addr(), &self.known()?.cuts);
         uncoded::add_cost(file, cuts, range, depth, cost, |_, _, _| Ok(()))
@@ -95,8 +95,8 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// The name of a file, or of any bytes, by their content: what [`Archive::content_hash`] is of an
-/// archive of it. Everything is read.
+/// The content hash of a file or of any bytes: the same as [`Archive::content_hash`] of an archive
+/// of it. Everything is read.
 pub fn content_hash(input: Input, context: &Context) -> Result<u128> {
     Raw::new(Source::new(input)?)?.hash(context)
 }

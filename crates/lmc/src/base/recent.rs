@@ -1,9 +1,10 @@
-//! Decoded parts of files that are likely to be wanted again, and what reads them.
+//! Keeps decoded parts of files that are likely to be wanted again, and the decoders that read
+//! them.
 //!
-//! Whatever is wanted of a segment, all of it is decoded. Where many small tensors refer to one, in
-//! another order than it has them, each would decode it anew. All files that are open together
-//! share one allowance: a file of a few bytes may be on a thousand bases. Every thread works on
-//! another part of a file, so that many threads need room for more.
+//! Whatever is wanted of a segment, all of it is decoded. If many small tensors refer to one
+//! segment, in a different order from its own, each would decode it again. All files that are open
+//! together share one allowance: a file of a few bytes may have a thousand bases. Every thread
+//! works on a different part of a file, so many threads need more room.
 
 use crate::pipeline::Pool;
 use crate::span::SpanDecoder;
@@ -14,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are kept of all files that are open together.
 pub(crate) const LEN_MAX: u64 = 32 << 20;
-/// Bytes more for each thread but the first.
+/// Additional bytes for each thread after the first.
 const THREAD_LEN: u64 = 16 << 20;
-/// The least that a part counts for: it takes more than its bytes.
+/// The least that a part counts as: it takes more memory than its bytes.
 const PART_LEN_MIN: u64 = 256;
 
 /// Bytes that may be kept where this many threads work.
@@ -27,16 +28,16 @@ pub(crate) fn len_max(threads: usize) -> u64 {
 /// What the files that are open together share.
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
-    /// One for each thread and each file that it has come down to.
+    /// One for each thread and each level of the base chain that it has reached.
     pub decoders: Pool<SpanDecoder>,
-    /// Segments that were decoded for a part of them. All threads share them, so that what a file
-    /// costs does not depend on how many there are.
+    /// Segments of which only a part was asked for. All threads share them, so that the cost of a
+    /// file does not depend on the number of threads.
     recent: Mutex<Recent<Arc<Vec<u8>>>>,
     files: AtomicUsize,
 }
 
 impl Desk {
-    /// A number for one more file.
+    /// The number for another file.
     pub(crate) fn number(&self) -> usize {
         self.files.fetch_add(1, Ordering::Relaxed)
     }
@@ -45,8 +46,8 @@ impl Desk {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fills the start of `out` with the original bytes of a file from `start` on, as far as a part
-    /// that was kept holds them. Returns how many bytes that are.
+    /// Fills the start of `out` with the original bytes of a file from `start` on, as far as a kept
+    /// part holds them. Returns the number of bytes.
     pub(crate) fn copy(&self, file: usize, start: u64, out: &mut [u8]) -> usize {
         let found = self.recent().find(file, start).map(|(range, part)| (range, part.clone()));
         let Some((range, part)) = found else { return 0 };
@@ -56,23 +57,24 @@ impl Desk {
         count
     }
 
-    /// Keeps the original bytes of a file from `start` on; `len_max` of all are kept.
+    /// Keeps the original bytes of a file from `start` on; at most `len_max` bytes are kept in
+    /// total.
     pub(crate) fn keep(&self, file: usize, start: u64, bytes: Vec<u8>, len_max: u64) {
         let range = start..start + bytes.len() as u64;
         self.recent().keep(file, range, Arc::new(bytes), len_max);
     }
 }
 
-/// A place in a file: the number of the file, and a byte of its original.
+/// A position in a file: the number of the file, and a byte of its original.
 type Place = (usize, u64);
 
-/// Parts of originals, of which those go first that were not wanted for long; `T` is what is known
-/// of each.
+/// Parts of originals. Those that have not been wanted for the longest time are dropped first. `T`
+/// is the data of each part.
 #[derive(Debug)]
 pub(crate) struct Recent<T> {
-    /// By where they start: where they end, what is known of them, and when they were wanted.
+    /// By start: the end, the data, and when the part was last wanted.
     parts: BTreeMap<Place, (u64, T, u64)>,
-    /// Where parts start, by when they were wanted.
+    /// Starts of parts, by when they were last wanted.
     order: BTreeMap<u64, Place>,
     clock: u64,
     len: u64,
@@ -85,8 +87,7 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// The part that holds byte `at` of the original of a file: where it is, and what is known of
-    /// it.
+    /// The part that holds byte `at` of the original of a file: its range and its data.
     pub(crate) fn find(&mut self, file: usize, at: u64) -> Option<(Range<u64>, &T)> {
         let places = (file, 0)..=(file, at);
         let (&place, (end, part, used)) = self.parts.range_mut(places).next_back()?;
@@ -100,7 +101,8 @@ impl<T> Recent<T> {
         Some((place.1..*end, part))
     }
 
-    /// Keeps a part, and drops what was not wanted for long, until there are `len_max` bytes.
+    /// Keeps a part, and drops the parts that have not been wanted for the longest time until at
+    /// most `len_max` bytes are left.
     pub(crate) fn keep(&mut self, file: usize, range: Range<u64>, part: T, len_max: u64) {
         let (place, len) = ((file, range.start), counted(range.end - range.start));
         if len > len_max {
@@ -133,8 +135,8 @@ fn counted(len: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// What was kept is there until other parts have taken its place, of whatever file; what was
-    /// wanted goes last.
+    /// A part is kept until other parts, of any file, have replaced it; the most recently wanted
+    /// part goes last.
     #[test]
     fn keeps_what_was_wanted_last() {
         let mut recent = Recent::default();

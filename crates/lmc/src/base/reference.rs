@@ -6,8 +6,9 @@ use crate::span::PIECE_LEN;
 use lmc_format::{Conversion, Reference, Result};
 use std::ops::Range;
 
-/// Fills `out` with the part `part` of a span's base; whole words of it, if they are converted.
-/// `read` reads from the source; `wide` is for what is converted, a piece at a time.
+/// Fills `out` with the part `part` of a span's base; the part must be whole words if they are
+/// converted. `read` reads from the source; `wide` is a buffer for the bytes to convert, one piece
+/// at a time.
 pub(crate) fn read(
     reference: &Reference,
     part: Range<u64>,

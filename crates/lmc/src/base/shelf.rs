@@ -1,4 +1,4 @@
-//! Files to look for bases in, and what is known of those that were looked at: each is opened and
+//! Files to search for bases, and what is known of those that were looked at: each is opened and
 //! read once or twice, however many bases it might be.
 
 use crate::base::recent::Desk;
@@ -12,33 +12,33 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// What is behind [`crate::Bases`].
+/// The shared part of [`crate::Bases`].
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     pub(crate) given: OnceLock<Vec<Arc<Base>>>,
     pub(crate) folders: Vec<PathBuf>,
     library: Option<Arc<dyn Library>>,
-    /// What was found beside those that were given, by content hash and length: each is opened
-    /// once, however many are on it.
+    /// Bases that were found in addition to the given ones, by content hash and length: each is
+    /// opened once, however many files need it.
     found: Mutex<HashMap<(Hash, u64), Arc<Base>>>,
-    /// Files that were looked at. Most of them are not kept open: there can be many.
+    /// Files that were looked at. Most of them are not kept open, because there can be many.
     seen: Mutex<HashMap<Stamp, Result<Seen>>>,
-    /// The compressed directories beside a folder.
+    /// The compressed directories next to a folder.
     beside: Mutex<HashMap<PathBuf, Arc<Beside>>>,
-    /// For work that is handed no other one.
+    /// For work that is not handed another one.
     pub(crate) context: Context,
-    /// What all that look for bases here share.
+    /// The desk that everything which looks for bases here shares.
     pub(crate) desk: Arc<Desk>,
 }
 
-/// What tells whether a file is a base.
+/// What is known of a file, to tell whether it is a base.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     /// Bytes of its original.
     pub len: u64,
-    /// Of its original, if it is a `.lmc` or was read.
+    /// Content hash of its original, if it is a `.lmc` or was read.
     pub hash: Option<Hash>,
-    /// Of what it is on itself.
+    /// Content hashes of its own bases.
     pub on: Arc<[Hash]>,
 }
 
@@ -63,13 +63,13 @@ impl Shelf {
         Self { folders, library, context, ..Self::default() }
     }
 
-    /// All that has been opened.
+    /// All files that have been opened.
     pub(crate) fn open(&self) -> Vec<Arc<Base>> {
         let given = self.given.get().into_iter().flatten().cloned();
         given.chain(lock(&self.found).values().cloned()).collect()
     }
 
-    /// What was found before, or the archive of a library; of this length, if one is wanted.
+    /// A base that was found before, or the archive of a library; of this length, if one is wanted.
     pub(crate) fn find(
         &self,
         hash: Hash,
@@ -93,7 +93,7 @@ impl Shelf {
         Ok(Some(base))
     }
 
-    /// Keeps a base that has this content hash.
+    /// Keeps a base with this content hash.
     pub(crate) fn keep(&self, hash: Hash, base: &Arc<Base>) {
         lock(&self.found).insert((hash, base.original_len()), base.clone());
     }
@@ -103,22 +103,22 @@ impl Shelf {
         lock(&self.seen).get(stamp).cloned()
     }
 
-    /// Takes note of what a file is, or of why it cannot be told, but not if that comes of an
-    /// interrupt.
+    /// Records what a file is, or why that cannot be told, but not if an interrupt is the reason.
     pub(crate) fn saw(&self, stamp: Stamp, seen: &Result<Seen>) {
         if !seen.as_ref().is_err_and(|e| e.kind == ErrorKind::Interrupted) {
             lock(&self.seen).insert(stamp, seen.clone());
         }
     }
 
-    /// The compressed directories beside `folder`.
+    /// The compressed directories next to `folder`.
     pub(crate) fn beside(&self, folder: &Path) -> Arc<Beside> {
         let mut known = lock(&self.beside);
         let found = known.entry(folder.to_path_buf());
         found.or_insert_with(|| Arc::new(Beside::of(folder))).clone()
     }
 
-    /// What the file at `path` is, if it is one, without reading all of it. It is opened once.
+    /// The id of the file at `path` and what is known of it, if it is a file, without reading all
+    /// of it. It is opened once.
     pub(crate) fn glance(&self, path: &Path, shelf: &Weak<Shelf>) -> Option<(FileId, Seen)> {
         let stamp = Stamp::of(&path.metadata().ok()?);
         if let Some(seen) = self.seen(&stamp) {

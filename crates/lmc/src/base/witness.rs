@@ -1,15 +1,15 @@
-//! Two reads of the same bytes that must be one.
+//! Makes sure that two reads of the same bytes give the same result.
 //!
-//! What is coded against a file, be it another one or an earlier part of the same one, reads bytes
-//! that are read again elsewhere: to be stored, or to name the file by its hash. A file that is
-//! written to meanwhile, by a mapping that moves no time stamp for instance, would give an archive
-//! that cannot be restored. So each such file has a witness. It keeps a hash of every piece as it
-//! was first read, for whatever reason, and every later read of the piece must have the same.
+//! When something is coded against a file, or against an earlier part of the same file, bytes are
+//! read that are also read elsewhere: to be stored, or to compute the hash that names the file. If
+//! the file is written to in between, for example through a mapping that changes no time stamp, the
+//! archive could not be restored. So each such file has a witness. It keeps a hash of every piece
+//! as it was first read, for whatever reason, and every later read of the piece must have the same
+//! hash.
 //!
-//! The hash has a random seed of its own, which nobody outside of the process knows: no two
-//! contents can be made for which it is the same. Reads that only choose (samples in `matching`,
-//! the search for f32 weights in `masters`) need no witness, since whatever they saw, what is coded
-//! is right.
+//! The hash has a random seed, which nobody outside the process knows: nobody can construct two
+//! contents with the same hash. Reads that only choose (samples in `matching`, the search for f32
+//! weights in `masters`) need no witness: the coded bytes are right whatever those reads saw.
 
 use crate::item_hash::ItemHasher;
 use lmc_format::{Error, ErrorKind, Hash, Result, seeded_hash};
@@ -17,21 +17,22 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a piece; the last one of a run has fewer. Read whole, whatever is wanted of it.
+/// Bytes of a piece; the last piece of a run is shorter. A piece is always read whole, however
+/// little of it is wanted.
 const PIECE_LEN: u64 = 1 << 16;
-/// Pieces that are read at once, so that they are hashed while they are in the cache.
+/// Pieces that are read in one go, so that they are hashed while they are in the cache.
 const PIECES_AT_ONCE: u64 = 16;
 
-/// What the pieces of a file were when they were first read.
+/// The pieces of a file as they were when they were first read.
 #[derive(Debug)]
 pub(crate) struct Witness {
     seed: u64,
     runs: Vec<Run>,
-    /// Hashes; 0 is none yet.
+    /// The hashes; 0 means not read yet.
     pieces: Vec<AtomicU64>,
 }
 
-/// A stretch of the file that is cut into pieces from its start.
+/// A stretch of the file that is divided into pieces from its start.
 #[derive(Clone, Debug)]
 struct Run {
     range: Range<u64>,
@@ -43,7 +44,7 @@ struct Run {
 type Piece = (usize, Range<u64>);
 
 impl Witness {
-    /// Of these stretches of a file, which come in order and do not overlap.
+    /// A witness of these stretches of a file, which are in order and do not overlap.
     pub(crate) fn new(ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut count = 0;
         let run = |range: Range<u64>| {
@@ -56,8 +57,8 @@ impl Witness {
         Self { seed, runs, pieces: (0..count).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Fills `out` with the bytes from `start` on, by `read`. Fails if a piece of them is not what
-    /// it was when it was read before. Bytes in none of the runs are only read.
+    /// Fills `out` with the bytes from `start` on, using `read`. Fails if one of their pieces has
+    /// changed since it was read before. Bytes outside all runs are read without a check.
     pub(crate) fn read(
         &self,
         start: u64,
@@ -87,8 +88,9 @@ impl Witness {
         Ok(())
     }
 
-    /// How far whole pieces go from `at` on, if one starts there and ends before `end`; otherwise
-    /// the end of what is wanted of the piece that `at` is in, or of what is in none.
+    /// The end of the whole pieces that follow from `at`, if one starts there and ends before
+    /// `end`. Otherwise the end of the wanted part of the piece that holds `at`, or of the bytes
+    /// outside all pieces.
     fn whole_until(&self, at: u64, end: u64) -> (u64, bool) {
         let most = end.min(at + PIECES_AT_ONCE * PIECE_LEN);
         let mut to = at;
@@ -107,8 +109,8 @@ impl Witness {
         (stop.min(end), false)
     }
 
-    /// Takes note of whole pieces from `start` on, which have been read; fails if one of them is
-    /// not what it was.
+    /// Records whole pieces from `start` on, which have been read; fails if one of them has
+    /// changed.
     fn saw(&self, start: u64, bytes: &[u8]) -> Result<()> {
         let (mut at, mut rest) = (start, bytes);
         while let Some((number, piece)) = self.piece(at).filter(|_| !rest.is_empty()) {
@@ -119,8 +121,8 @@ impl Witness {
         Ok(())
     }
 
-    /// Takes note of all pieces that hold some of the bytes `range`, as `slice` gives them; fails
-    /// if one of them is not what it was. Says whether all of them were there.
+    /// Records all pieces that hold any of the bytes `range`, as `slice` gives them; fails if one
+    /// of them has changed. Says whether `slice` had all of them.
     pub(crate) fn saw_around<'b>(
         &self,
         range: Range<u64>,
@@ -138,8 +140,7 @@ impl Witness {
         Ok(true)
     }
 
-    /// Takes note of the start of the file, which has been read; `read` gives the rest of its last
-    /// piece.
+    /// Records the start of the file, which has been read; `read` gives the rest of its last piece.
     pub(crate) fn saw_start(
         &self,
         bytes: &[u8],
@@ -150,7 +151,7 @@ impl Witness {
         if again == bytes { Ok(()) } else { Err(changed()) }
     }
 
-    /// What hashes a run while it is coded; none if it is not one.
+    /// The hasher for a run while it is coded; none if `range` is not a run.
     pub(crate) fn hasher(&self, range: &Range<u64>) -> Option<ItemHasher> {
         let run = self.runs.binary_search_by_key(&range.start, |run| run.range.start).ok();
         let len = run.map(|i| self.runs[i].range.end - self.runs[i].range.start)?;
@@ -159,7 +160,7 @@ impl Witness {
         Some(ItemHasher::seeded(lens, self.seed))
     }
 
-    /// Takes note of what the hasher of a run has seen; fails if it is not what was read before.
+    /// Records what the hasher of a run has seen; fails if it differs from an earlier read.
     pub(crate) fn saw_run(&self, start: u64, hashes: Option<ItemHasher>) -> Result<()> {
         let Some((first, _)) = self.piece(start) else { return Ok(()) };
         let hashes = hashes.into_iter().flat_map(ItemHasher::finish).enumerate();
@@ -167,7 +168,7 @@ impl Witness {
     }
 
     fn note(&self, number: usize, hash: Hash) -> Result<()> {
-        // Half of the hash is enough: that two contents share it is a matter of 1 in 2^64.
+        // Half of the hash is enough: two contents share it with a chance of 1 in 2^64.
         let hash = (hash as u64).max(1);
         let first =
             self.pieces[number].compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed);
@@ -188,7 +189,7 @@ impl Witness {
     }
 }
 
-/// The error of a file that is not what it was.
+/// The error for a file that has changed.
 pub(crate) fn changed() -> Error {
     let message = "changed while it was read, so nothing of it is kept; try again when nobody \
                    writes to it";
@@ -214,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Any stretch is read as it is, within runs, across them and outside of them, again and again.
+    /// Any stretch is read correctly, within runs, across them and outside them, again and again.
     #[test]
     fn reads_are_what_is_there() {
         let (witness, bytes) = (witness(), bytes());
@@ -228,8 +229,8 @@ mod tests {
         }
     }
 
-    /// A byte that has changed since its piece was read makes an error, however little is wanted of
-    /// the piece and in whichever order it is read and coded; one outside of the runs does not.
+    /// A byte that has changed since its piece was read gives an error, however little of the piece
+    /// is wanted and in whichever order it is read and coded. A byte outside the runs does not.
     #[test]
     fn changes_are_found() {
         for place in [0, 65_535, 65_536, 149_999, 150_009, 200_000, 399_999] {
@@ -261,7 +262,7 @@ mod tests {
         assert!(out == bytes);
     }
 
-    /// The start of a file is compared byte for byte, whatever ends in the middle of a piece.
+    /// The start of a file is compared byte for byte, even where it ends in the middle of a piece.
     #[test]
     fn starts_are_compared() {
         let bytes = bytes();

@@ -1,14 +1,15 @@
-//! The element type of bytes of which nothing is known: whatever codes a sample of them smallest.
+//! Guesses the element type of bytes that nothing is known about: the type that codes a sample of
+//! them smallest.
 
 use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};
 
 /// Bytes of the sample, in pieces spread over the span.
 const SAMPLE_LEN: usize = 1 << 17;
 const PIECE_LEN: usize = 1 << 13;
-/// Types that are tried, the plainest first: another one must gain a hundredth.
+/// The types to try, plainest first: a later one must save at least a hundredth.
 const CANDIDATES: [Dtype; 5] = [Dtype::Bytes, Dtype::Bf16, Dtype::F16, Dtype::F32, Dtype::F64];
 
-/// The type that `raw` is best coded as.
+/// The type that codes `raw` best.
 pub(crate) fn dtype(encoder: &mut Encoder, level: Level, raw: &[u8]) -> Dtype {
     let sample = sample(raw);
     let mut best = (Dtype::Bytes, usize::MAX);
@@ -25,7 +26,7 @@ pub(crate) fn dtype(encoder: &mut Encoder, level: Level, raw: &[u8]) -> Dtype {
     best.0
 }
 
-/// Pieces of `raw`, each at a multiple of its length, so that words stay whole.
+/// Pieces of `raw`. Each starts at a multiple of its length, so that words stay whole.
 fn sample(raw: &[u8]) -> Vec<u8> {
     let pieces = raw.len() / PIECE_LEN;
     let wanted = SAMPLE_LEN / PIECE_LEN;

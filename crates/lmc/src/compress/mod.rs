@@ -1,4 +1,4 @@
-//! A file to `.lmc`.
+//! Compresses a file to `.lmc`.
 
 pub(crate) mod guess;
 pub(crate) mod matching;
@@ -33,18 +33,19 @@ pub fn compress(input: Input, output: Output, options: &Options) -> Result<Summa
     Ok(compress_known(input, output, options)?.summary)
 }
 
-/// What was compressed, by its name, and what it was compressed on.
+/// The result of a compression: its sizes, the content hash, and the bases that it was coded
+/// against.
 #[derive(Clone, Debug)]
 pub struct Compressed {
     /// Bytes in and out.
     pub summary: Summary,
     /// The content hash of the original.
     pub content_hash: u128,
-    /// The bases that are needed to restore it; of those offered only what was of use.
+    /// The bases that are needed to restore it: those offered bases that were of use.
     pub bases: Vec<lmc_format::Base>,
 }
 
-/// The same as [`compress`]; tells more of what was written.
+/// The same as [`compress`], but returns more information about the result.
 pub fn compress_known(input: Input, output: Output, options: &Options) -> Result<Compressed> {
     compress_source(&Source::new(input)?, output, options)
 }
@@ -69,8 +70,8 @@ fn compress_source(source: &Source, output: Output, options: &Options) -> Result
     })?;
     let end = assembly.end;
     let (tail, index) = assembly.finish_known()?;
-    // What was coded is neither the old file nor the new one, or is on neither the old base nor the
-    // new one, if they have changed meanwhile.
+    // If the files have changed in the meantime, the coded bytes may match neither the old file nor
+    // the new one, or be a delta against neither the old base nor the new one.
     source.check_unchanged(stamp)?;
     options.bases.check_unchanged()?;
     sink.write(end, &tail)?;
@@ -86,13 +87,13 @@ pub(crate) struct Job<'a> {
     len: u64,
     layout: lmc_input::Source,
     pub spans: Spans,
-    /// Of what is read more than once: the bytes that told the layout, and what spans of the file
-    /// itself refer to.
+    /// Watches the bytes that are read more than once: those that showed the layout, and those that
+    /// spans of the same file refer to.
     own: Witness,
 }
 
 impl<'a> Job<'a> {
-    /// `replaced` is the file whose place the result takes.
+    /// `replaced` is the file that the result replaces.
     pub(crate) fn new(
         source: &'a Source<'a>,
         options: &'a Options,
@@ -104,7 +105,7 @@ impl<'a> Job<'a> {
         let len = source.len()?;
         let looked = Looked::new(source, len)?;
         let spans = matching::spans(source, &looked, options)?;
-        // Before anything is written.
+        // Checked before anything is written.
         going.check_below(&spans.bases(&options.bases), &options.context)?;
         let own = Witness::new(read_twice(&spans, looked.start.len() as u64));
         own.saw_start(&looked.start, |at, out| source.read(at, out))?;
@@ -142,7 +143,7 @@ fn read_twice(spans: &Spans, start: u64) -> Vec<Range<u64>> {
     spans.cuts.iter().filter(|cut| is_read_twice(cut)).map(|cut| cut.range.clone()).collect()
 }
 
-/// A file as its spans come in, in order.
+/// Puts a file together from its spans, which arrive in order.
 pub(crate) struct Assembly<'a> {
     job: &'a Job<'a>,
     end: u64,
@@ -165,7 +166,7 @@ impl<'a> Assembly<'a> {
         (at, done.coded.bytes)
     }
 
-    /// What comes behind the last span.
+    /// The bytes after the last span.
     pub(crate) fn finish(self) -> Result<Vec<u8>> {
         Ok(self.finish_known()?.0)
     }
@@ -185,7 +186,7 @@ impl<'a> Assembly<'a> {
         Ok(([bytes, footer.write()].concat(), index))
     }
 
-    /// The bases that spans refer to, or all if that is asked for, numbered anew.
+    /// The bases that spans refer to, or all bases if that is asked for, renumbered.
     fn bases(&mut self) -> Result<Vec<lmc_format::Base>> {
         let mut bases = Vec::new();
         for (i, base) in self.job.options.bases.list().iter().enumerate() {
@@ -206,8 +207,8 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// Fails unless a reader takes this index: it has limits, and what it refuses must never be
-/// written.
+/// Fails unless our reader accepts this index: the reader has limits, and an index that it refuses
+/// must never be written.
 fn check_readable(index: &[u8], footer: &Footer) -> Result<()> {
     StoredIndex::read(index.to_vec(), footer.body_len, footer.original_len)
         .map(|_| ())
@@ -217,19 +218,19 @@ fn check_readable(index: &[u8], footer: &Footer) -> Result<()> {
 struct Compress<'a, 'sink> {
     job: &'a Job<'a>,
     sink: &'a Sink<'sink>,
-    /// The first span that is not coded yet, from which on they are counted here.
+    /// The first span that is not coded yet; spans here are counted from it.
     first: usize,
     raw_pool: Pool<Buffer>,
     coded_pool: Pool<Vec<u8>>,
 }
 
-/// A coded span and the checksums of its items, or of its part of one.
+/// A coded span and the checksums of its items, or of the part if it is part of an item.
 pub(crate) struct Done {
     coded: CodedSpan,
     hashes: Vec<Hash>,
 }
 
-/// What a worker keeps.
+/// The state of a worker between spans.
 pub(crate) struct Worker {
     spans: SpanEncoder,
     guesses: Encoder,
@@ -244,7 +245,7 @@ impl Worker {
         Self { spans, guesses: Encoder::new(), base, wide }
     }
 
-    /// Codes the bytes of span `i` into `out`, whose contents are replaced.
+    /// Codes the bytes of span `i` into `out`, replacing its contents.
     pub(crate) fn encode(&mut self, job: &Job, i: usize, raw: &[u8], out: Vec<u8>) -> Result<Done> {
         let cut = &job.spans.cuts[i];
         let reference = job.spans.references[i];
@@ -271,7 +272,7 @@ impl Worker {
     }
 }
 
-/// The base of a span of `len` bytes; what is not in memory, in one place, goes to `buffer`.
+/// The base of a span of `len` bytes; it is read into `buffer` unless it is contiguous in memory.
 fn base_of<'b>(
     job: &'b Job,
     reference: &Reference,

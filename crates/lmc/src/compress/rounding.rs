@@ -1,4 +1,4 @@
-//! Files of one folder that hold the f32 weights of which others there are the rounding.
+//! Finds files in a folder that hold the f32 weights that other files there were rounded from.
 
 use crate::io::{Input, Source};
 use crate::items::{self, look};
@@ -8,10 +8,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// For each of `paths`, which `open` opens by their numbers, the ones, by their numbers, that it
-/// may be compressed on: safetensors files beside it, mostly f32, that together hold a tensor of
-/// the same name and shape for most of its bf16 or f16 bytes. A file that others may be on is on
-/// none itself, so that there is no circle. A file that cannot be read has none.
+/// For each of `paths`, the numbers of the paths that it may be compressed against; `open` opens a
+/// path by its number. These are safetensors files in the same folder, mostly f32, that together
+/// hold a tensor of the same name and shape for most of its bf16 or f16 bytes. A file that others
+/// may be compressed against is itself compressed against none, so that there are no cycles. A file
+/// that cannot be read has none.
 pub fn masters(paths: &[PathBuf], open: impl Fn(usize) -> Option<File>) -> Vec<Vec<usize>> {
     let tensors: Vec<Vec<Tensor>> = (0..paths.len()).map(|i| tensors(open(i))).collect();
     let is_master: Vec<bool> =
@@ -38,12 +39,12 @@ pub fn masters(paths: &[PathBuf], open: impl Fn(usize) -> Option<File>) -> Vec<V
     paths.iter().zip(&tensors).map(masters).collect()
 }
 
-/// What twins share: the folder, the name and the shape.
+/// A tensor and its rounding share this: the folder, the name and the shape.
 fn key<'a>(path: &'a Path, tensor: &'a Tensor) -> (&'a Path, &'a str, &'a [u64]) {
     (path.parent().unwrap_or(path), &tensor.name, &tensor.shape)
 }
 
-/// Whether most bytes are those of tensors that `is` so.
+/// Whether most bytes belong to tensors for which `is` returns true.
 fn share(tensors: &[Tensor], is: impl Fn(&Tensor) -> bool) -> bool {
     let len = |tensor: &Tensor| tensor.range.end - tensor.range.start;
     let all: u64 = tensors.iter().map(len).sum();

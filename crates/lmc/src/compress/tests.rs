@@ -1,4 +1,4 @@
-//! What is compressed can be restored, whatever happens to the files meanwhile.
+//! Every archive can be restored, whatever happens to the files while they are compressed.
 
 use super::*;
 use crate::{Archive, Context, ReadAt, memory};
@@ -8,8 +8,8 @@ use lmc_testkit::data::{self, Kind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A file that somebody writes to, in a way that no time stamp shows: its bytes change at a place
-/// as soon as all bytes of a range have been read at once.
+/// A file that somebody writes to without changing any time stamp: its bytes change at a place as
+/// soon as all bytes of a range have been read in one call.
 #[derive(Debug)]
 struct Written {
     bytes: Vec<u8>,
@@ -45,7 +45,8 @@ impl ReadAt for Written {
     }
 }
 
-/// A safetensors file of tensors: name, type and bytes; returns it with where each one is.
+/// A safetensors file of tensors, each given by name, type and bytes; returns it with the position
+/// of each.
 fn safetensors(tensors: &[(&str, &str, &[u8])]) -> (Vec<u8>, Vec<Range<usize>>) {
     let (mut entries, mut end) = (Vec::new(), 0);
     let mut ranges = Vec::new();
@@ -73,7 +74,7 @@ fn bf16(floats: &[u8]) -> Vec<u8> {
     words.iter().flat_map(cast).collect()
 }
 
-/// Compresses to a stream and to memory; each gives what can be restored, or a conflict.
+/// Compresses to a stream and to memory; each gives an archive that can be restored, or a conflict.
 fn check(make: impl Fn() -> (Arc<Written>, Options, Source<'static>), is_conflict: bool) {
     for to_memory in [false, true] {
         for verify in [false, true] {
@@ -100,8 +101,9 @@ fn check(make: impl Fn() -> (Arc<Written>, Options, Source<'static>), is_conflic
     }
 }
 
-/// A tensor that is tied to an earlier one of its file, or is the rounding of one, refers to it; if
-/// that is written to between its coding and its reading as a base, there is no file.
+/// A tensor that is tied to an earlier one of its file, or is the rounding of one, refers to it. If
+/// the earlier one is written to after it is coded and before it is read as a base, no archive is
+/// made.
 #[test]
 fn what_a_span_refers_to_is_what_was_stored() {
     let floats = data::words(Kind::Weights, 4, true, 60_000, 1);
@@ -122,13 +124,13 @@ fn what_a_span_refers_to_is_what_was_stored() {
     }
 }
 
-/// The same where the bytes change before they are coded, after they were looked at.
+/// The same where the bytes change after they were looked at and before they are coded.
 #[test]
 fn what_was_looked_at_is_what_is_stored() {
     let floats = data::words(Kind::Weights, 4, true, 60_000, 2);
     let (file, places) = safetensors(&[("a", "F32", &floats), ("b", "F32", &floats)]);
     let header = 0..places[0].start;
-    // In a name, so that the header is a good one before and after.
+    // Changed within a name, so that the header is valid before and after.
     let name = file.windows(3).position(|w| w == b"\"a\"").unwrap() + 1;
     check(
         || {
@@ -140,8 +142,8 @@ fn what_was_looked_at_is_what_is_stored() {
     );
 }
 
-/// A raw base is named by a hash of its content; if it is written to between that and its reading,
-/// whichever comes first, there is no file.
+/// A raw base is identified by a hash of its content. If it is written to between the hashing and
+/// the reading, whichever comes first, no archive is made.
 #[test]
 fn a_raw_base_is_what_its_hash_is_of() {
     let old = data::words(Kind::Weights, 4, true, 60_000, 3);
@@ -151,7 +153,7 @@ fn a_raw_base_is_what_its_hash_is_of() {
     for (dtype, new) in [("F32", new.clone()), ("BF16", bf16(&new))] {
         let (new, _) = safetensors(&[("a", dtype, &new)]);
         for place in [0, 70_001, 239_999] {
-            // Its second half, which is read to code against it and to hash it.
+            // Its second half, which is read both to code against it and to hash it.
             let half = places[0].start + 131_072..places[0].start + 196_608;
             check(
                 || {
@@ -171,7 +173,8 @@ fn a_raw_base_is_what_its_hash_is_of() {
     }
 }
 
-/// A restore reads of a raw base what its hash is of, or fails by a conflict.
+/// A restore reads the bytes of a raw base that its hash was computed from, or fails with a
+/// conflict.
 #[test]
 fn a_raw_base_that_changes_while_it_is_restored_from_is_a_conflict() {
     let old = data::words(Kind::Weights, 2, true, 100_000, 4);
@@ -192,7 +195,7 @@ fn a_raw_base_that_changes_while_it_is_restored_from_is_a_conflict() {
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
 }
 
-/// An index that goes beyond a limit of the reader is an error before it is written.
+/// An index that exceeds a limit of the reader is an error before it is written.
 #[test]
 fn nothing_is_written_that_cannot_be_read() {
     let check = |count: u64| {

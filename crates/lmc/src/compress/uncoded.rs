@@ -1,6 +1,6 @@
-//! What it may cost to read parts of a file that is not coded yet: the one that is being
+//! Estimates the cost of reading parts of a file that is not coded yet: the one that is being
 //! compressed, or a base that somebody may compress later. Every span counts as if it had the
-//! longest segments that a writer of ours makes.
+//! longest segments that our writer makes.
 
 use crate::base::effort::Cost;
 use lmc_codec::Dtype;
@@ -10,12 +10,13 @@ use std::ops::Range;
 
 /// Values in the longest segment.
 const SEGMENT_VALUES: u64 = 1 << 18;
-/// Bytes of the widest values of which a segment has so many; of wider ones it has fewer.
+/// A segment can have that many values only if they have at most this many bytes each; it has fewer
+/// wider values.
 const WIDTH_MAX: u64 = 4;
 
 /// Adds up what decoders will write to read the bytes `range` of a file with these spans. `file` is
-/// its number; `below` is called with a span and the part of it that is decoded, to add what that
-/// is on.
+/// its number; `below` is called with a span and the part of it that is decoded, to add the cost of
+/// its base.
 pub(crate) fn add_cost(
     file: usize,
     cuts: &[Cut],
@@ -47,7 +48,7 @@ pub(crate) fn add_cost(
     Ok(())
 }
 
-/// Bytes of the values of a span. Of what has no type any may be found.
+/// Bytes of the values of a span. A span without a type may turn out to have any.
 fn width(cut: &Cut) -> u64 {
     cut.dtype.map_or(WIDTH_MAX, |dtype: Dtype| (dtype.width() as u64).min(WIDTH_MAX))
 }

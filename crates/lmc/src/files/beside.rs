@@ -1,14 +1,13 @@
-//! The compressed directories beside one: files of the same name in them may be older versions of
-//! those in it.
+//! The compressed directories next to one: files of the same name in them may be older versions.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Directories beside a compressed one that are looked into.
+/// Most directories next to a compressed one that are looked into.
 const BESIDE_MAX: usize = 1024;
 
-/// What is in the same folder of the compressed directories beside one, as it was listed.
+/// The contents of the same folder in the compressed directories next to one, as they were listed.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
     folders: Vec<PathBuf>,
@@ -17,7 +16,7 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Lists what is beside `folder`, each directory once.
+    /// Lists the directories next to `folder`, each of them once.
     pub(crate) fn of(folder: &Path) -> Self {
         let folders = folders(folder);
         let mut names: HashMap<OsString, Vec<usize>> = HashMap::new();
@@ -42,7 +41,7 @@ fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "lmc")
 }
 
-/// The same folder in the other compressed directories beside one, in the order of their names.
+/// The same folder in the other compressed directories next to one, in the order of their names.
 fn folders(folder: &Path) -> Vec<PathBuf> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! Emptying a folder, however deep what is in it goes. Several threads may empty one at the same
-//! time: what another one has removed is gone, and that is all that is wanted.
+//! Empties a folder of any depth. Several threads may empty the same folder: an entry that another
+//! thread has removed is gone, which is all that is wanted.
 
 use crate::files::folder::{FileKind, Folder, Links, is_ours};
 use crate::files::leftover::random_name;
@@ -8,14 +8,14 @@ use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::io;
 
-/// Folders one in the other that are open at once while they are removed.
+/// Nested folders that are open at the same time while they are removed.
 const CLEAR_DEPTH: usize = 4;
 
 impl Folder {
-    /// Removes all that is in it. What is deep inside is moved up first, so that few folders are
-    /// open at once however deep they are.
+    /// Removes everything in it. Deeply nested folders are moved up first, so that few folders are
+    /// open at the same time, whatever the depth.
     pub(crate) fn clear(&self) -> io::Result<()> {
-        // It may have its final mode already, which may close it to us, or open it to others.
+        // It may already have its final mode, which may lock us out or let others in.
         let _ = self.set_mode(0o700);
         let mut before = Vec::new();
         loop {
@@ -24,7 +24,7 @@ impl Folder {
                 return Ok(());
             }
             if names == before {
-                // It lists what it does not have.
+                // The system lists an entry that is not there.
                 return Err(io::ErrorKind::NotFound.into());
             }
             self.clear_below(self, CLEAR_DEPTH)?;
@@ -32,13 +32,13 @@ impl Folder {
         }
     }
 
-    /// The names in it; none if it was removed itself.
+    /// The names in it; none if the folder itself was removed.
     fn names_left(&self) -> io::Result<Vec<OsString>> {
         Ok(unless_gone(self.names())?.unwrap_or_default())
     }
 
-    /// Removes what is in it down to this depth, and moves what is deeper to `top`. Where the
-    /// system lets so few files be open that this is too deep, more is moved.
+    /// Removes everything in it down to this depth, and moves anything deeper to `top`. If the
+    /// system allows too few open files for this depth, more is moved.
     fn clear_below(&self, top: &Self, depth: usize) -> io::Result<()> {
         for name in self.names_left()? {
             unless_gone(self.clear_name(&name, top, depth))?;
@@ -46,7 +46,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes what has a name in it, or moves it to `top` if that is too deep.
+    /// Removes the entry with this name, or moves it to `top` if it is too deep.
     fn clear_name(&self, name: &OsStr, top: &Self, depth: usize) -> io::Result<()> {
         if self.look(name, Links::Kept)?.kind != FileKind::Folder {
             return self.unlink(name);
@@ -65,7 +65,7 @@ impl Folder {
         }
     }
 
-    /// Removes what is in a folder of this one; says whether that is not too deep.
+    /// Removes everything in a folder of this one; returns false if that is too deep.
     fn clear_folder(&self, name: &OsStr, top: &Self, depth: usize) -> io::Result<bool> {
         let below = match self.folder(name, Links::Kept) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
@@ -74,7 +74,7 @@ impl Folder {
             }
             opened => opened?,
         };
-        // It may be closed to writing already.
+        // It may already be closed to writing.
         let _ = below.set_mode(0o700);
         if depth > 0 {
             below.clear_below(top, depth - 1)?;
@@ -82,8 +82,9 @@ impl Folder {
         Ok(depth > 0)
     }
 
-    /// Lets us into a folder of this one, by its name, since it cannot be opened. Only where nobody
-    /// else can put a link there meanwhile, which would lead to another one.
+    /// Gives us access to a folder in this one by its name, since it cannot be opened. This is done
+    /// only where nobody else can put a link there in the meantime, which would lead to another
+    /// folder.
     fn unlock(&self, name: &OsStr) -> io::Result<()> {
         let (stat, below) = (rustix::fs::fstat(self)?, self.look(name, Links::Kept)?);
         let is_closed = is_ours(&stat) && stat.st_mode & 0o022 == 0;
@@ -94,7 +95,7 @@ impl Folder {
     }
 }
 
-/// What became of something, if it was there.
+/// The result, or none if the file was not there.
 pub(crate) fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -116,7 +117,7 @@ mod tests {
     use std::process::Command;
     use std::sync::Barrier;
 
-    /// What is much deeper than files may be open is removed.
+    /// Folders that are nested much deeper than the limit on open files are removed.
     #[test]
     fn deep_folders_are_removed() {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -133,8 +134,7 @@ mod tests {
         assert!(top.names().expect("open").is_empty());
     }
 
-    /// Two threads remove one directory at the same time: both are done without an error, and
-    /// nothing is left.
+    /// Two threads remove one directory at the same time: both succeed, and nothing is left.
     #[test]
     fn what_two_remove_at_once_is_gone() {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -164,8 +164,8 @@ mod tests {
         }
     }
 
-    /// Runs a test of this module once more as a user to whom modes mean something; false if this
-    /// is one already.
+    /// Runs a test of this module again as a user who is bound by modes; false if the current user
+    /// already is.
     fn is_done_as_another(test: &str) -> bool {
         if !rustix::process::geteuid().is_root() {
             return false;
@@ -182,7 +182,7 @@ mod tests {
         true
     }
 
-    /// Folders that are closed to their owner are removed, however deep, and so is what is in them.
+    /// Folders that are closed to their owner are removed with their contents, however deep.
     #[test]
     fn closed_folders_are_removed() {
         if is_done_as_another("closed_folders_are_removed") {
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Where others may write, no mode is set by a name, which could be a link by then.
+    /// Where others may write, no mode is set by name, because the name could be a link by then.
     #[test]
     fn no_mode_is_set_by_a_name_that_others_may_replace() {
         let dir = tempfile::tempdir().expect("a temporary directory");

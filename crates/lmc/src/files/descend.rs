@@ -1,9 +1,9 @@
-//! The way down to a folder that is known: past no link, and to no other folder.
+//! Opens a known folder below another one: follows no link, and accepts no other folder.
 //!
-//! A folder deep below another one is opened in one call where the system can do that, since a walk
-//! from name to name for each of thousands of folders one in the other would take longer and
-//! longer. What decides is which folder it is that was opened. Where that is another one, or none,
-//! a walk finds out where the way was lost.
+//! A deep folder is opened in one call where the system can do that. A walk from name to name for
+//! each of thousands of nested folders would take longer and longer. The check is on the identity
+//! of the folder that was opened. If it is the wrong one, or none, a walk finds out where the path
+//! went wrong.
 
 use crate::files::folder::{FileId, Folder, Links};
 use crate::files::reach::open_without_links;
@@ -14,66 +14,67 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Bytes of a path that the system takes in one call, with some to spare.
+/// Bytes of a path that the system accepts in one call, with some to spare.
 const PIECE_LEN_MAX: usize = 4000;
 
-/// Why a folder cannot be had.
+/// Why a folder cannot be opened.
 #[derive(Debug)]
 pub(crate) enum Astray {
-    /// The path leads elsewhere than down.
+    /// The path does not lead down.
     NotBelow,
-    /// At this path is another folder than the one that is known, or none is known.
+    /// The folder at this path is not the known one, or none is known.
     Other(PathBuf),
-    /// What is at this path cannot be opened.
+    /// The entry at this path cannot be opened.
     Unopened(PathBuf, io::Error),
 }
 
-/// What says whether a folder is the one that is meant.
+/// Tells whether a folder is the right one.
 pub(crate) trait Known {
     /// Looks at an open folder.
     fn is(&self, folder: &Folder) -> io::Result<bool>;
 }
 
-/// The number alone, for what is only read: what is in the folder is looked at once more then.
+/// The device and number alone, for reading only: the contents of the folder are checked again in
+/// that case.
 impl Known for FileId {
     fn is(&self, folder: &Folder) -> io::Result<bool> {
         Ok(folder.id()? == *self)
     }
 }
 
-/// What tells a folder that is not kept open from others, also once it was removed. Then the next
-/// folder that anybody makes may get its number (ext4 does that), but nobody gets to make one of
-/// another user, and none is older than it is.
+/// Distinguishes a folder that is not kept open from others, even after it was removed. The next
+/// folder that anybody creates may then get its number (ext4 does that). But nobody can create a
+/// folder of another user, and a new folder is never older than this one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FolderId {
     /// Its device and its number there.
     pub(crate) id: FileId,
     owner: u32,
-    /// When it was made, to a few milliseconds, if it was made by us and the file system says so.
-    /// Where it does not, the owner has to do; and for a folder that was found too, since the time
-    /// of one that an overlay shows changes with the first write into it.
+    /// When it was created, to within a few milliseconds, if we created it and the file system
+    /// records that. Otherwise the owner has to do. The same goes for a folder that already
+    /// existed: on an overlay, the recorded time changes with the first write into it.
     born: Option<(i64, u32)>,
 }
 
 impl FolderId {
-    /// One that was there.
+    /// A folder that already existed.
     pub(crate) fn found(folder: &Folder) -> io::Result<Self> {
         let stat = rustix::fs::fstat(folder)?;
         Ok(Self { id: FileId::of(&stat), owner: stat.st_uid, born: None })
     }
 
-    /// One that was just made by us.
+    /// A folder that we have just created.
     pub(crate) fn made(folder: &Folder) -> io::Result<Self> {
         Ok(Self { born: born(folder), ..Self::found(folder)? })
     }
 
-    /// Whether it is known when it was made.
+    /// Whether the time of its creation is known.
     #[cfg(test)]
     pub(crate) fn has_time(&self) -> bool {
         self.born.is_some()
     }
 
-    /// Whether a name in a folder stands for it, as far as can be told without opening it.
+    /// Whether a name in a folder refers to it, as far as can be told without opening it.
     pub(crate) fn is_at(&self, above: &Folder, name: &OsStr) -> io::Result<bool> {
         Ok(self.fits(&rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
@@ -90,7 +91,7 @@ impl Known for FolderId {
     }
 }
 
-/// When a folder was made, where the file system keeps that.
+/// When a folder was created, if the file system records that.
 #[cfg(target_os = "linux")]
 fn born(folder: &Folder) -> Option<(i64, u32)> {
     use rustix::fs::{StatxFlags, statx};
@@ -99,13 +100,13 @@ fn born(folder: &Folder) -> Option<(i64, u32)> {
     is_told.then_some((stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
 }
 
-/// Elsewhere a time that is set may move it.
+/// On other systems, setting a time may change it.
 #[cfg(not(target_os = "linux"))]
 fn born(_folder: &Folder) -> Option<(i64, u32)> {
     None
 }
 
-/// Folders below one, each of which is the only one that is used at its path.
+/// Folders below one. Each is the only folder that is used at its path.
 #[derive(Debug, Default)]
 pub(crate) struct KnownFolders {
     by_path: HashMap<PathBuf, FolderId>,
@@ -117,7 +118,7 @@ impl KnownFolders {
         self.by_path.get(path).copied()
     }
 
-    /// Adds one that was there. Fails if it is another one than is known.
+    /// Adds a folder that already existed. Fails if another one is known at this path.
     pub(crate) fn add_found(&mut self, path: &Path, found: &Folder) -> Result<(), Astray> {
         let unopened = |e| Astray::Unopened(path.to_path_buf(), e);
         match self.get(path) {
@@ -130,8 +131,9 @@ impl KnownFolders {
         }
     }
 
-    /// Adds one that was just made. Fails if one is known at this path, or one with its number at
-    /// another: that one is gone then, and the new one could be moved to where it was.
+    /// Adds a folder that was just created. Fails if one is already known at this path. Also fails
+    /// if one with the same number is known at another path: that folder must be gone, and the new
+    /// one could be moved to its path.
     pub(crate) fn add_made(&mut self, path: &Path, made: &Folder) -> Result<(), Astray> {
         let made = FolderId::made(made).map_err(|e| Astray::Unopened(path.to_path_buf(), e))?;
         if self.by_path.contains_key(path) {
@@ -150,7 +152,7 @@ impl KnownFolders {
         self.by_path.insert(path.to_path_buf(), id);
     }
 
-    /// Forgets one that was removed by us.
+    /// Forgets a folder that we have removed.
     pub(crate) fn forget(&mut self, path: &Path) {
         if let Some(known) = self.by_path.remove(path) {
             self.numbers.remove(&known.id);
@@ -159,8 +161,8 @@ impl KnownFolders {
 }
 
 impl Folder {
-    /// Opens the folder at `path` below this one, if it is the one that `known` says. Where links
-    /// are followed, each folder on the way must be known too.
+    /// Opens the folder at `path` below this one, if `known` accepts it. Where links are followed,
+    /// each folder on the path must be known too.
     pub(crate) fn known_below<K: Known>(
         &self,
         path: &Path,
@@ -182,7 +184,7 @@ impl Folder {
         self.walk_below(path, links, known)
     }
 
-    /// The same from name to name, where every folder on the way must be known.
+    /// The same from name to name; every folder on the path must be known.
     fn walk_below<K: Known>(
         &self,
         path: &Path,
@@ -207,8 +209,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens what is at `path` below this one without following links, in as few calls as its
-    /// length allows; none if that failed.
+    /// Opens the folder at `path` below this one without following links, in as few calls as its
+    /// length allows; none if that fails.
     fn below(&self, path: &Path) -> Option<Self> {
         let (mut reached, mut piece) = (None, PathBuf::new());
         for name in path.iter() {
@@ -222,7 +224,7 @@ impl Folder {
     }
 }
 
-/// Whether an error says that a name does not stand for what it stood for.
+/// Whether an error says that a name no longer refers to the same entry.
 pub(crate) fn is_replaced(error: &io::Error) -> bool {
     [Errno::LOOP, Errno::NOTDIR, Errno::NOENT, Errno::NXIO]
         .iter()
@@ -235,7 +237,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// A chain of folders below a new one, and which they are.
+    /// A chain of nested folders in a new one, and their ids.
     fn chain(depth: usize, name: &OsStr) -> (tempfile::TempDir, Folder, HashMap<PathBuf, FileId>) {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let top = Folder::open(dir.path()).expect("it is there");
@@ -249,8 +251,8 @@ mod tests {
         (dir, top, ids)
     }
 
-    /// Paths that are longer than the system takes lead to the same folders as short ones, in one
-    /// call or in several, as a walk does.
+    /// Paths that are longer than the system accepts lead to the same folders as short ones, in one
+    /// call or in several, just as a walk does.
     #[test]
     fn a_deep_folder_is_reached_in_few_calls() {
         let name = "n".repeat(255);
@@ -268,7 +270,7 @@ mod tests {
         assert!(top.names().expect("open").is_empty());
     }
 
-    /// Another folder, a link and a path that leads up are no ways down.
+    /// Another folder, a link and a path that leads up are all refused.
     #[test]
     fn the_way_is_lost_where_something_else_is() {
         let (dir, top, ids) = chain(3, OsStr::new("a"));

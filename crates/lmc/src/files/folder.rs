@@ -1,8 +1,8 @@
-//! Open folders and what is in them, so that what was looked at is what is read, written or
-//! removed.
+//! Open folders and their entries. This makes sure that the file that was looked at is the one that
+//! is read, written or removed.
 //!
-//! A path may lead elsewhere each time it is used. Here a name is only used in a folder that is
-//! open, and a link is followed only where that is asked for.
+//! A path may lead elsewhere each time it is used. Here a name is used only within an open folder,
+//! and a link is followed only on request.
 
 use crate::files::acl;
 use crate::files::leftover::free_name;
@@ -16,15 +16,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The bits of a mode that are taken over from files: reading, writing and executing. Those that
-/// make a program run as its owner never are.
+/// The mode bits that are taken over from files: read, write and execute. The bits that make a
+/// program run as its owner never are.
 pub const MODE_BITS: u32 = 0o777;
 
-/// Seconds that the times of a directory which was just made may be apart. Some file systems count
-/// in twos.
+/// The times of a directory that was just created may differ by this many seconds. Some file
+/// systems count in steps of two.
 const MOMENT_S: u64 = 2;
 
-/// What makes a file itself, whatever its names are: its device and its number there.
+/// The identity of a file, whatever its names are: its device and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     device: u64,
@@ -42,7 +42,7 @@ impl FileId {
     }
 }
 
-/// What kind of file a name stands for.
+/// The kind of file that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -60,11 +60,12 @@ pub enum FileKind {
 pub struct FileState {
     /// Which file it is.
     pub id: FileId,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Its permissions, without any other bits.
     pub mode: u32,
-    /// What its access list (ACL) gives to all others, three bits, if it was opened and has one.
+    /// The permissions that its access list (ACL) gives to everyone else, three bits, if it was
+    /// opened and has one.
     pub acl: Option<u32>,
     /// Its group.
     pub group: u32,
@@ -72,7 +73,7 @@ pub struct FileState {
     pub size: u64,
     /// Seconds since 1970 of the last write, and nanoseconds.
     pub mtime: (i64, u32),
-    /// The same of the last change of any kind, which nobody can set.
+    /// The same of the last change of any kind, which cannot be set.
     pub ctime: (i64, u32),
     /// How many names it has.
     pub names: u64,
@@ -85,7 +86,7 @@ impl FileState {
         Ok(Self { acl: acl::for_everyone(&file), ..Self::new(&stat) })
     }
 
-    /// Looks at what `path` leads to.
+    /// Looks at the file that `path` leads to.
     pub fn at(path: &Path) -> io::Result<Self> {
         Ok(Self::new(&rustix::fs::stat(path)?))
     }
@@ -116,8 +117,8 @@ impl FileState {
         }
     }
 
-    /// The permissions for what is made from it and has no access list: where it has one, no more
-    /// than that gives to all others.
+    /// The permissions for a file that is made from it and has no access list. If this file has a
+    /// list, they are no more than the list gives to everyone else.
     pub fn plain_mode(&self) -> u32 {
         self.acl.map_or(self.mode, |all| self.mode & (0o700 | all << 3 | all))
     }
@@ -127,12 +128,13 @@ impl FileState {
         self.has_content_of(now) && self.ctime == now.ctime
     }
 
-    /// The same but for the time of the last change, which moves with a name that comes or goes.
+    /// The same, but ignores the time of the last change, which moves when a name is added or
+    /// removed.
     pub(crate) fn has_content_of(&self, now: &Self) -> bool {
         (self.id, self.kind, self.size, self.mtime) == (now.id, now.kind, now.size, now.mtime)
     }
 
-    /// What it is after one of its names was removed by us: `now`, unless more has changed.
+    /// Its state after we removed one of its names: `now`, unless more has changed.
     pub fn renewed(&self, now: Self) -> Self {
         if self.has_content_of(&now) { now } else { *self }
     }
@@ -147,9 +149,9 @@ pub struct Folder {
 /// Whether a link is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// It is what the name stands for, and never opened.
+    /// The name refers to the link itself, which is never opened.
     Kept,
-    /// What it leads to is meant.
+    /// The name refers to the target of the link.
     Followed,
 }
 
@@ -184,19 +186,19 @@ impl From<Folder> for OwnedFd {
 }
 
 impl Folder {
-    /// Opens the directory at `path`, or that a link there leads to, to read what is in it.
+    /// Opens the directory at `path`, or the target of a link there, to read its contents.
     /// [`Folder::reach`] is for writing.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { fd: rustix::fs::open(path, FOLDER, Mode::empty())? })
     }
 
-    /// Opens the directory that holds `path`; the name in it comes along.
+    /// Opens the directory that holds `path`; returns the name in it too.
     pub fn open_parent(path: &Path) -> io::Result<(Self, OsString)> {
         let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
         Ok((Self::open(parent(path))?, name.to_os_string()))
     }
 
-    /// The directory once more.
+    /// A second handle to the directory.
     pub fn again(&self) -> io::Result<Self> {
         Ok(Self { fd: self.fd.try_clone()? })
     }
@@ -220,8 +222,8 @@ impl Folder {
         Ok(FileState::new(&rustix::fs::statat(&self.fd, name, flags)?))
     }
 
-    /// The same, and looks at the access list of a file or directory, for which it is opened. If it
-    /// cannot be, the list counts as one that gives others nothing.
+    /// The same, and looks at the access list of a file or directory, which is opened for that. If
+    /// it cannot be opened, it counts as having a list that gives others nothing.
     pub fn look_closely(&self, name: &OsStr, links: Links) -> io::Result<FileState> {
         let state = self.look(name, links)?;
         let opened = match state.kind {
@@ -233,7 +235,7 @@ impl Folder {
         Ok(FileState { acl: opened.map_or(Some(0), |opened| opened.acl), ..state })
     }
 
-    /// The names in it, in their order.
+    /// The names in it, sorted.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.fd)? {
@@ -253,7 +255,7 @@ impl Folder {
         Ok(Self { fd: rustix::fs::openat(&self.fd, name, flags, Mode::empty())? })
     }
 
-    /// Opens a regular file in it for reading. Nothing else is waited for.
+    /// Opens a regular file in it for reading. Never waits for other kinds of file.
     pub fn file(&self, name: &OsStr, links: Links) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, name, flags | links.open_flags(), Mode::empty())?;
@@ -263,18 +265,18 @@ impl Folder {
         Ok(File::from(fd))
     }
 
-    /// What a link in it says.
+    /// The target of a link in it.
     pub fn read_link(&self, name: &OsStr) -> io::Result<OsString> {
         let target = rustix::fs::readlinkat(&self.fd, name, Vec::new())?;
         Ok(OsString::from_vec(target.into_bytes()))
     }
 
-    /// Makes the names in it durable.
+    /// Makes the names in it durable (fsync).
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.fd)?)
     }
 
-    /// Makes a file with this mode, less the mask of the process; the name must be free.
+    /// Creates a file with this mode, less the mask of the process; the name must be free.
     pub(crate) fn make_file(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC;
@@ -286,8 +288,8 @@ impl Folder {
         )?))
     }
 
-    /// Makes a directory that is closed to others; the name must be free. On an error it is gone
-    /// again, and what somebody else has put in its place is not.
+    /// Creates a directory that is closed to others; the name must be free. On an error it is
+    /// removed again, but not if somebody else has replaced it.
     pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<Self> {
         rustix::fs::mkdirat(&self.fd, name, Mode::RWXU)?;
         let made = self.open_made(name);
@@ -301,8 +303,8 @@ impl Folder {
         made
     }
 
-    /// Opens a directory that was just made. What somebody has put in its place meanwhile is not
-    /// ours to fill: a folder of their own, or an older one of ours.
+    /// Opens a directory that was just created. If somebody has replaced it in the meantime, we
+    /// must not fill the replacement: it may be their own folder, or an older one of ours.
     fn open_made(&self, name: &OsStr) -> io::Result<Self> {
         let made = self.folder(name, Links::Kept)?;
         let stat = rustix::fs::fstat(&made.fd)?;
@@ -311,27 +313,27 @@ impl Folder {
         }
         acl::remove(&made.fd)?;
         if stat.st_mode & 0o077 != 0 {
-            // A file system may know no modes.
+            // The file system may not support modes.
             let _ = made.set_mode(0o700);
         }
         Ok(made)
     }
 
-    /// Whether it was made a moment ago, as far as can be told, and not moved to where it is.
+    /// Whether it was created a moment ago, as far as can be told, and was not moved to its place.
     pub fn is_just_made(&self) -> io::Result<bool> {
         Ok(is_just_made(&rustix::fs::fstat(&self.fd)?))
     }
 
-    /// Makes a symbolic link; the name must be free.
+    /// Creates a symbolic link; the name must be free.
     pub(crate) fn make_link(&self, name: &OsStr, target: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::symlinkat(target, &self.fd, name)?)
     }
 
-    /// The mode of a new directory by the mask of the process. One is made and removed again, in
-    /// this one, which others must not be able to enter.
+    /// The mode of a new directory under the mask of the process. To find it, one is created in
+    /// this directory and removed again; others must not be able to enter this directory.
     pub(crate) fn default_mode(&self) -> io::Result<u32> {
         let mode = Mode::from_raw_mode(0o777);
-        // What is in it may have any name.
+        // Any name may be taken in this directory.
         let make = |name: &OsString| Ok(rustix::fs::mkdirat(&self.fd, name, mode)?);
         let (name, ()) = free_name(".lmc-mode-", make)?;
         let made = self.look(&name, Links::Kept);
@@ -339,7 +341,7 @@ impl Folder {
         Ok(made?.mode)
     }
 
-    /// Sets the permissions of the directory. What the system gave it beyond those stays.
+    /// Sets the permissions of the directory. Other bits that the system has set stay.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         let own = rustix::fs::fstat(&self.fd)?.st_mode & !(MODE_BITS as RawMode);
         let mode = Mode::from_raw_mode(own | mode as RawMode);
@@ -350,8 +352,8 @@ impl Folder {
         set_time(self.fd.as_fd(), mtime)
     }
 
-    /// Renames `from` to `to`, both in it. A name that is there is replaced only if that is asked
-    /// for; otherwise the error is `AlreadyExists`.
+    /// Renames `from` to `to`, both in it. An existing name is replaced only on request; otherwise
+    /// the error is `AlreadyExists`.
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> io::Result<()> {
         use rustix::fs::{RenameFlags, linkat, renameat, renameat_with, unlinkat};
         if replace {
@@ -359,13 +361,13 @@ impl Folder {
         }
         match renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
             // Some file systems cannot refuse to replace. A hard link can, and without the flag a
-            // directory takes the place of an empty one only.
+            // directory replaces only an empty one.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 if self.look(from, Links::Kept)?.kind == FileKind::Folder {
                     return Ok(renameat(&self.fd, from, &self.fd, to)?);
                 }
                 linkat(&self.fd, from, &self.fd, to, AtFlags::empty())?;
-                // The file has its name. What is left is a second one that nobody asks for.
+                // The file has its name. The old name that is left does no harm.
                 let _ = unlinkat(&self.fd, from, AtFlags::empty());
                 Ok(())
             }
@@ -387,14 +389,14 @@ impl Folder {
     }
 }
 
-/// Whether something belongs to who runs this.
+/// Whether something belongs to the user who runs this.
 pub(crate) fn is_ours(stat: &Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
-/// Whether an empty directory was made a moment ago, as far as its own times tell: both are those
-/// of its making then. A rename sets one of them, so that an older one which was moved here is
-/// found out. The clock of the process, which need not be that of the file system, has no say.
+/// Whether an empty directory was created a moment ago, judging by its own times: both are then the
+/// time of its creation. A rename sets one of them, which exposes an older directory that was moved
+/// here. The clock of the process is not used, because it may differ from that of the file system.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
 fn is_just_made(stat: &Stat) -> bool {
     (stat.st_ctime as i64).abs_diff(stat.st_mtime as i64) <= MOMENT_S
@@ -426,8 +428,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// An older folder of ours that somebody has put in the place of one that was just made is told
-    /// by its times, though it is empty, and it stays.
+    /// If somebody replaces a folder that was just created by an older folder of ours, the times
+    /// give it away, though it is empty, and it stays.
     #[test]
     fn an_older_folder_is_not_taken_for_a_new_one() {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -444,7 +446,7 @@ mod tests {
         assert!(top.open_made(OsStr::new("made")).is_err(), "it is not empty");
     }
 
-    /// One that others could enter is closed before it is used.
+    /// A new folder that others could enter is closed before it is used.
     #[test]
     fn a_new_folder_is_closed() {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -456,7 +458,7 @@ mod tests {
         assert_eq!(made.state().expect("open").mode, 0o700);
     }
 
-    /// The mode of a new folder is told whatever is in this one, and nothing is left of the look.
+    /// The mode of a new folder is found whatever this one contains, and no trace is left.
     #[test]
     fn the_mode_of_a_new_folder_is_told_whatever_is_there() {
         let dir = tempfile::tempdir().expect("a temporary directory");

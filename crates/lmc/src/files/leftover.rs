@@ -1,4 +1,4 @@
-//! What has no final name yet and is to go if it never gets one.
+//! Temporary files and directories, which are removed if they never get a final name.
 
 use crate::files::clear::unless_gone;
 use crate::files::folder::{FileId, FileState, Folder, Links};
@@ -10,11 +10,11 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Times that another name is tried where one is taken.
+/// How many names are tried if they are taken.
 const TRIES_MAX: usize = 16;
 
-/// A temporary file or directory. Whoever removes it removes nothing else: a name that has come to
-/// stand for something else stays.
+/// A temporary file or directory. Removing it removes nothing else: if its name now refers to
+/// something else, that stays.
 #[derive(Debug)]
 pub struct Leftover {
     pub(crate) folder: Folder,
@@ -22,12 +22,12 @@ pub struct Leftover {
     id: FileId,
     /// The directory itself, if it is one.
     content: Option<Folder>,
-    /// Taken while it is removed, and while it is given its final name.
+    /// Locked while it is removed, and while it gets its final name.
     turn: Mutex<()>,
 }
 
 impl Leftover {
-    /// The directory at `path`, and all that will be in it.
+    /// The directory at `path`, and everything that will be in it.
     pub fn directory(path: &Path) -> io::Result<Self> {
         let (folder, name) = Folder::open_parent(path)?;
         let content = folder.folder(&name, Links::Kept)?;
@@ -35,21 +35,21 @@ impl Leftover {
         Ok(Self { folder, name, id, content: Some(content), turn: Mutex::default() })
     }
 
-    /// Makes a file for writing under a name that begins with `prefix`.
+    /// Creates a file for writing under a name that begins with `prefix`.
     pub(crate) fn make_file(folder: Folder, prefix: &str, mode: u32) -> io::Result<(Self, File)> {
         let (name, file) = free_name(prefix, |name| folder.make_file(name.as_ref(), mode))?;
         let id = FileState::of(&file)?.id;
         Ok((Self { folder, name, id, content: None, turn: Mutex::default() }, file))
     }
 
-    /// Makes a directory that is closed to others.
+    /// Creates a directory that is closed to others.
     pub(crate) fn make_directory(folder: Folder, prefix: &str) -> io::Result<Self> {
         let (name, content) = free_name(prefix, |name| folder.make_folder(name.as_ref()))?;
         let id = content.state()?.id;
         Ok(Self { folder, name, id, content: Some(content), turn: Mutex::default() })
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     pub(crate) fn make_link(folder: Folder, prefix: &str, target: &Path) -> io::Result<Self> {
         let make = |name: &OsString| folder.make_link(name, target.as_os_str());
         let (name, ()) = free_name(prefix, make)?;
@@ -62,17 +62,17 @@ impl Leftover {
         self.content.as_ref()
     }
 
-    /// Keeps it from being removed until what is returned is dropped.
+    /// Keeps it from being removed until the returned guard is dropped.
     pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a name in its folder stands for it.
+    /// Whether a name in its folder refers to it.
     pub(crate) fn is_at(&self, name: &std::ffi::OsStr) -> bool {
         self.folder.look(name, Links::Kept).is_ok_and(|state| state.id == self.id)
     }
 
-    /// Removes it, unless it is gone or has its final name. Several threads may do so at once.
+    /// Removes it, unless it is gone or has its final name. Several threads may do so concurrently.
     pub fn remove(&self) -> io::Result<()> {
         let _turn = self.hold();
         if !self.is_at(&self.name) {
@@ -81,7 +81,8 @@ impl Leftover {
         let removed = match &self.content {
             None => self.folder.unlink(&self.name),
             Some(content) => match self.folder.remove_folder(&self.name, self.id) {
-                // An empty one goes without a look into it, for which too many files may be open.
+                // An empty directory is removed without opening it, because too many files may be
+                // open for that.
                 Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
                     content.clear()?;
                     self.folder.remove_folder(&self.name, self.id)
@@ -93,7 +94,7 @@ impl Leftover {
     }
 }
 
-/// Makes something under a name that is free.
+/// Creates something under a free name.
 pub(crate) fn free_name<T>(
     prefix: &str,
     make: impl Fn(&OsString) -> io::Result<T>,
@@ -111,7 +112,7 @@ pub(crate) fn free_name<T>(
 
 /// A name that nobody can guess.
 pub(crate) fn random_name(prefix: &str, ending: &str) -> OsString {
-    // The keys of a hash map are random numbers of the system.
+    // The keys of a hash map are random numbers from the system.
     let random = RandomState::new().build_hasher().finish();
     OsString::from(format!("{prefix}{random:016x}{ending}"))
 }

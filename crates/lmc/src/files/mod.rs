@@ -1,4 +1,4 @@
-//! Files and directories: what is read is what was listed, and what is written appears whole.
+//! Files and directories: only listed files are read, and only complete files appear.
 
 pub(crate) mod acl;
 pub(crate) mod beside;

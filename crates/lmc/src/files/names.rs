@@ -1,8 +1,8 @@
-//! What files are called in a directory of `.lmc` files.
+//! The names of files in a directory of `.lmc` files.
 //!
-//! `dir/NAME` is `dir/NAME.lmc` there. A name that has no room for the ending becomes a folder, and
-//! the file in it is called by the ending alone: `dir/NAME/.lmc`. So every tree of files has its
-//! names there, and they can be turned back in exactly one way.
+//! `dir/NAME` becomes `dir/NAME.lmc` there. A name that has no room for the ending becomes a
+//! folder, and the name of the file in it is just the ending: `dir/NAME/.lmc`. So every tree of
+//! files has names there, and each can be turned back in exactly one way.
 
 use crate::base::lookup::fit_name;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ pub fn has_room(path: &Path) -> bool {
     path.file_name().is_none_or(|name| name.len() + ENDING.len() <= NAME_LEN_MAX)
 }
 
-/// Whether what is compressed on a file finds it by its name, in a directory of `.lmc` files: it is
-/// beside the others there, and its name can be recorded as it is.
+/// Whether a delta against a file can find it by name in a directory of `.lmc` files: the file is
+/// in the same folder as the others there, and its name can be recorded unchanged.
 pub fn is_findable(path: &Path) -> bool {
     let is_recorded = |name: &str| fit_name(name) == name;
     has_room(path) && path.file_name().is_none_or(|name| name.to_str().is_some_and(is_recorded))
 }
 
-/// Where the `.lmc` of the file at `path` is, both from the root of a directory on.
+/// The path of the `.lmc` for the file at `path`, both relative to the root of a directory.
 pub fn archive_path(path: &Path) -> PathBuf {
     if !has_room(path) {
         return path.join(ENDING);
@@ -33,7 +33,7 @@ pub fn archive_path(path: &Path) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// The path whose `.lmc` is at `path`; none if there is no such path.
+/// The path that has its `.lmc` at `path`; none if there is no such path.
 pub fn original_path(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?;
     if name == ENDING {
@@ -47,7 +47,7 @@ pub fn original_path(path: &Path) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    /// Names of all lengths come back, those that end in .lmc or are nothing else too.
+    /// Names of all lengths are restored, including those that end in .lmc or are just .lmc.
     #[test]
     fn there_and_back() {
         let names = ["a", "a.b", "d/a.lmc", "d/.lmc", ".hidden"].map(str::to_string);

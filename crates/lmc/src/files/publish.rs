@@ -1,4 +1,4 @@
-//! A file that appears under its name only when it is whole and on the disk.
+//! A file that appears under its name only when it is complete and durable.
 
 use crate::files::acl;
 use crate::files::folder::{
@@ -15,71 +15,71 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The mode that files are asked for; the mask of the process takes some of it.
+/// The mode for new files, before the mask of the process takes some of it away.
 const NEW_MODE: u32 = 0o666;
 /// The permissions of the owner.
 const OWNER_BITS: u32 = 0o700;
-/// The mode of a file until it is whole, if it is made from another.
+/// The mode of an incomplete file that is made from another one.
 const CLOSED_MODE: u32 = 0o600;
 
-/// What a new file takes over from what it is made from.
+/// What a new file takes over from its source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin {
     mode: Option<u32>,
-    /// The group that the mode is about.
+    /// The group that the mode refers to.
     group: Option<u32>,
     mtime: Option<(i64, u32)>,
-    /// What it takes the place of.
+    /// The file that it replaces.
     replaced: Option<FileState>,
 }
 
 impl Origin {
-    /// Nothing on a disk: the mode is that of any new file, but not wider than that of a file whose
-    /// place it takes.
+    /// Not made from a file on disk: the mode is that of any new file, but not wider than that of a
+    /// file it replaces.
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    /// All of this file, whose permissions and time it gets.
+    /// Made from all of this file, and gets its permissions and time.
     pub fn file(state: &FileState) -> Self {
         Self { mtime: Some(state.mtime), ..Self::part_of(state) }
     }
 
-    /// Something of this file, whose permissions it gets.
+    /// Made from a part of this file, and gets its permissions.
     pub fn part_of(state: &FileState) -> Self {
         Self { mode: Some(state.plain_mode()), group: Some(state.group), ..Self::default() }
     }
 
-    /// A file of which only this was kept. Its group is not known, so the permissions are taken for
-    /// those of the group that the process makes files with.
+    /// Made from a file of which only the mode and time were recorded. Its group is not known, so
+    /// the permissions are taken to be for the group that the process creates files with.
     pub fn recorded(mode: u32, mtime: (i64, u32)) -> Self {
         Self { mtime: Some(mtime), ..Self::recorded_mode(mode) }
     }
 
-    /// Something of which only the permissions were kept.
+    /// Made from something of which only the permissions were recorded.
     pub fn recorded_mode(mode: u32) -> Self {
         let group = Some(rustix::process::getegid().as_raw());
         Self { mode: Some(mode & MODE_BITS), group, ..Self::default() }
     }
 
-    /// The same for what takes the place of `old`, if there is one: nobody but the owner may do
-    /// more than before.
+    /// The same for a file that replaces `old`, if there is one: nobody but the owner gets more
+    /// permissions than before.
     #[must_use]
     pub fn in_place_of(self, old: Option<FileState>) -> Self {
         Self { replaced: old, ..self }
     }
 
-    /// The permissions for what is `made`.
+    /// The permissions for the new file `made`.
     fn mode_for(&self, made: &FileState) -> u32 {
-        // Another group than before may do no more than everyone.
+        // A different group gets no more permissions than everyone.
         let as_made = |mode: u32, group: Option<u32>| match group {
             Some(group) if group != made.group => mode & (0o707 | (mode & 0o007) << 3),
             _ => mode,
         };
         let mode = self.mode.map_or(made.mode, |mode| as_made(mode, self.group));
         let most = match self.replaced {
-            // A folder that was there keeps its access list, which a mask can only narrow. A new
-            // file may have got the number of an old one.
+            // An existing folder keeps its access list, which a mask can only narrow. The kind is
+            // checked because a new file may have got the number of an old one.
             Some(old) if made.kind == FileKind::Folder && old.id == made.id => old.mode,
             Some(old) => as_made(old.plain_mode(), Some(old.group)),
             None => MODE_BITS,
@@ -87,7 +87,7 @@ impl Origin {
         mode & (most | OWNER_BITS)
     }
 
-    /// Makes a file that is never more open than it will be.
+    /// Creates a file that is never more open than it will be in the end.
     fn make_file(&self, folder: Folder, prefix: &str) -> io::Result<(Leftover, File)> {
         if self.mode.is_some() {
             return Leftover::make_file(folder, prefix, CLOSED_MODE);
@@ -100,17 +100,17 @@ impl Origin {
         if wanted == made.mode && !is_listed {
             return Ok((leftover, file));
         }
-        // It has another group than the old one, or an access list. Whoever has opened it must not
-        // see what will be written, so that goes into another file.
+        // It has another group than the old one, or an access list. Anyone who has already opened
+        // it must not see what will be written, so another file is used.
         leftover.remove()?;
         let mode = if is_listed { CLOSED_MODE } else { NEW_MODE & wanted };
         Leftover::make_file(folder, prefix, mode)
     }
 
-    /// Gives a file that is whole its permissions and its time.
+    /// Gives a complete file its permissions and its time.
     fn give(&self, file: &File) -> io::Result<()> {
-        // What has a source or takes a place is not as any new file: nobody named in a list that
-        // its folder gave it may read it.
+        // A file that has a source or replaces another is not like any new file: users named in a
+        // list that it inherited from its folder must not be able to read it.
         if self.mode.is_some() || self.replaced.is_some() {
             acl::remove(file)?;
         }
@@ -133,14 +133,15 @@ impl Origin {
     }
 }
 
-/// A file being written under a temporary name beside its final one. Dropped without
-/// [`Publish::commit`], it is removed; killed, it leaves only the temporary name.
+/// A file that is being written under a temporary name next to its final one. If it is dropped
+/// without [`Publish::commit`], it is removed. If the process is killed, only the temporary name is
+/// left.
 #[derive(Debug)]
 pub struct Publish {
     file: File,
     leftover: Arc<Leftover>,
     name: OsString,
-    /// How the final name is called in errors.
+    /// The final name as it is shown in errors.
     shown: PathBuf,
     overwrite: bool,
     origin: Origin,
@@ -148,9 +149,9 @@ pub struct Publish {
 }
 
 impl Publish {
-    /// Starts a file that will become `path`, or what a link there leads to, unless another user
-    /// has put that there. Fails if there is a file already, unless it may be overwritten. It is
-    /// closed to others until it is whole.
+    /// Starts a file that will become `path`, or the target of a link there, unless another user
+    /// has put the link there. Fails if the file already exists, unless it may be overwritten. It
+    /// is closed to others until it is complete.
     pub fn create(path: &Path, overwrite: bool, origin: &Origin) -> Result<Self> {
         if !overwrite && path.symlink_metadata().is_ok() {
             return Err(exists(path));
@@ -159,7 +160,7 @@ impl Publish {
         Self::create_in(folder, &name, path, overwrite, origin)
     }
 
-    /// Starts a file that will become `name` in `folder`, in place of a link of that name too.
+    /// Starts a file that will become `name` in `folder`; it replaces a link of that name too.
     pub(crate) fn create_in(
         folder: Folder,
         name: &OsStr,
@@ -183,25 +184,26 @@ impl Publish {
         Ok(Self { file, leftover, name, shown, overwrite, origin, is_named: false })
     }
 
-    /// The temporary file, for a process that is told to end and wants to leave nothing.
+    /// The temporary file, for a process that is told to stop and should leave nothing.
     pub fn leftover(&self) -> Arc<Leftover> {
         self.leftover.clone()
     }
 
-    /// The file, to write to.
+    /// The file to write to.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The file whose place it takes, if there is one.
+    /// The file that it replaces, if there is one.
     pub(crate) fn replaced(&self) -> Option<FileId> {
         self.origin.replaced.map(|old| old.id)
     }
 
-    /// Puts the file under its name, whole and durable.
+    /// Puts the complete file under its name, durably.
     ///
-    /// On an error there is nothing new under the name, and what was there is as it was; unless the
-    /// error says that the file is there, which is so if only its folder cannot be synced.
+    /// On an error there is nothing new under the name, and any old file there is unchanged. The
+    /// exception is an error that says that the file is there, which means that only its folder
+    /// could not be synced.
     pub fn commit(self) -> Result<()> {
         let (leftover, shown) = (self.leftover.clone(), self.shown.clone());
         self.place()?;
@@ -211,7 +213,7 @@ impl Publish {
         })
     }
 
-    /// Puts the file under its name, whole. The name is durable once its folder is synced.
+    /// Puts the complete file under its name. The name is durable once its folder is synced.
     pub fn place(mut self) -> Result<()> {
         self.origin.give(&self.file).map_err(|e| Error::io("cannot set its mode and time", e))?;
         self.file.sync_all().map_err(|e| Error::io("cannot write it to the disk", e))?;
@@ -233,7 +235,7 @@ impl Drop for Publish {
     }
 }
 
-/// Adds to what was written before.
+/// Appends to the bytes written before.
 impl Write for Publish {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
@@ -259,7 +261,7 @@ fn create_error(path: &Path, error: io::Error) -> Error {
     }
 }
 
-/// The start of a temporary name, which tells what it was to become.
+/// The start of a temporary name, which shows the intended final name.
 pub(crate) fn prefix(name: &OsStr) -> String {
     let short: String = name.to_string_lossy().chars().take(40).collect();
     format!(".{short}.")

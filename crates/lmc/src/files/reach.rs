@@ -1,11 +1,11 @@
-//! The way to a path that is written to, folder by folder and link by link.
+//! Follows a path that will be written to, folder by folder and link by link.
 //!
-//! A path that somebody names may go through links: theirs, those of whoever runs the machine, or
-//! those that the owner of a folder has in it. A link that another user has put into a folder which
-//! everyone or a group writes to, such as `/tmp`, is not followed, as the last part of a path or on
-//! the way: what is behind it was chosen by them. This goes further than the rule of Linux
-//! (`fs.protected_symlinks`), which is about folders such as `/tmp` alone, and which not every
-//! machine has switched on.
+//! A path that a user gives may go through links: their own, those of the administrator, or those
+//! that the owner of a folder has put in it. A link that another user has put into a folder that
+//! everyone or a group can write to, such as `/tmp`, is not followed, whether it is the last part
+//! of a path or not: that user chose where it leads. This is stricter than the rule of Linux
+//! (`fs.protected_symlinks`), which covers only folders such as `/tmp`, and which is not enabled on
+//! every machine.
 
 #[cfg(not(target_os = "linux"))]
 use crate::files::folder::FileId;
@@ -18,18 +18,19 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path};
 
-/// Links that are followed on one way, as the system does.
+/// Most links that are followed in one path, as in the system itself.
 const LINKS_MAX: usize = 40;
 
-/// How folders on the way are opened: where that is possible, so that they need not be readable.
+/// How folders on the path are opened: as paths only, where possible, so that they need not be
+/// readable.
 #[cfg(target_os = "linux")]
 const ON_THE_WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
 const ON_THE_WAY: OFlags = FOLDER;
 
 impl Folder {
-    /// Opens the directory at `path`, or that links lead to, to write into it. Links that another
-    /// user has put there are not followed.
+    /// Opens the directory at `path`, or the one that links lead to, to write into it. Links that
+    /// another user has put there are not followed.
     pub fn reach(path: &Path) -> io::Result<Self> {
         match open_without_links(CWD, path) {
             Some(folder) => Ok(folder),
@@ -37,14 +38,14 @@ impl Folder {
         }
     }
 
-    /// The same for the directory that holds `path`; the name in it comes along.
+    /// The same for the directory that holds `path`; returns the name in it too.
     pub fn reach_parent(path: &Path) -> io::Result<(Self, OsString)> {
         let name = path.file_name().ok_or_else(no_name)?;
         Ok((Self::reach(parent(path))?, name.to_os_string()))
     }
 
-    /// The same as [`Folder::reach`]; makes the directories that are missing, with this mode less
-    /// the mask of the process.
+    /// The same as [`Folder::reach`], but creates missing directories, with this mode less the mask
+    /// of the process.
     pub fn reach_or_make(path: &Path, mode: u32) -> io::Result<Self> {
         let mode = Mode::from_raw_mode(mode as RawMode);
         Walk::new(path)?.reach_folder(|above, name, error| match error {
@@ -57,15 +58,15 @@ impl Folder {
         })
     }
 
-    /// The directory in which a file at `path` is, or one that links there lead to, and its name,
-    /// which is no link. The file need not be there, but where a link leads there must be one.
+    /// The directory that holds the file at `path`, or the file that links there lead to, and the
+    /// name of the file, which is not a link. The file need not exist, unless a link leads to it.
     pub(crate) fn reach_file(path: &Path) -> io::Result<(Self, OsString)> {
         Walk::new(path)?.reach_file()
     }
 }
 
-/// Opens a directory by a path from an open one that has no links in it, in one call; none if that
-/// failed or the kernel cannot do it, and then it is for a walk to say why.
+/// Opens a directory by a path without links from an open one, in one call. None if that fails or
+/// the kernel cannot do it; a walk then finds out why.
 #[cfg(target_os = "linux")]
 pub(crate) fn open_without_links(from: impl AsFd, path: &Path) -> Option<Folder> {
     use rustix::fs::ResolveFlags;
@@ -78,11 +79,11 @@ pub(crate) fn open_without_links(_from: impl AsFd, _path: &Path) -> Option<Folde
     None
 }
 
-/// A path of which part is gone.
+/// A path that has been followed in part.
 struct Walk {
-    /// What was reached.
+    /// The folder that was reached.
     folder: OwnedFd,
-    /// The names that are left, the next one last.
+    /// The remaining names, with the next one last.
     rest: Vec<OsString>,
     links: usize,
 }
@@ -92,7 +93,7 @@ impl Walk {
         if path.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
         }
-        // The working directory need not be one that may be used, if it is of no use.
+        // The working directory may not be accessible, so it is opened only if it is needed.
         let start = if path.is_absolute() { "/" } else { "." };
         let folder = rustix::fs::openat(CWD, start, ON_THE_WAY, Mode::empty())?;
         let mut walk = Self { folder, rest: Vec::new(), links: 0 };
@@ -100,7 +101,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Goes on by `path` before what is left.
+    /// Puts the names of `path` before the remaining ones.
     fn add(&mut self, path: &Path) {
         let is_name =
             |part: &Component| matches!(part, Component::Normal(_) | Component::ParentDir);
@@ -108,8 +109,8 @@ impl Walk {
         self.rest.extend(names.map(|part| part.as_os_str().to_os_string()));
     }
 
-    /// Goes to the end. A folder that cannot be entered is left to `missing`, and tried once more
-    /// if that has nothing against it.
+    /// Follows the path to its end. If a folder cannot be entered, `missing` is called, and the
+    /// folder is tried again if that succeeds.
     fn reach_folder(
         mut self,
         missing: impl Fn(&OwnedFd, &OsStr, Errno) -> rustix::io::Result<()>,
@@ -126,8 +127,8 @@ impl Walk {
         self.open()
     }
 
-    /// Goes to the last name, which must not be a link. If there was one in its place, what that
-    /// leads to must be there.
+    /// Follows the path to its last name, which must not be a link. If it was one, the target must
+    /// exist.
     fn reach_file(mut self) -> io::Result<(Folder, OsString)> {
         let mut was_link = false;
         while let Some(name) = self.rest.pop() {
@@ -148,7 +149,7 @@ impl Walk {
         Err(no_name())
     }
 
-    /// Whether a name is a link; then its path is what comes next.
+    /// Whether a name is a link; if so, its target is followed next.
     fn follow(&mut self, name: &OsStr) -> io::Result<bool> {
         if !look(&self.folder, name).is_ok_and(|found| kind(&found) == FileType::Symlink) {
             return Ok(false);
@@ -181,7 +182,7 @@ impl Walk {
         Ok(())
     }
 
-    /// What was reached, for reading.
+    /// The folder that was reached, opened for reading.
     fn open(&self) -> io::Result<Folder> {
         Ok(Folder::from(rustix::fs::openat(&self.folder, ".", FOLDER, Mode::empty())?))
     }
@@ -191,7 +192,8 @@ fn look(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<Stat> {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// A link, and what it says. What was read is what was looked at, whatever is renamed meanwhile.
+/// A link and its target. The link that is read is the one that was looked at, whatever is renamed
+/// in the meantime.
 #[cfg(target_os = "linux")]
 fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<(Stat, OsString)> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -204,8 +206,8 @@ fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<(Stat, OsString)> {
     Ok((stat, OsString::from_vec(target.into_bytes())))
 }
 
-/// The same where a link cannot be opened: then nothing else may have its name afterwards, by its
-/// owner too, since a link that was removed may have left its number to another one.
+/// The same where a link cannot be opened. The name must refer to the same link afterwards, with
+/// the same owner, since another link may have got the number of one that was removed.
 #[cfg(not(target_os = "linux"))]
 fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<(Stat, OsString)> {
     let stat = look(folder, name)?;
@@ -225,9 +227,9 @@ fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Whether a link in a folder may be there to mislead `user`: others than the owner of the folder
-/// may put one there, and it is neither theirs nor the owner's. Root's are taken for what they are,
-/// but not where Linux would not follow them either.
+/// Whether a link in a folder may be there to mislead `user`: users other than the owner of the
+/// folder can put one there, and it belongs neither to `user` nor to that owner. Links of root are
+/// trusted, except where Linux would not follow them either.
 fn is_planted(folder: &Stat, link: &Stat, user: u32) -> bool {
     const SHARED: RawMode = 0o022;
     const EVERYONES: RawMode = 0o1002;
@@ -256,8 +258,8 @@ mod tests {
         id(&Folder::open(path).expect("there"))
     }
 
-    /// A link counts as planted in a folder that others than its owner write to, everyone or a
-    /// group, unless it is the user's own, or of whoever owns the folder, or root's.
+    /// A link counts as planted in a folder that a group or everyone can write to, unless it
+    /// belongs to the user, to the owner of the folder, or to root.
     #[test]
     fn planted_links_are_told_from_others() {
         let stat = rustix::fs::stat("/").expect("there");
@@ -282,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Links, also one after the other and with `..` in them, lead where the system says.
+    /// Links lead where the system says, even several in a row and with `..` in them.
     #[test]
     fn a_walk_goes_where_the_system_goes() {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -307,7 +309,7 @@ mod tests {
             "a/../a",
         ] {
             let path = path(name);
-            // The walk itself, also where one call would do.
+            // The walk itself, even where one call would do.
             let walked = Walk::new(&path).and_then(|walk| walk.reach_folder(|_, _, e| Err(e)));
             let reached = Folder::reach(&path).expect("there");
             assert_eq!(id(&walked.expect("there")), folder_at(&path), "{name}");
@@ -322,8 +324,8 @@ mod tests {
         assert!(Folder::reach(Path::new("")).is_err());
     }
 
-    /// A file is where its links lead, and has to be there if there are any; missing folders are
-    /// made, behind links too.
+    /// A file is where its links lead, and must exist if there are any. Missing folders are
+    /// created, after links too.
     #[test]
     fn files_and_new_folders_are_reached() {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -350,7 +352,7 @@ mod tests {
         assert!(Folder::reach_or_make(&path("a/file/x"), 0o700).is_err());
     }
 
-    /// Forty links are followed on one way, as the system does, and a circle is an error.
+    /// Forty links are followed in one path, as in the system itself, and a cycle is an error.
     #[test]
     fn circles_end() {
         let dir = tempfile::tempdir().expect("a temporary directory");

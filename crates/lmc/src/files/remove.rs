@@ -1,8 +1,8 @@
-//! Removing a file that was read, and no other.
+//! Removes a file that was read, and no other.
 //!
-//! Another file may get the name at any moment, also between a look at it and its removal. So what
-//! has the name is moved to one that nobody knows, looked at there, and removed only if it is the
-//! file that was read. Anything else gets its name back.
+//! Another file may get the name at any moment, even between a look at it and its removal. So the
+//! file is first renamed to a name that nobody knows and checked there. It is removed only if it is
+//! the file that was read. Any other file gets its name back.
 
 use crate::files::folder::{FileState, Folder, Links};
 use crate::files::leftover::random_name;
@@ -10,12 +10,12 @@ use crate::files::publish::prefix;
 use lmc_format::{Error, ErrorKind, Result};
 use std::ffi::OsStr;
 
-/// How the names end that files have before they are removed. What is killed in this moment leaves
-/// such a file.
+/// The ending of the names that files have just before they are removed. A process that is killed
+/// at this moment leaves such a file.
 const ENDING: &str = ".rm";
 
-/// Removes a file from a folder, if it still is what `seen` says: a file that came to have its name
-/// since, and one that was written to, stay.
+/// Removes a file from a folder, if it still matches `seen`: a file that got its name since then
+/// stays, and so does one that was written to.
 pub fn remove_seen(folder: &Folder, name: &OsStr, seen: &FileState) -> Result<()> {
     let now = folder.look(name, Links::Kept);
     if !now.is_ok_and(|now| seen.is_unchanged(&now)) {
@@ -25,14 +25,14 @@ pub fn remove_seen(folder: &Folder, name: &OsStr, seen: &FileState) -> Result<()
     move_and_remove(folder, name, seen)
 }
 
-/// Removes what has the name now, if it is what `seen` says. Otherwise it has its name again, or
-/// the error says which one it has.
+/// Removes the file that has the name now, if it matches `seen`. Otherwise it gets its name back,
+/// or the error says which name it has.
 fn move_and_remove(folder: &Folder, name: &OsStr, seen: &FileState) -> Result<()> {
     let aside = random_name(&prefix(name), ENDING);
     let cannot = |e| Error::io("cannot remove it", e);
     folder.rename(name, &aside, true).map_err(cannot)?;
     let error = match folder.look(&aside, Links::Kept) {
-        // The move itself has changed the time of the last change.
+        // The rename itself has changed the time of the last change.
         Ok(moved) if seen.has_content_of(&moved) => match folder.unlink(&aside) {
             Ok(()) => return Ok(()),
             Err(e) => cannot(e),
@@ -43,8 +43,8 @@ fn move_and_remove(folder: &Folder, name: &OsStr, seen: &FileState) -> Result<()
     Err(give_back(folder, &aside, name, error))
 }
 
-/// Gives what was moved aside its name again, but not in place of what has come to have it since:
-/// then the error says where it is.
+/// Gives a file that was moved aside its name back, but does not replace a file that has got the
+/// name since then: in that case the error says where the first file is.
 fn give_back(folder: &Folder, aside: &OsStr, name: &OsStr, error: Error) -> Error {
     if folder.rename(aside, name, false).is_ok() {
         return error;
@@ -59,7 +59,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// A folder with a file in it, and what that is.
+    /// A folder with a file in it, and the state of the file.
     fn folder() -> (tempfile::TempDir, Folder, FileState) {
         let dir = tempfile::tempdir().expect("a temporary directory");
         fs::write(dir.path().join("file"), b"read").expect("ours");
@@ -73,7 +73,7 @@ mod tests {
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// A file that was read goes, and leaves nothing.
+    /// A file that was read is removed, and leaves nothing.
     #[test]
     fn what_was_read_goes() {
         let (dir, folder, seen) = folder();
@@ -81,7 +81,7 @@ mod tests {
         assert!(names(dir.path()).is_empty());
     }
 
-    /// What is renamed over a file after the last look at it keeps its name, whatever it is; and so
+    /// A file that is renamed over another after the last look keeps its name, whatever it is. So
     /// does the file itself if it was written to.
     #[test]
     fn what_came_after_the_look_stays() {
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// If yet another file has the name when one is to get it back, both stay, and the error says
+    /// If a third file has the name when one is to get it back, both stay, and the error says
     /// where.
     #[test]
     fn a_name_that_is_taken_again_is_not_replaced() {

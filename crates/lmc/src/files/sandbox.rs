@@ -1,11 +1,11 @@
 //! A directory that nothing written through it can leave.
 //!
 //! Every name is reached from the open root, folder by folder, and no link is followed on the way.
-//! Paths are relative and have no `..`; so whatever a manifest says, and whatever links are in the
-//! directory already, what is written lies below the root. Modes and times are set on what is open,
-//! never by a path. A folder below the root is used only while it is the one that was made or found
-//! at first: who may rename in the directory could put a private folder of ours in its place, or
-//! remove it and make one of their own, which may get its number.
+//! Paths are relative and have no `..`. So whatever a manifest says, and whatever links are already
+//! in the directory, all files are written below the root. Modes and times are set on open files,
+//! never by path. A folder below the root is used only while it is the one that was first created
+//! or found. Otherwise, anyone who can rename in the directory could replace it by a private folder
+//! of ours, or remove it and create their own, which may get the same number.
 
 use crate::files::descend::{Astray, KnownFolders, is_replaced};
 use crate::files::folder::{FileId, FileState, Folder, Links, parent};
@@ -19,20 +19,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a folder lets only its owner do.
+/// Permissions of the owner alone.
 const OWNER: u32 = 0o700;
 
 /// An open directory to write below.
 #[derive(Debug)]
 pub struct Sandbox {
     root: Folder,
-    /// How the root is called in errors.
+    /// The root as it is shown in errors.
     shown: PathBuf,
-    /// Whether files that are there are replaced.
+    /// Whether existing files are replaced.
     overwrite: bool,
-    /// The folders below the root that were made or found, by their paths.
+    /// The folders below the root that were created or found, by path.
     folders: Mutex<KnownFolders>,
-    /// The files that were made.
+    /// The files that were created.
     files: Mutex<HashSet<FileId>>,
 }
 
@@ -42,13 +42,13 @@ impl Sandbox {
         Self { root, shown: shown.to_path_buf(), overwrite, folders, files }
     }
 
-    /// How a path below the root is called in errors, the root with an empty path.
+    /// A path below the root as it is shown in errors; an empty path is the root.
     fn shown(&self, path: &Path) -> PathBuf {
         if path.as_os_str().is_empty() { self.shown.clone() } else { self.shown.join(path) }
     }
 
-    /// Opens the directory at `root`, or that a link there leads to, unless another user has put
-    /// that there.
+    /// Opens the directory at `root`, or the target of a link there, unless another user has put
+    /// the link there.
     pub fn open(root: &Path, overwrite: bool) -> Result<Self> {
         let opened = Folder::reach(root);
         let opened =
@@ -56,8 +56,8 @@ impl Sandbox {
         Ok(Self::new(opened, root, overwrite))
     }
 
-    /// Makes the directory at `root`, closed to others, and its name durable; or opens the one that
-    /// is there. Says whether it is new. The folders above are made too.
+    /// Creates the directory at `root`, closed to others, and makes its name durable; or opens an
+    /// existing one. Says whether it is new. Missing folders above it are created too.
     pub fn make(root: &Path, overwrite: bool) -> Result<(Self, bool)> {
         let cannot = |e| Error::io(format_args!("cannot make {}", root.display()), e);
         let Some(name) = root.file_name() else {
@@ -77,11 +77,12 @@ impl Sandbox {
     }
 
     fn folders(&self) -> MutexGuard<'_, KnownFolders> {
-        // An insert is whole or was not made, whatever became of the thread.
+        // An insert is complete or did not happen, even if the thread panicked.
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder at `path`, past no link. Fails unless it is the one that was made or found there.
+    /// The folder at `path`, without following links. Fails unless it is the one that was created
+    /// or found there.
     fn folder(&self, path: &Path) -> Result<Folder> {
         let known = |path: &Path| self.folders().get(path);
         let folder = self.root.known_below(path, Links::Kept, known);
@@ -110,8 +111,8 @@ impl Sandbox {
         Ok((self.folder(path.parent().unwrap_or(Path::new("")))?, name))
     }
 
-    /// Makes a directory that is closed to others, or finds that it is there; then what it lets
-    /// others do beyond `mode` is taken away. Returns what one that was there was before.
+    /// Creates a directory that is closed to others. If it already exists, permissions of others
+    /// beyond `mode` are removed. Returns the previous state of an existing one.
     pub fn make_dir(&self, path: &Path, mode: u32) -> Result<Option<FileState>> {
         let (folder, name) = self.folder_of(path)?;
         let cannot = |e| self.cannot("make", path, e);
@@ -121,7 +122,7 @@ impl Sandbox {
                 remembered.map_err(|astray| self.astray(path, astray))?;
                 Ok(None)
             }
-            // A directory, not a link to one.
+            // Must be a directory, not a link to one.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 let found =
                     folder.folder(name, Links::Kept).map_err(|e| self.in_the_way(path, e))?;
@@ -137,7 +138,8 @@ impl Sandbox {
         }
     }
 
-    /// Starts a file that will be at `path`. Fails if another one that was made here has that name.
+    /// Starts a file that will be at `path`. Fails if another file created here already has that
+    /// name.
     pub fn create(&self, path: &Path, origin: &Origin) -> Result<Publish> {
         let (folder, name) = self.folder_of(path)?;
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,7 +152,7 @@ impl Sandbox {
         Ok(made)
     }
 
-    /// The file system knows no difference between this name and that of another result.
+    /// The error where the file system does not distinguish this name from that of another result.
     fn is_another(&self, path: &Path) -> Error {
         let message = format!(
             "{}: another result has this name already on this file system, which may tell no \
@@ -160,7 +162,7 @@ impl Sandbox {
         Error::new(ErrorKind::AlreadyExists, message)
     }
 
-    /// Makes a symbolic link. It is never followed here.
+    /// Creates a symbolic link. It is never followed here.
     pub fn link(&self, path: &Path, target: &Path) -> Result<()> {
         let (folder, name) = self.folder_of(path)?;
         let cannot = |e| self.cannot("make", path, e);
@@ -175,21 +177,21 @@ impl Sandbox {
         })
     }
 
-    /// Gives a directory its mode and its time, the root with an empty path, and makes what is in
-    /// it durable.
+    /// Gives a directory its mode and its time, and makes its contents durable. An empty path is
+    /// the root.
     pub fn finish_dir(&self, path: &Path, origin: &Origin) -> Result<()> {
         let folder = self.folder(path)?;
         let finished = origin.give_folder(&folder).and_then(|()| folder.sync());
         finished.map_err(|e| self.cannot("finish", path, e))
     }
 
-    /// Makes the names in a directory durable, in the root with an empty path.
+    /// Makes the names in a directory durable. An empty path is the root.
     pub fn sync_dir(&self, path: &Path) -> Result<()> {
         let synced = self.folder(path)?.sync();
         synced.map_err(|e| self.cannot("sync", path, e))
     }
 
-    /// Removes the directory itself, which is at `root`, if it is empty.
+    /// Removes the root directory, which is at `root`, if it is empty.
     pub fn remove_root(&self, root: &Path) -> Result<()> {
         let remove = || {
             let (above, name) = Folder::reach_parent(root)?;
@@ -198,7 +200,7 @@ impl Sandbox {
         remove().map_err(|e| Error::io(format_args!("cannot remove {}", root.display()), e))
     }
 
-    /// Removes a directory that is empty, and is the one that was made or found.
+    /// Removes a directory that is empty and is the one that was created or found.
     pub fn remove_dir(&self, path: &Path) -> Result<()> {
         let (folder, name) = self.folder_of(path)?;
         let known = self.folders().get(path).ok_or_else(|| self.replaced(path))?;
@@ -234,8 +236,8 @@ impl Sandbox {
     }
 }
 
-/// A directory that is filled under a temporary name and gets its own when it is whole. Dropped
-/// without [`NewDirectory::commit`], it is removed.
+/// A directory that is filled under a temporary name and gets its final name when it is complete.
+/// If it is dropped without [`NewDirectory::commit`], it is removed.
 #[derive(Debug)]
 pub struct NewDirectory {
     sandbox: Sandbox,
@@ -245,7 +247,7 @@ pub struct NewDirectory {
 }
 
 impl NewDirectory {
-    /// Makes it beside where it will be.
+    /// Creates it next to its final place.
     pub fn create(path: &Path) -> Result<Self> {
         let (folder, name) = Folder::reach_parent(path)
             .map_err(|e| Error::io(format_args!("cannot reach {}", path.display()), e))?;
@@ -270,14 +272,14 @@ impl NewDirectory {
         &self.sandbox
     }
 
-    /// For a process that is told to end and wants to leave nothing.
+    /// For a process that is told to stop and should leave nothing.
     pub fn leftover(&self) -> Arc<Leftover> {
         self.leftover.clone()
     }
 
-    /// Gives it the mode that was kept, or that of any new directory, and its name, durably. The
-    /// name must be free. Whatever came to stand under the temporary name meanwhile does not get
-    /// it.
+    /// Gives it the recorded mode, or that of any new directory, and its final name, durably. The
+    /// name must be free. If the temporary name has come to refer to something else, that does not
+    /// get the final name.
     pub fn commit(mut self, mode: Option<u32>) -> Result<()> {
         let name = &self.name;
         let cannot = |e| Error::io(format_args!("cannot name {}", name.display()), e);
@@ -292,7 +294,7 @@ impl NewDirectory {
             return Err(self.swapped());
         }
         above.rename(&self.leftover.name, name, false).map_err(cannot)?;
-        // Between the look and the rename there is a moment.
+        // It may have been replaced between the check and the rename.
         if !self.leftover.is_at(name) {
             return Err(self.swapped());
         }

@@ -1,8 +1,9 @@
-//! A directory as it was listed: what is opened later is what was listed, or there is an error.
+//! A directory as it was listed: the files that are opened later are the listed ones, or there is
+//! an error.
 //!
 //! Names are reached from the open root, folder by folder. Each folder and file on the way must be
-//! the one that was listed, so that nothing which took its place meanwhile is read instead, be it a
-//! link or another version of all of it.
+//! the one that was listed. So nothing that replaced it in the meantime is read instead, whether
+//! that is a link or another version of the whole directory.
 
 use crate::files::descend::{Astray, is_replaced};
 use crate::files::folder::{FileId, FileKind, FileState, Folder, Links, bytes};
@@ -14,7 +15,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Folders that may be one in the other where links are followed: more is a loop of links.
+/// Deepest nesting of folders where links are followed: anything deeper is a loop of links.
 const FOLLOWED_MAX: usize = 200;
 
 /// A directory and everything below it.
@@ -23,32 +24,32 @@ pub struct Tree {
     path: PathBuf,
     root: Folder,
     links: Links,
-    /// In the order of the bytes of their paths.
+    /// Sorted by the bytes of their paths.
     entries: Vec<TreeEntry>,
-    /// The folders by their paths, the root by the empty one.
+    /// The folders by path; an empty path is the root.
     folders: HashMap<PathBuf, FileState>,
 }
 
 /// A name below a directory.
 #[derive(Clone, Debug)]
 pub struct TreeEntry {
-    /// Its path from the root on.
+    /// Its path relative to the root.
     pub path: PathBuf,
-    /// What it was when it was listed.
+    /// Its state when it was listed.
     pub state: FileState,
-    /// What it says, if it is a link.
+    /// Its target, if it is a link.
     pub target: Option<OsString>,
 }
 
 impl Tree {
-    /// Lists the directory at `path`, or that a link there leads to. Links below it are kept as
-    /// they are, or what they lead to is listed in their place.
+    /// Lists the directory at `path`, or the target of a link there. Links below it are kept as
+    /// they are, or their targets are listed instead.
     pub fn read(path: &Path, links: Links) -> Result<Self> {
         Self::of(Folder::open(path), path, links)
     }
 
-    /// The same for what is to be removed: links that another user has put on the way are not
-    /// followed.
+    /// The same for a directory that is to be removed: links on the path that belong to another
+    /// user are not followed.
     pub fn reach(path: &Path, links: Links) -> Result<Self> {
         Self::of(Folder::reach(path), path, links)
     }
@@ -60,7 +61,7 @@ impl Tree {
         let folders = HashMap::from([(PathBuf::new(), state)]);
         let (path, entries) = (path.to_path_buf(), Vec::new());
         let mut tree = Self { path, root, links, entries, folders };
-        // A list of our own: a deep tree must not overflow the stack of the thread.
+        // An explicit list: a deep tree must not overflow the stack of the thread.
         let mut open = vec![PathBuf::new()];
         while let Some(folder) = open.pop() {
             tree.check_depth(&folder)?;
@@ -80,7 +81,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Adds what is in a folder itself, and returns the folders in it.
+    /// Adds the entries of one folder, and returns the folders among them.
     fn read_folder(&mut self, path: &Path) -> Result<Vec<PathBuf>> {
         let folder = self.folder(path)?;
         let cannot = |name: &Path, e| {
@@ -110,18 +111,18 @@ impl Tree {
         &self.path
     }
 
-    /// What the directory itself was.
+    /// The state of the directory itself.
     pub fn root(&self) -> &FileState {
         &self.folders[Path::new("")]
     }
 
-    /// All that is below it, in the order of the bytes of their paths.
+    /// Everything below it, sorted by the bytes of the paths.
     pub fn entries(&self) -> &[TreeEntry] {
         &self.entries
     }
 
-    /// Opens a folder of it, past no other link than was listed. Fails unless it is the one that
-    /// was.
+    /// Opens a folder of it, following only links that were listed. Fails unless it is the listed
+    /// one.
     fn folder(&self, path: &Path) -> Result<Folder> {
         let cannot =
             |e| Error::io(format_args!("cannot open {}", self.path.join(path).display()), e);
@@ -134,13 +135,13 @@ impl Tree {
         })
     }
 
-    /// Opens the folder that holds `path`; the name in it comes along.
+    /// Opens the folder that holds `path`; returns the name in it too.
     fn folder_of<'a>(&self, path: &'a Path) -> Result<(Folder, &'a OsStr)> {
         let name = path.file_name().ok_or_else(|| not_below(path))?;
         Ok((self.folder(path.parent().unwrap_or(Path::new("")))?, name))
     }
 
-    /// Opens a file that was listed as `listed` at `path`. Fails if it is not as it was.
+    /// Opens a file that was listed as `listed` at `path`. Fails if it has changed.
     pub fn open(&self, path: &Path, listed: &FileState) -> Result<File> {
         let (folder, name) = self.folder_of(path)?;
         let file = folder.file(name, self.links).map_err(|e| match e.raw_os_error() {
@@ -155,14 +156,13 @@ impl Tree {
         Ok(file)
     }
 
-    /// Removes a file, if it still is what `seen` says.
+    /// Removes a file, if it still matches `seen`.
     pub fn remove(&self, path: &Path, seen: &FileState) -> Result<()> {
         let (folder, name) = self.folder_of(path)?;
         remove_seen(&folder, name, seen)
     }
 
-    /// Removes a folder that is empty and still the one that was listed, the root with an empty
-    /// path.
+    /// Removes a folder that is empty and is still the listed one. An empty path is the root.
     pub fn remove_folder(&self, path: &Path) -> Result<()> {
         let Some(id) = self.folders.get(path).map(|state| state.id) else {
             return Err(not_below(path));
@@ -177,8 +177,7 @@ impl Tree {
         removed.map_err(|e| Error::io("cannot remove it", e))
     }
 
-    /// Fails unless the root and all folders are still the ones that were listed, under their
-    /// names.
+    /// Fails unless the root and all folders are still the listed ones, under their names.
     pub fn check_folders(&self) -> Result<()> {
         check_place(&self.path, self.root().id)?;
         self.folders.keys().try_for_each(|path| self.folder(path).map(|_| ()))

@@ -1,4 +1,4 @@
-//! Pieces of a span back to bytes, of which little of the base is in memory at once.
+//! Decodes the pieces of a span; only little of the base is in memory at any time.
 
 use super::{PIECE_LEN, block_bounds, blocks_of, check};
 use crate::Reference;
@@ -18,38 +18,38 @@ pub(crate) struct SpanDecoder {
     wide: Buffer,
 }
 
-/// Checks all that can be checked of a part of a span without decoding it: checksums, lengths, and
-/// what it would take.
+/// Checks a part of a span as far as possible without decoding it: checksums, lengths, and the
+/// cost.
 pub(crate) fn check_part(part: &SpanPart, effort: Effort) -> Result<()> {
     Checked::read(part, effort).map(|_| ())
 }
 
-/// What of a span is decoded.
+/// The part of a span to decode.
 pub(crate) struct SpanPart<'a> {
     /// The span.
     pub span: &'a Span,
     /// Its recipe, if there is one, and its blocks from the one that holds `wanted.start` on.
     pub coded: &'a [u8],
-    /// The part, in the span.
+    /// The part, relative to the span.
     pub wanted: Range<u64>,
 }
 
-/// A block that is to be decoded.
+/// A block to decode.
 struct Block<'a> {
     number: usize,
     coded: &'a [u8],
-    /// In the span.
+    /// Its range in the span.
     bounds: Range<u64>,
-    /// What of it is wanted, in the span.
+    /// The wanted part of it, relative to the span.
     part: Range<u64>,
-    /// What it takes.
+    /// The cost of decoding it.
     need: Need,
-    /// Whether it is its base.
+    /// Whether it is equal to its base.
     is_same: bool,
 }
 
 impl Block<'_> {
-    /// What of the base it needs, in the span.
+    /// The range of the base that it needs, relative to the span.
     fn base(&self) -> Option<Range<u64>> {
         self.need.base.as_ref().map(|base| self.in_span(base))
     }
@@ -58,17 +58,18 @@ impl Block<'_> {
         self.bounds.start + range.start as u64..self.bounds.start + range.end as u64
     }
 
-    /// How many bytes are wanted of it.
+    /// The number of wanted bytes.
     fn len(&self) -> usize {
         (self.part.end - self.part.start) as usize
     }
 
-    /// How much of it is decoded at once, where it needs more of its base than is read at once.
+    /// How much of it is decoded in one go, if it needs more of its base than is read in one go.
     fn piece_len(&self) -> usize {
         (PIECE_LEN as usize / self.need.unit * self.need.unit).max(self.need.unit)
     }
 
-    /// What is done for it: what it takes, and for each piece but one what all of them need.
+    /// The total cost: that of the wanted part, and the fixed cost again for each piece after the
+    /// first.
     fn cost(&self) -> u64 {
         let Need { writes, fixed, base, .. } = &self.need;
         let pieces = match base {
@@ -78,7 +79,7 @@ impl Block<'_> {
         writes.saturating_add(fixed.saturating_mul(pieces - 1)) as u64
     }
 
-    /// The part of it that is decoded first of what is wanted from byte `start` of the span on.
+    /// The first piece to decode of the wanted part from byte `start` of the span on.
     fn piece(&self, start: u64, recipe: Option<&SharedRecipe>) -> Result<Self> {
         let piece_len = self.piece_len() as u64;
         let end = self.bounds.start + ((start - self.bounds.start) / piece_len + 1) * piece_len;
@@ -88,7 +89,7 @@ impl Block<'_> {
     }
 }
 
-/// What the part `part` of a block takes; both are in the span.
+/// The cost of the part `part` of a block; both ranges are relative to the span.
 fn need(
     coded: &[u8],
     recipe: Option<&SharedRecipe>,
@@ -106,7 +107,7 @@ struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    /// Reads what is wanted of a span. Counts what it will take to decode it, before anything is.
+    /// Reads the wanted part of a span. Counts the cost of decoding it before anything is decoded.
     fn read(part: &SpanPart<'a>, effort: Effort) -> Result<Self> {
         let SpanPart { span, coded, wanted } = part;
         let mut rest = *coded;
@@ -128,12 +129,11 @@ impl<'a> Checked<'a> {
 }
 
 impl SpanDecoder {
-    /// Decodes part of a span; all that is read is checked, and what it takes is counted by
-    /// `effort`.
+    /// Decodes part of a span. Everything that is read is checked, and `effort` counts the cost.
     ///
-    /// `out` is as long as what is wanted. `read_base` gets a part of the span's base, for no more
-    /// than the blocks need. `seen` gets what was decoded, block by block, while it is in the
-    /// cache.
+    /// `out` is as long as the wanted part. `read_base` reads a part of the span's base, only as
+    /// much as the blocks need. `seen` gets the decoded bytes, block by block, while they are in
+    /// the cache.
     pub(crate) fn decode(
         &mut self,
         part: &SpanPart,
@@ -146,7 +146,7 @@ impl SpanDecoder {
         self.decode_blocks(part.span, &checked, out, read_base, seen)
     }
 
-    /// The same for all of a span whose base is in `out`, where what is decoded takes its place.
+    /// The same for a whole span whose base is in `out`, where the decoded bytes replace it.
     pub(crate) fn decode_in_place(
         &mut self,
         part: &SpanPart,
@@ -159,7 +159,7 @@ impl SpanDecoder {
         for block in &blocks {
             let (to, behind) = rest.split_at_mut(block.len());
             rest = behind;
-            // What is its base is there.
+            // A block that equals its base is already there.
             if !block.is_same {
                 self.replace_block(block, recipe.as_ref(), to)
                     .map_err(|e| e.at(format_args!("block {}", block.number)))?;
@@ -169,8 +169,8 @@ impl SpanDecoder {
         Ok(())
     }
 
-    /// Decodes a whole block into `out`, where its base is, in pieces: only the base of one piece
-    /// is copied at a time.
+    /// Decodes a whole block into `out`, which holds its base, in pieces: only the base of one
+    /// piece is copied at a time.
     fn replace_block(
         &mut self,
         block: &Block,
@@ -205,7 +205,7 @@ impl SpanDecoder {
         self.decode_block(piece, recipe, piece.part.start, out)
     }
 
-    /// Decodes a part of one block, and what of the block costs no more. Returns where that starts
+    /// Decodes a part of one block, and as much around it as costs nothing extra. Returns its start
     /// in the span, and its bytes.
     pub(crate) fn decode_wide(
         &mut self,
@@ -265,7 +265,7 @@ impl SpanDecoder {
         Ok(())
     }
 
-    /// Decodes blocks whose base is read at once.
+    /// Decodes blocks whose base is read in one go.
     fn decode_run(
         &mut self,
         span: &Span,
@@ -291,7 +291,7 @@ impl SpanDecoder {
         Ok(())
     }
 
-    /// Decodes what is wanted of a block; the base is there from byte `based` of the span on.
+    /// Decodes the wanted part of a block; the base has been read from byte `based` of the span on.
     fn decode_block(
         &mut self,
         block: &Block,
@@ -347,14 +347,14 @@ fn read_block<'a>(
     Ok(block)
 }
 
-/// Whether a block is what is read, without a way round.
+/// Whether the base of a block can be read straight into the output as its result.
 fn is_direct(span: &Span, block: &Block) -> bool {
     let is_converted = span.reference.is_some_and(|own| own.conversion != Conversion::None);
     let is_even = |at: u64| at.is_multiple_of(2);
     block.is_same && (!is_converted || is_even(block.part.start) && is_even(block.part.end))
 }
 
-/// How many of these blocks have their base read at once.
+/// How many of these blocks have their base read in one go.
 fn run_len(span: &Span, blocks: &[Block]) -> usize {
     let mut start = None;
     for (i, block) in blocks.iter().enumerate() {
@@ -369,8 +369,8 @@ fn run_len(span: &Span, blocks: &[Block]) -> usize {
     blocks.len()
 }
 
-/// What of the span's base the blocks need, from the first to the last byte; whole words, if they
-/// are converted.
+/// The range of the span's base that the blocks need, from the first to the last byte; whole words
+/// if they are converted.
 fn read_hull(span: &Span, blocks: &[Block]) -> Range<u64> {
     let mut bases = blocks.iter().filter_map(Block::base);
     let Some(first) = bases.next() else { return 0..0 };

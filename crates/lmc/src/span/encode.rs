@@ -1,4 +1,4 @@
-//! Bytes to the pieces of a span, with their checksums.
+//! Encodes bytes to the pieces of a span, with their checksums.
 
 use super::CodedSpan;
 use crate::Reference;
@@ -8,10 +8,10 @@ use lmc_format::{
     AnyRecipe, BlockKind, BlockPrefix, Error, ErrorKind, Piece, Reader, Result, Span, hash,
 };
 
-/// How many usual blocks make one where hardly anything differs from the base: what a block costs
-/// in the index is then more than what it gains by being short.
+/// How many ordinary blocks are joined into one where hardly anything differs from the base: there,
+/// a block costs more in the index than it saves by being short.
 const SPARSE_BLOCKS: usize = 4;
-/// Of a sample of this many words of 8 bytes, less than one in so many differs there.
+/// In a sample of this many words of 8 bytes, fewer than one in `SPARSE_SHARE` differs there.
 const SPARSE_SAMPLE: usize = 1 << 12;
 const SPARSE_SHARE: usize = 8;
 
@@ -36,10 +36,10 @@ impl SpanEncoder {
         self.level
     }
 
-    /// Codes `raw` into `bytes`, whose contents are replaced; on `base` where that is smaller,
-    /// which has as many bytes and is what `reference` names. `seen` gets each block while it is in
-    /// the cache: where blocks are verified, as it was decoded. So its checksums are those of what
-    /// will be restored, even if `raw` is memory that somebody writes to.
+    /// Codes `raw` into `bytes`, replacing its contents. Where that is smaller, it is coded against
+    /// `base`, which has as many bytes and is named by `reference`. `seen` gets each block while it
+    /// is in the cache. If blocks are verified, it gets the decoded block, so its checksums are
+    /// those of the bytes that will be restored, even if somebody writes to the memory of `raw`.
     pub(crate) fn encode(
         &mut self,
         spec: &TensorSpec,
@@ -135,7 +135,7 @@ impl SpanEncoder {
     }
 }
 
-/// Whether a span is its base but for few words, by some of them.
+/// Whether a span equals its base in all but a few words, judging by a sample of them.
 fn hardly_differs(raw: &[u8], base: &[u8]) -> bool {
     let (raw, base) = (raw.as_chunks::<8>().0, base.as_chunks::<8>().0);
     let step = (raw.len() / SPARSE_SAMPLE).max(1);
@@ -144,7 +144,7 @@ fn hardly_differs(raw: &[u8], base: &[u8]) -> bool {
     differing * SPARSE_SHARE < pairs().count()
 }
 
-/// A span that is its base: one block, however long it is.
+/// A span that equals its base: one block, however long it is.
 fn same(dtype: Dtype, raw: &[u8], reference: Reference, mut bytes: Vec<u8>) -> CodedSpan {
     bytes.clear();
     BlockPrefix { kind: BlockKind::Same, raw_len: raw.len() }.write(&mut bytes);

@@ -1,4 +1,4 @@
-//! One span each way: bytes to pieces with their checksums, and back.
+//! Encodes and decodes one span: bytes to pieces with their checksums, and back.
 
 mod decode;
 mod encode;
@@ -9,19 +9,19 @@ pub(crate) use encode::SpanEncoder;
 use lmc_format::{Error, Hash, Result, Span, hash};
 use std::ops::Range;
 
-/// Bytes of a base that are read at once, or a segment if that is longer: what a file of a chain
-/// takes of memory is a few of these.
+/// Bytes of a base that are read in one go, or one segment if that is longer: each file of a base
+/// chain uses a few times this much memory.
 pub(crate) const PIECE_LEN: u64 = 1 << 20;
 
-/// A span as it was coded: what goes to the body, and what the index says of it.
+/// A span as it was coded: its bytes in the body, and its entry in the index.
 #[derive(Debug)]
 pub(crate) struct CodedSpan {
     pub bytes: Vec<u8>,
     pub span: Span,
 }
 
-/// The start of `wanted` that is decoded at once: whole blocks, or, as the flag says, a part of
-/// one.
+/// The start of `wanted` that is decoded in one go: whole blocks, or a part of one, as the flag
+/// says.
 pub(crate) fn first_part(span: &Span, wanted: &Range<u64>) -> (Range<u64>, bool) {
     let block = block_bounds(span, (wanted.start >> span.block_log2) as usize);
     if wanted.start > block.start || wanted.end < block.end {

@@ -1,4 +1,4 @@
-//! What files may cost, and what they do cost.
+//! Tests of the limits on the cost of a restore, and of actual costs.
 
 use super::*;
 use crate::{Bases, Context, Dependencies, Dtype, FileId, FileState, Input, Level, Options};
@@ -13,10 +13,10 @@ use std::path::Path;
 
 mod costs;
 
-/// Bytes of a segment of the blocks below, the largest that there is.
+/// Bytes of a segment in the blocks below: the largest that the format allows.
 const SEGMENT_LEN: u64 = 2 << 20;
 
-/// A recipe of segments of 2^10 values, all of whose planes have this coder.
+/// A recipe with segments of 2^10 values and the same coder for all planes.
 fn recipe(width_log2: u8, coder: Coder) -> Recipe {
     Recipe {
         width_log2,
@@ -51,7 +51,7 @@ fn zeros() -> Vec<u8> {
     block
 }
 
-/// A file of such blocks and, behind them, as many spans of one byte as there are references.
+/// A file of such blocks, followed by one span of one byte for each reference.
 fn hostile(blocks: usize, references: &[Reference], bases: Vec<Base>) -> Vec<u8> {
     let (mut body, mut spans, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
     let zeros_hash = hash(&vec![0; 1 << 22]);
@@ -74,7 +74,7 @@ fn hostile(blocks: usize, references: &[Reference], bases: Vec<Base>) -> Vec<u8>
     assemble(&body, spans, &hashes, bases)
 }
 
-/// A file of these spans, whose originals have these hashes.
+/// A file of these spans. `hashes` are the checksums of their originals.
 fn assemble(body: &[u8], spans: Vec<Span>, hashes: &[Hash], bases: Vec<Base>) -> Vec<u8> {
     let original_len = spans.iter().map(|span| span.raw_len).sum();
     let item_hash = if hashes.len() == 1 { hashes[0] } else { hash_of_hashes(hashes) };
@@ -89,8 +89,8 @@ fn assemble(body: &[u8], spans: Vec<Span>, hashes: &[Hash], bases: Vec<Base>) ->
     [&file::header()[..], body, &index, &footer.write()].concat()
 }
 
-/// References to a byte of each segment of `blocks` blocks, round and round: if these are more than
-/// is kept, nothing that is helps.
+/// References to one byte of each segment of `blocks` blocks, in a cycle. If there are more
+/// segments than can be kept, keeping them does not help.
 fn round(count: u64, source: u64, blocks: u64) -> Vec<Reference> {
     let segments = blocks * (1 << 22) / SEGMENT_LEN;
     let reference = |i: u64| Reference {
@@ -101,24 +101,24 @@ fn round(count: u64, source: u64, blocks: u64) -> Vec<Reference> {
     (0..count).map(reference).collect()
 }
 
-/// Restores a file that would decode gigabytes; fails unless it ends at its limit.
+/// Restores a file that would decode gigabytes; fails unless the restore stops at its limit.
 fn check_ends(archive: &Archive) {
     for threads in [1, 4] {
         let budget = archive.budget(&Context::default());
         let error =
             restore_within(&budget, archive, None, &Context::with_threads(threads)).unwrap_err();
         assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
-        // What was refused was not decoded.
+        // Refused work was not decoded.
         let refused = 2 * SEGMENT_LEN * threads as u64;
         assert!(budget.spent() <= budget.most() + refused, "{}", budget.spent());
     }
-    // For parts of it there is no more than for all of it.
+    // A read of a part is allowed no more than a read of everything.
     let range = archive.original_len() - 2000..archive.original_len();
     assert_eq!(archive.read(range).unwrap_err().kind, ErrorKind::LimitExceeded);
 }
 
-/// A file of some KB whose spans of a byte each ask for a segment of its own is refused when it has
-/// decoded a small multiple of its original.
+/// A file of a few KB, in which each span of one byte asks for a different segment, is refused
+/// after decoding a small multiple of its original.
 #[test]
 fn what_a_file_makes_decoders_write_is_bounded() {
     let file = hostile(24, &round(3000, 0, 24), Vec::new());
@@ -126,7 +126,7 @@ fn what_a_file_makes_decoders_write_is_bounded() {
     check_ends(&Archive::from_bytes(file).unwrap());
 }
 
-/// The same for a file on a base of a few bytes.
+/// The same for a file with a base of a few bytes.
 #[test]
 fn what_a_base_makes_decoders_write_is_bounded() {
     let base = hostile(24, &[], Vec::new());
@@ -140,24 +140,24 @@ fn what_a_base_makes_decoders_write_is_bounded() {
     check_ends(&Archive::from_bytes_on(file, &bases).unwrap());
 }
 
-/// What was decoded for one byte is there for others.
+/// A segment that was decoded for one byte is kept for others.
 #[test]
 fn a_segment_is_decoded_once_for_all_that_refer_to_it() {
     let archive = Archive::from_bytes(hostile(4, &round(900, 0, 4), Vec::new())).unwrap();
     let budget = archive.budget(&Context::default());
     restore_within(&budget, &archive, None, &Context::with_threads(1)).unwrap();
-    // The blocks once as themselves, once for the spans behind it.
+    // The blocks count once for themselves and once for the spans after them.
     let spent = budget.spent();
     assert!((2 << 24..(2 << 24) + 500_000).contains(&spent), "{spent}");
 }
 
-/// A recipe of a few bytes that makes a million column offsets costs these, however often and for
-/// however little it is read.
+/// A recipe of a few bytes that makes a million column offsets is charged for them, however often
+/// and for however little it is read.
 #[test]
 fn columns_of_recipes_count() {
     let columns = Columns { count: 1 << 20, base: 0, coder: Coder::Constant(0) };
     let recipe = written(Recipe { columns: Some(columns), ..recipe(0, Coder::Constant(0)) });
-    // Four values in the first columns: no byte of a segment, and one row.
+    // Four values in the first columns: no bytes in a segment, and one row.
     let mut block = Vec::new();
     BlockPrefix { kind: BlockKind::Shared, raw_len: 4 }.write(&mut block);
     block.extend_from_slice(&[0, 0, 0, 0]);
@@ -178,7 +178,7 @@ fn columns_of_recipes_count() {
     assert_eq!(bad.test(&Context::with_threads(2)).unwrap_err().kind, ErrorKind::LimitExceeded);
 }
 
-/// A file of one byte whose span has a recipe of 64 tables in few bytes.
+/// A file of one byte whose span has a recipe with 64 tables in few bytes.
 fn tables() -> Vec<u8> {
     let mut lengths = [0; 256];
     (lengths[0], lengths[1]) = (1, 1);
@@ -206,8 +206,8 @@ fn tables() -> Vec<u8> {
 
 const FIRST_BYTE: Reference = Reference { source: 1, start: 0, conversion: Conversion::None };
 
-/// Files, each of which is one byte longer than the one before and has only the first byte of that,
-/// again and again.
+/// A base chain in which each file is one byte longer than the one before and consists only of the
+/// first byte of that one, repeated.
 fn chain(first: Vec<u8>, count: usize) -> Vec<(String, Vec<u8>)> {
     let mut files = vec![("0".to_string(), first)];
     for i in 1..count {
@@ -222,8 +222,8 @@ fn named((name, file): &(String, Vec<u8>)) -> Base {
     Base { hash: archive.content_hash(), len: archive.original_len(), name: name.clone() }
 }
 
-/// Tables of recipes cost something, however often and for however little they are made: in a
-/// restore, and where somebody codes on such a file.
+/// Building the tables of a recipe is charged, however often and for however little it happens: in
+/// a restore, and when something is coded against such a file.
 #[test]
 fn tables_of_recipes_count() {
     let base = ("base".to_string(), tables());
@@ -236,7 +236,7 @@ fn tables_of_recipes_count() {
     assert_eq!(refused.kind, ErrorKind::LimitExceeded, "{refused}");
 }
 
-/// So do looks into files, each of which is the one below it.
+/// Looks into files are charged too, in a base chain where each file equals its base.
 #[test]
 fn looks_count() {
     let first = compressed(&[0], &Bases::default(), Level::Default);
@@ -268,7 +268,7 @@ fn safetensors(tensors: &[(String, &[u8])]) -> Vec<u8> {
     typed(&tensors.iter().map(typed_as).collect::<Vec<_>>())
 }
 
-/// The same of tensors of f32 or of types of two bytes.
+/// The same for tensors of f32 or of two-byte types.
 fn typed(tensors: &[(String, &str, impl AsRef<[u8]>)]) -> Vec<u8> {
     let (mut entries, mut end) = (Vec::new(), 0);
     for (name, dtype, bytes) in tensors {
@@ -294,7 +294,7 @@ fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     order
 }
 
-/// Thousands of small tensors that a base has in another order are restored for little more than
+/// Thousands of small tensors that a base has in another order can be restored for little more than
 /// the bytes of both.
 #[test]
 fn small_tensors_in_another_order_are_cheap() {
@@ -316,8 +316,8 @@ fn small_tensors_in_another_order_are_cheap() {
     }
 }
 
-/// What would cost more to restore than is allowed is not written: where small tensors are each in
-/// another segment of a base, only as many refer to it as can be restored.
+/// No archive is written that would cost more to restore than is allowed: where each small tensor
+/// is in a different segment of a base, only as many refer to it as can be restored.
 #[test]
 fn what_is_compressed_can_be_restored() {
     let rows = 20_000;
@@ -330,7 +330,7 @@ fn what_is_compressed_can_be_restored() {
     };
     let parts: Vec<_> = shuffled(rows, 4).into_iter().take(1500).map(part).collect();
     let new = safetensors(&parts);
-    // Opened anew to restore: while it was compressed, parts of the base were kept.
+    // Opened again for the restore: compressing has kept parts of the base.
     let bases = || {
         Bases::from_bytes(vec![("old".to_string(), old.clone())], &Context::with_threads(1))
             .unwrap()
@@ -345,8 +345,8 @@ fn what_is_compressed_can_be_restored() {
     assert!(budget.spent() > 8 << 20, "it cost {}, so it tried nothing", budget.spent());
 }
 
-/// What threads cost that get in each other's way is no reason to refuse a file: the work goes on
-/// where it stopped, on one thread. A file that costs too much there too is refused.
+/// The extra cost of threads that get in each other's way is not a reason to refuse a file: the
+/// work goes on where it stopped, on one thread. A file that costs too much there too is refused.
 #[test]
 fn work_that_costs_too_much_goes_on_alone() {
     let weights = data::words(Kind::Weights, 4, true, 1 << 20, 3);
@@ -369,7 +369,7 @@ fn work_that_costs_too_much_goes_on_alone() {
     assert_eq!(error.kind, ErrorKind::LimitExceeded);
 }
 
-/// Many threads that each read another part of a base, in no order, restore what one can.
+/// Many threads that read different parts of a base, in no order, restore whatever one thread can.
 #[test]
 fn threads_do_not_make_a_file_too_dear() {
     let (window, count) = (3 << 10, 12);
@@ -407,7 +407,8 @@ fn a_base_that_is_named_often_is_opened_once() {
     assert_eq!(needed, [id(&folder.path().join("base"))]);
 }
 
-/// A base is told by its length too, also where another one with its content hash has been found.
+/// A base is identified by its length too, even where another one with the same content hash has
+/// been found.
 #[test]
 fn a_base_of_another_length_is_not_taken() {
     let folder = tempfile::tempdir().unwrap();

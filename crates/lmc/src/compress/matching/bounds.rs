@@ -1,5 +1,5 @@
-//! What a file may refer to: no more bases than it can name, and nothing that would make a restore
-//! so dear that it would be refused.
+//! Limits the references of a file: to as many bases as it can name, and to what can be restored
+//! without exceeding the cost limit.
 
 use super::{Own, Spans};
 use crate::base::effort::Cost;
@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Drops references to all but the bases that most bytes refer to, if there are more than a file
+/// Keeps only references to the bases that most bytes refer to, if there are more bases than a file
 /// can name.
 pub(super) fn drop_rare(spans: &mut Spans) {
     let mut bytes: HashMap<u64, u64> = HashMap::new();
@@ -30,9 +30,9 @@ pub(super) fn drop_rare(spans: &mut Spans) {
 }
 
 impl Own<'_> {
-    /// Drops references if all of them together would make a restore so dear that it would be
-    /// refused: many small tensors, each in another segment of a base. The shortest go first, which
-    /// cost most for what they give.
+    /// Drops references if all of them together would make a restore so expensive that it would be
+    /// refused: many small tensors, each in a different segment of a base. The shortest go first,
+    /// because they cost the most for what they save.
     pub(super) fn drop_dear(&self, spans: &mut Spans) -> Result<()> {
         let len = |spans: &Spans, i: usize| spans.cuts[i].range.end - spans.cuts[i].range.start;
         while self.is_dear(spans)? {
@@ -44,7 +44,7 @@ impl Own<'_> {
         Ok(())
     }
 
-    /// Whether a restore would decode so much of what spans refer to that it might be refused.
+    /// Whether a restore would decode so much of the references' sources that it might be refused.
     fn is_dear(&self, spans: &Spans) -> Result<bool> {
         let mut cost = Cost::new(self.source_len(0)?, spans.cuts.len());
         for (i, cut) in spans.cuts.iter().enumerate() {
@@ -53,8 +53,8 @@ impl Own<'_> {
         Ok(cost.is_too_much())
     }
 
-    /// Adds up what decoders will write to read what the part `part` of span `i` is on. Of the file
-    /// itself they decode that part again, and what it is on in turn.
+    /// Adds up what decoders will write to read the base of the part `part` of span `i`. If the
+    /// base is in the file itself, they decode that part again, and its own base in turn.
     fn add_cost(&self, spans: &Spans, i: usize, part: Range<u64>, cost: &mut Cost) -> Result<()> {
         let Some(reference) = &spans.references[i] else { return Ok(()) };
         let start = reference.start + reference.conversion.source_len(part.start);

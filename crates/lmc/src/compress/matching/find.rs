@@ -1,4 +1,4 @@
-//! Candidates for the tensors of a safetensors file, and the choice among them.
+//! Finds candidates for the tensors of a safetensors file, and chooses among them.
 
 use super::Own;
 use super::names::Related;
@@ -11,13 +11,15 @@ use lmc_format::{Conversion, Dtype, Hash, Result};
 use lmc_input::{Tensor, is_small};
 use std::collections::{HashMap, HashSet};
 
-/// A tensor of up to this many bytes with one candidate is not tried: reading its base is as fast.
+/// A tensor of up to this many bytes with one candidate is not tried: reading its base is just as
+/// fast.
 const TRIAL_LEN_MIN: u64 = 1 << 20;
-/// Tensors of its name, or parts of one, that are tried for one tensor: one in each of some bases.
+/// Most tensors of the same name, or parts of one, that are tried for one tensor: one in each of
+/// some bases.
 const NAMED_MAX: usize = 64;
-/// Candidates of other names that are tried for one tensor.
+/// Most candidates with other names that are tried for one tensor.
 const RELATED_MAX: usize = 4;
-/// A reference must save this share of a sample: for less, no file should need another one.
+/// A reference must save this share of a sample: one file should not need another for less.
 pub(super) const GAIN_SHARE: usize = 64;
 
 /// A tensor in a base, or in the file itself.
@@ -28,8 +30,8 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// What can make its type that of `tensor`: nothing needs to be done, or it is rounded in one
-    /// of two ways; none if nothing can.
+    /// The conversions that give its values the type of `tensor`: none needed, or one of two kinds
+    /// of rounding. Empty if no conversion can.
     fn conversions(&self, tensor: &Tensor) -> &'static [Conversion] {
         match (self.tensor.dtype, tensor.dtype) {
             (from, to) if from == to => &[Conversion::None],
@@ -39,12 +41,13 @@ impl Place<'_> {
         }
     }
 
-    /// The references to all of it that `tensor` may have.
+    /// The references to the whole tensor that `tensor` may have.
     fn references(&self, tensor: &Tensor) -> Vec<Reference> {
         if self.tensor.shape == tensor.shape { self.behind(tensor, 0) } else { Vec::new() }
     }
 
-    /// The references of a tensor of the same name, or of a part of it, to where it is in this one.
+    /// The references that `tensor` may have to its own place in this one, which has the same name
+    /// or holds it as a part.
     pub(super) fn holding(&self, tensor: &Tensor) -> Vec<Reference> {
         let (own, base) = (Region::of(tensor), Region::of(self.tensor));
         let Some(rows) = own.rows_before(&tensor.shape, &base, &self.tensor.shape) else {
@@ -55,7 +58,7 @@ impl Place<'_> {
             Some(&count) if rows > 0 && count > 0 => {
                 match (len % count, (len / count).checked_mul(rows)) {
                     (0, Some(skip)) => self.behind(tensor, skip),
-                    // Rows that are no whole bytes.
+                    // The rows are not whole bytes.
                     _ => Vec::new(),
                 }
             }
@@ -63,7 +66,7 @@ impl Place<'_> {
         }
     }
 
-    /// References to what stands behind `skip` bytes of the type of `tensor`.
+    /// References to the bytes after the first `skip`, which are counted in the type of `tensor`.
     fn behind(&self, tensor: &Tensor, skip: u64) -> Vec<Reference> {
         let reference = |&conversion: &Conversion| {
             let start = self.tensor.range.start + conversion.source_len(skip);
@@ -77,13 +80,13 @@ impl Place<'_> {
     }
 }
 
-/// The name of a tensor, and the columns of it that a part of it has.
+/// The name of a tensor, and the columns that a part of it covers.
 type Stem<'a> = (&'a str, Vec<(u64, u64)>);
 
 /// The tensors of all bases.
 pub(super) struct Known<'a> {
     places: Vec<Place<'a>>,
-    /// Of each, the rows that they start at, in rising order.
+    /// For each stem, the rows that its tensors start at, in rising order.
     stems: HashMap<Stem<'a>, Vec<(u64, usize)>>,
 }
 
@@ -103,8 +106,8 @@ impl<'a> Known<'a> {
         Ok(Self { places, stems })
     }
 
-    /// Those of the same name, or that are parts of one of that name, which start nearest before
-    /// the tensor does; in the order of their starts and bases.
+    /// The tensors of the same name, or parts of one, that start nearest to this tensor, at its row
+    /// or before it; in the order of their starts and bases.
     pub(super) fn named(&self, tensor: &Tensor) -> Vec<Place<'a>> {
         let (row, stem) = stem(tensor);
         let starts = self.stems.get(&stem).map_or(&[][..], Vec::as_slice);
@@ -119,25 +122,25 @@ fn stem(tensor: &Tensor) -> (u64, Stem<'_>) {
     (region.row(), (region.name, region.columns(&tensor.shape)))
 }
 
-/// What the large tensors of the file may refer to, beside those of their names.
+/// Candidates for the large tensors of the file, in addition to those of the same name.
 struct Likely<'a> {
     own: Vec<Place<'a>>,
     own_related: Related,
-    /// The first tensor of the file like each, which may be itself.
+    /// For each tensor, the first one in the file that looks the same, which may be itself.
     own_first: HashMap<usize, usize>,
     base_related: Related,
-    /// Of tensors without a name in a base: one with the same content.
+    /// For tensors whose name is in no base: a tensor with the same content.
     base_same: HashMap<usize, usize>,
 }
 
-/// What a tensor takes on each candidate and alone, in bytes of a sample.
+/// The coded size of a tensor's sample, alone and against each candidate, in bytes.
 struct Tried {
     alone: usize,
     on: Vec<(Reference, usize)>,
 }
 
 impl Own<'_> {
-    /// For each item of a safetensors file, what it refers to.
+    /// The reference of each item of a safetensors file.
     pub(super) fn tensors(&self) -> Result<Vec<Option<Reference>>> {
         let known = Known::new(self)?;
         let read = |source: u64, start: u64, out: &mut [u8]| self.read(source, start, out);
@@ -157,7 +160,7 @@ impl Own<'_> {
         let mut items = vec![None; self.layout.items.len()];
         let mut is_own = HashSet::new();
         for (&i, tried) in large.iter().zip(tried) {
-            // In the order of the file, so that what an earlier tensor refers to is known.
+            // In file order, so that the references of earlier tensors are known.
             let can =
                 |reference: &Reference| !reference.is_own() || !is_own.contains(&reference.start);
             items[i + 1] = tried.best(can);
@@ -170,7 +173,7 @@ impl Own<'_> {
         Ok(items)
     }
 
-    /// Finds what is like the large tensors by content or by similar names.
+    /// Finds candidates for the large tensors by content or by similar names.
     fn likely<'a>(
         &'a self,
         known: &Known<'a>,
@@ -266,7 +269,8 @@ impl Own<'_> {
 }
 
 impl Tried {
-    /// The best candidate that may be used, if it gains; of two as good the first.
+    /// The best candidate that may be used, if it saves enough; the first of two that are equally
+    /// good.
     fn best(self, can: impl Fn(&Reference) -> bool) -> Option<Reference> {
         let fitting = self.on.into_iter().filter(|(reference, _)| can(reference));
         let (best, len) = fitting.min_by_key(|(_, len)| *len)?;
@@ -274,7 +278,7 @@ impl Tried {
     }
 }
 
-/// Type and length, which equal tensors share.
+/// Type and length: equal tensors have the same.
 type TypeAndLen = (Dtype, u64);
 
 fn kind(place: &Place) -> TypeAndLen {
@@ -322,7 +326,7 @@ fn marks(
     )
 }
 
-/// For tensors of the file, numbered by `lost`, the ones in bases that have the same content.
+/// For tensors of the file, numbered by `lost`, the tensors in bases that have the same content.
 fn same_content(
     lost: &[usize],
     own: &[Place],
@@ -331,7 +335,7 @@ fn same_content(
     context: &Context,
 ) -> Result<HashMap<usize, usize>> {
     let kinds: HashSet<TypeAndLen> = lost.iter().map(|&i| kind(&own[i])).collect();
-    // Both in one list, those of bases first.
+    // Both in one list, with those of bases first.
     let all: Vec<Place> = known.iter().chain(lost.iter().map(|&i| &own[i])).copied().collect();
     let groups = groups(all.iter().enumerate(), |kind| kinds.contains(kind));
     let mut first: HashMap<(usize, Hash), usize> = HashMap::new();

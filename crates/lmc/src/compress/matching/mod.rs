@@ -1,11 +1,12 @@
-//! Which span of a file is coded against what.
+//! Decides which span of a file is coded against what.
 //!
-//! A tensor has candidates: the tensors of its name in the bases, or, if it is named as part of
-//! one, those that hold all of its rows; those that look like the same one under another name; and
-//! earlier ones in the file itself that may be copies or of which it may be the rounding. Each is
-//! tried on a sample; the one on which the sample is smallest becomes the reference of the tensor's
-//! spans, if it gains anything. Whether a block uses it is for the codec to decide, and a reference
-//! that no block uses is dropped. What is chosen depends on the bytes of the files alone.
+//! A tensor has several kinds of candidates. The first are the tensors of the same name in the
+//! bases, or, if its name says that it is a part of one, those that hold all of its rows. Then come
+//! tensors that seem to be the same one under another name. The last are earlier tensors of the
+//! same file that it may be a copy or a rounding of. Each candidate is tried on a sample. The one
+//! that makes the sample smallest becomes the reference of the tensor's spans, if it saves
+//! anything. The codec decides whether a block uses the reference, and a reference that no block
+//! uses is dropped. The choice depends only on the bytes of the files.
 
 mod bounds;
 mod find;
@@ -21,14 +22,14 @@ use lmc_format::{Conversion, Result, SourceKind};
 use lmc_input::{Cut, SourceItem, Tensor, is_small};
 use std::collections::HashSet;
 
-/// The spans of a file, and what each refers to.
+/// The spans of a file, and the reference of each.
 pub(crate) struct Spans {
     pub cuts: Vec<Cut>,
     pub references: Vec<Option<Reference>>,
 }
 
 impl Spans {
-    /// Those of `bases` that the file may come to name.
+    /// The bases that the file may end up naming.
     pub(crate) fn bases<'b>(&self, bases: &'b Bases) -> Vec<&'b Base> {
         let sources = self.references.iter().flatten().map(|reference| reference.source);
         let used: HashSet<u64> = sources.collect();
@@ -38,12 +39,12 @@ impl Spans {
     }
 }
 
-/// Cuts a file and finds bases for its spans.
+/// Cuts a file into spans and finds their references.
 pub(crate) fn spans(source: &Source, looked: &Looked, options: &Options) -> Result<Spans> {
     let layout = &looked.layout;
     let large = layout.items.iter().skip(1).filter(|item| !is_small(item)).count();
     let has_candidates = !options.bases.list().is_empty() || large > 1;
-    // Names are read only where one may help: there can be many.
+    // Names are read only where one may help, because there can be many.
     let tensors = if has_candidates { looked.tensors() } else { Vec::new() };
     let own = Own { source, layout, tensors, options, starts: starts(&layout.items) };
     let items = match layout.kind {
@@ -70,20 +71,20 @@ fn starts(items: &[SourceItem]) -> Vec<u64> {
     items.iter().map(start).collect()
 }
 
-/// The file that is compressed.
+/// The file that is being compressed.
 struct Own<'a> {
     source: &'a Source<'a>,
     layout: &'a lmc_input::Source,
     tensors: Vec<Tensor>,
     options: &'a Options,
-    /// Of the items.
+    /// Where each item starts.
     starts: Vec<u64>,
 }
 
 impl Own<'_> {
-    /// Fills `out` from the source of a reference: this file itself or one of its bases. It is for
-    /// samples, which only choose: whatever they hold, what is coded later is read and compared
-    /// anew.
+    /// Fills `out` from the source of a reference: this file itself or one of its bases. This is
+    /// for samples, which only choose: whatever they hold, the bytes to be coded are read and
+    /// compared again later.
     fn read(&self, source: u64, start: u64, out: &mut [u8]) -> Result<()> {
         match (source as usize).checked_sub(1) {
             None => self.source.read(start, out),
@@ -98,7 +99,7 @@ impl Own<'_> {
         }
     }
 
-    /// The reference of a span, by those of items.
+    /// The reference of a span, derived from those of its items.
     fn reference(&self, items: &[Option<Reference>], cut: &Cut) -> Result<Option<Reference>> {
         let mut own = cut.items.clone().filter(|&i| self.layout.items[i].len > 0);
         let Some((item, mut reference)) = own.next().and_then(|i| Some((i, items[i]?))) else {
@@ -111,7 +112,7 @@ impl Own<'_> {
         Ok((end <= self.source_len(reference.source)?).then_some(reference))
     }
 
-    /// Whether two small tensors, one behind the other, can have one reference or have none.
+    /// Whether two adjacent small tensors can share one reference, or both have none.
     fn may_share(&self, items: &[Option<Reference>], a: usize, b: usize) -> bool {
         match (items[a], items[b]) {
             (None, None) => true,
@@ -122,8 +123,8 @@ impl Own<'_> {
         }
     }
 
-    /// A file of which nothing is known: its start is that of the first base which has a start like
-    /// it, or of the first one.
+    /// The reference for a file that nothing is known about: to the first base whose start looks
+    /// similar, or to the first base if none does.
     fn whole_file(&self) -> Result<Option<Reference>> {
         let bases = self.options.bases.list();
         let whole = 0..self.source_len(0)?;

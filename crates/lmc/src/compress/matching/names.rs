@@ -1,24 +1,25 @@
-//! Names that look like those of the same tensor: copies have a prefix or a suffix more, or one
-//! component that is another.
+//! Names that look like those of the same tensor: a copy has an extra prefix or suffix, or one
+//! different component.
 
 use std::collections::HashMap;
 
-/// Tensors that one lookup returns at most, for each way that names are related.
+/// Most tensors that one lookup returns, for each way that names are related.
 const FOUND_MAX: usize = 8;
 
-/// Finds the names among many that are related to one: the components of one, between dots, end
-/// with those of the other, or all are the same but one that is no number.
+/// Finds names that are related to a given one. Two names are related if the components of one,
+/// which are separated by dots, end with those of the other, or if they differ in just one
+/// component that is not a number.
 #[derive(Debug, Default)]
 pub(super) struct Related {
-    /// By what of a name two related ones share; numbers in rising order.
+    /// By the part of a name that two related ones share; the numbers are in rising order.
     shared: HashMap<(Part, String), Vec<usize>>,
 }
 
-/// What of a name is looked up.
+/// The part of a name that is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Part {
     All,
-    /// What is left when it loses its first components.
+    /// The rest after its first components are removed.
     End,
     /// All but one component.
     Others,
@@ -50,12 +51,13 @@ impl Related {
     }
 }
 
-/// What is left of a name when it loses one or more of its first components.
+/// The endings of a name: what is left without one or more of its first components.
 fn ends(name: &str) -> Vec<String> {
     name.match_indices('.').map(|(dot, _)| name[dot + 1..].to_string()).collect()
 }
 
-/// A name without each of its components that is no number: layers are no copies of each other.
+/// A name without each of its components in turn, except for numbers: layers are not copies of each
+/// other.
 fn others(name: &str) -> Vec<(Part, String)> {
     let components: Vec<&str> = name.split('.').collect();
     let is_number = |component: &str| component.bytes().all(|byte| byte.is_ascii_digit());
@@ -72,7 +74,7 @@ fn others(name: &str) -> Vec<(Part, String)> {
 mod tests {
     use super::*;
 
-    /// Copies are found by prefix, suffix and another component; other layers are not.
+    /// Copies are found by prefix, suffix or a different component; other layers are not.
     #[test]
     fn copies_are_related() {
         let names = [

@@ -1,20 +1,19 @@
-//! Parts of tensors, by names that say which: `weight[0:512,0:64]` is what stands there of
-//! `weight`.
+//! Parts of tensors, recognized by their names: `weight[0:512,0:64]` is that part of `weight`.
 
 use lmc_input::Tensor;
 
-/// A tensor as part of a larger one, which may be itself.
+/// A tensor as part of a larger one; it may be the whole.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Region<'a> {
     /// The name of the larger one.
     pub name: &'a str,
-    /// Where it starts in each dimension; nothing if it starts at 0 in all.
+    /// Where it starts in each dimension; empty if it starts at 0 in all.
     starts: Vec<u64>,
 }
 
 impl<'a> Region<'a> {
-    /// What the name of a tensor says; all of it is the name where it says nothing that fits the
-    /// shape.
+    /// Reads the region from the name of a tensor. If the name has no region that fits the shape,
+    /// all of it is the name.
     pub(super) fn of(tensor: &'a Tensor) -> Self {
         let whole = || Self { name: &tensor.name, starts: Vec::new() };
         let Some((name, ranges)) = tensor.name.strip_suffix(']').and_then(|s| s.rsplit_once('['))
@@ -37,19 +36,19 @@ impl<'a> Region<'a> {
         self.starts.get(dimension).copied().unwrap_or(0)
     }
 
-    /// The row of the larger one that it starts at.
+    /// The row of the larger tensor that it starts at.
     pub(super) fn row(&self) -> u64 {
         self.start(0)
     }
 
-    /// Starts and sizes of all dimensions but the first: parts that differ in them share no rows.
+    /// Starts and sizes of all dimensions but the first: parts that differ in these share no rows.
     pub(super) fn columns(&self, shape: &[u64]) -> Vec<(u64, u64)> {
         let rest = shape.iter().enumerate().skip(1);
         rest.map(|(dimension, &size)| (self.start(dimension), size)).collect()
     }
 
-    /// How many of the base's first rows are to be skipped so that those of the tensor follow; none
-    /// if the base does not hold them all, one behind the other.
+    /// How many rows of the base come before those of the tensor; none if the base does not hold
+    /// all of them contiguously.
     pub(super) fn rows_before(&self, own: &[u64], base: &Self, base_shape: &[u64]) -> Option<u64> {
         let (Some(&rows), Some(&base_rows)) = (own.first(), base_shape.first()) else {
             return (own == base_shape).then_some(0);
@@ -61,7 +60,7 @@ impl<'a> Region<'a> {
     }
 }
 
-/// A number in its one spelling: many for one would make many parts of one.
+/// A number in its only accepted spelling: with several spellings, one part could have many names.
 fn number(text: &str) -> Option<u64> {
     let number: u64 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)

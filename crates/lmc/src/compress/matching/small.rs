@@ -1,5 +1,5 @@
-//! References of small tensors, which share spans: a run of them has one, if those of its tensors
-//! stand one behind the other.
+//! References of small tensors, which share spans: a run of them has one reference if the
+//! references of its tensors follow each other directly.
 
 use super::Own;
 use super::find::{GAIN_SHARE, Known};
@@ -9,13 +9,13 @@ use lmc_format::Result;
 use lmc_input::is_small;
 use std::ops::Range;
 
-/// Bytes that a reference must save.
+/// The fewest bytes that a reference must save.
 const GAIN_MIN: u64 = 64;
-/// The same where the tensors of a run are in a span of their own for it.
+/// The same if the run needs a span of its own for the reference.
 const GAIN_MIN_APART: u64 = 256;
 
 impl Own<'_> {
-    /// Sets the references of small tensors; those of others are not touched.
+    /// Sets the references of small tensors and leaves all others alone.
     pub(super) fn small_tensors(
         &self,
         known: &Known,
@@ -39,7 +39,8 @@ impl Own<'_> {
         Ok(())
     }
 
-    /// The tensor of the same name, as it is or rounded, that is most like this one.
+    /// The reference to the tensor of the same name, as it is or rounded, that is most like this
+    /// one.
     fn by_name(
         &self,
         known: &Known,
@@ -55,7 +56,7 @@ impl Own<'_> {
         }
     }
 
-    /// The items from `first` on that would share a span by their references.
+    /// The items from `first` on that could share a span, judging by their references.
     fn run(&self, items: &[Option<Reference>], first: usize) -> Range<usize> {
         let mut last = first;
         let mut end = first + 1;
@@ -76,7 +77,7 @@ impl Own<'_> {
         first..end
     }
 
-    /// Whether a run gains by its reference more than a span of its own costs.
+    /// Whether the reference of a run saves more than a separate span costs.
     fn pays(
         &self,
         trial: &mut Trial,

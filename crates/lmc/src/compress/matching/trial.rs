@@ -1,4 +1,5 @@
-//! What references are worth, tried on samples: a tensor of gigabytes is not coded to find out.
+//! Estimates how much references save by trying them on samples: coding a tensor of gigabytes just
+//! to find out would take too long.
 
 use crate::Reference;
 use crate::base::reference;
@@ -7,13 +8,13 @@ use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};
 use lmc_format::{Hash, Result, hash};
 use std::ops::Range;
 
-/// Bytes of a sample, in pieces spread over the range: more than a block for which the encoder
+/// The size of a sample, in pieces spread over the range: more than a block for which the encoder
 /// tries several levels.
 const PIECES: u64 = 3;
 const PIECE_LEN: u64 = 1 << 15;
-/// Bytes of each of the three pieces by which equal tensors are told.
+/// Bytes of each of the three pieces that identify equal tensors.
 const MARK_LEN: u64 = 1 << 12;
-/// Bytes that a candidate with another name is judged by before anything is coded.
+/// Bytes that are used to judge a candidate with another name before anything is coded.
 const GLANCE_LEN: u64 = 1 << 14;
 
 /// Reads from the source of a reference with this number.
@@ -37,7 +38,7 @@ impl<'a> Trial<'a> {
         Self { read, level, encoder: Encoder::new(), raw, base, wide: Buffer::default(), out }
     }
 
-    /// Takes the sample of `range` of the file itself; returns the bytes that it takes alone.
+    /// Takes a sample of `range` of the file itself; returns its coded size without a base.
     pub(super) fn alone(&mut self, range: &Range<u64>, dtype: Dtype) -> Result<usize> {
         self.raw.clear();
         for piece in pieces(range.end - range.start, PIECES, PIECE_LEN) {
@@ -51,7 +52,7 @@ impl<'a> Trial<'a> {
         Ok(self.out.len())
     }
 
-    /// The bytes that the same sample takes on a base; `len` is that of the range.
+    /// The coded size of the same sample against a base; `len` is the length of the range.
     pub(super) fn on(&mut self, reference: &Reference, len: u64, dtype: Dtype) -> Result<usize> {
         self.base.clear();
         for piece in pieces(len, PIECES, PIECE_LEN) {
@@ -75,7 +76,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Whether most values in the middle of `range` of the file itself have the same top byte as in
-    /// a base: the sign and most of the exponent.
+    /// a base. The top byte holds the sign and most of the exponent.
     pub(super) fn looks_alike(
         &mut self,
         range: &Range<u64>,
@@ -86,8 +87,8 @@ impl<'a> Trial<'a> {
         Ok(2 * equal > all)
     }
 
-    /// Whether three of four values there do. Then the base is sure to gain something, and nothing
-    /// needs to be coded to find out.
+    /// Whether three in four of these values do. Then the base certainly saves something, and
+    /// nothing needs to be coded to find out.
     pub(super) fn looks_close(
         &mut self,
         range: &Range<u64>,
@@ -98,8 +99,8 @@ impl<'a> Trial<'a> {
         Ok(4 * equal > 3 * all)
     }
 
-    /// How many values in the middle of `range` have the same top byte as in a base, and of how
-    /// many.
+    /// How many values in the middle of `range` have the same top byte as in a base, and how many
+    /// were compared.
     fn equal_tops(
         &mut self,
         range: &Range<u64>,
@@ -126,8 +127,8 @@ impl<'a> Trial<'a> {
         Ok((equal, raw.len()))
     }
 
-    /// The reference that shares the most bytes with the start of `range` of the file itself; of
-    /// two that share as many the first.
+    /// The reference that shares the most bytes with the start of `range` of the file itself; the
+    /// first of two that share equally many.
     pub(super) fn closest(
         &mut self,
         range: &Range<u64>,
@@ -153,7 +154,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// What tells a stretch of a source from others of its length: a checksum of three pieces of it.
+/// Distinguishes a stretch of a source from others of its length: a checksum of three pieces of it.
 pub(super) fn mark(read: Read, source: u64, range: &Range<u64>) -> Result<Hash> {
     let mut bytes = Vec::new();
     for piece in pieces(range.end - range.start, 3, MARK_LEN) {
@@ -164,8 +165,8 @@ pub(super) fn mark(read: Read, source: u64, range: &Range<u64>) -> Result<Hash> 
     Ok(hash(&bytes))
 }
 
-/// Pieces of `len` bytes that start at multiples of eight, the first at the start and the last at
-/// the end, or all in one if it is not more than they.
+/// Pieces of `len` bytes. They start at multiples of eight; the first is at the start and the last
+/// at the end. If `len` is no more than the pieces together, there is one piece with everything.
 fn pieces(len: u64, count: u64, piece_len: u64) -> impl Iterator<Item = Range<u64>> {
     let is_all = len <= count * piece_len;
     let room = len.saturating_sub(piece_len);

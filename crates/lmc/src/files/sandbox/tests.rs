@@ -8,7 +8,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Of a folder that cannot be made or opened, the error has the path and the cause.
+/// If a folder cannot be created or opened, the error has the path and the cause.
 #[test]
 fn errors_have_the_whole_path() {
     let target = tempfile::tempdir().unwrap();
@@ -25,7 +25,7 @@ fn errors_have_the_whole_path() {
     }
 }
 
-/// Where a file system takes the names of two results for one, the second does not replace the
+/// Where a file system treats the names of two results as the same, the second does not replace the
 /// first.
 #[test]
 fn a_result_never_replaces_another_one() {
@@ -35,13 +35,13 @@ fn a_result_never_replaces_another_one() {
     fs::write(target.path().join(first), b"old").unwrap();
     let made = sandbox.create(first, &Origin::nothing()).unwrap();
     made.commit().unwrap();
-    // As on a file system that tells no capital letters from small ones.
+    // As on a file system that is not case-sensitive.
     fs::hard_link(target.path().join(first), target.path().join(second)).unwrap();
     let error = sandbox.create(second, &Origin::nothing()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::AlreadyExists, "{error}");
 }
 
-/// A directory that is removed while it gets its name is whole, or there is none of it.
+/// A directory that is removed while it gets its name is either complete or not there at all.
 #[test]
 fn a_new_directory_is_whole_or_not_there() {
     let target = tempfile::tempdir().unwrap();
@@ -63,7 +63,8 @@ fn a_new_directory_is_whole_or_not_there() {
     }
 }
 
-/// Whoever may rename in the target moves a private folder to where one of ours was.
+/// Somebody who can rename in the target replaces one of our folders by a private one: it is not
+/// used.
 #[test]
 fn a_swapped_folder_gets_no_mode_and_no_files() {
     for is_there in [false, true] {
@@ -111,8 +112,8 @@ fn a_swapped_folder_gets_no_mode_and_no_files() {
     }
 }
 
-/// A new folder with the number of one that was removed, as ext4 gives it to the next one; none
-/// where the file system does not.
+/// Replaces a folder by a new one that gets the same number, as on ext4; none if the file system
+/// does not reuse it.
 fn take_place(path: &Path) -> Option<()> {
     let number = |path: &Path| fs::metadata(path).unwrap().ino();
     let wanted = number(path);
@@ -121,8 +122,8 @@ fn take_place(path: &Path) -> Option<()> {
     (number(path) == wanted).then_some(())
 }
 
-/// A folder that takes the place of one that was removed, and its number too, is another one:
-/// of another user, or made later.
+/// A folder that replaces one that was removed is not taken for it, even with the same number: it
+/// belongs to another user, or was created later.
 #[test]
 fn the_number_of_a_folder_is_not_enough() {
     for (is_there, owner) in [(false, None), (false, Some(12_345)), (true, Some(12_345))] {
@@ -173,7 +174,7 @@ fn the_number_of_a_folder_is_not_enough() {
     }
 }
 
-/// Nor is one that is made the one that was removed before, though it is ours and as old as that.
+/// A new folder is not taken for one that was removed before, though it is ours and just as old.
 #[test]
 fn a_folder_does_not_get_the_place_of_another_one() {
     let target = tempfile::tempdir().unwrap();
@@ -192,7 +193,7 @@ fn a_folder_does_not_get_the_place_of_another_one() {
         return;
     }
     assert_eq!(made.unwrap_err().kind, ErrorKind::Conflict);
-    // One that was removed here is no mistake.
+    // Removing a folder here is not a mistake.
     sandbox.make_dir(Path::new("c"), 0o700).unwrap();
     sandbox.remove_dir(Path::new("c")).unwrap();
     sandbox.make_dir(Path::new("d"), 0o700).unwrap();

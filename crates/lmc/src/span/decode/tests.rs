@@ -11,7 +11,7 @@ const REFERENCE: Reference = Reference { source: 1, start: 0, conversion: Conver
 const DTYPES: [Dtype; 6] =
     [Dtype::Bf16, Dtype::F16, Dtype::F32, Dtype::F64, Dtype::F8E4M3, Dtype::I32];
 
-/// Decodes a span; tells what it cost and how much of its base was in memory at once.
+/// Decodes a span; returns the cost, and how much of its base was in memory at any one time.
 fn decode(coded: &CodedSpan, base: &[u8], raw: &[u8]) -> (u64, usize) {
     let (budget, mut decoder) = (Budget::new(0, 0, &Context::default()), SpanDecoder::default());
     let CodedSpan { bytes, span } = coded;
@@ -40,8 +40,8 @@ fn one_block(spec: &TensorSpec, level: Level, raw: &[u8], base: &[u8]) -> CodedS
     CodedSpan { bytes, span }
 }
 
-/// However long spans and blocks are, little of a base is in memory at once, and nothing of it
-/// where a span is its base.
+/// However long spans and blocks are, only little of a base is in memory at any time, and nothing
+/// of it if a span equals its base.
 #[test]
 fn bases_are_read_in_pieces() {
     let spec = TensorSpec { dtype: Dtype::F32, row_len: 0 };
@@ -60,8 +60,8 @@ fn bases_are_read_in_pieces() {
     }
 }
 
-/// A block that is its base and has bytes left over is refused, and so is one that is coded and too
-/// long.
+/// A block that equals its base is refused if bytes are left over, and so is a coded block that is
+/// too long.
 #[test]
 fn odd_blocks_are_refused() {
     let base = vec![7; 8 << 20];
@@ -91,7 +91,7 @@ fn odd_blocks_are_refused() {
     assert!(decode(&stored((1 << 22) + 1), (1 << 22) + 1).is_err());
 }
 
-/// A tensor like `base`, in which one value of so many is a little off.
+/// A tensor like `base`, in which one in `one_in` values is slightly different.
 fn moved(base: &[u8], width: usize, one_in: usize, random: &mut Random) -> Vec<u8> {
     let mut raw = base.to_vec();
     for low in raw.iter_mut().step_by(width) {
@@ -102,8 +102,8 @@ fn moved(base: &[u8], width: usize, one_in: usize, random: &mut Random) -> Vec<u
     raw
 }
 
-/// Whatever a small tensor holds, it may be restored: no level makes more tables of it than a span
-/// may cost.
+/// A small tensor can always be restored, whatever it holds: no level makes more tables for it than
+/// a span may cost.
 #[test]
 fn small_spans_cost_little() {
     let mut random = Random::new(1);

@@ -1,10 +1,10 @@
-//! What is compressed is never refused for what it costs to restore, whatever it refers to.
+//! An archive that we write is never refused for its cost to restore, whatever it refers to.
 
 use super::*;
 use crate::Context;
 use lmc_testkit::casts;
 
-/// F32 values as those of a type of two bytes.
+/// F32 values converted to a two-byte type.
 fn rounded(values: &[u8], round: fn(f32) -> u16) -> Vec<u8> {
     let (words, _) = values.as_chunks();
     words.iter().flat_map(|&word| round(f32::from_le_bytes(word)).to_le_bytes()).collect()
@@ -22,8 +22,8 @@ fn check(coded: Vec<u8>, bases: &Bases) -> usize {
     archive.spans().filter(|span| span.as_ref().is_ok_and(|span| span.reference.is_some())).count()
 }
 
-/// Parts of a large base, and two roundings of each, which refer to them: to read one of these
-/// again is to read the base again, and that counts when references are chosen.
+/// Parts of a large base, each with two roundings that refer to it: reading a rounding again means
+/// reading the base again, and that counts when references are chosen.
 #[test]
 fn references_to_the_file_itself_count() {
     let (all, count) = (131_072, 132);
@@ -48,8 +48,8 @@ fn references_to_the_file_itself_count() {
     assert!(on > 50, "{on} spans refer to something");
 }
 
-/// A file is made on a raw base, which is compressed later, as hard as can be: it can still be
-/// restored.
+/// A file is compressed against a raw base, which is itself compressed later at the highest level:
+/// the file can still be restored.
 #[test]
 fn a_raw_base_may_be_compressed_later() {
     let all = 65_536;
