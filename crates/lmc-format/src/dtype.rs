@@ -1,14 +1,14 @@
-//! Element types: the one table of them. Everything that depends on an element type is a column
-//! here or is derived from one.
+//! Element types, all in one table. Everything that depends on an element type is a column here or
+//! is derived from one.
 //!
-//! A file stores the id of a type for people alone (`docs/format.md`, section 7.3). A decoder needs
-//! only the recipes, so an id that this table does not have is shown as a number.
+//! A file stores the id of a type only for people to read (`docs/format.md`, section 7.3). A
+//! decoder needs only the recipes, so an id that is not in this table is shown as a number.
 
 use std::fmt;
 
 /// The element type of a tensor.
 ///
-/// Whatever is not known is [`Dtype::Bytes`].
+/// Any unknown type is [`Dtype::Bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the table below says what each one is")]
@@ -40,16 +40,16 @@ pub enum Dtype {
     F6E3M2,
 }
 
-/// What a type is made of.
+/// The structure of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A sign, an exponent and a mantissa, from the top.
+    /// A sign, an exponent and a mantissa, from the top bit down.
     Float(FloatFields),
-    /// Two floats of these fields, the real part first.
+    /// Two floats with these fields, the real part first.
     Complex(FloatFields),
     /// A signed integer.
     Signed,
-    /// An unsigned integer, a truth value, or bytes that nothing is known of.
+    /// An unsigned integer, a truth value, or bytes that nothing is known about.
     Unsigned,
     /// Values of less than a byte, packed without gaps.
     Packed,
@@ -62,14 +62,14 @@ pub struct FloatFields {
     pub exponent_bits: u8,
     /// Bits of the mantissa.
     pub mantissa_bits: u8,
-    /// What is subtracted from the exponent.
+    /// The bias, which is subtracted from the exponent.
     pub bias: i32,
 }
 
-/// What numpy calls a type.
+/// The name of a type in numpy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumpyName {
-    /// A type of numpy itself.
+    /// A built-in type of numpy.
     Own(&'static str),
     /// A type that numpy knows once the package `ml_dtypes` is imported.
     MlDtypes(&'static str),
@@ -107,7 +107,7 @@ impl Row {
         Self { numpy: Some(NumpyName::MlDtypes(name)), ..self }
     }
 
-    /// Where torch and numpy call it by the same name.
+    /// For a type that has the same name in torch and numpy.
     const fn both(self, name: &'static str) -> Self {
         self.torch(name).numpy(name)
     }
@@ -125,8 +125,7 @@ const fn complex(exponent_bits: u8, mantissa_bits: u8, bias: i32) -> Kind {
     Kind::Complex(fields(exponent_bits, mantissa_bits, bias))
 }
 
-/// Every type, by its id: the type, its name, its bits, what it is made of, and its names
-/// elsewhere.
+/// Every type, by id: the type, its name, its bits, its structure, and its names elsewhere.
 #[rustfmt::skip]
 const ROWS: [Row; Dtype::COUNT] = [
     row(Dtype::Bytes,      "bytes",       8,   Kind::Unsigned),
@@ -157,10 +156,10 @@ const ROWS: [Row; Dtype::COUNT] = [
 ];
 
 impl Dtype {
-    /// How many there are.
+    /// The number of types.
     const COUNT: usize = Self::F6E3M2 as usize + 1;
 
-    /// Every type, in the order of their ids.
+    /// Every type, in the order of ids.
     #[expect(clippy::indexing_slicing, reason = "the compiler checks constants")]
     pub const ALL: [Self; Self::COUNT] = {
         let mut all = [Self::Bytes; Self::COUNT];
@@ -177,7 +176,7 @@ impl Dtype {
         &ROWS[self as usize]
     }
 
-    /// Its number in a file.
+    /// Its id in a file.
     pub fn id(self) -> DtypeId {
         DtypeId(self as u8)
     }
@@ -187,17 +186,17 @@ impl Dtype {
         self.row().name
     }
 
-    /// Bits of a value; of both parts, if it is complex.
+    /// Bits of a value; of both parts together, if it is complex.
     pub fn bits(self) -> u64 {
         u64::from(self.row().bits)
     }
 
-    /// What it is made of.
+    /// Its structure.
     pub fn kind(self) -> Kind {
         self.row().kind
     }
 
-    /// Bytes of one word: of a value, of one part of a complex value, or 1 if values are packed.
+    /// Bytes of one word: a value, or one part of a complex value. 1 if values are packed.
     pub fn width(self) -> usize {
         let bits = match self.kind() {
             Kind::Complex(_) => self.bits() / 2,
@@ -215,7 +214,7 @@ impl Dtype {
         }
     }
 
-    /// Bytes of `count` values, if that is a whole number of them.
+    /// Bytes of `count` values, if that is a whole number of bytes.
     pub fn byte_len(self, count: u64) -> Option<u64> {
         let bits = count.checked_mul(self.bits())?;
         bits.is_multiple_of(8).then_some(bits / 8)
@@ -226,7 +225,7 @@ impl Dtype {
         self.row().safetensors
     }
 
-    /// The name that users know: that of safetensors, or ours if it has none there.
+    /// The name that users know: that in safetensors, or ours if there is none.
     pub fn label(self) -> &'static str {
         self.in_safetensors().unwrap_or(self.name())
     }
@@ -241,21 +240,21 @@ impl Dtype {
         self.row().numpy
     }
 
-    /// The type that safetensors calls by this name.
+    /// The type with this name in safetensors.
     pub fn from_safetensors(name: &str) -> Option<Self> {
         ROWS.iter().find(|row| row.safetensors == Some(name)).map(|row| row.dtype)
     }
 }
 
-/// The number of a type in a file; a later writer may use one that this table does not have.
+/// The id of a type in a file; a later writer may use one that this table does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DtypeId(u8);
 
 impl DtypeId {
-    /// The largest: a byte of a file holds another flag beside it.
+    /// The largest id: the last bit of its byte in a file is another flag.
     const MAX: u8 = 127;
 
-    /// A number in a file; None if it cannot be one.
+    /// An id from a file; None if it is out of range.
     pub fn new(id: u8) -> Option<Self> {
         (id <= Self::MAX).then_some(Self(id))
     }
@@ -285,7 +284,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Every row is in the place that its type's id says, and no name is used twice.
+    /// Every row is at the position of its type's id, and no name is used twice.
     #[test]
     fn rows_are_in_their_places() {
         for (i, row) in ROWS.iter().enumerate() {
@@ -298,7 +297,7 @@ mod tests {
         assert!(unique(ROWS.iter().filter_map(|row| row.torch).collect()));
     }
 
-    /// The fields of a float fill its word, beside the sign.
+    /// The fields of a float and the sign fill its word.
     #[test]
     fn fields_fill_words() {
         for dtype in Dtype::ALL {
@@ -309,7 +308,7 @@ mod tests {
         }
     }
 
-    /// Packed values make whole bytes only in some numbers.
+    /// Packed values fill whole bytes only for some counts.
     #[test]
     fn packed_values_are_counted_in_bits() {
         assert_eq!(Dtype::F4E2M1.byte_len(6), Some(3));
@@ -319,7 +318,7 @@ mod tests {
         assert_eq!(Dtype::F64.byte_len(u64::MAX), None);
     }
 
-    /// A number that is not in the table is shown as one.
+    /// An id that is not in the table is shown as a number.
     #[test]
     fn unknown_ids_are_numbers() {
         let unknown = DtypeId::new(99);
