@@ -183,14 +183,15 @@ impl Store {
     }
 
     /// The order of the lists matters.
+    ///
     /// * Packs before leases: a save without a listed lease puts no pack that is listed.
     /// * Marks before leases: such a save does not choose a parent whose mark is listed.
     /// * Leases before snapshots: a save that ended in between is among the snapshots.
     /// * Expired leases are removed before snapshots are listed: if such a save is alive after all,
     ///   because clocks are wrong, it is among the snapshots or finds its lease gone after its
     ///   commit.
-    /// * Snapshots before `damaged/`: a manifest that a repair moves in between is there, and one
-    ///   that it brings back has a lease.
+    /// * Snapshots before `damaged/`: a manifest that a repair moves in between is listed there,
+    ///   and one that it brings back has a lease.
     /// * Snapshots once more after `damaged/`: if that lease had expired, the manifest is among
     ///   them.
     fn look(&self, lease: Option<&PruneLease>) -> Result<Seen> {
