@@ -1,11 +1,11 @@
-//! What a user can do about an error, in the words of this command: its options and subcommands.
+//! What a user can do about an error, in terms of this command: its options and subcommands.
 
 use std::fmt::Display;
 
 use lmc::{Advice, Error};
 use lmc_store::Warning;
 
-/// An error in one line, with what would help.
+/// An error in one line, with advice.
 pub fn of_error(error: &Error) -> String {
     advised(error, error.advice())
 }

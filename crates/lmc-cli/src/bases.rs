@@ -8,26 +8,26 @@ use serde_json::{Value, json};
 use crate::exit::Failure;
 use crate::names;
 
-/// Where a file is that bases are looked for.
+/// The location of a file whose bases are looked for.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
-    /// Nowhere.
+    /// Standard input, which has no location.
     Stdin,
-    /// A file that was named itself.
+    /// A file that was named directly.
     File(&'a Path),
     /// A file in a directory that was named, as the path within it.
     InTree(&'a Path),
 }
 
-/// The place of a file that `names`, files and directories, led to.
+/// The location of a file that was found through `names`, which are files and directories.
 pub fn place<'a>(path: &'a Path, names: &[PathBuf]) -> Place<'a> {
     let within =
         names.iter().filter(|name| name.is_dir()).find_map(|dir| path.strip_prefix(dir).ok());
     within.map_or(Place::File(path), Place::InTree)
 }
 
-/// The files to compress a file against: of a directory the one of the same name, raw or .lmc. A
-/// file within a directory need not have one.
+/// The files to compress a file against. From a directory, it is the file of the same name, raw or
+/// .lmc. A file within a directory need not have one.
 pub fn to_compress(given: &[PathBuf], place: Place) -> Result<Vec<PathBuf>, Failure> {
     let mut bases = Vec::new();
     for path in given {

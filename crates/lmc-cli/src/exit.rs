@@ -1,4 +1,4 @@
-//! How a run ends: exit codes, failures in one line, and the code of several files together.
+//! How a run ends: exit codes, failures in one line, and the exit code for several files.
 
 use std::fmt::Display;
 use std::io;
@@ -22,28 +22,29 @@ pub enum Exit {
     Error,
     /// The command line makes no sense.
     Usage,
-    /// Some files were done, others were not; or a change was made that stdout took no word of.
+    /// Some files were done and others were not; or a change was made that could not be reported on
+    /// stdout.
     Partial,
-    /// Damaged or cut off data was found.
+    /// Damaged or cut-off data was found.
     Corrupt,
-    /// There is no store where one was named.
+    /// There is no store at the named location.
     NoStore,
-    /// Another writer was there first; the same command may work again.
+    /// Another writer was first; the same command may succeed if run again.
     Conflict,
-    /// It was asked to end; the code is that of a program ended by SIGINT.
+    /// The process was asked to end; the code is that of a program ended by SIGINT.
     Interrupted,
-    /// What read our output went away; the code is that of a program ended by SIGPIPE.
+    /// The reader of our output went away; the code is that of a program ended by SIGPIPE.
     PipeClosed,
 }
 
-/// One thing that did not work, in one line.
+/// One failure, in one line.
 #[derive(Clone, Debug)]
 pub struct Failure {
     exit: Exit,
     message: String,
 }
 
-/// Counts files, for the exit code of all of them.
+/// Counts files, for the exit code of the whole run.
 #[derive(Debug, Default)]
 pub struct Tally {
     done: usize,
@@ -77,17 +78,17 @@ impl From<Exit> for ExitCode {
 }
 
 impl Failure {
-    /// A failure without a better name; `message` is lower case and says what to do.
+    /// A failure without a more specific exit code; `message` is lower case and says what to do.
     pub fn new(message: impl Into<String>) -> Self {
         Self { exit: Exit::Error, message: message.into() }
     }
 
-    /// Damage that was found and told of already.
+    /// Damage that was found and already reported.
     pub fn damage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Corrupt, message: message.into() }
     }
 
-    /// Options that do not go together.
+    /// Options that cannot be combined.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, message: message.into() }
     }
@@ -105,7 +106,7 @@ impl Failure {
         Self::new(format!("cannot {what}: {error}"))
     }
 
-    /// What was done could not be told on stdout.
+    /// The work was done, but this could not be reported on stdout.
     pub fn untold(error: &io::Error) -> Self {
         match Self::io("write to stdout", error) {
             closed if closed.is_pipe_closed() => closed,
@@ -128,8 +129,8 @@ impl Failure {
         self
     }
 
-    /// The line for stderr. A URL may be taken for a file or a snapshot, so even here its secrets
-    /// are left out.
+    /// The line for stderr. A URL may have been given as a file or a snapshot, so its secrets are
+    /// left out here too.
     pub fn line(&self, name: impl Display) -> Printable {
         Printable::line(without_secrets(&format!("lmc: {name}: {}", self.message)))
     }
@@ -154,7 +155,7 @@ impl Tally {
         self.done += 1;
     }
 
-    /// Counts a file that was not.
+    /// Counts a file that failed.
     pub fn failed(&mut self, failure: &Failure) {
         self.failed += 1;
         self.corrupt |= failure.exit == Exit::Corrupt;
@@ -172,8 +173,7 @@ impl Tally {
         self.done == 0 && self.failed > 0
     }
 
-    /// The exit code of all files: the end that was asked for wins, then corruption; a mix is
-    /// partial.
+    /// The exit code for all files: an interrupt wins, then corruption; a mix is partial.
     pub fn exit(&self) -> Exit {
         match self {
             Self { interrupted: true, .. } => Exit::Interrupted,
@@ -186,8 +186,8 @@ impl Tally {
     }
 }
 
-/// The failure of a command that could not tell what it found, or the one that it found: that one
-/// decides the exit code, and both are told.
+/// Combines the failure to report a result with the failure in the result itself. The second one
+/// decides the exit code, and both are reported.
 pub fn both(told: Result<(), Failure>, found: Result<(), Failure>) -> Result<(), Failure> {
     match (told, found) {
         (Err(told), Err(found)) if !told.is_pipe_closed() => {
@@ -199,16 +199,16 @@ pub fn both(told: Result<(), Failure>, found: Result<(), Failure>) -> Result<(),
     }
 }
 
-/// Prints the failure of a command that has one file, and gives its exit code.
+/// Prints the failure of a command that has one file, and returns its exit code.
 pub fn report(name: &Path, result: Result<(), Failure>) -> Exit {
     report_at(name.display(), result)
 }
 
-/// The same where it has something else, a store say.
+/// The same for something other than a file, such as a store.
 pub fn report_at(name: impl Display, result: Result<(), Failure>) -> Exit {
     match result {
         Ok(()) => Exit::Done,
-        // What fails now fails because of that.
+        // After the interrupt, every failure is caused by it.
         Err(_) if signals::is_stopped() => Exit::Interrupted,
         Err(failure) => {
             if !failure.is_pipe_closed() {
@@ -219,7 +219,7 @@ pub fn report_at(name: impl Display, result: Result<(), Failure>) -> Exit {
     }
 }
 
-/// Runs `work` on each name, goes on after a failure, and gives the exit code of all.
+/// Runs `work` on each name, continues after a failure, and returns the exit code for all.
 pub fn for_each<P: AsRef<Path>>(
     names: &[P],
     mut work: impl FnMut(&Path) -> Result<(), Failure>,
@@ -244,7 +244,7 @@ pub fn for_each<P: AsRef<Path>>(
 mod tests {
     use super::*;
 
-    /// The code of several files is the worst one, and a mix is partial.
+    /// The exit code for several files is the worst one, and a mix is partial.
     #[test]
     fn codes_of_several_files() {
         let plain = Failure::new("no");
@@ -262,8 +262,8 @@ mod tests {
         assert_eq!(code(0, &[]), 0);
     }
 
-    /// Work that was made to end is not an error like any other: its code is that of Ctrl-C, alone
-    /// and among other files.
+    /// Interrupted work is not an ordinary error: its exit code is that of Ctrl-C, alone and among
+    /// other files.
     #[test]
     fn interrupted_work_has_the_exit_code_of_an_interrupt() {
         let failure = Failure::from(lmc::Error::new(ErrorKind::Interrupted, "interrupted"));

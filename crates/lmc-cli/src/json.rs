@@ -1,5 +1,5 @@
-//! JSON that is printed as it is made: lists that would take many times the memory of what they are
-//! made from.
+//! JSON that is printed while it is made: as a whole, these lists would take many times the memory
+//! of their source.
 
 use serde_json::{Map, Value};
 
@@ -7,8 +7,8 @@ use crate::exit::Failure;
 use crate::printable::Printable;
 use crate::stdio::Pages;
 
-/// Prints an object with the fields `fields` and, as `name`, a list of all `items`; it looks as if
-/// it had been printed at once, `depth` levels deep in another one.
+/// Prints an object with the fields `fields` and, as `name`, a list of all `items`. It looks as if
+/// it had been printed in one go, `depth` levels deep in another object.
 pub fn object(
     pages: &mut Pages,
     depth: usize,
@@ -58,12 +58,12 @@ pub struct Array {
 }
 
 impl Array {
-    /// One that is `depth` levels deep.
+    /// A list that is `depth` levels deep.
     pub fn new(depth: usize) -> Self {
         Self { depth, is_empty: true }
     }
 
-    /// Prints what comes before the next item.
+    /// Prints the text before the next item.
     pub fn next(&mut self, pages: &mut Pages) -> Result<(), Failure> {
         let separator = if std::mem::take(&mut self.is_empty) { "[" } else { "," };
         let indent = "  ".repeat(self.depth + 1);
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What is printed piece by piece is what would be printed at once.
+    /// JSON that is printed piece by piece is the same as JSON that is printed in one go.
     #[test]
     fn looks_as_if_printed_at_once() {
         let items = [json!({"a": [1, {"b": null}], "c": "x\ny"}), json!([]), json!("z")];

@@ -1,7 +1,8 @@
-//! The command `lmc`: arguments in, calls of the library `lmc`, lines and an exit code out.
+//! The command `lmc`: it takes arguments, calls the library `lmc`, and prints lines and returns an
+//! exit code.
 //!
-//! stdout carries data, tables or JSON; progress, summaries and errors go to stderr. No decision
-//! about bytes is taken here.
+//! stdout carries data, tables or JSON; progress, summaries and errors go to stderr. This crate
+//! makes no decision about bytes.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -30,7 +31,7 @@ pub use exit::Exit;
 pub use printable::one_line;
 pub use stdio::hold_places;
 
-/// What a build without the compressors to compare with says to `lmc bench`.
+/// The answer to `lmc bench` in a build without the other compressors.
 #[cfg(not(feature = "bench"))]
 const NO_BENCH: &str = "this lmc was built without it; build one that has it with \
      `cargo install --path crates/lmc-cli --features bench`";
@@ -55,19 +56,19 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     exit
 }
 
-/// Allows as many open files as the system does: a file may have 1,024 bases, and the usual limit
-/// is 1,024 files.
+/// Raises the limit on open files to what the system allows: a file may have 1,024 bases, and the
+/// usual limit is 1,024 files.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // Where it is refused, fewer have to do.
+        // If this is refused, the old limit must be enough.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }
 
-/// Why a command line makes no sense. What it quotes may have been made by a pattern of the shell,
-/// from names of files.
+/// Why a command line is refused. The quoted text may come from a pattern of the shell, and so from
+/// names of files.
 fn refusal(mut error: clap::Error) -> Printable {
     let quoted = |text: &str| Printable::word(without_secrets(text)).as_str().to_string();
     let clean = |value: &ContextValue| match value {

@@ -1,4 +1,4 @@
-//! Path rules: what a result is called, and which files a directory holds.
+//! Rules for paths: the names of results, and which files a directory holds.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -9,16 +9,16 @@ use lmc::{Archive, Bases, FileKind, FileState, Links, Tree, TreeEntry};
 
 use crate::exit::Failure;
 
-/// What compressed names end in.
+/// The extension of compressed files.
 pub const EXTENSION: &str = "lmc";
 
-/// `-`, which stands for stdin or stdout.
+/// Whether a path is `-`, which means stdin or stdout.
 pub fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// `path` with `.lmc` behind its name. Fails for `.` and `..`, which have none, and where there is
-/// no room for it.
+/// `path` with `.lmc` after its name. Fails for `.` and `..`, which have no name, and if the name
+/// would become too long.
 pub fn compressed(path: &Path) -> Result<PathBuf, Failure> {
     let name = path.file_name().ok_or_else(|| Failure::new("has no name; give one with -o"))?;
     if !lmc::has_room(path) {
@@ -30,7 +30,7 @@ pub fn compressed(path: &Path) -> Result<PathBuf, Failure> {
     Ok(path.with_file_name(name))
 }
 
-/// `path` without `.lmc`. Fails where it does not end so.
+/// `path` without `.lmc`. Fails if it does not end in that.
 pub fn restored(path: &Path) -> Result<PathBuf, Failure> {
     if !is_compressed(path) {
         return Err(Failure::new("does not end in .lmc; give the name of the output with -o"));
@@ -43,7 +43,7 @@ pub fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == EXTENSION)
 }
 
-/// Whether both names lead to one file that exists, whatever they are.
+/// Whether both paths lead to the same existing file.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
     match (FileState::at(a), FileState::at(b)) {
         (Ok(a), Ok(b)) => a.id == b.id,
@@ -51,7 +51,7 @@ pub fn is_same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// The path that all names of a file come to, also if it is not there yet.
+/// The path that all names of a file resolve to, even if the file does not exist yet.
 pub fn resolved(path: &Path) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
         return path;
@@ -64,16 +64,17 @@ pub fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// The `.lmc` files that a command line names: files as they are, directories by what is in them.
+/// The `.lmc` files that a command line names: files directly, directories by their contents.
 pub struct Archives {
-    /// All of them. A directory that cannot be read or holds none is one, to fail at its turn.
+    /// All of them. A directory that cannot be read or holds no such file is also listed, and fails
+    /// later.
     pub paths: Vec<PathBuf>,
-    /// Those that are in directories: what was listed is what is opened.
+    /// Those in directories: the file that is opened must be the one that was listed.
     listed: HashMap<PathBuf, (Rc<Tree>, TreeEntry)>,
 }
 
 impl Archives {
-    /// Looks into all directories among `paths`.
+    /// Lists all directories among `paths`.
     pub fn list(paths: &[PathBuf]) -> Self {
         let mut found = Self { paths: Vec::new(), listed: HashMap::new() };
         for path in paths {
@@ -115,7 +116,8 @@ impl Archives {
 mod tests {
     use super::*;
 
-    /// A name comes back from its compressed form; names without a stem or suffix are refused.
+    /// A name can be recovered from its compressed form; names without a stem or suffix are
+    /// refused.
     #[test]
     fn names_there_and_back() {
         for name in ["a", "a.b", "dir/model.safetensors", "a.lmc", "dir/", ".hidden"] {
@@ -129,8 +131,8 @@ mod tests {
         }
     }
 
-    /// What took the place of a file in a directory after that was listed is not opened, be it a
-    /// pipe that would have to be waited for or a link to another file.
+    /// If a file in a directory is replaced after the directory was listed, it is not opened,
+    /// whether the replacement is a pipe that would block or a link to another file.
     #[test]
     fn what_was_listed_is_what_is_opened() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,8 +1,8 @@
-//! Text that cannot steer a terminal.
+//! Text that cannot control a terminal.
 //!
-//! Names of files, tensors, runs and tags, and the words of servers, were chosen by others. A
-//! [`Printable`] can be made only here, and `stdio.rs` prints nothing else, so the compiler sees to
-//! it that none of them reaches a terminal as it is.
+//! Names of files, tensors, runs and tags, and messages of servers, are chosen by others. A
+//! [`Printable`] can be made only here, and `stdio.rs` prints nothing else. So the compiler makes
+//! sure that no such text reaches a terminal unescaped.
 
 use std::fmt::Display;
 
@@ -15,8 +15,8 @@ use crate::table::Table;
 pub struct Printable(String);
 
 impl Printable {
-    /// A part of a line. What cannot be shown becomes `\x1b` or `\u{202e}`, a backslash becomes
-    /// two, and so the text can be told from what is printed.
+    /// A part of a line. Characters that cannot be shown become codes such as `\x1b` or `\u{202e}`,
+    /// and a backslash becomes two. So the original text can be recovered from the printed one.
     pub fn word(text: impl Display) -> Self {
         Self(escaped(&text.to_string(), |c| c == '\\' || is_hidden(c), shown_code))
     }
@@ -28,8 +28,8 @@ impl Printable {
         line
     }
 
-    /// JSON, followed by the end of the line. Inside strings, JSON's own escapes stand for what
-    /// cannot be shown, and outside there is none of it.
+    /// JSON, followed by a line end. Inside strings, characters that cannot be shown use JSON's own
+    /// escapes, and outside strings there are none.
     pub fn json(value: &Value) -> Self {
         Self::part_of_json(format_args!("{value:#}\n"))
     }
@@ -43,8 +43,8 @@ impl Printable {
         Self(escaped(&text.to_string(), |c| c != '\n' && is_hidden(c), json_code))
     }
 
-    /// Text in lines of our own: a help text, a script, a table. Names in it must have been
-    /// escaped as a [`Printable::word`] is, or they could end a line.
+    /// Text in lines of our own: a help text, a script, a table. Names in it must already be
+    /// escaped, as by [`Printable::word`], or they could end a line.
     pub fn layout(text: impl Display) -> Self {
         Self(escaped(&text.to_string(), |c| c != '\n' && is_hidden(c), shown_code))
     }
@@ -54,7 +54,7 @@ impl Printable {
         self.push(Self::line(text));
     }
 
-    /// Adds what is printable already.
+    /// Adds text that is already printable.
     pub fn push(&mut self, text: impl Into<Self>) {
         self.0.push_str(&text.into().0);
     }
@@ -72,13 +72,13 @@ impl From<Table> for Printable {
 }
 
 /// Text that others print, such as that of an exception: one line, with hidden characters as their
-/// codes. A backslash stays one, so that what was made printable before does not change: errors are
-/// quoted in other errors.
+/// codes. A backslash is not doubled, so text that was already made printable does not change:
+/// errors are quoted in other errors.
 pub fn one_line(text: &str) -> String {
     escaped(text, is_hidden, shown_code)
 }
 
-/// The one function that makes text printable: each character that is chosen becomes its code.
+/// The one function that makes text printable: each chosen character becomes its code.
 fn escaped(text: &str, is_chosen: impl Fn(char) -> bool, code: impl Fn(char) -> String) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -90,11 +90,11 @@ fn escaped(text: &str, is_chosen: impl Fn(char) -> bool, code: impl Fn(char) -> 
     shown
 }
 
-/// Whether a character steers a terminal, turns the direction of text around, ends a line, or
-/// leaves no trace.
+/// Whether a character controls a terminal, reverses the direction of text, ends a line, or is
+/// invisible.
 fn is_hidden(c: char) -> bool {
-    // What Unicode calls "default ignorable", but for the two joiners, which scripts and emoji
-    // need; ends of lines and paragraphs, embeddings and overrides, annotations, and the empty
+    // The characters that Unicode calls "default ignorable", except the two joiners, which scripts
+    // and emoji need; line and paragraph ends, embeddings and overrides, annotations, and the empty
     // Braille pattern.
     let is_format = matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
@@ -122,12 +122,12 @@ mod tests {
     use super::*;
     use crate::table::Align;
 
-    /// All characters but the rarest scripts.
+    /// All characters except the rarest scripts.
     fn characters() -> impl Iterator<Item = char> {
         ('\0'..'\u{1f700}').chain('\u{e0000}'..='\u{e1000}')
     }
 
-    /// The text that a printed word stands for.
+    /// The original text of a printed word.
     fn read_back(word: &str) -> String {
         let mut text = String::new();
         let mut rest = word;
@@ -152,7 +152,7 @@ mod tests {
         text + rest
     }
 
-    /// A word can be read back, so no two texts look the same, and nothing hidden is left in it.
+    /// A word can be read back, so no two texts look the same, and it contains nothing hidden.
     #[test]
     fn words_can_be_read_back() {
         let all: String = characters().collect();
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(Printable::line("a\nb").as_str(), "a\\nb\n");
     }
 
-    /// A text for others has nothing hidden in it, and stays as it is when it is escaped again.
+    /// Text for others contains nothing hidden, and does not change when it is escaped again.
     #[test]
     fn one_line_is_one_line() {
         let all: String = characters().collect();
@@ -175,8 +175,8 @@ mod tests {
         assert_eq!(one_line("a\\b\n\u{1b}"), "a\\b\\n\\x1b");
     }
 
-    /// What Unicode calls "default ignorable" is shown by its code, but for the two joiners; so is
-    /// the empty Braille pattern.
+    /// Characters that Unicode calls "default ignorable" are shown by their codes, except the two
+    /// joiners; so is the empty Braille pattern.
     #[test]
     fn what_leaves_no_trace_is_shown() {
         let ignorable = [
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Names in other scripts, and emoji, are printed as they are.
+    /// Names in other scripts, and emoji, are printed unchanged.
     #[test]
     fn ordinary_text_stays() {
         for text in ["model.safetensors", "größe", "模型", "نموذج", "नमूना", "👩\u{200d}🔬", "a b"]
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// JSON is the same value, and nothing hidden is left in it but the ends of its lines.
+    /// JSON keeps its value and contains nothing hidden except its line ends.
     #[test]
     fn json_keeps_its_value() {
         let all: String = characters().collect();
@@ -225,7 +225,7 @@ mod tests {
         assert!(!json.as_str().contains(|c| c != '\n' && is_hidden(c)));
     }
 
-    /// A cell of a table neither ends a line nor steers the terminal.
+    /// A cell of a table cannot end a line or control the terminal.
     #[test]
     fn cells_stay_in_their_lines() {
         let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);

@@ -1,4 +1,4 @@
-//! What stderr shows: a bar while a terminal watches, lines about files, and errors.
+//! What stderr shows: a bar if it is a terminal, lines about files, and errors.
 
 use std::fmt::Display;
 use std::time::Instant;
@@ -15,18 +15,18 @@ const STYLE: &str = "{prefix} {bar:24} {percent:>3}% of {total_bytes} {bytes_per
 const STYLE_UNKNOWN: &str = "{prefix} {bytes} {bytes_per_sec}";
 const NAME_LEN_MAX: usize = 32;
 
-/// How much is said.
+/// How much is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Volume {
     /// Errors only.
     Quiet,
-    /// A line a file.
+    /// One line per file.
     Normal,
-    /// With time and speed.
+    /// Also time and speed.
     Verbose,
 }
 
-/// The one writer to stderr while files are worked on.
+/// The only writer to stderr while files are processed.
 pub struct Progress {
     volume: Volume,
     bar: ProgressBar,
@@ -56,21 +56,22 @@ impl Progress {
         if self.volume == Volume::Quiet || !stdio::is_watched() {
             return;
         }
-        // Hidden until it has its style, or the default one would flash up.
+        // Hidden until it has its style; otherwise the default style would appear for a moment.
         self.bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         self.bar.set_prefix(shortened(&Printable::word(name)));
         self.set_style(if total.is_some() { STYLE } else { STYLE_UNKNOWN });
         self.bar.set_draw_target(stdio::bar_target());
     }
 
-    /// Says how long the file is, once that is known.
+    /// Sets the length of the file, once it is known.
     pub fn set_total(&self, total: u64) {
         self.bar.set_length(total);
         self.set_style(STYLE);
     }
 
     fn set_style(&self, template: &str) {
-        // Both templates are constants that are known to be right; a wrong one would show no bar.
+        // Both templates are constants that are known to be valid; an invalid one would show no
+        // bar.
         if let Ok(style) = ProgressStyle::with_template(template) {
             self.bar.set_style(style);
         }
@@ -88,7 +89,7 @@ impl Progress {
         self.bar = ProgressBar::hidden();
     }
 
-    /// The line of a file that was done; `factor` is how many times smaller it is compressed.
+    /// The line for a finished file; `factor` is how many times smaller the compressed file is.
     pub fn summary(&self, from: impl Display, to: impl Display, done: Summary, factor: &str) {
         let Summary { bytes_in, bytes_out } = done;
         let line = format!("{from}: {factor}x ({bytes_in} -> {bytes_out} bytes, {to})");
@@ -100,7 +101,7 @@ impl Progress {
         self.note(format!("{line} in {seconds:.2} s, {speed:.2} GiB/s"));
     }
 
-    /// Tells of an original that is far larger than its file, before it is restored.
+    /// Warns, before the restore, about an original that is far larger than its file.
     pub fn announce(&self, archive: &Archive) {
         if archive.expands_far() {
             let (original, file) = (archive.original_len(), archive.file_len());
@@ -117,7 +118,7 @@ impl Progress {
         }
     }
 
-    /// The line of a failure, unless it comes of a signal.
+    /// The line for a failure, unless a signal caused it.
     pub fn failure(&self, name: impl Display, failure: &Failure) {
         if !failure.is_pipe_closed() && !signals::is_stopped() {
             self.bar.suspend(|| stdio::say(failure.line(name)));

@@ -1,12 +1,12 @@
-//! Ctrl-C and polite kills: what is temporary goes, then the process.
+//! Ctrl-C and other requests to end: temporary files are removed, and then the process ends.
 //!
-//! A command has one context, whose interrupt a signal sends. Work on a store ends by itself: its
-//! storage fails from then on, and whatever is under way clears up as on any error, its leases too.
-//! Other work, and what does not end soon, is cut off after the one temporary file or directory
-//! that is known has been removed.
+//! A command has one context, and a signal sends its interrupt. Work on a store ends by itself: its
+//! storage fails from then on, and all running work cleans up as on any error, including its
+//! leases. Other work, and work that does not end soon, is stopped after the one known temporary
+//! file or directory has been removed.
 //!
-//! The handler of a signal is handed nothing, so what it needs is in statics: all of them are here,
-//! and so is the one exit of the process that does not go through `main`.
+//! The handler of a signal has no arguments, so its data is in statics. All of them are here, and
+//! so is the only exit of the process that does not go through `main`.
 //!
 //! A write beyond the limit on the size of files (`ulimit -f`) fails with an error instead of
 //! ending the process.
@@ -26,31 +26,32 @@ use crate::exit::Exit;
 
 /// How long work on a store may take to end.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Times that a directory is removed: the work that fills it goes on meanwhile.
+/// How many times the removal of a directory is tried: the work that fills it continues meanwhile.
 const REMOVALS_MAX: usize = 100;
 
-/// Sent when the process was asked to end.
+/// Sent when the process is asked to end.
 static INTERRUPT: LazyLock<Interrupt> = LazyLock::new(Interrupt::default);
 /// Whether there is work that ends by itself.
 static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
-/// What would be left behind.
+/// The temporary file or directory that would be left over.
 static TEMPORARY: Mutex<Option<Arc<Leftover>>> = Mutex::new(None);
 
-/// While it lives, an interrupt removes the temporary file or directory it was made for.
+/// While this guard exists, an interrupt removes the temporary file or directory that it was made
+/// for.
 pub struct Guard(());
 
-/// Takes over SIGINT, SIGTERM and SIGHUP; those that are ignored stay so, as `nohup` wants it.
+/// Handles SIGINT, SIGTERM and SIGHUP; signals that are ignored stay ignored, as `nohup` wants.
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // With any handler at all the write returns an error, which is then reported. Where no
-        // handler can be set, the signal ends the process as it always does.
+        // With any handler, the write returns an error, which is then reported. If no handler can
+        // be set, the signal ends the process as usual.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
         let ends = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(signal));
         let ends: Vec<i32> = ends.collect();
         let (ready, is_ready) = mpsc::channel();
-        // The thread takes the signals over, not this one: where no thread can be had, or no
-        // handler, signals end the process as they always do.
+        // The new thread takes over the signals, not this one: if no thread or no handler is
+        // available, signals end the process as usual.
         let handler = move || {
             let signals = Signals::new(ends);
             drop(ready);
@@ -63,7 +64,7 @@ pub fn install() {
     });
 }
 
-/// Whether whoever started this process wants a signal ignored.
+/// Whether the process was started with this signal ignored.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -74,7 +75,7 @@ fn is_ignored(signal: i32) -> bool {
 fn end() {
     if !INTERRUPT.is_sent() && ENDS_ITSELF.load(Ordering::Acquire) {
         INTERRUPT.send();
-        // Not here, if it can be helped: the next signal would wait for it.
+        // On another thread if possible: the next signal would have to wait for it.
         let wait = || {
             sleep(PATIENCE);
             cut_off()
@@ -88,8 +89,8 @@ fn end() {
 }
 
 fn cut_off() -> ! {
-    // Nobody ends the process before this has removed it. Whoever hears of the interrupt and would
-    // begin with another temporary file waits here for the end.
+    // The process does not end before this has removed the file. Other threads that notice the
+    // interrupt and want to start another temporary file wait here for the end.
     let mut temporary = temporary();
     INTERRUPT.send();
     if let Some(leftover) = temporary.take() {
@@ -100,7 +101,7 @@ fn cut_off() -> ! {
 
 fn remove(leftover: &Leftover) {
     for _ in 0..REMOVALS_MAX {
-        // What was given its final name just now stays.
+        // A file that has just got its final name stays.
         if leftover.remove().is_ok() {
             return;
         }
@@ -108,12 +109,13 @@ fn remove(leftover: &Leftover) {
     }
 }
 
-/// Waits for what is being removed because of a signal, if anything is: for the end of a command.
+/// Waits for a removal that a signal started, if there is one; called at the end of a command.
 pub fn wait() {
     drop(temporary());
 }
 
-/// The context of the command, which ends when the process is asked to: nobody watches it yet.
+/// The context of the command, which is interrupted when the process is asked to end. Nobody
+/// watches it yet.
 pub fn context(threads: u16) -> Context {
     let (interrupt, threads) = (INTERRUPT.clone(), usize::from(threads));
     Context { interrupt, threads, ..Context::default() }
@@ -125,18 +127,18 @@ pub fn interruptible(storage: Arc<dyn Storage>) -> Arc<dyn Storage> {
     Arc::new(Interruptible::new(storage, &INTERRUPT))
 }
 
-/// Whether the process was asked to end; what fails from then on is not worth a word.
+/// Whether the process was asked to end; failures after that are not reported.
 pub fn is_stopped() -> bool {
     INTERRUPT.is_sent()
 }
 
-/// Removes what is temporary if the process is interrupted before the guard is dropped.
+/// Removes a temporary file or directory if the process is interrupted before the guard is dropped.
 pub fn guard(leftover: Arc<Leftover>) -> Guard {
     note(leftover);
     Guard(())
 }
 
-/// The same until another one is noted.
+/// The same, until another one is noted.
 pub fn note(leftover: Arc<Leftover>) {
     *temporary() = Some(leftover);
 }
@@ -148,6 +150,6 @@ impl Drop for Guard {
 }
 
 fn temporary() -> MutexGuard<'static, Option<Arc<Leftover>>> {
-    // It is whole at any time, so a panic elsewhere does not spoil it.
+    // The value is whole at all times, so a panic elsewhere does not damage it.
     TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,10 @@
-//! stdin, stdout and stderr: files where they can be, streams where they must. Nothing is written
-//! to a terminal but from here, and text only as a [`Printable`].
+//! stdin, stdout and stderr: used as files if possible, and otherwise as streams. Only this module
+//! writes to a terminal, and it writes text only as a [`Printable`].
 //!
-//! std takes a closed stdin for an empty one and says that all was written to a closed stdout; a
-//! program that began without them would report what nobody has read or got. And the first file
-//! that such a process opens becomes stdin or stdout. So what is closed is noted at the start and
-//! gets a place-holder, and is an error where it is needed.
+//! std treats a closed stdin as empty, and reports success for writes to a closed stdout. A program
+//! that was started without them would then report data that it has not read or delivered. Also,
+//! the first file that such a process opens becomes its stdin or stdout. So closed streams are
+//! noted at the start and get a placeholder, and using one is an error.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Seek, Stdout, Write};
@@ -19,29 +19,30 @@ use serde_json::Value;
 use crate::exit::Failure;
 use crate::printable::Printable;
 
-/// What is needed of a standard stream.
+/// What a standard stream is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// stdin is to be read.
+    /// Reading from stdin.
     Stdin,
-    /// stdout is to be written to.
+    /// Writing to stdout.
     Stdout,
 }
 
-/// Which of the three were closed, a bit for each.
+/// Which of the three were closed, one bit each.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// Notes which of stdin, stdout and stderr are closed, and opens `/dev/null` in their places, so
-/// that no file that is opened later is taken for one of them. Where there is none, as in a bare
-/// chroot, the root directory does, which nobody can write to either; std, which would do the same
-/// after this, ends the process without a word if it finds no `/dev/null`. To be called before
+/// Notes which of stdin, stdout and stderr are closed, and opens `/dev/null` for them, so that no
+/// file that is opened later is taken for one of them. If `/dev/null` does not exist, as in a bare
+/// chroot, the root directory is used, which cannot be written to either. std would do the same
+/// after this, but ends the process without a message if there is no `/dev/null`. Call this before
 /// anything is opened; a program calls it before `main`.
 pub extern "C" fn hold_places() {
     let standard = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
     for (number, fd) in standard.into_iter().enumerate() {
         if rustix::io::fcntl_getfd(fd) == Err(Errno::BADF) {
             CLOSED.fetch_or(1 << number, Ordering::Relaxed);
-            // It gets the lowest number that is free: this one, since those before it are open.
+            // The new descriptor is the lowest free number: this one, since those before it are
+            // open.
             let null = rustix::fs::open(c"/dev/null", OFlags::RDWR, Mode::empty());
             let root = || rustix::fs::open(c"/", OFlags::RDONLY, Mode::empty());
             if let Ok(held) = null.or_else(|_| root()) {
@@ -51,7 +52,7 @@ pub extern "C" fn hold_places() {
     }
 }
 
-/// Fails as the system does if stdin cannot be read, or stdout not be written to.
+/// Fails as the system would if stdin cannot be read or stdout cannot be written to.
 fn check(needed: Use) -> io::Result<()> {
     let (number, fd, other_way) = match needed {
         Use::Stdin => (0, rustix::stdio::stdin(), OFlags::WRONLY),
@@ -61,19 +62,19 @@ fn check(needed: Use) -> io::Result<()> {
     if was_closed || way(fd)? == other_way { Err(Errno::BADF.into()) } else { Ok(()) }
 }
 
-/// Whether something is open for reading, writing or both.
+/// Whether a descriptor is open for reading, writing or both.
 fn way(fd: BorrowedFd) -> rustix::io::Result<OFlags> {
     Ok(rustix::fs::fcntl_getfl(fd)? & OFlags::RWMODE)
 }
 
-/// stdout for bytes; remembers that its reader went away, which is no error to tell of.
+/// stdout for bytes. It remembers whether its reader went away, which is not reported as an error.
 pub struct BytesOut {
     stdout: Stdout,
     is_closed: bool,
 }
 
 impl BytesOut {
-    /// Refuses a terminal, which bytes would upset, unless `force` is set.
+    /// Refuses a terminal, which raw bytes would disturb, unless `force` is set.
     pub fn new(force: bool) -> Result<Self, Failure> {
         let stdout = stdout().map_err(|error| Failure::io("write to stdout", &error))?;
         if stdout.is_terminal() && !force {
@@ -84,7 +85,7 @@ impl BytesOut {
         Ok(Self { stdout, is_closed: false })
     }
 
-    /// `result`, or the quiet failure if the reader of stdout went away meanwhile.
+    /// `result`, or the silent failure if the reader of stdout went away meanwhile.
     pub fn check<T>(&self, result: lmc::Result<T>) -> Result<T, Failure> {
         if self.is_closed {
             return Err(Failure::pipe_closed());
@@ -110,17 +111,17 @@ impl Write for BytesOut {
     }
 }
 
-/// What a command on a store or on files has done by the time it prints.
+/// What a command has changed in a store or in files by the time it prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It only looked: without its words, it did nothing.
+    /// Nothing: if its output is lost, it has achieved nothing.
     Looked,
-    /// Something is different now, whether anybody hears of it or not.
+    /// Something, whether the output is read or not.
     Changed,
 }
 
 impl Effect {
-    /// The effect of a command that can be told only to look.
+    /// The effect of a command that has a dry run.
     pub fn unless(dry_run: bool) -> Self {
         if dry_run { Self::Looked } else { Self::Changed }
     }
@@ -131,9 +132,9 @@ pub fn print(text: impl Into<Printable>) -> Result<(), Failure> {
     write_out(&text.into()).map_err(|error| Failure::io("write to stdout", &error))
 }
 
-/// Prints how a command ended to stdout: `json` if it was asked for, else `text`. Where stdout
-/// takes nothing and something was changed, stderr gets `text`, and the failure says that it is
-/// done.
+/// Prints the result of a command to stdout: `json` if it was asked for, otherwise `text`. If
+/// stdout cannot be written to and something was changed, `text` goes to stderr, and the failure
+/// says that the work is done.
 pub fn tell(effect: Effect, text: Printable, json: Option<Value>) -> Result<(), Failure> {
     let told = match &json {
         Some(value) => write_out(&Printable::json(value)),
@@ -152,12 +153,12 @@ pub fn tell(effect: Effect, text: Printable, json: Option<Value>) -> Result<(), 
     }
 }
 
-/// Prints text to stderr. There is nobody to tell if that fails.
+/// Prints text to stderr. If that fails, there is nobody to tell.
 pub fn say(text: impl Into<Printable>) {
     let _ = write(&mut io::stderr(), &text.into());
 }
 
-/// Writes text to stdout, which may be closed if there is none.
+/// Writes text to stdout. An empty text does not need stdout to be open.
 fn write_out(text: &Printable) -> io::Result<()> {
     match text.as_str().is_empty() {
         true => Ok(()),
@@ -165,7 +166,7 @@ fn write_out(text: &Printable) -> io::Result<()> {
     }
 }
 
-/// stdout, if it can be written to. std takes it for done where it cannot.
+/// stdout, if it can be written to. std would report success if it cannot.
 fn stdout() -> io::Result<Stdout> {
     check(Use::Stdout)?;
     Ok(io::stdout())
@@ -177,27 +178,27 @@ fn write(to: &mut dyn Write, text: &Printable) -> io::Result<()> {
     to.flush()
 }
 
-/// Whether somebody may see a bar.
+/// Whether somebody may see a progress bar.
 pub fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Where bars are drawn; their names are printable.
+/// Where progress bars are drawn; the names in them are printable.
 pub fn bar_target() -> ProgressDrawTarget {
     ProgressDrawTarget::stderr()
 }
 
-/// Text for stdout that is longer than should be in memory.
+/// Text for stdout that is too long to keep in memory.
 #[derive(Debug, Default)]
 pub struct Pages {
     text: Printable,
 }
 
 impl Pages {
-    /// Bytes that are printed at once.
+    /// Bytes that are printed in one go.
     const LEN: usize = 1 << 16;
 
-    /// Prints text, now or with what comes next.
+    /// Prints text, now or together with later text.
     pub fn push(&mut self, text: impl Into<Printable>) -> Result<(), Failure> {
         self.text.push(text);
         if self.text.as_str().len() < Self::LEN {
@@ -206,20 +207,20 @@ impl Pages {
         print(std::mem::take(&mut self.text))
     }
 
-    /// Prints what is left.
+    /// Prints the rest.
     pub fn finish(self) -> Result<(), Failure> {
         print(self.text)
     }
 
-    /// What is not printed yet.
+    /// Text that is not printed yet.
     #[cfg(test)]
     pub fn waiting(&self) -> &str {
         self.text.as_str()
     }
 }
 
-/// stdin as a file, if it is a regular one that nobody has read from. Fails if it cannot be read,
-/// which std takes for an empty one.
+/// stdin as a file, if it is a regular file that nobody has read from. Fails if it cannot be read;
+/// std would treat it as empty.
 pub fn stdin_file() -> lmc::Result<Option<File>> {
     check(Use::Stdin).map_err(|e| lmc::Error::io("cannot read from stdin", e))?;
     let unread = || {
@@ -230,12 +231,12 @@ pub fn stdin_file() -> lmc::Result<Option<File>> {
     Ok(unread())
 }
 
-/// stdin as a file that can be read at any place.
+/// stdin as a file that can be read at any position.
 pub fn stdin_or_spooled() -> lmc::Result<File> {
     stdin_file()?.map_or_else(spool_stdin, Ok)
 }
 
-/// All of stdin in a temporary file that has no name.
+/// All of stdin in a temporary file without a name.
 pub fn spool_stdin() -> lmc::Result<File> {
     let spooled = tempfile::tempfile().and_then(|mut file| {
         io::copy(&mut io::stdin(), &mut file)?;

@@ -6,14 +6,14 @@ use crate::exit::Failure;
 use crate::printable::Printable;
 use crate::stdio::Pages;
 
-/// How a column is set.
+/// How a column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     Left,
     Right,
 }
 
-/// Rows of text, set in columns when printed. No cell ends a line, whatever is in it.
+/// Rows of text, aligned in columns when printed. No cell can end a line, whatever it contains.
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<Align>,
@@ -21,13 +21,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with a heading and how each column is set.
+    /// A table with a heading and the alignment of each column.
     pub fn new(heading: &[(&str, Align)]) -> Self {
         let names = heading.iter().map(|(name, _)| Printable::word(name)).collect();
         Self { columns: heading.iter().map(|(_, align)| *align).collect(), rows: vec![names] }
     }
 
-    /// Adds a row of as many cells as there are columns.
+    /// Adds a row with one cell per column.
     pub fn push(&mut self, row: Vec<String>) {
         debug_assert_eq!(row.len(), self.columns.len());
         self.rows.push(row.into_iter().map(Printable::word).collect());
@@ -39,8 +39,8 @@ impl Table {
         widths
     }
 
-    /// Prints a table of rows that are too many for memory: `rows` makes them twice, once to see
-    /// how wide the columns are.
+    /// Prints a table with too many rows for memory: `rows` makes them twice, the first time to
+    /// find the widths of the columns.
     pub fn print_rows<I: Iterator<Item = Result<Vec<String>, Failure>>>(
         self,
         pages: &mut Pages,
@@ -88,7 +88,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// `original / coded` with two digits; a dash where nothing was coded.
+/// `original / coded` with two digits; a dash if nothing was coded.
 pub fn ratio(original: u64, coded: u64) -> String {
     if coded == 0 { "-".into() } else { format!("{:.2}", original as f64 / coded as f64) }
 }
@@ -108,7 +108,7 @@ pub fn shape(dimensions: &[u64]) -> String {
 mod tests {
     use super::*;
 
-    /// Columns line up by their widest cell, and lines have no blanks at their end.
+    /// Columns are aligned by their widest cell, and lines have no trailing blanks.
     #[test]
     fn columns_line_up() {
         let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(table.to_string(), "name      n\na       100\nlonger\n");
     }
 
-    /// Rows that are made as they are printed line up as others do.
+    /// Rows that are made while they are printed are aligned like others.
     #[test]
     fn printed_rows_line_up() {
         let rows = || [["a", "100"], ["longer", ""]].map(|row| Ok(row.map(String::from).to_vec()));

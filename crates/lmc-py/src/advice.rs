@@ -1,4 +1,4 @@
-//! What a user can do about an error, in the words of the Python package: arguments and methods.
+//! What a user can do about an error, in terms of the Python package: arguments and methods.
 //!
 //! It uses nothing of Python, so that `tests/advice.rs` can include it without an interpreter.
 
@@ -6,7 +6,7 @@ use lmc::{Advice, Error};
 use lmc_store::Warning;
 use std::fmt::Display;
 
-/// An error in one line, with what would help.
+/// An error in one line, with advice.
 pub fn of_error(error: &Error) -> String {
     advised(error, error.advice())
 }
@@ -23,7 +23,7 @@ fn advised(text: impl Display, advice: Option<Advice>) -> String {
     }
 }
 
-/// The words for an advice.
+/// The text for a piece of advice.
 pub fn words(advice: Advice) -> &'static str {
     match advice {
         Advice::Upgrade => "use a newer lmckpt",
@@ -42,7 +42,7 @@ pub fn words(advice: Advice) -> &'static str {
         Advice::RecreateStore => {
             "move it away and call Store.init with the same URL: the snapshots stay"
         }
-        // Only the command can share a store, too.
+        // Sharing a store is also possible, but only with the command.
         Advice::ChooseOwnFolder => {
             "name a folder of your own or a new one, or share the store by the command lmc init"
         }
@@ -51,7 +51,7 @@ pub fn words(advice: Advice) -> &'static str {
         Advice::RestoreIntoDirectory => "overwrite=True restores into it",
         Advice::FollowLinks => "save what they lead to instead",
         Advice::CheckStore => "run Store.check()",
-        // The package has no repair; the command, which comes with it, has.
+        // The package has no repair, but the command that comes with it has.
         Advice::RepairStore => "the command lmc repair moves it away",
         Advice::CheckAndRepair => "run Store.check() and the command lmc repair",
         Advice::AllowEmpty => "if the store is meant to be empty, allow_empty=True removes them",

@@ -1,4 +1,4 @@
-//! A `.lmc` file that is open: its tensors, and parts of its original.
+//! An open `.lmc` file: its tensors, and parts of its original.
 
 use lmc::{Error, Site, Update};
 use pyo3::prelude::*;
@@ -14,15 +14,15 @@ use crate::work::{long, short, sized};
 /// A tensor: name, element type, shape, and where its bytes start and end in the original.
 type TensorTuple = (String, &'static str, Vec<u64>, u64, u64);
 
-/// A `.lmc` file that is open. Reads may come from any thread.
+/// An open `.lmc` file. It can be read from any thread.
 #[pyclass(frozen, module = "lmckpt._lmckpt")]
 #[derive(Debug)]
 pub struct Archive(pub lmc::Archive);
 
 #[pymethods]
 impl Archive {
-    /// Opens the file at `source`, or that which the buffer `source` holds. An original of more
-    /// than `max_size` bytes is refused. `threads` is for reading bases that are no `.lmc` files.
+    /// Opens the file at `source`, or the file that the buffer `source` holds. An original of more
+    /// than `max_size` bytes is refused. `threads` is for reading bases that are not `.lmc` files.
     #[new]
     #[pyo3(signature = (source, *, bases = Vec::new(), max_size = None, threads = 0))]
     fn new(
@@ -83,7 +83,7 @@ impl Archive {
         Ok(tensors.into_iter().map(tuple).collect())
     }
 
-    /// Fails unless every base that the file names is there, also one that nothing refers to.
+    /// Fails unless every base that the file names is available, including unused ones.
     fn check_named_bases(&self, py: Python<'_>) -> PyResult<()> {
         long(py, |context| self.0.check_named_bases(context))?.raise()
     }
@@ -123,7 +123,7 @@ impl Archive {
             .raise()
     }
 
-    /// Restores all of the original into buffers that together are as long as it is.
+    /// Restores the whole original into buffers that together have its length.
     #[pyo3(signature = (out, *, threads = 0))]
     fn scatter(
         &self,
@@ -142,11 +142,13 @@ impl Archive {
         .raise()
     }
 
-    /// Restores all of the original into buffers that together are as long as it is, and that may
-    /// hold the base: the number beside each is where its bytes are in the base, if they are.
+    /// Restores the whole original into buffers that together have its length and that may hold the
+    /// base. The number with each buffer says where its bytes are in the base, if they are part of
+    /// it.
     ///
-    /// `agree` is called when all that can be checked was checked and all buffers that do not hold
-    /// a part of the base have their bytes. Only then are the others overwritten, unless it raises.
+    /// `agree` is called when everything that can be checked has been checked, and all buffers that
+    /// do not hold a part of the base have their bytes. Only then are the others overwritten,
+    /// unless `agree` raises an exception.
     #[pyo3(signature = (places, agree, *, threads = 0))]
     fn update(
         &self,
@@ -164,7 +166,7 @@ impl Archive {
         }
         check_apart(memory.iter().map(Bytes::get))?;
         let is_new = |(_, site): &(_, &Site)| matches!(site, Site::New { .. });
-        // Only these: the base is read, through the archive.
+        // Only these: the others hold the base, which is read through the archive.
         let new = memory.iter_mut().zip(&sites).filter(is_new);
         let mut new: Vec<&mut [u8]> = new.map(|(bytes, _)| bytes.get_mut()).collect();
         new.iter_mut().for_each(|place| expect_writes(place));
@@ -185,7 +187,7 @@ impl Archive {
     }
 }
 
-/// Memory of `len` bytes that holds the base from `base_start` on, or nothing of it.
+/// Memory of `len` bytes that holds the base from `base_start` on, or no part of it.
 fn site(len: u64, base_start: Option<u64>) -> Site {
     match base_start {
         Some(base_start) => Site::Held { len, base_start },

@@ -12,15 +12,15 @@ use std::ptr::null;
 
 use crate::errors::exception;
 
-/// Bytes of a Python object, which stay in their place as long as this lives.
+/// Bytes of a Python object, which do not move while this value exists.
 ///
-/// They must not be changed while a call goes on that was given them; Python code that does has
-/// been told that the result is then undefined.
+/// They must not be changed during a call that uses them. The documentation tells Python users that
+/// the result is otherwise undefined.
 #[derive(Debug)]
 pub struct Bytes(PyBuffer<u8>);
 
 impl Bytes {
-    /// The bytes of `object`, which has them one behind the other.
+    /// The bytes of `object`, which must be contiguous.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyBuffer::get(object)?;
         if !buffer.is_c_contiguous() {
@@ -29,7 +29,7 @@ impl Bytes {
         Ok(Self(buffer))
     }
 
-    /// The same for memory that may be written to.
+    /// The same for writable memory.
     pub fn new_mut(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let bytes = Self::new(object)?;
         if bytes.0.readonly() {
@@ -43,18 +43,18 @@ impl Bytes {
         if self.0.len_bytes() == 0 {
             return &[];
         }
-        // SAFETY: the buffer is held, so that these bytes are there; `new` checked that they stand
-        // one behind the other; an element is one byte.
+        // SAFETY: the buffer is held, so these bytes exist; `new` checked that they are contiguous;
+        // an element is one byte.
         unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast(), self.0.len_bytes()) }
     }
 
-    /// As a slice to write to; nothing for memory that is read-only.
+    /// As a slice to write to; empty for read-only memory.
     pub fn get_mut(&mut self) -> &mut [u8] {
         if self.0.len_bytes() == 0 || self.0.readonly() {
             return &mut [];
         }
-        // SAFETY: as above; the memory may be written to, and `self` is borrowed for as long as
-        // the slice lives. That no other object shares this memory is for the caller to see to.
+        // SAFETY: as above; the memory may be written to, and `self` is borrowed for as long as the
+        // slice lives. The caller must make sure that no other object shares this memory.
         unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast(), self.0.len_bytes()) }
     }
 }
@@ -62,17 +62,17 @@ impl Bytes {
 /// A `bytes` object that nobody else has seen yet.
 ///
 /// [`PyBytes::new_with`] fills it with zeros first, on one thread and with the interpreter held,
-/// which takes longer than to decode what goes there.
+/// which takes longer than decoding into it.
 #[derive(Debug)]
 pub struct NewBytes<'py>(Bound<'py, PyBytes>);
 
-// Of the stable ABI; pyo3 has it for itself alone.
+// Part of the stable ABI, but private in pyo3.
 unsafe extern "C" {
     fn _PyBytes_Resize(bytes: *mut *mut ffi::PyObject, len: ffi::Py_ssize_t) -> c_int;
 }
 
 impl<'py> NewBytes<'py> {
-    /// One of `len` bytes, which mean nothing yet; too many for the memory there is are refused.
+    /// An object of `len` undefined bytes; fails if there is not enough memory.
     pub fn new(py: Python<'py>, len: u64) -> PyResult<Self> {
         let too_many = || {
             let message = format!("{len} bytes are more than memory holds");
@@ -98,19 +98,19 @@ impl<'py> NewBytes<'py> {
         if len == 0 {
             return &mut []; // This object is shared.
         }
-        // SAFETY: the object has so many bytes, and nobody else has it. It was made by foreign
-        // code, for all that Rust knows with these bytes in it.
+        // SAFETY: the object has this many bytes, and nobody else has it. It was made by foreign
+        // code, so as far as Rust knows its bytes are initialized.
         unsafe {
             std::slice::from_raw_parts_mut(ffi::PyBytes_AsString(self.0.as_ptr()).cast(), len)
         }
     }
 
-    /// The same with another length; bytes that are new mean nothing.
+    /// The same object with another length; added bytes are undefined.
     pub fn resized(self, len: usize) -> PyResult<Self> {
         let (py, size) = (self.0.py(), ffi::Py_ssize_t::try_from(len)?);
         let mut object = self.0.into_ptr();
-        // SAFETY: the one reference to an object that nobody else has seen is given away, and comes
-        // back for the same object or one in another place, or as NULL with an error set.
+        // SAFETY: the one reference to an object that nobody else has seen is given away. It comes
+        // back for the same object, possibly at another address, or as NULL with an error set.
         let object = unsafe {
             _PyBytes_Resize(&raw mut object, size);
             Bound::from_owned_ptr_or_err(py, object)
@@ -118,14 +118,14 @@ impl<'py> NewBytes<'py> {
         Ok(Self(object?.cast_into()?))
     }
 
-    /// The object, for all to see.
+    /// The finished object, which others may now see.
     pub fn finish(self) -> Bound<'py, PyBytes> {
         self.0
     }
 }
 
-/// Has the system give large pages to memory that is new: for each page it stops a thread, and with
-/// those of 4 KiB that takes longer than to decode what goes there. numpy does the same.
+/// Asks the system for large pages for new memory. The first write to each page stops a thread, and
+/// with pages of 4 KiB that takes longer than decoding. numpy does the same.
 #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
 pub fn expect_writes(memory: &mut [u8]) {
     const LARGE: usize = 2 << 20;
@@ -135,7 +135,7 @@ pub fn expect_writes(memory: &mut [u8]) {
     if len > 0 {
         let place = memory[start..].as_mut_ptr().cast();
         // SAFETY: the pages lie in the slice, and the advice changes nothing in them. It may fail
-        // where the system has no such pages, and then all is as before.
+        // if the system has no such pages, and then nothing changes.
         unsafe {
             let _ = rustix::mm::madvise(place, len, rustix::mm::Advice::LinuxHugepage);
         }
@@ -153,7 +153,7 @@ pub fn check_apart<'a>(slices: impl Iterator<Item = &'a [u8]>) -> PyResult<()> {
     }
 }
 
-/// Fails if `out`, which is to be written to, shares memory with what is read for that.
+/// Fails if `out`, which will be written to, shares memory with data that is read for it.
 pub fn check_outside<'a>(out: &[u8], mut read: impl Iterator<Item = &'a [u8]>) -> PyResult<()> {
     let place = out.as_ptr_range();
     let is_inside = |slice: &[u8]| {
@@ -166,7 +166,7 @@ pub fn check_outside<'a>(out: &[u8], mut read: impl Iterator<Item = &'a [u8]>) -
     }
 }
 
-/// Bytes in several places, one part behind the other.
+/// Bytes in several places, as parts in order.
 #[derive(Debug)]
 pub struct Scattered {
     parts: Vec<Bytes>,
@@ -221,7 +221,7 @@ impl lmc::ReadAt for Scattered {
     }
 }
 
-/// All buffers of a list, or the one that `object` is.
+/// All buffers of a list, or `object` itself as the only buffer.
 pub fn parts(object: &Bound<'_, PyAny>) -> PyResult<Vec<Bytes>> {
     match object.cast::<pyo3::types::PyList>() {
         Ok(list) => list.iter().map(|item| Bytes::new(&item)).collect(),

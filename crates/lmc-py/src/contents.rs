@@ -1,4 +1,4 @@
-//! What is in a snapshot: one manifest, read once, whatever is saved meanwhile.
+//! The contents of a snapshot: one manifest, read once, whatever is saved meanwhile.
 
 use lmc_store::{Manifest, Node};
 use pyo3::prelude::*;
@@ -40,12 +40,12 @@ impl Contents {
         self.manifest.entries.iter().map(entry).collect()
     }
 
-    /// What was said of the snapshot when it was saved.
+    /// The metadata of the snapshot.
     fn meta(&self) -> BTreeMap<String, String> {
         self.manifest.meta.clone()
     }
 
-    /// A file, open, wherever its bytes are.
+    /// Opens a file, wherever its bytes are.
     fn file(&self, py: Python<'_>, path: SnapshotPath) -> PyResult<Archive> {
         let opened =
             long(py, |context| self.store.with_context(context).archive(&self.manifest, &path.0));

@@ -1,4 +1,4 @@
-//! Copies of many buffers on all cores.
+//! Copying many buffers on all cores.
 
 use lmc::Error;
 use pyo3::prelude::*;
@@ -9,11 +9,11 @@ use crate::buffers::{Bytes, expect_writes};
 use crate::errors::Raise;
 use crate::work::short;
 
-/// Threads take pieces of this length, one after the other. In shorter ones memcpy leaves its way
-/// past the cache: 4 MiB took 165 ms for 1 GiB where this takes 115, on an Ice Lake Xeon.
+/// Threads take pieces of this length, one after the other. In shorter pieces, memcpy does not
+/// bypass the cache: with 4 MiB, 1 GiB took 165 ms instead of 115 ms, on an Ice Lake Xeon.
 const PIECE_LEN: usize = 32 << 20;
 
-/// Copies buffers into others, which are as long: pairs of source and target.
+/// Copies buffers into others of the same length: pairs of source and target.
 #[pyfunction]
 pub fn copy(py: Python<'_>, pairs: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>) -> PyResult<()> {
     let pair = |(from, to): &(_, _)| Ok((Bytes::new(from)?, Bytes::new_mut(to)?));
@@ -44,7 +44,7 @@ fn copy_pieces(pieces: Vec<(&[u8], &mut [u8])>) {
         }
     };
     scope(|scope| {
-        // Where no thread can be started, this one copies all.
+        // If no thread can be started, this one copies everything.
         (1..threads).for_each(|_| drop(Builder::new().spawn_scoped(scope, run)));
         run();
     });

@@ -1,4 +1,4 @@
-//! The table of element types, for Python, which keeps none of its own.
+//! The table of element types, for Python, which has no table of its own.
 
 use lmc::{Dtype, NumpyName};
 

@@ -31,26 +31,26 @@ pub fn exception(error: &Error) -> PyErr {
     raised(class_name(error.kind), advice::of_error(error))
 }
 
-/// The exception for an error that came when weights had begun to be overwritten.
+/// The exception for an error that occurred after weights had begun to be overwritten.
 pub fn partly_written(error: &Error) -> PyErr {
     let error = advice::of_error(error);
     raised("PartlyWrittenError", format!("the weights are partly old and partly new: {error}"))
 }
 
-/// The exception for what should not have happened.
+/// The exception for something that should never happen.
 pub fn internal(text: &str) -> PyErr {
     raised("LmcError", text.to_string())
 }
 
-/// Text for a terminal or a log, in one line: what would steer a terminal or leave no trace is
-/// escaped, and URLs are without their secrets.
+/// Text for a terminal or a log, in one line. Characters that control a terminal or are invisible
+/// are escaped, and URLs are shown without their secrets.
 #[pyfunction]
 pub fn printable(text: &Bound<'_, PyString>) -> PyResult<String> {
     Ok(lmc_cli::one_line(&without_secrets(&visible(text)?)))
 }
 
-/// The exception of a class of `lmckpt.errors`. A URL may have been taken for a file or a snapshot,
-/// so that even here its secrets are left out.
+/// The exception of a class of `lmckpt.errors`. A URL may have been given as a file or a snapshot,
+/// so its secrets are left out here too.
 fn raised(class: &str, text: String) -> PyErr {
     let text = without_secrets(&text);
     Python::attach(|py| {

@@ -1,7 +1,8 @@
-//! The Python module `lmckpt._lmckpt`: buffers in, calls of the libraries, buffers and errors out.
+//! The Python module `lmckpt._lmckpt`: it takes buffers, calls the libraries, and returns buffers
+//! and errors.
 //!
-//! No decision about bytes is taken here. Every call that does work lets go of the interpreter, and
-//! one that may take long ends when a handler of a signal raises (`work.rs`).
+//! This crate makes no decision about bytes. Every call that does work releases the interpreter,
+//! and a call that may take long ends if a signal handler raises an exception (`work.rs`).
 #![deny(unsafe_code)]
 
 mod advice;
@@ -21,7 +22,7 @@ mod work;
 
 use pyo3::prelude::*;
 
-/// Lossless compression and snapshots of checkpoints; the package `lmckpt` is the face of it.
+/// Lossless compression and snapshots of checkpoints; use it through the package `lmckpt`.
 #[pymodule]
 mod _lmckpt {
     #[pymodule_export]

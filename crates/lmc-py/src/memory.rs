@@ -1,4 +1,4 @@
-//! Buffers and files to `.lmc` and back.
+//! Compressing buffers and files to `.lmc`, and restoring them.
 
 use lmc::{Context, Error, ErrorKind, FileState, Input, Level, Origin, Output, Publish};
 use pyo3::prelude::*;
@@ -13,11 +13,11 @@ use crate::errors::{Raise, exception};
 use crate::options::{BaseSource, base_sources, count, level as level_of, open_bases, options};
 use crate::work::{long, short, sized, watched};
 
-/// Data of this length is coded right into the object that is returned.
+/// Data of at least this length is coded directly into the object that is returned.
 const IN_PLACE_LEN_MIN: usize = 1 << 20;
 
-/// Compresses a buffer, or several that stand one behind the other, to the bytes of a `.lmc` file.
-/// With `name_bases`, it names all bases, also those that are of no use.
+/// Compresses a buffer, or several buffers in order, to the bytes of a `.lmc` file. With
+/// `name_bases`, the file names all bases, including unused ones.
 #[pyfunction]
 #[pyo3(signature = (data, *, level = Level::Default, threads = 0, verify = true,
                     bases = Vec::new(), name_bases = false))]
@@ -32,8 +32,8 @@ pub fn compress<'py>(
     let (py, parts, bases) = (data.py(), parts(data)?, base_sources(&bases)?);
     let slices: Vec<&[u8]> = parts.iter().map(Bytes::get).collect();
     let len = slices.iter().map(|part| part.len()).sum();
-    // As long as if nothing were gained; what is not written to takes no memory. Small results
-    // would each keep a page that way, and go where they belong in the end.
+    // As long as if nothing were saved; memory that is not written to takes no room. Small results
+    // would each waste a page that way, so they are copied at the end.
     let room = if len < IN_PLACE_LEN_MIN { 0 } else { len as u64 };
     let mut bytes = NewBytes::new(py, room).or_else(|_| NewBytes::new(py, 0))?;
     let out = bytes.get_mut();
@@ -53,7 +53,7 @@ pub fn compress<'py>(
     Ok(bytes.finish())
 }
 
-/// The same into memory that is there, which `data` must not be part of; returns the bytes written.
+/// Compresses into existing memory, which `data` must not overlap; returns the bytes written.
 #[pyfunction]
 #[pyo3(signature = (data, into, *, level = Level::Default, threads = 0, verify = true,
                     bases = Vec::new()))]
@@ -85,8 +85,8 @@ pub fn compress_into(
     coded?.raise()
 }
 
-/// Restores what [`compress`] was given, to new bytes or into `into`. More than `max_size` bytes
-/// are refused.
+/// Restores the data that [`compress`] was given, to new bytes or into `into`. More than `max_size`
+/// bytes are refused.
 #[pyfunction]
 #[pyo3(signature = (data, *, into = None, threads = 0, bases = Vec::new(), max_size = None))]
 pub fn decompress<'py>(
@@ -126,8 +126,8 @@ pub fn decompress<'py>(
     Ok(Some(bytes.finish()))
 }
 
-/// Compresses buffers that stand one behind the other to a file, which takes the place of one that
-/// is there; returns the bytes in and out.
+/// Compresses buffers, in order, to a file, which replaces an existing one; returns the bytes in
+/// and out.
 #[pyfunction]
 #[pyo3(signature = (data, target, *, level = Level::Default, threads = 0, verify = true,
                     bases = Vec::new()))]
@@ -154,8 +154,7 @@ pub fn save_parts(
         .map_err(|error: lmc::Error| exception(&error.at(target.display())))
 }
 
-/// Writes a file as it is, which takes the place of one that is there and appears whole or not at
-/// all.
+/// Writes a file as it is. It replaces an existing one, and appears whole or not at all.
 #[pyfunction]
 pub fn write_file(py: Python<'_>, target: PathBuf, data: Vec<u8>) -> PyResult<()> {
     let written = long(py, |_| {
@@ -229,7 +228,7 @@ pub fn decompress_file(
         .map_err(|error: lmc::Error| exception(&error.at(source.display())))
 }
 
-/// Opens a file, and says what a result that is made from it takes over.
+/// Opens a file; also returns what a result made from it inherits.
 fn open(path: &Path) -> lmc::Result<(File, Origin)> {
     let opened = File::open(path).and_then(|file| Ok((FileState::of(&file)?, file)));
     let (state, file) = opened.map_err(|e| Error::io("cannot open it", e))?;

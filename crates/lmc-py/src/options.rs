@@ -1,4 +1,4 @@
-//! Options as Python gives them.
+//! Options as they come from Python.
 
 use lmc::{Bases, Context, Error, Level, Options, ReadAt};
 use pyo3::conversion::FromPyObjectOwned;

@@ -1,4 +1,4 @@
-//! A snapshot, as its name tells of it.
+//! A snapshot, as its name describes it.
 
 use lmc_store::SnapshotName;
 use pyo3::prelude::*;
@@ -30,7 +30,7 @@ impl std::hash::Hash for Snapshot {
 
 #[pymethods]
 impl Snapshot {
-    /// What was pickled: `key` names it in its store.
+    /// Restores a pickled snapshot: `key` names it in its store.
     #[new]
     fn new(key: Text, tags: Vec<Text>) -> PyResult<Self> {
         let Text(key) = key;

@@ -21,13 +21,13 @@ use crate::snapshot::Snapshot;
 use crate::text::{Pattern, SnapshotPath, Text, strings, visible};
 use crate::work::{long, watched};
 
-/// Objects, and files by snapshot and path, with what is wrong.
+/// Damaged objects, and files by snapshot and path, each with its error.
 type CheckTuple = (Vec<(String, String)>, Vec<(String, SnapshotPath, String)>);
 /// Paths that are the same, only old, only new, and changed ones with both sizes.
 type DiffTuple =
     (Vec<SnapshotPath>, Vec<SnapshotPath>, Vec<SnapshotPath>, Vec<(SnapshotPath, u64, u64)>);
 
-/// A store in a directory or a bucket. Calls may come from any thread.
+/// A store in a directory or a bucket. It can be used from any thread.
 #[pyclass(frozen, module = "lmckpt._lmckpt")]
 #[derive(Debug)]
 pub struct Store {
@@ -35,7 +35,7 @@ pub struct Store {
     location: Location,
 }
 
-/// What a save is told: a mapping with these keys.
+/// The options of a save: a mapping with these keys.
 struct Save {
     run: String,
     step: Option<u64>,
@@ -47,7 +47,7 @@ struct Save {
     verify: bool,
 }
 
-// Not derived: that would make a TypeError of every error of a field.
+// Not derived: that would turn every error of a field into a TypeError.
 impl FromPyObject<'_, '_> for Save {
     type Error = PyErr;
 
@@ -66,7 +66,7 @@ impl FromPyObject<'_, '_> for Save {
     }
 }
 
-/// A snapshot, or what names one.
+/// A snapshot, or a text that names one.
 enum SnapshotArg {
     Snapshot(Py<Snapshot>),
     Text(String),
@@ -83,11 +83,11 @@ impl FromPyObject<'_, '_> for SnapshotArg {
     }
 }
 
-/// A file in memory as Python has it: a path, a buffer or a list of buffers, and paths of files of
-/// the parent that hold what it was.
+/// A file in memory as it comes from Python: a path, a buffer or a list of buffers, and paths of
+/// files of the parent that hold its earlier content.
 type FileTuple<'py> = (SnapshotPath, Bound<'py, PyAny>, Vec<SnapshotPath>);
 
-/// The same, kept while it is saved.
+/// The same, held while it is saved.
 struct HeldFile {
     path: RelPath,
     parts: Vec<Bytes>,
@@ -110,10 +110,10 @@ impl HeldFile {
 }
 
 impl Store {
-    /// Options, and on how many threads to work.
+    /// The options, and the number of threads.
     fn save_options(&self, py: Python<'_>, save: Save) -> PyResult<(SaveOptions, usize)> {
         let parent = match save.parent {
-            // It may be gone since, which is no reason to fail.
+            // It may be gone by now, which is not a reason to fail.
             SnapshotArg::Snapshot(snapshot) => Parent::Preferred(snapshot.get().name.clone()),
             SnapshotArg::Text(text) => match &text[..] {
                 "auto" => Parent::Auto,
@@ -182,7 +182,7 @@ fn interruptible(storage: Arc<dyn Storage>, context: &Context) -> Arc<dyn Storag
     Arc::new(Interruptible::new(storage, &context.interrupt))
 }
 
-/// Where a store is, as it is shown: without user, password and query.
+/// The location of a store as it is shown: without user, password and query.
 #[pyfunction]
 pub fn shown(url: &Bound<'_, PyString>) -> PyResult<String> {
     Ok(Location::from(visible(url)?).to_string())
@@ -201,7 +201,7 @@ impl Store {
         opened?.map(|store| Self { store, location }).raise()
     }
 
-    /// Where it is, as it was given.
+    /// The location of the store, as it was given.
     #[getter]
     fn url(&self) -> &str {
         self.location.with_secrets()
@@ -234,7 +234,7 @@ impl Store {
         Ok(Snapshot { name: saved.name, tags })
     }
 
-    /// Saves files that are in memory. `progress` is called with the bytes done so far.
+    /// Saves files in memory. `progress` is called with the bytes done so far.
     #[pyo3(signature = (files, save, *, progress = None))]
     fn save_files(
         &self,
@@ -253,8 +253,8 @@ impl Store {
         Ok(Snapshot { name: saved.name, tags })
     }
 
-    /// Stores files that are in memory as part of a snapshot; returns it as text, and what went
-    /// wrong and was made good.
+    /// Stores files in memory as a partial snapshot; returns it as text, and the problems that were
+    /// worked around.
     fn save_part(
         &self,
         py: Python<'_>,
@@ -270,7 +270,7 @@ impl Store {
         })
     }
 
-    /// Makes one snapshot of parts, and of files that are in memory.
+    /// Makes one snapshot of partial snapshots and of files in memory.
     fn commit_parts(
         &self,
         py: Python<'_>,
@@ -289,12 +289,12 @@ impl Store {
         Ok(Snapshot { name: saved.name, tags })
     }
 
-    /// Gives up parts that no snapshot is to be made of.
+    /// Gives up partial snapshots that will not be committed.
     fn abandon_parts(&self, py: Python<'_>, parts: Vec<Text>) -> PyResult<()> {
         self.work(py, |store| store.abandon_parts(&read_parts(&parts)?))
     }
 
-    /// The newest snapshot of a run, without its tags; what that costs does not grow with the run.
+    /// The newest snapshot of a run, without its tags. The cost does not grow with the run.
     fn newest(&self, py: Python<'_>, run: Text) -> PyResult<Option<Snapshot>> {
         let newest = self.work(py, |store| store.newest(&run.0))?;
         Ok(newest.map(|name| Snapshot { name, tags: Vec::new() }))
@@ -317,7 +317,7 @@ impl Store {
         self.work(py, |store| one(store, &text.0))
     }
 
-    /// The files of a snapshot. One that is given itself is not looked for.
+    /// The files of a snapshot. A snapshot object is not looked up again.
     fn contents(&self, py: Python<'_>, snapshot: SnapshotArg) -> PyResult<Contents> {
         let known = match snapshot {
             SnapshotArg::Snapshot(known) => Ok(known.get().clone()),
@@ -330,8 +330,8 @@ impl Store {
         })
     }
 
-    /// Restores a snapshot to `target`; returns files and bytes. `progress` is called with the
-    /// bytes done so far.
+    /// Restores a snapshot to `target`; returns the numbers of files and bytes. `progress` is
+    /// called with the bytes done so far.
     #[pyo3(signature = (snapshot, target, *, only, weights_only, overwrite, threads, max_size,
                         progress = None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -360,7 +360,7 @@ impl Store {
         Ok((restored.files, restored.bytes))
     }
 
-    /// Gives a snapshot a tag, or takes it away.
+    /// Adds a tag to a snapshot, or removes it.
     fn set_tag(&self, py: Python<'_>, snapshot: Text, tag: Text, is_set: bool) -> PyResult<()> {
         self.work(py, |store| {
             let name = store.find(&snapshot.0)?;
@@ -368,7 +368,7 @@ impl Store {
         })
     }
 
-    /// Forgets what no rule keeps; returns what was kept and what was not.
+    /// Forgets the snapshots that no rule keeps; returns the kept and the forgotten ones.
     #[pyo3(signature = (*, run, keep_last, keep_every, keep_tags, keep_within_ms, dry_run))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn forget(
@@ -400,7 +400,7 @@ impl Store {
         })
     }
 
-    /// Removes what nobody needs; returns snapshots, packs and bytes that went.
+    /// Removes unreferenced objects; returns the snapshots, packs and bytes that were removed.
     #[pyo3(signature = (*, grace_ms, dry_run, allow_empty))]
     fn prune(
         &self,
@@ -436,7 +436,7 @@ impl Store {
         Ok((objects, files))
     }
 
-    /// Numbers of the whole store.
+    /// Statistics of the whole store.
     fn stats(&self, py: Python<'_>) -> PyResult<BTreeMap<&'static str, i64>> {
         let stats = self.work(py, lmc_store::Store::stats)?;
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);

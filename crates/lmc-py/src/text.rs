@@ -1,8 +1,9 @@
-//! Text and paths as Python has them.
+//! Text and paths as they come from Python.
 //!
-//! A `str` may hold halves of surrogate pairs, which no UTF-8 can tell. Python has them for the
-//! bytes of a file name that are no UTF-8 (`os.fsdecode`), and so have the paths of a snapshot
-//! here: they come out and go in again. In any other text they are an error of the caller.
+//! A `str` may hold halves of surrogate pairs, which UTF-8 cannot express. Python uses them for the
+//! bytes of a file name that are not UTF-8 (`os.fsdecode`). The paths of a snapshot do the same
+//! here, so they survive the way out and back in. In any other text they are an error of the
+//! caller.
 
 use lmc::Error;
 use lmc_store::{Glob, RelPath};
@@ -20,7 +21,7 @@ impl FromPyObject<'_, '_> for Text {
 
     fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let text = object.cast::<PyString>()?;
-        // It is not repeated: it may be a URL with a password in it.
+        // The text is not repeated: it may be a URL with a password in it.
         let why = "a text is not UTF-8: it holds half of a surrogate pair, such as '\\ud800'";
         let text = text.to_str().map_err(|_| exception(&Error::invalid(why)))?;
         Ok(Self(text.to_string()))
@@ -76,7 +77,7 @@ fn name_bytes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> 
     })
 }
 
-/// Text for whoever reads it, with its halves of surrogate pairs as Python writes them.
+/// Text to be read by people, with halves of surrogate pairs as Python writes them.
 pub fn visible(text: &Bound<'_, PyString>) -> PyResult<String> {
     Ok(String::from_utf8_lossy(encoded(text, "backslashreplace")?.as_bytes()).into_owned())
 }

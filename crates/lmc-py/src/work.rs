@@ -1,4 +1,4 @@
-//! Calls of the libraries: without the interpreter, which hears of signals meanwhile.
+//! Calls of the libraries. They release the interpreter, which handles signals meanwhile.
 
 use lmc::Context;
 use pyo3::prelude::*;
@@ -14,17 +14,17 @@ use crate::errors::internal;
 
 /// How long a signal may wait for its handler.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Work on fewer bytes than these is over before a signal could matter.
+/// Work on fewer bytes than this ends before a signal could matter.
 pub const SHORT_LEN: usize = 1 << 20;
 
-/// Does work that takes no time worth mentioning.
+/// Does work that takes almost no time.
 ///
-/// A panic in it becomes an error that Python code can catch: that of pyo3 is no `Exception`.
+/// A panic in it becomes an error that Python code can catch: pyo3's own is not an `Exception`.
 pub fn short<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> lmc::Result<T> + Send,
 ) -> PyResult<lmc::Result<T>> {
-    // What the work has left half done is dropped with it, or checked before it is used again.
+    // Anything that the work left half done is dropped with it, or checked before it is used again.
     py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|panic| failure(&*panic))
 }
 
@@ -45,13 +45,13 @@ pub fn long<T: Send>(
     watched(py, None, work)
 }
 
-/// Does work that may take long. Python runs the handlers of signals on its main thread alone, so
-/// that a call from there works on another one and waits; if a handler raises, as that of Ctrl-C
-/// does, the work is made to end, and what was raised is the error. Where the system refuses
+/// Does work that may take long. Python runs signal handlers only on its main thread. So a call
+/// from there works on another thread and waits. If a handler raises an exception, as that of
+/// Ctrl-C does, the work is stopped, and the exception becomes the error. If the system refuses
 /// another thread, the work is done on this one, and signals wait for it.
 ///
-/// `progress` is called with the bytes done so far, by the thread that waits: those that work never
-/// need the interpreter. If it raises, the work is made to end too.
+/// `progress` is called with the bytes done so far, by the waiting thread: the working threads
+/// never need the interpreter. If it raises an exception, the work is stopped too.
 pub fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -93,7 +93,7 @@ pub fn watched<T: Send>(
     Ok(done)
 }
 
-/// Tells Python how far the work is.
+/// Tells Python how much of the work is done.
 struct Report<'a, 'py> {
     progress: Option<&'a Bound<'py, PyAny>>,
     bytes: Arc<AtomicU64>,
@@ -122,7 +122,7 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     static THREADING: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let threading = THREADING.get_or_try_init(py, || py.import("threading").map(Bound::unbind))?;
     let threading = threading.bind(py);
-    // Asked for every time: after a fork it is another one.
+    // Looked up every time: after a fork it is another thread.
     let main = threading.call_method0("main_thread")?.getattr("ident")?;
     threading.call_method0("get_ident")?.eq(main)
 }
@@ -132,7 +132,7 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
 struct End(Mutex<bool>, Condvar);
 
 impl End {
-    /// Waits for it a while.
+    /// Waits for the end for a while.
     fn wait(&self) -> bool {
         let ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.1.wait_timeout_while(ended, PAUSE, |ended| !*ended);
@@ -140,7 +140,7 @@ impl End {
     }
 }
 
-/// Tells of the end, even if it is a panic.
+/// Signals the end, even after a panic.
 struct SetOnDrop<'a>(&'a End);
 
 impl Drop for SetOnDrop<'_> {

@@ -1,10 +1,10 @@
 //! Snapshots of checkpoints in a directory or a bucket.
 //!
-//! A [`Store`] holds the history of training runs: [`Store::save`] adds a snapshot of a file or a
-//! directory, [`Store::restore`] gives it back byte for byte. What did not change is a reference to
-//! what is there, what did is a delta. Objects are written once and never changed; one object, the
-//! manifest, makes a snapshot visible, whole. `docs/store.md` has the layout and the argument why
-//! writers, readers and prunes need no lock.
+//! A [`Store`] holds the history of training runs. [`Store::save`] adds a snapshot of a file or a
+//! directory, and [`Store::restore`] gives it back byte for byte. Unchanged data becomes a
+//! reference to the bytes that the store already has, and changed data becomes a delta. Objects are
+//! written once and never changed. One object, the manifest, makes a whole snapshot visible.
+//! `docs/store.md` describes the layout and shows why writers, readers and prunes need no lock.
 #![forbid(unsafe_code)]
 
 mod layout;

@@ -1,4 +1,4 @@
-//! Advice has words here, and only here: the libraries name no option and no subcommand.
+//! Only this crate puts advice into words: the libraries name no option and no subcommand.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,10 +10,10 @@ use lmc::{Advice, Error};
 use super::{of_error, words};
 use crate::args::Cli;
 
-/// The crates that user interfaces are made from.
+/// The crates that the user interfaces are built on.
 const LIBRARIES: [&str; 5] = ["lmc-format", "lmc-codec", "lmc-input", "lmc", "lmc-store"];
 
-/// Each advice has words of its own, whose options and subcommands exist.
+/// Every kind of advice has its own text, and the options and subcommands in it exist.
 #[test]
 fn all_advice_has_words() {
     let ours = Vocabulary::of_command();
@@ -41,8 +41,8 @@ fn advice_is_part_of_the_line() {
     assert_eq!(of_error(&error), "b: a already exists; -f overwrites it");
 }
 
-/// A library does not know who calls it: whatever it wants to advise is a value, or Python users
-/// would be told of options they do not have.
+/// A library does not know who calls it, so its advice is a value. Otherwise Python users would
+/// read about options that they do not have.
 #[test]
 fn libraries_do_not_speak_in_options() {
     let ours = Vocabulary::of_command();
@@ -63,7 +63,7 @@ fn libraries_do_not_speak_in_options() {
     assert!(found.is_empty(), "these want an Advice:\n{}", found.join("\n"));
 }
 
-/// The search finds what it looks for, and leaves alone what only resembles it.
+/// The search finds options and subcommands, and ignores text that only resembles them.
 #[test]
 fn the_search_for_options_works() {
     let ours = Vocabulary::of_command();
@@ -84,7 +84,7 @@ fn the_search_for_options_works() {
 
 /// The options and subcommands of the command.
 struct Vocabulary {
-    /// With their dashes.
+    /// Options with their dashes.
     options: BTreeSet<String>,
     subcommands: BTreeSet<String>,
 }
@@ -102,7 +102,7 @@ impl Vocabulary {
         Self { options: options.collect(), subcommands: subcommands.collect() }
     }
 
-    /// Whether a text names a long option, whichever, or a short one or a subcommand of ours.
+    /// Whether a text names any long option, or one of our short options or subcommands.
     fn is_in(&self, text: &str) -> bool {
         let is_edge = |c: char| c.is_whitespace() || "\"'`(),.:;!?{}=".contains(c);
         let words: Vec<&str> = text.split(is_edge).filter(|word| !word.is_empty()).collect();
@@ -115,7 +115,7 @@ impl Vocabulary {
     }
 }
 
-/// The files of a crate but for those of tests.
+/// The source files of a crate, except those of tests.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder of sources") {
@@ -129,7 +129,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The string literals of a source file up to the tests at its end, as the program has them.
+/// The string literals of a source file up to the tests at its end, with escapes resolved.
 fn literals(source: &str) -> Vec<String> {
     let mut ends = source.match_indices("#[cfg(test)]");
     let is_end = |at: usize| after(&source[at..], "]").trim_start().starts_with("mod tests {");
@@ -140,7 +140,7 @@ fn literals(source: &str) -> Vec<String> {
         rest = match c {
             '/' if rest.starts_with("//") => after(rest, "\n"),
             '/' if rest.starts_with("/*") => after(rest, "*/"),
-            // Characters that could be taken for quotes.
+            // Character literals that look like quotes.
             '\'' if rest.starts_with("'\"'") => &rest[3..],
             '\'' if rest.starts_with("'\\") => after(&rest[3..], "'"),
             'r' if rest.starts_with("r#\"") => raw(rest, "\"#", &mut found),

@@ -1,11 +1,11 @@
-//! `lmc bench`: lmc beside other compressors on the user's own files, in memory.
+//! `lmc bench`: compares lmc with other compressors on the user's own files, in memory.
 //!
-//! Our levels get the whole file. The others get it in chunks that their threads share; the slow
-//! ones a sample of chunks spread over the file. The fastest round counts, and what each engine
-//! restores is compared with the input.
+//! Our levels get the whole file. The others get it in chunks that their threads share, and slow
+//! ones get a sample of chunks spread over the file. The fastest round counts, and the output of
+//! each engine is compared with the input after decoding.
 //!
-//! With a base, our levels are coded against it block by block, without the file around them, and
-//! the others after XOR with it.
+//! With a base, our levels code blocks against it, without the rest of the file format. The others
+//! get the XOR of file and base.
 
 mod file;
 mod pair;
@@ -30,12 +30,12 @@ use crate::stdio::{self, print};
 use pair::Pair;
 use storage::Storage;
 
-/// Bytes that other compressors code in one call: several windows of each, so that none of them
-/// loses by it.
+/// Bytes that other compressors code in one call: several windows of each, so that none of them is
+/// at a disadvantage.
 const CHUNK_LEN: usize = 4 << 20;
-/// Chunks that a slow engine is given at most: 64 MiB.
+/// The most chunks that a slow engine gets: 64 MiB.
 const SAMPLE_CHUNKS: usize = 16;
-/// An engine runs at least this long, so that small files are timed often.
+/// An engine runs at least this long, so that small files are measured many times.
 const TIME_MIN: Duration = Duration::from_millis(300);
 
 /// Measures every file; JSON is one array of rows, printed at the end.
@@ -86,8 +86,8 @@ fn read_pair(data: &[u8], base: &Path, spans: &[SpanInfo]) -> Result<Pair, Failu
     Pair::new(data, &old, spans)
 }
 
-/// All engines on a file alone. Each is dropped before the next is made, here and below: their
-/// buffers are as large as the file.
+/// All engines on a file alone. Here and below, each engine is dropped before the next one is made,
+/// since its buffers are as large as the file.
 fn measure_all(
     args: &BenchArgs,
     data: &[u8],
@@ -106,7 +106,7 @@ fn measure_all(
     Ok(measured)
 }
 
-/// All engines on a file with its base, and our default level without.
+/// All engines on a file with its base, and our default level without it.
 fn measure_pair(
     args: &BenchArgs,
     data: &[u8],
@@ -140,7 +140,7 @@ fn chunks<'a>(data: &'a [u8], base: Option<&'a [u8]>) -> Vec<Sample<'a>> {
     data.chunks(CHUNK_LEN).enumerate().map(chunk).collect()
 }
 
-/// Measures one engine a thread; a slow one on some of the samples, spread over all.
+/// Measures one engine per thread; a slow one gets some of the samples, spread over all of them.
 fn measure_spec(args: &BenchArgs, spec: &Spec, samples: &[Sample]) -> Result<Measured, Failure> {
     let engines: lmc_engines::Result<Vec<_>> =
         (0..threads(args)).map(|_| spec.for_pieces()).collect();
@@ -177,7 +177,7 @@ fn measure(
     Ok(best)
 }
 
-/// What an engine fails with; an error of ours keeps its exit code.
+/// The failure of an engine; an error of ours keeps its exit code.
 fn failure(error: Box<dyn std::error::Error + Send + Sync>, engine: &Measured) -> Failure {
     match error.downcast::<lmc::Error>() {
         Ok(error) => Failure::from(*error),

@@ -43,7 +43,7 @@ fn find(archive: &Archive, name: &str) -> Result<Tensor, Failure> {
     tensor.ok_or_else(|| Failure::new(format!("no tensor `{name}`; `lmc list` shows the names")))
 }
 
-/// The rows asked for, if the tensor has them.
+/// The requested rows, if the tensor has them.
 fn select(tensor: &Tensor, rows: Rows) -> Result<Range<u64>, Failure> {
     let Some(&count) = tensor.shape.first() else {
         return Err(Failure::new("a tensor without dimensions has no rows; leave out --rows"));
@@ -58,7 +58,7 @@ fn select(tensor: &Tensor, rows: Rows) -> Result<Range<u64>, Failure> {
     })
 }
 
-/// Where rows lie in the original; fails where a row does not end at a byte.
+/// Where rows are in the original; fails if a row does not end at a byte boundary.
 fn row_bytes(tensor: &Tensor, rows: &Range<u64>) -> Result<Range<u64>, Failure> {
     let (count, start) = (tensor.shape[0].max(1), tensor.range.start);
     let len = tensor.range.end - start;

@@ -1,4 +1,4 @@
-//! `lmc completions`: the completions of a shell, on stdout.
+//! `lmc completions`: prints the completions of a shell to stdout.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
     use clap::ValueEnum;
 
-    /// A script is printed as it is: there is nothing in it that would be escaped.
+    /// A script is printed unchanged: nothing in it needs escaping.
     #[test]
     fn scripts_are_printed_as_they_are() {
         for &shell in Shell::value_variants() {

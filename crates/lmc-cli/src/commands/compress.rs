@@ -37,7 +37,7 @@ fn level(args: &CompressArgs) -> Level {
 
 struct Compress<'a> {
     options: Options,
-    /// Bases as they were named; a file in a directory has others too.
+    /// Bases as they were named; a file in a directory also has others.
     given: &'a [PathBuf],
 }
 

@@ -1,7 +1,7 @@
-//! `lmc demo`: the main job with no data at hand.
+//! `lmc demo`: shows the main task without any data of the user.
 //!
-//! Makes a checkpoint in a temporary directory, compresses it to a file at every level, restores
-//! it to another file, compares the two, and prints what it took.
+//! It makes a checkpoint in a temporary directory, compresses it to a file at every level, restores
+//! it to another file, compares the two, and prints the sizes and times.
 
 mod checkpoint;
 
@@ -19,7 +19,7 @@ use crate::signals;
 use crate::stdio::print;
 use crate::table::{Align, Table, gib_s, ratio};
 
-/// Tensors of one kind start with one of these.
+/// The name prefixes of tensors of each kind.
 const KINDS: [(&str, &str); 5] = [
     ("model.", "weights, bf16"),
     ("optimizer.master.", "master weights, f32"),
@@ -31,7 +31,7 @@ const KINDS: [(&str, &str); 5] = [
 /// Rounds of each level; the fastest counts.
 const ROUNDS: usize = 3;
 
-/// Runs the demo and fails if anything comes back changed.
+/// Runs the demo, and fails if any byte comes back changed.
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let dir = tempfile::Builder::new().prefix("lmc-demo-").tempdir();
     let dir = dir.map_err(|error| Failure::io("make a temporary directory", &error))?;
@@ -72,7 +72,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     print(text)
 }
 
-/// One row: there and back through files beside `input`. The disk's own time is not counted.
+/// One row: compresses and restores through files beside `input`. Time of the disk is not counted.
 fn measure(input: &Path, original: &[u8], options: &Options) -> Result<Vec<String>, Failure> {
     let (coded, restored) = (input.with_extension("lmc"), input.with_extension("restored"));
     let (mut compress_s, mut decompress_s) = (f64::INFINITY, f64::INFINITY);
@@ -105,7 +105,7 @@ fn measure(input: &Path, original: &[u8], options: &Options) -> Result<Vec<Strin
     ])
 }
 
-/// What each kind of tensor takes at the default level.
+/// The size of each kind of tensor at the default level.
 fn kind_table(tensors: &[Tensor]) -> Table {
     let mut table = Table::new(&[
         ("default level", Align::Left),

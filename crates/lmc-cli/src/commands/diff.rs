@@ -26,7 +26,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     print(text(&diff))
 }
 
-/// All tensors that both have, together.
+/// The sum over all tensors that both have.
 fn total(diff: &Diff) -> Change {
     diff.both.iter().fold(Change::default(), |sum, tensor| sum.and(tensor.change))
 }
@@ -77,7 +77,7 @@ pub(super) fn text(diff: &Diff) -> Printable {
     text
 }
 
-/// How files differ that have no tensors in common to tell of.
+/// How two files differ that have no tensors in common.
 fn bytes_text(bytes: &BytesDiff) -> String {
     let BytesDiff { old_len, new_len, same, first } = bytes;
     let Some(first) = first else { return format!("the same {new_len} bytes") };
@@ -115,7 +115,7 @@ fn bits_text(change: &Change) -> String {
     bits(change).map_or("-".into(), |bits| format!("{bits:.3}"))
 }
 
-/// Bits a value.
+/// Bits per value.
 fn bits(change: &Change) -> Option<f64> {
     (change.values > 0).then(|| 8.0 * change.coded_len as f64 / change.values as f64)
 }

@@ -1,4 +1,4 @@
-//! `lmc inspect`: how an .lmc file is built.
+//! `lmc inspect`: the structure of an .lmc file.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ use crate::printable::Printable;
 use crate::stdio::Pages;
 use crate::table::{Align, Table, ratio};
 
-/// Shows the file that `args` names; blocks are read only if asked for. There may be millions of
-/// spans, so that each is shown and forgotten.
+/// Shows the file that `args` names; blocks are read only on request. There may be millions of
+/// spans, so each is printed and then dropped.
 pub fn run(args: &InspectArgs) -> Result<(), Failure> {
     let archive = Archive::open(&args.file)?;
     let mut pages = Pages::default();
@@ -35,7 +35,7 @@ pub fn run(args: &InspectArgs) -> Result<(), Failure> {
     pages.finish()
 }
 
-/// Where the parts of the file lie: header, body, index, footer.
+/// Where the parts of the file are: header, body, index, footer.
 fn parts(archive: &Archive) -> [(&'static str, Range<u64>); 4] {
     let file = archive.file_len();
     let body = HEADER_LEN as u64;
@@ -153,7 +153,7 @@ fn print_json(pages: &mut Pages, archive: &Archive, with_blocks: bool) -> Result
         let spans = archive.spans().map(|span| Ok(span_json(&span?, false)));
         return json::object(pages, 0, &fields, "spans", spans);
     }
-    // All blocks are read before anything is printed: nobody can use half of a JSON document.
+    // All blocks are read before anything is printed: half of a JSON document is useless.
     archive.described_spans().try_for_each(|span| span.map(drop))?;
     let spans = archive.described_spans().map(|span| Ok(span_json(&span?, true)));
     json::object(pages, 0, &fields, "spans", spans)

@@ -17,7 +17,7 @@ use crate::signals;
 use crate::stdio::Pages;
 use crate::table::{Align, Table, ratio, shape};
 
-/// Lists every file; JSON is one array. What is long is printed as it is made.
+/// Lists every file; JSON is one array. Long output is printed while it is made.
 pub fn run(args: &ListArgs) -> Exit {
     let files = Archives::list(&args.files);
     let (mut pages, mut array) = (Pages::default(), Array::new(0));
@@ -46,7 +46,7 @@ pub fn run(args: &ListArgs) -> Exit {
     }
 }
 
-/// A file and what is in it.
+/// A file and its contents.
 struct Listed<'a> {
     path: &'a Path,
     archive: &'a Archive,
@@ -122,7 +122,7 @@ fn kind(archive: &Archive, tensors: &[Tensor]) -> Result<String, Failure> {
     })
 }
 
-/// Element types and the bytes that were coded as them, the one of most bytes first.
+/// Element types and the bytes that were coded as each of them, the largest first.
 fn coded_as(archive: &Archive) -> Result<Vec<(DtypeId, u64)>, Failure> {
     let mut bytes = BTreeMap::new();
     for span in archive.spans() {

@@ -1,4 +1,4 @@
-//! `lmc man`: the man page of lmc, or of one command, on stdout.
+//! `lmc man`: prints the man page of lmc, or of one command, to stdout.
 
 use clap::CommandFactory;
 use clap_mangen::Man;
@@ -33,7 +33,7 @@ fn page(command: Option<&str>) -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    /// A page is printed as it is: there is nothing in it that would be escaped.
+    /// A page is printed unchanged: nothing in it needs escaping.
     #[test]
     fn pages_are_printed_as_they_are() {
         let cli = Cli::command();

@@ -1,4 +1,4 @@
-//! One file a command: arguments in, exit code out.
+//! One file per command: arguments in, exit code out.
 
 #[cfg(feature = "bench")]
 pub mod bench;

@@ -1,9 +1,9 @@
-//! What compress and decompress share: from the names on the command line to files on disk.
+//! The common part of compress and decompress: from the names on the command line to files on disk.
 //!
 //! Each argument becomes a batch: one file, or all files of a directory. All batches are known
-//! before the first file is written, so that no result takes the place of another input. A file
-//! that fails is reported and the next one is worked on. Nothing appears under a final name before
-//! it is whole, and nothing is removed but what was read.
+//! before the first file is written, so that no result replaces another input. If a file fails,
+//! this is reported and the next one is processed. Nothing appears under its final name before it
+//! is whole, and only files that were read are removed.
 
 mod job;
 mod plan;
@@ -32,20 +32,20 @@ use tree::TargetTree;
 pub trait Direction {
     /// The usual name of the result.
     fn target(&self, source: &Path) -> Result<PathBuf, Failure>;
-    /// The path of the result of a file in a directory, both from the root of that on; none if it
-    /// is left out.
+    /// The path of the result of a file in a directory, both relative to the root of the directory;
+    /// none if the file is left out.
     fn target_below(&self, source: &Path) -> Option<PathBuf>;
-    /// Why a file named on the command line is not worked on without `-f`.
+    /// Why a file named on the command line is not processed without `-f`.
     fn refuses(&self, source: &Path) -> Option<&'static str>;
-    /// Original bytes, if they are known before the work starts.
+    /// The size of the original in bytes, if known before the work starts.
     fn total(&self, file: &File) -> Option<u64>;
-    /// The bases of a file, of those that were given.
+    /// The bases of a file, from those that were given.
     fn bases(&self, given: &[PathBuf], place: bases::Place) -> Result<Vec<PathBuf>, Failure>;
-    /// For each file of a directory, those among them that it may be on. A file is opened by its
-    /// number.
+    /// For each file of a directory, the other files in it that may be its bases. A file is opened
+    /// by its number.
     fn siblings(&self, files: &[PathBuf], open: &dyn Fn(usize) -> Option<File>) -> Vec<Vec<usize>>;
-    /// Adds the files that cannot go before this one, which is open, is done: all that may be read
-    /// for it.
+    /// Adds the files that must not be removed before this one, which is open, is done: all that
+    /// may be read for it.
     fn add_needs(&self, job: &Job, id: FileId, file: File, needs: &mut Dependencies);
     /// Does the work.
     fn convert(
@@ -55,13 +55,13 @@ pub trait Direction {
         output: Output,
         progress: &Progress,
     ) -> lmc::Result<Summary>;
-    /// Whether several results, one behind the other, can be read again.
+    /// Whether several results, one after the other, can be read back.
     fn joins(&self) -> bool;
-    /// How many times smaller the file is compressed.
+    /// How many times smaller the compressed file is.
     fn factor(&self, done: Summary) -> String;
 }
 
-/// Works on all files.
+/// Processes all files.
 pub fn run(args: &FileArgs, direction: &dyn Direction) -> Exit {
     if let Err(failure) = check(args, direction) {
         return exit::report("options".as_ref(), Err(failure));
@@ -87,7 +87,7 @@ pub fn run(args: &FileArgs, direction: &dyn Direction) -> Exit {
     transfer.tally.exit()
 }
 
-/// Options that clap cannot judge.
+/// Checks options that clap cannot check.
 fn check(args: &FileArgs, direction: &dyn Direction) -> Result<(), Failure> {
     let several = args.files.len() > 1;
     if several && args.output.is_some() {
@@ -107,7 +107,7 @@ struct Transfer<'a> {
     direction: &'a dyn Direction,
     progress: Progress,
     tally: Tally,
-    /// Files that have lost one of several names to us, as they are now.
+    /// The current state of files that have lost one of several names to us.
     renewed: HashMap<FileId, FileState>,
 }
 
@@ -118,7 +118,7 @@ impl Transfer<'_> {
     }
 
     fn run_batches(&mut self, batches: &[(&Path, Batch)], needs: &Dependencies) {
-        // What others need stays until all are done.
+        // Files that others need stay until all are done.
         let needed = needs.needed();
         let mut kept = Vec::new();
         let mut left = HashSet::new();
@@ -142,7 +142,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Works on an argument; returns the files that were read and that others still need. Those
+    /// Processes an argument; returns the files that were read and that others still need. Files
     /// that failed are added to `left`.
     fn run_batch(
         &mut self,
@@ -164,7 +164,7 @@ impl Transfer<'_> {
                     total.bytes_in += done.bytes_in;
                     total.bytes_out += done.bytes_out;
                     is_written = true;
-                    // The file stays open until it is removed: its number is not given to another.
+                    // The file stays open until it is removed, so its inode number is not reused.
                     let Some((_file, state)) = read.filter(|_| self.args.rm) else { return Ok(()) };
                     if job.id().is_some_and(|id| needed.contains(&id)) {
                         kept.push(Read { batch: number, job: i, state });
@@ -208,8 +208,8 @@ impl Transfer<'_> {
         Ok(kept)
     }
 
-    /// One file: the result is whole under its name, or there is none. Returns the file that was
-    /// read, as it was then.
+    /// Processes one file: the result is whole under its name, or there is none. Returns the file
+    /// that was read, as it was then.
     fn run_job(
         &mut self,
         name: &Path,

@@ -6,11 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Tells the time.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Milliseconds since 1970. People and programs set this clock, forward and back.
+    /// Milliseconds since 1970. People and programs may set this clock forward or back.
     fn now_ms(&self) -> u64;
 
-    /// Milliseconds since some moment, the same for all of a process. Nobody sets this clock, and
-    /// it goes on while the machine sleeps: how long something has taken is told by it alone.
+    /// Milliseconds since some moment that is fixed for the whole process. Nobody can set this
+    /// clock, and it continues while the machine sleeps. Only this clock is used to measure how
+    /// long something takes.
     fn boot_ms(&self) -> u64;
 }
 
@@ -31,10 +32,10 @@ impl Clock for SystemClock {
     }
 }
 
-/// The clock that goes on while the machine sleeps.
+/// The clock that continues while the machine sleeps.
 #[cfg(target_os = "linux")]
 const BOOT_CLOCK: ClockId = ClockId::Boottime;
-/// Elsewhere the monotonic clock does.
+/// Other systems use the monotonic clock.
 #[cfg(not(target_os = "linux"))]
 const BOOT_CLOCK: ClockId = ClockId::Monotonic;
 
@@ -72,7 +73,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 mod tests {
     use super::*;
 
-    /// Known days, among them leap days and the turn of years.
+    /// Known days, including leap days and the ends of years.
     #[test]
     fn dates() {
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");

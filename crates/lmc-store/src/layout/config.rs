@@ -1,4 +1,4 @@
-//! A store's configuration, and how a store is made and opened.
+//! The configuration of a store, and how a store is made and opened.
 
 use crate::layout::clock::{Clock, rfc3339};
 use crate::layout::names::{FOLDERS, MARKER, random_id};
@@ -8,36 +8,37 @@ use lmc_format::{Advice, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The object that makes a place a store; the last one that is written when it is made.
+/// The object whose presence makes a place a store. `init` writes it last.
 pub const CONFIG_NAME: &str = "lmc-store.json";
 /// The version of the layout that this code reads and writes.
 pub const FORMAT: u32 = 1;
-/// How long what a save is working on is kept, in seconds.
+/// The default grace period, in seconds.
 pub const GRACE_SECONDS: u64 = 86_400;
-/// The least that makes sense of it: a save must show signs of life in a quarter of it.
+/// The shortest useful grace period: a save must show that it is alive within a quarter of it.
 pub const GRACE_SECONDS_MIN: u64 = 60;
 const CONFIG_LEN_MAX: u64 = 1 << 16;
 
-/// What holds for all of a store.
+/// The settings of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// The version of the layout.
     pub format: u32,
-    /// The store's own name, in hex.
+    /// The id of the store, in hex.
     pub id: String,
-    /// When it was made.
+    /// When the store was made.
     pub created: String,
-    /// How long what a save is working on is kept.
+    /// The grace period, in seconds.
     pub grace_seconds: u64,
     /// Whether the storage was seen to refuse a second object of the same name.
     pub conditional_create: bool,
-    /// Whether each folder of the store has a marker, without which it is not believed to be empty.
-    /// Stores of earlier versions have none.
+    /// Whether each folder of the store has a marker. A folder without its marker is then never
+    /// taken to be empty. Stores of earlier versions have no markers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_markers: bool,
 }
 
-/// The configuration as it is written. A bad bit in a number would otherwise be believed.
+/// The configuration as it is written. Without the checksum, a flipped bit in a number would go
+/// unnoticed.
 #[derive(Serialize, Deserialize)]
 struct Checked {
     #[serde(flatten)]
@@ -51,18 +52,18 @@ pub struct Store {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) config: Config,
     pub(crate) clock: Arc<dyn Clock>,
-    /// How its work is stopped, who watches it, and on how many threads it is done.
+    /// How the work is stopped, who watches it, and how many threads it uses.
     pub(crate) context: Context,
 }
 
 impl Store {
-    /// Makes a store. The storage must not hold one, and must refuse to make an object twice:
-    /// without that, two writers could each believe that a snapshot is theirs.
+    /// Makes a store. The storage must not hold one yet, and it must refuse to create an object
+    /// twice. Otherwise two writers could each believe that a snapshot is theirs.
     pub fn init(storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Result<Self> {
         Self::init_with(storage, clock, GRACE_SECONDS)
     }
 
-    /// The same with another time to keep what a save is working on.
+    /// Like [`Store::init`], with another grace period.
     pub fn init_with(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
@@ -85,7 +86,7 @@ impl Store {
         };
         let bytes = config.write()?;
         let put = storage.put_new(CONFIG_NAME, &bytes)?;
-        // The id is random: if these bytes are there, the put was sent twice.
+        // The id is random: if an object with these bytes exists, our put was sent twice.
         if put == Put::Exists && storage.read_all(CONFIG_NAME, CONFIG_LEN_MAX)? != bytes {
             return Err(exists());
         }
@@ -105,24 +106,24 @@ impl Store {
         Ok(Self { storage, config, clock, context })
     }
 
-    /// The same store, whose work is stopped and watched by `context` and takes its threads. What
-    /// ended the work before, ends it still.
+    /// The same store, but its work is stopped and watched by `context` and uses its threads.
+    /// Anything that could stop the work before still does.
     pub fn with_context(&self, context: &Context) -> Self {
         let storage = Arc::new(Interruptible::new(self.storage.clone(), &context.interrupt));
         Self { storage, context: context.clone(), ..self.clone() }
     }
 
-    /// What holds for all of it.
+    /// The settings of the store.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Where its objects are.
+    /// The storage that holds its objects.
     pub fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
     }
 
-    /// How long what a save is working on is kept, in milliseconds.
+    /// The grace period, in milliseconds.
     pub(crate) fn grace_ms(&self) -> u64 {
         self.config.grace_seconds.saturating_mul(1000)
     }
@@ -169,7 +170,7 @@ fn unwritable(error: serde_json::Error) -> Error {
     Error::invalid(format!("cannot write the configuration: {error}"))
 }
 
-/// Fails unless the storage refuses to make an object twice and leaves the first one as it was.
+/// Fails unless the storage refuses to create an object twice and keeps the first one unchanged.
 fn probe(storage: &dyn Storage) -> Result<()> {
     let name = format!("probe/{}", random_id()?);
     let created = storage.put_new(&name, b"first");
@@ -177,7 +178,7 @@ fn probe(storage: &dyn Storage) -> Result<()> {
     let kept = again.clone().and_then(|_| storage.read_all(&name, 64));
     storage.delete(&[name])?;
     match (created?, again?, &kept?[..]) {
-        // The first name is random: if it is there, the put was sent twice.
+        // The name is random: if the object exists at the first put, that put was sent twice.
         (_, Put::Exists, b"first") => Ok(()),
         _ => Err(unconditional()),
     }

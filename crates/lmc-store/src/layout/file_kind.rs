@@ -3,19 +3,19 @@
 use crate::layout::path::RelPath;
 use serde::{Deserialize, Serialize};
 
-/// What a file is for. Retention and partial restores go by it; bytes do not.
+/// What a file is for. Retention and partial restores depend on it; the stored bytes do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Parameters of a model.
     Weights,
-    /// What only going on with the training needs: moments, schedules, random numbers.
+    /// State that is only needed to continue the training: moments, schedules, random numbers.
     Optimizer,
     /// Configuration, tokenizers and the like.
     Other,
 }
 
-/// Words that only the names of training state have, in the frameworks that write it.
+/// Words that occur only in the names of training state, in the frameworks that write it.
 const OPTIMIZER: [&str; 5] = ["optim", "optimizer", "optimizers", "adam", "adamw"];
 /// Whole names of training state, without endings and numbers.
 const STATES: [&str; 8] = [
@@ -46,8 +46,8 @@ const TENSORS: [&str; 13] = [
 ];
 
 impl Kind {
-    /// The kind of the file at `path`. Whole words count, not parts of them, and a file that can
-    /// hold no tensors is never training state: what is left out must be nothing else.
+    /// The kind of the file at `path`. Only whole words count. A file that cannot hold tensors is
+    /// never training state: nothing else may be left out by mistake.
     pub fn of(path: &RelPath) -> Self {
         let text = path.to_string().to_lowercase();
         let (folders, name) = text.rsplit_once('/').unwrap_or(("", &text));
@@ -82,14 +82,14 @@ fn is_number(word: &str) -> bool {
     word.bytes().all(|c| c.is_ascii_digit())
 }
 
-/// Whether a file name, without its ending, is one of training state.
+/// Whether a file name, without its ending, is the name of training state.
 fn is_state(stem: &str) -> bool {
     let words = words(stem);
     let plain: Vec<&str> = words.iter().copied().filter(|word| !is_number(word)).collect();
     words.iter().any(|word| OPTIMIZER.contains(word)) || STATES.contains(&&plain.join("_")[..])
 }
 
-/// Whether all of a folder is training state: `optimizer`, `optimizer_0`, `optim_states`.
+/// Whether a whole folder is training state: `optimizer`, `optimizer_0`, `optim_states`.
 fn is_optimizer_folder(folder: &str) -> bool {
     let words = words(folder);
     let is_more = |word: &&str| is_number(word) || matches!(*word, "state" | "states");
@@ -126,7 +126,7 @@ mod tests {
         for path in states {
             assert_eq!(kind(path), Kind::Optimizer, "{path}");
         }
-        // Words that only begin in the same way, and folders that are named for something else.
+        // Words that only start the same way, and folders that are named for something else.
         let weights = [
             "optimized/model.safetensors",
             "optimus-7b/model.safetensors",

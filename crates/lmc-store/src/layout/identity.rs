@@ -3,12 +3,12 @@
 use crate::layout::manifest::{ArchiveInfo, Extent, Manifest};
 use crate::layout::names::PackName;
 
-/// Names what an archive is: the hash and the size of its original, where its bytes are, and the
-/// same of all that it is on.
+/// Identifies an archive by the hash and the size of its original, the places of its bytes, and the
+/// identities of its bases.
 pub(crate) type Identity = [u8; 32];
 
-/// The identities of the archives of a manifest. A pack is known by what `key` makes of its name:
-/// by its bytes, or by where they are.
+/// The identities of the archives of a manifest. `key` says what identifies a pack: its bytes, or
+/// its place.
 pub(crate) fn identities(manifest: &Manifest, key: impl Fn(&PackName) -> &str) -> Vec<Identity> {
     let mut identities: Vec<Identity> = Vec::with_capacity(manifest.archives.len());
     for archive in &manifest.archives {
@@ -26,7 +26,7 @@ pub(crate) fn identities(manifest: &Manifest, key: impl Fn(&PackName) -> &str) -
             hasher.update(&len.to_le_bytes());
         }
         for &base in bases {
-            // Each stands behind those that it is on.
+            // Every archive comes after its bases.
             hasher.update(&identities[base]);
         }
         identities.push(*hasher.finalize().as_bytes());

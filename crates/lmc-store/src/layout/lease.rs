@@ -1,7 +1,7 @@
-//! What is under way: saves and prunes tell of themselves by objects, so that neither needs a lock.
+//! Leases: saves and prunes announce themselves with objects, so that neither needs a lock.
 //!
-//! A save makes its lease before it relies on anything, and a prune looks for leases before it
-//! decides what nobody needs. `docs/store.md` argues why that is enough.
+//! A save makes its lease before it relies on anything. A prune looks for leases before it decides
+//! what is unreferenced. `docs/store.md` shows why that is enough.
 
 use crate::Store;
 use crate::layout::names::{PENDING, PRUNING, random_copy_number, random_id};
@@ -12,18 +12,18 @@ use std::collections::HashSet;
 
 const LEASE_LEN_MAX: u64 = 1 << 26;
 
-/// What a save under way needs.
+/// What a running save needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     /// The save.
     pub save: String,
-    /// The process that does it.
+    /// The process that runs it.
     pub pid: u32,
     /// Snapshots whose packs it relies on, as run, page and name.
     pub parents: Vec<String>,
-    /// Packs that it has put or found by the time the lease was made.
+    /// Packs that it had put or found when the lease was made.
     pub packs: Vec<String>,
-    /// The number of copies of packs that it puts beside a prune; 0 if it does not say.
+    /// The number that its packs get if it puts them while a prune is running; 0 if not stated.
     #[serde(default)]
     pub number: u32,
 }
@@ -35,21 +35,21 @@ pub(crate) struct Found {
     pub pending: Pending,
 }
 
-/// The lease of a save. It is made again now and then, and all of it goes in the end.
+/// The lease of a save. It is renewed now and then, and all its objects are removed at the end.
 #[derive(Debug)]
 pub(crate) struct SaveLease<'a> {
     store: &'a Store,
     pending: Pending,
     objects: Vec<String>,
-    /// When it was last made, by the clock that nobody sets and by that of the storage.
+    /// When it was last made: by the clock that nobody can set, and by the clock of the storage.
     made_boot_ms: u64,
     stored_ms: u64,
-    /// When the time of the storage was known, by the clock that nobody sets.
+    /// When the storage's time was known, by the clock that nobody can set.
     known_boot_ms: u64,
 }
 
 impl<'a> SaveLease<'a> {
-    /// Tells of a save that relies on `parents`.
+    /// Announces a save that relies on `parents`.
     pub(crate) fn create(store: &'a Store, save: &str, parents: Vec<String>) -> Result<Self> {
         let (pid, packs, number) = (std::process::id(), Vec::new(), random_copy_number()?);
         let pending = Pending { save: save.to_string(), pid, parents, packs, number };
@@ -60,16 +60,16 @@ impl<'a> SaveLease<'a> {
         Ok(lease)
     }
 
-    /// The older ones stay: a list that is being read may miss an object that comes while another
-    /// one goes.
+    /// The older objects stay: a list in progress may miss an object that is created while another
+    /// one is removed.
     fn make(&mut self) -> Result<()> {
         let object = format!("{PENDING}/{}", random_id()?);
         let made_boot_ms = self.store.clock.boot_ms();
         let bytes = serde_json::to_vec(&self.pending)
             .map_err(|e| Error::invalid(format!("cannot write a lease: {e}")))?;
-        // Before the put, so that one that fails after all is removed too.
+        // Before the put, so that the object is removed even if the put fails after creating it.
         self.objects.push(object.clone());
-        // The name is random: if it is there, a put was sent twice.
+        // The name is random: if the object already exists, the put was sent twice.
         self.store.storage.put_new(&object, &bytes)?;
         let stat = self.store.storage.stat(&object)?.ok_or_else(lost)?;
         (self.made_boot_ms, self.stored_ms) = (made_boot_ms, stat.modified_ms);
@@ -82,8 +82,8 @@ impl<'a> SaveLease<'a> {
         self.pending.packs.extend(packs);
     }
 
-    /// Makes the lease again if it is getting old; fails if it is too old to be sure that nobody
-    /// took it for that of a dead process.
+    /// Renews the lease if it is getting old. Fails if it is so old that a prune may have taken the
+    /// save for dead.
     pub(crate) fn keep(&mut self) -> Result<()> {
         let grace = self.store.grace_ms();
         if self.is_late() {
@@ -97,53 +97,52 @@ impl<'a> SaveLease<'a> {
         self.store.clock.boot_ms().saturating_sub(self.made_boot_ms)
     }
 
-    /// Whether somebody may take it for that of a dead process before long.
+    /// Whether a prune may soon take the save for dead.
     pub(crate) fn is_late(&self) -> bool {
         self.age_ms() > self.store.grace_ms() / 2
     }
 
-    /// Makes the lease again now, with all that it names.
+    /// Renews the lease now, with everything that it names.
     pub(crate) fn renew(&mut self) -> Result<()> {
         self.make()
     }
 
-    /// Fails unless the lease has held to this moment.
+    /// Fails unless the lease has been valid until now.
     pub(crate) fn check(&mut self) -> Result<()> {
         self.keep()?;
         if self.is_there()? { Ok(()) } else { Err(lost()) }
     }
 
-    /// Whether nobody has removed it.
+    /// Whether the lease still exists.
     pub(crate) fn is_there(&self) -> Result<bool> {
         let newest = self.objects.last().map(|object| self.store.storage.stat(object));
         Ok(newest.transpose()?.flatten().is_some())
     }
 
-    /// The number of copies of packs that are put under this lease, which has had it from the
-    /// start.
+    /// The number for packs that are put under this lease. It never changes.
     pub(crate) fn number(&self) -> u32 {
         self.pending.number
     }
 
-    /// A time that has come by the clock of the storage, however long it took to make the lease.
+    /// A time that has certainly passed by the clock of the storage, however long it took to make
+    /// the lease.
     pub(crate) fn storage_past_ms(&self) -> u64 {
         let since = self.store.clock.boot_ms().saturating_sub(self.known_boot_ms);
         self.stored_ms.saturating_add(since)
     }
 
-    /// The time now by the clock of the storage, or one that is yet to come if it took long to make
-    /// the lease.
+    /// The current time by the clock of the storage, or a later one if making the lease took long.
     pub(crate) fn storage_now_ms(&self) -> u64 {
         self.stored_ms.saturating_add(self.age_ms())
     }
 
-    /// Leaves the lease to others, who end it; these are its objects, the newest last.
+    /// Leaves the lease for others to end; returns its objects, the newest last.
     pub(crate) fn leave(mut self) -> Vec<String> {
         std::mem::take(&mut self.objects)
     }
 
-    /// Fails unless a lease that was left, by its objects, has held to this moment and goes on to
-    /// hold long enough for a commit.
+    /// Fails unless a lease that was left, given by its objects, has been valid until now and stays
+    /// valid long enough for a commit.
     pub(crate) fn check_left(&self, objects: &[String]) -> Result<()> {
         let newest = objects.last().map(|object| self.store.storage.stat(object));
         let stat = newest.transpose()?.flatten().ok_or_else(lost)?;
@@ -160,7 +159,7 @@ impl<'a> SaveLease<'a> {
 
 impl Drop for SaveLease<'_> {
     fn drop(&mut self) {
-        // What cannot be removed grows old and is removed by a prune.
+        // An object that cannot be removed expires, and a prune removes it.
         let _ = self.store.storage.delete(&self.objects);
     }
 }
@@ -171,9 +170,9 @@ fn lost() -> Error {
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// The leases of all saves. One that goes away while they are read has ended. One that is damaged
-/// is an error, but for the dead, whose needs do not count. `now_ms` is by the clock of the
-/// storage.
+/// The leases of all saves. A lease that disappears while they are read has ended. A damaged lease
+/// is an error unless it has expired, since an expired lease no longer counts. `now_ms` is by the
+/// clock of the storage.
 pub(crate) fn pendings(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in store.list_of(PENDING)? {
@@ -200,9 +199,9 @@ pub(crate) fn pendings(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// The numbers of copies of packs in leases that are younger than half of grace and not among
-/// `seen`, to which they are added, and when the leases were made. A lease that cannot be read has
-/// none.
+/// The pack numbers in leases that are younger than half the grace period and not in `seen`, and
+/// when these leases were made. The leases are added to `seen`. A lease that cannot be read has no
+/// number.
 pub(crate) fn numbers_of_others(
     store: &Store,
     now_ms: u64,
@@ -243,13 +242,13 @@ impl<'a> PruneLease<'a> {
         let object = format!("{PRUNING}/{}", random_id()?);
         let made_boot_ms = store.clock.boot_ms();
         let mut lease = Self { store, object, made_boot_ms, stored_ms: 0 };
-        // Empty, so that a full disk, which has room for names only, can be pruned.
+        // Empty, so that a prune can also start on a full disk, which has room only for names.
         store.storage.put_new(&lease.object, b"")?;
         lease.stored_ms = store.storage.stat(&lease.object)?.ok_or_else(lost)?.modified_ms;
         Ok(lease)
     }
 
-    /// Fails if saves may take this prune for a dead one.
+    /// Fails if saves may take this prune for dead.
     pub(crate) fn check(&self) -> Result<()> {
         let age = self.store.clock.boot_ms().saturating_sub(self.made_boot_ms);
         if self.store.grace_ms() > 0 && age > self.store.grace_ms() / 2 {
@@ -266,15 +265,14 @@ impl Drop for PruneLease<'_> {
     }
 }
 
-/// Whether a prune is under way that is not dead. `now_ms` is by the clock of the storage.
+/// Whether a prune with a live lease is running. `now_ms` is by the clock of the storage.
 pub(crate) fn is_pruning(store: &Store, now_ms: u64) -> Result<bool> {
     let leases = store.list_of(PRUNING)?;
     Ok(leases.iter().any(|lease| !is_stale(store, &lease.stat, now_ms)))
 }
 
-/// Fails if a lease, of a save or of a prune, is from a time that is yet to come: then the clocks
-/// that give objects their times are so far apart that ages mean nothing. `now_ms` is by the clock
-/// of the storage.
+/// Fails if a lease of a save or a prune is from the future. The clocks that give objects their
+/// times are then so far apart that ages mean nothing. `now_ms` is by the clock of the storage.
 pub(crate) fn check_times<'a>(
     store: &Store,
     mut leases: impl Iterator<Item = &'a Entry>,
@@ -295,7 +293,7 @@ pub(crate) fn check_times<'a>(
     }
 }
 
-/// Whether whoever made this lease must have ended.
+/// Whether a lease has expired: its process must have ended.
 pub(crate) fn is_stale(store: &Store, stat: &crate::storage::Stat, now_ms: u64) -> bool {
     now_ms.saturating_sub(stat.modified_ms) > store.grace_ms()
 }

@@ -1,8 +1,8 @@
-//! The manifest of a snapshot: everything a restore needs to know but the packs.
+//! The manifest of a snapshot: everything a restore needs to know, except the packs themselves.
 //!
-//! It is JSON of one line, and its name holds the hash of its bytes, so that any damage is found.
-//! What it says is checked before it is believed: a path cannot lead out of the snapshot, an
-//! archive stands only on archives before it, and every extent lies in its pack.
+//! It is one line of JSON, and its name contains the hash of its bytes, so any damage is found. Its
+//! contents are checked before they are used: a path cannot lead out of the snapshot, an archive
+//! depends only on archives before it, and every extent lies in its pack.
 
 use crate::layout::file_kind::Kind;
 use crate::layout::names::{PackName, SnapshotName};
@@ -15,14 +15,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub const MANIFEST_LEN_MAX: u64 = 1 << 28;
 /// The version of manifests that this code reads and writes.
 pub const MANIFEST_FORMAT: u32 = 1;
-/// Most archives that may stand one on the other.
+/// The most bases that a base chain may have.
 pub const DEPTH_MAX: usize = 48;
-/// Most bytes of a pack that a reader takes; what is written is smaller.
+/// The longest pack that a reader accepts, in bytes; packs that are written are shorter.
 pub const PACK_LEN_MAX: u64 = 256 << 20;
-/// Most bytes of all files and archives of a snapshot together, and the largest number of bytes
-/// that is said of one.
+/// The most bytes that all files and archives of a snapshot may have together, and the largest byte
+/// count that a manifest may state.
 pub(crate) const SIZE_MAX: u64 = 1 << 60;
-/// Bits of a mode that are kept.
+/// The bits of a mode that are kept.
 pub const MODE_BITS: u32 = lmc::MODE_BITS;
 
 /// A snapshot.
@@ -36,27 +36,27 @@ pub struct Manifest {
     pub step: u64,
     /// When it was saved, in milliseconds since 1970.
     pub time_ms: u64,
-    /// The save that made it: no two snapshots have the same.
+    /// The id of the save that made it; it is different for every snapshot.
     pub save: String,
-    /// What makes a copy another manifest than the one that it is of, where that is needed.
+    /// A random id that makes a copy differ from the manifest it was copied from, where needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<String>,
     /// The id of the snapshot that it was coded against.
     pub parent: Option<String>,
-    /// What the user had to say.
+    /// Metadata from the user.
     pub meta: BTreeMap<String, String>,
-    /// Whether the state of the optimizer was saved and has been left out since.
+    /// Whether optimizer state was saved and later removed.
     pub is_thinned: bool,
-    /// Whether one file was saved, which is then the only entry.
+    /// Whether a single file was saved; it is then the only entry.
     pub is_file: bool,
-    /// Permissions of the directory that was saved, if that is known.
+    /// The permissions of the saved directory, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_mode: Option<u32>,
     /// Bytes that it added to the store.
     pub added: u64,
     /// Files, directories and links, in the order of their paths.
     pub entries: Vec<Entry>,
-    /// All archives that its files need, each behind those that it is on.
+    /// All archives that its files need, each after its bases.
     pub archives: Vec<ArchiveInfo>,
     /// The packs that hold the archives, with their sizes.
     pub packs: Vec<Pack>,
@@ -105,11 +105,11 @@ pub struct FileNode {
     pub archive: usize,
 }
 
-/// Bytes that need not be text: text where they are, hex otherwise.
+/// Bytes that may not be text: written as text if they are UTF-8, and as hex otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
-/// A `.lmc` in the store.
+/// A `.lmc` archive in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveInfo {
     /// The content hash of its original.
@@ -119,17 +119,18 @@ pub struct ArchiveInfo {
     pub size: u64,
     /// Its own bytes.
     pub stored: u64,
-    /// What it would take on no base, as far as is known.
+    /// The bytes it would take without a base, as far as known.
     pub alone: u64,
-    /// Bytes that are read to restore it, bases included, as far as is known.
+    /// The bytes that a restore of it reads, including its bases, as far as known.
     pub read: u64,
     /// What reading its chain has cost so far; see `base_choice.rs`.
     pub rent: u64,
-    /// Archives that it is on, by their numbers.
+    /// Its bases, by their numbers.
     pub bases: Vec<usize>,
-    /// Where its bytes are, one part behind the other.
+    /// Where its bytes are, in order.
     pub extents: Vec<Extent>,
-    /// The BLAKE3 hash of its original, once the store has compared that with a file byte by byte.
+    /// The BLAKE3 hash of its original, once the store has compared the original with a file byte
+    /// by byte.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "blake3_text")]
     pub blake3: Option<[u8; 32]>,
 }
@@ -156,7 +157,7 @@ pub struct Pack {
 }
 
 impl Manifest {
-    /// The bytes of the manifest, and what names it on a page of its run.
+    /// The bytes of the manifest, and its name on a page of its run.
     pub fn write(&self, page: u64) -> Result<(Vec<u8>, SnapshotName)> {
         let mut bytes = serde_json::to_vec(self)
             .map_err(|e| Error::invalid(format!("cannot write the manifest: {e}")))?;
@@ -174,7 +175,7 @@ impl Manifest {
         SnapshotName { run, page, step, time_ms, size: self.size(), added: self.added, id }
     }
 
-    /// Reads the manifest of the snapshot `name`; all that it says has been checked.
+    /// Reads the manifest of the snapshot `name`. All its contents have been checked.
     pub fn read(bytes: &[u8], name: &SnapshotName) -> Result<Self> {
         if SnapshotName::id_of(bytes) != name.id {
             let found = SnapshotName::id_of(bytes);
@@ -188,7 +189,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Reads a manifest whatever its name is.
+    /// Reads a manifest regardless of its name.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
         struct Version {
@@ -235,7 +236,7 @@ impl Manifest {
         }
     }
 
-    /// How many archives each one stands on, one on the other.
+    /// The number of bases in the longest base chain of each archive.
     pub fn depths(&self) -> Vec<usize> {
         let mut depths: Vec<usize> = Vec::with_capacity(self.archives.len());
         for archive in &self.archives {
@@ -245,7 +246,7 @@ impl Manifest {
         depths
     }
 
-    /// The archives that `wanted` need, themselves among them, in order.
+    /// The archives that `wanted` need, including themselves, in order.
     pub fn closure(&self, wanted: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
         let mut needed = BTreeSet::new();
         let mut open: Vec<usize> = wanted.into_iter().collect();
@@ -257,11 +258,11 @@ impl Manifest {
         needed
     }
 
-    /// Which archives need one of some packs, for themselves or for what they are on.
+    /// Which archives need one of some packs, for themselves or for their bases.
     pub(crate) fn archives_in(&self, packs: &[bool]) -> Vec<bool> {
         let mut is_in: Vec<bool> = Vec::with_capacity(self.archives.len());
         for archive in &self.archives {
-            // Each stands behind those that it is on.
+            // Every archive comes after its bases.
             let below = archive.bases.iter().any(|&base| is_in[base]);
             is_in.push(below || archive.extents.iter().any(|extent| packs[extent.pack]));
         }
@@ -340,8 +341,8 @@ impl Manifest {
     }
 
     fn check_archives(&self) -> Result<()> {
-        // An archive names its bases by their hashes, so that of several with one hash only one can
-        // be a base.
+        // An archive names its bases by their hashes, so only one of several archives with the same
+        // hash can be a base.
         let mut based: HashMap<u128, usize> = HashMap::new();
         for (i, archive) in self.archives.iter().enumerate() {
             let wrong = |why: &str| Err(Error::invalid(format!("archive {i} {why}")));
@@ -381,8 +382,8 @@ impl Manifest {
     }
 }
 
-/// Bytes in all. Each number may be what somebody else says, so that together they may be more than
-/// a number holds.
+/// The sum of some byte counts. Others may have made up these numbers, so the sum may be more than
+/// a `u64` holds.
 pub(crate) fn total(bytes: impl Iterator<Item = u64>) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }

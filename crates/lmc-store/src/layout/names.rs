@@ -1,15 +1,15 @@
-//! The names of objects: runs and tags escaped so that any text is safe, snapshots named so that a
-//! list of names tells of them without opening one.
+//! The names of objects. Runs and tags are escaped so that any text is safe. The names of snapshots
+//! describe them, so a list of names is enough and no manifest has to be opened.
 
 use lmc_format::{Error, ErrorKind, Result};
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-/// Longest name of a run or a tag in bytes: escaped, it still fits a file name.
+/// Longest name of a run or a tag in bytes: even escaped, it fits in a file name.
 pub const LABEL_LEN_MAX: usize = 80;
 /// Folder of manifests.
 pub const SNAPSHOTS: &str = "snapshots";
-/// Folder of marks of snapshots that are to go.
+/// Folder of the marks of forgotten snapshots.
 pub const FORGOTTEN: &str = "forgotten";
 /// Folder of tags.
 pub const TAGS: &str = "tags";
@@ -21,13 +21,14 @@ pub const PENDING: &str = "pending";
 pub const PRUNING: &str = "pruning";
 /// Folder of manifests that a repair moved away.
 pub const DAMAGED: &str = "damaged";
-/// The folders of a store, which are there from its beginning.
+/// The folders of a store, which exist from the start.
 pub const FOLDERS: [&str; 7] = [PACKS, SNAPSHOTS, FORGOTTEN, TAGS, PENDING, PRUNING, DAMAGED];
-/// The empty object in each of them that says that the folder is there. No run, tag or id is named
-/// so.
+/// The empty object in each folder that shows that the folder exists. No run, tag or id has this
+/// name.
 pub const MARKER: &str = ".folder";
 
-/// Parts of the longest names of objects, which are those of tags. What lies deeper is not ours.
+/// The most parts that the name of an object has; those of tags have the most. Anything deeper is
+/// not ours.
 pub(crate) const NAME_PARTS_MAX: usize = 5;
 /// The last page of a run.
 pub(crate) const PAGE_MAX: u64 = 99_999_999;
@@ -36,8 +37,8 @@ const ID_LEN: usize = 32;
 /// Hex digits of the hash of a pack.
 const PACK_HASH_LEN: usize = 64;
 
-/// Whether the name of an object in a list stands for one that is not UTF-8: no object of ours has
-/// such a name, and nothing can be reached by it.
+/// Whether a listed name is that of a file whose name is not UTF-8. No object of ours has such a
+/// name, and such a file cannot be reached.
 pub(crate) fn is_unreachable(object: &str) -> bool {
     object.contains(char::REPLACEMENT_CHARACTER)
 }
@@ -49,8 +50,8 @@ pub fn random_id() -> Result<String> {
     Ok(hex(&bytes))
 }
 
-/// A random number for copies of packs, far from those that are counted up: it is all but certain
-/// that no copy ever had it.
+/// A random number for a copy of a pack, far from the numbers that are counted up. It is almost
+/// certain that no other copy ever had it.
 pub(crate) fn random_copy_number() -> Result<u32> {
     let mut bytes = [0; 4];
     getrandom::fill(&mut bytes).map_err(|e| no_random(&e))?;
@@ -71,7 +72,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of hex digits, if they are such.
+/// The bytes of hex digits; none if the text is not hex digits.
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes().chunks_exact(2);
     let byte = |pair: &[u8]| {
@@ -91,8 +92,8 @@ pub(crate) fn is_id(text: &str) -> bool {
     text.len() == ID_LEN && is_hex(text)
 }
 
-/// A run or a tag as part of an object's name. Letters that differ in case alone, separators, a
-/// leading dot and the names of devices are escaped as `=` and two hex digits.
+/// A run or a tag as part of the name of an object. Upper-case letters, separators, a leading dot
+/// and the names of devices are escaped: a byte becomes `=` and two hex digits.
 pub fn escape(label: &str) -> Result<String> {
     check_label(label)?;
     let mut text = String::new();
@@ -108,7 +109,7 @@ pub fn escape(label: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The label that was escaped; none if it is not what [`escape`] gives.
+/// The label that was escaped; none if [`escape`] could not have written this text.
 pub fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -138,7 +139,7 @@ pub fn check_label(label: &str) -> Result<()> {
     Ok(())
 }
 
-/// Names that some systems keep for devices, with any ending.
+/// Whether some systems reserve this name for a device, with any ending.
 fn is_device(label: &str) -> bool {
     let stem = label.split('.').next().unwrap_or_default().to_ascii_lowercase();
     let numbered = |name: &str| {
@@ -148,13 +149,13 @@ fn is_device(label: &str) -> bool {
     matches!(&stem[..], "con" | "prn" | "aux" | "nul") || numbered("com") || numbered("lpt")
 }
 
-/// A snapshot, as its name tells of it.
+/// A snapshot, as its name describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SnapshotName {
     /// The run it belongs to.
     pub run: String,
-    /// The page of its run that it is on: so many names stand in one folder that the newest are
-    /// found without a list of all.
+    /// The page of its run that it is on. A page is a folder with a limited number of names, so the
+    /// newest snapshots are found without listing all of them.
     pub page: u64,
     /// The step of training.
     pub step: u64,
@@ -169,7 +170,7 @@ pub struct SnapshotName {
 }
 
 impl SnapshotName {
-    /// Run, page and name, which below any folder stand for the snapshot.
+    /// Run, page and name: identifies the snapshot below any folder.
     pub fn key(&self) -> Result<String> {
         let Self { run, page, step, time_ms, size, added, id } = self;
         let run = escape(run)?;
@@ -181,7 +182,7 @@ impl SnapshotName {
         Ok(format!("{SNAPSHOTS}/{}", self.key()?))
     }
 
-    /// The mark that it is to go.
+    /// The mark that says that it is forgotten.
     pub fn forgotten(&self) -> String {
         format!("{FORGOTTEN}/{}", self.id)
     }
@@ -191,13 +192,14 @@ impl SnapshotName {
         Ok(format!("{TAGS}/{}/{}", escape(tag)?, self.key()?))
     }
 
-    /// What [`SnapshotName::key`] gave; none if it cannot have.
+    /// Parses the text that [`SnapshotName::key`] gives; none if it is not such a text.
     pub fn parse(key: &str) -> Option<Self> {
         let (run, rest) = key.split_once('/')?;
         Self::parse_in(&unescape(run)?, rest)
     }
 
-    /// The same for what follows the run in a key: of many in one run, that is looked at once.
+    /// The same for the part of a key after the run, so that the run is parsed only once for many
+    /// keys.
     pub(crate) fn parse_in(run: &str, rest: &str) -> Option<Self> {
         let (page, name) = rest.split_once('/')?;
         let page = parse_page(page)?;
@@ -210,12 +212,12 @@ impl SnapshotName {
         is_id.then_some(Self { run, page, step, time_ms, size, added, id })
     }
 
-    /// The id of a manifest of these bytes.
+    /// The id of a manifest with these bytes.
     pub fn id_of(manifest: &[u8]) -> String {
         blake3::hash(manifest).to_hex()[..ID_LEN].to_string()
     }
 
-    /// As people write it.
+    /// The id as people write it.
     pub fn short_id(&self) -> &str {
         &self.id[..8]
     }
@@ -225,13 +227,12 @@ impl SnapshotName {
     }
 }
 
-/// The page that a folder of a run is.
+/// The number of the page that a folder of a run holds.
 pub(crate) fn parse_page(folder: &str) -> Option<u64> {
     padded(folder, 8).filter(|&page| page <= PAGE_MAX)
 }
 
-/// The number that was written with at least `width` digits, and no zeros before that it need not
-/// have.
+/// A number that was written with at least `width` digits and no unnecessary leading zeros.
 fn padded(text: &str, width: usize) -> Option<u64> {
     let is_plain = text.bytes().all(|c| c.is_ascii_digit());
     let fits = text.len() == width || text.len() > width && !text.starts_with('0');
@@ -251,12 +252,12 @@ impl PartialOrd for SnapshotName {
     }
 }
 
-/// A pack: the BLAKE3 hash of its bytes, and a number where more than one has the same bytes.
+/// A pack: the BLAKE3 hash of its bytes, and a number if several packs have the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PackName(String);
 
 impl PackName {
-    /// The pack of these bytes; `number` is 0 but for copies.
+    /// The pack of these bytes; `number` is 0 except for copies.
     pub fn of(bytes: &[u8], number: u32) -> Self {
         Self::numbered(blake3::hash(bytes).to_hex().as_str(), number)
     }
@@ -275,7 +276,7 @@ impl PackName {
         Self::numbered(self.hash(), number)
     }
 
-    /// A name as it stands in a manifest; none if it is not one.
+    /// A name as written in a manifest; none if the text is not one.
     pub fn parse(text: &str) -> Option<Self> {
         let (hash, number) = match text.split_once('-') {
             Some((hash, number)) => (hash, number.parse().ok().filter(|&number| number > 0)?),
@@ -285,7 +286,7 @@ impl PackName {
         (is_name && Self::numbered(hash, number).0 == text).then(|| Self(text.to_string()))
     }
 
-    /// The pack of an object; none if that is no pack.
+    /// The pack of an object; none if the object is not a pack.
     pub fn from_object(object: &str) -> Option<Self> {
         let (_, name) = object.rsplit_once('/')?;
         Self::parse(name).filter(|name| name.object() == object)
@@ -296,7 +297,7 @@ impl PackName {
         format!("{PACKS}/{}/{}", &self.0[..2], self.0)
     }
 
-    /// As it stands in a manifest.
+    /// The name as written in a manifest.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -310,7 +311,7 @@ impl PackName {
         self.0.get(PACK_HASH_LEN + 1..).and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
-    /// Whether these are its bytes.
+    /// Whether these are the bytes that its name promises.
     pub fn fits(&self, bytes: &[u8]) -> bool {
         blake3::hash(bytes).to_hex().as_str() == self.hash()
     }
@@ -320,7 +321,7 @@ impl PackName {
 mod tests {
     use super::*;
 
-    /// Every label comes back, and none becomes a path, a hidden file or a device.
+    /// Every label can be recovered, and none becomes a path, a hidden file or a device.
     #[test]
     fn labels_are_safe_names() {
         let labels = [
@@ -361,7 +362,7 @@ mod tests {
         }
     }
 
-    /// Names of snapshots come back and are ordered by number.
+    /// Names of snapshots can be parsed again and are ordered by number.
     #[test]
     fn snapshot_names() {
         let name = |step, time_ms| SnapshotName {
@@ -385,7 +386,7 @@ mod tests {
         ] {
             assert_eq!(SnapshotName::parse(bad), None, "{bad}");
         }
-        // One number has one spelling.
+        // Each number has exactly one spelling.
         for (good, bad) in [("-12-3-", "-012-3-"), ("-12-3-", "-+12-3-"), ("-12-3-", "--12-3-")] {
             assert_eq!(SnapshotName::parse(&key.replace(good, bad)), None, "{bad}");
         }
@@ -398,8 +399,7 @@ mod tests {
         assert_eq!(SnapshotName::parse(&large.key().unwrap()), Some(large));
     }
 
-    /// No name of an object has more parts than a list looks for, whatever runs and tags are
-    /// called.
+    /// No object name has more parts than a list looks at, whatever runs and tags are called.
     #[test]
     fn names_are_not_deep() {
         let (run, id) = ("a/b/../c/d".to_string(), "0".repeat(ID_LEN));
@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(parts.into_iter().max(), Some(NAME_PARTS_MAX), "{parts:?}");
     }
 
-    /// Names of packs come back, copies are counted, and nothing else passes.
+    /// Names of packs can be parsed again, copies are counted, and nothing else is accepted.
     #[test]
     fn pack_names() {
         let pack = PackName::of(b"bytes", 0);

@@ -1,4 +1,4 @@
-//! The path of a file in a snapshot: relative, of plain names, in bytes as Unix has them.
+//! The path of a file in a snapshot: relative, made of plain names, in bytes as on Unix.
 
 use crate::layout::names::{hex, unhex};
 use lmc_format::{Error, Result};
@@ -13,13 +13,13 @@ pub const PATH_LEN_MAX: usize = 4096;
 /// Longest name in it.
 pub const NAME_LEN_MAX: usize = 255;
 
-/// A path below the root of a snapshot. It never leads out of it: no part is empty, `.` or `..`.
+/// A path below the root of a snapshot. It cannot lead out of it: no part is empty, `.` or `..`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Text", into = "Text")]
 pub struct RelPath(Vec<u8>);
 
 impl RelPath {
-    /// Takes a path, if it is one that can be restored anywhere.
+    /// Accepts a path if it can be restored anywhere.
     pub fn new(bytes: &[u8]) -> Result<Self> {
         let wrong = |why: &str| {
             let path = String::from_utf8_lossy(bytes).escape_debug().to_string();
@@ -45,7 +45,7 @@ impl RelPath {
         &self.0
     }
 
-    /// As the system has it.
+    /// The path as the system takes it.
     pub fn as_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.0))
     }
@@ -55,7 +55,7 @@ impl RelPath {
         self.0.split(|&byte| byte == b'/').map(OsStr::from_bytes)
     }
 
-    /// The path of the folder it is in; none at the root.
+    /// The path of its folder; none at the root.
     pub fn folder(&self) -> Option<Self> {
         let end = self.0.iter().rposition(|&byte| byte == b'/')?;
         Some(Self(self.0[..end].to_vec()))
@@ -66,7 +66,7 @@ impl RelPath {
         self.parts().next_back().unwrap_or_default()
     }
 
-    /// The path of `name` in the folder that this is.
+    /// The path of `name` in this folder.
     pub fn join(&self, name: &[u8]) -> Result<Self> {
         Self::new(&[&self.0[..], b"/", name].concat())
     }
@@ -78,7 +78,7 @@ impl fmt::Display for RelPath {
     }
 }
 
-/// A path in a manifest: text, or hex where it is none.
+/// A path in a manifest: text, or hex if it is not UTF-8.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Text {

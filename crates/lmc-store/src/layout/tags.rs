@@ -1,4 +1,4 @@
-//! Tags: names that users give to snapshots, one object each.
+//! Tags: labels that users give to snapshots, one object each.
 
 use crate::Store;
 use crate::layout::names::SnapshotName;
@@ -6,17 +6,19 @@ use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 
 impl Store {
-    /// Gives a snapshot a tag; one that it has already is no error. One that is forgotten or
-    /// replaced at the same time is a conflict.
+    /// Adds a tag to a snapshot; it is not an error if the snapshot already has it. If the snapshot
+    /// is concurrently forgotten or replaced, that is a conflict.
     pub fn tag(&self, name: &SnapshotName, tag: &str) -> Result<()> {
         self.storage.put_new(&name.tag(tag)?, b"")?;
-        // The tag stays: it may have been there before, and of what is gone a prune removes it.
+        // The tag stays: it may have existed before, and a prune removes the tags of snapshots that
+        // are gone.
         self.check_shown(name)
     }
 
-    /// Fails unless a snapshot is there and not to go. Whoever changes the tags of what others can
-    /// see looks after that: whoever marks it later sees the change, and whoever has marked it is
-    /// seen here. The mark first: a prune removes it after the manifest.
+    /// Fails unless a snapshot exists and is not forgotten. Call this after every change to the
+    /// tags of a visible snapshot: a process that marks it later sees the change, and an earlier
+    /// mark is seen here. The mark is looked for first, since a prune removes it after the
+    /// manifest.
     pub(crate) fn check_shown(&self, name: &SnapshotName) -> Result<()> {
         if self.is_forgotten(name)? || self.storage.stat(&name.object()?)?.is_none() {
             let message = format!(
@@ -28,8 +30,8 @@ impl Store {
         Ok(())
     }
 
-    /// Gives a snapshot those tags that it has not. If others can see it, [`Self::check_shown`] is
-    /// to follow.
+    /// Adds the tags that a snapshot lacks. If others can see the snapshot, call
+    /// [`Self::check_shown`] afterwards.
     pub(crate) fn put_tags(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<()> {
         for tag in tags {
             let object = name.tag(tag)?;
@@ -40,8 +42,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a tag from a snapshot; one that it has not is no error. One that is forgotten or
-    /// replaced at the same time is a conflict.
+    /// Removes a tag from a snapshot; it is not an error if the snapshot does not have it. If the
+    /// snapshot is concurrently forgotten or replaced, that is a conflict.
     pub fn untag(&self, name: &SnapshotName, tag: &str) -> Result<()> {
         self.storage.delete(&[name.tag(tag)?])?;
         self.check_shown(name)

@@ -1,4 +1,4 @@
-//! Two snapshots beside each other: files by their content, changed ones tensor by tensor.
+//! Comparing two snapshots: files by their content, and changed files tensor by tensor.
 
 use crate::Store;
 use crate::layout::identity::identities;
@@ -16,11 +16,11 @@ use std::sync::Arc;
 pub struct SnapshotDiff {
     /// Files that are the same in both.
     pub same: Vec<RelPath>,
-    /// Files that only the old one has.
+    /// Files that only the old snapshot has.
     pub only_old: Vec<RelPath>,
-    /// Files that only the new one has.
+    /// Files that only the new snapshot has.
     pub only_new: Vec<RelPath>,
-    /// Files that are in both with other bytes.
+    /// Files that are in both, with different bytes.
     pub changed: Vec<FileDiff>,
 }
 
@@ -29,9 +29,9 @@ pub struct SnapshotDiff {
 pub struct FileDiff {
     /// Where it is.
     pub path: RelPath,
-    /// Bytes that it had.
+    /// Its bytes in the old snapshot.
     pub old_size: u64,
-    /// Bytes that it has.
+    /// Its bytes in the new snapshot.
     pub new_size: u64,
     /// Its tensors.
     pub tensors: Diff,
@@ -50,7 +50,7 @@ impl Store {
                 continue;
             };
             let hashes = (old.archives[before.archive].hash, new.archives[file.archive].hash);
-            // One hash in two places is no proof; the bytes are.
+            // The same hash does not prove that the bytes are the same, so the bytes are compared.
             let is_same = || {
                 let archives = (libraries.0.open(before.archive)?, libraries.1.open(file.archive)?);
                 have_same_original(&archives.0, &archives.1, context)

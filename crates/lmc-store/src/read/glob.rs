@@ -1,9 +1,9 @@
-//! Patterns for paths, as shells have them.
+//! Patterns for paths, as in shells.
 
 use crate::layout::path::RelPath;
 use std::fmt;
 
-/// A pattern: `*` is any text without `/`, `**` any text, `?` one character that is no `/`.
+/// A pattern: `*` is any text without `/`, `**` is any text, `?` is one character except `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
     pattern: Vec<u8>,
@@ -16,18 +16,18 @@ impl fmt::Display for Glob {
 }
 
 impl Glob {
-    /// A pattern. One without `/` is about names, wherever they are.
+    /// A pattern. One without `/` matches names in any folder.
     pub fn new(pattern: &str) -> Self {
         Self::from_bytes(pattern.as_bytes())
     }
 
-    /// The same for names that are no UTF-8.
+    /// The same for names that are not UTF-8.
     pub fn from_bytes(pattern: &[u8]) -> Self {
         let end = pattern.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
         Self { pattern: pattern[..end].to_vec() }
     }
 
-    /// Whether a path, or a folder that it is in, fits.
+    /// Whether a path, or a folder that contains it, matches.
     pub fn fits_path(&self, path: &RelPath) -> bool {
         let bytes = path.as_bytes();
         let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(i, _)| i);
@@ -39,16 +39,17 @@ impl Glob {
         })
     }
 
-    /// Whether all of `text` fits; the work is at most the product of the lengths.
+    /// Whether all of `text` matches. The time is at most proportional to the product of the
+    /// lengths.
     fn fits(&self, text: &[u8]) -> bool {
         let pattern = &self.pattern[..];
-        // reached[j]: the pattern so far fits text[..j].
+        // reached[j]: the pattern so far matches text[..j].
         let mut reached = vec![false; text.len() + 1];
         reached[0] = true;
         let mut i = 0;
         while i < pattern.len() {
             let is_deep = pattern[i..].starts_with(b"**");
-            // `**/` is also no folder at all.
+            // `**/` also matches no folder at all.
             let before = pattern[i..].starts_with(b"**/").then(|| reached.clone());
             match pattern[i] {
                 b'*' => {
@@ -81,7 +82,7 @@ impl Glob {
 mod tests {
     use super::*;
 
-    /// Stars stop at separators, double stars do not, and folders bring what is in them.
+    /// Stars stop at separators, double stars do not, and a matching folder includes its contents.
     #[test]
     fn patterns() {
         let fits = |glob: &str, path: &str| {

@@ -1,4 +1,4 @@
-//! Archives in the store, read where they are: parts of packs as one `.lmc`.
+//! Reading archives in place in the store: parts of packs appear as one `.lmc`.
 
 use crate::Store;
 use crate::layout::manifest::{ArchiveInfo, Extent, Manifest};
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Packs that are known by their numbers.
+/// Packs, identified by their numbers.
 pub(crate) trait Packs: Send + Sync + fmt::Debug {
     /// Fills `out` with the bytes of a pack from `at` on.
     fn read(&self, pack: usize, at: u64, out: &mut [u8]) -> Result<()>;
@@ -29,11 +29,11 @@ impl Packs for StoredPacks {
     }
 }
 
-/// The bytes of an archive, which are parts of packs.
+/// The bytes of an archive, stored as parts of packs.
 #[derive(Debug)]
 pub(crate) struct StoredBytes {
     packs: Arc<dyn Packs>,
-    /// Where each part starts in the archive, and where it is.
+    /// Where each part starts in the archive, and its extent.
     parts: Vec<(u64, Extent)>,
     size: u64,
 }
@@ -74,18 +74,19 @@ impl ReadAt for StoredBytes {
     }
 }
 
-/// The archives of a snapshot, found by the content of their originals.
+/// The archives of a snapshot, found by the content hashes of their originals.
 #[derive(Debug)]
 pub(crate) struct SnapshotLibrary {
     packs: Arc<dyn Packs>,
     manifest: Arc<Manifest>,
-    /// How many archives each one stands on, one on the other.
+    /// The number of bases in the longest base chain of each archive.
     depths: Vec<usize>,
-    /// Archives by their hashes; of several with one hash the base of others, or else the first.
+    /// Archives by their hashes. If several have the same hash, this is the one that is a base, or
+    /// else the first.
     numbers: HashMap<u128, usize>,
-    /// All archives of hashes that more than one has.
+    /// All archives whose hash is not unique.
     alike: HashMap<u128, Vec<usize>>,
-    /// Archives that others are on.
+    /// Which archives are bases.
     is_base: Vec<bool>,
     names: HashMap<usize, String>,
 }
@@ -96,7 +97,7 @@ impl SnapshotLibrary {
         Self::with_packs(Arc::new(StoredPacks { storage, manifest: manifest.clone() }), &manifest)
     }
 
-    /// The archives of a manifest whose packs are read elsewhere.
+    /// The archives of a manifest, with packs that are read from elsewhere.
     pub(crate) fn with_packs(packs: Arc<dyn Packs>, manifest: &Arc<Manifest>) -> Arc<Self> {
         let mut is_base = vec![false; manifest.archives.len()];
         for &base in manifest.archives.iter().flat_map(|archive| &archive.bases) {
@@ -126,17 +127,17 @@ impl SnapshotLibrary {
         &self.manifest
     }
 
-    /// How many archives each one stands on.
+    /// The number of bases in the longest base chain of each archive.
     pub(crate) fn depths(&self) -> &[usize] {
         &self.depths
     }
 
-    /// The number of the archive that is meant where one with this hash is a base.
+    /// The number of the archive that a base with this hash means.
     pub(crate) fn number(&self, hash: u128) -> Option<usize> {
         self.numbers.get(&hash).copied()
     }
 
-    /// The archive of this hash that others are on.
+    /// The archive with this hash that is a base of others.
     pub(crate) fn base(&self, hash: u128) -> Option<usize> {
         self.number(hash).filter(|&number| self.is_base[number])
     }
@@ -157,19 +158,19 @@ impl SnapshotLibrary {
         Arc::new(StoredBytes::new(&self.packs, &self.manifest.archives[archive]))
     }
 
-    /// The same archives, of which one is the first to be found by its hash.
+    /// The same archives, except that the given one is found first by its hash.
     pub(crate) fn with_first(self: &Arc<Self>, number: usize) -> Arc<dyn Library> {
         Arc::new(WithFirst { library: self.clone(), number })
     }
 
-    /// Opens an archive; what it is on is found here too.
+    /// Opens an archive; its bases are found here too.
     pub(crate) fn open(self: &Arc<Self>, number: usize) -> Result<Archive> {
         let bases = Bases::from_library(self.clone(), &[], &Context::with_threads(1))?;
         open(self.bytes(number), &bases, &self.manifest.archives[number])
     }
 }
 
-/// Opens an archive of which a manifest says this.
+/// Opens an archive as a manifest describes it.
 pub(crate) fn open(bytes: Arc<dyn ReadAt>, bases: &Bases, info: &ArchiveInfo) -> Result<Archive> {
     let archive = Archive::from_elsewhere(bytes, bases)?;
     if archive.content_hash() != info.hash || archive.original_len() != info.size {
@@ -185,8 +186,8 @@ impl Library for SnapshotLibrary {
     }
 }
 
-/// The archives of a snapshot, one before all others with its hash. None is on one with its own
-/// hash, so that its bases are found as ever.
+/// The archives of a snapshot, with one preferred over all others with its hash. No archive has a
+/// base with its own hash, so its bases are found as usual.
 #[derive(Debug)]
 struct WithFirst {
     library: Arc<SnapshotLibrary>,

@@ -1,4 +1,4 @@
-//! A snapshot back to files.
+//! Restoring a snapshot to files.
 
 use crate::Store;
 use crate::layout::file_kind::Kind;
@@ -18,24 +18,25 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes that are copied at once.
+/// The bytes that are copied in one go.
 const COPY_LEN: usize = 1 << 20;
 
 /// What to restore, and how.
 #[derive(Clone, Debug, Default)]
 pub struct RestoreOptions {
-    /// Only paths that one of these fits, and what is below them; all if there are none.
+    /// Only paths that match one of these, and everything below them; all paths if the list is
+    /// empty.
     pub only: Vec<Glob>,
-    /// Leave out what only going on with the training needs.
+    /// Leave out files that are only needed to continue the training.
     pub weights_only: bool,
-    /// Write into a directory that is not empty, and over files.
+    /// Write into a directory that is not empty, and replace existing files.
     pub overwrite: bool,
     /// Keep the files that can be restored if others cannot.
     pub keep_going: bool,
-    /// Restore nothing if all that is wanted has more bytes.
+    /// Restore nothing if the wanted files have more bytes than this.
     pub max_size: Option<u64>,
-    /// Is told of each temporary file or directory, the last one being that in use, for a process
-    /// that is made to end and wants to leave nothing.
+    /// Called with each temporary file or directory; the last one is in use. With it, a process
+    /// that is told to end can clean up.
     pub on_temporary: Option<fn(Arc<Leftover>)>,
 }
 
@@ -60,11 +61,12 @@ impl RestoreOptions {
 }
 
 impl Store {
-    /// Restores a snapshot to `target`: a directory that is made, or the one file that was saved.
-    /// A new directory appears when all of it is there. Nothing outside of the target is written.
+    /// Restores a snapshot to `target`: a new directory, or the one file that was saved. A new
+    /// directory appears only when it is complete. Nothing outside the target is written.
     ///
-    /// On an error a new target is not there; in one that was there, files that were restored
-    /// before it are whole. With [`RestoreOptions::keep_going`], damage is in [`Restored::failed`].
+    /// On an error, a new target does not exist. In a target that existed before, the files that
+    /// were already restored are whole. With [`RestoreOptions::keep_going`], damage is reported in
+    /// [`Restored::failed`].
     pub fn restore(
         &self,
         name: &SnapshotName,
@@ -74,8 +76,8 @@ impl Store {
         self.write_out(name, target, options, Form::Original)
     }
 
-    /// Writes a snapshot to a directory of `.lmc` files that need no store and no base: what
-    /// `lmc compress` makes of a directory.
+    /// Writes a snapshot to a directory of `.lmc` files that need no store and no base, as `lmc
+    /// compress` makes them from a directory.
     pub fn export(
         &self,
         name: &SnapshotName,
@@ -125,11 +127,11 @@ impl Store {
     }
 }
 
-/// What files are written as.
+/// The form in which files are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Original,
-    /// `.lmc` files that stand alone.
+    /// `.lmc` files without bases.
     Archive,
 }
 
@@ -142,7 +144,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// A directory that gets its name when it is whole.
+    /// Restores a directory that gets its name only when it is complete.
     fn new_directory(&self, target: &Path) -> Result<Restored> {
         let new = NewDirectory::create(target)?;
         if let Some(tell) = self.options.on_temporary {
@@ -153,8 +155,7 @@ impl Work<'_> {
         Ok(restored)
     }
 
-    /// Fails if nothing is wanted though something was asked for, or if two things would come to
-    /// have the same path.
+    /// Fails if nothing matches the request, or if two entries would get the same path.
     fn check_wanted(&self) -> Result<()> {
         let mut paths = BTreeSet::new();
         for entry in self.wanted() {
@@ -183,7 +184,8 @@ impl Work<'_> {
         self.library.manifest().entries.iter().filter(|entry| self.options.wants(entry))
     }
 
-    /// The one file of a snapshot of a file: to `target`, or into it if that is a directory.
+    /// Restores the one file of a snapshot of a file: to `target`, or into it if that is a
+    /// directory.
     fn single(&self, target: &Path) -> Result<Restored> {
         let entry = &self.library.manifest().entries[0];
         let Node::File(file) = &entry.node else { return Err(Error::corrupt("no file is in it")) };
@@ -200,15 +202,15 @@ impl Work<'_> {
         Ok(Restored { files: 1, bytes: file.size, failed: Vec::new() })
     }
 
-    /// Everything that is wanted, into a directory; `stays` says whether that is there after an
-    /// error.
+    /// Restores everything that is wanted into a directory; `stays` says whether the directory
+    /// still exists after an error.
     fn all(&self, sandbox: &Sandbox, stays: bool) -> Result<Restored> {
         let manifest = self.library.manifest();
         let wanted: Vec<&Entry> = self.wanted().collect();
         let folders = self.folders(&wanted)?;
         let mode = |path: &RelPath| match manifest.node(path) {
             Some(Node::Directory { mode }) => *mode,
-            // The folder of a long name, which who may read the file may enter.
+            // The folder of a long name: whoever may read the file may enter it.
             Some(Node::File(file)) => file.mode | (file.mode & 0o444) >> 2,
             _ => 0o700,
         };
@@ -236,7 +238,7 @@ impl Work<'_> {
                 sandbox.link(path.as_path(), Path::new(OsStr::from_bytes(&target.0)))?;
             }
         }
-        // The inner ones first: a folder may be closed to writing.
+        // Inner folders first: an outer folder may be closed to writing.
         for path in folders.iter().rev() {
             let origin = Origin::recorded_mode(mode(path)).in_place_of(old[path]);
             sandbox.finish_dir(path.as_path(), &origin)?;
@@ -244,7 +246,7 @@ impl Work<'_> {
         Ok(restored)
     }
 
-    /// The folders that are wanted, and those that hold what is wanted.
+    /// The folders that are wanted, and those that contain wanted entries.
     fn folders(&self, wanted: &[&Entry]) -> Result<BTreeSet<RelPath>> {
         let mut folders = BTreeSet::new();
         for entry in wanted {
@@ -289,7 +291,7 @@ impl Work<'_> {
         lmc::decompress(&archive, Output::Open(out), &self.store.context).map(|_| ())
     }
 
-    /// An archive as it is if it stands alone, or coded again.
+    /// Writes an archive as it is if it has no bases, and otherwise codes it again.
     fn write_archive(&self, archive: usize, out: &File) -> Result<()> {
         let context = &self.store.context;
         let info = &self.library.manifest().archives[archive];

@@ -1,4 +1,4 @@
-//! Which snapshots there are, and which one a user means.
+//! Which snapshots exist, and which one a user means.
 
 use crate::Store;
 use crate::layout::manifest::{MANIFEST_LEN_MAX, Manifest};
@@ -11,20 +11,20 @@ use crate::storage::{Entry, Stat};
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Fewest digits of an id that name a snapshot.
+/// The fewest digits of an id that may name a snapshot.
 const ID_DIGITS_MIN: usize = 4;
-/// Snapshots on a page; writers that do not see each other may make it some more.
+/// Snapshots on a page. Concurrent writers that do not see each other may add a few more.
 const PAGE_LEN: usize = 256;
 
-/// How far the time of a snapshot may be past that of the storage; what is later was told by a
+/// How far the time of a snapshot may be ahead of the storage's time. A later time comes from a
 /// clock that is wrong.
 pub(crate) const AHEAD_MAX_MS: u64 = 60_000;
-/// Times that snapshots are listed while some of them go.
+/// How many times snapshots are listed while some of them disappear.
 pub(crate) const LISTS_MAX: usize = 8;
 
-/// A snapshot and when it counts as saved: at its own time, but no later than the storage says that
-/// its manifest came. So a clock that was wrong once, here or where a copy is from, decides neither
-/// what is the newest nor what is old.
+/// A snapshot and the time at which it counts as saved: its own time, but not later than the
+/// storage's time of its manifest. So a clock that was wrong once, here or where a copy came from,
+/// does not decide which snapshot is the newest or which one is old.
 #[derive(Clone, Debug)]
 pub(crate) struct Dated {
     pub time_ms: u64,
@@ -37,7 +37,7 @@ impl Dated {
         Self { time_ms, name }
     }
 
-    /// What they are ordered by.
+    /// The key by which snapshots are ordered.
     fn order(&self) -> (u64, &SnapshotName) {
         (self.time_ms, &self.name)
     }
@@ -48,7 +48,7 @@ impl Dated {
 pub(crate) struct Recent {
     /// The page that the next snapshot goes to.
     pub page: u64,
-    /// The newest snapshots, the newest first: the parent and those before it.
+    /// The newest snapshots, newest first: the parent and those before it.
     pub names: Vec<SnapshotName>,
 }
 
@@ -58,12 +58,12 @@ impl Store {
         Ok(names(self.dated(None)?))
     }
 
-    /// Those of one run.
+    /// The snapshots of one run.
     pub fn snapshots_of(&self, run: &str) -> Result<Vec<SnapshotName>> {
         Ok(names(self.dated(Some(run))?))
     }
 
-    /// The snapshots of one run or of all, in order, and when each counts as saved.
+    /// The snapshots of one run or of all runs, in order, and when each counts as saved.
     pub(crate) fn dated(&self, run: Option<&str>) -> Result<Vec<Dated>> {
         let list = || match run {
             None => self.list_of(SNAPSHOTS),
@@ -83,9 +83,9 @@ impl Store {
         Ok(dated)
     }
 
-    /// Objects below the folder of snapshots, and marks after them: what is forgotten in between is
-    /// hidden, never shown without need. Where a mark hides one, objects are listed once more: what
-    /// took its place came before the mark.
+    /// Lists objects below the folder of snapshots, and then marks: a snapshot that is forgotten in
+    /// between is hidden and not shown by mistake. If a mark hides a snapshot, the objects are
+    /// listed once more: its replacement was made before the mark.
     pub(crate) fn list_and_marks<T>(
         &self,
         list: impl Fn() -> Result<Vec<T>>,
@@ -98,7 +98,7 @@ impl Store {
         Ok((objects, marks))
     }
 
-    /// The snapshots of one run or of all, in any order. Only names are read.
+    /// The snapshots of one run or of all runs, in any order. Only names are read.
     fn unordered(&self, run: Option<&str>) -> Result<Vec<SnapshotName>> {
         let list = || match run {
             None => self.names_of(SNAPSHOTS),
@@ -112,7 +112,7 @@ impl Store {
         Ok(shown.into_iter().map(|(_, name)| name).collect())
     }
 
-    /// The snapshots on a page of a run, in any order, with those that are to go.
+    /// The snapshots on a page of a run, including forgotten ones, in any order.
     pub(crate) fn names_on_page(&self, run: &str, page: u64) -> Result<Vec<SnapshotName>> {
         let objects = self.storage.names(&format!("{SNAPSHOTS}/{}/{page:08}", escape(run)?))?;
         if objects.is_empty() {
@@ -122,7 +122,7 @@ impl Store {
         Ok(objects.iter().filter_map(|object| SnapshotName::parse(&object[skip..])).collect())
     }
 
-    /// The newest snapshot of one run or of all, of those that are `wanted`.
+    /// The newest `wanted` snapshot of one run or of all runs.
     fn newest_wanted(
         &self,
         run: Option<&str>,
@@ -139,13 +139,14 @@ impl Store {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    /// The newest of some snapshots. Its time is looked up, and those of others only if it is not
-    /// what its name says. None if one is gone: what was made in its place is not among them.
+    /// The newest of some snapshots. The time of its manifest is looked up. Those of others are
+    /// needed only if it counts as older than its name says. None if a snapshot is gone, since its
+    /// replacement is not in the list.
     fn newest_of(&self, mut names: Vec<SnapshotName>) -> Result<Option<Option<SnapshotName>>> {
         names.sort_unstable();
         let mut newest: Option<Dated> = None;
         for name in names.into_iter().rev() {
-            // None counts as later than its name says.
+            // No snapshot counts as later than its name says.
             if newest.as_ref().is_some_and(|newest| newest.order() >= (name.time_ms, &name)) {
                 break;
             }
@@ -164,8 +165,8 @@ impl Store {
         Ok(stat.map(|stat| Dated::new(name.clone(), &stat).time_ms))
     }
 
-    /// The newest of a run, and where the next one goes. What that costs does not grow with the
-    /// run, but for one name in a list for each page.
+    /// The newest snapshots of a run, and where the next one goes. The cost does not grow with the
+    /// run, except for one name in a list per page.
     pub(crate) fn recent(&self, run: &str) -> Result<Recent> {
         let folder = format!("{SNAPSHOTS}/{}", escape(run)?);
         let mut pages: Vec<u64> =
@@ -179,7 +180,7 @@ impl Store {
         let mut forgotten: Option<HashSet<String>> = None;
         for &page in pages.iter().rev() {
             let list = || self.storage.list(&format!("{folder}/{page:08}"));
-            // A mark that comes later is found when the manifest is read.
+            // A mark that is made later is found when the manifest is read.
             let (objects, marks) = match forgotten.take() {
                 Some(marks) => (list()?, marks),
                 None => self.list_and_marks(list, |entry| &entry.name)?,
@@ -205,25 +206,26 @@ impl Store {
         Ok(recent)
     }
 
-    /// The newest snapshot of a run, if there is one. What that costs does not grow with the run.
+    /// The newest snapshot of a run, if there is one. The cost does not grow with the run.
     pub fn newest(&self, run: &str) -> Result<Option<SnapshotName>> {
         Ok(self.recent(run)?.names.into_iter().next())
     }
 
-    /// The ids of snapshots that are to go.
+    /// The ids of forgotten snapshots.
     pub(crate) fn marks(&self) -> Result<HashSet<String>> {
         self.keys(FORGOTTEN)
     }
 
-    /// What stands below a folder of objects that are named by snapshots.
+    /// The names below a folder whose objects are named after snapshots.
     pub(crate) fn keys(&self, folder: &str) -> Result<HashSet<String>> {
         let names = self.names_of(folder)?;
         let skip = folder.len() + 1;
         Ok(names.into_iter().map(|name| name[skip..].to_string()).collect())
     }
 
-    /// The names of all objects in one of the store's folders. A list without the folder's marker
-    /// is an error and not an empty list: the folder may have been renamed, or not be mounted.
+    /// The names of all objects in one of the store's folders. If the folder's marker is missing,
+    /// that is an error and not an empty list: the folder may have been renamed or may not be
+    /// mounted.
     pub(crate) fn names_of(&self, folder: &str) -> Result<Vec<String>> {
         let (mut names, marker) = (self.storage.names(folder)?, marker(folder));
         let len = names.len();
@@ -241,7 +243,7 @@ impl Store {
         Ok(entries)
     }
 
-    /// Fails unless one of the store's folders is there.
+    /// Fails unless one of the store's folders exists.
     pub(crate) fn check_folder(&self, folder: &str) -> Result<()> {
         let has_marker = !self.config.has_markers || self.storage.stat(&marker(folder))?.is_some();
         self.believe(folder, has_marker)
@@ -312,7 +314,7 @@ impl Store {
         self.manifest_of(name)?.ok_or_else(|| no_snapshot(name.short_id()))
     }
 
-    /// The same, if it is still there.
+    /// The manifest of a snapshot, if it still exists.
     pub(crate) fn manifest_of(&self, name: &SnapshotName) -> Result<Option<Manifest>> {
         match self.storage.read_all(&name.object()?, MANIFEST_LEN_MAX) {
             Ok(bytes) => {
@@ -324,10 +326,10 @@ impl Store {
         }
     }
 
-    /// An error about a snapshot that was being read. What it lacks is damage if the snapshot is
-    /// there and not to go: a prune removes manifests before their packs.
+    /// An error about a snapshot that was being read. If something is missing, that is damage if
+    /// the snapshot exists and is not forgotten: a prune removes manifests before their packs.
     pub(crate) fn judge(&self, name: &SnapshotName, mut error: Error) -> Error {
-        // Where a look fails, nobody can tell.
+        // If the look fails, nobody can tell.
         let is_there = || matches!(self.read_leased(name), Ok(Some(_)));
         if error.kind == ErrorKind::NotFound && is_there() {
             error.kind = ErrorKind::Corrupt;
@@ -335,13 +337,13 @@ impl Store {
         error
     }
 
-    /// Whether a snapshot is marked to go.
+    /// Whether a snapshot has a mark.
     pub(crate) fn is_forgotten(&self, name: &SnapshotName) -> Result<bool> {
         Ok(self.storage.stat(&name.forgotten())?.is_some())
     }
 }
 
-/// Of objects below the folder of snapshots, those that are snapshots and have no mark, by their
+/// Which of these objects below the folder of snapshots are snapshots without a mark, by their
 /// numbers.
 fn shown<'a>(
     objects: impl Iterator<Item = &'a str>,
@@ -360,7 +362,7 @@ fn shown<'a>(
     shown
 }
 
-/// The object that says that a folder is there.
+/// The object that shows that a folder exists.
 fn marker(folder: &str) -> String {
     format!("{folder}/{MARKER}")
 }

@@ -1,4 +1,4 @@
-//! What a store holds, and what saved how much.
+//! What a store holds, and how much was saved in which way.
 
 use crate::Store;
 use crate::layout::manifest::{ArchiveInfo, total};
@@ -6,8 +6,8 @@ use crate::layout::names::{PACKS, PackName, SNAPSHOTS};
 use lmc_format::Result;
 use std::collections::{HashMap, HashSet};
 
-/// Sums over all snapshots, or the largest number there is if they come to more. `logical` is
-/// `archives` and what was saved by reuse, deltas and coding.
+/// Sums over all snapshots; a sum that is too large becomes the largest number. `logical` is the
+/// sum of `archives` and the bytes saved by reuse, deltas and coding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Snapshots.
@@ -18,13 +18,13 @@ pub struct Stats {
     pub logical: u64,
     /// Bytes of the different archives that hold them.
     pub archives: u64,
-    /// Bytes of archives that hold no file of any snapshot and that others stand on.
+    /// Bytes of archives that hold no file of any snapshot and are only bases of others.
     pub bases_only: u64,
-    /// Bytes of files that another snapshot, or the same one, has already.
+    /// Bytes of files that another snapshot, or the same one, already has.
     pub saved_reuse: u64,
-    /// Bytes that archives on bases take less than they would alone, as far as is known.
+    /// Bytes that deltas save compared with archives without bases, as far as known.
     pub saved_delta: u64,
-    /// Bytes that archives alone take less than the files; below 0 where they take more.
+    /// Bytes that coding without bases saves compared with the files; negative if it takes more.
     pub saved_coding: i64,
     /// Packs, and their bytes.
     pub packs: u64,
@@ -34,16 +34,16 @@ pub struct Stats {
     pub unneeded_bytes: u64,
     /// Bytes of manifests.
     pub manifest_bytes: u64,
-    /// Most archives that stand one on the other.
+    /// The number of bases in the longest base chain.
     pub depth_max: usize,
-    /// Archives that stand on no other.
+    /// Archives without bases.
     pub whole: u64,
-    /// Archives that stand on others.
+    /// Archives with bases.
     pub deltas: u64,
 }
 
 impl Stats {
-    /// Counts an archive that `logical` bytes of files are in.
+    /// Counts an archive that holds `logical` bytes of files.
     fn add(&mut self, archive: &ArchiveInfo, logical: u64) {
         if archive.bases.is_empty() {
             self.whole += 1
@@ -57,7 +57,7 @@ impl Stats {
         add(&mut self.archives, archive.stored);
         add(&mut self.saved_reuse, logical.saturating_sub(archive.size));
         add(&mut self.saved_delta, archive.alone.saturating_sub(archive.stored));
-        // A manifest says of no archive that it has more bytes than fit here.
+        // A manifest cannot state more bytes for an archive than fit here.
         let saved = logical.min(archive.size) as i64 - archive.alone as i64;
         self.saved_coding = self.saved_coding.saturating_add(saved);
     }

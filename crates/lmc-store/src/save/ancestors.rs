@@ -1,17 +1,17 @@
-//! Files that the parent does not have and a snapshot before it has: weights may be saved at every
-//! step, and optimizer state at every tenth.
+//! Files that the parent lacks but an earlier snapshot has: weights may be saved at every step, and
+//! optimizer state only at every tenth.
 
 use crate::layout::manifest::{Entry, Manifest, Node};
 use crate::layout::path::RelPath;
 use crate::save::manifest_builder::{Donor, Renumbered};
 use std::collections::BTreeSet;
 
-/// Snapshots before the parent that are looked at.
+/// How many snapshots before the parent are looked at.
 pub(crate) const LOOKED_AT_MAX: usize = 12;
 
-/// Gives `manifest` those files of `older` that are wanted; they are wanted no more. Archives that
-/// it has already stay as they are; a file that is coded against others with the same hashes is
-/// left out.
+/// Adds the wanted files of `older` to `manifest`; they are then no longer wanted. Archives that
+/// the manifest already has stay as they are. A file is left out if it is coded against other
+/// archives with the same hashes.
 pub(crate) fn adopt(manifest: &mut Manifest, older: &Manifest, wanted: &mut BTreeSet<RelPath>) {
     let mut merged = Renumbered::of(manifest);
     let found: Vec<&Entry> = older

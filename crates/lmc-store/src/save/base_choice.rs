@@ -1,12 +1,12 @@
-//! What a file is coded against: the parent's archive of it, the one at the root of that chain, or
-//! nothing.
+//! Chooses what a file is coded against: the parent's archive of it, the root of that archive's
+//! base chain, or nothing.
 //!
-//! A delta is small, but every restore of it reads its whole chain. Reading costs a share of
-//! storing ([`READ_SHARE`]), and each archive carries what the reads of its chain have cost so far,
-//! its rent. A chain is left when the rent has come to what a whole copy would cost. Where files
-//! change little that is late, where they change much it is early, and no count is fixed.
-//! Two bounds hold whatever the costs are: how many archives stand one on the other, and how many
-//! bytes a restore reads.
+//! A delta is small, but every restore of it reads its whole base chain. Reading a byte costs a
+//! fraction of storing one ([`READ_SHARE`]). Each archive carries its rent: what the reads of its
+//! chain have cost so far. A chain ends when the rent has reached the cost of a whole copy. That is
+//! late for files that change little and early for files that change much; no count is fixed. Two
+//! limits always hold, whatever the costs are: the depth of a base chain, and the bytes that a
+//! restore reads.
 
 use crate::layout::file_kind::Kind;
 use crate::layout::manifest::{ArchiveInfo, DEPTH_MAX, Manifest, SIZE_MAX};
@@ -14,37 +14,37 @@ use crate::layout::path::RelPath;
 use crate::read::library::SnapshotLibrary;
 use std::collections::BTreeMap;
 
-/// Most archives that stand one on the other in what is saved.
+/// The default limit on the depth of base chains that a save makes.
 pub const CHAIN_DEPTH_MAX: usize = 16;
-/// A restore of a file reads at most this many times what the file takes alone.
+/// A restore of a file reads at most this many times the bytes that the file takes without a base.
 pub const READ_TIMES_MAX: u64 = 3;
-/// A byte that a restore reads costs one of this many parts of a byte that is stored.
+/// Reading a byte costs this many times less than storing one.
 const READ_SHARE: u64 = 16;
-/// Files of the parent that are offered to one that is not in it.
+/// How many archives of the parent are offered to a file that is not in it.
 const OFFERED_MAX: usize = 32;
 
 /// What a file should be coded against, by the numbers of archives of the parent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub bases: Vec<usize>,
-    /// Archives that would be better and are likely to cost too much. They become the bases if what
-    /// is coded against them, which has to be made to know, pays after all: layers may have been
-    /// frozen since.
+    /// Archives that would be better bases but are likely to cost too much. The file is coded
+    /// against them to find out. They become the bases if that pays after all, as when layers have
+    /// been frozen since.
     pub doubted: Vec<usize>,
 }
 
-/// A file that is to be coded.
+/// A file that will be coded.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     pub path: &'a RelPath,
-    /// Whether the parent has it from a snapshot before.
+    /// Whether the parent has it only from an earlier snapshot.
     pub is_adopted: bool,
-    /// Files of the parent that hold what it was, if that is known.
+    /// Files of the parent that hold its earlier content, if known.
     pub like: &'a [RelPath],
 }
 
-/// Archives of the parent that are offered to a file that is not in it, by the kinds of files. They
-/// are looked for once, not for each file again.
+/// Archives of the parent that are offered to files that are not in it, by kind of file. They are
+/// looked up once and not again for each file.
 #[derive(Debug, Default)]
 pub(crate) struct Offered(BTreeMap<Kind, Vec<usize>>);
 
@@ -62,14 +62,14 @@ impl Offered {
     }
 }
 
-/// Adds an archive to those that are offered, unless there are enough.
+/// Adds an archive to those that are offered, unless there are enough already.
 fn offer(offered: &mut Vec<usize>, archive: usize) {
     if offered.len() < OFFERED_MAX && !offered.contains(&archive) {
         offered.push(archive);
     }
 }
 
-/// What a file should be coded against.
+/// Chooses what a file should be coded against.
 pub(crate) fn plan(
     library: &SnapshotLibrary,
     offered: &Offered,
@@ -93,7 +93,7 @@ pub(crate) fn plan(
             return Plan { bases: vec![own], doubted: Vec::new() };
         }
         let doubted = Some(own).filter(|&own| !is_deep(own)).into_iter().collect();
-        // What changes fast has left its root behind.
+        // A file that changes fast is no longer similar to its root.
         let is_slow = depths[own] == 0 || archive.stored < archive.alone / 2;
         let root = Some(root(parent, own)).filter(|i| *i != own && is_slow && fits(i));
         return Plan { bases: root.into_iter().collect(), doubted };
@@ -118,29 +118,31 @@ pub(crate) fn plan(
     Plan { bases, doubted }
 }
 
-/// Whether a restore of what is coded against it stays within its bound, even if nothing is gained.
+/// Whether a restore of a delta against this archive stays within its limit, even if the delta
+/// saves nothing.
 pub(crate) fn may_be_read(archive: &ArchiveInfo) -> bool {
     archive.read <= archive.alone.saturating_mul(READ_TIMES_MAX - 1)
 }
 
-/// The next delta of a chain: as large as the last one, or half a copy where there is none.
+/// The likely size of the next delta in a chain: that of the last one, or half a copy if there is
+/// none.
 fn likely_next(archive: &ArchiveInfo, depth: usize) -> u64 {
     if depth == 0 { archive.alone / 2 } else { archive.stored }
 }
 
-/// Whether an archive of `stored` bytes on `bases` costs less than a whole copy, and a restore of
-/// it stays within its bound.
+/// Whether an archive of `stored` bytes against `bases` costs less than a whole copy, and a restore
+/// of it stays within its limit.
 pub(crate) fn pays(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> bool {
     let (alone, read, rent) = costs(size, stored, bases);
     rent <= alone.saturating_sub(stored) && read <= alone.saturating_mul(READ_TIMES_MAX)
 }
 
-/// What reading `read` bytes instead of `alone` costs.
+/// The cost of reading `read` bytes instead of `alone`.
 fn rent_of(read: u64, alone: u64) -> u64 {
     read.saturating_sub(alone) / READ_SHARE
 }
 
-/// The first archive of a chain.
+/// The first archive of a base chain.
 fn root(manifest: &Manifest, mut number: usize) -> usize {
     while let Some(&base) = manifest.archives[number].bases.first() {
         number = base;
@@ -148,8 +150,8 @@ fn root(manifest: &Manifest, mut number: usize) -> usize {
     number
 }
 
-/// What is known of an archive of `size` original and `stored` own bytes on `bases`:
-/// `alone`, `read` and `rent`, each no more than a manifest may say.
+/// The costs of an archive of `stored` bytes against `bases`, whose original has `size` bytes:
+/// `alone`, `read` and `rent`, each limited to what a manifest may state.
 pub(crate) fn costs(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> (u64, u64, u64) {
     if bases.is_empty() {
         return (stored, stored, 0);
@@ -161,7 +163,7 @@ pub(crate) fn costs(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> (u64, u64
         u64::try_from(value.saturating_mul(by) / to.max(1)).unwrap_or(u64::MAX)
     };
     let alone = scaled(sum(|base| base.alone), u128::from(size), sum(|base| base.size)).max(stored);
-    // As deep as the deepest of them all, for all of it.
+    // All of the archive is counted as if it were coded against the deepest of its bases.
     let deepest = bases
         .iter()
         .map(|base| scaled(u128::from(base.read), u128::from(alone), u128::from(base.alone)));
@@ -194,7 +196,7 @@ mod tests {
         RelPath::new(format!("{folder}/{i:08}.bin").as_bytes()).unwrap()
     }
 
-    /// As many files as a snapshot can hold are planned one by one, known and new ones. If each
+    /// Plans as many files as a snapshot can hold one by one, known ones and new ones. If each
     /// looked through the whole parent, this would take a hundred billion steps.
     #[test]
     fn a_plan_does_not_look_through_the_whole_parent() {

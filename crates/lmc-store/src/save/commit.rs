@@ -1,4 +1,4 @@
-//! The last step of whatever makes a snapshot: the moment from which on it is there.
+//! The last step of everything that makes a snapshot: making it visible.
 
 use crate::Store;
 use crate::layout::lease::SaveLease;
@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 /// Who may have made a manifest of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Author {
-    /// Nobody but this process: there is a random id of its own in it.
+    /// Only this process: the manifest contains its own random id.
     Us,
-    /// Whoever copies the same snapshot.
+    /// Any process that copies the same snapshot.
     Anyone,
 }
 
 impl Store {
-    /// Makes a snapshot visible, whole, with its tags, and ends the lease.
+    /// Makes a whole snapshot visible, with its tags, and ends the lease.
     pub(crate) fn commit(
         &self,
         manifest: &Manifest,
@@ -29,12 +29,13 @@ impl Store {
         lease: SaveLease,
     ) -> Result<SnapshotName> {
         let (name, lease) = self.commit_under(manifest, page, tags, author, lease)?;
-        // The snapshot is there. A lease that cannot be ended grows old and is removed by a prune.
+        // The snapshot is committed. If the lease cannot be ended, it expires and a prune removes
+        // it.
         let _ = lease.end();
         Ok(name)
     }
 
-    /// The same under a lease that goes on.
+    /// Like `commit`, under a lease that continues.
     pub(crate) fn commit_under<'a>(
         &self,
         manifest: &Manifest,
@@ -44,17 +45,18 @@ impl Store {
         mut lease: SaveLease<'a>,
     ) -> Result<(SnapshotName, SaveLease<'a>)> {
         let (bytes, name) = manifest.write(page)?;
-        // Our own mistakes are found before anyone relies on them.
+        // Finds our own mistakes before anyone relies on the manifest.
         Manifest::read(&bytes, &name)?;
         self.put_tags(&name, tags)?;
         lease.check()?;
         let object = name.object()?;
-        // A put that failed is not taken back: another copy of the same snapshot may have made the
-        // object, and one snapshot too many is no loss.
+        // A put that failed is not undone: another copy of the same snapshot may have made the
+        // object, and an extra snapshot does no harm.
         let put = match self.storage.put_new(&object, &bytes) {
             Ok(put) => put,
             Err(e) => {
-                // A request without an answer may still be done: until then nothing may be pruned.
+                // A request without an answer may still be carried out: nothing may be pruned until
+                // then.
                 if !self.storage.has_cheap_stat() {
                     lease.leave();
                 }
@@ -62,7 +64,7 @@ impl Store {
             }
         };
         if put == Put::Exists {
-            // Its name is the hash of its bytes: it is the same one, or it is damaged.
+            // Its name is the hash of its bytes, so it is the same manifest or a damaged one.
             match self.storage.read_all(&object, MANIFEST_LEN_MAX) {
                 Ok(found) if found == bytes => {}
                 Err(e) if !is_damage(&e) => return Err(e),
@@ -72,21 +74,22 @@ impl Store {
         let is_tagged_again = self
             .confirm(manifest, &name, tags, &lease)
             .map_err(|error| self.withdraw(&name, &object, author, error))?;
-        // Of a save that was on time, others see the tags with the snapshot. A copy may have been
-        // there before its tags were.
+        // If the save was on time, others see the snapshot and its tags together. A copy may have
+        // existed before its tags.
         if is_tagged_again || author == Author::Anyone {
             self.check_shown(&name)?;
         }
         Ok((name, lease))
     }
 
-    /// Fails if a prune took this save for a dead one, and may have removed what it needs: the
-    /// process may have slept between its last look and the commit, or clocks may be far apart. A
-    /// prune removes the leases of the dead before it looks for snapshots, and packs after that: so
-    /// whoever finds its lease still there has been seen by every prune, or will be.
+    /// Fails if a prune took this save for dead and may have removed what it needs. The process may
+    /// have been suspended between its last look and the commit, or clocks may be far apart. A
+    /// prune removes expired leases before it lists snapshots, and packs after that. So every prune
+    /// sees the snapshot of a save that still finds its lease.
     ///
-    /// Tags may be gone too, as those of a save that died before its commit. They are put again:
-    /// every prune that is running now has seen the snapshot. Says whether any were put.
+    /// A prune may also have removed tags, as those of a save that died before its commit. They are
+    /// put again: every prune that is running now has seen the snapshot. Returns whether any were
+    /// put.
     fn confirm(
         &self,
         manifest: &Manifest,
@@ -95,7 +98,8 @@ impl Store {
         lease: &SaveLease,
     ) -> Result<bool> {
         let is_there = match lease.is_there() {
-            // Nothing speaks for it, and what is committed is not given up for a failed look.
+            // There is no sign of trouble, and a committed snapshot is not given up because a look
+            // failed.
             Err(_) if !lease.is_late() => return Ok(false),
             is_there => is_there?,
         };
@@ -120,7 +124,7 @@ impl Store {
     }
 
     /// Takes back a snapshot that may lack packs, and says what became of it. The manifest of a
-    /// copy stays: it may be that of another process, which has told its user that it is there.
+    /// copy stays: another process may have made it and reported to its user that it exists.
     fn withdraw(&self, name: &SnapshotName, object: &str, author: Author, error: Error) -> Error {
         match author {
             Author::Us if self.storage.delete(&[object.to_string()]).is_ok() => {

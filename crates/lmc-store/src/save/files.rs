@@ -1,4 +1,4 @@
-//! The files of a save, each coded against what the planner and its folder offer.
+//! The files of a save. Each is coded against bases that the planner and its folder offer.
 
 use crate::Store;
 use crate::layout::file_kind::Kind;
@@ -20,27 +20,28 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-/// Archives with the hash of a file that it is compared with: more are made to cost time.
+/// How many archives with the hash of a file it is compared with. More than this are probably made
+/// to waste time.
 const COMPARED_MAX: usize = 8;
 
-/// Files on their way into packs.
+/// Files that are being coded into packs.
 pub(crate) struct Coding<'a, 'w> {
     options: &'a SaveOptions,
     pub builder: Builder,
-    /// Files that the parent has from a snapshot before.
+    /// Files that the parent has only from an earlier snapshot.
     adopted: BTreeSet<RelPath>,
-    /// Archives of the parent for files that are not in it.
+    /// Archives of the parent that are offered to files that are not in it.
     offered: Offered,
     store: &'a Store,
     /// Packs of the parent that the storage was seen to have.
     presence: Presence,
     writer: &'a mut PackWriter<'w>,
-    /// What is left of the manifest, and archives that have their place in it.
+    /// The room left in the manifest, and the archives that are already counted.
     room: Room,
     listed: HashSet<usize>,
-    /// Sizes that more than one file has, here or in the parent.
+    /// How many files have each size, here or in the parent.
     sizes: HashMap<u64, usize>,
-    /// Files that the store had already.
+    /// Files that the store already had.
     pub unchanged: u64,
     /// Problems that were worked around.
     pub warnings: Vec<Warning>,
@@ -95,20 +96,20 @@ impl<'a, 'w> Coding<'a, 'w> {
         leaves.iter().zip(archives).map(entry).collect()
     }
 
-    /// The numbers of the archives of all files. Those that hold the f32 weights of which others
-    /// are the rounding come first, so that the others can be coded against them. Optimizer state
-    /// comes last, in packs of its own, which go when it goes.
+    /// The numbers of the archives of all files. Files with f32 weights that are the rounding
+    /// source of others come first, so that the others can be coded against them. Optimizer state
+    /// comes last, in packs of its own, which are removed when it is.
     fn archives(&mut self, leaves: &[Leaf]) -> Result<Vec<Option<usize>>> {
-        // What is in memory has no path, and is beside nothing.
+        // Files in memory have no path and no files beside them.
         let sources: Vec<PathBuf> = leaves.iter().map(|leaf| leaf.place.path()).collect();
-        // What a link leads to is not opened.
+        // The target of a link is not opened.
         let open = |i: usize| match &leaves[i].what {
             What::File(_) => leaves[i].place.file().ok().flatten(),
             _ => None,
         };
         let mut masters = lmc::masters(&sources, open);
         for (leaf, masters) in leaves.iter().zip(&mut masters) {
-            // Weights do not come to depend on optimizer state, which may be forgotten first.
+            // Weights must not depend on optimizer state, which may be removed first.
             masters.retain(|&i| Kind::of(&leaves[i].path) == Kind::of(&leaf.path));
         }
         let mut order: Vec<usize> = (0..leaves.len()).collect();
@@ -140,7 +141,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         let file = leaf.place.open()?;
         file.check(state)?;
         let mut is_alike = false;
-        // Nothing can be the same where nothing has the same size.
+        // A file can only equal another one of the same size.
         if self.sizes.get(&state.size).is_some_and(|&count| count > 1) {
             let hash = lmc::content_hash(file.input(), &self.store.context)?;
             let candidates = self.builder.candidates(hash, state.size);
@@ -153,7 +154,7 @@ impl<'a, 'w> Coding<'a, 'w> {
             }
         }
         let coded = if is_alike {
-            // Nothing depends on which of those with its hash is meant.
+            // No base is used, so it does not matter which archive with its hash is meant.
             self.code_on(&[], Vec::new(), &file)
         } else {
             self.code(leaf, &file, twins)
@@ -172,8 +173,8 @@ impl<'a, 'w> Coding<'a, 'w> {
             coded => coded?,
         };
         file.check(state)?;
-        // What it was coded against was read from the disk, not from the store: it must not have
-        // changed since it was stored.
+        // Its bases were read from the disk and not from the store, so they must not have changed
+        // since they were stored.
         for (twin, _) in twins {
             let What::File(state) = &twin.what else { continue };
             twin.place.open()?.check(state).map_err(|e| e.at(&twin.path))?;
@@ -210,8 +211,9 @@ impl<'a, 'w> Coding<'a, 'w> {
         Ok(None)
     }
 
-    /// Compares a file with what an archive holds. Where reading that costs much, this is done once
-    /// in the life of the file, and after that by a cryptographic hash of what was compared.
+    /// Compares a file with the content of an archive. If reading the archive is expensive, this is
+    /// done once in the life of the file. After that, a cryptographic hash of the compared bytes is
+    /// used.
     fn compare(&mut self, number: usize, file: &Opened, size: u64) -> Result<Verdict> {
         let is_far = !self.store.storage.has_cheap_stat();
         let verdict = match self.builder.content(number).filter(|_| is_far) {
@@ -231,8 +233,8 @@ impl<'a, 'w> Coding<'a, 'w> {
         Ok(verdict)
     }
 
-    /// Fails in the inner result if an archive of the parent needs a pack that is not there with
-    /// its size: a check calls that damaged, though the part that is needed may be whole.
+    /// Fails in the inner result if an archive of the parent needs a pack that is missing or has
+    /// another size. A check calls such a pack damaged, even if the part that is needed is whole.
     fn check_packs(&mut self, numbers: &[usize]) -> Result<Result<()>> {
         let Some(parent) = self.builder.parent() else { return Ok(Ok(())) };
         for &number in numbers {
@@ -253,7 +255,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         let doubted = self.as_bases(&plan.doubted);
         let is_better = !doubted.is_empty() && self.pays(&doubted, file)?;
         let numbers = if is_better { doubted } else { self.as_bases(&plan.bases) };
-        // In a bucket that would be a request for each pack, of every save.
+        // In a bucket, that would be one request per pack in every save.
         if self.store.storage.has_cheap_stat() {
             self.check_packs(&numbers)??;
         }
@@ -272,8 +274,8 @@ impl<'a, 'w> Coding<'a, 'w> {
         self.code_on(&numbers, opened, file)
     }
 
-    /// Archives of the parent as bases, which are named by their hashes: of several with one hash
-    /// the one that is meant.
+    /// Archives of the parent as bases. Bases are named by their hashes, so of several archives
+    /// with the same hash the one that is meant is taken.
     fn as_bases(&self, numbers: &[usize]) -> Vec<usize> {
         let Some(parent) = self.builder.parent() else { return Vec::new() };
         let mut bases: Vec<usize> = Vec::with_capacity(numbers.len());
@@ -307,7 +309,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         })
     }
 
-    /// Whether a file is best coded against archives of the parent, which is tried.
+    /// Whether a file is best coded against archives of the parent. This is found out by trying.
     fn pays(&self, numbers: &[usize], file: &Opened) -> Result<bool> {
         let context = self.store.context.unwatched();
         let bases = self.builder.bases(numbers, Vec::new(), &context)?;
@@ -319,7 +321,7 @@ impl<'a, 'w> Coding<'a, 'w> {
     }
 }
 
-/// What a manifest says of a name; `archive` is the number of the archive of a file.
+/// The manifest entry of a name; `archive` is the number of the archive of a file.
 pub(crate) fn entry(leaf: &Leaf, archive: usize) -> Entry {
     let node = match &leaf.what {
         What::Directory { mode } => Node::Directory { mode: *mode },
@@ -332,13 +334,13 @@ pub(crate) fn entry(leaf: &Leaf, archive: usize) -> Entry {
     Entry { path: leaf.path.clone(), node }
 }
 
-/// Whether an error says that what was stored before is damaged or missing.
+/// Whether an error says that earlier data in the store is damaged or missing.
 pub(crate) fn is_gone(error: &Error) -> bool {
     is_damage(error) || error.kind == ErrorKind::NotFound
 }
 
 impl Builder {
-    /// Archives of the parent and files beside to code against.
+    /// Archives of the parent and files beside it that a file is coded against.
     fn bases(
         &self,
         numbers: &[usize],

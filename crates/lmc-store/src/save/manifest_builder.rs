@@ -1,5 +1,5 @@
-//! The archives of a snapshot as they come together: those of the parent that are still needed and
-//! the new ones.
+//! Collects the archives of a snapshot: those of the parent that are still needed, and the new
+//! ones.
 
 use crate::layout::identity::{Identity, identities};
 use crate::layout::manifest::{ArchiveInfo, DEPTH_MAX, Extent, FileNode, Manifest, Node, Pack};
@@ -12,18 +12,18 @@ use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Archives of a parent, numbered as there, and behind them new ones, whose packs are numbered from
-/// 0 on.
+/// The archives of a parent, with the same numbers as there, and new ones after them. The packs of
+/// new archives are numbered from 0.
 #[derive(Debug)]
 pub(crate) struct Builder {
     parent: Option<Arc<SnapshotLibrary>>,
     added: Vec<ArchiveInfo>,
-    /// How many archives each new one stands on.
+    /// The number of bases in the longest base chain of each new archive.
     depths: Vec<usize>,
     /// New archives by their hashes.
     numbers: HashMap<u128, Vec<usize>>,
-    /// Archives that new ones are on, by their hashes. An archive names its bases by their hashes,
-    /// so that of those with one hash only one can be a base.
+    /// The bases of new archives, by their hashes. An archive names its bases by their hashes, so
+    /// only one of several archives with the same hash can be a base.
     based: HashMap<u128, usize>,
     /// BLAKE3 hashes of originals that were compared with files.
     contents: HashMap<usize, [u8; 32]>,
@@ -43,7 +43,7 @@ impl Builder {
         self.parent.as_ref().map_or(&[], |parent| &parent.manifest().archives)
     }
 
-    /// Sizes of what the parent has archives of.
+    /// The sizes of the originals of the parent's archives.
     pub(crate) fn parent_sizes(&self) -> impl Iterator<Item = u64> {
         self.parents().iter().map(|archive| archive.size)
     }
@@ -60,12 +60,13 @@ impl Builder {
         in_parent.chain(own).filter(|&number| self.get(number).size == size).collect()
     }
 
-    /// The BLAKE3 hash of what an archive holds, if the store has ever compared that with a file.
+    /// The BLAKE3 hash of the original of an archive, if the store has ever compared it with a
+    /// file.
     pub(crate) fn content(&self, number: usize) -> Option<[u8; 32]> {
         self.contents.get(&number).copied().or(self.get(number).blake3)
     }
 
-    /// Remembers what an archive holds.
+    /// Remembers the hash of the original of an archive.
     pub(crate) fn learn(&mut self, number: usize, content: [u8; 32]) {
         self.contents.insert(number, content);
     }
@@ -103,7 +104,7 @@ impl Builder {
         base.is_none_or(|base| base == number)
     }
 
-    /// How many archives one stands on; each is on those before it.
+    /// The number of bases in the longest base chain of an archive.
     fn depth(&self, number: usize) -> usize {
         match &self.parent {
             Some(parent) if number < self.parents().len() => parent.depths()[number],
@@ -111,7 +112,8 @@ impl Builder {
         }
     }
 
-    /// Adds the archive that `code` writes, on some of the archives `offered`; returns its number.
+    /// Adds the archive that `code` writes, against some of the archives `offered`; returns its
+    /// number.
     pub(crate) fn add<'w>(
         &mut self,
         writer: &mut PackWriter<'w>,
@@ -124,7 +126,8 @@ impl Builder {
         let (size, stored) = (coded.summary.bytes_in, coded.summary.bytes_out);
         let below: Vec<&ArchiveInfo> = bases.iter().map(|&base| self.get(base)).collect();
         if below.iter().any(|base| base.hash == coded.content_hash) {
-            // What is the same is a reference, and was not when it was looked at before.
+            // Identical content becomes a reference, so the file was different when it was looked
+            // at before.
             let message = "changed while it was saved; save again when nobody writes to it";
             return Err(Error::new(ErrorKind::Conflict, message));
         }
@@ -135,7 +138,7 @@ impl Builder {
         Ok(self.push(info))
     }
 
-    /// Whether what was coded on bases is better than a whole copy.
+    /// Whether a coded delta is better than a whole copy.
     pub(crate) fn pays(&self, coded: &Compressed, offered: &[usize]) -> Result<bool> {
         let bases = self.bases_of(coded, offered)?;
         let below: Vec<&ArchiveInfo> = bases.iter().map(|&base| self.get(base)).collect();
@@ -143,7 +146,8 @@ impl Builder {
         Ok(!below.is_empty() && base_choice::pays(size, stored, &below))
     }
 
-    /// The bases by their numbers: of those that were offered, never others with the same hash.
+    /// The bases by their numbers: only archives that were offered, never others with the same
+    /// hash.
     fn bases_of(&self, coded: &Compressed, offered: &[usize]) -> Result<Vec<usize>> {
         let number = |base: &lmc_format::Base| {
             let is_it = |number: &&usize| {
@@ -153,11 +157,11 @@ impl Builder {
             let number = offered.iter().find(is_it).copied();
             number.ok_or_else(|| {
                 if offered.iter().any(|&number| self.get(number).hash == base.hash) {
-                    // Of what this save stored itself, both are right.
+                    // For an archive that this save stored itself, hash and size are both right.
                     let message = "an earlier snapshot says another size of it than it has";
                     return Error::corrupt(message);
                 }
-                // A file beside it is no longer the one that was stored.
+                // A file beside it has changed since it was stored.
                 let message = "was coded against what changed while it was saved; save again when \
                                nobody writes to it";
                 Error::new(ErrorKind::Conflict, message)
@@ -204,7 +208,7 @@ impl Builder {
         Ok(manifest)
     }
 
-    /// The archives that some need, themselves among them, each behind those that it is on.
+    /// The archives that some need, including themselves, each after its bases.
     fn closure(&self, wanted: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
         let mut needed = BTreeSet::new();
         let mut open: Vec<usize> = wanted.into_iter().collect();
@@ -217,7 +221,7 @@ impl Builder {
     }
 }
 
-/// What a new archive is on, by the hashes that it names.
+/// The bases of a new archive, by the hashes that it names.
 #[derive(Debug)]
 struct Below(HashMap<u128, Arc<dyn ReadAt>>);
 
@@ -234,13 +238,13 @@ pub(crate) struct Renumbered {
     numbers: HashMap<usize, usize>,
     packs: Vec<Pack>,
     pack_numbers: HashMap<PackName, usize>,
-    /// Archives by all that is known of them.
+    /// Archives by everything that is known about them.
     known: HashMap<Identity, usize>,
-    /// Archives that others are on, by their hashes.
+    /// Archives that are bases, by their hashes.
     based: HashMap<u128, usize>,
 }
 
-/// A manifest whose archives are to be added to others.
+/// A manifest whose archives are added to others.
 pub(crate) struct Donor<'a> {
     manifest: &'a Manifest,
     identities: Vec<Identity>,
@@ -253,7 +257,7 @@ impl<'a> Donor<'a> {
 }
 
 impl Renumbered {
-    /// Those of a manifest, under the numbers that they have there.
+    /// The archives of a manifest, with the same numbers as there.
     pub(crate) fn of(manifest: &Manifest) -> Self {
         let (archives, packs) = (manifest.archives.clone(), manifest.packs.clone());
         let name = |(i, pack): (usize, &Pack)| (pack.name.clone(), i);
@@ -264,8 +268,9 @@ impl Renumbered {
         Self { archives, packs, pack_numbers, numbers: HashMap::new(), known, based }
     }
 
-    /// Adds an archive of another manifest with all that it is on, unless it is there; returns its
-    /// number. None if another archive with the hash of one of its bases is a base here.
+    /// Adds an archive of another manifest with all its bases, unless it already exists; returns
+    /// its number. None if another archive with the hash of one of its bases is already a base
+    /// here.
     pub(crate) fn adopt(&mut self, donor: &Donor, number: usize) -> Option<usize> {
         let (identity, archive) = (donor.identities[number], &donor.manifest.archives[number]);
         if let Some(&known) = self.known.get(&identity) {

@@ -1,4 +1,4 @@
-//! A file or a directory to a snapshot.
+//! Saving a file or a directory as a snapshot.
 
 pub(crate) mod ancestors;
 pub(crate) mod base_choice;
@@ -34,29 +34,29 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The run of snapshots that are given none.
+/// The run of snapshots for which no run is given.
 pub const RUN_DEFAULT: &str = "main";
-/// Runs whose newest snapshots are looked at to find a parent for a new run.
+/// How many runs are looked at, by their newest snapshots, to find a parent for a new run.
 const RUNS_TRIED_MAX: usize = 4;
-/// Times that a parent is chosen again because it was removed meanwhile.
+/// How many times a parent is chosen again because it was removed meanwhile.
 const CHOICES_MAX: usize = 8;
 
-/// What to code against.
+/// What a snapshot is coded against.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Parent {
-    /// The newest snapshot of the run; for a new run, the newest of a run with the same files.
+    /// The newest snapshot of the run; for a new run, the newest one of a run with the same files.
     #[default]
     Auto,
     /// Nothing.
     None,
-    /// This one.
+    /// This snapshot.
     Snapshot(SnapshotName),
-    /// This one, or nothing if it is damaged or about to be removed.
+    /// This snapshot, or nothing if it is damaged or about to be removed.
     Preferred(SnapshotName),
 }
 
 impl Parent {
-    /// Whether the save fails if there is no coding against it.
+    /// Whether the save fails if it cannot use the parent.
     fn is_demanded(&self) -> bool {
         matches!(self, Self::Snapshot(_))
     }
@@ -67,21 +67,21 @@ impl Parent {
 pub struct SaveOptions {
     /// The run.
     pub run: String,
-    /// The step; if none is given, the number at the end of the path, or one more than the last.
+    /// The step; by default the number at the end of the path, or the last step plus one.
     pub step: Option<u64>,
     /// Tags that the snapshot gets.
     pub tags: BTreeSet<String>,
-    /// Whatever should be known of it.
+    /// Metadata from the user.
     pub meta: BTreeMap<String, String>,
     /// What to code against.
     pub parent: Parent,
-    /// How hard to try.
+    /// How hard the encoder works.
     pub level: Level,
     /// Whether every block is decoded and compared before it is stored.
     pub verify: bool,
-    /// Whether what links point to is saved instead of the links.
+    /// Whether the targets of links are saved instead of the links.
     pub follow_links: bool,
-    /// Most archives that stand one on the other.
+    /// The limit on the depth of base chains.
     pub depth_max: usize,
     /// Bytes of a pack.
     pub pack_len: usize,
@@ -113,7 +113,7 @@ pub struct Saved {
     pub parent: Option<SnapshotName>,
     /// Files in it.
     pub files: u64,
-    /// Files that the store had already.
+    /// Files that the store already had.
     pub unchanged: u64,
     /// Its packs.
     pub packs: PackCount,
@@ -126,17 +126,17 @@ pub struct Saved {
 pub(crate) struct Chosen {
     pub name: SnapshotName,
     pub library: Arc<SnapshotLibrary>,
-    /// Files that are not in it, but in a snapshot before.
+    /// Files that are only in an earlier snapshot.
     pub adopted: BTreeSet<RelPath>,
 }
 
-/// What was stored and is not visible yet.
+/// Files that are stored but not visible yet.
 #[derive(Debug)]
 pub(crate) struct Stored<'a> {
     pub manifest: Manifest,
     /// The page of the run that it goes to.
     pub page: u64,
-    /// Keeps all that it needs.
+    /// Protects everything that the snapshot needs.
     pub lease: SaveLease<'a>,
     pub parent: Option<SnapshotName>,
     pub unchanged: u64,
@@ -158,8 +158,8 @@ struct Start<'a> {
 
 impl Store {
     /// Saves all of `path`. When it returns, the snapshot survives a power cut. On an error there
-    /// is no new snapshot, or, if the storage failed while it was made visible, the whole one;
-    /// those before are as they were.
+    /// is no new snapshot, or, if the storage failed during the commit, the whole one. Earlier
+    /// snapshots are unchanged.
     pub fn save(&self, path: &Path, options: &SaveOptions) -> Result<Saved> {
         let source = walk(path, options.follow_links)?;
         let step = options.step.or_else(|| step_of(path));
@@ -171,13 +171,13 @@ impl Store {
         self.finish(stored, options)
     }
 
-    /// Saves files that are in memory, as a directory of them would be.
+    /// Saves files in memory as if they were a directory.
     pub fn save_files(&self, files: &[MemoryFile], options: &SaveOptions) -> Result<Saved> {
         let leaves = in_memory(files, self.clock.now_ms())?;
         self.finish(self.store_leaves(&leaves, false, options.step, options)?, options)
     }
 
-    /// Makes what was stored visible.
+    /// Makes stored files visible as a snapshot.
     pub(crate) fn finish(&self, stored: Stored, options: &SaveOptions) -> Result<Saved> {
         let Stored { manifest, page, lease, parent, unchanged, packs, warnings } = stored;
         let files = manifest.files().count() as u64;
@@ -185,7 +185,7 @@ impl Store {
         Ok(Saved { name, parent, files, unchanged, packs, warnings })
     }
 
-    /// All of a save but the commit.
+    /// Everything a save does before the commit.
     pub(crate) fn store_leaves(
         &self,
         leaves: &[Leaf],
@@ -240,9 +240,9 @@ impl Store {
         Ok(Stored { manifest, page, lease, parent, unchanged, packs: count, warnings })
     }
 
-    /// The time of a new snapshot, and what is to be said of it: now, or right after the snapshots
-    /// before it, but never further ahead of the storage's own time than clocks may differ. A clock
-    /// that differs by more, ahead or behind, is not believed.
+    /// The time of a new snapshot, and a warning about it: now, or right after the snapshots before
+    /// it, but never further ahead of the storage's own time than clocks may differ. A clock that
+    /// differs by more, ahead or behind, is not trusted.
     fn stamp<'a>(
         &self,
         lease: &SaveLease,
@@ -262,8 +262,8 @@ impl Store {
         Ok((time_ms.min(most_ms), said))
     }
 
-    /// A lease and the parent that it names. The order is what makes the parent safe: the lease
-    /// first, then a look for the mark that it is to go, then its manifest.
+    /// A lease and the parent that it names. The order makes the parent safe: first the lease, then
+    /// a look for the parent's mark, then its manifest.
     fn start(&self, save: &str, leaves: &[Leaf], options: &SaveOptions) -> Result<Start<'_>> {
         for _ in 0..CHOICES_MAX {
             let Recent { page, names: own } = self.recent(&options.run)?;
@@ -318,8 +318,8 @@ impl Store {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    /// A parent with those files that it lacks and an older snapshot has, and their paths. The
-    /// lease names them all.
+    /// A parent, with the files that it lacks and an older snapshot has, and the paths of these
+    /// files. The lease names all these snapshots.
     fn with_older(
         &self,
         mut parent: Manifest,
@@ -338,7 +338,7 @@ impl Store {
             match self.read_leased(name) {
                 Ok(Some(older)) => ancestors::adopt(&mut parent, &older, &mut wanted),
                 Ok(None) => {}
-                // It is only offered to code against.
+                // It is only offered as a base.
                 Err(e) if is_damage(&e) => {}
                 Err(e) => return Err(e),
             }
@@ -346,7 +346,7 @@ impl Store {
         Ok((parent, lacking.difference(&wanted).cloned().collect()))
     }
 
-    /// The manifest of a snapshot that a lease names, unless it is to go.
+    /// The manifest of a snapshot that a lease names, unless the snapshot is forgotten.
     pub(crate) fn read_leased(&self, name: &SnapshotName) -> Result<Option<Manifest>> {
         if self.is_forgotten(name)? {
             return Ok(None);
@@ -354,8 +354,8 @@ impl Store {
         self.manifest_of(name)
     }
 
-    /// For the first of a run: the snapshot to code against, and those of its run before it, the
-    /// newest first.
+    /// For the first snapshot of a run: the snapshot to code against, and those of its run before
+    /// it, newest first.
     fn parents_elsewhere(&self, leaves: &[Leaf]) -> Result<Vec<SnapshotName>> {
         let all = self.snapshots()?;
         let mut newest: BTreeMap<String, SnapshotName> = BTreeMap::new();
@@ -383,14 +383,14 @@ impl Store {
     }
 }
 
-/// A snapshot and some before it, the newest first.
+/// A snapshot and some before it, newest first.
 fn up_to(mut names: Vec<SnapshotName>, name: &SnapshotName) -> Vec<SnapshotName> {
     names.retain(|other| other < name);
     let older = names.into_iter().rev().take(LOOKED_AT_MAX);
     std::iter::once(name.clone()).chain(older).collect()
 }
 
-/// Bytes of files that are in a snapshot under the same path, or as long as one in it.
+/// Bytes of files that a snapshot has under the same path, or that are as long as a file in it.
 fn common_bytes(manifest: &Manifest, leaves: &[Leaf]) -> u64 {
     let sizes: HashSet<u64> = manifest.files().map(|(_, file)| file.size).collect();
     let common = |leaf: &Leaf| match &leaf.what {
@@ -402,7 +402,7 @@ fn common_bytes(manifest: &Manifest, leaves: &[Leaf]) -> u64 {
     leaves.iter().map(common).fold(0, u64::saturating_add)
 }
 
-/// What is said of a clock that is further from that of the storage than clocks may be.
+/// A warning about a clock that is further from the storage's clock than clocks may differ.
 fn wrong_clock(now_ms: u64, stored_ms: u64) -> Option<Warning> {
     let way = if now_ms > stored_ms { "ahead of" } else { "behind" };
     let apart_ms = now_ms.abs_diff(stored_ms);
@@ -415,7 +415,7 @@ fn wrong_clock(now_ms: u64, stored_ms: u64) -> Option<Warning> {
     })
 }
 
-/// What is said of a snapshot that was saved when the clock of the storage was ahead.
+/// A warning about a snapshot that was saved when the clock of the storage was ahead.
 fn later(name: &SnapshotName, ahead_ms: u64) -> Warning {
     let minutes = ahead_ms / 60_000;
     Warning::new(format!(

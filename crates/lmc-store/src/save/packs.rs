@@ -1,4 +1,4 @@
-//! The bytes of a save, cut into packs that are put while the next ones are coded.
+//! The bytes of a save, cut into packs. Packs are put while the next ones are coded.
 
 use crate::Store;
 use crate::layout::lease::{SaveLease, is_pruning, numbers_of_others};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{Builder, ScopedJoinHandle};
 
-/// Bytes of a pack. One is in memory for each put that is under way, and one is being filled.
+/// Bytes of a pack. Each running put has one in memory, and another one is being filled.
 pub const PACK_LEN: usize = 64 << 20;
 
 /// What became of the packs of a save.
@@ -25,16 +25,16 @@ pub const PACK_LEN: usize = 64 << 20;
 pub struct PackCount {
     /// Put.
     pub put: u64,
-    /// Found as an earlier save left them.
+    /// Found, as an earlier save left them.
     pub found: u64,
 }
 
-/// Which packs that are there already may be relied on.
+/// Which existing packs may be relied on.
 #[derive(Debug)]
 pub(crate) struct Reuse {
     /// Packs of the parent, by the hashes of their bytes.
     pub known: HashMap<String, PackName>,
-    /// Whether a prune was under way when the save began, which may be about to remove others.
+    /// Whether a prune was running when the save began; it may be about to remove other packs.
     pub is_pruning: bool,
 }
 
@@ -48,7 +48,7 @@ impl Reuse {
     }
 }
 
-/// Puts packs, under a lease that names them.
+/// Puts packs under a lease that names them.
 pub(crate) struct Putter<'a> {
     store: &'a Store,
     lease: Mutex<SaveLease<'a>>,
@@ -62,10 +62,10 @@ struct State {
     count: PackCount,
     /// Packs that were put or found, by the hashes of their bytes.
     done: HashMap<String, PackName>,
-    /// Packs that were damaged and have their bytes again.
+    /// Packs that were damaged and have been repaired.
     healed: Vec<PackName>,
-    /// Leases of others that were looked at, and the numbers of the packs that they put beside
-    /// prunes, with the time of the first lease of each.
+    /// Leases of others that were looked at. Also the numbers of the packs that they put while a
+    /// prune is running, with the time of the first lease of each.
     leases: HashSet<String>,
     numbers: HashMap<u32, u64>,
 }
@@ -84,8 +84,8 @@ struct Done {
     failure: Option<Error>,
 }
 
-/// The packs of a save as far as they are written, to be read again: they are being filled, on
-/// their way, or put.
+/// The packs of a save as far as they are written, to be read again: being filled, being put, or
+/// put.
 #[derive(Debug)]
 pub(crate) struct PackBytes {
     storage: Arc<dyn Storage>,
@@ -95,7 +95,7 @@ pub(crate) struct PackBytes {
 #[derive(Debug, Default)]
 struct Written {
     sent: Vec<Sent>,
-    /// The one behind those that were sent.
+    /// The pack after those that were sent.
     filling: Vec<u8>,
 }
 
@@ -138,31 +138,31 @@ fn copy(bytes: &[u8], at: u64, out: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// A stream of bytes into packs.
+/// Writes a stream of bytes into packs.
 pub(crate) struct PackWriter<'a> {
     has_failed: &'a AtomicBool,
-    /// Gives a pack with its number to the threads that put packs, or puts it where there are none;
-    /// says whether that worked.
+    /// Gives a pack with its number to the threads that put packs, or puts it directly if there are
+    /// none; returns whether that worked.
     send: &'a (dyn Fn(usize, Arc<Vec<u8>>) -> bool + Sync),
     pack_len: usize,
     bytes: Arc<PackBytes>,
     /// Where each pack starts in the stream; the last one is being filled.
     starts: Vec<u64>,
-    /// Bytes of the one that is being filled.
+    /// Bytes of the pack that is being filled.
     filled: usize,
 }
 
-/// The packs of a save, and its lease again.
+/// The packs of a save, and its lease, which is handed back.
 pub(crate) struct Packed<'a> {
     pub packs: Vec<Pack>,
     pub count: PackCount,
-    /// Packs that were damaged and have their bytes again.
+    /// Packs that were damaged and have been repaired.
     pub healed: Vec<PackName>,
     pub lease: SaveLease<'a>,
 }
 
-/// Runs `write` with a writer whose bytes are put as packs of `pack_len`; returns when all are
-/// there.
+/// Runs `write` with a writer whose bytes are put as packs of `pack_len`; returns when all packs
+/// exist.
 pub(crate) fn write_packs<'a, T>(
     store: &'a Store,
     lease: SaveLease<'a>,
@@ -179,7 +179,7 @@ pub(crate) fn write_packs<'a, T>(
         let start = |_| {
             let (receiver, shared) = (receiver.clone(), &shared);
             let put_all = move || shared.put_all(&receiver);
-            // The system may refuse threads; those that there are do the work.
+            // The system may refuse threads; those that were started do the work.
             Builder::new().spawn_scoped(scope, put_all).ok()
         };
         let threads: Vec<ScopedJoinHandle<()>> =
@@ -206,7 +206,7 @@ pub(crate) fn write_packs<'a, T>(
         written
     });
     let done = shared.done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // The cause, not what the writer made of it.
+    // Report the cause and not the error that the writer saw because of it.
     if let Some(failure) = done.failure {
         return Err(failure);
     }
@@ -249,12 +249,12 @@ impl<'a> Putter<'a> {
         Self { store, lease: Mutex::new(lease), reuse, state: Mutex::default() }
     }
 
-    /// A pack with the bytes of `name` that is there and stays, if one is known to.
+    /// A pack with the bytes of `name` that exists and stays, if one is known.
     pub(crate) fn known(&self, name: &PackName) -> Option<PackName> {
         self.reuse.known.get(name.hash()).cloned()
     }
 
-    /// Sees to it that a pack of these bytes is there and stays.
+    /// Makes sure that a pack of these bytes exists and stays.
     pub(crate) fn put(&self, bytes: &[u8]) -> Result<PackName> {
         let plain = PackName::of(bytes, 0);
         if let Some(name) = self.state().done.get(plain.hash()) {
@@ -276,7 +276,7 @@ impl<'a> Putter<'a> {
         Ok(name)
     }
 
-    /// A pack that may be relied on, or a new one of these bytes; and whether it is new.
+    /// A pack that may be relied on, or a new one of these bytes, and whether it is new.
     fn place(&self, plain: &PackName, bytes: &[u8]) -> Result<(PackName, bool)> {
         if let Some(known) = self.known(plain) {
             return Ok((known, false));
@@ -287,14 +287,15 @@ impl<'a> Putter<'a> {
                 Some(stat) if self.may_rely(stat.modified_ms) => return Ok((name, false)),
                 Some(_) => name = name.next_copy(),
                 None => {
-                    // Looked for after the pack: it may be missing because one prune removed it,
-                    // while another one has it in its list and would remove ours.
+                    // Looked for after the pack: the pack may be missing because one prune removed
+                    // it, while another prune still has it in its list and would remove ours.
                     if self.is_pruning_now()? {
                         return self.place_beside_prune(plain, bytes);
                     }
                     match self.store.storage.put_new(&name.object(), bytes)? {
                         Put::Created => return Ok((name, true)),
-                        // Another writer was faster, or we were and did not hear of it.
+                        // Another writer was faster, or our put succeeded and we did not hear of
+                        // it.
                         Put::Exists => {}
                     }
                 }
@@ -302,20 +303,20 @@ impl<'a> Putter<'a> {
         }
     }
 
-    /// The same where a prune may remove packs by their plain names.
+    /// Like `place`, while a prune may remove packs by their plain names.
     fn place_beside_prune(&self, plain: &PackName, bytes: &[u8]) -> Result<(PackName, bool)> {
         if let Some(name) = self.put_by_another(plain, bytes.len())? {
             return Ok((name, false));
         }
         let name = plain.numbered_copy(self.lease().number());
-        // If it is there, another thread of ours was faster: nobody else has this number.
+        // If it exists, another of our threads was faster: nobody else has this number.
         let put = self.store.storage.put_new(&name.object(), bytes)?;
         Ok((name, put == Put::Created))
     }
 
-    /// A pack of the same bytes that another writer put beside a prune, under a number that its
-    /// lease has had since before it put any. No prune that has listed the pack has missed that
-    /// lease, or else it sees ours.
+    /// A pack of the same bytes that another writer put while a prune was running, under a number
+    /// that its lease had before it put any pack. Every prune that has listed the pack has seen
+    /// that lease, or else it sees ours.
     fn put_by_another(&self, plain: &PackName, len: usize) -> Result<Option<PackName>> {
         let (now_ms, own) = {
             let lease = self.lease();
@@ -342,7 +343,7 @@ impl<'a> Putter<'a> {
     }
 
     /// Compares a pack that is relied on with the bytes that it should have, and writes them again
-    /// if it has others.
+    /// if they differ.
     fn compare(&self, name: &PackName, bytes: &[u8]) -> Result<()> {
         let storage = &self.store.storage;
         let is_good = match storage.read_all(&name.object(), bytes.len() as u64) {
@@ -362,8 +363,8 @@ impl<'a> Putter<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a pack that no snapshot is known to need will stay: no prune that has not seen our
-    /// lease is under way, and to those that have it is too young for longer than until the lease
+    /// Whether a pack that no known snapshot needs will stay. No running prune has missed our
+    /// lease. For prunes that have seen it, the pack stays too young to be removed until the lease
     /// names it.
     fn may_rely(&self, modified_ms: u64) -> bool {
         let age = self.lease().storage_now_ms().saturating_sub(modified_ms);
@@ -379,7 +380,7 @@ impl<'a> Putter<'a> {
         self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was done, what was damaged and is good again, and the lease.
+    /// The counts, the packs that were repaired, and the lease.
     pub(crate) fn into_parts(self) -> (PackCount, Vec<PackName>, SaveLease<'a>) {
         let State { count, healed, .. } =
             self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -387,15 +388,15 @@ impl<'a> Putter<'a> {
     }
 }
 
-/// The bytes of a pack, if they stand at the start of an object that has as many or more: one that
-/// grew has them all.
+/// The bytes of a pack, if they are at the start of an object of at least that length: a pack that
+/// grew still has them all.
 pub(crate) fn bytes_at_start(
     storage: &dyn Storage,
     name: &PackName,
     size: u64,
 ) -> Result<Option<Vec<u8>>> {
     let object = name.object();
-    // A manifest names no pack that is too long to be in memory.
+    // A manifest cannot name a pack that is too long for memory.
     let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
     match storage.read(&object, 0, &mut bytes) {
         Err(e) if is_unreadable(&e) || has_bad_bytes(storage, &object, &e) => Ok(None),
@@ -403,7 +404,7 @@ pub(crate) fn bytes_at_start(
     }
 }
 
-/// What a user is told of a pack that was damaged.
+/// The warning about a pack that was damaged.
 pub(crate) fn healed_warning(name: &PackName) -> Warning {
     let object = name.object();
     Warning::new(format!("{object} was damaged; it was written again and is good now"))
@@ -415,7 +416,7 @@ impl PackWriter<'_> {
         self.pack_start() + self.filled as u64
     }
 
-    /// What was written so far, to be read again.
+    /// The bytes written so far, to be read again.
     pub(crate) fn packs(&self) -> Arc<dyn Packs> {
         self.bytes.clone()
     }
@@ -424,7 +425,7 @@ impl PackWriter<'_> {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// Ends the pack that is being filled, so that what comes can be removed apart from it.
+    /// Ends the current pack, so that the bytes that follow can be removed separately.
     pub(crate) fn cut(&mut self) -> Result<()> {
         if self.filled > 0 {
             self.send().map_err(|e| Error::new(ErrorKind::Io, e.to_string()).with_source(e))?;
@@ -432,7 +433,7 @@ impl PackWriter<'_> {
         Ok(())
     }
 
-    /// Where the bytes from `start` to here will be; packs are numbered from 0.
+    /// Where the bytes from `start` on will be; packs are numbered from 0.
     pub(crate) fn extents_from(&self, start: u64) -> Vec<Extent> {
         let end = self.position();
         let mut extents = Vec::new();

@@ -1,9 +1,11 @@
-//! A snapshot that several processes save together: each stores a part, one commits them all.
+//! A snapshot that several processes save together: each stores a partial snapshot, and one process
+//! commits them all.
 //!
-//! A part is under the lease of the process that stored it, which that process leaves behind. The
-//! one that commits makes a lease of its own that names every pack, and then looks whether all
-//! others still hold: from the first byte of each part until the snapshot is visible, there is no
-//! moment in which a prune sees no lease for it. `docs/store.md` has the argument.
+//! A partial snapshot is protected by the lease of the process that stored it, and that process
+//! does not end the lease. The committing process makes a lease of its own that names every pack,
+//! and then checks that all other leases still exist. So at every moment, from the first byte of
+//! each part until the snapshot is visible, a prune sees a lease for it. `docs/store.md` has the
+//! proof.
 
 use crate::Store;
 use crate::layout::manifest::{Entry, FileNode, Manifest, Node};
@@ -18,12 +20,12 @@ use lmc_format::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Files of a snapshot that is not visible yet. It survives a power cut, and nothing of it is
-/// removed until its leases are as old as the grace of the store.
+/// A partial snapshot: stored files that are not visible yet. It survives a power cut, and nothing
+/// of it is removed until its leases are older than the grace period.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
     manifest: Manifest,
-    /// The lease that keeps it, by its objects.
+    /// The lease that protects it, by its objects.
     leases: Vec<String>,
     unchanged: u64,
     packs_put: u64,
@@ -33,12 +35,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// As text, for whoever commits it.
+    /// The part as text, for the process that commits it.
     pub fn write(&self) -> Result<String> {
         serde_json::to_string(self).map_err(|e| Error::invalid(format!("cannot write a part: {e}")))
     }
 
-    /// What [`Part::write`] gave; all that it says has been checked.
+    /// Reads the text that [`Part::write`] gave. All its contents have been checked.
     pub fn read(text: &str) -> Result<Self> {
         let wrong = |e: &dyn std::fmt::Display| Error::invalid(format!("it is not a part: {e}"));
         let part: Self = serde_json::from_str(text).map_err(|e| wrong(&e))?;
@@ -59,8 +61,8 @@ impl Part {
 }
 
 impl Store {
-    /// Stores files that are in memory as part of a snapshot, which [`Store::commit_parts`] makes
-    /// visible or [`Store::abandon_parts`] gives up. Step and tags are for the commit to say.
+    /// Stores files in memory as a partial snapshot, which [`Store::commit_parts`] makes visible
+    /// and [`Store::abandon_parts`] gives up. The commit sets the step and the tags.
     pub fn save_part(&self, files: &[MemoryFile], options: &SaveOptions) -> Result<Part> {
         let leaves = in_memory(files, self.clock.now_ms())?;
         let stored = self.store_leaves(&leaves, false, Some(0), options)?;
@@ -69,8 +71,8 @@ impl Store {
         Ok(Part { manifest, leases: lease.leave(), unchanged, packs_put, packs_found, warnings })
     }
 
-    /// Makes one snapshot of parts, and of files that are in memory. On an error there is no new
-    /// snapshot, as with [`Store::save`], and the parts may be committed again.
+    /// Makes one snapshot of parts and of files in memory. On an error there is no new snapshot, as
+    /// with [`Store::save`], and the parts may be committed again.
     pub fn commit_parts(
         &self,
         parts: &[Part],
@@ -89,24 +91,24 @@ impl Store {
         let packs = stored.manifest.packs.iter().map(|pack| pack.name.as_str().to_string());
         stored.lease.add_packs(packs);
         stored.lease.renew()?;
-        // After ours is there: a prune has seen these, or it sees ours.
+        // After our own lease exists: a prune has seen these leases, or it sees ours.
         for part in parts {
             stored.lease.check_left(&part.leases)?;
         }
         let saved = self.finish(stored, options)?;
-        // The snapshot is there. Leases that cannot be ended grow old and are removed by a prune.
+        // The snapshot is committed. Leases that cannot be ended expire, and a prune removes them.
         let _ = self.abandon_parts(parts);
         Ok(saved)
     }
 
-    /// Ends the leases of parts: what no snapshot needs goes with a prune.
+    /// Ends the leases of parts: a prune then removes what no snapshot needs.
     pub fn abandon_parts(&self, parts: &[Part]) -> Result<()> {
         let leases = parts.iter().flat_map(|part| part.leases.iter().cloned());
         self.storage.delete(&leases.collect::<Vec<_>>())
     }
 }
 
-/// Adds the files of parts to a manifest. Folders may be in several.
+/// Adds the files of parts to a manifest. Several parts may have the same folder.
 fn merge(manifest: &mut Manifest, parts: &[Part]) -> Result<()> {
     let mut merged = Renumbered::of(manifest);
     let own = std::mem::take(&mut manifest.entries).into_iter();

@@ -1,6 +1,6 @@
-//! Whether a file is what an archive of the store holds. Its content hash only says which archive
-//! may hold it: anyone can make different files that have the same one. Bytes decide, or a
-//! cryptographic hash that the store made of bytes that it compared.
+//! Whether a file is the same as the original of an archive. The content hash only says which
+//! archive may hold it: anyone can make different files with the same hash. The bytes decide, or a
+//! cryptographic hash that the store computed from bytes that it had compared.
 
 use crate::layout::manifest::{Manifest, Pack};
 use crate::layout::names::PackName;
@@ -16,23 +16,23 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
-/// Originals of up to so many bytes are decoded in one piece, without threads.
+/// Originals of up to this many bytes are decoded in one piece, without threads.
 const SMALL_LEN: u64 = 1 << 20;
-/// Bytes of a file that are read at once.
+/// Bytes of a file that are read in one go.
 const READ_LEN: usize = 1 << 20;
 
-/// How a file and an archive compare.
+/// The result of comparing a file with an archive.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// The archive holds these very bytes; their BLAKE3 hash, if that was asked for.
+    /// The archive holds exactly these bytes; with their BLAKE3 hash, if that was asked for.
     Same(Option<[u8; 32]>),
-    /// It holds others.
+    /// The archive holds other bytes.
     Different,
-    /// It cannot be read.
+    /// The archive cannot be read.
     Damaged(Error),
 }
 
-/// Decodes an archive and compares that with a file, up to the first difference.
+/// Decodes an archive and compares it with a file, up to the first difference.
 pub(crate) fn compare(
     archive: &Archive,
     file: &Opened,
@@ -62,7 +62,7 @@ pub(crate) fn have_same_original(
     Comparer { rest, hasher: None, end: None }.take(one, context)
 }
 
-/// Whether an error says that what is stored cannot be decoded, now or later.
+/// Whether an error says that stored data cannot be decoded, now or later.
 pub(crate) fn is_unreadable(error: &Error) -> bool {
     use ErrorKind::{Corrupt, LimitExceeded, NotFound, Truncated, Unsupported};
     matches!(error.kind, Corrupt | Truncated | NotFound | LimitExceeded | Unsupported)
@@ -93,19 +93,19 @@ fn unread(error: io::Error) -> Error {
     }
 }
 
-/// Which packs of a parent are there with their sizes. Each is looked at once, and so is each
-/// archive, however many are on it.
+/// Which packs of a parent exist with their sizes. Each pack is looked at once. So is each archive,
+/// however many others are coded against it.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
     packs: HashMap<usize, bool>,
     archives: HashMap<usize, Option<usize>>,
-    /// Packs that were too long and are as they should be again.
+    /// Packs that were too long and have been repaired.
     pub healed: Vec<PackName>,
 }
 
 impl Presence {
-    /// A pack that an archive of the parent needs and that is not there, or has another size; none
-    /// of new archives.
+    /// A pack that an archive of the parent needs and that is missing or has another size. None for
+    /// new archives.
     pub(crate) fn lacks(
         &mut self,
         parent: &SnapshotLibrary,
@@ -120,7 +120,7 @@ impl Presence {
         Ok(pack.map(|pack| manifest.packs[pack].name.clone()))
     }
 
-    /// Chains have a largest length, so that this ends.
+    /// This recursion ends because base chains have a largest depth.
     fn look(
         &mut self,
         manifest: &Manifest,
@@ -151,12 +151,12 @@ impl Presence {
         Ok(lacking)
     }
 
-    /// Whether a pack is there with its size. One that grew is made what it was, if the bytes that
-    /// it should have are those at its start.
+    /// Whether a pack exists with its size. A pack that grew is repaired if the right bytes are at
+    /// its start.
     fn is_whole(&mut self, pack: &Pack, storage: &dyn Storage) -> Result<bool> {
         let object = pack.name.object();
         let found = match storage.stat(&object) {
-            // Something else is in its place.
+            // Something that is not a file has its name.
             Err(e) if is_damage(&e) => return Ok(false),
             found => found?.map_or(0, |stat| stat.size),
         };
@@ -172,7 +172,7 @@ impl Presence {
     }
 }
 
-/// Takes what is decoded and compares it with a file.
+/// Takes decoded bytes and compares them with a file.
 struct Comparer<'a> {
     rest: Rest<'a>,
     hasher: Option<blake3::Hasher>,
@@ -186,7 +186,7 @@ enum End {
 }
 
 impl Comparer<'_> {
-    /// Decodes an archive; whether that is the same up to its end.
+    /// Decodes an archive; returns whether it is the same up to its end.
     fn take(&mut self, archive: &Archive, context: &Context) -> Result<bool> {
         let context = context.unwatched();
         let decoded = if archive.original_len() <= SMALL_LEN {
@@ -224,7 +224,7 @@ impl Write for Comparer<'_> {
     }
 }
 
-/// A file from some place on.
+/// The rest of a file, from some position on.
 enum Rest<'a> {
     File { file: &'a File, at: u64 },
     Parts { parts: &'a [&'a [u8]], skip: usize },
@@ -236,12 +236,12 @@ impl<'a> Rest<'a> {
         match input {
             Input::File(file) => Self::File { file, at: 0 },
             Input::Parts(parts) => Self::Parts { parts, skip: 0 },
-            // Files that are saved are on a disk, or parts in memory.
+            // Files that are saved are on a disk, or in memory as parts.
             Input::Bytes(_) | Input::Stream(_) => Self::Parts { parts: &[], skip: 0 },
         }
     }
 
-    /// Whether the next bytes are these; goes on behind them.
+    /// Whether the next bytes are these; continues after them.
     fn starts_with(&mut self, bytes: &[u8]) -> Result<bool> {
         let mut own = vec![0; bytes.len().min(READ_LEN)];
         for bytes in bytes.chunks(READ_LEN) {
@@ -256,8 +256,8 @@ impl<'a> Rest<'a> {
         Ok(true)
     }
 
-    /// Whether an error says that a file was cut while it was read: whoever looks at it next finds
-    /// that too.
+    /// Whether an error says that a file was cut while it was read: the next check of the file
+    /// finds that too.
     fn was_cut(&self, error: &Error) -> bool {
         error.kind == ErrorKind::Truncated && !matches!(self, Self::Archive { .. })
     }

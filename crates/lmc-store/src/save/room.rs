@@ -1,5 +1,5 @@
-//! Whether a manifest has room for all that is to be saved: told before the work, or as soon as it
-//! is certain, and not when all of it is done.
+//! Whether a manifest has room for everything that is to be saved. The user is told before the work
+//! or as soon as it is certain, and not only when all the work is done.
 
 use crate::layout::manifest::{ArchiveInfo, MANIFEST_LEN_MAX};
 use crate::save::files::entry;
@@ -12,7 +12,7 @@ use std::io::{self, Write};
 /// The fewest bytes that an archive takes in a manifest.
 const ARCHIVE_LEN_MIN: u64 = 100;
 
-/// What is left of the bytes that a manifest may have.
+/// The bytes that are still free in a manifest.
 #[derive(Debug)]
 pub(crate) struct Room {
     entries: usize,
@@ -20,14 +20,14 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// What the names of all entries leave; fails if there is not enough for their archives.
+    /// The room that the names of all entries leave; fails if it is not enough for their archives.
     pub(crate) fn beside(leaves: &[Leaf]) -> Result<Self> {
         Self::of(leaves, MANIFEST_LEN_MAX)
     }
 
     fn of(leaves: &[Leaf], len_max: u64) -> Result<Self> {
         let mut room = Self { entries: leaves.len(), left: len_max };
-        // Files of different sizes are different files, and have archives of their own.
+        // Files of different sizes are different, and each has its own archive.
         let mut sizes = HashSet::new();
         for leaf in leaves {
             room.take(&entry(leaf, 0))?;
@@ -88,14 +88,14 @@ mod tests {
     use crate::layout::path::RelPath;
     use crate::save::source::{MemoryFile, in_memory};
 
-    /// Names that fit are let through and leave what they do not take; those that do not fit are
-    /// refused before anything else is done.
+    /// Names that fit are accepted and leave the right room; names that do not fit are refused
+    /// before anything else is done.
     #[test]
     fn names_are_counted_before_the_work() {
         let bytes = [0; 64];
         let file = |i: usize| {
             let path = RelPath::new(format!("folder/file{i:05}").as_bytes()).unwrap();
-            // Each has a size of its own.
+            // Each file has a different size.
             MemoryFile { path, parts: vec![&bytes[..i % 64]], like: Vec::new() }
         };
         let files: Vec<MemoryFile> = (0..1000).map(file).collect();
@@ -105,7 +105,7 @@ mod tests {
         let names = names.unwrap().len() as u64;
         let archives = 64 * ARCHIVE_LEN_MIN;
         let room = Room::of(&leaves, names + archives).unwrap();
-        // But for the commas between them.
+        // Except for the commas between them.
         assert!((archives..archives + 1100).contains(&room.left), "{room:?}");
         for len_max in [names / 2, names, names + archives - 1100] {
             let error = Room::of(&leaves, len_max).unwrap_err();

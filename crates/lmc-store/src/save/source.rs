@@ -1,8 +1,9 @@
-//! What is saved: a file, or all of a directory, or files that are in memory, in the order of the
+//! The source of a save: a file, a whole directory, or files in memory, in the order of their
 //! paths.
 //!
-//! A directory is listed once, and what is read later is what was listed: the same files in the
-//! same folders, not written to since. Links are not followed, unless that is asked for.
+//! A directory is listed once. The files that are read later must be those that were listed: the
+//! same files in the same folders, not written to since. Links are not followed unless the caller
+//! asks for it.
 
 use crate::layout::manifest::Bytes;
 use crate::layout::path::RelPath;
@@ -16,18 +17,19 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file that is in memory.
+/// A file in memory.
 #[derive(Clone, Debug)]
 pub struct MemoryFile<'a> {
     /// Its path in the snapshot.
     pub path: RelPath,
-    /// Its bytes, one part behind the other.
+    /// Its bytes, as parts in order.
     pub parts: Vec<&'a [u8]>,
-    /// Files of the parent that hold what it was, if that is known; otherwise it is looked for.
+    /// Files of the parent that hold its earlier content, if known; otherwise the save looks for
+    /// them.
     pub like: Vec<RelPath>,
 }
 
-/// What is on a disk and is to be saved.
+/// A file or a directory on a disk that is to be saved.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub leaves: Vec<Leaf<'static>>,
@@ -54,8 +56,9 @@ impl Source {
         }
     }
 
-    /// Fails if the file, or one of the folders, is not the one that was listed. Files were looked
-    /// at as they were read; what was read is that of one moment, that at which all were listed.
+    /// Fails if the file, or one of the folders, is not the one that was listed. Files were checked
+    /// as they were read, so the bytes are those of one moment: the moment at which all were
+    /// listed.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.root {
             Root::Directory(tree) => tree.check_folders(),
@@ -63,7 +66,7 @@ impl Source {
         }
     }
 
-    /// What should be said of it.
+    /// A warning about the source, if there is one.
     pub(crate) fn warning(&self) -> Option<Warning> {
         let is =
             |what: fn(&What) -> bool| self.leaves.iter().filter(|leaf| what(&leaf.what)).count();
@@ -90,7 +93,7 @@ pub(crate) struct Leaf<'a> {
     pub place: Place<'a>,
     /// What it is.
     pub what: What,
-    /// Files of the parent that hold what it was, if that is known.
+    /// Files of the parent that hold its earlier content, if known.
     pub like: &'a [RelPath],
 }
 
@@ -99,13 +102,13 @@ pub(crate) struct Leaf<'a> {
 pub(crate) enum Place<'a> {
     /// Below a directory, by its number there.
     Below(Arc<Tree>, usize),
-    /// Open, and at this path.
+    /// An open file, and its path.
     Open(File, PathBuf),
     Memory(&'a [&'a [u8]]),
 }
 
 impl Place<'_> {
-    /// Its path; what is in memory has none.
+    /// Its path; empty for files in memory.
     pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::Below(tree, i) => tree.path().join(&tree.entries()[*i].path),
@@ -114,7 +117,7 @@ impl Place<'_> {
         }
     }
 
-    /// Opens what is on a disk; fails if it is not what was listed.
+    /// Opens a file on a disk; fails if it is not the one that was listed.
     pub(crate) fn file(&self) -> Result<Option<File>> {
         match self {
             Self::Below(tree, i) => {
@@ -153,7 +156,7 @@ impl Opened<'_> {
         }
     }
 
-    /// Fails if a file is not as it was when it was listed.
+    /// Fails if a file has changed since it was listed.
     pub(crate) fn check(&self, state: &FileState) -> Result<()> {
         let (Self::File(file), Some(listed)) = (self, &state.listed) else { return Ok(()) };
         let now = lmc::FileState::of(file).map_err(|e| Error::io("cannot look at it", e))?;
@@ -179,7 +182,7 @@ pub(crate) struct FileState {
     pub mode: u32,
     pub mtime: (i64, u32),
     pub size: u64,
-    /// All that the disk says of it.
+    /// Everything that the disk says about it.
     pub listed: Option<lmc::FileState>,
 }
 
@@ -190,8 +193,8 @@ impl FileState {
     }
 }
 
-/// Everything at `root`, or what a link there leads to. Links in it are kept, unless `follow` is
-/// set.
+/// Everything at `root`, or at the target of a link there. Links inside are kept, unless `follow`
+/// is set.
 pub(crate) fn walk(root: &Path, follow: bool) -> Result<Source> {
     let cannot = |e| Error::io(format_args!("cannot look at {}", root.display()), e);
     match lmc::FileState::at(root).map_err(cannot)?.kind {
@@ -203,7 +206,7 @@ pub(crate) fn walk(root: &Path, follow: bool) -> Result<Source> {
 
 fn single(root: &Path) -> Result<Source> {
     let cannot = |e| Error::io(format_args!("cannot open {}", root.display()), e);
-    // A pipe that took its place would have to be waited for.
+    // Opening a pipe with this name would block.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(root).map_err(cannot)?;
     let state = lmc::FileState::of(&file).map_err(cannot)?;
@@ -269,6 +272,6 @@ pub(crate) fn in_memory<'a>(files: &'a [MemoryFile<'a>], time_ms: u64) -> Result
     Ok(leaves.into_values().collect())
 }
 
-/// Permissions of what never was on a disk: memory is open to nobody else either.
+/// Permissions of files that were never on a disk: memory is not open to others either.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;

@@ -4,12 +4,12 @@ use lmc_format::Advice;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// What was worked around, in one line, and what would help.
+/// A problem that was worked around, in one line, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What happened and what was done about it, in no user interface's words.
+    /// What happened and what was done about it, in words that fit any user interface.
     pub message: String,
-    /// What would help, if anything is known to.
+    /// What would help, if known.
     #[serde(serialize_with = "write", deserialize_with = "read", default)]
     pub advice: Option<Advice>,
 }
@@ -30,13 +30,13 @@ impl fmt::Display for Warning {
     }
 }
 
-// By its name: lmc-format has no serde, and only partial snapshots carry warnings elsewhere.
+// By name: lmc-format has no serde, and only partial snapshots carry warnings elsewhere.
 fn write<S: Serializer>(advice: &Option<Advice>, to: S) -> Result<S::Ok, S::Error> {
     advice.map(Advice::name).serialize(to)
 }
 
 fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Advice>, D::Error> {
-    // A partial snapshot is not refused because another version has more to advise.
+    // A partial snapshot is not refused because another version has more kinds of advice.
     let name = Option::<String>::deserialize(from)?;
     Ok(name.and_then(|name| Advice::from_name(&name)))
 }
@@ -45,7 +45,7 @@ fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Advice>, D::Error> 
 mod tests {
     use super::*;
 
-    /// A warning survives the way to the process that commits, with and without advice.
+    /// A warning reaches the committing process unchanged, with and without advice.
     #[test]
     fn json_there_and_back() {
         let plain = Warning::new("no files");

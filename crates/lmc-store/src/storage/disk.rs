@@ -1,5 +1,5 @@
-//! The file operations that local storage is made of, so that tests can put another disk below it:
-//! one that fails, or one that forgets what was not synced.
+//! The file operations that local storage uses. Tests can replace the disk with one that fails, or
+//! with one that forgets everything that was not synced.
 
 mod names;
 
@@ -22,86 +22,87 @@ use std::time::SystemTime;
 
 /// An open file.
 pub trait DiskFile: Send + fmt::Debug {
-    /// Writes some of `bytes` behind what was written before; returns how many.
+    /// Writes some of `bytes` after those written before; returns how many.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
-    /// Makes what was written durable; the name of the file is not part of that.
+    /// Makes the written bytes durable; this does not include the name of the file.
     fn sync(&mut self) -> io::Result<()>;
     /// Reads some of the bytes from `at` on; returns how many, 0 at the end.
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize>;
 }
 
-/// What is known of a name.
+/// What is known about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskStat {
-    /// Bytes, if it is a file, and otherwise 0.
+    /// The size in bytes if it is a file, and otherwise 0.
     pub size: u64,
     /// Time of the last write, in milliseconds since 1970.
     pub modified_ms: u64,
     /// Whether it is a directory.
     pub is_dir: bool,
-    /// Device and inode: names of one file have the same.
+    /// Device and inode: all names of one file have the same.
     pub id: (u64, u64),
 }
 
-/// How a file got another name.
+/// How a file got its new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renamed {
-    /// It has left the old one.
+    /// The old name is gone.
     Moved,
-    /// It has both, and the old one is for the caller to remove.
+    /// The file has both names, and the caller must remove the old one.
     Linked,
 }
 
-/// A file system. Where something that is no folder is on the way to a name, the error is
+/// A file system. If something that is not a folder is on the way to a name, the error is
 /// `InvalidData`.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// Makes a file that must not be there.
+    /// Makes a file that must not exist yet.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Opens a file for reading. Of anything else the error is `InvalidData`.
+    /// Opens a file for reading. For anything else the error is `InvalidData`.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Gives a file another name, which must be free: otherwise the error is `AlreadyExists`. The
-    /// old name stays where only a hard link can do this.
+    /// Gives a file another name, which must be free; otherwise the error is `AlreadyExists`. The
+    /// old name stays if only a hard link can do this.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed>;
-    /// Gives a file another name; a file of that name is replaced.
+    /// Gives a file another name and replaces any file of that name.
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file a second name, which must be free: otherwise the error is `AlreadyExists`.
+    /// Gives a file a second name, which must be free; otherwise the error is `AlreadyExists`.
     fn link_new(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Takes all bytes from a file, which is as new as if it were written now. Of anything else,
-    /// and of a file that has another name, the error is `InvalidData`.
+    /// Removes all bytes of a file; it then has the time of a file written now. For anything else,
+    /// and for a file that has another name, the error is `InvalidData`.
     fn truncate(&self, path: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Makes a directory that must not be there.
+    /// Makes a directory that must not exist yet.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// The names in a directory, in any order, and whether each is a directory. A name that is not
-    /// UTF-8 has U+FFFD in it and is none: nothing can be reached by it.
+    /// UTF-8 has U+FFFD in it and is not a usable name: nothing can be reached by it.
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>>;
-    /// The same with what each name is; none of one that is removed meanwhile.
+    /// Like `read_dir`, with what is known about each name; none for a name that is removed
+    /// meanwhile.
     fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Option<DiskStat>)>>;
-    /// What a name is.
+    /// What is known about a name.
     fn stat(&self, path: &Path) -> io::Result<DiskStat>;
     /// The time by the clock that gives files their times, in milliseconds since 1970.
     fn now_ms(&self) -> u64;
 }
 
-/// The file system of the machine, for what lies in one directory.
+/// The file system of the machine, for everything below one directory.
 ///
-/// Every name is reached from there folder by folder, and no link is followed on the way: what is
-/// behind one is nobody's to list, to write and to remove. The directory itself may be reached by a
-/// link, unless another user has put that there. What is made is as open as the directory is, if
-/// that belongs to us or to root.
+/// Every name is reached from that directory, folder by folder, and no link is followed on the way.
+/// The target of a link is never listed, written or removed. The directory itself may be reached by
+/// a link, unless another user has made that link. New files and folders are as open as the
+/// directory, if it belongs to us or to the user root.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     root: PathBuf,
     /// How open the directory is made.
     access: Access,
-    /// The directory as it was when it was used first.
+    /// The directory as it was when it was first used.
     first: Arc<OnceLock<Root>>,
 }
 
-/// A directory: which one, whose, and the permissions of what is made in it.
+/// A directory: its id, its owner, and the permissions of new folders in it.
 #[derive(Debug)]
 struct Root {
     id: (u64, u64),
@@ -109,10 +110,10 @@ struct Root {
     mode: RawMode,
 }
 
-/// Times that a folder is looked at while it changes.
+/// How many times a folder is read while it changes.
 pub(super) const LISTS_MAX: usize = 8;
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
-/// Permissions of what is being made, until it has those of the root.
+/// Permissions of new files until they get those of the root.
 const OWN_FILE: Mode = Mode::from_raw_mode(0o600);
 const OWN_FOLDER: Mode = Mode::from_raw_mode(0o700);
 
@@ -142,14 +143,14 @@ struct Place<'a> {
 }
 
 impl RealDisk {
-    /// For what lies below `root`, which is made by `access` if it is not there.
+    /// For everything below `root`, which is made by `access` if it does not exist.
     pub fn new(root: &Path, access: Access) -> Self {
         Self { root: root.to_path_buf(), access, first: Arc::default() }
     }
 
-    /// Opens the root; also gives the permissions of what is made in it. If somebody has put
-    /// another folder in its place, that may not belong to another user, and opens nothing to more
-    /// people.
+    /// Opens the root; also returns the permissions of new folders in it. If somebody has replaced
+    /// the root with another folder, that folder must not belong to another user, and it must not
+    /// open anything to more people.
     fn root(&self) -> io::Result<(OwnedFd, RawMode)> {
         let root = OwnedFd::from(Folder::reach(&self.root)?);
         let (stat, mode) = (rustix::fs::fstat(&root)?, mode_of_new(&root)?);
@@ -169,11 +170,11 @@ impl RealDisk {
         Ok((root, mode & first.mode))
     }
 
-    /// Opens the root or a folder below it; also gives the permissions of what is made in it.
+    /// Opens the root or a folder below it; also returns the permissions of new folders in it.
     fn folder(&self, path: &Path) -> io::Result<(OwnedFd, RawMode)> {
         let (mut folder, mode) = self.root()?;
         let Ok(below) = path.strip_prefix(&self.root) else {
-            // The folder that the root is in.
+            // The folder that contains the root.
             return Ok((Folder::reach(path)?.into(), mode));
         };
         if let Some(folder) = open_below(&folder, below, FOLDER) {
@@ -187,9 +188,9 @@ impl RealDisk {
         Ok((folder, mode))
     }
 
-    /// What `look` sees in a folder. One that changed meanwhile is looked at again: its names are
-    /// read a few at a time, so that one may go before it is read and what took its place come
-    /// after that.
+    /// What `look` sees in a folder. If the folder changed meanwhile, it is read again. Names are
+    /// read a few at a time, so a name may disappear before it is read while its replacement
+    /// appears after that.
     fn look_into<T>(
         &self,
         path: &Path,
@@ -219,7 +220,7 @@ impl RealDisk {
         Ok(Place { folder, name, mode })
     }
 
-    /// Makes the directory itself; the kernel takes away what the umask does not allow.
+    /// Makes the directory itself; the kernel removes the permissions that the umask forbids.
     fn create_root(&self) -> io::Result<()> {
         let mode = match self.access {
             Access::Private => OWN_FOLDER,
@@ -233,9 +234,9 @@ impl RealDisk {
     }
 }
 
-/// The permissions of folders that are made below a root: its own. A root of another user decides
-/// less, since that user may change its mode at any time: nothing is ever made that everyone may
-/// write to, and where the store itself was made by somebody else, it is as open as that made it.
+/// The permissions of new folders below a root: those of the root. A root of another user decides
+/// less, since that user may change its mode at any time. Nothing is then made writable for
+/// everyone. If somebody else made the store itself, the mode of its configuration counts instead.
 fn mode_of_new(root: &OwnedFd) -> io::Result<RawMode> {
     let stat = rustix::fs::fstat(root)?;
     let mode = stat.st_mode & 0o777;
@@ -248,15 +249,15 @@ fn mode_of_new(root: &OwnedFd) -> io::Result<RawMode> {
     Ok(match made.filter(|config| config.st_uid != stat.st_uid) {
         Some(config) => {
             let files = config.st_mode & 0o666;
-            // Who may read a folder may enter it.
+            // Whoever may read a folder may enter it.
             files | (files & 0o444) >> 2
         }
         None => mode,
     } & !0o002)
 }
 
-/// Opens what is below a folder in one call, without following links; none if that failed or the
-/// kernel cannot do it, and then it is for a walk from folder to folder to say why.
+/// Opens a path below a folder in one call, without following links. None if that failed or the
+/// kernel cannot do it; a walk from folder to folder then finds out why.
 #[cfg(target_os = "linux")]
 fn open_below(root: &OwnedFd, below: &Path, flags: OFlags) -> Option<OwnedFd> {
     use rustix::fs::ResolveFlags;
@@ -269,7 +270,7 @@ fn open_below(_root: &OwnedFd, _below: &Path, _flags: OFlags) -> Option<OwnedFd>
     None
 }
 
-/// What an open of a folder without following links failed at.
+/// Why opening a folder without following links failed.
 fn blocked(above: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
     match rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if kind(&stat) != FileType::Directory => {
@@ -284,7 +285,7 @@ fn blocked(above: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
     }
 }
 
-/// What an open of a file without following links failed at.
+/// Why opening a file without following links failed.
 fn unopened(folder: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
     match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if kind(&stat) != FileType::RegularFile => no_file(kind(&stat)),
@@ -292,7 +293,7 @@ fn unopened(folder: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
     }
 }
 
-/// What is said of something that is no file: it is no object, whatever its name is.
+/// The error about something that is not a file: it is not an object, whatever its name is.
 fn no_file(kind: FileType) -> io::Error {
     let what = match kind {
         FileType::Symlink => "it is a link; a store holds no links, put the file in its place",
@@ -311,11 +312,11 @@ fn id(stat: &rustix::fs::Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)
 }
 
-/// Gives what was just made the permissions that it should have. A file system that has none, or
-/// others than ours, keeps what was asked for when it was made, which is no more.
+/// Gives a new file or folder its permissions. A file system that has no permissions, or different
+/// ones, keeps those from its creation, which are not wider.
 fn open_up(made: impl AsFd, wanted: RawMode) -> io::Result<()> {
     let now = rustix::fs::fstat(&made)?.st_mode;
-    // What a folder has from the one above it, for its group, stays.
+    // The bits that a folder inherits from the one above it, such as its group, stay.
     let wanted = now & 0o7000 | wanted;
     if now & 0o7777 == wanted {
         return Ok(());
@@ -336,7 +337,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        // A pipe would have to be waited for; what is no file is no object.
+        // Opening a pipe would block; only a file can be an object.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let (root, _) = self.root()?;
         let below = path.strip_prefix(&self.root).unwrap_or(path);
@@ -358,7 +359,7 @@ impl Disk for RealDisk {
         let (old, new) = (self.place(from)?, self.place(to)?);
         let no_replace = RenameFlags::NOREPLACE;
         match rustix::fs::renameat_with(&old.folder, old.name, &new.folder, new.name, no_replace) {
-            // Some file systems cannot refuse to replace; a hard link can.
+            // Some file systems cannot rename without replacing, but a hard link can.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 self.link_new(from, to)?;
                 Ok(Renamed::Linked)
@@ -380,7 +381,7 @@ impl Disk for RealDisk {
 
     fn truncate(&self, path: &Path) -> io::Result<()> {
         let Place { folder, name, .. } = self.place(path)?;
-        // A pipe would have to be waited for.
+        // Opening a pipe would block.
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&folder, name, flags, Mode::empty())
             .map_err(|e| unopened(&folder, name, e))?;
@@ -408,7 +409,7 @@ impl Disk for RealDisk {
         }
         let Place { folder, name, mode } = self.place(path)?;
         if let Err(e) = rustix::fs::mkdirat(&folder, name, OWN_FOLDER) {
-            // One that is there must be one that is used.
+            // An existing folder must be one that can be used.
             let is_there = e == Errno::EXIST;
             return Err(if is_there {
                 self.folder(path).err().unwrap_or(e.into())
@@ -418,7 +419,7 @@ impl Disk for RealDisk {
         }
         let made = rustix::fs::openat(&folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
         let made = Folder::from(made);
-        // An older folder, which somebody has put in its place, is not opened up.
+        // An older folder that somebody has put there instead does not get these permissions.
         if !made.is_just_made()? {
             return Err(io::Error::other("somebody else has put another directory in its place"));
         }
@@ -434,7 +435,7 @@ impl Disk for RealDisk {
             let mut names = Vec::new();
             for_each_name(folder, |name, kind| {
                 let is_dir = match kind {
-                    // Some file systems do not say.
+                    // Some file systems do not state the type.
                     FileType::Unknown => look_at(folder, name)?.is_some_and(|stat| stat.is_dir),
                     kind => kind == FileType::Directory,
                 };

@@ -1,7 +1,7 @@
-//! A storage that an interrupt ends, for a process or a call that is asked to end.
+//! A storage that stops working after an interrupt, for a process or a call that is asked to end.
 //!
-//! From then on every call fails but those that clear up, so that whatever is under way ends by the
-//! same ways as on any other error: leases go, and so do files that have no name yet.
+//! From then on every call fails, except those that clean up. So all running work ends in the same
+//! way as on any other error: leases are removed, and so are files that have no name yet.
 
 use super::{Entry, Put, Stat, Storage};
 use crate::layout::names::{FORGOTTEN, PENDING, PRUNING};
@@ -10,11 +10,11 @@ use lmc_format::Result;
 use std::fmt;
 use std::sync::Arc;
 
-/// Folders of what tells of work under way: removed when that ends, whatever the reason is. A mark
-/// is taken back if what was to be looked at after it cannot be.
+/// Folders of objects that announce running work; they are removed when it ends, for any reason. A
+/// mark is taken back if the look that must follow it is not possible.
 const OWN: [&str; 4] = [PENDING, PRUNING, FORGOTTEN, "probe"];
 
-/// Another storage, until an interrupt is sent, which is looked for before each call.
+/// Another storage, until an interrupt is sent. The interrupt is checked before each call.
 pub struct Interruptible {
     inner: Arc<dyn Storage>,
     interrupt: Interrupt,

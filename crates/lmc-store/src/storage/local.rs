@@ -1,8 +1,8 @@
 //! A directory as storage.
 //!
-//! An object is written under a temporary name in `tmp/`, synced, renamed to its name, and the
-//! folder that holds the name is synced. A folder that is made is synced into its own folder
-//! first. So a name in a folder always means a whole file, after a power cut too.
+//! An object is written under a temporary name in `tmp/` and synced. Then it is renamed to its
+//! name, and the folder of that name is synced. A new folder is synced into its own folder first.
+//! So a name in a folder always means a whole file, even after a power cut.
 
 mod errors;
 
@@ -18,14 +18,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where files are before they have their names.
+/// The folder of files that do not have their final names yet.
 const TEMPORARY: &str = "tmp";
-/// A file that is given up for room when the disk is full: marks and leases, which make room, need
-/// entries in folders first, and a lease needs a file.
+/// A file that is given up when the disk is full. Marks and leases, which help to make room, first
+/// need entries in folders, and a lease needs a file.
 const RESERVE: &str = "reserve";
-/// Bytes of it: the entries of some hundred marks.
+/// Its size in bytes: enough for the entries of a few hundred marks.
 const RESERVE_LEN: usize = 64 << 10;
-/// A second file to be given up, an empty one: a mark, where a hard link takes a file too (tmpfs).
+/// A second file that is given up, an empty one: it becomes a mark if a hard link takes a file too
+/// (tmpfs).
 const SPARE: &str = "spare";
 
 /// A directory as storage.
@@ -35,14 +36,14 @@ pub struct LocalStorage {
     disk: Arc<dyn Disk>,
     /// Folders that are known to be durable.
     folders: Mutex<HashSet<PathBuf>>,
-    /// Set when a sync failed: what the disk holds is unknown from then on.
+    /// Set when a sync failed: from then on, nobody knows what the disk holds.
     is_poisoned: AtomicBool,
-    /// Set when there was no room.
+    /// Set when the disk was full.
     is_full: AtomicBool,
 }
 
 impl LocalStorage {
-    /// The directory `root`, which need not be there before the first put.
+    /// The directory `root`, which need not exist before the first put.
     pub fn new(root: &Path) -> Self {
         Self::on(root, Arc::new(RealDisk::new(root, Access::Private)))
     }
@@ -67,7 +68,7 @@ impl LocalStorage {
         Ok(())
     }
 
-    /// An error of the disk; remembers whether it is full.
+    /// An error of the disk; remembers whether the disk is full.
     fn failed(&self, what: impl std::fmt::Display, error: io::Error) -> Error {
         if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             self.is_full.store(true, Ordering::Release);
@@ -75,13 +76,13 @@ impl LocalStorage {
         object_error(what, error)
     }
 
-    /// Makes the reserve, if it is missing or spent and there is room; only a failed sync is an
+    /// Makes the reserve if it is missing or used up and there is room. Only a failed sync is an
     /// error.
     fn make_reserve(&self) -> Result<()> {
         let path = self.path(RESERVE);
         let is_whole = self.disk.stat(&path).is_ok_and(|stat| stat.size == RESERVE_LEN as u64);
         if !is_whole {
-            // Bytes that no file system makes smaller.
+            // Bytes that no file system can compress.
             let mut bytes = vec![0; RESERVE_LEN];
             blake3::Hasher::new().finalize_xof().fill(&mut bytes);
             self.make_spare(&bytes, &path);
@@ -101,10 +102,10 @@ impl LocalStorage {
         }
     }
 
-    /// Puts a mark or the lease of a prune, which are there to make room, on a disk that has no
-    /// room, or no files, left. A mark needs no file of its own: it becomes another name of the
-    /// marker of its folder, or the spare file. A lease becomes the reserve itself, since its time
-    /// counts. None if there is nothing to be done.
+    /// Puts a mark or the lease of a prune on a disk that has no bytes or no files left: they help
+    /// to make room. A mark needs no file of its own. It becomes another name of the marker of its
+    /// folder, or the spare file. A lease becomes the reserve itself, since its time matters. None
+    /// if nothing can be done.
     fn put_in_need(&self, name: &str) -> Option<Result<Put>> {
         let is_in = |folder: &str| name.split_once('/').is_some_and(|(top, _)| top == folder);
         let is_full = self.is_full.swap(false, Ordering::AcqRel);
@@ -114,25 +115,25 @@ impl LocalStorage {
         let (path, reserve) = (self.path(name), self.path(RESERVE));
         let again = || self.publish(name, b"", |from, to| self.rename_new(from, to));
         if is_in(FORGOTTEN) {
-            // Bytes are given only if the name needs room in its folder, and the file never: a
-            // prune needs it.
+            // The bytes of the reserve are given up only if the name needs room in its folder. Its
+            // file is never given up here, since a prune needs it.
             let with_room = || {
                 self.empty_reserve()?;
                 self.give_mark(&path).or_else(|| Some(again()))
             };
             return self.give_mark(&path).or_else(with_room);
         }
-        // The time of a lease is that of its making.
+        // This also sets the time of the file, since the time of a lease is when it was made.
         self.empty_reserve()?;
         self.named(&path, self.rename_new(&reserve, &path)).or_else(|| {
-            // In a store of an earlier version the folder may have to be made.
+            // In a store of an earlier version, the folder may not exist yet.
             self.delete(&[RESERVE.to_string()]).ok()?;
             Some(again())
         })
     }
 
-    /// Takes the bytes of the reserve; none if it cannot be done. What is not a plain file in its
-    /// place, or has another name, keeps its bytes and only loses this name.
+    /// Frees the bytes of the reserve; none if that fails. If the reserve is not a plain file, or
+    /// has another name too, its bytes stay and only this name is removed.
     fn empty_reserve(&self) -> Option<()> {
         let reserve = self.path(RESERVE);
         let emptied = match self.disk.truncate(&reserve) {
@@ -149,16 +150,16 @@ impl LocalStorage {
         linked.or_else(|| self.named(path, self.rename_new(&self.path(SPARE), path)))
     }
 
-    /// Gives a file that is nobody else's its name, which must be free.
+    /// Gives a file of ours its final name, which must be free.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         if self.disk.rename_new(from, to)? == Renamed::Linked {
-            // The new name is there, whatever becomes of the old one.
+            // The new name exists, whatever becomes of the old one.
             let _ = self.disk.remove(from);
         }
         Ok(())
     }
 
-    /// How a name was given, durably; none if the disk refused it.
+    /// The result of giving a name, made durable; none if the disk refused it.
     fn named(&self, path: &Path, given: io::Result<()>) -> Option<Result<Put>> {
         let put = match given {
             Ok(()) => Put::Created,
@@ -172,13 +173,13 @@ impl LocalStorage {
         self.disk.sync_dir(path).map_err(|e| self.poison(path, e))
     }
 
-    /// After a failed sync the kernel may drop what was not written and report success next time.
+    /// After a failed sync, the kernel may drop unwritten data and report success the next time.
     fn poison(&self, path: &Path, error: io::Error) -> Error {
         self.is_poisoned.store(true, Ordering::Release);
         Error::io(format_args!("cannot sync {}", path.display()), error)
     }
 
-    /// Makes a folder with all above it; each is durable before the next one.
+    /// Makes a folder and all folders above it; each is durable before the next one.
     fn make_folder(&self, folder: &Path) -> Result<()> {
         let is_known = |folder: &Path| {
             self.folders.lock().unwrap_or_else(PoisonError::into_inner).contains(folder)
@@ -194,7 +195,7 @@ impl LocalStorage {
         }
         match self.disk.create_dir(folder) {
             Ok(()) => {}
-            // It may have been made just now by someone who has not synced it yet.
+            // Another process may have made it just now and not synced it yet.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) => {
                 return Err(self.failed(format_args!("cannot make {}", folder.display()), e));
@@ -213,7 +214,7 @@ impl LocalStorage {
         let path = folder.join(random_id()?);
         let written = self.write_file(&path, bytes);
         if written.is_err() {
-            // Best effort: what stays is removed by prune.
+            // Best effort: a prune removes files that stay here.
             let _ = self.disk.remove(&path);
         }
         written.map(|()| path)
@@ -234,7 +235,7 @@ impl LocalStorage {
         file.sync().map_err(|e| self.poison(path, e))
     }
 
-    /// Gives a written file its name by `rename`, durably.
+    /// Gives a written file its final name with `rename`, durably.
     fn publish(
         &self,
         name: &str,
@@ -251,7 +252,7 @@ impl LocalStorage {
             let is_swept = self.was_swept(&temporary, &error);
             let _ = self.disk.remove(&temporary);
             if error.kind() == io::ErrorKind::AlreadyExists {
-                // The other one may not have synced it yet, and its name is relied on now.
+                // The other writer may not have synced it yet, and we rely on its name now.
                 self.sync_dir(&folder)?;
                 return Ok(Put::Exists);
             }
@@ -264,8 +265,8 @@ impl LocalStorage {
         Ok(Put::Created)
     }
 
-    /// Whether a file got no name because it is gone: a prune removes those of the dead, and of a
-    /// process that stood still for longer than grace.
+    /// Whether a file got no name because it is gone: a prune removes the files of dead processes,
+    /// and of processes that were suspended for longer than the grace period.
     fn was_swept(&self, temporary: &Path, error: &io::Error) -> bool {
         let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         is_gone(error)
@@ -273,7 +274,7 @@ impl LocalStorage {
             && self.check_root().is_ok()
     }
 
-    /// What is in a folder.
+    /// The contents of a folder.
     fn look_into<T>(
         &self,
         folder: &str,
@@ -301,9 +302,9 @@ impl LocalStorage {
         Ok(())
     }
 
-    /// What is in a folder, and what each name is. Where one went before it was looked at, all are
-    /// listed again: what took its place came before that, and is not among the names that were
-    /// read.
+    /// The contents of a folder, with what is known about each name. If a name disappears before it
+    /// is looked at, all are listed again: its replacement was made earlier and is not among the
+    /// names that were read.
     fn entries(&self, folder: &str) -> Result<Vec<(String, Option<DiskStat>)>> {
         let list = || self.look_into(folder, |path| self.disk.list_dir(path));
         let mut entries = list()?;
@@ -332,7 +333,7 @@ impl LocalStorage {
         Ok(())
     }
 
-    /// A folder that is missing is empty only if the store is there: it may have been unmounted.
+    /// A missing folder counts as empty only if the store exists: it may have been unmounted.
     fn check_root(&self) -> Result<()> {
         let path = self.path(CONFIG_NAME);
         let stat = self.disk.stat(&path);
@@ -340,8 +341,8 @@ impl LocalStorage {
     }
 }
 
-/// Whether objects can be in a folder: those of lmc have names of few parts, and what somebody else
-/// has put deeper is not looked for.
+/// Whether a folder can contain objects: the names of our objects have few parts, and deeper files
+/// of others are not looked for.
 fn may_hold_objects(folder: &str) -> bool {
     folder.split('/').count() < NAME_PARTS_MAX
 }
@@ -354,7 +355,7 @@ impl Storage for LocalStorage {
         }
         let put = || self.publish(name, bytes, |from, to| self.rename_new(from, to));
         match put() {
-            // Marks and leases of prunes, which are there to make room, are empty.
+            // Marks and leases of prunes, which help to make room, are empty.
             Err(error) if bytes.is_empty() => self.put_in_need(name).unwrap_or(Err(error)),
             other => other,
         }
@@ -375,11 +376,11 @@ impl Storage for LocalStorage {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(not_found(from)),
             Err(e) => return Err(self.failed(format_args!("cannot move {from} to {to}"), e)),
         };
-        // The new name before the old one, so that a power cut never leaves neither.
+        // The new name first, so that after a power cut at least one of the two exists.
         self.sync_dir(&folder(&new))?;
         let id = |path: &Path| self.disk.stat(path).map(|stat| stat.id).ok();
         let is_both = |id_old: (u64, u64)| id(&new) == Some(id_old);
-        // What came into its place meanwhile stays.
+        // A file that has got the old name meanwhile stays.
         if renamed == Renamed::Linked && id(&old).is_some_and(is_both) {
             let cannot = |e| Error::io(format_args!("cannot remove {from}, which is {to} too"), e);
             self.disk.remove(&old).map_err(cannot)?;
@@ -468,7 +469,7 @@ impl Storage for LocalStorage {
     }
 
     fn remove_temporaries(&self, before_ms: u64) -> Result<u64> {
-        // A store may have been made where others have a folder of this name.
+        // A store may have been made where others already have a folder of this name.
         let is_ours = |name: &str| name.split_once('/').is_some_and(|(_, name)| is_id(name));
         let old = |entry: &Entry| is_ours(&entry.name) && entry.stat.modified_ms < before_ms;
         let names: Vec<String> =
@@ -484,7 +485,7 @@ impl Storage for LocalStorage {
     }
 
     fn puts_at_once(&self) -> usize {
-        // One that is synced while the next one is written.
+        // One is synced while the next one is written.
         2
     }
 

@@ -1,16 +1,16 @@
-//! Where a store is: as the user wrote it to open it, and without its secrets to show it.
+//! The location of a store: as the user wrote it, to open it, and without its secrets, to show it.
 
 use lmc_format::{Error, Result};
 use std::fmt;
 
-/// A directory or a URL. What it shows of a URL has no user, password, query or fragment: they may
-/// hold keys and signatures, and whoever reads a log need not know them. In URLs of Azure the
-/// container stands where others have a user, and is shown.
+/// A directory or a URL. A URL is shown without user, password, query and fragment: they may hold
+/// keys and signatures that must not end up in a log. URLs of Azure have the container in the place
+/// of the user, and it is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Location(String);
 
 impl Location {
-    /// All of it, secrets too: to open it, never to print it.
+    /// The whole location, including secrets: to open it, never to print it.
     pub fn with_secrets(&self) -> &str {
         &self.0
     }
@@ -40,7 +40,7 @@ impl fmt::Debug for Location {
     }
 }
 
-/// Text in which every URL is as a [`Location`] shows it.
+/// Text in which every URL is shown as a [`Location`] shows it.
 pub fn without_secrets(text: &str) -> String {
     map_words(text, |word| match as_read(word) {
         read if !read.contains(":/") => word.to_string(),
@@ -49,16 +49,16 @@ pub fn without_secrets(text: &str) -> String {
             let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
             let before = word[..colon].trim_end_matches(is_scheme);
             let url = &word[before.len()..];
-            // Brackets and full stops behind a URL belong to the sentence.
+            // Brackets and full stops after a URL belong to the sentence.
             let end = url.trim_end_matches(|c: char| ").,;:'`]}".contains(c)).len();
             format!("{before}{}{}", shown(&url[..end]), &url[end..])
         }
     })
 }
 
-/// Text with each of its words replaced. Words end at blanks, ends of lines, quotation marks and
-/// angle brackets, none of which is in a URL. Other control characters are left out of URLs by
-/// those who read them, and end no word.
+/// Text with each of its words replaced. Words end at blanks, line ends, quotation marks and angle
+/// brackets, none of which occurs in a URL. Programs that read URLs leave out other control
+/// characters, so these do not end a word.
 pub(super) fn map_words(text: &str, map: impl Fn(&str) -> String) -> String {
     let is_blank = |c: char| c == '\n' || c.is_whitespace() && !c.is_control();
     let is_end = |c: char| is_blank(c) || "\"<>".contains(c);
@@ -70,18 +70,18 @@ pub(super) fn map_words(text: &str, map: impl Fn(&str) -> String) -> String {
     mapped.collect()
 }
 
-/// A URL without its secrets; any other text as it is.
+/// A URL without its secrets; any other text is returned as it is.
 fn shown(text: &str) -> String {
     let url = as_read(text);
     match split_scheme(&url) {
         Some((scheme, rest)) => without_hidden(scheme, rest),
-        // Where the secrets of a URL stand that is none, nobody knows.
+        // If the URL is not valid, nobody knows where its secrets are.
         None if is_meant_as_url(&url) => "...".to_string(),
         None => text.to_string(),
     }
 }
 
-/// The URL of these two parts without its secrets.
+/// The URL made of these two parts, without its secrets.
 fn without_hidden(scheme: &str, rest: &str) -> String {
     let (head, hidden) = split_at_any(rest, &['?', '#']);
     let (authority, path) = split_at_any(head, &['/']);
@@ -90,8 +90,8 @@ fn without_hidden(scheme: &str, rest: &str) -> String {
         true => format!("{user}@"),
         false => String::new(),
     };
-    // A password with `/`, `?` or `#` in it ends elsewhere than it seems to, and a second URL may
-    // follow. Then all is hidden.
+    // A password that contains `/`, `?` or `#` does not end where it seems to, and a second URL may
+    // follow. Then everything is hidden.
     let is_odd = authority.contains([':', '@']) || path.contains(":/");
     let is_cut = is_odd && (path.contains('@') || hidden.contains('@'));
     match is_cut || !has_port_or_none(host) {
@@ -100,21 +100,21 @@ fn without_hidden(scheme: &str, rest: &str) -> String {
     }
 }
 
-/// Whether a URL that begins so has a container where others have a user.
+/// Whether a URL with this scheme may have a container in the place of a user.
 fn may_name_container(scheme: &str) -> bool {
     ["az", "abfs", "abfss"].contains(&scheme.trim_end_matches(['/', ':']))
 }
 
-/// A text as readers of URLs take it: without blanks at its ends, and without control characters.
+/// A text as programs read URLs: without blanks at its ends, and without control characters.
 fn as_read(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_string()
 }
 
-/// What the URL of a store begins with.
+/// What the URL of a store starts with.
 const SCHEMES: [&str; 11] =
     ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https", "file"];
 
-/// Whether a text should be a URL, be it one or not: it begins as one does, with the colon or with
+/// Whether a text is meant as a URL, valid or not: it starts like one, with the colon or with
 /// something else before two slashes.
 fn is_meant_as_url(text: &str) -> bool {
     let is_scheme = |name: &str| {
@@ -122,15 +122,15 @@ fn is_meant_as_url(text: &str) -> bool {
         SCHEMES.contains(&&name[..])
     };
     let before = |end: &str| text.split_once(end).map(|(name, _)| name);
-    // A dot or a slash in front says that it is a directory.
+    // A leading dot or slash says that it is a directory.
     let is_path = text.starts_with(['.', '/']);
     let begins = [":", "//"].into_iter().filter_map(before).any(is_scheme);
     text.contains("://") || begins && !is_path
 }
 
-/// Fails if a location is nearly a URL, or is one with a user or a password. One with a blank in
-/// front or a tab in it would be the name of a directory to us and a URL to others, and its secrets
-/// would be looked for in the wrong place.
+/// Fails if a location is almost a URL, or is a URL with a user or a password. With a leading blank
+/// or a tab in it, it would be a directory name to us and a URL to others, and we would look for
+/// its secrets in the wrong place.
 pub(super) fn check(location: &str) -> Result<()> {
     let url = as_read(location);
     if !is_meant_as_url(&url) {
@@ -147,8 +147,8 @@ pub(super) fn check(location: &str) -> Result<()> {
     Err(Error::invalid(message))
 }
 
-/// Fails if a URL has a user or a password. Nobody asks for them, so they would be left out without
-/// a word; and in a command line or a file they can be read by others.
+/// Fails if a URL has a user or a password. They are not used, so they would be ignored silently;
+/// and others can read them in a command line or a file.
 fn refuse_user(url: &str) -> Result<()> {
     let Some((scheme, rest)) = split_scheme(url) else { return Ok(()) };
     let (authority, _) = split_at_any(rest, &['/', '?', '#']);
@@ -164,7 +164,7 @@ fn refuse_user(url: &str) -> Result<()> {
     Err(Error::invalid(message))
 }
 
-/// Fails if the URL of a directory has a query or a fragment: they would be a part of its name, and
+/// Fails if the URL of a directory has a query or a fragment: it would become part of the name, and
 /// may hold secrets.
 fn refuse_query(url: &str) -> Result<()> {
     if !url.starts_with("file://") || !url.contains(['?', '#']) {
@@ -178,13 +178,14 @@ fn refuse_query(url: &str) -> Result<()> {
     Err(Error::invalid(message))
 }
 
-/// Whether what follows a colon is a port, and not half of a password.
+/// Whether the text after a colon is a port and not half of a password.
 fn has_port_or_none(host: &str) -> bool {
     let port = host.rsplit_once(':').filter(|_| !host.ends_with(']'));
     port.is_none_or(|(_, port)| port.bytes().all(|c| c.is_ascii_digit()))
 }
 
-/// What a URL begins with, `s3://` say, and the rest. One slash is enough: it is a slip.
+/// The start of a URL, such as `s3://`, and the rest. One slash is enough, since it is probably a
+/// typing error.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.split_once(":/")?;
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -201,7 +202,7 @@ fn split_at_any<'a>(text: &'a str, ends: &[char]) -> (&'a str, &'a str) {
 mod tests {
     use super::*;
 
-    /// Users, passwords, queries and fragments are not shown, and what says where it is stays.
+    /// Users, passwords, queries and fragments are not shown; the rest of the location is.
     #[test]
     fn urls_are_shown_without_secrets() {
         for (given, wanted) in [
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(debug, "Location(\"s3://bucket\")");
     }
 
-    /// A user or a password is refused, and not repeated; a container of Azure is neither.
+    /// A user or a password is refused and not repeated; a container of Azure is accepted.
     #[test]
     fn users_and_passwords_are_refused() {
         for url in [
@@ -270,8 +271,8 @@ mod tests {
         }
     }
 
-    /// What is nearly a URL is refused and its secrets are not repeated; what is one, or is a
-    /// directory, is not.
+    /// A location that is almost a URL is refused, and its secrets are not repeated. URLs and
+    /// directories are accepted.
     #[test]
     fn what_is_nearly_a_url_is_refused() {
         for url in [
@@ -327,7 +328,7 @@ mod tests {
         assert!(check("s3://TheKey@bucket").is_err());
     }
 
-    /// URLs in a sentence lose their secrets, and the rest of it stays.
+    /// URLs in a sentence lose their secrets; the rest of the sentence stays.
     #[test]
     fn sentences_lose_the_secrets_of_urls() {
         for (given, wanted) in [

@@ -26,13 +26,13 @@ impl Default for MemoryStorage {
 }
 
 impl MemoryStorage {
-    /// No objects; those to come get their times from `clock`.
+    /// No objects yet; new ones get their times from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, objects: Mutex::default() }
     }
 
     fn objects(&self) -> MutexGuard<'_, BTreeMap<String, Object>> {
-        // Objects are whole at any time, so a panic elsewhere does not spoil them.
+        // Objects are whole at all times, so a panic elsewhere does not damage them.
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

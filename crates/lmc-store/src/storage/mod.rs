@@ -1,8 +1,7 @@
-//! Where a store keeps its objects: a directory, memory or a bucket, behind one trait.
+//! Where a store keeps its objects: a directory, memory or a bucket, all with the same trait.
 //!
-//! Objects have names like `packs/ab/abcd` and are written once. What a store promises rests on
-//! what each function here promises, so every back end passes the same tests
-//! (`tests/storage.rs`).
+//! Objects have names like `packs/ab/abcd` and are written once. The guarantees of a store depend
+//! on those of each function here, so every storage passes the same tests (`tests/storage.rs`).
 
 pub mod disk;
 mod interruptible;
@@ -32,9 +31,9 @@ use std::sync::Arc;
 /// How a put ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// The object is there now, whole and durable.
+    /// The object now exists, whole and durable.
     Created,
-    /// An object of this name was there before; it is as it was.
+    /// An object of this name already existed; it is unchanged.
     Exists,
 }
 
@@ -56,62 +55,64 @@ pub struct Entry {
     pub stat: Stat,
 }
 
-/// A place for objects. All functions may be called from any thread. No function has a body here:
-/// one that is added must be written for every storage, or whatever stands in front of another one
-/// (`Interruptible`) would be gone around.
+/// A place for objects. All functions may be called from any thread. No function has a default
+/// body: a new function must be written for every storage. Otherwise it would bypass a storage that
+/// wraps another one (`Interruptible`).
 pub trait Storage: Send + Sync + fmt::Debug {
-    /// Makes an object, if there is none of this name. When it returns, the object survives a power
-    /// cut; on an error there is no object, or the whole one.
+    /// Creates an object if none of this name exists. When it returns, the object survives a power
+    /// cut. On an error, there is no object or the whole one.
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put>;
 
-    /// Makes an object or takes the place of one, at once. Only for repairs: nothing else is ever
+    /// Creates an object, or replaces it atomically. Only for repairs: nothing else is ever
     /// overwritten.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()>;
 
-    /// Gives an object another name if that is free, whole and without reading it. When it returns,
-    /// that survives a power cut. On an error the object has the old name, the new one, or both.
+    /// Gives a whole object another name, if that is free, without reading the object. When it
+    /// returns, the change survives a power cut. On an error, the object has the old name, the new
+    /// one, or both.
     fn move_new(&self, from: &str, to: &str) -> Result<Put>;
 
-    /// Makes sure that an object stays after a power cut, if another writer made it and it is only
-    /// seen to be there.
+    /// Makes sure that an object survives a power cut if another writer made it and we have only
+    /// seen that it exists.
     fn settle(&self, name: &str) -> Result<()>;
 
-    /// Fills `out` with the bytes of an object from `at` on; they must be there.
+    /// Fills `out` with the bytes of an object from `at` on; they must exist.
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()>;
 
-    /// Size and age of an object, if it is there. Where a folder is in its place, that is an error.
+    /// Size and age of an object, if it exists. If there is a folder of this name, that is an
+    /// error.
     fn stat(&self, name: &str) -> Result<Option<Stat>>;
 
-    /// The names of all objects below a folder, in any order. Every object that is there from the
-    /// start of the call to its end is among them.
+    /// The names of all objects below a folder, in any order. They include every object that exists
+    /// from the start of the call to its end.
     fn names(&self, folder: &str) -> Result<Vec<String>>;
 
-    /// The names, without what stands before them, of the folders right below a folder that
-    /// objects are in; one that has none any more may be among them.
+    /// The folders directly below a folder that contain objects, by their last names. A folder that
+    /// no longer contains any may be included.
     fn folders(&self, folder: &str) -> Result<Vec<String>>;
 
     /// The same as `names` with sizes and ages.
     fn list(&self, folder: &str) -> Result<Vec<Entry>>;
 
-    /// Removes objects. When it returns, they stay removed after a power cut. One that is not there
-    /// is no error.
+    /// Removes objects. When it returns, they stay removed after a power cut. A missing object is
+    /// not an error.
     fn delete(&self, names: &[String]) -> Result<()>;
 
-    /// Removes what killed writers left that is no object and was written before this time, by
-    /// the clock of the storage; returns how many.
+    /// Removes files that killed writers left, which are not objects, if they were written before
+    /// this time by the clock of the storage; returns how many.
     fn remove_temporaries(&self, before_ms: u64) -> Result<u64>;
 
-    /// Whether a look at an object costs next to nothing, as on a disk.
+    /// Whether a look at an object costs almost nothing, as on a disk.
     fn has_cheap_stat(&self) -> bool;
 
-    /// Puts that should be under way at once.
+    /// How many puts should run concurrently.
     fn puts_at_once(&self) -> usize;
 
-    /// All of an object of at most `len_max` bytes; one that is longer is damaged.
+    /// All bytes of an object of at most `len_max` bytes; a longer one is damaged.
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>>;
 }
 
-/// [`Storage::read_all`] by a look and a read.
+/// [`Storage::read_all`] with a `stat` and a `read`.
 pub fn read_by_parts(storage: &dyn Storage, name: &str, len_max: u64) -> Result<Vec<u8>> {
     let stat = storage.stat(name)?.ok_or_else(|| not_found(name))?;
     check_len(name, stat.size, len_max)?;
@@ -120,23 +121,23 @@ pub fn read_by_parts(storage: &dyn Storage, name: &str, len_max: u64) -> Result<
     Ok(bytes)
 }
 
-/// [`Storage::folders`] by a list of all names.
+/// [`Storage::folders`] from a list of all names.
 pub fn folders_of_names(names: &[String], folder: &str) -> Vec<String> {
     let below = names.iter().filter_map(|name| name.get(folder.len() + 1..)?.split_once('/'));
     below.map(|(name, _)| name.to_string()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Who may see what is in a new store.
+/// Who may see the contents of a new store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Its owner alone.
+    /// Only its owner.
     #[default]
     Private,
-    /// Whoever may see other new files of its owner, by the umask.
+    /// Everyone who may see other new files of its owner, according to the umask.
     Shared,
 }
 
-/// Opens the place that `location` names: a directory, or a URL such as `s3://bucket/prefix`.
+/// Opens the storage at `location`: a directory, or a URL such as `s3://bucket/prefix`.
 pub fn open(location: &str) -> Result<Arc<dyn Storage>> {
     location::check(location)?;
     match local_path(location) {
@@ -145,9 +146,9 @@ pub fn open(location: &str) -> Result<Arc<dyn Storage>> {
     }
 }
 
-/// Opens a place where a store is to be made: a directory is made with all above it, or, if it is
-/// there and empty, closed to others. One of another user is refused, unless the store is to be
-/// shared. In a bucket there are no folders.
+/// Opens a place for a new store. A directory is made with all folders above it; if it already
+/// exists and is empty, it is closed to others. A directory of another user is refused, unless the
+/// store is to be shared. A bucket has no folders.
 pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
     location::check(location)?;
     let Some(path) = local_path(location) else { return open(location) };
@@ -161,12 +162,12 @@ pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
     }
     if let Some(folder) = Folder::reach(path).ok().filter(|_| access == Access::Private) {
         let names = folder.names().ok();
-        // That a store is there already is for `init` to say.
+        // `init` will say that a store already exists.
         if !names.iter().flatten().any(|name| name == CONFIG_NAME) {
             check_owner(path)?;
         }
         if names.is_some_and(|names| names.is_empty()) {
-            // A file system may know no modes; `mode` tells.
+            // The file system may not support modes; `mode` tells.
             let _ = folder.set_mode(PRIVATE);
         }
     }
@@ -187,7 +188,7 @@ fn check_owner(path: &Path) -> Result<()> {
     Err(Error::invalid(message).with_advice(Advice::ChooseOwnFolder))
 }
 
-/// The permission bits of a store in a directory, by which all that is put into it goes.
+/// The permission bits of a store in a directory, which everything in it follows.
 pub fn mode(location: &str) -> Option<u32> {
     let metadata = std::fs::metadata(local_path(location)?).ok()?;
     Some(metadata.permissions().mode() & 0o777)

@@ -1,15 +1,15 @@
-//! A bucket as storage: S3, Google Cloud Storage or Azure, or anything else that `object_store`
-//! speaks to.
+//! A bucket as storage: S3, Google Cloud Storage, Azure, or anything else that `object_store`
+//! supports.
 //!
-//! A put is one request that succeeds whole or not at all. Multipart uploads would not be better: a
-//! pack is at most 64 MiB and is in memory as a whole before it has a name, several are under way
-//! at once, which fills the line as parts would, one that fails costs no more than 64 MiB again,
-//! and a killed upload leaves no parts that are paid for and not seen. And `object_store` has no
-//! multipart upload that creates only what is not there.
+//! A put is one request that succeeds completely or not at all. Multipart uploads would not be
+//! better. A pack is at most 64 MiB and is in memory as a whole before it has a name. Several packs
+//! are sent concurrently, which uses the bandwidth as well as parts would. A failed put repeats at
+//! most 64 MiB, and a killed process leaves no unseen parts that cost money. Also, `object_store`
+//! has no multipart upload that creates an object only if it does not exist.
 //!
-//! `object_store` sends a request again, with growing pauses, where the server asked for it or
-//! where sending twice does no harm. A create that got no answer is sent again here: then it is
-//! told from somebody else's by its bytes. A bucket is durable when it says so.
+//! `object_store` sends a request again, with growing pauses, if the server asked for it or if
+//! sending twice does no harm. A create that got no answer is sent again here. If the object then
+//! exists, its bytes show whether it is ours. A bucket is durable when it says so.
 
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 mod machine;
@@ -28,15 +28,15 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use url::Url;
 
-/// Times that a request is sent again; the pauses come to about a minute.
+/// How many times a request is sent again; the pauses add up to about a minute.
 const RETRIES: usize = 10;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// Threads that wait for servers.
 const NETWORK_THREADS: usize = 2;
-/// How long a thread without work stays.
+/// How long an idle thread stays.
 const KEEP_ALIVE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Times that a create is sent which the server calls a conflict with an object that is not there.
+/// How many times a create is sent if the server reports a conflict but the object does not exist.
 const CREATES_MAX: usize = 5;
 
 /// A bucket, or the part of it below a prefix.
@@ -49,7 +49,7 @@ pub struct ObjectStorage {
     network: Network,
 }
 
-/// Network threads, and the process that has them.
+/// Network threads, and the process that they belong to.
 #[derive(Debug)]
 struct Network {
     runtime: Arc<Runtime>,
@@ -58,16 +58,15 @@ struct Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // In a process that was forked off, none of the threads is there, and waiting for their
-        // ends would never end.
+        // A forked process has none of these threads, and waiting for them would never end.
         if self.pid != std::process::id() {
             std::mem::forget(self.runtime.clone());
         }
     }
 }
 
-/// Starts the network threads. The library panics where the system refuses one, so that is tried
-/// first; a panic nevertheless is an error.
+/// Starts the network threads. The library panics if the system refuses a thread, so this is tried
+/// first. If it panics nevertheless, that becomes an error.
 fn start_network() -> Result<Runtime> {
     let refused = |e: &dyn std::fmt::Display| {
         let message = format!("cannot start network threads: {e}; allow more threads (ulimit -u)");
@@ -75,10 +74,10 @@ fn start_network() -> Result<Runtime> {
     };
     let gate = std::sync::Mutex::new(());
     std::thread::scope(|scope| {
-        // All of them wait until the last one has been started.
+        // Every thread waits until the last one has been started.
         let _closed = gate.lock();
         let start = |_| std::thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
-        // One more than the workers: names of servers are looked up on a thread of its own.
+        // One more than the workers: the names of servers are looked up on a separate thread.
         (0..=NETWORK_THREADS).map(start).collect::<std::io::Result<Vec<_>>>().map(drop)
     })
     .map_err(|e| refused(&e))?;
@@ -86,7 +85,7 @@ fn start_network() -> Result<Runtime> {
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(NETWORK_THREADS).thread_keep_alive(KEEP_ALIVE).enable_all();
         let runtime = builder.build()?;
-        // The thread for lookups is started now and stays, so that none has to be had later.
+        // The thread for lookups is started now and stays, so that none has to be started later.
         drop(runtime.spawn_blocking(|| ()));
         Ok::<_, std::io::Error>(runtime)
     };
@@ -97,9 +96,9 @@ fn start_network() -> Result<Runtime> {
 }
 
 impl ObjectStorage {
-    /// Opens `url`; keys and endpoints come from the environment, as other tools have them
+    /// Opens `url`. Keys and endpoints come from the environment, as in other tools
     /// (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
-    /// `AZURE_STORAGE_ACCOUNT_NAME` and so on). `LMC_RETRIES` says how often a request is sent
+    /// `AZURE_STORAGE_ACCOUNT_NAME` and so on). `LMC_RETRIES` says how many times a request is sent
     /// again.
     pub fn from_url(url: &str) -> Result<Self> {
         let parsed = Url::parse(url)
@@ -109,7 +108,7 @@ impl ObjectStorage {
         Ok(Self { place: Place::of_url(&parsed), retries, ..Self::new(store, prefix)? })
     }
 
-    /// Any store of that crate, below a prefix.
+    /// Any store of `object_store`, below a prefix.
     pub fn new(store: Box<dyn ObjectStore>, prefix: Path) -> Result<Self> {
         let runtime = start_network()?;
         let network = Network { runtime: Arc::new(runtime), pid: std::process::id() };
@@ -127,8 +126,8 @@ impl ObjectStorage {
         self.network.runtime.block_on(work)
     }
 
-    /// Sends a request again that `object_store` does not send again when no answer came, since it
-    /// may have been done, or when the answer broke off.
+    /// Sends a request again in cases in which `object_store` does not: no answer came, so it may
+    /// have been carried out, or the answer was cut off.
     fn send<T, F>(&self, mut request: impl FnMut() -> F) -> object_store::Result<T>
     where
         F: Future<Output = object_store::Result<T>>,
@@ -155,7 +154,7 @@ impl ObjectStorage {
         });
         match put {
             Ok(_) => Ok(Put::Created),
-            // One that got no answer may be the one that is there.
+            // The existing object may be from our request that got no answer.
             Err(object_store::Error::AlreadyExists { .. }) => {
                 let is_ours = sent > 1 && self.has_bytes(name, bytes)?;
                 Ok(if is_ours { Put::Created } else { Put::Exists })
@@ -164,13 +163,13 @@ impl ObjectStorage {
         }
     }
 
-    /// Copies an object to a name that is free.
+    /// Copies an object to a name that must be free.
     fn copy_new(&self, from: &str, to: &str) -> Result<Put> {
         use object_store::Error as E;
         let paths = (self.path(from)?, self.path(to)?);
         let mut copied = self.send(|| self.store.copy_if_not_exists(&paths.0, &paths.1));
         if matches!(copied, Err(E::NotSupported { .. } | E::NotImplemented { .. })) {
-            // Without a condition: of two at once both copy the same object.
+            // Without a condition: two concurrent moves both copy the same object.
             if self.stat(to)?.is_some() {
                 return Ok(Put::Exists);
             }
@@ -184,7 +183,7 @@ impl ObjectStorage {
         }
     }
 
-    /// What tells an object from one that takes its place: all that the server says of it.
+    /// Everything that the server says about an object, to tell it from one that replaces it.
     fn version(&self, name: &str) -> Result<ObjectMeta> {
         let path = self.path(name)?;
         self.send(|| self.store.head(&path)).map_err(|e| self.unread(name, &e))
@@ -198,7 +197,7 @@ impl ObjectStorage {
         }
     }
 
-    /// What a failed read means: a bucket that is not there is not an object that is not there.
+    /// What a failed read means: a missing bucket is not the same as a missing object.
     fn unread(&self, name: &str, error: &object_store::Error) -> Error {
         match error {
             object_store::Error::NotFound { .. } if !is_without_bucket(error) => not_found(name),
@@ -221,7 +220,7 @@ impl Storage for ObjectStorage {
         for _ in 0..CREATES_MAX {
             match self.put(name, bytes, &PutMode::Create)? {
                 Put::Created => return Ok(Put::Created),
-                // Two creates at once may both be refused, and then nothing is there.
+                // Two concurrent creates may both be refused, and then there is no object.
                 Put::Exists if self.stat(name)?.is_some() => return Ok(Put::Exists),
                 Put::Exists => {}
             }
@@ -235,7 +234,7 @@ impl Storage for ObjectStorage {
     }
 
     fn move_new(&self, from: &str, to: &str) -> Result<Put> {
-        // The server copies it, so that it is whole, however long it is.
+        // The server copies it, so the copy is complete however long the object is.
         let before = self.version(from)?;
         match self.copy_new(from, to)? {
             Put::Exists => return Ok(Put::Exists),
@@ -246,7 +245,7 @@ impl Storage for ObjectStorage {
             let message = format!("{to} is not the whole of {from}, which is as it was; try again");
             return Err(Error::new(ErrorKind::Io, message));
         }
-        // What somebody has put there meanwhile was not copied.
+        // An object that somebody else has put there meanwhile was not copied.
         if self.version(from)? != before {
             let message = format!("{from} was replaced meanwhile and stays; try again");
             return Err(Error::new(ErrorKind::Conflict, message));

@@ -1,4 +1,4 @@
-//! Looking for damage: what is damaged, and which files of which snapshots that hurts.
+//! Looking for damage: what is damaged, and which files of which snapshots it affects.
 
 use crate::Store;
 use crate::layout::identity::{Identity, identities};
@@ -15,10 +15,10 @@ use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// How much is read.
+/// How much a check reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Of 100 packs, how many are read and compared with their hashes, by chance.
+    /// The percentage of packs, chosen at random, that are read and compared with their hashes.
     pub read_percent: u8,
 }
 
@@ -42,7 +42,7 @@ pub struct Hurt {
     pub error: Error,
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Snapshots that were looked at.
@@ -51,13 +51,13 @@ pub struct Checked {
     pub packs: u64,
     /// Packs that were read.
     pub packs_read: u64,
-    /// Bytes of these.
+    /// Bytes of the packs that were read.
     pub bytes_read: u64,
     /// Manifests that are damaged.
     pub manifests: Vec<Damage>,
     /// Packs that are damaged or missing.
     pub damaged: Vec<(PackName, Damage)>,
-    /// Files that cannot be restored because of that.
+    /// Files that cannot be restored because of that damage.
     pub hurt: Vec<Hurt>,
 }
 
@@ -68,21 +68,21 @@ impl Checked {
     }
 }
 
-/// The manifests of a store: those that can be read, and the others.
+/// The manifests of a store: the readable ones, and the others.
 pub(crate) struct Manifests {
     pub good: Vec<(SnapshotName, Arc<Manifest>)>,
     pub bad: Vec<Damage>,
 }
 
 impl Store {
-    /// Looks for damage. Without reading packs, only what is missing or cut off is found.
+    /// Looks for damage. If packs are not read, only missing and cut-off objects are found.
     ///
-    /// An error means that the check could not be done; damage is no error.
+    /// An error means that the check could not be done; damage is not an error.
     pub fn check(&self, options: &CheckOptions) -> Result<Checked> {
         let Manifests { good, bad } = self.all_manifests()?;
         let mut checked =
             Checked { snapshots: good.len() as u64, manifests: bad, ..Checked::default() };
-        // Manifests may say different sizes of one pack.
+        // Manifests may state different sizes for one pack.
         let mut packs: BTreeMap<&PackName, BTreeSet<u64>> = BTreeMap::new();
         for pack in good.iter().flat_map(|(_, manifest)| &manifest.packs) {
             packs.entry(&pack.name).or_default().insert(pack.size);
@@ -101,7 +101,7 @@ impl Store {
             let Some(size) = size.or_else(|| sizes.first().copied()) else { continue };
             let mut error = look(&object, size, found);
             if found.is_some() && (error.is_some() || sizes.len() > 1) {
-                // What has the hash in its name is as it should be, whatever manifests say.
+                // A pack with the hash in its name is right, whatever manifests state.
                 error = match self.size_of_pack(name)? {
                     Some(size) => {
                         sizes_found.insert(name, size);
@@ -140,12 +140,12 @@ impl Store {
         Ok(checked)
     }
 
-    /// A second look at a pack that seemed to be missing or damaged: it may have been put since the
-    /// list was made, and one read may fail.
+    /// Looks again at a pack that seemed to be missing or damaged: it may have been put since the
+    /// list was made, and a single read may fail.
     fn look_again(&self, name: &PackName, size: u64) -> Result<Option<Error>> {
         let object = name.object();
         let found = match self.storage.stat(&object) {
-            // Something else is in its place.
+            // Something that is not a file has its name.
             Err(e) if is_damage(&e) => return Ok(Some(e)),
             found => found?.map(|stat| stat.size),
         };
@@ -155,14 +155,14 @@ impl Store {
         }
     }
 
-    /// What is wrong with an object if it is not even a file.
+    /// What is wrong with an object that is not even a file.
     pub(crate) fn no_file(&self, object: &str) -> Option<Error> {
         self.storage.read(object, 0, &mut []).err().filter(is_damage)
     }
 
-    /// Leaves out what concerns snapshots that were forgotten or removed since they were listed.
-    /// Manifests go before their packs: so one that is there after a pack was seen to be missing
-    /// lacks it, and that is damage.
+    /// Leaves out everything about snapshots that were forgotten or removed since they were listed.
+    /// Manifests are removed before their packs. So if a manifest still exists after its pack was
+    /// found missing, that is damage.
     fn leave_out_removed(
         &self,
         checked: &mut Checked,
@@ -192,11 +192,11 @@ impl Store {
         Ok(())
     }
 
-    /// All snapshots but those that are to go.
+    /// All snapshots that are not forgotten.
     pub(crate) fn all_manifests(&self) -> Result<Manifests> {
         let mut manifests = Manifests { good: Vec::new(), bad: Vec::new() };
         let mut seen = HashSet::new();
-        // What took the place of one that is gone is not in the list that has that.
+        // The replacement of a removed snapshot is not in the list that names the removed one.
         for _ in 0..LISTS_MAX {
             if self.add_manifests(&mut manifests, &mut seen)? {
                 break;
@@ -205,7 +205,7 @@ impl Store {
         Ok(manifests)
     }
 
-    /// Adds manifests that were not seen before; says whether all that were listed are there.
+    /// Adds manifests that were not seen before; returns whether all listed ones still exist.
     fn add_manifests(
         &self,
         Manifests { good, bad }: &mut Manifests,
@@ -229,14 +229,14 @@ impl Store {
             };
             let is_bad =
                 |error: &Error| is_damage(error) || has_bad_bytes(&*self.storage, &object, error);
-            // Nothing is called damaged after one look.
+            // Nothing is called damaged after a single look.
             let read = match read() {
                 Err(error) if is_bad(&error) => read(),
                 first => first,
             };
             match read {
                 Ok((manifest, name)) => good.push((name, Arc::new(manifest))),
-                // Removed by a prune since it was listed.
+                // A prune has removed it since it was listed.
                 Err(e) if e.kind == ErrorKind::NotFound => {
                     seen.remove(&object);
                     are_there = false;
@@ -248,14 +248,15 @@ impl Store {
         Ok(are_there)
     }
 
-    /// What was moved away and has a name by which nobody can bring it back.
+    /// Objects that were moved away and have names by which they cannot be brought back.
     fn misnamed_in_damaged(&self) -> Result<Vec<Damage>> {
         let names = self.names_of(DAMAGED)?.into_iter().filter(|object| is_unreachable(object));
         let damage = |object: String| Damage { error: misnamed(&object), object };
         Ok(names.map(damage).collect())
     }
 
-    /// The bytes of a pack, or how it is damaged; the outer error is that it cannot be told.
+    /// The bytes of a pack, or how it is damaged. The outer error means that this could not be
+    /// found out.
     pub(crate) fn read_pack(&self, name: &PackName, size: u64) -> Result<Result<Vec<u8>>> {
         let read = self.read_named(name, size)?;
         Ok(read.and_then(|bytes| match bytes.len() as u64 {
@@ -264,7 +265,7 @@ impl Store {
         }))
     }
 
-    /// The size of a pack that is there with the bytes that its name stands for.
+    /// The size of a pack, if it exists with the bytes that its name promises.
     pub(crate) fn size_of_pack(&self, name: &PackName) -> Result<Option<u64>> {
         Ok(self.read_named(name, PACK_LEN_MAX)?.ok().map(|bytes| bytes.len() as u64))
     }
@@ -286,22 +287,22 @@ impl Store {
     }
 }
 
-/// What archives hold.
+/// The contents of archives.
 struct Contents<'a> {
     store: &'a Store,
     damaged: HashSet<&'a PackName>,
     /// Packs that were read.
     read: HashSet<&'a PackName>,
-    /// What became of each archive, by all that is read for it and not by its content: the same
-    /// file may be stored in several places.
+    /// The result for each archive. The key covers everything that is read for it and not just its
+    /// content: the same file may be stored in several places.
     tested: HashMap<Identity, Option<Error>>,
 }
 
 impl Contents<'_> {
-    /// The files of a snapshot that cannot be restored, and archives of no file that do not hold
-    /// what the manifest says. Of damaged packs, each file that needs them is decoded: damage
-    /// elsewhere in a pack hurts it not. Of packs that were read, every archive is decoded and
-    /// compared with what the manifest says of it.
+    /// The files of a snapshot that cannot be restored, and archives without a file that do not
+    /// hold what the manifest says. Each file that needs a damaged pack is decoded: damage
+    /// elsewhere in the pack does not affect it. Every archive in packs that were read is decoded
+    /// and compared with what the manifest says about it.
     fn look(
         &mut self,
         snapshot: &SnapshotName,
@@ -341,7 +342,7 @@ impl Contents<'_> {
     }
 }
 
-/// What is said of an object that is not named as a manifest is.
+/// The error about an object that does not have the name of a manifest.
 pub(crate) fn misnamed(object: &str) -> Error {
     match is_unreachable(object) {
         true => Error::corrupt(
@@ -351,13 +352,13 @@ pub(crate) fn misnamed(object: &str) -> Error {
     }
 }
 
-/// Whether an error says that bytes are wrong, not that they could not be had.
+/// Whether an error says that bytes are wrong, and not that they could not be read.
 pub(crate) fn is_damage(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated)
 }
 
-/// Whether an error of the system is about the bytes of an object, as a bad sector gives it: on a
-/// disk, and the object can still be opened. Of a bucket an error says nothing about the object.
+/// Whether an error of the system is about the bytes of an object, as with a bad sector: it is on a
+/// disk, and the object can still be opened. In a bucket, an error says nothing about the object.
 pub(crate) fn has_bad_bytes(storage: &dyn Storage, object: &str, error: &Error) -> bool {
     let can_open = || storage.read(object, 0, &mut []).is_ok();
     error.kind == ErrorKind::Io && storage.has_cheap_stat() && can_open()
@@ -373,7 +374,7 @@ fn look(object: &str, size: u64, found: Option<u64>) -> Option<Error> {
     }
 }
 
-/// A manifest says another size of a pack than that which the bytes with its hash have.
+/// The error about a manifest that states another size for a pack than the right bytes have.
 pub(crate) fn wrong_size(name: &PackName, size: u64, found: u64) -> Error {
     let object = name.object();
     Error::corrupt(format!("the manifest says that {object} has {size} bytes, and it has {found}"))

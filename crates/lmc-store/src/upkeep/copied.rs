@@ -1,21 +1,20 @@
-//! The snapshots of a store that others are copied to, as a copy looks for them: what may be the
-//! same as one to come, and what is likely to share packs with it. No look goes through all of
-//! them.
+//! The snapshots of the target store of a copy: those that may be the same as one to be copied, and
+//! those that are likely to share packs with it. No lookup goes through all of them.
 
 use crate::layout::names::SnapshotName;
 use std::collections::{HashMap, HashSet};
 
-/// What a snapshot and its copies have in common by their names: run, step, time and size.
+/// The parts of the name that a snapshot and its copies share: run, step, time and size.
 type Looks = (String, u64, u64, u64);
 
-/// Snapshots that are there.
+/// Snapshots that the target has.
 #[derive(Debug, Default)]
 pub(crate) struct There {
-    /// All that were seen, those too that are to go.
+    /// All that were seen, including forgotten ones.
     seen: HashSet<SnapshotName>,
     ids: HashMap<String, Vec<SnapshotName>>,
     looks: HashMap<Looks, Vec<SnapshotName>>,
-    /// By their runs, in the order in which they were added.
+    /// The snapshots of each run, in the order in which they were added.
     runs: HashMap<String, Vec<SnapshotName>>,
 }
 
@@ -40,7 +39,7 @@ impl There {
         }
     }
 
-    /// Takes note of a snapshot that is to go.
+    /// Notes a snapshot that is forgotten.
     pub(crate) fn pass_over(&mut self, name: SnapshotName) {
         self.seen.insert(name);
     }
@@ -52,7 +51,7 @@ impl There {
         with_id.chain(alike.filter(|other| other.id != name.id)).cloned().collect()
     }
 
-    /// The one with an id and the newest of a run, `max` at most.
+    /// The snapshot with an id and the newest ones of a run, at most `max` in all.
     pub(crate) fn parents(&self, id: Option<&str>, run: &str, max: usize) -> Vec<SnapshotName> {
         let with_id = id.and_then(|id| self.ids.get(id)).into_iter().flatten();
         let newest = self.runs.get(run).into_iter().flatten().rev();

@@ -1,5 +1,5 @@
-//! Snapshots from one store to another. Nothing that the other store says is believed: packs are
-//! compared with their hashes, and archives with what the manifest says of them.
+//! Copying snapshots from one store to another. Nothing in the source is trusted: packs are
+//! compared with their hashes, and archives with what the manifest says about them.
 
 use crate::Store;
 use crate::layout::lease::{SaveLease, is_pruning};
@@ -16,7 +16,7 @@ use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Snapshots of the target that are looked into for packs that need not be copied again.
+/// How many snapshots of the target are searched for packs that need not be copied again.
 const PARENTS_MAX: usize = 3;
 
 /// What was copied.
@@ -24,26 +24,26 @@ const PARENTS_MAX: usize = 3;
 pub struct Copied {
     /// Snapshots, by their names in the target.
     pub snapshots: Vec<SnapshotName>,
-    /// Snapshots that the target had already.
+    /// Snapshots that the target already had.
     pub there: u64,
     /// Snapshots that could not be copied, by their names in the source, and why: they are gone,
-    /// damaged, or hold something else than they say.
+    /// damaged, or hold something else than they claim.
     pub left_out: Vec<(SnapshotName, Error)>,
     /// Packs.
     pub packs: PackCount,
-    /// Objects of the target that were damaged or missing and have their bytes again.
+    /// Objects of the target that were damaged or missing and have been repaired.
     pub healed: Vec<String>,
 }
 
 impl Store {
-    /// Copies snapshots with their tags to another store; each is whole there, or not there. Those
-    /// that the target has already only get the tags and the packs that they lack, and those that
-    /// cannot be copied are left out, while the others are. Every pack is compared with its hash on
-    /// the way, and every archive with what its manifest says of it.
+    /// Copies snapshots with their tags to another store. Each is completely there afterwards, or
+    /// not at all. Snapshots that the target already has only get the tags and the packs that they
+    /// lack. Snapshots that cannot be copied are left out, and the others are copied. Every pack is
+    /// compared with its hash on the way, and every archive with what its manifest says about it.
     pub fn copy_to(&self, target: &Store, names: &[SnapshotName]) -> Result<Copied> {
         let there = target.snapshots()?;
         let mut target_tags = target.tags()?;
-        // A tag without a snapshot may go at any time.
+        // A tag without a snapshot may be removed at any time.
         let ids: HashSet<&str> = there.iter().map(|name| name.id.as_str()).collect();
         target_tags.retain(|id, _| ids.contains(id.as_str()));
         let mut copying = Copying {
@@ -71,30 +71,31 @@ impl Store {
         Ok(copying.copied)
     }
 
-    /// Whether a snapshot of this name may be about to be removed here, or its mark may have been
-    /// left behind: then another name is needed. Marks are looked for before prunes: one that
-    /// begins later does not see the mark any more.
+    /// Whether a snapshot of this name may be about to be removed here, or its mark may still
+    /// exist: then another name is needed. Marks are looked for before prunes: a prune that begins
+    /// later no longer sees the mark.
     fn was_there(&self, manifest: &Manifest, page: u64, lease: &SaveLease) -> Result<bool> {
         let (_, name) = manifest.write(page)?;
         Ok(self.is_forgotten(&name)? || is_pruning(self, lease.storage_now_ms())?)
     }
 }
 
-/// Snapshots on their way.
+/// Snapshots that are being copied.
 struct Copying<'a> {
     source: &'a Store,
     target: &'a Store,
     /// Snapshots of the target.
     there: There,
-    /// The tags of those that were there at first, by their ids.
+    /// The tags of the snapshots that the target had at first, by their ids.
     target_tags: BTreeMap<String, BTreeSet<String>>,
-    /// Those of them whose manifests are damaged.
+    /// Snapshots of the target whose manifests are damaged.
     damaged: BTreeSet<SnapshotName>,
-    /// What those are that were read: many may look the same, and none is read again for each.
+    /// Hashes of the manifests that were read. Many snapshots may look the same, and each is read
+    /// only once.
     essences: HashMap<SnapshotName, blake3::Hash>,
-    /// The ids that snapshots have in the target, by those in the source.
+    /// The ids of snapshots in the target, by their ids in the source.
     new_ids: HashMap<String, String>,
-    /// Objects of packs in the target, with their sizes, once they were listed.
+    /// Packs in the target, by object, with their sizes, once they were listed.
     target_packs: Option<HashMap<String, u64>>,
     /// Packs of the target that were compared with their hashes.
     compared: HashSet<PackName>,
@@ -103,7 +104,7 @@ struct Copying<'a> {
     copied: Copied,
 }
 
-/// An error that is about one snapshot is apart from others, which end the copy.
+/// Separates an error about one snapshot from other errors, which end the copy.
 fn apart<T>(result: Result<T>) -> Result<Result<T>> {
     match result {
         Err(e) if !is_unreadable(&e) => Err(e),
@@ -111,8 +112,8 @@ fn apart<T>(result: Result<T>) -> Result<Result<T>> {
     }
 }
 
-/// An error about the target. What is not there any more was there a moment ago: the source is not
-/// to blame.
+/// An error about the target. An object that is missing now existed a moment ago, so the source is
+/// not to blame.
 fn of_target(error: Error) -> Error {
     if error.kind != ErrorKind::NotFound {
         return error;
@@ -124,7 +125,7 @@ fn of_target(error: Error) -> Error {
     Error::new(ErrorKind::Conflict, message).with_source(error)
 }
 
-/// Ends with an error that is about one snapshot.
+/// Returns early with an error that is about one snapshot.
 macro_rules! or_leave_out {
     ($result:expr) => {
         match $result? {
@@ -135,14 +136,14 @@ macro_rules! or_leave_out {
 }
 
 impl<'a> Copying<'a> {
-    /// Copies one snapshot; the inner error is that this one cannot be copied.
+    /// Copies one snapshot; the inner error means that this one cannot be copied.
     fn one(&mut self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<Result<()>> {
         let (source, target) = (self.source, self.target);
         let manifest = or_leave_out!(apart(source.manifest(name)));
         if or_leave_out!(self.has(name, &manifest, tags)) {
             return Ok(Ok(()));
         }
-        // Another copy may have come with it since.
+        // Another copy may have made it meanwhile.
         self.list_again(name)?;
         if or_leave_out!(self.has(name, &manifest, tags)) {
             return Ok(Ok(()));
@@ -157,7 +158,7 @@ impl<'a> Copying<'a> {
         self.copied.healed.extend(healed.iter().map(PackName::object));
         if target.was_there(&new, name.page, &lease)? {
             new.copy = Some(random_id()?);
-            // Under another id it would be there twice.
+            // Under another id, the target would have it twice.
             self.list_again(name)?;
             if or_leave_out!(self.has(name, &manifest, tags)) {
                 return Ok(Ok(()));
@@ -176,8 +177,8 @@ impl<'a> Copying<'a> {
         Ok(Ok(()))
     }
 
-    /// Adds what others have made since the target was listed, on the page of a snapshot: all
-    /// copies of that are there.
+    /// Adds snapshots that others have made since the target was listed, on the page of a snapshot:
+    /// all copies of it are on that page.
     fn list_again(&mut self, name: &SnapshotName) -> Result<()> {
         let names = self.target.names_on_page(&name.run, name.page)?.into_iter();
         let new: Vec<SnapshotName> = names.filter(|name| !self.there.has_seen(name)).collect();
@@ -194,8 +195,7 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Whether the target has the snapshot, with all tags and packs; those that it lacks are put
-    /// again.
+    /// Whether the target has the snapshot, with all tags and packs; missing ones are put again.
     fn has(
         &mut self,
         name: &SnapshotName,
@@ -219,9 +219,9 @@ impl<'a> Copying<'a> {
             };
             let essence_of_theirs = essence(&theirs);
             self.essences.insert(other.clone(), hash_of(&essence_of_theirs)?);
-            // What a manifest says of itself proves nothing; all of it must be the same.
+            // What a manifest says about itself proves nothing; all of it must be the same.
             if essence_of_theirs == essence(manifest) {
-                // Whoever made it may not have made it durable.
+                // The process that made it may not have made it durable.
                 self.target.storage.settle(&other.object()?)?;
                 or_leave_out!(self.complete(&theirs, manifest));
                 if !self.tag(&other, tags)? {
@@ -235,7 +235,7 @@ impl<'a> Copying<'a> {
         Ok(Ok(false))
     }
 
-    /// Gives a snapshot of the target the tags that it lacks; says whether it is still there.
+    /// Adds the tags that a snapshot of the target lacks; returns whether it still exists.
     fn tag(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<bool> {
         let own = self.target_tags.get(&name.id);
         for tag in tags.iter().filter(|tag| own.is_none_or(|own| !own.contains(*tag))) {
@@ -247,8 +247,8 @@ impl<'a> Copying<'a> {
         Ok(true)
     }
 
-    /// Puts packs again that a snapshot of the target lacks, or that are cut; where reading them
-    /// costs little, also those with other bytes.
+    /// Puts packs again that a snapshot of the target lacks or that are cut off. If reading is
+    /// cheap, packs with wrong bytes are put again too.
     fn complete(&mut self, theirs: &Manifest, manifest: &Manifest) -> Result<Result<()>> {
         if self.target_packs.is_none() {
             let packs = self.target.storage.list(PACKS)?.into_iter();
@@ -268,7 +268,7 @@ impl<'a> Copying<'a> {
         Ok(Ok(()))
     }
 
-    /// Writes a pack of the target again, with the bytes of one of the source.
+    /// Writes a pack of the target again, with the bytes of the pack in the source.
     fn heal(&mut self, name: &PackName, pack: &Pack) -> Result<Result<()>> {
         let bytes = or_leave_out!(self.source.read_pack(&pack.name, pack.size));
         or_leave_out!(apart(self.target.storage.replace(&name.object(), &bytes)));
@@ -277,7 +277,7 @@ impl<'a> Copying<'a> {
         Ok(Ok(()))
     }
 
-    /// The names that the packs of a snapshot have in the target, where they are now.
+    /// The names that the packs of a snapshot have in the target, where they now exist.
     fn packs(&mut self, manifest: &Manifest, putter: &Putter) -> Result<Result<Vec<PackName>>> {
         let mut names = Vec::with_capacity(manifest.packs.len());
         for pack in &manifest.packs {
@@ -301,13 +301,13 @@ impl<'a> Copying<'a> {
         Ok(Ok(names))
     }
 
-    /// Whether reading what the target has costs little.
+    /// Whether reading from the target is cheap.
     fn is_near(&self) -> bool {
         self.target.storage.has_cheap_stat()
     }
 
-    /// Sees to it that a pack which the target needs already is as it should be: by its bytes, or,
-    /// where those would have to be downloaded, by its size.
+    /// Makes sure that a pack which the target already needs is right: by its bytes, or, if they
+    /// would have to be downloaded, by its size.
     fn compare(&mut self, name: &PackName, pack: &Pack) -> Result<Result<()>> {
         if self.compared.contains(name) {
             return Ok(Ok(()));
@@ -321,8 +321,8 @@ impl<'a> Copying<'a> {
         if is_good { Ok(Ok(())) } else { self.heal(name, pack) }
     }
 
-    /// Decodes the archives that the target does not have yet: as they are there, or, where that is
-    /// far, as they were read.
+    /// Decodes the archives that the target does not have yet: from the target, or, if that is far
+    /// away, from the bytes that were read.
     fn verify(&mut self, manifest: &Manifest, new: &Manifest) -> Result<Result<()>> {
         if self.is_near() {
             let library = SnapshotLibrary::new(self.target, &Arc::new(new.clone()));
@@ -334,8 +334,8 @@ impl<'a> Copying<'a> {
         self.verified.verify_all(&library, &self.source.context, |_| true)
     }
 
-    /// A lease that names the snapshots which are likely to share packs with the one to come, and
-    /// their packs.
+    /// A lease that names the snapshots that are likely to share packs with the one to be copied,
+    /// and their packs.
     fn lease_for(
         &mut self,
         manifest: &Manifest,
@@ -354,7 +354,7 @@ impl<'a> Copying<'a> {
                     known.extend(manifest.packs);
                 }
                 Ok(None) => {}
-                // It is only looked into.
+                // It is only searched for packs.
                 Err(e) if is_damage(&e) => {}
                 Err(e) => return Err(e),
             }
@@ -364,7 +364,7 @@ impl<'a> Copying<'a> {
     }
 }
 
-/// A manifest whose packs have other names; several of the same bytes may have become one.
+/// A manifest whose packs have other names; several packs of the same bytes may have become one.
 fn with_packs(manifest: &Manifest, names: &[PackName]) -> Manifest {
     let mut packs: Vec<Pack> = Vec::with_capacity(names.len());
     let mut numbers: HashMap<&PackName, usize> = HashMap::new();
@@ -391,7 +391,7 @@ fn hash_of(essence: &Manifest) -> Result<blake3::Hash> {
     Ok(blake3::hash(&bytes))
 }
 
-/// What a snapshot and its copies have in common: all but the names that copies give.
+/// The parts that a snapshot and its copies share: everything except names that copies choose.
 fn essence(manifest: &Manifest) -> Manifest {
     let plain = |pack: &Pack| pack.name.numbered_copy(0);
     let names: Vec<PackName> = manifest.packs.iter().map(plain).collect();

@@ -1,6 +1,6 @@
-//! What a repair moved away: it may come back, and then it needs its packs and its tags. A manifest
-//! that is whole names them. Of any other, no byte is certain, nor where a name begins and ends: it
-//! may need any pack, and all of them stay.
+//! Manifests that a repair moved away. They may come back, and then they need their packs and their
+//! tags. A whole manifest names them. In any other, no byte is certain, nor where a name begins and
+//! ends: it may need any pack, so all packs stay.
 
 use crate::Store;
 use crate::layout::manifest::{MANIFEST_LEN_MAX, Manifest};
@@ -8,23 +8,23 @@ use crate::layout::names::{DAMAGED, SnapshotName, is_unreachable};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::HashSet;
 
-/// What lies in `damaged/`.
+/// The contents of `damaged/`.
 #[derive(Debug, Default)]
 pub(crate) struct Damaged {
-    /// As run, page and name.
+    /// Snapshots as run, page and name.
     pub keys: HashSet<String>,
     /// Objects of packs that whole manifests name.
     pub packs: HashSet<String>,
-    /// Objects that are not whole manifests: whatever packs there are, these may need them.
+    /// Objects that are not whole manifests: they may need any pack.
     pub unreadable: Vec<String>,
-    /// The same of objects that are too long to be read.
+    /// The same for objects that are too long to be read.
     pub too_long: Vec<String>,
-    /// What was listed and not there any more when it was read, as run, page and name.
+    /// Objects that were listed but gone when they were read, as run, page and name.
     pub gone: Vec<String>,
 }
 
 impl Store {
-    /// What lies in `damaged/` and the packs that it names.
+    /// The contents of `damaged/`, and the packs that they name.
     pub(crate) fn look_at_damaged(&self) -> Result<Damaged> {
         let mut damaged = Damaged::default();
         for entry in self.list_of(DAMAGED)? {
@@ -62,8 +62,8 @@ impl Store {
         Ok(damaged)
     }
 
-    /// Fails if a folder is in the place of an object, which has a run and a page before its name:
-    /// no list shows it, and it may hold what somebody needs.
+    /// Fails if a folder has the name of an object (a name after a run and a page): no list shows
+    /// the folder, and it may hold something that somebody needs.
     fn refuse_folders(&self) -> Result<()> {
         let mut above = vec![DAMAGED.to_string()];
         for _ in 0..3 {
@@ -74,7 +74,7 @@ impl Store {
             }
             above = folders;
         }
-        // Other folders are nobody's.
+        // Other folders are not ours.
         let is_object = |object: &&String| SnapshotName::parse(damaged_key(object)).is_some();
         match above.iter().find(is_object) {
             None => Ok(()),
@@ -86,8 +86,8 @@ impl Store {
     }
 }
 
-/// Run, page and name of what was moved to this object. The names of snapshots have no dot in them;
-/// what was moved away again has a number behind one.
+/// Run, page and name of the manifest that was moved to this object. The names of snapshots contain
+/// no dot. A manifest that was moved away again has a dot and a number after its name.
 pub(crate) fn damaged_key(object: &str) -> &str {
     let key = object.get(DAMAGED.len() + 1..).unwrap_or_default();
     match key.rsplit_once('.') {

@@ -1,8 +1,8 @@
 //! Which snapshots are kept, and marking the others.
 //!
-//! Forgetting makes a mark and removes nothing; a later [`Store::prune`] removes what is marked and
-//! what then nobody needs. The newest snapshot of each run is always kept, and so is the newest
-//! that can be restored.
+//! Forgetting makes a mark and removes nothing. A later [`Store::prune`] removes marked snapshots
+//! and everything that is then unreferenced. The newest snapshot of each run is always kept, and so
+//! is the newest one that can be restored.
 
 use crate::Store;
 use crate::layout::manifest::Pack;
@@ -15,34 +15,34 @@ use crate::upkeep::thin;
 use lmc_format::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// What is kept; a snapshot that any rule keeps is kept.
+/// The rules of retention; a snapshot is kept if any rule keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// As many of the newest of each run.
+    /// This many of the newest snapshots of each run.
     pub last: Option<u64>,
-    /// Those whose step is a multiple of this.
+    /// Snapshots whose step is a multiple of this.
     pub every: Option<u64>,
-    /// Those with one of these tags.
+    /// Snapshots with one of these tags.
     pub tags: BTreeSet<String>,
-    /// Those that were saved so many milliseconds before the newest of their run, or later.
+    /// Snapshots saved at most this many milliseconds before the newest one of their run.
     pub within_ms: Option<u64>,
 }
 
-/// What was decided.
+/// What is kept and what is forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forgotten {
-    /// What stays.
+    /// Snapshots that stay.
     pub kept: Vec<SnapshotName>,
-    /// What goes.
+    /// Snapshots that are forgotten.
     pub forgotten: Vec<SnapshotName>,
 }
 
-/// A snapshot that is to lose its optimizer state.
+/// A snapshot that will lose its optimizer state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thinned {
     /// The snapshot.
     pub name: SnapshotName,
-    /// The files that go.
+    /// The files that are removed.
     pub files: Vec<RelPath>,
 }
 
@@ -52,8 +52,8 @@ impl Keep {
         *self == Self::default()
     }
 
-    /// Splits the snapshots of one run, which are in order, into those that stay and those that go;
-    /// `whole` is one that stays.
+    /// Splits the snapshots of one run, which are in order, into those that stay and those that are
+    /// forgotten; `whole` always stays.
     fn split(
         &self,
         run: &[Dated],
@@ -61,14 +61,14 @@ impl Keep {
         whole: Option<&SnapshotName>,
     ) -> Forgotten {
         let from_end = ranks(run);
-        // No later than now by the clock of the storage, and a minute.
+        // At most one minute later than now, by the clock of the storage.
         let newest_ms = run.last().map_or(0, |dated| dated.time_ms);
         let highest = run.iter().map(|dated| dated.name.step).max();
         let mut split = Forgotten::default();
         for (i, Dated { time_ms, name }) in run.iter().enumerate() {
             let from_end = from_end[i];
             let has_tag = tags.get(&name.id).is_some_and(|own| !own.is_disjoint(&self.tags));
-            // The newest by its time and by its step: clocks and steps can both go back.
+            // The newest by time and the newest by step: clocks and steps can both go back.
             let is_newest = from_end == 1 || highest == Some(name.step) || whole == Some(name);
             let is_kept = is_newest
                 || self.last.is_some_and(|last| from_end <= last)
@@ -82,8 +82,9 @@ impl Keep {
     }
 }
 
-/// For each of a run, its number from the end. What a rebase made again and the one it was made of
-/// are one: a rebase that was cut off leaves both, and the older ones must not suffer from that.
+/// The number of each snapshot of a run, counted from the end. A snapshot and its replacement by a
+/// rebase count as one: an interrupted rebase leaves both, and older snapshots must not be
+/// forgotten because of that.
 fn ranks(run: &[Dated]) -> Vec<u64> {
     let mut ranks = vec![0; run.len()];
     let (mut rank, mut after) = (0, None);
@@ -96,7 +97,7 @@ fn ranks(run: &[Dated]) -> Vec<u64> {
 }
 
 impl Store {
-    /// Says what `keep` leaves of the snapshots, of one run or of all.
+    /// Which snapshots, of one run or of all runs, `keep` keeps and forgets.
     pub fn plan_forget(&self, keep: &Keep, run: Option<&str>) -> Result<Forgotten> {
         self.split(self.dated(run)?, keep)
     }
@@ -111,12 +112,12 @@ impl Store {
                 met.push(name);
             }
         }
-        // Whoever has made these may have taken them back since.
+        // The process that made these marks may have taken them back since.
         met.into_iter().try_for_each(|name| mark(name).map(drop))
     }
 
-    /// Marks what a plan by `keep` forgets, but for snapshots that have been given a tag since
-    /// which keeps them; these are among the kept in what it returns.
+    /// Marks the snapshots that a plan by `keep` forgets, except those that have been given a tag
+    /// since that keeps them. The result lists these as kept.
     pub fn forget_planned(&self, plan: Forgotten, keep: &Keep) -> Result<Forgotten> {
         let mut marks = Vec::with_capacity(plan.forgotten.len());
         for name in &plan.forgotten {
@@ -125,7 +126,7 @@ impl Store {
         let mut done = Forgotten { kept: plan.kept, forgotten: Vec::new() };
         for (name, mut mark) in plan.forgotten.into_iter().zip(marks) {
             if mark == Some(Put::Exists) {
-                // Whoever has made it may have taken it back since.
+                // The process that made it may have taken it back since.
                 mark = self.forget_unless(&name, &keep.tags)?;
             }
             let names = if mark.is_some() { &mut done.forgotten } else { &mut done.kept };
@@ -134,28 +135,29 @@ impl Store {
         Ok(done)
     }
 
-    /// Marks a snapshot unless it has one of `tags`; says how. Whoever gives it a tag looks for the
-    /// mark after that, and tags are looked for after the mark: one sees the other.
+    /// Marks a snapshot unless it has one of `tags`; returns how. A process that adds a tag looks
+    /// for the mark afterwards, and here tags are looked for after the mark: at least one of them
+    /// sees the other.
     fn forget_unless(&self, name: &SnapshotName, tags: &BTreeSet<String>) -> Result<Option<Put>> {
         if self.has_one_of(name, tags)? {
             return Ok(None);
         }
         let mark = name.forgotten();
-        // A mark that was there before is not ours to take back.
+        // A mark that already existed is not ours to take back.
         if self.storage.put_new(&mark, b"")? == Put::Exists {
             return Ok(Some(Put::Exists));
         }
         let has_tag = self.has_one_of(name, tags);
-        // What cannot be looked at may have a tag.
+        // If the look fails, the snapshot may have a tag.
         if !matches!(has_tag, Ok(false)) {
             self.storage.delete(&[mark])?;
         }
         Ok((!has_tag?).then_some(Put::Created))
     }
 
-    /// Of snapshots that are kept, those that hold optimizer state beside their weights and that
-    /// `keep` would not keep, each with the files that would go. The newest of each run never is
-    /// among them.
+    /// The kept snapshots that have optimizer state beside their weights and that `keep` would not
+    /// keep, each with the files that would be removed. The newest snapshot of each run is never
+    /// one of them.
     pub fn plan_thin(&self, kept: &[SnapshotName], keep: &Keep) -> Result<Vec<Thinned>> {
         let mut thinned = Vec::new();
         let kept: HashSet<&str> = kept.iter().map(|name| name.id.as_str()).collect();
@@ -190,9 +192,9 @@ impl Store {
         Ok(all)
     }
 
-    /// The newest of a run that has a good manifest and all its packs, by their sizes. One that has
-    /// not is damaged, or that of a save that is about to take it back. `packs` are those that are
-    /// there, once they were listed.
+    /// The newest snapshot of a run that has a good manifest and all its packs, by their sizes. Any
+    /// newer one is damaged, or its save is about to take it back. `packs` are the existing packs,
+    /// once they were listed.
     fn newest_whole<'a>(
         &self,
         run: &'a [Dated],

@@ -1,6 +1,6 @@
-//! Removing what nobody needs, beside saves and restores that go on.
+//! Removing unreferenced objects, concurrently with saves and restores.
 //!
-//! The order of the steps is the argument; `docs/store.md` has it case by case. Any error while
+//! The order of the steps makes this safe; `docs/store.md` shows why, case by case. Any error while
 //! looking ends the prune before anything is removed.
 
 use crate::Store;
@@ -18,12 +18,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// How to prune.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PruneOptions {
-    /// How old a pack that nobody needs must be, in milliseconds; the store's own time if none is
-    /// given. While a save is under way it is never less than that.
+    /// How old an unreferenced pack must be, in milliseconds; by default the grace period of the
+    /// store. While a save is running, it is never less than that.
     pub grace_ms: Option<u64>,
-    /// Only say what would be removed, by the clock of this machine. Nothing is written.
+    /// Only report what would be removed, by the clock of this machine. Nothing is written.
     pub dry_run: bool,
-    /// Remove packs even if there is not one snapshot.
+    /// Remove packs even if there is not a single snapshot.
     pub allow_empty: bool,
 }
 
@@ -38,27 +38,27 @@ pub struct Pruned {
     pub bytes: u64,
     /// Bytes that stay because they are too young.
     pub bytes_young: u64,
-    /// Leases, tags and temporary files of what has ended.
+    /// Leases, tags and temporary files of ended work.
     pub leftovers: u64,
-    /// Leases of saves that are under way, or were killed not long ago.
+    /// Leases of saves that are running or were killed recently.
     pub leases: u64,
-    /// Bytes that stay only because what is kept is coded against them.
+    /// Bytes that stay only because kept snapshots are coded against them.
     pub bytes_bases: u64,
-    /// Bytes that nobody needs, in packs of which something is needed.
+    /// Unreferenced bytes in packs that are partly needed.
     pub bytes_beside: u64,
-    /// Objects in `damaged/` that are not whole manifests, of snapshots that are not there
-    /// otherwise: while they are there, all packs stay.
+    /// Objects in `damaged/` that are not whole manifests, of snapshots that do not exist
+    /// elsewhere. While such objects exist, all packs stay.
     pub unreadable: Vec<String>,
-    /// The same of objects that are too long to be read.
+    /// The same for objects that are too long to be read.
     pub too_long: Vec<String>,
 }
 
-/// What the snapshots that stay need.
+/// What the remaining snapshots need.
 #[derive(Default)]
 struct Live {
     /// Packs, by their objects.
     packs: HashSet<String>,
-    /// Places of archives, and whether a file is in them or only others stand on them.
+    /// Places of archives, and whether they hold a file or are only bases of others.
     places: HashMap<(PackName, u64, u64), bool>,
 }
 
@@ -75,7 +75,7 @@ impl Live {
         }
     }
 
-    /// Bytes of archives that only others stand on, and bytes of packs in no archive at all.
+    /// Bytes of archives that are only bases of others, and bytes of packs outside all archives.
     fn held(&self, packs: &[storage::Entry]) -> (u64, u64) {
         let len = |((_, _, len), _): (&(PackName, u64, u64), &bool)| *len;
         let needed = total(self.places.iter().map(len));
@@ -86,29 +86,30 @@ impl Live {
     }
 }
 
-/// What was seen, in this order.
+/// Everything that was listed, in this order.
 struct Seen {
     /// When the prune began, by the clock of the storage.
     now_ms: u64,
     packs: Vec<storage::Entry>,
-    /// Ids of what is to go.
+    /// Ids of forgotten snapshots.
     marks: HashSet<String>,
-    /// The living.
+    /// Live leases.
     leases: Vec<Found>,
-    /// Leases of the dead, which are gone by now unless this is a dry run.
+    /// Expired leases, which are already removed unless this is a dry run.
     dead: Vec<String>,
     /// Leases of prunes.
     prunes: Vec<storage::Entry>,
     tags: Vec<storage::Entry>,
-    /// Snapshots as run, page and name, with those that cannot be read.
+    /// Snapshots as run, page and name, including those that cannot be parsed.
     keys: BTreeMap<String, Option<SnapshotName>>,
     damaged: Damaged,
 }
 
 impl Store {
-    /// Removes forgotten snapshots and the packs that no snapshot and no save under way needs.
+    /// Removes forgotten snapshots, and the packs that neither a snapshot nor a running save needs.
     ///
-    /// On an error some of what it would have removed is still there, and nothing else is missing.
+    /// On an error, some objects that should have been removed still exist, and nothing else is
+    /// missing.
     pub fn prune(&self, options: &PruneOptions) -> Result<Pruned> {
         let lease = match options.dry_run {
             true => None,
@@ -117,7 +118,7 @@ impl Store {
         let seen = self.look(lease.as_ref())?;
         let needed: HashSet<&String> =
             seen.leases.iter().flat_map(|found| &found.pending.parents).collect();
-        // A mark counts only if it was there before the leases were listed.
+        // A mark counts only if it existed before the leases were listed.
         let is_marked = |name: &SnapshotName| seen.marks.contains(&name.id);
         let mut going: BTreeMap<&String, &SnapshotName> = BTreeMap::new();
         let mut staying = Vec::new();
@@ -147,7 +148,8 @@ impl Store {
             bytes_beside,
             ..Pruned::default()
         };
-        // What is there whole, or was forgotten, needs nothing that only the damaged one names.
+        // A snapshot that exists or was forgotten does not need packs that only its damaged
+        // manifest names.
         let staying: HashSet<&String> = staying.iter().map(|(key, _)| *key).collect();
         let may_come_back = |object: &&String| {
             let key = damaged_key(object).to_string();
@@ -180,13 +182,18 @@ impl Store {
         Ok(pruned)
     }
 
-    /// Packs before leases: what a save that is not among the leases puts is not among the packs.
-    /// Marks before leases: what such a save takes for its parent is not among the marks. Leases
-    /// before snapshots: a save that ended in between is among the snapshots. And leases of the
-    /// dead are removed before snapshots are listed: one that lives after all, because clocks are
-    /// wrong, is among the snapshots, or finds its lease gone after its commit. Snapshots before
-    /// what is damaged: what a repair moves in between is there; what it brings back has a lease.
-    /// And snapshots once more after it: if that lease was old, it is among these.
+    /// The order of the lists matters.
+    ///
+    /// * Packs before leases: a save without a listed lease puts no pack that is listed.
+    /// * Marks before leases: such a save does not choose a parent whose mark is listed.
+    /// * Leases before snapshots: a save that ended in between is among the snapshots.
+    /// * Expired leases are removed before snapshots are listed: if such a save is alive after all,
+    ///   because clocks are wrong, it is among the snapshots or finds its lease gone after its
+    ///   commit.
+    /// * Snapshots before `damaged/`: a manifest that a repair moves in between is listed there,
+    ///   and one that it brings back has a lease.
+    /// * Snapshots once more after `damaged/`: if that lease had expired, the manifest is among
+    ///   them.
     fn look(&self, lease: Option<&PruneLease>) -> Result<Seen> {
         let packs = self.list_of(PACKS)?;
         let marks = self.marks()?.into_iter().filter(|mark| is_id(mark)).collect();
@@ -198,7 +205,7 @@ impl Store {
             check_times(self, all, now_ms)?;
             if !dead.is_empty() {
                 self.remove_all(lease, &dead)?;
-                // One that was made meanwhile may be for what one of the dead was for.
+                // A lease that was made meanwhile may replace one of the expired ones.
                 leases = self.leases(now_ms)?.0;
             }
         }
@@ -214,13 +221,13 @@ impl Store {
         Ok(Seen { now_ms, packs, marks, leases, dead, prunes, tags, keys, damaged })
     }
 
-    /// What the clock of this machine says, or the newest pack if that is later.
+    /// The time by the clock of this machine, or that of the newest pack if it is later.
     fn latest_ms(&self, packs: &[storage::Entry]) -> u64 {
         let newest = packs.iter().map(|entry| entry.stat.modified_ms).max();
         self.clock.now_ms().max(newest.unwrap_or(0))
     }
 
-    /// The leases of saves that live, and the names of the others.
+    /// The live leases of saves, and the names of the expired ones.
     fn leases(&self, now_ms: u64) -> Result<(Vec<Found>, Vec<String>)> {
         let found = pendings(self, now_ms)?;
         let is_dead = |found: &Found| is_stale(self, &found.entry.stat, now_ms);
@@ -252,8 +259,8 @@ impl Store {
         Ok(live)
     }
 
-    /// Snapshots first, so that none is ever without its packs; marks after them, so that none
-    /// comes back.
+    /// Removes snapshots first, so that none is ever without its packs, and marks after them, so
+    /// that none comes back.
     fn remove(
         &self,
         lease: &PruneLease,
@@ -265,7 +272,8 @@ impl Store {
         let snapshots: Vec<String> = going.keys().map(|key| format!("{SNAPSHOTS}/{key}")).collect();
         self.remove_all(lease, &snapshots)?;
         let leftovers = self.leftovers(seen, going);
-        // Those of what stays stay; those of what went, now or before, go.
+        // Marks of remaining snapshots stay; marks of snapshots that are removed, now or earlier,
+        // do not.
         let staying = seen.keys.iter().filter(|(key, _)| !going.contains_key(key));
         let staying = staying.filter_map(|(_, name)| name.clone());
         let damaged = seen.damaged.keys.iter().filter_map(|key| SnapshotName::parse(key));
@@ -281,8 +289,8 @@ impl Store {
         Ok(leftovers as u64 + temporaries)
     }
 
-    /// Removes objects a few at a time, so that a prune that became too slow to be safe stops; each
-    /// may take a second.
+    /// Removes objects a few at a time, so that a prune that has become too slow to be safe stops.
+    /// Each removal may take a second.
     fn remove_all(&self, lease: &PruneLease, objects: &[String]) -> Result<()> {
         let at_once = (self.grace_ms() / 2000).clamp(1, 256) as usize;
         for some in objects.chunks(at_once) {
@@ -292,7 +300,7 @@ impl Store {
         Ok(())
     }
 
-    /// Leases of dead prunes, and tags of what is gone.
+    /// Leases of dead prunes, and tags of snapshots that are gone.
     fn leftovers(&self, seen: &Seen, going: &BTreeMap<&String, &SnapshotName>) -> Vec<String> {
         let is_left =
             |lease: &&storage::Entry| self.is_dead(&lease.stat, seen) && is_ours(&lease.name);
@@ -300,7 +308,7 @@ impl Store {
         let tags = seen.tags.iter().filter(|tag| {
             let key = tag.name.splitn(3, '/').nth(2).unwrap_or_default().to_string();
             let is_there = seen.keys.contains_key(&key) || seen.damaged.keys.contains(&key);
-            // A save makes tags before its snapshot, and may be slow to make that.
+            // A save makes tags before its snapshot, and the snapshot may follow much later.
             let is_lost = !is_there && seen.leases.is_empty() && self.is_dead(&tag.stat, seen);
             SnapshotName::parse(&key).is_some() && (going.contains_key(&key) || is_lost)
         });
@@ -308,7 +316,7 @@ impl Store {
     }
 }
 
-/// Whether an object is named as lmc names leases.
+/// Whether an object has a name that lmc gives to leases.
 fn is_ours(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(is_id)
 }

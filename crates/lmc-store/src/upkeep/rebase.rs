@@ -1,4 +1,4 @@
-//! Cutting chains: the same snapshot again, with every archive on its own.
+//! Cutting base chains: the same snapshot again, with every archive coded without a base.
 
 use crate::Store;
 use crate::layout::lease::is_pruning;
@@ -16,10 +16,10 @@ use std::fs::File;
 use std::sync::Arc;
 
 impl Store {
-    /// Makes a snapshot that has the files, the step and the time of `name` and stands on no other,
-    /// and forgets `name`. What stands on `name` keeps what it needs.
+    /// Makes a snapshot that has the files, the step and the time of `name` and needs no base, and
+    /// forgets `name`. Snapshots that are coded against `name` keep what they need.
     ///
-    /// On an error `name` is as it was.
+    /// On an error, `name` is unchanged.
     pub fn rebase(&self, name: &SnapshotName, options: &SaveOptions) -> Result<SnapshotName> {
         let (save, lease, old) = self.lease_of(name)?;
         let old = Arc::new(old);
@@ -51,7 +51,7 @@ impl Store {
         self.replace_with(name, &manifest, lease)
     }
 
-    /// Codes the original of an archive again, on nothing.
+    /// Codes the original of an archive again, without a base.
     fn recode(
         &self,
         library: &Arc<SnapshotLibrary>,
@@ -67,8 +67,8 @@ impl Store {
     }
 }
 
-/// The original of an archive in a temporary file without a name: a first step, which nobody
-/// watches.
+/// The original of an archive in a temporary file without a name. This is only a first step,
+/// without progress reports.
 pub(crate) fn original(
     library: &Arc<SnapshotLibrary>,
     archive: usize,

@@ -1,14 +1,14 @@
-//! Putting right what can be put right, and never making anything worse.
+//! Repairing what can be repaired, and never making anything worse.
 //!
-//! A damaged pack is replaced, at once, by one with the right hash: a copy in this store, one in
-//! another store, or what stands at its own start if it grew. A damaged manifest is replaced
-//! likewise, or moved away, whole, so that it does not stop prunes; it comes back when its bytes
-//! are right again or a copy turns up. What cannot be put right stays as it is, and so does what is
-//! no file and has no copy: a check names it.
+//! A damaged pack is atomically replaced by one with the right hash: a copy in this store, one in
+//! another store, or the bytes at its own start if it grew. A damaged manifest is replaced in the
+//! same way, or moved away whole, so that it does not stop prunes. It comes back when its bytes are
+//! right again or a copy turns up. Objects that cannot be repaired stay as they are. So does
+//! anything that is not a file and has no copy; a check names it.
 //!
-//! A manifest is replaced or moved under a lease that names it, so that none that is forgotten and
-//! removed meanwhile comes back; and it comes out of `damaged/` under one that also names its
-//! packs, while no prune is under way.
+//! A manifest is replaced or moved under a lease that names it, so that a snapshot that is
+//! forgotten and removed meanwhile does not come back. A manifest comes out of `damaged/` under a
+//! lease that also names its packs, while no prune is running.
 
 use crate::Store;
 use crate::layout::lease::{SaveLease, check_times, is_pruning};
@@ -21,23 +21,23 @@ use crate::upkeep::damaged::damaged_key;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Times that a manifest of one name is moved away; each stays.
+/// How many times manifests of one name are moved away; each of them stays.
 const MOVES_MAX: usize = 100;
 
 /// What was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// Packs that have their bytes again.
+    /// Packs that were repaired.
     pub packs: Vec<PackName>,
-    /// Packs of which no good copy was found.
+    /// Packs without a good copy.
     pub lost: Vec<PackName>,
-    /// Manifests that have their bytes again.
+    /// Manifests that were repaired.
     pub manifests: Vec<String>,
     /// Manifests that were moved to `damaged/`.
     pub moved: Vec<String>,
-    /// Manifests that the other store has and that hold something else than they say.
+    /// Manifests of the other store that hold something else than they claim.
     pub refused: Vec<(String, Error)>,
-    /// What a check says now.
+    /// The result of a check after the repair.
     pub after: Checked,
 }
 
@@ -45,20 +45,20 @@ pub struct Repaired {
 type Copies<'a> = HashMap<String, Vec<(&'a Store, PackName, u64)>>;
 
 impl Store {
-    /// Repairs what it can, with good copies in this store and in `other`. All packs are read.
+    /// Repairs what it can with good copies in this store and in `other`. All packs are read.
     pub fn repair(&self, other: Option<&Store>, dry_run: bool) -> Result<Repaired> {
         let options = CheckOptions { read_percent: 100 };
         let mut repaired = Repaired::default();
         let mut returning = BTreeMap::new();
         let before: BTreeSet<String> = self.names_of(DAMAGED)?.into_iter().collect();
         self.add_returning(&mut returning, &before, other, &mut repaired)?;
-        // A prune that is under way is told of before anything is moved.
+        // A running prune is reported before anything is moved.
         drop(self.lease_of_repair(&returning, dry_run)?);
-        // Manifests first: a good one may need packs that nothing else does.
+        // Manifests first: a good one may need packs that nothing else needs.
         for damage in self.all_manifests()?.bad {
             self.repair_manifest(&damage, other, dry_run, &mut repaired)?;
         }
-        // Another repair may have moved what was not looked at here.
+        // Another repair may have moved manifests that this one has not looked at.
         let now: BTreeSet<String> = self.names_of(DAMAGED)?.into_iter().collect();
         self.add_returning(&mut returning, now.difference(&before), other, &mut repaired)?;
         self.bring_back(&returning, dry_run, &mut repaired)?;
@@ -67,7 +67,8 @@ impl Store {
         for (name, _) in damaged {
             let mut good = None;
             for (store, copy, size) in copies.get(name.hash()).into_iter().flatten() {
-                // The damaged one itself may be among them: it grew, or is found to be bad again.
+                // The damaged pack itself may be among them: it grew, or it turns out to be bad
+                // again.
                 good = bytes_at_start(&*store.storage, copy, *size)?;
                 if good.is_some() {
                     break;
@@ -86,9 +87,10 @@ impl Store {
         Ok(repaired)
     }
 
-    /// Of `objects` in `damaged/`, adds what can come back, by run, page and name: its own bytes
-    /// are right, as they may be after a read that failed for once, or the other store has them.
-    /// What is in its place again has only left its copies there.
+    /// Adds those `objects` in `damaged/` that can come back, by run, page and name. Either their
+    /// own bytes are right, as after a read that failed only once, or the other store has the
+    /// bytes. If the manifest is already in its place again, only its copies are left in
+    /// `damaged/`.
     fn add_returning<'a>(
         &self,
         returning: &mut BTreeMap<String, Return>,
@@ -99,7 +101,7 @@ impl Store {
         for object in objects {
             let key = damaged_key(object);
             let Some(name) = SnapshotName::parse(key) else { continue };
-            // What was forgotten since stays so.
+            // A snapshot that was forgotten since stays forgotten.
             if self.is_forgotten(&name)? {
                 continue;
             }
@@ -119,9 +121,9 @@ impl Store {
         Ok(())
     }
 
-    /// Manifests that come back out of `damaged/` need packs that nobody may have needed: a lease
-    /// names them, and a prune that may have listed them before is a conflict. One that is damaged
-    /// in its place stops prunes itself.
+    /// A lease for manifests that come back out of `damaged/`. They need packs that may have been
+    /// unreferenced. The lease names these packs, and a running prune that may have listed them
+    /// before is a conflict. A damaged manifest that was not moved away stops prunes itself.
     fn lease_of_repair(
         &self,
         returning: &BTreeMap<String, Return>,
@@ -137,7 +139,7 @@ impl Store {
             lease.add_packs(packs.map(|pack| pack.name.as_str().to_string()));
         }
         lease.renew()?;
-        // One from the future is not waited for, but told of.
+        // A lease from the future is reported, since nobody should wait for that time.
         check_times(self, self.list_of(PRUNING)?.iter(), lease.storage_now_ms())?;
         if is_pruning(self, lease.storage_now_ms())? {
             let message = "a prune is under way, which may remove what comes back; repair again";
@@ -146,8 +148,8 @@ impl Store {
         Ok(Some(lease))
     }
 
-    /// Packs that may have the same bytes as damaged ones, by their hashes, and how many bytes that
-    /// are: as many as a manifest says, whatever a pack claims to be long.
+    /// Packs that may have the same bytes as damaged ones, by their hashes, and the number of these
+    /// bytes: the size that a manifest states, whatever the length of a pack is.
     fn copies<'a>(
         &'a self,
         damaged: &[(PackName, Damage)],
@@ -178,8 +180,8 @@ impl Store {
         Ok(copies)
     }
 
-    /// Puts manifests that were moved away back in their places. Of what was moved away under such
-    /// a name, only that goes which is the same, once it is there.
+    /// Moves manifests back out of `damaged/`. Of the objects with such a name there, only those
+    /// with the same bytes are removed, once the manifest is in its place.
     fn bring_back(
         &self,
         returning: &BTreeMap<String, Return>,
@@ -199,7 +201,7 @@ impl Store {
                 put => put,
             };
             if self.good_manifest(key).is_none() {
-                // What is there is damaged in its turn, and was told of.
+                // The object in its place is damaged too, and was reported.
                 continue;
             }
             let is_same = |object: &&String| {
@@ -214,7 +216,7 @@ impl Store {
         Ok(())
     }
 
-    /// The bytes of the manifest with this key, if they are here and right.
+    /// The bytes of the manifest with this key, if this store has them and they are right.
     fn good_manifest(&self, key: &str) -> Option<Vec<u8>> {
         self.good_bytes(&format!("{SNAPSHOTS}/{key}"), &SnapshotName::parse(key)?)
     }
@@ -225,8 +227,8 @@ impl Store {
         Manifest::read(&bytes, name).ok().map(|_| bytes)
     }
 
-    /// The same of another store, where all that can be had of the snapshot is decoded and compared
-    /// with what the manifest says.
+    /// The same from another store. Everything that can be read of the snapshot is decoded and
+    /// compared with what the manifest says.
     fn believed_manifest(
         &self,
         other: &Store,
@@ -260,8 +262,8 @@ impl Store {
         let good = good.flatten();
         let is_readable = error.kind != ErrorKind::Io && self.no_file(object).is_none();
         if good.is_none() && !is_readable {
-            // Nobody knows what is in it, and the disk may tell another time; or it holds nothing
-            // that could come back.
+            // Its bytes are unknown, and the disk may be able to read them another time; or there
+            // is nothing in it that could come back.
             return Ok(());
         }
         let mut lease = None;
@@ -279,7 +281,7 @@ impl Store {
         }
         if !dry_run {
             let Some(moved) = self.move_away(object, key)? else { return Ok(()) };
-            // Another repair may have put it right between the last look and the move.
+            // Another repair may have repaired it between the last look and the move.
             if let Some(bytes) = name.and_then(|name| self.good_bytes(&moved, &name)) {
                 let back = Return { objects: vec![moved], bytes };
                 return self.bring_back(&BTreeMap::from([(key.into(), back)]), false, repaired);
@@ -290,9 +292,9 @@ impl Store {
         Ok(())
     }
 
-    /// A lease that keeps prunes from removing a snapshot, which is there; none if it is to go, or
-    /// is gone. Made before the looks: a prune that sees no lease has seen a mark that is there
-    /// now, or that went after the snapshot did.
+    /// A lease that keeps prunes from removing a snapshot; none if the snapshot is forgotten or
+    /// gone. It is made before the looks: if a prune did not see the lease, the mark that it saw
+    /// still exists, or it was removed after the snapshot.
     fn claim(&self, name: &SnapshotName, key: &str) -> Result<Option<SaveLease<'_>>> {
         let lease = SaveLease::create(self, &random_id()?, vec![key.to_string()])?;
         let found = || self.storage.stat(&format!("{SNAPSHOTS}/{key}"));
@@ -300,8 +302,8 @@ impl Store {
         Ok((!is_going).then_some(lease))
     }
 
-    /// Puts good bytes in the place of a damaged object; says whether that can be. A folder in its
-    /// place may hold what somebody needs, and stays.
+    /// Replaces a damaged object with good bytes; returns whether that is possible. A folder with
+    /// its name may hold something that somebody needs, so it stays.
     fn put_right(&self, object: &str, bytes: &[u8], dry_run: bool) -> Result<bool> {
         let put = match self.storage.stat(object) {
             Ok(_) if !dry_run => self.storage.replace(object, bytes),
@@ -313,7 +315,7 @@ impl Store {
         }
     }
 
-    /// Moves a manifest away, whole and unread; none if it is not there any more. One that was
+    /// Moves a manifest away, whole and unread; none if it is already gone. A manifest that was
     /// moved before stays beside it.
     fn move_away(&self, object: &str, key: &str) -> Result<Option<String>> {
         for number in 0..MOVES_MAX {

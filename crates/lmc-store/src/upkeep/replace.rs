@@ -1,4 +1,4 @@
-//! A snapshot in the place of another one: what rebasing and thinning share.
+//! Replacing a snapshot with another one: the common part of rebasing and thinning.
 
 use crate::Store;
 use crate::layout::lease::SaveLease;
@@ -10,8 +10,8 @@ use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 
 impl Store {
-    /// The beginning of a save that takes the place of `name`: its id, a lease that names that, and
-    /// the manifest.
+    /// The start of a save that replaces `name`: its id, a lease that names `name`, and the
+    /// manifest.
     pub(crate) fn lease_of(
         &self,
         name: &SnapshotName,
@@ -25,10 +25,11 @@ impl Store {
         Ok((save, lease, manifest))
     }
 
-    /// Commits what takes the place of `name`, and forgets that. Tags go with it, those too that it
-    /// is given meanwhile: the last look is after the mark, from which on none is given or taken.
-    /// Until then the lease keeps `name` and its tags. If somebody else marks the new one, `name`
-    /// gets no mark, or loses it again: one of the two stays.
+    /// Commits the replacement of `name`, and forgets `name`. The replacement gets its tags,
+    /// including those that are added meanwhile: the last look comes after the mark, and from then
+    /// on tags can be neither added nor removed. Until then, the lease protects `name` and its
+    /// tags. If somebody else marks the replacement, `name` gets no mark or loses it again, so one
+    /// of the two stays.
     pub(crate) fn replace_with(
         &self,
         name: &SnapshotName,
@@ -36,11 +37,11 @@ impl Store {
         mut lease: SaveLease,
     ) -> Result<SnapshotName> {
         let tags = self.tags_of(name)?;
-        // Before the commit: on a full disk it may fail, and would leave two snapshots.
+        // Before the commit: on a full disk this may fail, and would leave two snapshots.
         lease.renew()?;
         let (new, mut lease) = self.commit_under(manifest, name.page, &tags, Author::Us, lease)?;
         if !lease.is_there()? {
-            // It was taken for that of a dead process.
+            // A prune took this process for dead.
             lease.renew()?;
         }
         self.check_shown(&new)?;
@@ -61,13 +62,13 @@ impl Store {
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        // A lease that cannot be ended grows old and is removed by a prune.
+        // A lease that cannot be ended expires, and a prune removes it.
         let _ = lease.end();
         Ok(new)
     }
 
-    /// Gives `new`, which got the tags `before`, those that `name` has by now, and takes from it
-    /// those that `name` has lost. Fails if `new` is to go.
+    /// Adds to `new`, which got the tags `before`, the tags that `name` has by now, and removes
+    /// those that `name` has lost. Fails if `new` is forgotten.
     fn hand_over(
         &self,
         name: &SnapshotName,

@@ -1,5 +1,5 @@
-//! Leaving out optimizer state: the same snapshot again, with what is needed to use the weights and
-//! not what only going on with the training needs.
+//! Removing optimizer state: the same snapshot again, with everything that is needed to use the
+//! weights, but without state that is only needed to continue the training.
 
 use crate::Store;
 use crate::layout::file_kind::Kind;
@@ -12,11 +12,11 @@ use lmc_format::{Error, Result};
 use std::sync::Arc;
 
 impl Store {
-    /// Makes a snapshot that has the step, the time and the files of `name` without the optimizer
-    /// state, and forgets `name`. Nothing is coded again; packs that only the optimizer state is in
-    /// go with the next prune, unless other snapshots need them.
+    /// Makes a snapshot that has the step, the time and the files of `name` except the optimizer
+    /// state, and forgets `name`. Nothing is coded again. Packs that hold only optimizer state are
+    /// removed by the next prune, unless other snapshots need them.
     ///
-    /// On an error `name` is as it was.
+    /// On an error, `name` is unchanged.
     pub fn thin(&self, name: &SnapshotName) -> Result<SnapshotName> {
         let (save, lease, old) = self.lease_of(name)?;
         if optimizer_files(&old).is_empty() {
@@ -28,14 +28,14 @@ impl Store {
         manifest.entries.retain(|entry| !is_optimizer(entry));
         let builder = Builder::new(Some(SnapshotLibrary::new(self, &old)));
         let mut manifest = builder.finish(manifest, Vec::new())?;
-        // What the rest added is not known; it is no more than it takes.
+        // It is unknown how much the other files added, but it is not more than they take.
         let stored: u64 = manifest.archives.iter().map(|archive| archive.stored).sum();
         manifest.added = manifest.added.min(stored);
         self.replace_with(name, &manifest, lease)
     }
 }
 
-/// The files that can be left out; none if no weights would stay.
+/// The files that can be left out; none if no weights would remain.
 pub(crate) fn optimizer_files(manifest: &Manifest) -> Vec<RelPath> {
     let has_weights = manifest.files().any(|(_, file)| file.kind == Kind::Weights);
     let files = manifest.entries.iter().filter(|entry| has_weights && is_optimizer(entry));

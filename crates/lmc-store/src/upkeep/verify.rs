@@ -1,6 +1,5 @@
-//! What archives hold, beside what their manifest says of them. A manifest with the right hash says
-//! what its author wanted it to say; what comes from another store is decoded before it is
-//! believed.
+//! Comparing archives with what their manifest says about them. A manifest with the right hash says
+//! what its author wanted it to say, so data from another store is decoded before it is trusted.
 
 use crate::Store;
 use crate::layout::identity::{Identity, identities};
@@ -16,11 +15,11 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a pack that have a seal of their own.
+/// Bytes of a pack that share one seal.
 const SEALED_LEN: u64 = 256 << 10;
 
-/// Fails unless an archive holds what its manifest says: an original of that content hash, size and
-/// BLAKE3 hash, on the bases that it names and no others.
+/// Fails unless an archive holds what its manifest says: an original with that content hash, size
+/// and BLAKE3 hash, coded against the bases that it names and no others.
 pub(crate) fn verify(
     library: &Arc<SnapshotLibrary>,
     number: usize,
@@ -48,7 +47,7 @@ pub(crate) fn verify(
     Ok(())
 }
 
-/// Takes the hash of what is written.
+/// Computes the hash of the bytes that are written.
 struct Hashing(blake3::Hasher);
 
 impl Write for Hashing {
@@ -62,20 +61,20 @@ impl Write for Hashing {
     }
 }
 
-/// Archives that hold what manifests say of them.
+/// Archives that hold what manifests say about them.
 #[derive(Debug, Default)]
 pub(crate) struct Verified(HashSet<(Identity, Option<[u8; 32]>)>);
 
 impl Verified {
-    /// Takes all archives of a manifest for verified.
+    /// Takes all archives of a manifest as verified.
     pub(crate) fn trust(&mut self, manifest: &Manifest) {
         let identities = identities(manifest, PackName::hash);
         let contents = manifest.archives.iter().map(|archive| archive.blake3);
         self.0.extend(identities.into_iter().zip(contents));
     }
 
-    /// Verifies the archives of a manifest that are not yet; `may` says which of them can be. The
-    /// inner error is a lie, and says of which file.
+    /// Verifies the archives of a manifest that are not verified yet; `may` says for which of them
+    /// this is possible. The inner error says that the manifest is wrong, and about which file.
     pub(crate) fn verify_all(
         &mut self,
         library: &Arc<SnapshotLibrary>,
@@ -99,7 +98,7 @@ impl Verified {
     }
 }
 
-/// An error about an archive, with the path of a file that is in it.
+/// An error about an archive, with the path of a file that it holds.
 fn at_file(manifest: &Manifest, number: usize, error: Error) -> Error {
     match manifest.files().find(|(_, file)| file.archive == number) {
         Some((path, _)) => error.at(path),
@@ -107,8 +106,8 @@ fn at_file(manifest: &Manifest, number: usize, error: Error) -> Error {
     }
 }
 
-/// The hashes of pieces of packs whose bytes were once compared with their names, by the hashes in
-/// those.
+/// The hashes of pieces of packs whose bytes were compared with their names once, by the hashes in
+/// these names.
 #[derive(Debug, Default)]
 pub(crate) struct Seals(Mutex<HashMap<String, Arc<Vec<[u8; 32]>>>>);
 
@@ -126,11 +125,11 @@ impl Seals {
     }
 }
 
-/// Packs that give the bytes that their names stand for, at every read: a store of others may give
-/// different ones the second time.
+/// Packs that give the bytes that their names promise at every read: a store of others may give
+/// different bytes the second time.
 #[derive(Debug)]
 pub(crate) struct SealedPacks {
-    /// Where each pack is; none of those that are nowhere.
+    /// Where each pack is; none for packs that no store has.
     places: Vec<Option<(Store, Pack)>>,
     seals: Arc<Seals>,
 }
@@ -144,7 +143,7 @@ impl SealedPacks {
     }
 
     /// The packs of a manifest, each in the first of some stores that has it whole. The inner error
-    /// is that the manifest says another size of one.
+    /// means that the manifest states another size for a pack.
     fn in_any(stores: &[&Store], manifest: &Manifest) -> Result<Result<Self>> {
         let seals = Arc::new(Seals::default());
         let mut places = Vec::with_capacity(manifest.packs.len());
@@ -197,9 +196,9 @@ impl Packs for SealedPacks {
 }
 
 impl Store {
-    /// Decodes what can be had of a manifest that comes from another store, with packs that are
-    /// here or there; the inner error is that the manifest lies. Archives whose packs are lost are
-    /// left to a check.
+    /// Decodes as much as possible of a manifest from another store, with packs of either store.
+    /// The inner error means that the manifest is wrong. Archives whose packs are lost are left to
+    /// a check.
     pub(crate) fn vouch_for(&self, other: &Store, manifest: &Manifest) -> Result<Result<()>> {
         let packs = match SealedPacks::in_any(&[self, other], manifest)? {
             Ok(packs) => packs,

@@ -1,4 +1,4 @@
-//! How a file is cut, and what its parts are taken for.
+//! How a file is split, and which types its parts seem to have.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use lmc::{Archive, Context, Dtype, Input, Level, Options, Output, SpanInfo};
 
 use crate::exit::Failure;
 
-/// Bytes of the element type that most of a file is taken for.
+/// Bytes of the element type that most of a file seems to have.
 pub fn main_width(spans: &[SpanInfo]) -> usize {
     let mut bytes_of: BTreeMap<usize, u64> = BTreeMap::new();
     for span in spans {
@@ -16,7 +16,7 @@ pub fn main_width(spans: &[SpanInfo]) -> usize {
     most.map_or(1, |(width, _)| width)
 }
 
-/// How `data` is cut, and what each part is taken for.
+/// How `data` is split, and which type each part seems to have.
 pub fn spans(data: &[u8], threads: usize) -> Result<Vec<SpanInfo>, Failure> {
     let mut coded = Vec::new();
     let options = Options {

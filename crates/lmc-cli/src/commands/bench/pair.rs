@@ -1,7 +1,7 @@
-//! A file and its base: what stands in the place of each tensor.
+//! A file and its base: which part of the base belongs to each tensor.
 //!
-//! Tensors are matched by name, type and shape; files that are not both safetensors must be of one
-//! length, and are matched as a whole. The rest is coded alone.
+//! Tensors are matched by name, type and shape. Files that are not both safetensors must have the
+//! same length, and are matched as a whole. The rest is coded without a base.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use lmc_input::{Cut, Source, SourceItem, Tensor};
 
 use crate::exit::Failure;
 
-/// The base of a file, laid out as the file is.
+/// The base of a file, in the layout of the file.
 pub struct Pair {
-    /// As long as the file, zero where there is no base: XOR changes nothing there.
+    /// As long as the file, and zero where there is no base: XOR changes nothing there.
     pub base: Vec<u8>,
     spans: Vec<Span>,
     /// Bytes of the file that have a base.
@@ -32,8 +32,8 @@ struct Span {
 }
 
 impl Pair {
-    /// Fails where nothing of `data` has a base in `old`. `spans` says what the parts of `data` are
-    /// taken for.
+    /// Fails if no part of `data` has a base in `old`. `spans` says which types the parts of `data`
+    /// seem to have.
     pub fn new(data: &[u8], old: &[u8], spans: &[SpanInfo]) -> Result<Self, Failure> {
         let len = data.len() as u64;
         let header = header(data).and_then(|header| lmc_input::parse(header, len));
@@ -69,7 +69,7 @@ impl Pair {
         Ok(Self { base, spans, matched_len })
     }
 
-    /// The spans of `data`, which this is of, each with its base.
+    /// The spans of `data`, the file of this pair, each with its base.
     pub fn samples<'a>(&'a self, data: &'a [u8]) -> Vec<Sample<'a>> {
         let sample = |span: &'a Span| {
             let range = span.start..span.start + span.tensor.len;
@@ -83,8 +83,8 @@ impl Pair {
     }
 }
 
-/// For each item of a file with the tensors `new`, where its base is in that with the tensors
-/// `old`.
+/// For each item of a file with the tensors `new`, the place of its base in the file with the
+/// tensors `old`.
 fn tensor_places(new: &[Tensor], old: &[Tensor]) -> Result<Vec<Option<Range<usize>>>, Failure> {
     let olds: HashMap<&str, &Tensor> =
         old.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
@@ -102,7 +102,7 @@ fn tensor_places(new: &[Tensor], old: &[Tensor]) -> Result<Vec<Option<Range<usiz
     Ok(places)
 }
 
-/// Every item in its own place.
+/// Every item matches its own place.
 fn whole(source: &Source) -> Vec<Option<Range<usize>>> {
     let place = |end: &mut usize, item: &SourceItem| {
         let start = *end;
@@ -117,7 +117,7 @@ fn tensors(file: &[u8]) -> Option<Vec<Tensor>> {
     lmc_input::tensors(header(file)?, file.len() as u64)
 }
 
-/// What may be the header of a safetensors file.
+/// The bytes that may be the header of a safetensors file.
 fn header(file: &[u8]) -> Option<&[u8]> {
     let len = lmc_input::header_len(*file.first_chunk()?, file.len() as u64)?;
     file.get(..len as usize)

@@ -9,7 +9,7 @@ use super::storage::Storage;
 use crate::printable::Printable;
 use crate::table::{self, Align, Table};
 
-/// A table, and whether compression pays if the speed of storage is known.
+/// A table, and whether compression pays off if the speed of storage is known.
 pub fn text(
     path: &Path,
     data: &[u8],
@@ -51,7 +51,7 @@ pub fn text(
     text
 }
 
-/// Two lines: the fastest save and load beside those of plain bytes.
+/// Two lines: the fastest save and load, compared with plain bytes.
 fn verdict(len: usize, measured: &[Measured], storage: &Storage) -> Printable {
     let how = if storage.is_measured { "measured by writing" } else { "as given" };
     let speed = storage.speed / 1e9;
@@ -79,7 +79,7 @@ fn verdict(len: usize, measured: &[Measured], storage: &Storage) -> Printable {
     text
 }
 
-/// One row an engine.
+/// One row per engine.
 pub fn json(
     path: &Path,
     data: &[u8],
@@ -110,7 +110,7 @@ pub fn json(
     measured.iter().map(row).collect()
 }
 
-/// Original bytes a second.
+/// Original bytes per second.
 fn gib_s(row: &Measured, times: Times) -> f64 {
     table::gib_s(row.bytes_in as u64, times.wall_s)
 }

@@ -1,4 +1,4 @@
-//! The speed of storage, and what a save and a load take with it.
+//! The speed of storage, and how long a save and a load take with it.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,17 +12,17 @@ use crate::exit::Failure;
 /// Bytes that are written to measure a directory.
 const PROBE_LEN: usize = 1 << 30;
 
-/// How fast bytes go to storage and come back.
+/// How fast bytes are written to storage and read back.
 #[derive(Clone, Copy, Debug)]
 pub struct Storage {
-    /// Bytes a second.
+    /// Bytes per second.
     pub speed: f64,
-    /// Whether it was measured, by writing alone.
+    /// Whether it was measured, by writing only.
     pub is_measured: bool,
 }
 
 impl Storage {
-    /// As the options say; nothing if they say nothing.
+    /// From the options; none if they do not say.
     pub fn from_args(args: &BenchArgs, data: &[u8]) -> Result<Option<Self>, Failure> {
         if let Some(gbps) = args.storage_gbps {
             return Ok(Some(Self { speed: gbps * 1e9, is_measured: false }));
@@ -30,7 +30,7 @@ impl Storage {
         args.storage_dir.as_deref().map(|dir| Self::measure(dir, data)).transpose()
     }
 
-    /// Writes some of `data` to a file without a name in `dir`, down to the disk.
+    /// Writes some of `data` to a file without a name in `dir`, and syncs it to the disk.
     fn measure(dir: &Path, data: &[u8]) -> Result<Self, Failure> {
         let data = &data[..data.len().min(PROBE_LEN)];
         let write = || {
@@ -46,12 +46,12 @@ impl Storage {
         Ok(Self { speed, is_measured: true })
     }
 
-    /// Seconds until a file of `len` bytes is saved: coding and writing overlap, the slower counts.
+    /// Seconds to save a file of `len` bytes: coding and writing overlap, so the slower one counts.
     pub fn save_s(&self, len: usize, measured: &Measured) -> f64 {
         self.seconds(len, measured, measured.compress.wall_s)
     }
 
-    /// Seconds until it is loaded, at the same speed.
+    /// Seconds to load it, at the same speed.
     pub fn load_s(&self, len: usize, measured: &Measured) -> f64 {
         self.seconds(len, measured, measured.decompress.wall_s)
     }

@@ -10,8 +10,8 @@ const MAGIC: &[u8; 8] = b"\x93NUMPY\x01\x00";
 /// The data starts at a multiple of this.
 const ALIGNMENT: usize = 64;
 
-/// The header for a tensor in C order. A type that numpy does not have becomes unsigned integers
-/// of its width, and a note on stderr says so; packed types are refused.
+/// The header for a tensor in C order. A type that numpy does not have becomes unsigned integers of
+/// its width, and a note on stderr says so. Packed types are refused.
 pub fn header(dtype: Dtype, shape: &[u64]) -> Result<Vec<u8>, Failure> {
     let descr = match known(dtype) {
         Some(descr) => descr,
@@ -35,7 +35,7 @@ pub fn header(dtype: Dtype, shape: &[u64]) -> Result<Vec<u8>, Failure> {
     Ok([&MAGIC[..], &field.to_le_bytes(), padded.as_bytes()].concat())
 }
 
-/// How a header names a type of numpy; None if numpy itself does not have the type.
+/// The name of a numpy type in the header; None if numpy itself does not have the type.
 fn known(dtype: Dtype) -> Option<String> {
     match dtype.in_numpy()? {
         NumpyName::Own(name) => Some(descr(name.chars().next()?, dtype.bits() / 8)),
@@ -43,7 +43,7 @@ fn known(dtype: Dtype) -> Option<String> {
     }
 }
 
-/// Integers as wide as a type that numpy does not have.
+/// Integers of the same width, for a type that numpy does not have.
 fn stand_in(dtype: Dtype) -> Result<String, Failure> {
     if dtype.kind() == Kind::Packed {
         let dtype = dtype.label();
@@ -52,7 +52,7 @@ fn stand_in(dtype: Dtype) -> Result<String, Failure> {
     Ok(descr('u', dtype.bits() / 8))
 }
 
-/// A letter for the kind of a type, which is the first of its name in numpy, and its bytes.
+/// A letter for the kind of a type, the first letter of its numpy name, and its size in bytes.
 fn descr(kind: char, len: u64) -> String {
     let order = if len == 1 { '|' } else { '<' };
     format!("{order}{kind}{len}")
@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    /// Every type that numpy has gets numpy's own description, others the integers of their width.
+    /// Every type that numpy has gets numpy's own description; others get integers of their width.
     #[test]
     fn descriptions() {
         for (dtype, expected) in [
@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// Types of less than a byte cannot be arrays.
+    /// Types smaller than a byte cannot become arrays.
     #[test]
     fn packed_types_are_refused() {
         assert!(header(Dtype::F4E2M1, &[2]).is_err());

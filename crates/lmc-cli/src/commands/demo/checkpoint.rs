@@ -1,7 +1,8 @@
 //! A made-up training checkpoint in the safetensors format, the same on every machine.
 //!
-//! It looks to a compressor as a real one does: normal weights in bf16, their f32 masters, and
-//! Adam's moments, whose sizes are a number of the row times a number of the column.
+//! To a compressor it looks like a real one: normally distributed weights in bf16, their f32
+//! masters, and Adam's moments, whose magnitudes are a number of the row times a number of the
+//! column.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +12,7 @@ const ROWS: usize = 256;
 /// Bytes of one layer: weights, masters and two moments.
 const LAYER_LEN: usize = ROWS * COLUMNS * (2 + 4 + 4 + 4);
 
-/// The bytes of a checkpoint of about `size` bytes, one layer at least.
+/// The bytes of a checkpoint of about `size` bytes, with at least one layer.
 pub fn make(size: usize) -> Vec<u8> {
     let mut random = Random(1);
     let mut file = File::default();
@@ -50,13 +51,13 @@ fn add_layer(file: &mut File, layer: usize, random: &mut Random) {
     file.push(&format!("optimizer.exp_avg_sq.{layer}"), "F32", &shape, &v);
 }
 
-/// The upper half of an f32, cut off: no rounding is needed to look real.
+/// The upper half of an f32, truncated: it looks real without rounding.
 fn bf16(value: f32) -> [u8; 2] {
     let [.., low, high] = value.to_le_bytes();
     [low, high]
 }
 
-/// A safetensors file in the making.
+/// A safetensors file that is being built.
 #[derive(Default)]
 struct File {
     header: Map<String, Value>,
@@ -74,7 +75,7 @@ impl File {
 
     fn finish(self) -> Vec<u8> {
         let mut header = Value::Object(self.header).to_string();
-        // The format wants the data at a multiple of 8 and allows blanks.
+        // The format requires the data at a multiple of 8 and allows blanks.
         header += &" ".repeat(header.len().next_multiple_of(8) - header.len());
         [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &self.data].concat()
     }
@@ -91,12 +92,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// About normal, of mean 0 and deviation 1: a sum of 12 even numbers below 1, less 6. Sums of
-    /// integers are exact, so no library's logarithm can change the file.
+    /// Approximately normal, with mean 0 and deviation 1: the sum of 12 uniform numbers below 1,
+    /// minus 6. Sums of integers are exact, so the file does not depend on a library's logarithm.
     fn normal(&mut self) -> f32 {
         let digits = |bits: u64| (0..4).map(|i| (bits >> (16 * i)) & 0xffff).sum::<u64>();
         let sum: u64 = (0..3).map(|_| digits(self.next())).sum();
-        // More digits below those of the sum, or the low bits of the values would be zeros.
+        // More digits below those of the sum; otherwise the low bits of the values would be zeros.
         let low = self.next() >> 32;
         let fine = (sum << 32 | low) as f64 / (1_u64 << 48) as f64;
         (fine - 6.0) as f32

@@ -24,7 +24,7 @@ fn check(store: &Store, args: &CheckArgs) -> Result<(), Failure> {
     exit::both(tell(Effect::Looked, text(&checked), json), verdict(&checked))
 }
 
-/// Damage is a failure, told of in one line.
+/// Damage is a failure, reported in one line.
 pub(super) fn verdict(checked: &Checked) -> Result<(), Failure> {
     if checked.is_clean() {
         return Ok(());
@@ -38,7 +38,7 @@ pub(super) fn verdict(checked: &Checked) -> Result<(), Failure> {
     )))
 }
 
-/// What was found, as JSON.
+/// The result as JSON.
 pub(super) fn checked_json(checked: &Checked) -> Value {
     let damage = |Damage { object, error }: &Damage| {
         let error = advice::of_error(error);
@@ -62,7 +62,7 @@ pub(super) fn checked_json(checked: &Checked) -> Value {
     })
 }
 
-/// What was found, in lines.
+/// The result as lines of text.
 pub(super) fn text(checked: &Checked) -> Printable {
     let mut text = Printable::default();
     let packs = checked.damaged.iter().map(|(_, damage)| damage);

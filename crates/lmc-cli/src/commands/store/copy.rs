@@ -1,4 +1,4 @@
-//! `lmc copy`: snapshots to another store.
+//! `lmc copy`: copies snapshots to another store.
 
 use lmc_store::{Copied, SnapshotName, Store};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::progress::{Progress, Volume};
 use crate::signals;
 use crate::stdio::{Effect, say, tell};
 
-/// Copies what `args` names.
+/// Copies the snapshots that `args` names.
 pub fn run(args: &CopyArgs) -> Exit {
     let source = match open(&args.source) {
         Ok(source) => source,
@@ -27,7 +27,7 @@ pub fn run(args: &CopyArgs) -> Exit {
     }
 }
 
-/// Copies, and counts what was copied or was there, and what was not copied.
+/// Copies, and counts the snapshots that the target now has and those that were not copied.
 fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
     let target = open(&args.target)?;
     let names: Vec<SnapshotName> = match (&args.run, &args.snapshots[..]) {
@@ -55,7 +55,7 @@ fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// Says what was damaged and what was left out.
+/// Reports damage and the snapshots that were left out.
 fn say_left_out(copied: &Copied) -> Tally {
     let mut tally = Tally::default();
     (0..copied.snapshots.len() as u64 + copied.there).for_each(|_| tally.done());

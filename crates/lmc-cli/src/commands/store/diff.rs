@@ -1,4 +1,4 @@
-//! `lmc diff` of two snapshots.
+//! `lmc diff` for two snapshots.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
 use crate::stdio::{self, Effect, tell};
 
-/// Forgets what `args` does not keep.
+/// Forgets the snapshots that `args` does not keep.
 pub fn run(args: &ForgetArgs) -> Exit {
     with_store(&args.store, |store| forget(store, args))
 }
@@ -56,7 +56,7 @@ fn forget(store: &Store, args: &ForgetArgs) -> Result<(), Failure> {
     tell(Effect::unless(args.dry_run), text, json)
 }
 
-/// A run or a tag that is nowhere is more likely a slip than meant.
+/// A run or a tag that does not exist is probably a typing error.
 fn warn_of_typos(store: &Store, args: &ForgetArgs, plan: &Forgotten) -> Result<(), Failure> {
     if let Some(run) = &args.run
         && plan.kept.is_empty()

@@ -11,7 +11,7 @@ use crate::exit::{self, Exit, Failure};
 use crate::printable::Printable;
 use crate::stdio::{Effect, tell};
 
-/// Makes a store where `args` says.
+/// Makes a store at the location in `args`.
 pub fn run(args: &InitArgs) -> Exit {
     let location = match args.place.clone().map_or_else(|| args.store.location(), Ok) {
         Ok(location) => location,
@@ -43,7 +43,7 @@ fn make(location: &Location, args: &InitArgs) -> Result<(), Failure> {
     tell(Effect::Changed, Printable::line(text), args.json.then(json))
 }
 
-/// Who may see what is in a store; in a bucket that is for the bucket to say.
+/// Who may see the contents of a store; for a bucket, its own settings decide.
 fn access_text(mode: Option<u32>) -> &'static str {
     match mode {
         None => "",

@@ -14,7 +14,7 @@ use crate::table::{Align, Table, ratio};
 
 type Tags = BTreeMap<String, BTreeSet<String>>;
 
-/// Lists what `args` asks for.
+/// Lists the snapshots that `args` asks for.
 pub fn run(args: &LogArgs) -> Exit {
     with_store(&args.store, |store| list(store, args))
 }

@@ -28,7 +28,7 @@ use crate::exit::{self, Exit, Failure};
 use crate::signals;
 
 impl StoreArgs {
-    /// Where the store is, by the option or by the environment.
+    /// The location of the store, from the option or from the environment.
     pub fn location(&self) -> Result<Location, Failure> {
         let set = || std::env::var("LMC_STORE").ok().map(Location::from);
         let named = self.location.clone().or_else(set);
@@ -38,7 +38,7 @@ impl StoreArgs {
     }
 }
 
-/// Opens the store that is meant and runs `work` on it; its failure is printed.
+/// Opens the store that is meant and runs `work` on it; prints its failure.
 fn with_store(args: &StoreArgs, work: impl FnOnce(&Store) -> Result<(), Failure>) -> Exit {
     let location = match args.location() {
         Ok(location) => location,
@@ -54,7 +54,7 @@ fn open(location: &Location) -> Result<Store, Failure> {
     Ok(Store::open(storage, Arc::new(SystemClock))?)
 }
 
-/// A snapshot as its name tells of it.
+/// A snapshot, as its name describes it.
 fn name_json(name: &SnapshotName) -> Value {
     let SnapshotName { run, page: _, step, time_ms, size, added, id } = name;
     json!({

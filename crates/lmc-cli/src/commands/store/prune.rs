@@ -1,4 +1,4 @@
-//! `lmc prune`: removes forgotten snapshots and what nobody needs.
+//! `lmc prune`: removes forgotten snapshots and unreferenced objects.
 
 use lmc_store::{PackName, PruneOptions, Pruned, Store};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `lmc rebase`: cuts the chain of a snapshot.
+//! `lmc rebase`: cuts the base chain of a snapshot.
 
 use lmc_store::{SaveOptions, Store};
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::progress::{Progress, Volume};
 use crate::signals;
 use crate::stdio::{Effect, tell};
 
-/// Stores the snapshot again, on no other.
+/// Stores the snapshot again, without a base.
 pub fn run(args: &RebaseArgs) -> Exit {
     with_store(&args.store, |store| rebase(store, args))
 }

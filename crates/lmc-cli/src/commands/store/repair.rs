@@ -1,4 +1,4 @@
-//! `lmc repair`: puts right what copies can put right.
+//! `lmc repair`: repairs everything that a good copy can repair.
 
 use lmc_store::{PackName, Repaired, Store};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
     exit::both(told, verdict(&repaired, args.dry_run))
 }
 
-/// What was only moved away is lost all the same.
+/// A manifest that was only moved away still counts as lost.
 fn verdict(repaired: &Repaired, dry_run: bool) -> Result<(), Failure> {
     if !repaired.moved.is_empty() {
         return Err(Failure::damage(match dry_run {

@@ -1,4 +1,4 @@
-//! `lmc restore`: a snapshot back to files.
+//! `lmc restore`: restores a snapshot to files.
 
 use lmc_store::{Glob, RestoreOptions, Store};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::progress::{Progress, Volume};
 use crate::signals;
 use crate::stdio::{Effect, tell};
 
-/// Restores what `args` names.
+/// Restores the snapshot that `args` names.
 pub fn run(args: &RestoreArgs) -> Exit {
     with_store(&args.store, |store| restore(store, args))
 }

@@ -1,4 +1,4 @@
-//! `lmc save`: a file or a directory becomes a snapshot.
+//! `lmc save`: saves a file or a directory as a snapshot.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use crate::signals;
 use crate::stdio::{self, Effect, tell};
 use crate::table::ratio;
 
-/// Saves what `args` names.
+/// Saves the path that `args` names.
 pub fn run(args: &SaveArgs) -> Exit {
     with_store(&args.store, |store| save(store, args))
 }
@@ -39,7 +39,7 @@ fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
     tell(Effect::Changed, text(&saved), args.json.then(|| saved_json(&saved)))
 }
 
-/// A store that is in what is saved would hold itself, again and again.
+/// A store inside the saved directory would contain itself, again and again.
 fn refuse_store_inside(args: &SaveArgs) -> Result<(), Failure> {
     let location = args.store.location()?;
     let location = location.with_secrets();

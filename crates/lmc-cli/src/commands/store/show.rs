@@ -1,4 +1,4 @@
-//! `lmc show`: what is known of a snapshot.
+//! `lmc show`: what is known about a snapshot.
 
 use std::collections::BTreeMap;
 
@@ -29,20 +29,20 @@ fn show(store: &Store, args: &ShowArgs) -> Result<(), Failure> {
     tell(Effect::Looked, text(&name, &manifest, &listed.join(", ")), args.json.then(json))
 }
 
-/// Files, bytes of them, and bytes that their own archives take, of each kind.
+/// For each kind: the number of files, their bytes, and the bytes of their own archives.
 fn kinds(manifest: &Manifest) -> BTreeMap<Kind, (u64, u64, u64)> {
     let mut kinds: BTreeMap<Kind, (u64, u64, u64)> = BTreeMap::new();
     for (_, file) in manifest.files() {
         let kind = kinds.entry(file.kind).or_default();
         kind.0 += 1;
         kind.1 += file.size;
-        // Many files may be in one archive.
+        // Several files may share one archive.
         kind.2 = kind.2.saturating_add(manifest.archives[file.archive].stored);
     }
     kinds
 }
 
-/// The longest chain that a restore reads, and all bytes that it reads.
+/// The depth of the deepest base chain that a restore reads, and all bytes that it reads.
 fn reading(manifest: &Manifest) -> (usize, u64) {
     let depths = manifest.depths();
     let needed = manifest.closure(manifest.files().map(|(_, file)| file.archive));

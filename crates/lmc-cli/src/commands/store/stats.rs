@@ -1,4 +1,4 @@
-//! `lmc stats`: what a store holds, and what saved how much.
+//! `lmc stats`: what a store holds, and how much was saved in which way.
 
 use lmc_store::{Stats, Store};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `lmc tag`: gives tags to a snapshot, or takes them away.
+//! `lmc tag`: adds tags to a snapshot, or removes them.
 
 use lmc_store::Store;
 use serde_json::json;

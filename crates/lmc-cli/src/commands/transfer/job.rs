@@ -12,40 +12,40 @@ use crate::stdio;
 
 /// An open input.
 pub enum Opened {
-    /// A file, or stdin where that is one.
+    /// A file, or stdin if that is a file.
     File(File),
-    /// stdin that is a pipe.
+    /// stdin, if it is a pipe.
     Stdin,
 }
 
-/// An open input, and files of its directory that it may be coded against.
+/// An open input, and the files of its directory that it may be coded against.
 pub struct Source {
     pub input: Opened,
     pub siblings: Vec<(PathBuf, File)>,
 }
 
-/// Where a result goes; nothing is stdout.
+/// Where a result goes; none for stdout.
 pub type Target = Option<PathBuf>;
 
 /// One file and its result.
 pub struct Job {
-    /// Nothing is stdin.
+    /// None for stdin.
     pub source: Option<PathBuf>,
-    /// What it is or may be coded against.
+    /// The files that it is or may be coded against.
     pub bases: Vec<PathBuf>,
-    /// The same of its own directory, by their numbers in the batch.
+    /// The same for files of its own directory, by their numbers in the batch.
     pub(super) siblings: Vec<usize>,
     /// Where it goes.
     pub target: Target,
-    /// Its place in the directory that was given, and that of its result.
+    /// Its place in the directory that was given, and the place of its result.
     pub(super) in_tree: Option<InTree>,
-    /// What it was when it was looked for.
+    /// Its state when it was found.
     pub(super) state: Option<FileState>,
-    /// Why it is not done.
+    /// Why it cannot be done.
     pub(super) refused: Option<Failure>,
 }
 
-/// The place of a file in a directory, and that of its result.
+/// The place of a file in a directory, and the place of its result.
 pub(super) struct InTree {
     pub(super) source: PathBuf,
     pub(super) target: PathBuf,
@@ -62,7 +62,7 @@ impl Job {
         Self { source, bases, siblings, target, in_tree, state, refused }
     }
 
-    /// Its file, whatever its name is.
+    /// The id of its file, whatever its name is.
     pub(super) fn id(&self) -> Option<FileId> {
         self.state.map(|state| state.id)
     }
@@ -75,7 +75,7 @@ impl Job {
         self.open_renewed(tree, &HashMap::new())
     }
 
-    /// Opens its file. One of a directory must be as it was listed, or as it is in `renewed`.
+    /// Opens its file. A file of a directory must be as it was listed, or as it is in `renewed`.
     pub(super) fn open_renewed(
         &self,
         tree: Option<&TreePlan>,

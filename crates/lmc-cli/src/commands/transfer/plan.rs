@@ -21,7 +21,7 @@ pub(super) struct Batch {
 }
 
 impl Transfer<'_> {
-    /// What an argument asks for.
+    /// The work for one argument.
     pub(super) fn batch(&self, source: &Path) -> Result<Batch, Failure> {
         if names::is_dash(source) {
             let target = self.args.output.clone().filter(|path| !names::is_dash(path));
@@ -115,7 +115,7 @@ impl Transfer<'_> {
         refuse_folders_in_the_way(&jobs, &plan)?;
         let sources: Vec<PathBuf> = jobs.iter().filter_map(|job| job.source.clone()).collect();
         let siblings = self.direction.siblings(&sources, &|i| jobs[i].open_in(&plan).ok());
-        // A file in a folder of its own is not beside the others any more.
+        // A file that gets a folder of its own is no longer beside the others.
         let is_beside = |i: usize| lmc::has_room(&sources[i]);
         for (i, siblings) in siblings.into_iter().enumerate().filter(|(i, _)| is_beside(*i)) {
             let is_findable = |&i: &usize| lmc::is_findable(&sources[i]);
@@ -125,10 +125,10 @@ impl Transfer<'_> {
     }
 }
 
-/// Fails if a path is a link, or goes through one that another user has planted: what is removed
-/// there would be chosen by them.
+/// Fails if a path is a link, or goes through one that another user has made: that user would
+/// choose what is removed.
 fn refuse_links(source: &Path) -> Result<(), Failure> {
-    // Without slashes behind it, which would follow a link.
+    // Without trailing slashes, which would follow a link.
     let name = source.components().as_path();
     if fs::symlink_metadata(name).is_ok_and(|found| found.is_symlink()) {
         return Err(Failure::new("is a link, so --rm is refused; name what it leads to"));
@@ -159,9 +159,9 @@ fn needed_by(batches: &[(&Path, Batch)], needs: &Dependencies) -> HashMap<FileId
     needed
 }
 
-/// Refuses the jobs whose results would take the place of an input of another job, of what that
-/// needs, or of its result. All that was given counts, also what is left out or cannot be done.
-/// Inputs are told by what they are, not by their names.
+/// Refuses jobs whose results would replace an input of another job, a file that it needs, or its
+/// result. Everything that was given counts, including files that are left out or cannot be
+/// processed. Inputs are identified by what they are, not by their names.
 pub(super) fn refuse_collisions(
     given: &[PathBuf],
     batches: &mut [(&Path, Batch)],
@@ -181,13 +181,13 @@ pub(super) fn refuse_collisions(
     }
     let mut results: HashMap<PathBuf, PathBuf> = HashMap::new();
     for (root, job) in batches.iter_mut().flat_map(|(_, batch)| {
-        // Below it no link is followed, so it is resolved once for all results.
+        // No link is followed below it, so it is resolved once for all results.
         let root = batch.tree.as_ref().map(|tree| names::resolved(&tree.target));
         batch.jobs.iter_mut().map(move |job| (root.clone(), job))
     }) {
         let Some(target) = &job.target else { continue };
         let name = job.source.clone().unwrap_or_default();
-        // Whether it would replace its own file or base is looked at when its turn comes.
+        // Whether it would replace its own file or base is checked later, when it is processed.
         let is_own = |path: &&PathBuf| **path == name || job.bases.contains(path);
         let there = [FileState::at(target), FileState::of_name(target)].into_iter().flatten();
         let there: Vec<FileId> = there.map(|there| there.id).collect();
@@ -218,7 +218,7 @@ pub(super) fn refuse_collisions(
     }
 }
 
-/// Refuses a directory in which a file and a folder would come to have the same name.
+/// Refuses a directory in which a file and a folder would get the same name.
 fn refuse_folders_in_the_way(jobs: &[Job], plan: &TreePlan) -> Result<(), Failure> {
     let dirs: HashSet<&Path> = plan.dirs.iter().map(|(dir, _)| dir.as_path()).collect();
     for job in jobs {

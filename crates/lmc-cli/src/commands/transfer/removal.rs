@@ -1,4 +1,4 @@
-//! Which inputs go with `--rm`, and when: none that another file still needs.
+//! Which inputs `--rm` removes, and when: none that another file still needs.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::plan::Batch;
 use super::tree::TreePlan;
 use crate::exit::Failure;
 
-/// An input whose result is there, and which may go.
+/// An input that may be removed because its result exists.
 pub(super) struct Read {
     pub(super) batch: usize,
     pub(super) job: usize,
@@ -19,13 +19,13 @@ pub(super) struct Read {
 }
 
 impl Transfer<'_> {
-    /// For each file that is worked on, the files that it needs, whatever their names are.
+    /// For each file that is processed, the files that it needs, whatever their names are.
     pub(super) fn needs(&self, batches: &[(&Path, Batch)]) -> Dependencies {
         let jobs = batches.iter().flat_map(|(_, batch)| &batch.jobs);
         let mut needs = Dependencies::new(jobs.flat_map(|job| &job.bases));
         for batch in batches.iter().map(|(_, batch)| batch) {
             for job in batch.jobs.iter().filter(|job| job.is_file()) {
-                // One that cannot be opened fails when its turn comes.
+                // A file that cannot be opened fails later, when it is processed.
                 let (Ok(Opened::File(file)), Some(id)) = (job.open(batch.tree.as_ref()), job.id())
                 else {
                     continue;
@@ -38,8 +38,8 @@ impl Transfer<'_> {
         needs
     }
 
-    /// Removes what was kept for others, unless one of these is left: then a second try needs it,
-    /// and what it needs itself.
+    /// Removes the inputs that were kept for others, unless one of those failed: a second try then
+    /// needs the input and everything that the input needs itself.
     pub(super) fn remove_kept(
         &mut self,
         batches: &[(&Path, Batch)],
@@ -65,7 +65,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Removes an input if it still is what was read.
+    /// Removes an input if it is still the file that was read.
     pub(super) fn remove(
         &mut self,
         job: &Job,
@@ -73,7 +73,7 @@ impl Transfer<'_> {
         read: &FileState,
     ) -> Result<(), Failure> {
         let seen = *self.renewed.get(&read.id).unwrap_or(read);
-        // Its other names may be inputs too: they have not changed because this one is gone.
+        // Its other names may be inputs too: the removal of this name does not count as a change.
         let other_name = (seen.names > 1).then(|| job.open_renewed(tree, &self.renewed));
         match (tree, &job.in_tree, &job.source) {
             (Some(tree), Some(place), _) => tree.source.remove(&place.source, &seen)?,

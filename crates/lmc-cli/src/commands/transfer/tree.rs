@@ -1,4 +1,4 @@
-//! A directory that was given, and the one that its results go into.
+//! A directory that was given, and the directory for its results.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use lmc::{FileKind, FileState, Origin, Sandbox, Tree};
 use super::job::Job;
 use crate::exit::Failure;
 
-/// A directory that was given, and what becomes of it beside its files.
+/// A directory that was given, and its folders.
 pub(super) struct TreePlan {
     pub(super) source: Tree,
     pub(super) target: PathBuf,
-    /// Relative paths, each before what is below it, the root first.
+    /// Relative paths, each before those below it, the root first.
     pub(super) dirs: Vec<(PathBuf, FileState)>,
     pub(super) left_out: Vec<(PathBuf, Failure)>,
 }
 
 impl TreePlan {
-    /// Adds the folders that results come to be in because of their long names, and leaves out
-    /// those that only such a name made.
+    /// Adds the folders that results need because of their long names, and leaves out those that
+    /// exist only because of such a name.
     pub(super) fn fit_folders(&mut self, jobs: &[Job]) {
         let mut alone: HashMap<&Path, bool> = HashMap::new();
         for folder in self.source.entries().iter().filter_map(|entry| entry.path.parent()) {
@@ -30,7 +30,7 @@ impl TreePlan {
             jobs.iter().filter_map(|job| Some((job.in_tree.as_ref()?, job.state?)))
         {
             if place.target.parent() == Some(&place.source) {
-                // Who may read the file may enter its folder.
+                // Whoever may read the file may enter its folder.
                 let mode = state.mode | (state.mode & 0o444) >> 2;
                 self.dirs.push((place.source.clone(), FileState { mode, ..state }));
             } else if place.source.parent() == Some(&place.target)
@@ -42,8 +42,8 @@ impl TreePlan {
         self.dirs.retain(|(dir, _)| !made.contains(dir));
     }
 
-    /// Removes the folders of the source that are empty by now. What was left out or failed stays,
-    /// and so does the directory it is in.
+    /// Removes the folders of the source that are empty by now. Files that were left out or failed
+    /// stay, and so do their folders.
     pub(super) fn remove_source_folders(&self) {
         let entries = self.source.entries().iter().rev();
         for folder in entries.filter(|entry| entry.state.kind == FileKind::Folder) {
@@ -53,20 +53,20 @@ impl TreePlan {
     }
 }
 
-/// A directory that results go into.
+/// The directory for the results.
 pub(super) struct TargetTree {
     pub(super) sandbox: Sandbox,
-    /// Whether the directory itself was not there before.
+    /// Whether the directory itself is new.
     is_new: bool,
-    /// Directories in it that were not there before.
+    /// Directories in it that are new.
     made: Vec<PathBuf>,
-    /// What those were that were there.
+    /// The state of those that already existed.
     old: HashMap<PathBuf, FileState>,
 }
 
 impl TargetTree {
-    /// Makes the directories, closed to others, down to the disk: files in them may replace inputs
-    /// that are removed.
+    /// Makes the directories, closed to others, and syncs them to the disk: files in them may
+    /// replace inputs that are removed.
     pub(super) fn make(tree: &TreePlan, overwrite: bool) -> Result<Self, Failure> {
         let (sandbox, is_new) = Sandbox::make(&tree.target, overwrite)?;
         let (made, old) = (Vec::new(), HashMap::new());
@@ -91,11 +91,11 @@ impl TargetTree {
         Ok(())
     }
 
-    /// Gives the directories their modes and times. The one that was named as the target keeps its
-    /// own if it was there, and the others let nobody do more than before.
+    /// Sets the modes and times of the directories. The target itself keeps its own if it already
+    /// existed, and the others do not become more open than before.
     pub(super) fn finish(&self, tree: &TreePlan) -> Result<(), Failure> {
         let dirs = if self.is_new { &tree.dirs[..] } else { &tree.dirs[1..] };
-        // The deepest first: a change inside a directory changes its time.
+        // The deepest first: a change in a directory changes its time.
         for (dir, like) in dirs.iter().rev() {
             let origin = Origin::file(like).in_place_of(self.old.get(dir).copied());
             self.sandbox.finish_dir(dir, &origin)?;
@@ -103,8 +103,7 @@ impl TargetTree {
         Ok(())
     }
 
-    /// Removes the directories that were made: nothing is in them, and they would be in the way of
-    /// the next try.
+    /// Removes the directories that were made: they are empty, and would block the next try.
     pub(super) fn remove(&self, tree: &TreePlan) {
         for dir in self.made.iter().rev() {
             let _ = self.sandbox.remove_dir(dir);

@@ -21,7 +21,7 @@ pub(super) fn for_each_name(
     Ok(())
 }
 
-/// A name as text, with U+FFFD for what is none.
+/// A name as text, with U+FFFD for bytes that are not UTF-8.
 pub(super) fn shown(name: &CStr) -> String {
     name.to_string_lossy().into_owned()
 }
@@ -30,7 +30,7 @@ pub(super) fn is_utf8(name: &CStr) -> bool {
     name.to_str().is_ok()
 }
 
-/// What a name in a folder is; none if it is gone.
+/// What is known about a name in a folder; none if it is gone.
 pub(super) fn look_at(folder: &OwnedFd, name: &CStr) -> io::Result<Option<DiskStat>> {
     match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(disk_stat(&stat))),

@@ -7,7 +7,7 @@ fn a_folder_that_changes_is_read_again() {
     let root = tempfile::tempdir().unwrap();
     let (old, new) = (root.path().join("old"), root.path().join("new"));
     std::fs::write(&old, b"").unwrap();
-    // Changes within one tick of the clock of the file system would have the same time.
+    // Changes within one tick of the file system's clock would have the same time.
     File::open(root.path()).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     let disk = RealDisk::new(root.path(), Access::Private);
     let looks = AtomicUsize::new(0);

@@ -1,9 +1,9 @@
-//! What went wrong with an object in a directory.
+//! Errors about objects in a directory.
 
 use lmc_format::{Error, ErrorKind};
 use std::io;
 
-/// An error about an object whose file was removed before it had its name.
+/// The error about an object whose file was removed before it got its name.
 pub(super) fn swept(name: &str) -> Error {
     let message = format!(
         "the file that should become {name} was removed meanwhile: this process was paused for so \
@@ -12,8 +12,8 @@ pub(super) fn swept(name: &str) -> Error {
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// An error about an object. Where something that is no file is in its place, or something that is
-/// no folder on the way to it, that is damage: it does not go away by trying again.
+/// An error about an object. If something that is not a file has its name, or something that is not
+/// a folder is on the way to it, that is damage: trying again does not help.
 pub(super) fn object_error(what: impl std::fmt::Display, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => {

@@ -1,6 +1,6 @@
-//! Keys that the machine itself gives. Where a user has set none, the clouds' libraries ask an
-//! address that only machines of that cloud have. Elsewhere nobody answers there: that is to be
-//! said within seconds and in words that help, not after a minute of trying again.
+//! Keys that the machine itself provides. If the user has set no keys, the libraries of the clouds
+//! ask an address that only machines of that cloud have. Elsewhere there is no answer. The user
+//! should learn that within seconds and in helpful words, not after a minute of retries.
 
 use futures_util::future::BoxFuture;
 use object_store::ClientOptions;
@@ -12,11 +12,11 @@ use std::fmt;
 use std::time::Duration;
 use url::Url;
 
-/// Where the machines of clouds are asked for keys.
+/// The addresses at which the machines of clouds provide keys.
 const ADDRESSES: [&str; 3] = ["169.254.169.254", "[fd00:ec2::254]", "metadata.google.internal"];
-/// How long one answer may take; it comes from the machine itself, or from next to it.
+/// How long one answer may take; it comes from the machine itself or from close to it.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// Times that a question is asked.
+/// How many times a question is asked.
 const TRIES: usize = 2;
 
 /// Says that there are no keys, and why.
@@ -31,17 +31,17 @@ impl fmt::Display for NoKeys {
 
 impl std::error::Error for NoKeys {}
 
-/// Makes clients that ask the machine for keys, if they may, and do not wait for it.
+/// Makes clients that may ask the machine for keys, but do not wait long for an answer.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
-    /// The address that the user named for that.
+    /// The address that the user set for this.
     own: Option<String>,
     is_forbidden: bool,
 }
 
 impl Connector {
-    /// By the settings of a user: `AWS_METADATA_ENDPOINT` names another address, and
-    /// `AWS_EC2_METADATA_DISABLED` forbids to ask for the keys of S3, as in the tools of AWS.
+    /// From the settings of the user: `AWS_METADATA_ENDPOINT` sets another address, and
+    /// `AWS_EC2_METADATA_DISABLED` forbids asking for the keys of S3, as in the AWS tools.
     pub(super) fn new(settings: &[(String, String)], is_s3: bool) -> Self {
         let value = |wanted: &str| {
             let mut named = settings.iter().filter(|(name, _)| name == wanted);
@@ -76,7 +76,7 @@ struct Client {
 }
 
 impl Client {
-    /// Asks the machine. An error is one that nobody tries again.
+    /// Asks the machine. An error is one that is not retried.
     async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let no_keys = |why: String| HttpError::new(HttpErrorKind::Unknown, NoKeys(why));
         if self.connector.is_forbidden {
@@ -98,7 +98,7 @@ impl Client {
 }
 
 impl HttpService for Client {
-    // As `async_trait` has it.
+    // As `async_trait` writes it.
     fn call<'life0, 'async_trait>(
         &'life0 self,
         request: HttpRequest,

@@ -1,4 +1,4 @@
-//! From a URL to a bucket: what the environment says, how long to wait and how often to try.
+//! From a URL to a bucket: settings from the environment, timeouts and retries.
 
 use super::place::{Place, library_words};
 use lmc_format::{Error, ErrorKind, Result};
@@ -7,10 +7,10 @@ use object_store::{ObjectStore, ObjectStoreScheme};
 use std::ffi::OsString;
 use url::Url;
 
-/// The settings of these clouds are in variables that begin so. Others are not ours: `TOKEN` or
-/// `REGION` may mean anything.
+/// The variables with the settings of these clouds start with these prefixes. Others are not ours:
+/// `TOKEN` or `REGION` may mean anything.
 const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
-/// How long a request may take, unless `AWS_TIMEOUT` says so: a pack in 5 minutes is a slow line.
+/// How long a request may take, unless `AWS_TIMEOUT` is set: a pack in 5 minutes is a slow line.
 const TIMEOUT: &str = "300 seconds";
 
 /// The bucket of a URL and the path in it, with the settings in `variables`.
@@ -28,7 +28,7 @@ pub(super) fn open(
     Ok((build(&scheme, url, settings, retries).map_err(cannot)?, path))
 }
 
-/// Names and values in the words of `object_store`.
+/// Names and values as `object_store` calls them.
 fn settings(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(String, String)> {
     let text = |(name, value): (OsString, OsString)| {
         let name = name.into_string().ok()?;
@@ -37,7 +37,7 @@ fn settings(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(S
     };
     let own: Vec<(String, String)> = variables.into_iter().filter_map(text).collect();
     let mut settings = vec![("timeout".to_string(), TIMEOUT.to_string())];
-    // Who names a server by http:// has said that it may be spoken to so.
+    // A user who sets an endpoint with http:// has allowed plain HTTP for it.
     let is_endpoint = |name: &str| name.starts_with("aws_endpoint");
     if own.iter().any(|(name, value)| is_endpoint(name) && value.starts_with("http://")) {
         settings.push(("allow_http".to_string(), "true".to_string()));
@@ -61,7 +61,7 @@ fn build(
         ($builder:ty) => {{
             let new = <$builder>::new().with_url(url.as_str()).with_retry(retry);
             let new = new.with_http_connector(connector);
-            // What is not known is for another cloud, or for another program.
+            // An unknown setting is for another cloud or for another program.
             let set = |builder: $builder, (name, value): (String, String)| match name.parse() {
                 Ok(key) => builder.with_config(key, value),
                 Err(_) => builder,
@@ -97,7 +97,7 @@ fn unknown() -> object_store::Error {
     object_store::Error::Generic { store: "lmc", source }
 }
 
-/// Times that a request is sent again, from `LMC_RETRIES`.
+/// How many times a request is sent again, from `LMC_RETRIES`.
 pub(super) fn retries() -> Result<usize> {
     match std::env::var("LMC_RETRIES") {
         Err(_) => Ok(super::RETRIES),
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(of(&foreign), of(&[]));
     }
 
-    /// http:// is spoken where the server was named so, and only there.
+    /// Plain HTTP is used if the endpoint was set with http://, and only then.
     #[test]
     fn plain_http() {
         let http = ("allow_http".to_string(), "true".to_string());
@@ -131,7 +131,7 @@ mod tests {
         assert!(!of(&[("AWS_ENDPOINT_URL", "https://127.0.0.1:1")]).contains(&http));
     }
 
-    /// What the user says comes last and holds.
+    /// The user's settings come last and win.
     #[test]
     fn timeouts() {
         let settings = of(&[("AWS_TIMEOUT", "9 seconds")]);

@@ -10,7 +10,7 @@ use url::Url;
 pub(super) struct Place(String);
 
 impl Place {
-    /// Without a name, a password or a query, which may be secret.
+    /// Without user, password and query, which may be secret.
     pub(super) fn of_url(url: &Url) -> Self {
         let shown = Location::from(url.as_str()).to_string();
         Self(shown.trim_end_matches('/').to_string())
@@ -20,13 +20,13 @@ impl Place {
         Self(store.to_string())
     }
 
-    /// What went wrong with `name` here.
+    /// The error about `name` in this bucket.
     pub(super) fn failed(&self, what: &str, name: &str, error: &object_store::Error) -> Error {
         use object_store::Error as E;
         let text = error.to_string();
         let (kind, advice) = match error {
             _ if is_without_bucket(error) => (ErrorKind::NoStore, NO_BUCKET),
-            // A list or a put finds nothing only where there is no bucket.
+            // A list or a put reports "not found" only if there is no bucket.
             E::NotFound { .. } => (ErrorKind::NoStore, NO_BUCKET),
             E::PermissionDenied { .. } | E::Unauthenticated { .. } => (ErrorKind::Io, NO_ACCESS),
             E::NotImplemented { .. } | E::NotSupported { .. } => {
@@ -57,19 +57,19 @@ impl fmt::Display for Place {
     }
 }
 
-/// Whether an object is missing because its bucket is.
+/// Whether an object is missing because its bucket does not exist.
 pub(super) fn is_without_bucket(error: &object_store::Error) -> bool {
     error.to_string().contains("NoSuchBucket")
 }
 
-/// Servers differ in the number they give to a wrong key, not in the word.
+/// For a wrong key, servers differ in the status code but not in the word.
 fn is_refused(text: &str) -> bool {
     ["InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"]
         .iter()
         .any(|word| text.contains(word))
 }
 
-/// Whether no answer came to a request that was sent, so that it may have been done.
+/// Whether a request was sent but got no answer, so that it may have been carried out.
 pub(super) fn is_unanswered(error: &object_store::Error) -> bool {
     was_sent(error) == Some(true)
 }
@@ -78,8 +78,8 @@ fn is_unreachable(error: &object_store::Error) -> bool {
     was_sent(error).is_some()
 }
 
-/// Of an error of the line, not of the server: whether the request was sent. Without keys it was
-/// not even made.
+/// For an error of the connection and not of the server: whether the request was sent. Without
+/// keys, it was not even made.
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 fn was_sent(error: &object_store::Error) -> Option<bool> {
     use object_store::client::{HttpError, HttpErrorKind};
@@ -88,7 +88,7 @@ fn was_sent(error: &object_store::Error) -> Option<bool> {
     (!is_without_keys(error)).then_some(was_sent)
 }
 
-/// Whether nobody has set keys, and the machine gave none.
+/// Whether no keys are set and the machine gave none.
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 fn is_without_keys(error: &object_store::Error) -> bool {
     causes(error).any(|cause| cause.is::<super::machine::NoKeys>())
@@ -110,8 +110,8 @@ fn is_without_keys(_: &object_store::Error) -> bool {
     false
 }
 
-/// What a library says, and in it what a server said, in one line that is not too long and holds
-/// neither keys nor signatures: requests are quoted with their queries.
+/// The message of a library, including that of a server, in one line of limited length without keys
+/// or signatures: such messages quote requests with their queries.
 pub(super) fn library_words(error: &object_store::Error) -> String {
     let line = clean(&error.to_string().replace('\n', " "));
     match line.char_indices().nth(WORDS_LEN_MAX) {
@@ -120,19 +120,19 @@ pub(super) fn library_words(error: &object_store::Error) -> String {
     }
 }
 
-/// Longest text of a library that is passed on, in characters.
+/// Longest message of a library that is passed on, in characters.
 const WORDS_LEN_MAX: usize = 400;
-/// What stands before a secret in the words of servers, in small letters.
+/// Text that comes before a secret in the messages of servers, in lower case.
 const SECRET_NAMES: [&str; 5] = ["signature=", "sig=", "credential=", "token=", "password="];
 
 fn clean(text: &str) -> String {
     let words = |word: &str| {
-        // The query of a request whose URL is not whole.
+        // The query of a request whose URL is not complete.
         let word = match word.split_once('?') {
             Some((path, query)) if query.contains('=') => path,
             _ => word,
         };
-        // Bytes keep their places in small letters of ASCII.
+        // Converting ASCII to lower case does not move any byte.
         let small = word.to_ascii_lowercase();
         let secret = SECRET_NAMES.iter().filter_map(|name| Some(small.find(name)? + name.len()));
         secret.min().map_or_else(|| word.to_string(), |at| format!("{}...", &word[..at]))
@@ -140,8 +140,8 @@ fn clean(text: &str) -> String {
     map_words(&without_secrets(&without_details(text)), words)
 }
 
-/// Text that ends in an answer of a server in XML, with only the code and the message of that: the
-/// rest repeats the request, and what it was signed with.
+/// Text that ends in an XML answer of a server, reduced to its code and message: the rest repeats
+/// the request and its signature.
 fn without_details(text: &str) -> String {
     let Some(start) = text.find("<?xml").or_else(|| text.find("<Error>")) else {
         return text.to_string();
@@ -162,7 +162,7 @@ fn without_details(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What a server repeats of a request is not passed on; what it says of it is.
+    /// Parts of a request that a server repeats are not passed on, but its own message is.
     #[test]
     fn words_of_servers_lose_keys_and_signatures() {
         for (given, wanted) in [

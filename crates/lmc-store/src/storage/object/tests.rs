@@ -1,4 +1,4 @@
-//! What a bucket does that somebody else writes to at the same time.
+//! A bucket that somebody else writes to concurrently.
 
 use super::*;
 use async_trait::async_trait;
@@ -9,7 +9,7 @@ use object_store::{
 };
 use std::fmt;
 
-/// A bucket in which whatever is copied is replaced right after that.
+/// A bucket in which every object is replaced right after it was copied.
 #[derive(Debug, Default)]
 struct Replacing(InMemory);
 
@@ -65,8 +65,8 @@ impl ObjectStore for Replacing {
     }
 }
 
-/// What somebody put in the place of an object while it was moved away is not removed, though it is
-/// as long.
+/// An object that replaces another one while that one is moved away is not removed, although it has
+/// the same length.
 #[test]
 fn what_takes_the_place_of_a_moved_object_stays() {
     let bucket = ObjectStorage::new(Box::new(Replacing::default()), Path::from("")).unwrap();
