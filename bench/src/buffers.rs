@@ -1,7 +1,7 @@
-//! What is measured: the sets, their corpus tensors, and one large buffer made of them.
+//! The data to measure: the sets, their corpus tensors, and one large buffer made of them.
 //!
-//! A buffer repeats the tensors of a set until it is large enough, each copy with its rows in
-//! another order, so that no engine profits from repeats within its window.
+//! A buffer repeats the tensors of a set until it is large enough, with the rows of each copy in a
+//! different order, so that no engine benefits from repeats within its window.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ pub enum Set {
 /// One tensor in a buffer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
-    /// Bytes of the tensor; the parts lie back to back.
+    /// Bytes of the tensor; the parts are back to back.
     pub len: usize,
     /// Values in the last dimension.
     pub row_len: u64,
@@ -102,7 +102,8 @@ impl FromStr for Set {
 }
 
 impl Buffer {
-    /// Repeats the tensors of `files` until there are `len_min` bytes, one copy at least.
+    /// Repeats the tensors of `files` until there are at least `len_min` bytes. There is at least
+    /// one copy.
     pub fn build(files: &[CorpusFile], len_min: usize, shuffled: bool) -> Result<Self> {
         let tensors: Vec<&Tensor> = files.iter().flat_map(|file| &file.tensors).collect();
         let first = tensors.first().ok_or("the corpus has no file of this set")?;
@@ -129,13 +130,13 @@ impl Buffer {
         self.dtype.width()
     }
 
-    /// The tensors as engines take them.
+    /// The tensors in the form that engines take.
     pub fn tensors(&self) -> Vec<SampleTensor> {
         let spec = |part: &Part| TensorSpec { dtype: self.dtype, row_len: part.row_len };
         self.parts.iter().map(|part| SampleTensor { len: part.len, spec: spec(part) }).collect()
     }
 
-    /// The bound in bits a value over the first `len` bytes.
+    /// The bound in bits per value over the first `len` bytes.
     pub fn bound_bits_per_value(&self, len: usize) -> f64 {
         let (mut bits, mut left) = (0.0, len);
         for part in &self.parts {
@@ -159,7 +160,7 @@ impl Buffer {
     }
 }
 
-/// Bytes that move together: a row, or a value of a tensor that is one row.
+/// Bytes that move together: a row, or one value if the tensor is a single row.
 fn shuffle_unit(tensor: &Tensor) -> usize {
     let rows = if tensor.shape.len() > 1 { tensor.row_len() } else { 1 };
     rows * tensor.width()
@@ -171,7 +172,7 @@ pub fn codec_dtype(dtype: FileDtype) -> Result<Dtype> {
         .ok_or_else(|| format!("no type is called {dtype}").into())
 }
 
-/// The type behind a name on the command line.
+/// The type that a name on the command line stands for.
 pub fn parse_dtype(name: &str) -> Result<FileDtype> {
     Ok(match name {
         "bf16" => FileDtype::BF16,
@@ -182,18 +183,19 @@ pub fn parse_dtype(name: &str) -> Result<FileDtype> {
     })
 }
 
-/// The file with each tensor cast.
+/// The file with each tensor cast to another type.
 pub fn cast_tensors(file: &CorpusFile, cast: fn(&Tensor) -> Tensor) -> CorpusFile {
     CorpusFile { name: file.name.clone(), tensors: file.tensors.iter().map(cast).collect() }
 }
 
-/// f16, to nearest.
+/// Casts to f16, rounding to nearest.
 pub fn cast_f16(tensor: &Tensor) -> Tensor {
     let bytes = f32_values(tensor).flat_map(|x| casts::f16_bits(x).to_le_bytes()).collect();
     Tensor { dtype: FileDtype::F16, bytes, ..tensor.clone() }
 }
 
-/// e4m3 after a scale per tensor, as quantizers do; a power of two, so that only e4m3 rounds.
+/// Casts to e4m3 after scaling each tensor, as quantizers do. The scale is a power of two, so that
+/// only e4m3 rounds.
 pub fn cast_fp8(tensor: &Tensor) -> Tensor {
     let max_abs = f32_values(tensor).fold(0_f32, |max, x| max.max(x.abs()));
     let scale = casts::power_of_two_scale(max_abs, 448.0);
@@ -201,7 +203,7 @@ pub fn cast_fp8(tensor: &Tensor) -> Tensor {
     Tensor { dtype: FileDtype::F8_E4M3, bytes, ..tensor.clone() }
 }
 
-/// The values of a tensor of f32.
+/// The values of an f32 tensor.
 pub fn f32_values(tensor: &Tensor) -> impl Iterator<Item = f32> {
     let value = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
     tensor.bytes.chunks_exact(4).map(value)

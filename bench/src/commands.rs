@@ -1,4 +1,5 @@
-//! What `lmc-bench` does: the whole benchmark, dumping a buffer, timing a file, sizes only, pairs.
+//! The commands of `lmc-bench`: the whole benchmark, dumping a buffer, timing a file, sizes only,
+//! pairs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,7 @@ pub fn corpus_bits(args: &CorpusBitsArgs) -> Result<()> {
     args.json.as_deref().map_or(Ok(()), |path| report.write_json(path))
 }
 
-/// Whole files on more and more threads.
+/// Whole files on an increasing number of threads.
 pub fn scale(args: &ScaleArgs) -> Result<()> {
     if let Some(path) = &args.file {
         return scale::run(args, scale::Case::of_file(path)?);
@@ -128,7 +129,7 @@ fn time_pairs(
     Ok(())
 }
 
-/// Whether the JSON takes the place of the table.
+/// Whether the JSON replaces the table.
 fn to_stdout(json: Option<&Path>) -> bool {
     json == Some(Path::new("-"))
 }

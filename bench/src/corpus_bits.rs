@@ -1,5 +1,5 @@
-//! Sizes of our levels on the original corpus files, whole files with all tables and lengths,
-//! beside the order-0 bound. Every file is decoded again and compared.
+//! Sizes of our levels on the original corpus files, next to the order-0 bound. A size is that of
+//! the whole file, with all tables and lengths. Every file is decoded again and compared.
 
 use lmc_engines::{Engine, LevelName, Lmc};
 use lmc_testkit::CorpusFile;
@@ -14,7 +14,7 @@ use crate::run::{self, Limits};
 pub struct FileBits {
     pub file: String,
     pub values: usize,
-    /// Order-0 bound in bits a value.
+    /// Order-0 bound in bits per value.
     pub bound_bits: f64,
     pub levels: Vec<LevelBits>,
 }
@@ -28,8 +28,8 @@ pub struct LevelBits {
 }
 
 impl FileBits {
-    /// What each of the engines makes of `buffer`, under the name given with it; those that want a
-    /// base get `base`.
+    /// The sizes that the engines reach on `buffer`, each under the name given with it. Engines
+    /// that use a base get `base`.
     pub fn measure(
         file: &str,
         buffer: &Buffer,
@@ -51,7 +51,7 @@ impl FileBits {
         Ok(bits)
     }
 
-    /// Adds what one engine made of the file.
+    /// Adds the size that one engine reached on the file.
     pub fn add(&mut self, level: String, bytes_out: usize) {
         let bits_per_value = bytes_out as f64 * 8.0 / self.values as f64;
         self.levels.push(LevelBits { level, bytes_out, bits_per_value });

@@ -1,5 +1,5 @@
-//! What the benchmarks are made of: buffers of the corpus, interleaved timing, and the report. A
-//! library, so that a program with engines of its own can run them beside ours.
+//! The parts of the benchmarks: buffers of the corpus, interleaved timing, and the report. This is
+//! a library, so that a program with its own engines can run them next to ours.
 #![allow(missing_docs, reason = "fields are columns, and record/README.md has a line for each")]
 
 pub mod buffers;

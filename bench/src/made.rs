@@ -1,4 +1,5 @@
-//! Pairs that are made from the fp32 weights of two steps: of other types, and closer together.
+//! Pairs made from the fp32 weights of two steps: pairs of other types, and pairs that are closer
+//! together.
 
 use lmc_bench::buffers::{cast_f16, cast_fp8, cast_tensors, f32_values};
 use lmc_testkit::{CorpusFile, Dtype, Random, Tensor};
@@ -6,25 +7,25 @@ use lmc_testkit::{CorpusFile, Dtype, Random, Tensor};
 /// How a pair is made.
 #[derive(Clone, Copy, Debug)]
 pub enum Made {
-    /// The new weights a fiftieth of the way from the base: two of a hundred steps.
+    /// The new weights, only a fiftieth of the way from the base: two of a hundred steps.
     Near,
-    /// The base, each value moved by about a millionth of itself.
+    /// The base with each value moved by about a millionth of itself.
     Moved,
-    /// The base, one value in a hundred replaced by the new one.
+    /// The base with one value in a hundred replaced by the new one.
     FewF32,
     /// Both rounded to f16.
     F16,
     /// Both rounded to e4m3.
     Fp8,
-    /// The same, one value in a hundred new.
+    /// The same, but only one value in a hundred is new.
     FewFp8,
-    /// Both rounded to 255 steps of the largest value of a tensor.
+    /// Both rounded to 255 steps, scaled by the largest value of a tensor.
     Int8,
-    /// f64 with noise below the f32, each value moved by about a millionth of itself.
+    /// f64 with noise below the f32 precision, each value moved by about a millionth of itself.
     MovedF64,
 }
 
-/// One value in this many is new where few are.
+/// One value in this many is new in the pairs where few are.
 const FEW: usize = 100;
 
 impl Made {
@@ -49,7 +50,7 @@ impl Made {
     }
 }
 
-/// A file made of the tensors of two, which are alike.
+/// A file made from the tensors of two files that have the same tensors.
 fn zip(new: &CorpusFile, base: &CorpusFile, make: fn(&Tensor, &Tensor) -> Tensor) -> CorpusFile {
     let pairs = new.tensors.iter().zip(&base.tensors);
     CorpusFile { name: new.name.clone(), tensors: pairs.map(|(n, b)| make(n, b)).collect() }
@@ -76,7 +77,7 @@ fn few(new: &Tensor, base: &Tensor) -> Tensor {
     Tensor { bytes, ..base.clone() }
 }
 
-/// Both steps by the scale of the base.
+/// Both steps, by the scale of the base.
 fn cast_int8(tensor: &Tensor, base: &Tensor) -> Tensor {
     let max_abs = f32_values(base).fold(f32::MIN_POSITIVE, |max, x| max.max(x.abs()));
     let steps = |x: f32| (x / max_abs * 127.0).round() as i8;

@@ -1,5 +1,5 @@
-//! `lmc-bench`: speed and size of lmc's levels beside other compressors, one thread, memory to
-//! memory. `bench/README.md` says what is measured and how.
+//! `lmc-bench`: speed and size of lmc's levels next to other compressors, on one thread, from
+//! memory to memory. `bench/README.md` says what is measured and how.
 
 mod commands;
 mod made;
@@ -21,7 +21,7 @@ struct Cli {
     command: Option<Command>,
     #[command(flatten)]
     run: RunArgs,
-    /// Print speeds by CPU time of the thread, not by wall time: for a machine with other work.
+    /// Print speeds by CPU time of the thread instead of wall time: for a machine with other work.
     #[arg(long, global = true)]
     cpu_time: bool,
 }
@@ -36,11 +36,11 @@ enum Command {
     CorpusBits(CorpusBitsArgs),
     /// Sizes and speed of checkpoints coded against an earlier one.
     Pairs(PairsArgs),
-    /// Time whole files in memory on more and more threads.
+    /// Time whole files in memory on an increasing number of threads.
     Scale(ScaleArgs),
 }
 
-/// What the whole benchmark takes.
+/// Arguments of the whole benchmark.
 #[derive(Args)]
 struct RunArgs {
     /// Smallest buffer a set is timed on.
@@ -58,7 +58,7 @@ struct RunArgs {
     /// Write the rows to this file too; `-` is stdout.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// 64 MiB, one round, short parts for the slow engines: shows that all is well, no more.
+    /// 64 MiB, one round, short parts for the slow engines: only shows that everything works.
     #[arg(long)]
     quick: bool,
 }
@@ -72,7 +72,7 @@ struct DumpArgs {
     size_mib: usize,
     #[arg(long)]
     out: PathBuf,
-    /// Leave the rows in their order.
+    /// Keep the rows in their order.
     #[arg(long)]
     plain: bool,
 }
@@ -117,23 +117,23 @@ struct PairsArgs {
     /// Write sizes and rows to this file too; `-` is stdout.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// 64 MiB, one round, short parts for the slow engines: shows that all is well, no more.
+    /// 64 MiB, one round, short parts for the slow engines: only shows that everything works.
     #[arg(long)]
     quick: bool,
-    /// Pairs to measure, by their names or the beginnings of them.
+    /// Pairs to measure, by name or the beginning of a name.
     #[arg(long, value_delimiter = ',')]
     pairs: Vec<String>,
     /// Engines to measure: fast, default, max, alone, xor+huffman, xor+zstd-3, xor+bzip2-9.
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
-    /// Sizes alone.
+    /// Measure sizes only.
     #[arg(long)]
     no_speed: bool,
-    /// Sizes of other programs for the table: what `pairs.py` wrote.
+    /// Sizes of other programs for the table, as `pairs.py` wrote them.
     #[arg(long, value_name = "FILE")]
     others: Option<PathBuf>,
-    /// Print names and files of the pairs that are files of the corpus as JSON, and do nothing
-    /// else.
+    /// Print, as JSON, the names and files of the pairs that are files of the corpus, and do
+    /// nothing else.
     #[arg(long)]
     list: bool,
 }
@@ -142,11 +142,11 @@ struct PairsArgs {
 struct ScaleArgs {
     #[arg(long, default_value = "bf16")]
     set: Set,
-    /// Time a pair of checkpoints, by its name or the beginning of it, the new one against its
-    /// base.
+    /// Time a pair of checkpoints, the new one against its base. Give its name or the beginning of
+    /// it.
     #[arg(long, conflicts_with = "set")]
     pair: Option<String>,
-    /// Time this file, and not a buffer of the corpus.
+    /// Time this file instead of a buffer of the corpus.
     #[arg(long, conflicts_with_all = ["set", "pair", "size_mib"])]
     file: Option<PathBuf>,
     #[arg(long, default_value = "default")]

@@ -1,9 +1,9 @@
 //! Checkpoints coded against an earlier one: sizes on the original files, then speed on large
 //! buffers of the same tensors.
 //!
-//! Base and new are shuffled alike: the order of a tensor's rows depends on its place in its file
-//! alone, and both files have the same tensors. Pairs of types that the corpus has not are made
-//! from its fp32 weights (`made.rs`).
+//! Base and new are shuffled alike: the order of a tensor's rows depends only on its place in its
+//! file, and both files have the same tensors. Pairs of types that the corpus does not have are
+//! made from its fp32 weights (`made.rs`).
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::made::Made;
 
-/// A file of the corpus and an earlier one of the same run, or what is made of both.
+/// A file of the corpus and an earlier one of the same run, or files made from both.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pair {
     pub name: &'static str,
@@ -28,7 +28,7 @@ pub struct Pair {
     made: Option<Made>,
 }
 
-/// What another program made of a pair.
+/// The size that another program reached on a pair.
 #[derive(Debug, Deserialize)]
 struct OtherSize {
     pair: String,
@@ -57,7 +57,8 @@ impl Pair {
         made("f64 1e-6", Made::MovedF64),
     ];
 
-    /// Those that `names` asks for, each by its name or the beginning of it; all if there are none.
+    /// The pairs that `names` asks for, each by its name or the beginning of it; all pairs if
+    /// `names` is empty.
     pub fn select(names: &[String]) -> Result<Vec<Pair>> {
         let is_asked = |pair: &Pair, name: &String| pair.name.starts_with(name.as_str());
         if let Some(name) = names.iter().find(|&n| !Self::ALL.iter().any(|p| is_asked(p, n))) {
@@ -69,12 +70,12 @@ impl Pair {
         Ok(Self::ALL.into_iter().filter(asked).collect())
     }
 
-    /// Whether both are files of the corpus as they are.
+    /// Whether both are unchanged files of the corpus.
     pub fn is_of_files(&self) -> bool {
         self.made.is_none()
     }
 
-    /// The size of the new file by each of these engines; all of them if there are none.
+    /// The size of the new file with each of these engines; with all engines if none are given.
     pub fn sizes(&self, corpus: &[CorpusFile], engines: &[String]) -> Result<FileBits> {
         let (new, base) = self.buffers(corpus, 0, false)?;
         let engines = engines_on_base(engines, base.width())?;
@@ -97,7 +98,7 @@ impl Pair {
         Ok((new, measured))
     }
 
-    /// The new bytes and those of the base in their places.
+    /// The new bytes, and the bytes of the base at the same places.
     pub fn buffers(
         &self,
         corpus: &[CorpusFile],
@@ -122,7 +123,8 @@ impl Pair {
     }
 }
 
-/// Those of [`ON_BASE`] that `names` has, all if it is empty, for values of `width` bytes.
+/// The engines of [`ON_BASE`] that `names` lists, or all if it is empty, for values of `width`
+/// bytes.
 fn engines_on_base(names: &[String], width: usize) -> Result<Vec<(String, Box<dyn Engine>)>> {
     check_names(names, &ON_BASE)?;
     let is_wanted = |name: &&str| names.is_empty() || names.iter().any(|n| n == name);
@@ -156,7 +158,8 @@ pub fn add_others(pairs: &mut [FileBits], path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// For each engine that is not ours on the base, whether our default is smaller on every pair.
+/// For each engine other than our levels with the base, whether our default is smaller on every
+/// pair.
 pub fn verdicts(pairs: &[FileBits]) -> Vec<String> {
     const OURS: [&str; 3] = ["fast", "default", "max"];
     let levels = pairs.first().map_or(&[][..], |bits| &bits.levels);

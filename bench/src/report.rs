@@ -14,11 +14,11 @@ use crate::corpus_bits::FileBits;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// Which time a table shows.
+/// Which clock a table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     Wall,
-    /// That of the thread.
+    /// CPU time of the thread.
     Cpu,
 }
 
@@ -40,28 +40,28 @@ pub struct Row {
     pub decompress_gib_s: f64,
     pub compress_cpu_gib_s: f64,
     pub decompress_cpu_gib_s: f64,
-    /// The copy there, in the same run.
+    /// Speed of memcpy in the compress direction, in the same run.
     pub memcpy_gib_s: f64,
     pub memcpy_cpu_gib_s: f64,
-    /// The share of compressing, by CPU time, that goes by before anything is coded.
+    /// The share of compression, by CPU time, that passes before anything is coded.
     pub planning_share: f64,
     pub repeats: usize,
     pub machine: String,
     pub simd: &'static str,
 }
 
-/// Everything one run found out.
+/// All results of one run.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     pub rows: Vec<Row>,
     pub corpus_bits: Vec<FileBits>,
-    /// As `corpus_bits`, of files against a base.
+    /// Like `corpus_bits`, for files against a base.
     pub pair_bits: Vec<FileBits>,
 }
 
 impl Report {
-    /// Adds the rows of one set and gives them; the copy there of memcpy is the yardstick of all of
-    /// them.
+    /// Adds the rows of one set and returns them. They are all compared with memcpy in the compress
+    /// direction.
     pub fn add(&mut self, set: &str, buffer: &Buffer, measured: &[Measured]) -> &[Row] {
         let first_new = self.rows.len();
         let is_memcpy = |m: &&Measured| m.label.engine == "memcpy";
@@ -165,7 +165,7 @@ pub fn print_row(row: &Row, clock: Clock) {
     );
 }
 
-/// Prints the sizes on the corpus files: bits a value, and per cent above the bound.
+/// Prints the sizes on the corpus files: bits per value, and percent above the bound.
 pub fn print_corpus_bits(files: &[FileBits]) {
     let Some(first) = files.first() else { return };
     println!("corpus bits: whole files, tables and lengths included");
@@ -183,7 +183,7 @@ pub fn print_corpus_bits(files: &[FileBits]) {
     println!();
 }
 
-/// Prints the sizes of files against a base, in bits a value.
+/// Prints the sizes of files against a base, in bits per value.
 pub fn print_pair_bits(pairs: &[FileBits]) {
     let Some(first) = pairs.first() else { return };
     println!("bits a value: new/base, tables and lengths included");
@@ -206,7 +206,7 @@ fn above_percent(bits: f64, bound: f64) -> f64 {
     (bits / bound - 1.0) * 100.0
 }
 
-/// The CPU's name, where the system tells it.
+/// The CPU's name, if the system reports it.
 fn machine() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find(|line| line.starts_with("model name"));

@@ -1,5 +1,5 @@
-//! Timing: in every round each engine runs once, so that a slow spell of the machine hits all of
-//! them. The fastest round counts. Every engine's output is compared with its input once.
+//! Timing: in every round each engine runs once, so that a slow period of the machine affects all
+//! of them. The fastest round counts. Every engine's output is compared with its input once.
 
 use std::slice;
 
@@ -8,7 +8,7 @@ use lmc_engines::{Engine, Measured, Pace, Room, Sample};
 use crate::Result;
 use crate::buffers::Buffer;
 
-/// How much is run.
+/// How much to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub repeats: usize,
@@ -21,11 +21,11 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Everything once, for its size.
+    /// Runs everything once, for its size.
     pub const WHOLE: Self =
         Self { repeats: 1, part_len: usize::MAX, slow_len: usize::MAX, slow_repeats: 1 };
 
-    /// `repeats` rounds, with parts for the slower engines; `quick` is one round on short ones.
+    /// `repeats` rounds, with parts for the slower engines. `quick` runs one round on short parts.
     pub fn new(repeats: usize, quick: bool) -> Self {
         const MIB: usize = 1 << 20;
         if quick {
@@ -48,7 +48,8 @@ impl Limits {
     }
 }
 
-/// Runs all engines on `buffer`, interleaved, some of them against `base`, which is as long.
+/// Runs all engines on `buffer`, interleaved, some of them against `base`, which has the same
+/// length.
 pub fn run(
     buffer: &Buffer,
     base: Option<&Buffer>,

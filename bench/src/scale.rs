@@ -1,6 +1,7 @@
-//! The whole file format on more and more threads, from memory to memory: planning, coding and
-//! every checksum, into memory of an earlier round and into new memory, and with the decoding that
-//! verifies each block. Against a base, that is in memory too, and has been hashed before.
+//! The whole file format on an increasing number of threads, from memory to memory: planning,
+//! coding and every checksum. Output goes into memory of an earlier round and into new memory, and
+//! a third measurement includes the decoding that verifies each block. A base, if there is one, is
+//! also in memory and has already been hashed.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::pairs::Pair;
 const MIB: usize = 1 << 20;
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// What one number of threads gave, in seconds.
+/// The results for one number of threads, in seconds.
 struct Row {
     threads: usize,
     copy: f64,
@@ -29,7 +30,7 @@ struct Row {
     decompress: f64,
 }
 
-/// What is compressed.
+/// The data to compress.
 pub struct Case {
     name: String,
     file: Vec<u8>,
@@ -37,7 +38,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// A file of yours.
+    /// A file given by the user.
     pub fn of_file(path: &Path) -> Result<Self> {
         let file = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Self { name: path.display().to_string(), file, base: None })
@@ -57,7 +58,7 @@ impl Case {
     }
 }
 
-/// Measures and prints every number of threads.
+/// Measures and prints the results for every number of threads.
 pub fn run(args: &ScaleArgs, case: Case) -> Result<()> {
     let Case { name, file, base } = case;
     println!("{name} at level {}, {} bytes", args.level, file.len());
@@ -107,7 +108,7 @@ fn measure(file: &[u8], options: &Options, repeats: usize) -> Result<Row> {
     };
     let mut parts = Vec::new();
     let mut back = vec![1; file.len()];
-    // The first round brings the memory of the parts, which later rounds use again.
+    // The first round allocates the memory of the parts, which later rounds reuse.
     for round in 0..=repeats.max(1) {
         let least = |best: &mut f64, start: Instant| {
             if round > 0 {
@@ -136,7 +137,7 @@ fn measure(file: &[u8], options: &Options, repeats: usize) -> Result<Row> {
     Ok(row)
 }
 
-/// A copy on all threads: what memory allows.
+/// A copy on all threads: the limit that memory sets.
 fn copy(from: &[u8], to: &mut [u8], threads: usize) {
     let len = from.len().div_ceil(threads);
     std::thread::scope(|scope| {
