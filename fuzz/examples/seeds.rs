@@ -1,4 +1,4 @@
-//! Writes the seed corpus: valid inputs of every target, to `fuzz/corpus/<target>/`.
+//! Writes the seed corpus: valid inputs for every target, to `fuzz/corpus/<target>/`.
 //!
 //! `cargo run --release --manifest-path fuzz/Cargo.toml --example seeds`
 
@@ -27,7 +27,7 @@ fn put(target: &str, name: &str, parts: &[&[u8]]) -> io::Result<()> {
     fs::write(folder.join(name), parts.concat())
 }
 
-/// Bytes that get rarer the larger they are.
+/// Bytes that are rarer the larger they are.
 fn skewed(n: usize, random: &mut Random) -> Vec<u8> {
     let mut byte = || random.next_u64().trailing_zeros() as u8 * 3 + random.below(3) as u8;
     (0..n).map(|_| byte()).collect()
@@ -105,7 +105,7 @@ fn on_bases() -> io::Result<()> {
     Ok(())
 }
 
-/// Palettes that blocks share, and the bodies of these.
+/// Palettes that blocks share, and the bodies of those blocks.
 fn palettes() -> io::Result<()> {
     let mut random = Random::new(5);
     for i in 0..600_u32 {
@@ -202,7 +202,8 @@ fn files() -> io::Result<()> {
     put("safetensors_parse", "one", &[header.as_bytes()])
 }
 
-/// The manifests of a history in memory: chains, links, odd names, a single file, nothing at all.
+/// The manifests of a history in memory: chains, links, odd names, a single file, and an empty
+/// snapshot.
 fn manifests() -> io::Result<()> {
     let folder = std::env::temp_dir().join(format!("lmc-seeds-{}", std::process::id()));
     let made = history(&folder);

@@ -1,12 +1,12 @@
-//! Any coders that stand in one of the kind apart, and any stream for it; bytes that come out can
-//! be coded again. The data: number of bytes (u16), the coder without its id, the stream.
+//! Any coders inside an apart coder, and any stream for it. Decoded bytes can be coded again. The
+//! data: number of bytes (u16), the coder without its id, the stream.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use lmc_format::{Coder, Reader};
 use lmc_fuzz::{PLANE_LEN_MAX, check_roundtrip, cut_head, decode_plane};
 
-/// The id of the coder apart.
+/// The id of the apart coder.
 const APART: u8 = 8;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,5 +1,5 @@
-//! Any bytes as a shared recipe and a block: refused or decoded, by all instruction sets alike;
-//! what is decoded without a base is the same with one.
+//! Any bytes as a shared recipe and a block: refused or decoded, with the same result on all
+//! instruction sets. A block that decodes without a base gives the same bytes with one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

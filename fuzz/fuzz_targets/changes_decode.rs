@@ -1,7 +1,7 @@
-//! Any recipe by changes, any base and any body of a block on it: refused or decoded, by all
-//! instruction sets alike, in whole and in part; and any values on that base come back, also if few
-//! of them differ. The data: lengths of the recipe and of the base (u16 each), the recipe, the
-//! base, the body.
+//! Any recipe by changes, any base, and any body of a block against it. The block is refused or
+//! decoded, with the same result on all instruction sets, in whole and in part. Any values against
+//! that base come back, also if few of them differ. The data: lengths of the recipe and of the base
+//! (u16 each), the recipe, the base, the body.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

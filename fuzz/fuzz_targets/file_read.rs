@@ -1,18 +1,18 @@
-//! Any index and any body as a file whose checksums of pieces are right: refused, or read in whole
-//! and in parts the same. The data: length of the index (u16), length of the original (u32), index,
-//! body.
+//! Any index and any body as a file whose checksums of pieces are right. It is refused, or reads in
+//! whole and in parts give the same bytes. The data: length of the index (u16), length of the
+//! original (u32), index, body.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use lmc::{Archive, Context, decompress_to_vec};
 use lmc_format::{Footer, Index, hash};
 
-/// Originals that are decoded.
+/// The longest original that is decoded.
 const LEN_MAX: u64 = 1 << 22;
 
 fuzz_target!(|data: &[u8]| {
-    // Files as they are: nearly all end at the first checksum. No thread is started, which the leak
-    // checker would mind.
+    // The data as a file: nearly all fail at the first checksum. No thread is started, because the
+    // leak checker would complain.
     if let Ok(archive) = Archive::from_bytes(data.to_vec())
         && archive.original_len() <= LEN_MAX
     {

@@ -1,4 +1,4 @@
-//! Any huffman table and any stream for it; an accepted stream is the one that an encoder writes.
+//! Any Huffman table and any stream for it; an accepted stream is the one that an encoder writes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as the manifest of a snapshot: refused, or one that is written and read back the same.
+//! Any bytes as the manifest of a snapshot: refused, or written and read back the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

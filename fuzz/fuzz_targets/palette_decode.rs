@@ -1,6 +1,7 @@
-//! Any palette and any body of a block with it: refused or decoded, by all instruction sets alike,
-//! in whole and in part; and what was decoded is what an encoder writes again. The data: lengths of
-//! the recipe and of the original (u16 each), the recipe, the body.
+//! Any palette and any body of a block with it. The block is refused or decoded, with the same
+//! result on all instruction sets, in whole and in part. Decoded values come back when they are
+//! coded again. The data: lengths of the recipe and of the original (u16 each), the recipe, the
+//! body.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! A range of any block: what the whole block has there, and no error where the whole has none.
+//! A range of any block: it has the same bytes as in the whole block, and no error if the whole
+//! block has none.
 #![no_main]
 
 use arbitrary::Arbitrary;

@@ -1,4 +1,4 @@
-//! Any rans table and any stream for it; an accepted stream is the one that an encoder writes.
+//! Any rANS table and any stream for it; an accepted stream is the one that an encoder writes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any tensor of any type at any level, alone and on a base: the same blocks by all instruction
-//! sets, and back.
+//! Any tensor of any type at any level, alone and against a base. All instruction sets write the
+//! same blocks, and the tensor comes back.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -14,12 +14,12 @@ struct Head {
     level: u8,
     row_len: u16,
     kind: u8,
-    /// Values made by code, before the input's own bytes.
+    /// Number of generated values, before the input's own bytes.
     made: u16,
     seed: u8,
     /// Bytes of a block; the tensor is cut into at most a few of them.
     block_len: u16,
-    /// Whether the tensor is made so long that its blocks share a recipe: 1 in 32.
+    /// Whether the tensor is made so long that its blocks share a recipe: true for 1 in 32.
     long: u8,
     /// How the base is made: none, all noise, or the tensor with one value in this many changed.
     changes: u8,
@@ -41,7 +41,7 @@ impl Head {
     }
 }
 
-/// A base as long as `tensor`; None if there is to be none.
+/// A base with the length of `tensor`; None if there should be none.
 fn base_of(tensor: &[u8], changes: u8, seed: u8) -> Option<Vec<u8>> {
     let mut random = Random::new(u64::from(seed));
     match changes {

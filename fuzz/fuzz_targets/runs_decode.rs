@@ -1,4 +1,4 @@
-//! Any stream of runs; bytes that come out can be coded again.
+//! Any stream of runs. Decoded bytes can be coded again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

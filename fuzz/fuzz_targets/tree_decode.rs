@@ -1,4 +1,4 @@
-//! Any tree table and any stream for it; bytes that come out can be coded again.
+//! Any tree table and any stream for it. Decoded bytes can be coded again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

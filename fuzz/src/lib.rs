@@ -1,4 +1,5 @@
-//! What the targets share: how their inputs are cut up, and the checks that hold for any input.
+//! Code that the targets share: how their inputs are cut up, and the checks that hold for any
+//! input.
 //!
 //! A target never knows the right answer. It knows that all instruction sets must give the same
 //! one, whatever the buffers held before, and that nothing may panic or read out of bounds.
@@ -17,24 +18,24 @@ use lmc_format::{
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// Blocks that claim more original bytes are not decoded: they are legal and only slow.
+/// Blocks that claim more original bytes than this are not decoded: they are legal but slow.
 pub const RAW_LEN_MAX: usize = 1 << 15;
 /// The bits of a layout that make a recipe a palette.
 const PALETTE: u8 = 0xf0;
 /// Planes have fewer bytes than this.
 pub const PLANE_LEN_MAX: u16 = 4096;
 
-/// Reads the head `T` of an input; what follows it is returned as it is.
+/// Reads the head `T` of an input, and returns the rest unchanged.
 ///
-/// A head of plain integers and arrays stands at the front of the input, little-endian, in the
-/// order of its fields, which is what lets `examples/seeds.rs` write inputs.
+/// A head of plain integers and arrays is at the front of the input, little-endian, in the order of
+/// its fields. This lets `examples/seeds.rs` write inputs.
 pub fn cut_head<'a, T: Arbitrary<'a>>(data: &'a [u8]) -> Option<(T, &'a [u8])> {
     let mut input = Unstructured::new(data);
     let head = T::arbitrary(&mut input).ok()?;
     Some((head, input.take_rest()))
 }
 
-/// Cuts an input into a shared recipe, whose length stands in front as a u16, and a block.
+/// Cuts an input into a shared recipe, with its length in front as a u16, and a block.
 pub fn cut_case(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = data.split_first_chunk()?;
     rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))
@@ -46,17 +47,17 @@ pub fn shared_recipe(bytes: &[u8]) -> Option<SharedRecipe> {
 }
 
 thread_local! {
-    /// Decoders that have seen every input so far, so that their buffers hold what it left.
+    /// Decoders that have seen every input so far, so that their buffers hold old contents.
     static USED: RefCell<Vec<Decoder>> =
         RefCell::new(Isa::available().into_iter().map(Decoder::with_isa).collect());
 }
 
-/// A base of `len` bytes for a block, made of its own ones.
+/// A base of `len` bytes for a block, made from its own bytes.
 pub fn made_base(block: &[u8], len: usize) -> Vec<u8> {
     block.iter().copied().cycle().take(len).collect()
 }
 
-/// Decodes `range` of `block`, or all of it, in every way there is; `None` if it is refused.
+/// Decodes `range` of `block`, or all of it, in every possible way; `None` if it is refused.
 pub fn decode_everywhere(
     block: &[u8],
     shared: Option<&SharedRecipe>,
@@ -91,7 +92,7 @@ pub fn decode_everywhere(
     answers.pop().flatten()
 }
 
-/// Decodes a stream of `n` bytes by every instruction set: the bytes and the length of the
+/// Decodes a stream of `n` bytes with every instruction set: the bytes and the length of the
 /// stream, or `None` if it is refused.
 pub fn decode_plane(coder: &Coder, stream: &[u8], n: usize) -> Option<(Vec<u8>, usize)> {
     let decoder = PlaneDecoder::new(coder);
@@ -106,7 +107,7 @@ pub fn decode_plane(coder: &Coder, stream: &[u8], n: usize) -> Option<(Vec<u8>, 
     first
 }
 
-/// The stream of `plane`, the same by every instruction set; `None` if it cannot be coded.
+/// The stream of `plane`, the same with every instruction set; `None` if it cannot be coded.
 pub fn encode_plane(coder: &Coder, plane: &[u8]) -> Option<Vec<u8>> {
     let encoder = PlaneEncoder::new(coder);
     let mut answers = Isa::available().into_iter().map(|isa| {
@@ -118,7 +119,8 @@ pub fn encode_plane(coder: &Coder, plane: &[u8]) -> Option<Vec<u8>> {
     first
 }
 
-/// Decodes the stream and checks that what was accepted is what an encoder writes for the bytes.
+/// Decodes the stream, and checks that an accepted stream is the one that an encoder writes for the
+/// bytes.
 pub fn check_canonical(coder: &Coder, stream: &[u8], n: usize) {
     if let Some((plane, used)) = decode_plane(coder, stream, n) {
         let again = encode_plane(coder, &plane);
@@ -141,9 +143,9 @@ struct OnBaseHead {
     base_len: u16,
 }
 
-/// Takes an input for a recipe, a base and the body of a block on it: the block is refused or
-/// decoded, in whole and in part. `layout` gives the first byte of the recipe that is wanted, and
-/// `check` gets the recipe with values and their base, which are as long.
+/// Takes an input as a recipe, a base and the body of a block against it. The block is refused or
+/// decoded, in whole and in part. `layout` gives the first byte of the recipe that is wanted.
+/// `check` gets the recipe with values and their base, which have the same length.
 pub fn check_on_base(
     data: &[u8],
     layout: impl Fn(u8) -> u8,
@@ -221,8 +223,8 @@ struct PaletteHead {
     raw_len: u16,
 }
 
-/// Takes an input for a palette and the body of a block: the block is refused or decoded, in whole
-/// and in part, and what was decoded comes back from its segment.
+/// Takes an input as a palette and the body of a block. The block is refused or decoded, in whole
+/// and in part, and decoded values come back from their segment.
 pub fn check_palette(data: &[u8]) {
     let Some((head, rest)) = cut_head::<PaletteHead>(data) else { return };
     let Some((recipe, body)) = rest.split_at_checked(usize::from(head.recipe_len)) else { return };
@@ -251,8 +253,8 @@ pub fn check_palette(data: &[u8]) {
     );
 }
 
-/// Checks that values come back from their segment, the same by every instruction set, if they have
-/// one; what is left over after whole values is not looked at.
+/// Checks that values come back from their segment, if they have one, and that every instruction
+/// set gives the same. Bytes after the last whole value are ignored.
 fn check_segment(
     width: usize,
     (values, base): (&[u8], &[u8]),
@@ -282,7 +284,7 @@ fn check_segment(
 /// The head of an input for a coder with a histogram.
 #[derive(Debug, Arbitrary)]
 pub struct HistogramHead {
-    /// Bytes in the plane, to be reduced.
+    /// Bytes in the plane, reduced later.
     pub n: u16,
     /// Counts, from which the table is built.
     pub counts: [u8; 256],
@@ -293,12 +295,12 @@ impl HistogramHead {
         self.counts.map(u32::from)
     }
 
-    /// The huffman coder of the counts; `None` if fewer than two are not 0.
+    /// The Huffman coder of the counts; `None` if fewer than two are not 0.
     pub fn huffman(&self) -> Option<Coder> {
         build_huffman(&self.histogram()).map(|table| Coder::Huffman(Box::new(table)))
     }
 
-    /// The rans coder of the counts; `None` if fewer than two are not 0.
+    /// The rANS coder of the counts; `None` if fewer than two are not 0.
     pub fn rans(&self) -> Option<Coder> {
         build_rans(&self.histogram()).map(|table| Coder::Rans(Box::new(table)))
     }
@@ -318,9 +320,9 @@ impl HistogramHead {
 /// The head of an input for a chain.
 #[derive(Debug, Arbitrary)]
 pub struct ChainHead {
-    /// Bytes in the plane, to be reduced.
+    /// Bytes in the plane, reduced later.
     pub n: u16,
-    /// Number of levels, to be reduced.
+    /// Number of levels, reduced later.
     pub levels: u8,
     /// Bit `i` is set when level `i` has two bits.
     pub shape: u16,
