@@ -1,12 +1,13 @@
-//! Our levels as a user has them: the whole file format with its checksums, from memory to memory.
+//! Our levels as a user gets them: the whole file format with its checksums, from memory to memory.
 //!
-//! What was coded is not decoded for comparison while compressing, as no other engine does that.
+//! The coded bytes are not decoded for comparison during compression, because no other engine does
+//! that.
 
 use lmc::{Archive, Context, Input, Options};
 
 use crate::{Coded, Engine, Label, LevelName, Pace, Result, Sample};
 
-/// One of our levels on a file, with threads of its own.
+/// One of our levels on a file, with its own threads.
 pub struct WholeFile {
     level: LevelName,
     options: Options,
@@ -36,7 +37,7 @@ impl Engine for WholeFile {
         Pace::Full
     }
 
-    /// Its coded bytes are in memory of its own, which the next round uses again.
+    /// Its coded bytes are in its own memory, which the next round reuses.
     fn room_len(&self, _len: usize) -> usize {
         0
     }

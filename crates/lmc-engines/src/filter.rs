@@ -1,8 +1,8 @@
-//! What is done to bytes before a compressor gets them: XOR with a base, then byte grouping.
+//! Steps before a compressor gets the bytes: XOR with a base, then byte grouping.
 
 use crate::{Result, grouping};
 
-/// Either, both or none of them, with the memory for it.
+/// Either, both or neither of the steps, with the memory for them.
 #[derive(Debug, Default)]
 pub struct Filter {
     width: Option<usize>,
@@ -16,7 +16,7 @@ impl Filter {
         Self { width, ..Self::default() }
     }
 
-    /// What is to be coded for `data`; a base has as many bytes.
+    /// The bytes to code for `data`. A base has the same length.
     pub fn forward<'a>(&'a mut self, data: &'a [u8], base: Option<&[u8]>) -> &'a [u8] {
         let mut filtered = data;
         if let Some(base) = base {
@@ -32,7 +32,7 @@ impl Filter {
         filtered
     }
 
-    /// Restores `out` from what `decode` writes: as many bytes as [`Filter::forward`] gave.
+    /// Restores `out` from the bytes that `decode` writes: as many as [`Filter::forward`] gave.
     pub fn inverse(
         &mut self,
         base: Option<&[u8]>,
@@ -60,7 +60,7 @@ impl Filter {
     }
 }
 
-/// The first `len` bytes, of which there are enough after the first call.
+/// The first `len` bytes. After the first call the buffer is long enough.
 fn room(bytes: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if bytes.len() < len {
         bytes.resize(len, 0);
@@ -79,8 +79,8 @@ fn xor(data: &[u8], base: &[u8], out: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// Both directions undo each other, with and without grouping and a base; where data and base
-    /// are the same nothing but zeros is left.
+    /// Both directions undo each other, with and without grouping and a base. Where data and base
+    /// are equal, only zeros are left.
     #[test]
     fn roundtrip() {
         let data: Vec<u8> = (0..1000).map(|i| (i * 31 % 251) as u8).collect();

@@ -34,7 +34,7 @@ fn group_block(data: &[u8], width: usize, grouped: &mut [u8]) {
     }
 }
 
-/// One plane after the other: the compiler turns each into packed shifts and masks.
+/// One plane after another: the compiler turns each into packed shifts and masks.
 fn group_planes<const W: usize>(data: &[u8], grouped: &mut [u8]) {
     let (values, rest) = data.as_chunks::<W>();
     let (planes, tail) = grouped.split_at_mut(values.len() * W);
@@ -46,7 +46,7 @@ fn group_planes<const W: usize>(data: &[u8], grouped: &mut [u8]) {
     tail.copy_from_slice(rest);
 }
 
-/// All planes at once: whole values are written, so that the stores are wide.
+/// All planes together: whole values are written, so that the stores are wide.
 fn ungroup_block<const W: usize>(grouped: &[u8], data: &mut [u8]) {
     let (values, tail) = data.as_chunks_mut::<W>();
     let count = values.len();

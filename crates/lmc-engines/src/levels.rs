@@ -1,8 +1,8 @@
-//! Our levels without the file around them. A tensor is its shared recipe (may be empty) and one
-//! block per `block_len` bytes.
+//! Our levels without the file around them. A tensor is stored as its shared recipe (may be empty)
+//! and one block per `block_len` bytes.
 //!
-//! Planning is part of compressing, parsing the recipe part of decompressing. The lengths of
-//! recipes and blocks are kept beside the coded bytes, four bytes each when sizes are counted.
+//! Planning is part of compressing, and parsing the recipe is part of decompressing. The lengths of
+//! recipes and blocks are kept next to the coded bytes and count as four bytes each.
 
 use std::fmt;
 use std::str::FromStr;
@@ -70,7 +70,7 @@ impl FromStr for LevelName {
 }
 
 impl Lmc {
-    /// An engine that codes alone, or `on_base` what has one.
+    /// An engine that codes without a base, or with `on_base` against the base if there is one.
     pub fn new(level: LevelName, on_base: bool) -> Self {
         Self { level, on_base, encoder: Encoder::new(), decoder: Decoder::new() }
     }
@@ -138,7 +138,8 @@ impl Engine for Lmc {
     fn decompress(&mut self, coded: &Coded, base: Option<&[u8]>, out: &mut [u8]) -> Result<()> {
         let (mut bytes, mut index) = (coded.bytes.as_slice(), coded.index.as_slice());
         let (mut out, mut base) = (out, base.filter(|_| self.on_base));
-        // For each tensor: its bytes, those of its recipe and of a block; then the coded blocks'.
+        // For each tensor: its length and those of its recipe and a block; then the lengths of its
+        // coded blocks.
         while let Some((&[raw_len, shared_len, block_len], after)) = index.split_first_chunk() {
             let shared = match take(&mut bytes, shared_len) {
                 [] => None,

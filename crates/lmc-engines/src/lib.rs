@@ -1,9 +1,9 @@
-//! Every compressor that is compared, behind one trait: lmc's levels, a plain copy, and general
-//! compressors on raw or grouped bytes, alone or after XOR with a base.
+//! All compressors in the comparison, with one common trait: lmc's levels, a plain copy, and
+//! general compressors on raw or grouped bytes, alone or after XOR with a base.
 //!
-//! A crate of its own, so that the C libraries of the others reach only what asks for them:
-//! `lmc bench` (a feature of lmc-cli) and the benchmarks in `bench/`. To add a compressor, write a
-//! `Codec` in `codecs/` and give it a row in `select.rs`.
+//! This is a separate crate, so that the C libraries of the others are linked only where they are
+//! needed: `lmc bench` (a feature of lmc-cli) and the benchmarks in `bench/`. To add a compressor,
+//! write a `Codec` in `codecs/` and give it a row in `select.rs`.
 #![forbid(unsafe_code)]
 
 mod codecs;
@@ -27,7 +27,7 @@ pub use measure::{Measured, Room, Times};
 pub use memcpy::Memcpy;
 pub use select::{ALONE, ON_BASE, Spec, alone, check_names, on_base};
 
-/// Everything an engine can fail with ends up as one line of text.
+/// Every error of an engine ends up as one line of text.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Bytes that a container needs for the length of a block, a recipe or a frame.
@@ -35,13 +35,13 @@ pub const LENGTH_LEN: usize = 4;
 
 /// One compressor at one level.
 ///
-/// It keeps nothing of a sample between the calls, so that several engines of a kind can share
-/// samples; only [`WholeFile`] does, and is alone.
+/// It keeps nothing of a sample between calls, so that several engines of a kind can share samples.
+/// The only exception is [`WholeFile`], which runs alone.
 pub trait Engine: Send {
     /// How it is named.
     fn label(&self) -> Label;
 
-    /// How much work it can be given.
+    /// How much work it can get.
     fn pace(&self) -> Pace;
 
     /// Bytes that [`Coded::bytes`] should have for a sample of `len` bytes.
@@ -53,22 +53,22 @@ pub trait Engine: Send {
     /// shorten it but should not let it reallocate.
     fn compress(&mut self, sample: Sample, coded: &mut Coded) -> Result<()>;
 
-    /// Not timed: what must be done between compressing and decompressing.
+    /// Not timed: work between compressing and decompressing.
     fn prepare(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Timed. Fills all of `out` from what [`Engine::compress`] left in `coded`; `base` is that of
-    /// the sample.
+    /// Timed. Fills all of `out` from the result that [`Engine::compress`] left in `coded`; `base`
+    /// is that of the sample.
     fn decompress(&mut self, coded: &Coded, base: Option<&[u8]>, out: &mut [u8]) -> Result<()>;
 }
 
-/// What an engine is given.
+/// The input of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
     /// The bytes to compress.
     pub bytes: &'a [u8],
-    /// As many bytes of an older checkpoint, for the engines that want them.
+    /// The same number of bytes of an older checkpoint, for the engines that use a base.
     pub base: Option<&'a [u8]>,
     /// The tensors, back to back; they cover at least `bytes`.
     pub tensors: &'a [Tensor],
@@ -83,18 +83,18 @@ pub struct Tensor {
     pub spec: TensorSpec,
 }
 
-/// What an engine made of a sample.
+/// The result of an engine on a sample.
 #[derive(Clone, Debug, Default)]
 pub struct Coded {
     /// Memory for the coded bytes.
     pub bytes: Vec<u8>,
     /// How many coded bytes there are.
     pub len: usize,
-    /// Bytes beyond these that a container needs: lengths of blocks.
+    /// Bytes that a container needs in addition: lengths of blocks.
     pub extra_len: usize,
     /// Numbers that the engine itself needs to decompress, such as lengths of frames.
     pub index: Vec<usize>,
-    /// CPU seconds that went by before anything was coded.
+    /// CPU seconds that passed before anything was coded.
     pub planning_s: f64,
 }
 
@@ -103,7 +103,7 @@ pub struct Coded {
 pub struct Label {
     /// Its usual name.
     pub engine: &'static str,
-    /// Its level, as its own command takes it.
+    /// Its level, in the form that its own command takes.
     pub level: String,
     /// Whether the bytes of values are grouped first.
     pub grouped: bool,
@@ -111,7 +111,7 @@ pub struct Label {
     pub base: bool,
 }
 
-/// How much work an engine can be given.
+/// How much work an engine can get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Everything, in every round.

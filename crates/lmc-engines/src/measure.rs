@@ -1,4 +1,4 @@
-//! One round of an engine, timed, and what the rounds have given so far.
+//! One timed round of an engine, and the results of the rounds so far.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::share::share;
 use crate::{Coded, Engine, Label, Result, Sample};
 
-/// What was measured of an engine; the fastest round counts.
+/// The measurements of an engine; the fastest round counts.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The engine.
     pub label: Label,
-    /// Bytes that it was given.
+    /// Bytes of its input.
     pub bytes_in: usize,
-    /// Bytes that it made of them, with what a container needs.
+    /// Bytes of its output, with those that a container needs.
     pub bytes_out: usize,
     /// Rounds so far.
     pub rounds: usize,
@@ -22,7 +22,7 @@ pub struct Measured {
     pub compress: Times,
     /// Seconds of decompressing.
     pub decompress: Times,
-    /// The part of compressing that goes by before anything is coded, in the round that took the
+    /// The share of compression that passes before anything is coded, in the round that took the
     /// least CPU time.
     pub planning_share: f64,
 }
@@ -30,9 +30,9 @@ pub struct Measured {
 /// Seconds of the fastest round, by each clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// By the clock on the wall.
+    /// Wall-clock time.
     pub wall_s: f64,
-    /// What this thread was given of a CPU. Other work on the machine adds less to it.
+    /// CPU time of this thread. Other work on the machine adds less to it.
     pub cpu_s: f64,
 }
 
@@ -51,7 +51,7 @@ struct Turn<'a> {
 }
 
 impl Room {
-    /// For a sample of up to `len` bytes, and what the engines that use it may make of it.
+    /// For a sample of up to `len` bytes and the results of the engines that use it.
     pub fn new(engines: &[Box<dyn Engine + '_>], len: usize) -> Self {
         let coded_len = engines.iter().map(|engine| engine.room_len(len)).max().unwrap_or(0);
         // Not 0: a zeroed allocation is mapped only when it is first written.
@@ -59,7 +59,7 @@ impl Room {
         Self { coded, out: vec![1; len] }
     }
 
-    /// Makes it as it was for an engine that has not used it yet.
+    /// Resets it for an engine that has not used it yet.
     fn reset(&mut self) {
         let mut bytes = std::mem::take(&mut self.coded.bytes);
         bytes.resize(bytes.capacity(), 1);
@@ -70,7 +70,7 @@ impl Room {
 impl Times {
     const NONE: Self = Self { wall_s: f64::INFINITY, cpu_s: f64::INFINITY };
 
-    /// Does `work` and keeps what it took where it was faster.
+    /// Does `work`, and keeps its times where they are faster.
     fn keep<T>(&mut self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let (wall, cpu) = (Instant::now(), thread_time());
         let done = work()?;
@@ -88,14 +88,14 @@ impl Measured {
         Self { label, bytes_in, bytes_out, rounds, compress, decompress, planning_share }
     }
 
-    /// Coded bytes for each byte of input.
+    /// Coded bytes per byte of input.
     pub fn share(&self) -> f64 {
         self.bytes_out as f64 / self.bytes_in as f64
     }
 
-    /// Takes all samples through the engines, each to the next that is free: there and back, both
-    /// timed. The engines are of one kind, one for each thread; each sample has its room. The first
-    /// round compares what came back.
+    /// Takes all samples through the engines, compressing and decompressing, both timed. Each
+    /// sample goes to the next free engine. The engines are of one kind, one for each thread; each
+    /// sample has its own room. The first round compares the result with the input.
     pub fn round<'a>(
         &mut self,
         engines: &mut [Box<dyn Engine + '_>],
@@ -141,7 +141,7 @@ impl Measured {
     }
 }
 
-/// What this thread has had of a CPU so far.
+/// The CPU time of this thread so far.
 pub(crate) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,4 +1,4 @@
-//! The yardstick: a plain copy there and a plain copy back.
+//! The reference for speed: a plain copy in each direction.
 
 use crate::{Coded, Engine, Label, Pace, Result, Sample};
 

@@ -1,5 +1,5 @@
-//! What the general compressors share: raw or grouped, alone or XOR a base, one call or one per
-//! block.
+//! Code that the general compressors share: raw or grouped, alone or after XOR with a base, in one
+//! call or one per block.
 
 use crate::codecs::Codec;
 use crate::filter::Filter;
@@ -25,8 +25,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The engine for `codec`, on raw bytes or on those of values of `width` bytes, grouped;
-    /// `on_base`, on the XOR with the base.
+    /// The engine for `codec`, on raw bytes or on the grouped bytes of values of `width` bytes;
+    /// with `on_base`, on the XOR with the base.
     pub fn new(codec: Box<dyn Codec>, width: Option<usize>, on_base: bool, blocks: Blocks) -> Self {
         Self { codec, width, on_base, blocks, filter: Filter::new(width) }
     }
@@ -39,7 +39,7 @@ impl Peer {
         wanted.clamp(1, len.max(1))
     }
 
-    /// The part of the base for the `len` bytes from `start` on, if this engine wants one.
+    /// The part of the base for the `len` bytes from `start` on, if this engine uses one.
     fn base<'a>(&self, base: Option<&'a [u8]>, start: usize, len: usize) -> Option<&'a [u8]> {
         base.filter(|_| self.on_base).map(|base| &base[start..][..len])
     }
@@ -55,7 +55,7 @@ impl Engine for Peer {
         if self.codec.is_slow() { Pace::Slow } else { Pace::Part }
     }
 
-    /// The filter takes its memory in the first call only; that round is not the fastest.
+    /// The filter allocates its memory in the first call only; that round is not the fastest.
     fn compress(&mut self, sample: Sample, coded: &mut Coded) -> Result<()> {
         let block_len = self.block_len(sample.bytes.len());
         coded.index.clear();

@@ -7,7 +7,7 @@ use crate::{Engine, LevelName, Lmc, Memcpy, Result};
 /// Makes a codec; each thread has its own.
 type Make = fn() -> Result<Box<dyn Codec>>;
 
-/// An engine that is not made yet.
+/// An engine that has not been created yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     kind: Kind,
@@ -18,11 +18,11 @@ pub struct Spec {
 enum Kind {
     Memcpy,
     Lmc(LevelName),
-    /// With the bytes of a value if they are grouped first.
+    /// With the width of a value in bytes if its bytes are grouped first.
     Peer(Make, Option<usize>),
 }
 
-/// A compressor that is not ours, by the name that it is asked for with.
+/// Compressors other than ours, by the name that selects them.
 const PEERS: [(&str, Make); 5] = [
     ("zstd", || Ok(Box::new(Zstd::new(1)?))),
     ("zstd", ZSTD_3),
@@ -36,8 +36,8 @@ const BZIP2_9: Make = || Ok(Box::new(Bzip2));
 /// Names that [`alone`] knows; the first two are groups.
 pub const ALONE: [&str; 8] = ["ours", "peers", "memcpy", "lmc", "zstd", "lz4", "bzip2", "xz"];
 
-/// Names that [`on_base`] knows, in the order of the report of `lmc-bench`: our levels on the base
-/// and alone, then XOR with the base in front of what others do.
+/// Names that [`on_base`] knows, in the order of the report of `lmc-bench`: our levels with the
+/// base and without it, then XOR with the base followed by other compressors.
 pub const ON_BASE: [&str; 7] =
     ["fast", "default", "max", "alone", "xor+huffman", "xor+zstd-3", "xor+bzip2-9"];
 
@@ -67,8 +67,8 @@ impl Spec {
     }
 }
 
-/// The engines that `names` asks for, for values of `width` bytes; memcpy is the first. Names that
-/// are not in [`ALONE`] ask for nothing.
+/// The engines that `names` asks for, for values of `width` bytes. memcpy comes first. Names that
+/// are not in [`ALONE`] are ignored.
 pub fn alone<S: AsRef<str>>(names: &[S], width: usize) -> Vec<Spec> {
     let wants = |group: &str, name: &str| {
         names.iter().map(AsRef::as_ref).any(|asked| asked == group || asked == name)

@@ -1,13 +1,13 @@
-//! Work that threads share.
+//! Work shared between threads.
 
 use std::sync::Mutex;
 use std::{io, thread};
 
 use crate::Result;
 
-/// Gives each item to the next worker that is free. Each worker has a thread of its own; a worker
-/// that is alone works on this one. Fails if the system refuses a thread: a measurement with fewer
-/// threads would be another one.
+/// Gives each item to the next free worker. Each worker has its own thread; a single worker runs on
+/// this one. Fails if the system refuses a thread: a measurement with fewer threads would not be
+/// the same one.
 pub fn share<W: Send, T: Send>(
     workers: &mut [W],
     items: &mut [T],

@@ -17,10 +17,10 @@ pub trait Codec: Send {
     /// Its usual name.
     fn name(&self) -> &'static str;
 
-    /// Its level, as its own command takes it.
+    /// Its level, in the form that its own command takes.
     fn level(&self) -> String;
 
-    /// Whether it takes seconds for 100 MB, so that it should be given little.
+    /// Whether it takes seconds for 100 MB, so that it should get only a little data.
     fn is_slow(&self) -> bool;
 
     /// Bytes that are grouped and then coded in one call.
