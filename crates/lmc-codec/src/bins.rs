@@ -1,5 +1,5 @@
-//! One segment each way against a base, in bins: symbols in the order of the values, and payloads
-//! whose places follow from the base (`docs/format.md`, sections 3.7 and 4.4).
+//! One segment in each direction against a base, in bins: symbols in the order of the values, and
+//! payloads at places that follow from the base (`docs/format.md`, sections 3.7 and 4.4).
 
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch, rans};
 use crate::express::{Encoded, all_or_nothing};
@@ -13,20 +13,20 @@ use lmc_format::{
     Bin, BinRecipe, BinRules, ContextTables, Error, Reader, Result, SymbolCoder, varint,
 };
 
-/// Buffers that segments are worked on in; their contents mean nothing between calls.
+/// Working buffers for segments; their contents mean nothing between calls.
 #[derive(Debug, Default)]
 pub struct BinBuffers {
     pub(crate) plane: Vec<u8>,
     contexts: Vec<u8>,
     payload: BitString,
     exceptions: Vec<u8>,
-    /// A payload to be decoded, with zeros after it.
+    /// A payload to decode, with zeros after it.
     padded: Vec<u8>,
     pub(crate) coder: Scratch,
 }
 
 impl BinBuffers {
-    /// Bits of the payloads of what was cut last.
+    /// Bits of the payloads of the last cut.
     pub(crate) fn payload_bits(&self) -> u64 {
         self.payload.bit_count() as u64
     }
@@ -41,7 +41,7 @@ pub(crate) struct Beside<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Values to symbols and back, without the coding of symbols.
+/// Values to symbols and back, without coding the symbols.
 #[derive(Debug)]
 pub(crate) struct BinCut {
     tables: Tables,
@@ -58,7 +58,7 @@ impl BinCut {
         self.tables.width()
     }
 
-    /// Appends records and exceptions; symbols and payloads go to the buffers.
+    /// Appends records and exceptions. Symbols and payloads go to the buffers.
     #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub(crate) fn cut(
         &self,
@@ -81,7 +81,7 @@ impl BinCut {
         out.extend_from_slice(exceptions);
     }
 
-    /// Appends the payloads of what was cut last.
+    /// Appends the payloads of the last cut.
     pub(crate) fn write_payload(buffers: &mut BinBuffers, out: &mut Vec<u8>) {
         out.extend_from_slice(buffers.payload.finish());
     }
@@ -124,7 +124,7 @@ impl BinCut {
     }
 }
 
-/// A recipe made ready to encode.
+/// A recipe ready to encode with.
 #[derive(Debug)]
 pub struct BinEncoder {
     values: BinCut,
@@ -146,7 +146,7 @@ impl BinEncoder {
                 let symbols = SymbolEncoder::One(PlaneEncoder::new(coder));
                 Self { values: BinCut::new(tables), symbols }
             }
-            // What a table has no code for becomes an exception.
+            // Values without a code in the table become exceptions.
             SymbolCoder::ByContext(own) => {
                 let encoder = Box::new(rans::Encoder::by_context(own));
                 let symbols = SymbolEncoder::ByContext(own.clone(), encoder);
@@ -158,8 +158,8 @@ impl BinEncoder {
         }
     }
 
-    /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
-    /// values.
+    /// Appends the coded segment. If the recipe cannot express its values, this fails and leaves
+    /// `out` as it was.
     #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub fn encode(
         &self,
@@ -187,7 +187,7 @@ impl BinEncoder {
     }
 }
 
-/// A recipe made ready to decode.
+/// A recipe ready to decode with.
 #[derive(Debug)]
 pub struct BinDecoder {
     values: BinCut,
@@ -213,8 +213,8 @@ impl BinDecoder {
         Self { values: BinCut::new(Tables::new(&recipe.rules)), symbols }
     }
 
-    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on
-    /// an error the contents of `dst` mean nothing.
+    /// Decodes the segment `coded` against `base` into all of `dst`, which has the length of the
+    /// base. On an error the contents of `dst` mean nothing.
     pub fn decode(
         &self,
         isa: Isa,
@@ -243,7 +243,7 @@ impl BinDecoder {
     }
 }
 
-/// The steps of each bin for which its context has codes, on both sides of the one that has most.
+/// The steps of each bin for which its context has codes, on both sides of the most common one.
 #[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 fn reach(tables: &ContextTables, rules: &BinRules, bin: usize) -> Reach {
     let table = &tables.tables()[tables.context(bin as u8)];
@@ -256,7 +256,7 @@ fn reach(tables: &ContextTables, rules: &BinRules, bin: usize) -> Reach {
         let has = |step: &i8| freq(step) > 0;
         let least = (all.start..=middle).rev().take_while(has).last();
         let most = (middle..all.end).take_while(has).last();
-        // Below its least step nothing is coded.
+        // An empty reach, with the least step above the largest one: nothing is coded.
         least.zip(most).unwrap_or((i8::MAX, i8::MIN))
     })
 }

@@ -1,5 +1,5 @@
-//! One segment each way against a base that most values are equal to: flags say which are not, and
-//! these are coded in bins (`docs/format.md`, sections 3.8 and 4.5).
+//! One segment in each direction against a base that most values are equal to: flags mark the
+//! values that differ, and these are coded in bins (`docs/format.md`, sections 3.8 and 4.5).
 
 use crate::bins::{Beside, BinBuffers, BinCut};
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
@@ -15,11 +15,10 @@ use crate::simd::{Isa, flags};
 use crate::transform::sparse;
 use lmc_format::{ChangeRecipe, FlagContexts, Reader, Result, varint};
 
-/// Values whose flags are found and sorted together, so that both passes find them in the
-/// first-level cache.
+/// Values whose flags are found and sorted together, so that both passes find them in the L1 cache.
 const CHUNK: usize = 64 * GROUP;
 
-/// Buffers that segments are worked on in; their contents mean nothing between calls.
+/// Working buffers for segments; their contents mean nothing between calls.
 #[derive(Debug, Default)]
 pub struct ChangeBuffers {
     changed: FlagBuffers,
@@ -27,7 +26,7 @@ pub struct ChangeBuffers {
     /// Values that differ, closed up, and their bases.
     values: Vec<u8>,
     base: Vec<u8>,
-    /// Flags of symbols, a byte for eight.
+    /// Flags of symbols, eight per byte.
     symbol_flags: Vec<u8>,
     others: Vec<u8>,
     bins: BinBuffers,
@@ -38,14 +37,14 @@ pub struct ChangeBuffers {
 struct FlagBuffers {
     masks: Vec<u64>,
     bits: Vec<u64>,
-    /// Flags by context, to be encoded.
+    /// Flags by context, for encoding.
     strings: Vec<BitString>,
-    /// The same, to be decoded.
+    /// The same, for decoding.
     flags: Vec<Vec<u8>>,
     stream: Vec<u8>,
 }
 
-/// Where contexts begin, and how the exponents are found that tell.
+/// Where contexts begin, and how to find the exponents that decide this.
 #[derive(Debug)]
 struct Contexts {
     width_log2: u8,
@@ -84,7 +83,7 @@ impl Contexts {
     }
 }
 
-/// Flags made ready to encode.
+/// Flags ready to encode with.
 #[derive(Debug)]
 struct FlagEncoder {
     contexts: Contexts,
@@ -103,7 +102,7 @@ impl FlagEncoder {
         strings.iter_mut().for_each(|string| string.clear(n.next_multiple_of(GROUP)));
     }
 
-    /// Appends the flags of all contexts; some of them if one cannot be expressed.
+    /// Appends the flags of all contexts, or only some of them if one cannot be expressed.
     fn write(
         &self,
         isa: Isa,
@@ -126,7 +125,7 @@ impl FlagEncoder {
     }
 }
 
-/// A recipe made ready to encode.
+/// A recipe ready to encode with.
 #[derive(Debug)]
 pub struct ChangeEncoder {
     values: BinCut,
@@ -147,8 +146,8 @@ impl ChangeEncoder {
         }
     }
 
-    /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
-    /// values.
+    /// Appends the coded segment. If the recipe cannot express its values, this fails and leaves
+    /// `out` as it was.
     #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub fn encode(
         &self,
@@ -170,7 +169,7 @@ impl ChangeEncoder {
         })
     }
 
-    /// Finds the values that differ: their flags are sorted, and they and their bases closed up.
+    /// Finds the values that differ. Sorts their flags, and closes up the values and their bases.
     #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn find(&self, isa: Isa, values: &[u8], base: &[u8], buffers: &mut ChangeBuffers) -> usize {
         let width_log2 = self.changed.contexts.width_log2;
@@ -192,7 +191,7 @@ impl ChangeEncoder {
         count
     }
 
-    /// Appends the symbols of the `count` values that differ; some of them if one cannot be
+    /// Appends the symbols of the `count` values that differ, or only some of them if one cannot be
     /// expressed.
     #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn write_symbols(
@@ -225,7 +224,7 @@ impl ChangeEncoder {
     }
 }
 
-/// Flags made ready to decode.
+/// Flags ready to decode with.
 #[derive(Debug)]
 struct FlagDecoder {
     contexts: Contexts,
@@ -274,7 +273,7 @@ impl FlagDecoder {
     }
 }
 
-/// A recipe made ready to decode.
+/// A recipe ready to decode with.
 #[derive(Debug)]
 pub struct ChangeDecoder {
     values: BinCut,
@@ -295,8 +294,8 @@ impl ChangeDecoder {
         }
     }
 
-    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on
-    /// an error the contents of `dst` mean nothing.
+    /// Decodes the segment `coded` against `base` into all of `dst`, which has the length of the
+    /// base. On an error the contents of `dst` mean nothing.
     #[expect(
         clippy::indexing_slicing,
         reason = "buffers were made for all values, and `count` is no more"

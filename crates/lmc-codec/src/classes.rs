@@ -1,5 +1,5 @@
-//! One segment each way against a base: floats to symbols, sorted by the exponent of their base,
-//! and payloads (`docs/format.md`, sections 3.6 and 4.3).
+//! One segment in each direction against a base, in classes: floats become symbols, sorted by the
+//! exponent of their base, and payloads (`docs/format.md`, sections 3.6 and 4.3).
 
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
 use crate::express::{Encoded, all_or_nothing};
@@ -13,31 +13,31 @@ use crate::simd::classes::{
 };
 use lmc_format::{ClassRecipe, Error, Reader, Result, varint};
 
-/// Values worked on together, so that all that is known of them stays in the first-level cache.
+/// Values that are worked on together, so that all data about them stays in the L1 cache.
 const CHUNK: usize = 4096;
 
-/// Strings of payloads that are shorter are copied, with room for reads past their end.
+/// Strings of payloads shorter than this are copied, with room for reads past their end.
 const SHORT_STRING: usize = 1 << 12;
 const STRING_PADDING: usize = 80;
 
-/// Buffers that segments are worked on in; their contents mean nothing between calls.
+/// Working buffers for segments; their contents mean nothing between calls.
 #[derive(Debug, Default)]
 pub struct ClassBuffers {
     exponents: Vec<u8>,
     masks: Vec<u64>,
-    /// Masks of what is restored in one fast pass.
+    /// Masks of the values that one fast pass restores.
     fast_masks: Vec<u64>,
     symbols: Vec<u8>,
     payload: Vec<u8>,
     streams: Streams,
-    /// Symbols of all contexts, to be decoded.
+    /// Symbols of all contexts, for decoding.
     sorted: Vec<u8>,
-    /// Short strings of payloads, to be decoded.
+    /// Short strings of payloads, for decoding.
     padded: Vec<Vec<u8>>,
     coders: Scratch,
 }
 
-/// Everything about a recipe that both directions compute from it once.
+/// Data that both directions compute once from a recipe.
 #[derive(Debug)]
 struct Shape {
     table: Symbols,
@@ -84,14 +84,14 @@ impl Shape {
     }
 }
 
-/// A recipe's coders made ready to encode.
+/// A recipe's coders, ready to encode with.
 #[derive(Debug)]
 pub struct ClassEncoder {
     shape: Shape,
     contexts: Vec<PlaneEncoder>,
 }
 
-/// What a segment was sorted into.
+/// A segment after sorting.
 #[derive(Debug)]
 pub struct Sorted<'a> {
     buffers: &'a mut ClassBuffers,
@@ -154,8 +154,8 @@ impl ClassEncoder {
         Sorted { buffers }
     }
 
-    /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
-    /// values.
+    /// Appends the coded segment. If the recipe cannot express its values, this fails and leaves
+    /// `out` as it was.
     #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub fn encode(
         &self,
@@ -183,7 +183,7 @@ impl ClassEncoder {
 }
 
 impl ClassBuffers {
-    /// Makes room for the `n` values of a segment and empties it.
+    /// Empties it and makes room for the `n` values of a segment.
     #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn start(&mut self, contexts: usize, n: usize, payload_bytes: usize) {
         let Streams { symbols, lens, strings } = &mut self.streams;
@@ -211,7 +211,7 @@ impl ClassBuffers {
     }
 }
 
-/// What is known of a segment whose symbols have been decoded.
+/// The state of a segment after its symbols have been decoded.
 struct Read<'a> {
     /// Where the symbols of each context start.
     places: Vec<usize>,
@@ -220,7 +220,7 @@ struct Read<'a> {
     hints: Hints<'a>,
 }
 
-/// A recipe's coders made ready to decode.
+/// A recipe's coders, ready to decode with.
 #[derive(Debug)]
 pub struct ClassDecoder {
     shape: Shape,
@@ -234,8 +234,8 @@ impl ClassDecoder {
         Self { shape: Shape::new(recipe), contexts }
     }
 
-    /// Decodes the segment `coded`, whose base is `base`, into all of `dst`, which is as long; on
-    /// an error the contents of `dst` mean nothing.
+    /// Decodes the segment `coded` against `base` into all of `dst`, which has the length of the
+    /// base. On an error the contents of `dst` mean nothing.
     pub fn decode(
         &self,
         isa: Isa,
@@ -255,7 +255,7 @@ impl ClassDecoder {
         self.restore(isa, input, read, buffers, dst)
     }
 
-    /// Makes the masks of all values with this base; how many values each context has.
+    /// Makes the masks of all values with this base. Returns how many values each context has.
     #[expect(clippy::indexing_slicing, reason = "a kernel does no more values than it gets")]
     fn make_masks(&self, isa: Isa, base: &[u8], buffers: &mut ClassBuffers) -> Vec<usize> {
         let (layout, rule) = (self.shape.layout(), self.shape.rule());
@@ -269,7 +269,8 @@ impl ClassDecoder {
         counts
     }
 
-    /// Decodes the symbols of all contexts into their buffer; where those of each context start.
+    /// Decodes the symbols of all contexts into their buffer. Returns where those of each context
+    /// start.
     #[expect(
         clippy::indexing_slicing,
         reason = "the buffer has room for the values of all contexts"
@@ -302,8 +303,8 @@ impl ClassDecoder {
         Ok(())
     }
 
-    /// Restores the values of all of `dst`, whose symbols have been decoded and whose masks have
-    /// been made; payloads are next in `input`.
+    /// Restores the values of all of `dst`, after their symbols have been decoded and their masks
+    /// made. The payloads are next in `input`.
     #[expect(
         clippy::indexing_slicing,
         reason = "a kernel does no more values than it gets, and each has a base and a mask"
@@ -330,7 +331,7 @@ impl ClassDecoder {
             };
             let string = input.take(len, "payloads")?;
             lens.push(len);
-            // The end of a string is read with care and slowly, which would be all of a short one.
+            // The end of a string is read slowly and with care. A short string would be all end.
             if string.len() < SHORT_STRING {
                 padded.clear();
                 padded.extend_from_slice(string);

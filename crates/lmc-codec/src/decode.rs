@@ -1,4 +1,4 @@
-//! One block back to bytes. The input is hostile: every length is checked before it is used.
+//! Decodes one block to bytes. The input is hostile: every length is checked before it is used.
 
 use crate::bins::BinBuffers;
 use crate::changes::ChangeBuffers;
@@ -17,15 +17,15 @@ use lmc_format::{
 };
 use std::ops::Range;
 
-/// Bytes that are decoded together in a block that is stored or constant, where a part is wanted.
+/// Unit of decoding in a stored or constant block when only a part is wanted, in bytes.
 const PLAIN_UNIT: usize = 1 << 16;
 
-/// A recipe that is stored outside of the blocks that use it, made ready for decoding.
+/// A recipe stored outside the blocks that use it, ready to decode with.
 #[derive(Debug)]
 pub struct SharedRecipe(Ready, RecipeShape);
 
 impl SharedRecipe {
-    /// Reads what [`crate::Plan::shared_recipe`] gave. Fails on anything else.
+    /// Reads the bytes that [`crate::Plan::shared_recipe`] gave. Fails on any others.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let shape = RecipeShape::parse(bytes)?;
         let mut input = Reader::new(bytes);
@@ -45,7 +45,7 @@ impl SharedRecipe {
         }
     }
 
-    /// What of it tells how much a part of a block takes.
+    /// The facts about it that tell how much work part of a block takes.
     pub fn shape(&self) -> RecipeShape {
         self.1
     }
@@ -91,7 +91,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// What tells where the segments of a body are.
+/// The facts that tell where the segments of a body are.
 #[derive(Clone, Copy)]
 struct BodyShape {
     width: usize,
@@ -99,7 +99,7 @@ struct BodyShape {
     raw_len: usize,
 }
 
-/// Decodes blocks; holds working memory, so keep one for each thread.
+/// Decodes blocks. It holds working memory, so keep one for each thread.
 #[derive(Debug)]
 pub struct Decoder {
     isa: Isa,
@@ -136,8 +136,8 @@ impl Decoder {
         }
     }
 
-    /// Whether output that is not read again soon may go past the caches; off at first. What is
-    /// decoded is the same.
+    /// Whether output that is not read again soon may bypass the caches; off by default. The
+    /// decoded bytes are the same.
     #[must_use]
     pub fn streaming(mut self, streaming: bool) -> Self {
         self.streaming = streaming;
@@ -149,8 +149,8 @@ impl Decoder {
         Ok(BlockPrefix::read(&mut Reader::new(block))?.raw_len)
     }
 
-    /// What it takes to decode the original bytes `range` of `block`. Of that only the start is
-    /// needed, as far as the end of its recipe; what tables of row offsets take is left out then.
+    /// The work to decode the original bytes `range` of `block`. The start of the block, up to the
+    /// end of its recipe, is enough; the cost of tables of row offsets is then left out.
     pub fn need(block: &[u8], shared: Option<&RecipeShape>, range: &Range<usize>) -> Result<Need> {
         let mut input = Reader::new(block);
         let BlockPrefix { kind, raw_len } = BlockPrefix::read(&mut input)?;
@@ -175,8 +175,8 @@ impl Decoder {
 
     /// Decodes `block` into all of `out`, which must have exactly [`Decoder::raw_len`] bytes.
     ///
-    /// `shared` is the tensor's shared recipe, if it has one, and `base` the base that the block
-    /// was encoded with, if it had one. On an error the contents of `out` mean nothing.
+    /// `shared` is the tensor's shared recipe and `base` is the base that the block was encoded
+    /// with, if there are any. On an error the contents of `out` mean nothing.
     pub fn decode_block(
         &mut self,
         block: &[u8],
@@ -191,8 +191,8 @@ impl Decoder {
     /// Decodes the original bytes `range` of `block` into all of `out`, reading only the segments
     /// that hold them.
     ///
-    /// Of the block's base, the part that [`Decoder::need`] names is given, or more. Errors in
-    /// other segments are not found. On an error the contents of `out` mean nothing.
+    /// `base` must hold at least the part of the block's base that [`Decoder::need`] names. Errors
+    /// in other segments are not found. On an error the contents of `out` mean nothing.
     pub fn decode_range(
         &mut self,
         block: &[u8],
@@ -274,7 +274,7 @@ impl Decoder {
             Ready::Planes(ready) => {
                 let base = base.ok_or_else(no_base)?;
                 let width = ready.recipe.width();
-                // Whole words, as only these can be set against those of the base.
+                // Whole words, because only these can be compared with those of the base.
                 let whole =
                     range.start / width * width..raw_len.min(range.end.next_multiple_of(width));
                 let mut words = vec![0; whole.len()];
@@ -322,8 +322,9 @@ impl Decoder {
         }
     }
 
-    /// Decodes the segments of a body that has no rows; `decode_one` does one of them, and gets
-    /// where its original bytes are, its coded ones, where they go and what is known of memory.
+    /// Decodes the segments of a body that has no rows. `decode_one` decodes one of them. Its
+    /// arguments are the range of its original bytes, its coded bytes, the place for the result,
+    /// and hints about memory.
     fn decode_body(
         &mut self,
         shape: BodyShape,
@@ -345,7 +346,7 @@ impl Decoder {
             let (coded, rest) = segments.split_at(segment_len(entry));
             segments = rest;
             let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
-            // The next segment is likely to be as long.
+            // The next segment probably has the same length.
             let ahead = rest.get(..coded.len()).unwrap_or(rest);
             let hints = Hints { streaming: self.streaming, ahead };
             decode_part(bytes.clone(), &range, out, |dst, is_direct| {
@@ -401,8 +402,8 @@ impl Decoder {
     }
 }
 
-/// Decodes a segment with the original bytes `bytes`, as far as they are in `range`: straight to
-/// its place if all are, by way of a buffer otherwise.
+/// Decodes a segment with the original bytes `bytes`, as far as they are in `range`: directly to
+/// its place if all are, otherwise through a buffer.
 #[expect(
     clippy::indexing_slicing,
     reason = "the segment and the range overlap, and `out` is as long as the range"

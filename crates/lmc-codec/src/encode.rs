@@ -1,4 +1,4 @@
-//! One block to coded bytes, by a plan.
+//! Encodes one block by a plan.
 
 use crate::bins::BinBuffers;
 use crate::changes::ChangeBuffers;
@@ -14,10 +14,10 @@ use crate::transform::against;
 use lmc_format::limits::{BLOCK_LEN_MAX, SEGMENT_LEN_MAX};
 use lmc_format::{BaseUse, BlockKind, BlockPrefix, varint};
 
-/// Bytes of a block that cheaper levels are tried on too.
+/// Blocks of up to this many bytes are also tried at cheaper levels.
 const SMALL_LEN: usize = 1 << 16;
 
-/// Encodes blocks; holds working memory, so keep one for each thread.
+/// Encodes blocks. It holds working memory, so keep one for each thread.
 #[derive(Debug)]
 pub struct Encoder {
     isa: Isa,
@@ -27,7 +27,7 @@ pub struct Encoder {
     bin_buffers: BinBuffers,
     change_buffers: ChangeBuffers,
     palette_buffers: PaletteBuffers,
-    /// Words that have been set against their base.
+    /// The differences of words from their base.
     apart: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl Encoder {
         Self::with_isa(Isa::best())
     }
 
-    /// An encoder with the given instruction set; what it writes does not depend on it.
+    /// An encoder with the given instruction set; the output does not depend on it.
     pub fn with_isa(isa: Isa) -> Self {
         Self {
             isa,
@@ -57,19 +57,19 @@ impl Encoder {
         }
     }
 
-    /// Whether output that is not read again soon may go past the caches; off at first. What is
-    /// written is the same.
+    /// Whether output that is not read again soon may bypass the caches; off by default. The
+    /// encoded bytes are the same.
     #[must_use]
     pub fn streaming(mut self, streaming: bool) -> Self {
         self.streaming = streaming;
         self
     }
 
-    /// Appends `block`, whose bytes are the tensor's from value `first_value` on, to `out`.
+    /// Appends `block` to `out`. Its bytes are those of the tensor from value `first_value` on.
     ///
-    /// At most the bytes themselves and a prefix of five bytes are appended. A block of a tensor
-    /// that was planned with a base has its part of the base. Panics if there are more than 2^26
-    /// bytes, or if the base has another length.
+    /// Appends at most the bytes themselves and a prefix of five bytes. If the tensor was planned
+    /// with a base, the block carries its part of the base. Panics if there are more than 2^26
+    /// bytes, or if the base has a different length.
     pub fn encode_block(&mut self, plan: &Plan, first_value: u64, block: Block, out: &mut Vec<u8>) {
         let Block { bytes, base } = block;
         block.check();
@@ -92,8 +92,8 @@ impl Encoder {
         }
     }
 
-    /// Appends the block with the tensor's recipe, or with one of its own where that is smaller.
-    /// Fails, with `out` as it was, if there is no shared recipe or it cannot express the values.
+    /// Appends the block with the tensor's recipe, or with its own where that is smaller. If there
+    /// is no shared recipe or it cannot express the values, this fails and leaves `out` as it was.
     fn write_shared(
         &mut self,
         plan: &Plan,
@@ -105,7 +105,7 @@ impl Encoder {
         let start = out.len();
         self.write_coded(ready, BlockKind::Shared, first_value, values, out)?;
         let end = out.len();
-        // A block that takes more than the plan expected is unlike the rest of the tensor.
+        // A block that is larger than the plan expected is unlike the rest of the tensor.
         if ready.is_dear(values.bytes.len() / ready.width(), end - start)
             && self.write_own(plan, first_value, values, out).is_ok()
         {
@@ -114,8 +114,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// Appends the block with the best recipe of its own. Fails, with `out` as it was, if none
-    /// gains.
+    /// Appends the block with the best recipe of its own. If no recipe gains, this fails and leaves
+    /// `out` as it was.
     fn write_own(
         &mut self,
         plan: &Plan,
@@ -126,15 +126,15 @@ impl Encoder {
         let start = out.len();
         let mut done = self.write_own_at(plan.target, first_value, values, out);
         let is_small = values.bytes.len() <= SMALL_LEN;
-        // What a table takes is not part of its cost, and may be more than it gains in a small
-        // block.
+        // The size of a table is not part of its cost, and in a small block it may be more than the
+        // table gains.
         let cheaper: &[Level] = match plan.target.level {
             Level::Max if is_small => &[Level::Default, Level::Fast],
             Level::Default if is_small => &[Level::Fast],
             _ => &[],
         };
         let levels = cheaper.iter().map(|&level| (level, values.base));
-        // For the same reason a base may lose where it seemed to gain.
+        // For the same reason a base may lose even though it seemed to gain.
         let alone = (is_small && values.base.is_some() && plan.target.level != Level::Paper)
             .then_some((plan.target.level, None));
         for (level, base) in levels.chain(alone) {
@@ -156,8 +156,8 @@ impl Encoder {
         values: Block,
         out: &mut Vec<u8>,
     ) -> Encoded {
-        // A recipe from a sample may fail on a value it has not seen; the next one has seen them
-        // all.
+        // A recipe from a sample may fail on a value that it has not seen; the next one has seen
+        // all values.
         for exact in [false, true] {
             let scope = Scope::block(values, first_value, exact);
             let ready = choose(self.isa, target, scope).ok_or(CannotExpress)?;
@@ -168,7 +168,8 @@ impl Encoder {
         Err(CannotExpress)
     }
 
-    /// Appends a coded block. Fails, with `out` as it was, if the recipe cannot express its values.
+    /// Appends a coded block. If the recipe cannot express its values, this fails and leaves `out`
+    /// as it was.
     fn write_coded(
         &mut self,
         ready: &Ready,
@@ -180,7 +181,7 @@ impl Encoder {
         all_or_nothing(out, |out| self.write_parts(ready, kind, first_value, values, out))
     }
 
-    /// Appends the parts of a coded block; some of them if one cannot be expressed.
+    /// Appends the parts of a coded block, or only some of them if one cannot be expressed.
     fn write_parts(
         &mut self,
         ready: &Ready,
@@ -220,7 +221,7 @@ impl Encoder {
             (Ready::Classes(_) | Ready::Bins(_) | Ready::Changes(_), None) => Err(CannotExpress),
             (Ready::Palette(ready), _) => {
                 let buffers = &mut self.palette_buffers;
-                // Palettes need no base; the values are passed in its place.
+                // Palettes need no base; the values are passed instead.
                 write_segments(ready.recipe.segment_len(), whole, whole, out, |values, _, out| {
                     ready.segments.encode(isa, values, buffers, out)
                 })
@@ -269,7 +270,7 @@ impl Encoder {
     }
 }
 
-/// Appends an index and the segments after it, each by `encode`; some of them if one cannot be
+/// Appends an index and then the segments, each by `encode`; only some of them if one cannot be
 /// expressed or is too long.
 fn write_segments(
     segment_bytes: usize,
@@ -300,7 +301,7 @@ impl SegmentIndex {
         Self { entry, segment: out.len() }
     }
 
-    /// Notes that the next segment ends where `out` does. Fails if it is too long.
+    /// Records that the next segment ends at the end of `out`. Fails if it is too long.
     fn end_segment(&mut self, out: &mut [u8]) -> Encoded {
         let len = out.len() - self.segment;
         out[self.entry..][..3].copy_from_slice(&(len as u32).to_le_bytes()[..3]);
@@ -310,8 +311,8 @@ impl SegmentIndex {
     }
 }
 
-/// Of two codings in `out`, from `start` and from `end` on, keeps the shorter one; the second if
-/// there is no first.
+/// Keeps the shorter of two codings in `out`, one from `start` on and one from `end` on. Keeps the
+/// second if there is no first.
 fn keep_shorter(out: &mut Vec<u8>, start: usize, end: usize, has_first: bool) {
     if !has_first || out.len() - end < end - start {
         out.drain(start..end);

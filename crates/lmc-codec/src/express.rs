@@ -1,15 +1,15 @@
-//! What an encoder says that cannot express its input.
+//! The error of an encoder that cannot express its input.
 
 /// The recipe or the coder cannot express the input.
 ///
-/// The contract of every encoder that returns this: its output is as it was before the call.
+/// Every encoder that returns this error leaves its output as it was before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CannotExpress;
 
 /// Whether the input was encoded.
 pub type Encoded = Result<(), CannotExpress>;
 
-/// Appends to `out` by `encode`. If that fails, `out` is as it was.
+/// Appends to `out` by `encode`. If that fails, `out` is left as it was.
 pub(crate) fn all_or_nothing(
     out: &mut Vec<u8>,
     encode: impl FnOnce(&mut Vec<u8>) -> Encoded,

@@ -1,4 +1,4 @@
-//! How the words of an element type are looked at.
+//! How the words of an element type are interpreted.
 
 use lmc_format::WordMap;
 use lmc_format::dtype::{Dtype, Kind};
@@ -8,7 +8,7 @@ use lmc_format::dtype::{Dtype, Kind};
 pub(crate) struct WordLayout {
     pub width_log2: u8,
     pub map: WordMap,
-    /// Bits of the exponent at the top of the mapped word; 0 if the type has none.
+    /// Bits of the exponent at the top of the mapped word; 0 if the type has no exponent.
     pub exponent_bits: u8,
 }
 
@@ -18,7 +18,7 @@ impl WordLayout {
         let (map, exponent_bits) = match dtype.kind() {
             Kind::Float(fields) | Kind::Complex(fields) => (WordMap::Rotate, fields.exponent_bits),
             Kind::Signed if dtype.width() > 1 => (WordMap::Zigzag, 0),
-            // A byte of packed values is coded as well as its values could be one by one.
+            // A byte of packed values is coded as well as its single values could be.
             Kind::Signed | Kind::Unsigned | Kind::Packed => (WordMap::None, 0),
         };
         let width_log2 = dtype.width().trailing_zeros() as u8;
@@ -26,7 +26,7 @@ impl WordLayout {
     }
 
     /// For floats that are never negative: the sign stays on top and counts as part of the
-    /// exponent, so that no plane has to store it. Other layouts stay as they are.
+    /// exponent, so that no plane has to store it. Other layouts stay unchanged.
     pub(crate) fn with_sign_on_top(self) -> Self {
         match self.map {
             WordMap::Rotate => {

@@ -1,8 +1,8 @@
 //! Lossless compression of tensor blocks: slices in, slices out.
 //!
-//! A [`Plan`] is made once for a tensor; an [`Encoder`] turns its blocks into bytes by that plan,
-//! and a [`Decoder`] turns them back. `docs/format.md` defines the bytes, `ARCHITECTURE.md` shows
-//! the way through the code.
+//! A [`Plan`] is made once for a tensor. An [`Encoder`] turns the tensor's blocks into bytes by
+//! that plan, and a [`Decoder`] turns them back. `docs/format.md` defines the bytes, and
+//! `ARCHITECTURE.md` is a guide to the code.
 //!
 //! A caller stores, for each tensor, the shared recipe and its blocks with their lengths:
 //!
@@ -48,7 +48,7 @@
 //! them.
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
-// Decoders read hostile bytes: what is wrong with them is an error, never a panic.
+// Decoders read hostile bytes: bad input is an error, never a panic.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(
     test,
@@ -94,8 +94,8 @@ pub use plan::Plan;
 pub use simd::{Isa, IsaKind};
 pub use spec::{Block, Level, TensorSpec};
 
-/// Coders and segments by themselves, for fuzz targets and tests, which hold each of them to its
-/// contract with input that no block has; nothing else may use them, and they may change.
+/// Single coders and segments, for fuzz targets and tests, which check each of them with input that
+/// no block has. Nothing else may use them, and they may change.
 #[doc(hidden)]
 pub mod internals {
     pub use crate::bins::{BinBuffers, BinDecoder, BinEncoder};

@@ -1,35 +1,35 @@
-//! What it takes to decode a part of a block.
+//! The work to decode part of a block.
 //!
-//! It is counted in bytes: those that a decoder writes, and what takes as long.
+//! It is counted in bytes: those that a decoder writes, and other work that takes as long.
 
 use lmc_format::{AnyRecipe, Coder, Reader, Result};
 use std::ops::Range;
 
-/// What it takes to decode a part of a block.
+/// The work to decode part of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// The part that is decoded at no more cost: whole segments.
+    /// The part that can be decoded at no extra cost: whole segments.
     pub whole: Range<usize>,
-    /// Bytes that the decoder writes for it, or what takes as long.
+    /// Bytes that the decoder writes for it, or other work that takes as long.
     pub writes: usize,
-    /// What of that is for the recipe and the rows: it is needed again for each piece, if the part
-    /// is decoded in pieces.
+    /// The share of that for the recipe and the rows. If the part is decoded in pieces, each piece
+    /// needs it again.
     pub fixed: usize,
-    /// The part may be cut into pieces at multiples of these bytes.
+    /// The part may be cut into pieces at multiples of this many bytes.
     pub unit: usize,
-    /// What of the block's base it needs; nothing if it needs none.
+    /// The part of the block's base that it needs; None if it needs none.
     pub base: Option<Range<usize>>,
 }
 
-/// What a table of rANS costs.
+/// Cost of a rANS table.
 const RANS_TABLE_COST: usize = 1 << 12;
-/// What a stream of rANS costs beside its bytes.
+/// Cost of a rANS stream in addition to its bytes.
 const RANS_STREAM_COST: usize = 128;
 
-/// What a palette costs: its table.
+/// Cost of a palette: its table.
 const PALETTE_COST: usize = 1 << 11;
 
-/// What of a recipe tells how much a part of a block takes.
+/// The facts about a recipe that tell how much work part of a block takes.
 #[derive(Clone, Copy, Debug)]
 pub struct RecipeShape {
     width: usize,
@@ -38,15 +38,15 @@ pub struct RecipeShape {
     needs_base: bool,
     /// Values in a row; 0 if there are no rows.
     row_len: usize,
-    /// What the recipe costs before anything is decoded.
+    /// Cost of the recipe before anything is decoded.
     cost: usize,
-    /// What each segment costs beside its bytes.
+    /// Cost of each segment in addition to its bytes.
     segment_cost: usize,
 }
 
 impl RecipeShape {
-    /// Reads what [`crate::Plan::shared_recipe`] gave, as far as it is needed, and makes nothing of
-    /// it.
+    /// Reads the bytes that [`crate::Plan::shared_recipe`] gave, as far as needed, without making a
+    /// recipe.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         Ok(Self::of(&AnyRecipe::read(&mut Reader::new(bytes))?))
     }
@@ -69,15 +69,14 @@ impl RecipeShape {
         }
     }
 
-    /// What it costs to make the recipe ready: its column offsets, of which a few bytes can claim
-    /// many, and its tables.
+    /// Cost of making the recipe ready: its column offsets, of which a few bytes can claim many,
+    /// and its tables.
     pub fn cost(&self) -> usize {
         self.cost
     }
 
-    /// What the row offsets of a block cost, whose body is next in `input`: all of them are
-    /// decoded, whatever is wanted of the block. As far as the body is not there, only their number
-    /// counts.
+    /// Cost of the row offsets of a block whose body is next in `input`. All of them are decoded,
+    /// whichever part of the block is wanted. If the body is incomplete, only their number counts.
     fn rows_cost(&self, raw_len: usize, mut input: Reader) -> usize {
         let Some(rows) = raw_len.checked_div(self.row_len) else { return 0 };
         let mut coder = || {
@@ -92,13 +91,13 @@ impl RecipeShape {
     }
 }
 
-/// The coded length of a segment, by its entry in the index of a block.
+/// The coded length of a segment, from its entry in the index of a block.
 pub(crate) fn segment_len(entry: &[u8; 3]) -> usize {
     let [a, b, c] = *entry;
     u32::from_le_bytes([a, b, c, 0]) as usize
 }
 
-/// What the tables of a coder cost.
+/// Cost of the tables of a coder.
 fn table_cost(coder: &Coder) -> usize {
     match coder {
         Coder::Raw | Coder::Constant(_) | Coder::Packed { .. } | Coder::Runs | Coder::Gaps(_) => 0,
@@ -109,20 +108,20 @@ fn table_cost(coder: &Coder) -> usize {
     }
 }
 
-/// What a stream costs beside its bytes.
+/// Cost of a stream in addition to its bytes.
 fn stream_cost(coder: &Coder) -> usize {
     match coder {
         Coder::Raw | Coder::Constant(_) | Coder::Packed { .. } | Coder::Runs | Coder::Gaps(_) => 32,
         Coder::Chain(_) | Coder::Rans(_) | Coder::Huffman(_) => RANS_STREAM_COST,
-        // Each of its nodes is looked at.
+        // Each of its nodes is visited.
         Coder::Tree(_) => 1024,
         Coder::Apart(apart) => 32 + stream_cost(&apart.flags) + stream_cost(&apart.others),
     }
 }
 
 impl Need {
-    /// For a part of a coded block of `raw_len` bytes, whose body is next in `input`, if the recipe
-    /// is ready.
+    /// For part of a coded block of `raw_len` bytes, with its body next in `input` and the recipe
+    /// ready.
     pub(crate) fn of_coded(
         raw_len: usize,
         range: &Range<usize>,
@@ -163,7 +162,7 @@ mod tests {
         ApartCoder, BaseUse, BlockKind, BlockPrefix, Columns, HuffmanTable, Recipe, WordMap,
     };
 
-    /// A coder with eight tables, one in the other.
+    /// A coder with eight nested tables.
     fn eight_tables() -> Coder {
         let mut lengths = [0; 256];
         (lengths[0], lengths[1]) = (1, 1);
@@ -201,19 +200,19 @@ mod tests {
         Decoder::need(block, None, &(0..raw_len)).expect("a recipe").writes
     }
 
-    /// Tables that row offsets bring along cost as much as those of a recipe.
+    /// Tables that come with row offsets cost as much as those of a recipe.
     #[test]
     fn tables_of_rows_count() {
         let columns = Columns { count: 1024, base: 0, coder: Coder::Constant(0) };
         let mut block = block(&recipe(Coder::Constant(0), Some(columns)), 1024);
-        // The first column and the index of one segment of no bytes; then the coder of the rows.
+        // The first column and the index of one empty segment; then the coder of the rows.
         block.extend_from_slice(&[0, 0, 0, 0]);
         let cheap = writes(&[&block[..], &[1, 0]].concat(), 1024);
         eight_tables().write(&mut block);
         assert!(writes(&block, 1024) >= cheap + 8 * (1 << 13), "{cheap}");
     }
 
-    /// Streams cost something in every segment, also if they have no bytes.
+    /// Streams cost something in every segment, even if they have no bytes.
     #[test]
     fn streams_count() {
         let one = writes(&block(&recipe(eight_tables(), None), 1 << 10), 1 << 10);

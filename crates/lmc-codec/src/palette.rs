@@ -1,5 +1,5 @@
-//! One segment each way of values that are few different words: each by its place in a list
-//! (`docs/format.md`, sections 3.9 and 4.6).
+//! One segment in each direction with few different words: each value is coded as its position in a
+//! list (`docs/format.md`, sections 3.9 and 4.6).
 
 use crate::entropy::{PlaneDecoder, PlaneEncoder, Scratch};
 use crate::express::{Encoded, only_if};
@@ -8,14 +8,14 @@ use crate::simd::Isa;
 use crate::transform::palette::{Places, Words};
 use lmc_format::{PaletteRecipe, Reader, Result};
 
-/// Buffers that segments are worked on in; their contents mean nothing between calls.
+/// Working buffers for segments; their contents mean nothing between calls.
 #[derive(Debug, Default)]
 pub struct PaletteBuffers {
     plane: Vec<u8>,
     coder: Scratch,
 }
 
-/// A recipe made ready to encode.
+/// A recipe ready to encode with.
 #[derive(Debug)]
 pub struct PaletteEncoder {
     places: Places,
@@ -23,14 +23,14 @@ pub struct PaletteEncoder {
 }
 
 impl PaletteEncoder {
-    /// Prepares `recipe`; None if its words cannot be told apart fast.
+    /// Prepares `recipe`; None if there is no fast way to tell its words apart.
     pub fn new(recipe: &PaletteRecipe) -> Option<Self> {
         let words = Words::new(recipe.width_log2, &recipe.words);
         Some(Self { places: Places::new(words)?, coder: PlaneEncoder::new(&recipe.coder) })
     }
 
-    /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
-    /// values.
+    /// Appends the coded segment. If the recipe cannot express its values, this fails and leaves
+    /// `out` as it was.
     pub fn encode(
         &self,
         isa: Isa,
@@ -44,7 +44,7 @@ impl PaletteEncoder {
     }
 }
 
-/// A recipe made ready to decode.
+/// A recipe ready to decode with.
 #[derive(Debug)]
 pub struct PaletteDecoder {
     words: Words,
@@ -58,7 +58,7 @@ impl PaletteDecoder {
         Self { words, coder: PlaneDecoder::new(&recipe.coder) }
     }
 
-    /// Decodes the segment `coded` into all of `dst`; on an error the contents of `dst` mean
+    /// Decodes the segment `coded` into all of `dst`. On an error the contents of `dst` mean
     /// nothing.
     pub fn decode(
         &self,

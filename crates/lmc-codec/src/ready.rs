@@ -1,4 +1,4 @@
-//! Recipes made ready to decode. The input is hostile: every length is checked before it is used.
+//! Recipes ready to decode with. The input is hostile: every length is checked before it is used.
 
 use crate::bins::BinDecoder;
 use crate::changes::ChangeDecoder;
@@ -14,7 +14,7 @@ use lmc_format::{
     Recipe, Result,
 };
 
-/// A recipe of any kind, ready to decode.
+/// A recipe of any kind, ready to decode with.
 #[derive(Debug)]
 pub(crate) enum Ready {
     Planes(ReadyRecipe),
@@ -60,7 +60,7 @@ impl Ready {
     }
 }
 
-/// A recipe by planes, ready to decode.
+/// A recipe by planes, ready to decode with.
 #[derive(Debug)]
 pub(crate) struct ReadyRecipe {
     pub recipe: Recipe,

@@ -1,5 +1,5 @@
-//! One segment each way: values to planes to streams (`docs/format.md`, section 4.2), by a recipe
-//! made ready.
+//! One segment in each direction, by a prepared recipe: values to planes to streams
+//! (`docs/format.md`, section 4.2).
 
 mod decode;
 
@@ -14,9 +14,9 @@ use crate::transform::offsets::{BlockOffsets, Field, Known, ROW_HEAD, RowFit};
 use crate::transform::{sparse, window};
 use lmc_format::{Coder, Error, Recipe, WordMap};
 
-/// Values of a wide cut that are split together, no less than the head of a row. Few calls, because
-/// each one's streaming stores start anew: 8,192 gave 4.5 GiB/s where 2,048 gave 3.9 (adam-v, Ice
-/// Lake server at 2.8 GHz).
+/// Values of a wide cut that are split together, at least the head of a row. Few calls, because the
+/// streaming stores of each one start afresh: 8,192 gave 4.5 GiB/s where 2,048 gave 3.9 (adam-v,
+/// Ice Lake server at 2.8 GHz).
 const WIDE_SPLIT: usize = 8192;
 
 /// A recipe's plane: its place in the word and whether it is part of the records.
@@ -28,7 +28,7 @@ struct PlanePlace {
     record: Option<usize>,
 }
 
-/// Everything about a recipe that both directions compute from it once.
+/// Data that both directions compute once from a recipe.
 #[derive(Debug)]
 pub(crate) struct Shape {
     words: Words,
@@ -36,11 +36,11 @@ pub(crate) struct Shape {
     bias: u16,
     planes: Vec<PlanePlace>,
     record_len: usize,
-    /// Rotated words of 2 or 4 bytes with the top byte coded and all others raw.
+    /// Rotated words of 2 or 4 bytes: the top byte is coded and all others are raw.
     top_only: bool,
-    /// Bytes, which are their own symbols and not raw.
+    /// Single bytes that are their own symbols and are not raw.
     bytes_only: bool,
-    /// A symbol, a coded partial plane and no more than a raw pair of bytes.
+    /// A symbol, a coded partial plane and at most a raw pair of bytes.
     wide_cut: Option<WideCut>,
 }
 
@@ -109,7 +109,7 @@ impl Shape {
     }
 }
 
-/// Buffers that segments are worked on in; their contents mean nothing between calls.
+/// Working buffers for segments; their contents mean nothing between calls.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     planes: Vec<Vec<u8>>,
@@ -119,10 +119,11 @@ pub(crate) struct Buffers {
     coders: Scratch,
 }
 
-/// The first `len` entries of a working buffer, whose contents mean nothing.
+/// The first `len` entries of a working buffer; their contents mean nothing.
 ///
-/// A longer one takes its place, just long enough, and after the old one has been given back: what
-/// decoding holds is promised, and a vector that grows by itself holds up to three times as much.
+/// If the buffer is too short, it is freed and replaced by one that is just long enough. There is a
+/// promise on how much memory decoding holds, and a vector that grows by itself can hold three
+/// times as much.
 #[expect(clippy::indexing_slicing, reason = "the buffer was made as long")]
 pub(crate) fn sized<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
     if buffer.len() < len {
@@ -132,18 +133,18 @@ pub(crate) fn sized<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut 
     &mut buffer[..len]
 }
 
-/// Where a segment to be decoded is.
+/// The place of a segment to decode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     /// Index in the block of its first value.
     pub start: usize,
     /// The block's offsets, if its recipe has any.
     pub offsets: Option<BlockOffsets<'a>>,
-    /// What is known of the memory around the segment.
+    /// Hints about the memory around the segment.
     pub hints: Hints<'a>,
 }
 
-/// A segment to be encoded.
+/// A segment to encode.
 #[derive(Debug)]
 pub(crate) struct Source<'a, 'b> {
     /// Its values.
@@ -152,11 +153,11 @@ pub(crate) struct Source<'a, 'b> {
     pub start: usize,
     /// The block's rows, if its recipe has offsets.
     pub rows: Option<&'a mut RowFit<'b>>,
-    /// Whether output may go past the caches.
+    /// Whether output may bypass the caches.
     pub streaming: bool,
 }
 
-/// A recipe's coders made ready to encode.
+/// A recipe's coders, ready to encode with.
 #[derive(Debug)]
 pub(crate) struct SegmentEncoder {
     shape: Shape,
@@ -174,13 +175,13 @@ impl SegmentEncoder {
         }
     }
 
-    /// What both directions know of the recipe.
+    /// The facts about the recipe that both directions use.
     pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Appends the coded segment. Fails, with `out` as it was, if the recipe cannot express its
-    /// values.
+    /// Appends the coded segment. If the recipe cannot express its values, this fails and leaves
+    /// `out` as it was.
     pub(crate) fn encode(
         &self,
         isa: Isa,
@@ -266,7 +267,7 @@ impl SegmentEncoder {
         Ok(())
     }
 
-    /// Makes the symbol plane and the other planes that are `wanted`, each in its buffer.
+    /// Makes the symbol plane and the other `wanted` planes, each in its buffer.
     #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn split(
         &self,
@@ -302,8 +303,8 @@ impl SegmentEncoder {
         }
     }
 
-    /// Makes the planes of a wide cut, in their buffers, and appends its records; step by step, so
-    /// that rows are fitted right before they are cut.
+    /// Makes the planes of a wide cut in their buffers, and appends its records. It goes step by
+    /// step, so that rows are fitted right before they are cut.
     #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     fn split_wide_cut(
         &self,
@@ -342,8 +343,8 @@ impl SegmentEncoder {
         }
     }
 
-    /// Calls `visit` with the zero flags (as None), if there are any, and with each plane of the
-    /// segment that is `wanted`.
+    /// Calls `visit` with the zero flags (as None), if there are any, and with each `wanted` plane
+    /// of the segment.
     #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
     pub(crate) fn visit_planes(
         &self,

@@ -1,5 +1,5 @@
-//! What a caller says about a tensor: its element type, its rows, its bytes and their base, and how
-//! hard to try.
+//! The caller's description of a tensor: its element type, its rows, its bytes and their base, and
+//! how hard to try.
 
 use lmc_format::Dtype;
 
@@ -8,7 +8,8 @@ use lmc_format::Dtype;
 pub enum Level {
     /// Never the bottleneck: the chain code alone.
     Fast,
-    /// The best trade: the chain code with row and column offsets, the tree code where it gains.
+    /// The best trade-off: the chain code with row and column offsets, and the tree code where it
+    /// gains.
     Default,
     /// Smallest: joint symbols of exponent and top mantissa bits, rANS, exact statistics.
     Max,
@@ -16,7 +17,7 @@ pub enum Level {
     Paper,
 }
 
-/// What a caller knows of a tensor.
+/// The facts that a caller knows about a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     /// Type of its elements.
@@ -25,12 +26,12 @@ pub struct TensorSpec {
     pub row_len: u64,
 }
 
-/// Bytes of a tensor or of a part of it, and the base that they may be coded against.
+/// Bytes of a tensor or of part of it, and the base that they may be coded against.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// The bytes at the same place in the base, as many; None if there is no base.
+    /// The bytes at the same place in the base, of the same length; None if there is no base.
     pub base: Option<&'a [u8]>,
 }
 
@@ -45,7 +46,7 @@ impl<'a> Block<'a> {
         Self { bytes, base: Some(base) }
     }
 
-    /// Panics if the base has another length.
+    /// Panics if the base has a different length.
     pub(crate) fn check(&self) {
         let base_len = self.base.map_or(self.bytes.len(), <[u8]>::len);
         assert_eq!(self.bytes.len(), base_len, "a base has as many bytes as what is coded");

@@ -1,4 +1,4 @@
-//! One common byte apart from all others (`docs/format.md`, section 5.5).
+//! One common byte coded apart from all others (`docs/format.md`, section 5.5).
 
 use super::{PlaneDecoder, PlaneEncoder, Scratch};
 use crate::express::{Encoded, all_or_nothing};
@@ -6,7 +6,7 @@ use crate::simd::{Isa, flags};
 use crate::transform::sparse;
 use lmc_format::{ApartCoder, Reader, Result};
 
-/// Both coders made ready to encode.
+/// Both coders, ready to encode with.
 #[derive(Debug)]
 pub struct Encoder {
     byte: u8,
@@ -21,7 +21,7 @@ impl Encoder {
         Self { byte: coder.byte, flags, others }
     }
 
-    /// As [`PlaneEncoder::encode`].
+    /// Like [`PlaneEncoder::encode`].
     pub fn encode(
         &self,
         isa: Isa,
@@ -34,7 +34,7 @@ impl Encoder {
         self.encode_parts(isa, &own_flags, &others, scratch, out)
     }
 
-    /// The same of a plane that is apart already.
+    /// The same for a plane that is already split.
     pub fn encode_parts(
         &self,
         isa: Isa,
@@ -50,7 +50,7 @@ impl Encoder {
     }
 }
 
-/// Both coders made ready to decode.
+/// Both coders, ready to decode with.
 #[derive(Debug)]
 pub struct Decoder {
     byte: u8,
@@ -65,7 +65,7 @@ impl Decoder {
         Self { byte: coder.byte, flags, others }
     }
 
-    /// As [`PlaneDecoder::decode`].
+    /// Like [`PlaneDecoder::decode`].
     pub fn decode(
         &self,
         isa: Isa,
@@ -79,7 +79,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The same, as flags of `n` bytes in all of `own_flags`, and the other bytes, which are
+    /// The same, but the result is flags of `n` bytes in all of `own_flags`, and the other bytes,
     /// appended to `others`.
     pub fn decode_parts(
         &self,

@@ -5,19 +5,19 @@ use lmc_format::limits::{CHAIN_LEVELS_MAX, CHAIN_SYMBOLS_MAX};
 
 const ESCAPE_BITS: u64 = 8;
 
-/// The cheapest chain table of at most `levels_max` levels for bytes that occur as in `histogram`.
+/// The cheapest chain table with at most `levels_max` levels for bytes with this `histogram`.
 ///
-/// The histogram may be a sample's: a byte next to one that was seen is taken to occur now and
-/// then, because exponents thin out smoothly, so that rare ones get a place before bytes that never
-/// come.
+/// The histogram may be from a sample. A byte next to one that was seen is assumed to occur now and
+/// then, because exponents thin out smoothly. So rare bytes get a place before bytes that never
+/// occur.
 pub(crate) fn build(histogram: &[u32; 256], levels_max: usize) -> ChainTable {
     let weights = spread_to_neighbours(histogram);
     let mut ranked: Vec<u8> = (0..=255).filter(|&s| weights[usize::from(s)] > 0).collect();
     ranked.sort_by_key(|&s| (std::cmp::Reverse(weights[usize::from(s)]), s));
     let widths = cheapest_shape(&ranked, &weights, levels_max.clamp(1, CHAIN_LEVELS_MAX));
     let count: usize = widths.iter().map(|&w| (1 << w) - 1).sum();
-    // A shape may have more places than there are symbols; the first symbol fills them and never
-    // uses them.
+    // A shape may have more places than there are symbols. The first symbol fills them; they are
+    // never used.
     let filler = ranked.first().copied().unwrap_or(0);
     ranked.resize(count, filler);
     ChainTable::new(widths, ranked).expect("the shape search keeps to the format's limits")
@@ -69,14 +69,14 @@ fn cheapest_shape(ranked: &[u8], weights: &[u64; 256], levels_max: usize) -> Vec
         levels -= 1;
         rank += (1 << width) - 1;
     }
-    // Nothing gains, as for uniform bytes: the format still wants a level.
+    // Nothing gains, as for uniform bytes. The format still needs a level.
     if widths.is_empty() {
         widths.push(1);
     }
     widths
 }
 
-/// Bits that `table` takes for bytes that occur as in `histogram`.
+/// Bits that `table` takes for bytes with this `histogram`.
 pub(crate) fn cost_bits(table: &ChainTable, histogram: &[u32; 256]) -> u64 {
     let mut left: u64 = histogram.iter().map(|&count| u64::from(count)).sum();
     let mut counted = [false; 256];
@@ -108,7 +108,7 @@ mod tests {
         histogram
     }
 
-    /// The announced cost is what the kernel writes, but for the padding of each level.
+    /// The estimated cost is what the kernel writes, except for the padding of each level.
     #[test]
     fn cost_is_what_encoding_takes() {
         let bytes: Vec<u8> = (0..40_000_u32)
@@ -127,7 +127,7 @@ mod tests {
         );
     }
 
-    /// Every histogram gets a valid table, the empty and the flat one too.
+    /// Every histogram gets a valid table, even an empty or flat one.
     #[test]
     fn any_histogram_has_a_table() {
         build(&[0; 256], 12);

@@ -1,13 +1,13 @@
-//! How far set bits are apart, as Rice codes (`docs/format.md`, section 5.1, gaps).
+//! Distances between set bits, as Rice codes (`docs/format.md`, section 5.1, gaps).
 //!
-//! In: bytes, of which few bits are set, or a reader at the start of their stream and the place for
-//! them. Out: the stream, or the bytes and the reader after the stream. The work is that of the
-//! set bits; bytes that are zero cost next to nothing.
+//! In: bytes with few set bits, or a reader at the start of their stream and the place for them.
+//! Out: the stream, or the bytes and the reader after the stream. The work depends on the number of
+//! set bits; zero bytes cost almost nothing.
 
 use crate::simd::{Isa, flags};
 use lmc_format::{Error, Reader, Result, varint};
 
-/// Appends `src`; a gap's lowest `low_bits` bits stand as they are.
+/// Appends `src`. The lowest `low_bits` bits of a gap are stored as they are.
 pub(crate) fn encode(isa: Isa, low_bits: u8, src: &[u8], out: &mut Vec<u8>) {
     let low_bits = u32::from(low_bits);
     varint::write(out, flags::count(isa, src) as u64);
@@ -42,16 +42,16 @@ fn each_set_bit(src: &[u8], mut visit: impl FnMut(u64)) {
     }
 }
 
-/// Bits to bytes, the first one lowest.
+/// Writes bits to bytes, the first bit lowest.
 struct BitWriter<'a> {
     word: u64,
-    /// Bits of `word`, below 32.
+    /// Bits in `word`, fewer than 32.
     len: u32,
     out: &'a mut Vec<u8>,
 }
 
 impl BitWriter<'_> {
-    /// Appends `bits`, of which there are at most 32.
+    /// Appends the `len` bits of `bits`, at most 32.
     fn write(&mut self, bits: u64, len: u32) {
         self.word |= bits << self.len;
         self.len += len;
@@ -87,7 +87,7 @@ pub(crate) fn decode(low_bits: u8, input: &mut Reader, dst: &mut [u8]) -> Result
     for _ in 0..count {
         let high = bits.zeros().ok_or_else(|| Error::truncated("gaps end too early"))?;
         let low = bits.read(low_bits).ok_or_else(|| Error::truncated("gaps end too early"))?;
-        // A stream of zeros has fewer bits than a u64 counts, and low bits are 24 at most.
+        // A stream of zeros has fewer bits than a u64 can count, and there are at most 24 low bits.
         let place = next + (high << low_bits) + low;
         let byte = dst.get_mut((place / 8) as usize);
         *byte.ok_or_else(|| Error::corrupt("a gap goes beyond the end"))? |= 1 << (place % 8);
@@ -101,15 +101,15 @@ pub(crate) fn decode(low_bits: u8, input: &mut Reader, dst: &mut [u8]) -> Result
     Ok(())
 }
 
-/// Bytes to bits.
+/// Reads bits from bytes.
 struct BitReader<'a> {
     bytes: &'a [u8],
-    /// Bits that have been read.
+    /// Bits read so far.
     at: usize,
 }
 
 impl BitReader<'_> {
-    /// At least 57 bits from here on, with zeros after the last one.
+    /// At least 57 bits from this place on, with zeros after the last one.
     fn peek(&self) -> u64 {
         let rest = self.bytes.get(self.at / 8..).unwrap_or(&[]);
         let word = match rest.first_chunk() {
@@ -123,7 +123,7 @@ impl BitReader<'_> {
         word >> (self.at % 8)
     }
 
-    /// Reads zeros and the one after them; how many zeros there were.
+    /// Reads zeros and the one after them. Returns the number of zeros.
     fn zeros(&mut self) -> Option<u64> {
         let mut count = 0;
         loop {
@@ -148,16 +148,16 @@ impl BitReader<'_> {
     }
 }
 
-/// The low bits that suit bytes like those of a sample with `set` of `total` bits set, and about
-/// what the sample takes then.
+/// The best number of low bits for bytes like those of a sample with `set` of `total` bits set, and
+/// the approximate size of the sample with it.
 pub(crate) fn choose(set: u64, total: u64) -> (u8, u64) {
     let cost = |set: u64, low_bits: u8| {
-        // Of the low bits, half are lost to rounding on average.
+        // On average, rounding loses half of the low bits.
         let rounded = (set * ((1 << low_bits) - 1)) >> (low_bits + 1);
         let high = (total.saturating_sub(set) >> low_bits).saturating_sub(rounded);
         set * (u64::from(low_bits) + 1) + high + 8
     };
-    // One more than were seen, as there may be some where a sample shows none.
+    // One more than were seen, because there may be some even if a sample shows none.
     let best = (0..=lmc_format::limits::GAP_BITS_MAX).min_by_key(|&bits| cost(set + 1, bits));
     let low_bits = best.unwrap_or(0);
     (low_bits, if set == 0 { 8 } else { cost(set, low_bits) })
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use lmc_testkit::data::Random;
 
-    /// Every density, length and width of the low bits comes back, and nothing is left over.
+    /// Every density, length and number of low bits comes back, and nothing is left over.
     #[test]
     fn gaps_come_back() {
         let mut random = Random::new(3);
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// A gap beyond the end and padding that is set are refused.
+    /// A gap beyond the end and nonzero padding are refused.
     #[test]
     fn bad_streams_are_refused() {
         assert!(decode(0, &mut Reader::new(&[1, 0x80]), &mut [0]).is_ok());

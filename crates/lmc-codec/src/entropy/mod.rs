@@ -1,4 +1,4 @@
-//! Entropy coders: one plane of bytes to a stream and back (`docs/format.md`, section 5).
+//! Entropy coders: encode one plane of bytes to a stream and back (`docs/format.md`, section 5).
 
 pub(crate) mod apart;
 #[allow(clippy::indexing_slicing, clippy::expect_used, reason = "makes tables of counts")]
@@ -17,13 +17,13 @@ use lmc_format::{Coder, Error, Reader, Result};
 /// Working memory that coders share.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// Of the chain code.
+    /// Memory of the chain code.
     pub chain: crate::simd::chain::Scratch,
-    /// Of the tree code.
+    /// Memory of the tree code.
     pub tree: crate::simd::tree::Scratch,
 }
 
-/// A coder made ready to encode planes.
+/// A coder, ready to encode planes with.
 #[derive(Debug)]
 pub enum PlaneEncoder {
     /// See [`Coder::Raw`].
@@ -65,7 +65,8 @@ impl PlaneEncoder {
         }
     }
 
-    /// Appends the stream of `plane`. Fails, with `out` as it was, if the coder cannot express it.
+    /// Appends the stream of `plane`. If the coder cannot express it, this fails and leaves `out`
+    /// as it was.
     pub fn encode(
         &self,
         isa: Isa,
@@ -95,7 +96,7 @@ impl PlaneEncoder {
     }
 }
 
-/// A coder made ready to decode planes.
+/// A coder, ready to decode planes with.
 #[derive(Debug)]
 pub enum PlaneDecoder {
     /// See [`Coder::Raw`].
@@ -137,7 +138,7 @@ impl PlaneDecoder {
         }
     }
 
-    /// Reads the stream of `plane.len()` bytes from `input`; on an error the plane's contents mean
+    /// Reads the stream of `plane.len()` bytes from `input`. On an error the plane's contents mean
     /// nothing.
     pub fn decode(
         &self,

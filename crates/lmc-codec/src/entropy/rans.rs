@@ -1,10 +1,10 @@
 //! rANS with 32 interleaved states (`docs/format.md`, sections 5.4 and 5.7).
 //!
-//! A histogram goes into [`build`] and a table of frequencies comes out; with it, [`Encoder`]
-//! turns bytes into a stream and [`Decoder`] a stream into the same bytes. Invariants: a stream
-//! has the same bytes whatever instruction set wrote it; a decoder accepts only what an encoder
-//! can have written, and reads nothing beyond its stream. Tables and estimates use integer
-//! arithmetic alone, so that all platforms agree on them.
+//! [`build`] makes a table of frequencies from a histogram. With it, [`Encoder`] turns bytes into a
+//! stream and [`Decoder`] turns a stream into the same bytes. Invariants: every instruction set
+//! writes the same stream. A decoder accepts only streams that an encoder can have written, and
+//! reads nothing beyond its stream. Tables and estimates use only integer arithmetic, so that all
+//! platforms agree on them.
 
 use crate::express::{CannotExpress, Encoded};
 use crate::simd::Isa;
@@ -19,13 +19,13 @@ use lmc_format::reader::Reader;
 use lmc_format::varint;
 use std::cmp::Ordering;
 
-/// What frequencies sum to.
+/// The sum of all frequencies.
 const SCALE: u16 = 1 << RANS_SCALE_BITS;
 /// Bytes of the states in a stream.
 const STATES_LEN: usize = 4 * RANS_LANES;
-/// Most bytes of a stream before its words.
+/// The largest number of bytes of a stream before its words.
 const HEAD_LEN_MAX: usize = VARINT_LEN_MAX + STATES_LEN;
-/// Bytes encoded between two looks at the room left for words.
+/// Bytes encoded between two checks of the room left for words.
 const CHUNK: usize = 64 * RANS_LANES;
 /// Fractional bits of [`LOG2`].
 const LOG2_BITS: u32 = 20;
@@ -39,8 +39,8 @@ const fn log2_table() -> [u32; SCALE as usize + 1] {
     let mut i = 1;
     while i < table.len() {
         let whole = i.ilog2();
-        // The mantissa has 31 fractional bits; squaring it doubles the logarithm, whose next bit
-        // is whether the square reaches two.
+        // The mantissa has 31 fractional bits. Squaring it doubles the logarithm, and the next bit
+        // says whether the square reaches two.
         let mut mantissa = (i as u64) << (31 - whole);
         let mut log = whole;
         let mut bit = 0;
@@ -57,7 +57,8 @@ const fn log2_table() -> [u32; SCALE as usize + 1] {
     table
 }
 
-/// The table for bytes that occur as often as `histogram` says; `None` if fewer than two differ.
+/// The table for bytes that occur as often as `histogram` says; `None` if there are fewer than two
+/// different bytes.
 ///
 /// Moving one unit of frequency from one symbol to another would not lower `cost_bits`.
 #[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
@@ -73,7 +74,7 @@ pub fn build(histogram: &[u32; 256]) -> Option<RansTable> {
         let up = position_of(&gains, |a, b| a > b);
         let down = position_of(&losses, |a, b| a < b);
         let balance = sum.cmp(&SCALE);
-        // An exchange must lower the cost, which is why this ends.
+        // An exchange must lower the cost, so this loop ends.
         if balance == Ordering::Equal && (up == down || gains[up] <= losses[down]) {
             break;
         }
@@ -99,7 +100,7 @@ fn first_guess(histogram: &[u32; 256]) -> Option<[u16; 256]> {
     if histogram.iter().filter(|&&count| count > 0).count() < 2 {
         return None;
     }
-    // Rare symbols are set aside first: the 1 they get is more than their share.
+    // Rare symbols are set aside first: the 1 that they get is more than their share.
     let mut shared = (total, scale);
     for &count in histogram.iter().filter(|&&count| count > 0 && is_rare(count.into())) {
         shared = (shared.0 - u64::from(count), shared.1 - 1);
@@ -112,7 +113,7 @@ fn first_guess(histogram: &[u32; 256]) -> Option<[u16; 256]> {
     Some(freqs)
 }
 
-/// Sets what one unit more of `symbol` saves and what one unit less costs.
+/// Sets how much one more unit of `symbol` saves and how much one unit less costs.
 #[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 fn update_margins(
     symbol: usize,
@@ -141,35 +142,35 @@ fn position_of(values: &[u64; 256], is_better: impl Fn(u64, u64) -> bool) -> usi
     best.0
 }
 
-/// Estimated bits that bytes of this histogram take with `table`, rounded up; `None` if one that
-/// occurs is absent from the table.
+/// Estimated bits that bytes of this histogram take with `table`, rounded up; `None` if a byte that
+/// occurs is not in the table.
 ///
-/// This leaves out the fixed cost of a stream: 128 bytes of states and the varint, of which about
-/// 32 bytes are regained because the states carry the last bits of the bytes.
+/// This leaves out the fixed cost of a stream: 128 bytes of states, and the varint. About 32 of
+/// these bytes are regained, because the states carry the last bits of the bytes.
 pub(crate) fn cost_bits(table: &RansTable, histogram: &[u32; 256]) -> Option<u64> {
     let mut cost = 0_u64;
     for (&freq, &count) in table.freqs().iter().zip(histogram).filter(|&(_, &count)| count > 0) {
         if freq == 0 {
             return None;
         }
-        // Fewer than 2^40 bytes of 12 bits with 20 fractional ones stay below 2^64.
+        // Fewer than 2^40 bytes at 12 bits with 20 fractional bits stay below 2^64.
         cost += u64::from(count) * u64::from(symbol_cost(freq));
     }
     Some(cost.div_ceil(1 << LOG2_BITS))
 }
 
-/// Bits of a symbol, with 20 fractional bits.
+/// Bits per symbol, with 20 fractional bits.
 #[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 fn symbol_cost(freq: u16) -> u32 {
     (RANS_SCALE_BITS << LOG2_BITS) - LOG2[usize::from(freq)]
 }
 
-/// Writes streams with `N` tables, one or as many as there are contexts at most.
+/// Writes streams with `N` tables: one, or the largest number of contexts.
 #[derive(Clone, Debug)]
 pub struct Encoder<const N: usize = 1> {
     tables: Box<[EncodeTable; N]>,
-    /// Bits of a byte on average if the frequencies are true, with 20 fractional bits; with several
-    /// tables those of the dearest.
+    /// Average bits per byte if the frequencies are right, with 20 fractional bits. With several
+    /// tables, those of the most expensive one.
     mean_cost: u64,
 }
 
@@ -179,8 +180,8 @@ impl Encoder {
         Self::of(std::slice::from_ref(table))
     }
 
-    /// Appends the stream of `src`. Fails, with `out` as it was, if a byte is absent from the
-    /// table.
+    /// Appends the stream of `src`. If a byte is not in the table, this fails and leaves `out` as
+    /// it was.
     pub fn encode(&self, isa: Isa, src: &[u8], out: &mut Vec<u8>) -> Encoded {
         self.encode_all(isa, src, &[], out)
     }
@@ -192,8 +193,8 @@ impl Encoder<RANS_CONTEXTS_MAX> {
         Self::of(tables.tables())
     }
 
-    /// Appends the stream of `src`, each byte with the table of its context. Fails, with `out` as
-    /// it was, if a byte is absent from its table.
+    /// Appends the stream of `src`, each byte with the table of its context. If a byte is not in
+    /// its table, this fails and leaves `out` as it was.
     pub fn encode_by_context(
         &self,
         isa: Isa,
@@ -228,7 +229,8 @@ impl<const N: usize> Encoder<N> {
         let chunk_room = 2 * src.len().min(CHUNK) + ENCODE_SLACK;
         out.resize(start + HEAD_LEN_MAX + chunk_room + self.expected_len(src.len()), 0);
         let mut states = [STATE_MIN; RANS_LANES];
-        // The words grow down from the end of `out`, since a decoder reads them the other way.
+        // The words grow down from the end of `out`, because a decoder reads them in the opposite
+        // order.
         let mut words_len = 0;
         let mut contexts_left = contexts;
         for chunk in src.chunks(CHUNK).rev() {
@@ -251,7 +253,7 @@ impl<const N: usize> Encoder<N> {
         Ok(())
     }
 
-    /// Bytes of words to expect for `len` bytes, and a little more.
+    /// Expected bytes of words for `len` bytes, and a little more.
     fn expected_len(&self, len: usize) -> usize {
         let bits = (len as u128 * u128::from(self.mean_cost)) >> LOG2_BITS;
         let bytes = (bits / 8) as usize;
@@ -259,7 +261,7 @@ impl<const N: usize> Encoder<N> {
     }
 }
 
-/// Moves the last `words_len` bytes up, by `least` bytes or their own length, whichever is more.
+/// Moves the last `words_len` bytes up, by `least` bytes or by their own length, whichever is more.
 fn make_room(out: &mut Vec<u8>, words_len: usize, least: usize) {
     let end = out.len();
     let extra = least.max(words_len);
@@ -267,7 +269,7 @@ fn make_room(out: &mut Vec<u8>, words_len: usize, least: usize) {
     out.copy_within(end - words_len..end, end - words_len + extra);
 }
 
-/// Writes the head of the stream at `start` and moves the words, which end `out`, after it.
+/// Writes the head of the stream at `start`, and moves the words from the end of `out` to after it.
 #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
 fn close_stream(out: &mut Vec<u8>, start: usize, words_len: usize, states: &States) {
     let mut head = Vec::with_capacity(HEAD_LEN_MAX);
@@ -280,7 +282,7 @@ fn close_stream(out: &mut Vec<u8>, start: usize, words_len: usize, states: &Stat
     out.truncate(words_start + words_len);
 }
 
-/// Reads streams with `N` tables, one or as many as there are contexts at most.
+/// Reads streams with `N` tables: one, or the largest number of contexts.
 #[derive(Clone, Debug)]
 pub struct Decoder<const N: usize = 1> {
     tables: Box<[DecodeTable; N]>,
@@ -292,9 +294,9 @@ impl Decoder {
         Self::of(std::slice::from_ref(table))
     }
 
-    /// Reads one stream of `dst.len()` bytes and leaves `input` after it.
+    /// Reads one stream of `dst.len()` bytes, and leaves `input` after it.
     ///
-    /// After an error, `dst` and the place of `input` mean nothing.
+    /// After an error, the contents of `dst` and the position of `input` mean nothing.
     pub fn decode(&self, isa: Isa, input: &mut Reader, dst: &mut [u8]) -> Result<()> {
         self.decode_all(isa, input, &[], dst)
     }
@@ -306,10 +308,9 @@ impl Decoder<RANS_CONTEXTS_MAX> {
         Self::of(tables.tables())
     }
 
-    /// Reads one stream of `dst.len()` bytes, which have these contexts, and leaves `input` after
-    /// it.
+    /// Reads one stream of `dst.len()` bytes with these contexts, and leaves `input` after it.
     ///
-    /// After an error, `dst` and the place of `input` mean nothing.
+    /// After an error, the contents of `dst` and the position of `input` mean nothing.
     pub fn decode_by_context(
         &self,
         isa: Isa,
@@ -372,7 +373,7 @@ impl<const N: usize> Decoder<N> {
         }
     }
 
-    /// Decodes all of `dst`; returns the bytes of words used, or `None` if there are too few.
+    /// Decodes all of `dst`. Returns the bytes of words used, or `None` if there are too few.
     #[expect(clippy::indexing_slicing, reason = "a kernel uses no more than it gets")]
     fn decode_words(
         &self,
@@ -396,8 +397,8 @@ impl<const N: usize> Decoder<N> {
         Some(used + kernels::decode_last(&self.tables, states, words, last_contexts, last)?)
     }
 
-    /// Decodes whole rows from fewer words than the kernel wants for one: bytes that cost little
-    /// can have thousands of rows left here, so that they must not go through slower code.
+    /// Decodes whole rows when there are fewer words than the kernel wants for one. Cheap bytes can
+    /// have thousands of rows left here, so they must not go through slower code.
     fn decode_padded(
         &self,
         isa: Isa,
@@ -409,13 +410,13 @@ impl<const N: usize> Decoder<N> {
         let mut padded = [0; 2 * ROW_WORDS_LEN];
         padded.get_mut(..words.len())?.copy_from_slice(words);
         let done = kernels::decode_rows(isa, &self.tables, states, &padded, contexts, rows);
-        // The kernel goes on for as long as the words used so far are at most the first half,
-        // which holds all real ones: when it stops early, it has used more than there were.
+        // The kernel continues while the words used so far are at most the first half, which holds
+        // all real ones. If it stops early, it has used more than there were.
         (done.written == rows.len() && done.used <= words.len()).then_some(done.used)
     }
 }
 
-/// Reads the states that a stream starts with.
+/// Reads the states at the start of a stream.
 fn read_states(input: &mut Reader) -> Result<States> {
     let bytes = input.take(STATES_LEN, "rans states")?;
     let mut states = [0; RANS_LANES];

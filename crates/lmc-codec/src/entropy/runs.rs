@@ -1,12 +1,12 @@
 //! Literals and repeats (`docs/format.md`, section 5.1, runs).
 //!
 //! In: bytes, or a reader at the start of their tokens and the place for them. Out: the tokens, or
-//! the bytes and the reader after the tokens. Invariants: tokens make exactly the bytes asked
-//! for, four equal bytes or more in a row always become a repeat, and no others do.
+//! the bytes and the reader after the tokens. Invariants: tokens make exactly the bytes asked for.
+//! Four or more equal bytes in a row always become a repeat, and fewer never do.
 
 use lmc_format::{Error, Reader, Result, varint};
 
-/// Shortest run that becomes a repeat: there it never loses to literals.
+/// The shortest run that becomes a repeat: from here on it never loses to literals.
 const REPEAT_MIN: usize = 4;
 
 /// A piece of the input.
@@ -19,7 +19,7 @@ enum Token<'a> {
 }
 
 impl Token<'_> {
-    /// The number that announces the token in the stream.
+    /// The number that starts the token in the stream.
     fn head(self) -> u64 {
         match self {
             Self::Literal(bytes) => (bytes.len() as u64 - 1) << 1,
@@ -28,7 +28,7 @@ impl Token<'_> {
     }
 }
 
-/// Cuts bytes into tokens; the rest that is not cut yet.
+/// Cuts bytes into tokens; holds the rest that is not cut yet.
 struct Tokens<'a>(&'a [u8]);
 
 impl<'a> Iterator for Tokens<'a> {
@@ -57,7 +57,7 @@ fn run_length(bytes: &[u8], byte: u8) -> usize {
     whole + bytes[whole..].iter().take_while(|&&b| b == byte).count()
 }
 
-/// Where the first run begins that becomes a repeat, or the length of `bytes`.
+/// Where the first run that becomes a repeat begins, or the length of `bytes`.
 fn literal_length(bytes: &[u8]) -> usize {
     let all_equal = |window: &[u8]| {
         let word = <[u8; REPEAT_MIN]>::try_from(window).map_or(1, u32::from_ne_bytes);
@@ -77,9 +77,9 @@ pub(crate) fn encode(src: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Fills `dst` from the tokens at `input` and leaves `input` after them.
+/// Fills `dst` from the tokens at `input`, and leaves `input` after them.
 ///
-/// Fails on tokens that end early and on one that makes more bytes than `dst` has room for.
+/// Fails on tokens that end early, and on a token that makes more bytes than `dst` has room for.
 pub(crate) fn decode(input: &mut Reader, dst: &mut [u8]) -> Result<()> {
     let mut rest = dst;
     while !rest.is_empty() {
@@ -110,7 +110,7 @@ mod tests {
         *state
     }
 
-    /// Runs of random bytes, most short, some long.
+    /// Runs of random bytes, most of them short, some long.
     fn runs(n: usize, state: &mut u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < n {
@@ -137,8 +137,8 @@ mod tests {
         Ok(dst)
     }
 
-    /// Every small size and some large ones survive, with runs, without and as one run, and the
-    /// announced cost is the length.
+    /// Every small size and some large ones come back, with runs, without them and as one run. The
+    /// estimated cost is the length.
     #[test]
     fn roundtrip_at_many_sizes() {
         let mut state = 0x9e37_79b9_7f4a_7c15;
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// A token for more bytes than are left is refused, up to the largest there is.
+    /// A token for more bytes than are left is refused, up to the largest possible one.
     #[test]
     fn tokens_must_fit() {
         for head in [8, 9, 1 << 40, u64::MAX - 1, u64::MAX] {

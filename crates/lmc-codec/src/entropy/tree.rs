@@ -3,13 +3,13 @@
 use super::huffman;
 use lmc_format::TreeTable;
 
-/// Bits of an escaped byte beside its escape.
+/// Bits of an escaped byte after its escape.
 const ESCAPED_BITS: u64 = 8;
 
-/// The best table for bytes like those counted in `histogram`; `None` when fewer than two occur.
+/// The best table for bytes like those counted in `histogram`; `None` if fewer than two occur.
 ///
-/// The histogram may be a sample's. Unless all bytes occur in it there is an escape, as likely as
-/// the bytes that occur once are together: about so many others are still to come.
+/// The histogram may be from a sample. Unless all bytes occur in it, there is an escape. It is as
+/// likely as all bytes that occur once are together: about that many others are still to come.
 pub fn build(histogram: &[u32; 256]) -> Option<TreeTable> {
     let seen = histogram.iter().filter(|&&count| count > 0).count();
     if seen < 2 {
@@ -27,7 +27,7 @@ pub fn build(histogram: &[u32; 256]) -> Option<TreeTable> {
 }
 
 /// Bits that `table` takes for the bytes counted in `histogram`; `None` if a byte has no code and
-/// the table has no escape code. Padding is not counted.
+/// the table has no escape. Padding is not counted.
 pub(crate) fn cost_bits(table: &TreeTable, histogram: &[u32; 256]) -> Option<u64> {
     let escaped = u64::from(table.escape()) + ESCAPED_BITS;
     let (mut bits, mut absent) = (0, 0);
@@ -50,8 +50,8 @@ mod tests {
         histogram
     }
 
-    /// The announced cost is what the kernel writes, but for the padding of nodes, also where bytes
-    /// come that the table has not seen.
+    /// The estimated cost is what the kernel writes, except for the padding of nodes, also with
+    /// bytes that the table has not seen.
     #[test]
     fn cost_is_what_encoding_takes() {
         let bytes: Vec<u8> = (0..40_000_u32)

@@ -11,7 +11,7 @@ use lmc_format::{
     PaletteRecipe, Recipe, SymbolCoder, WordMap,
 };
 
-/// What stands in the output before each call.
+/// The contents of the output before each call.
 const BEFORE: [u8; 3] = [7, 8, 9];
 
 /// Checks that `encode` fails and leaves its output alone, with every instruction set.
@@ -23,12 +23,12 @@ fn check_refused(what: &str, encode: impl Fn(Isa, &mut Vec<u8>) -> Encoded) {
     }
 }
 
-/// A hundred values of 2 bytes that differ, and a base of zeros.
+/// A hundred different values of 2 bytes, and a base of zeros.
 fn values() -> (Vec<u8>, Vec<u8>) {
     ((1..=100_u16).flat_map(|i| (i * 300).to_le_bytes()).collect(), vec![0; 200])
 }
 
-/// Has no byte but zeros.
+/// Can express only zeros.
 const ZEROS: Coder = Coder::Constant(0);
 
 #[test]

@@ -1,4 +1,4 @@
-//! A segment back to values.
+//! Decodes a segment to values.
 
 use super::{Buffers, Place, Shape, sized};
 use crate::entropy::PlaneDecoder;
@@ -8,13 +8,13 @@ use crate::simd::words::{self, Part, WideCut};
 use crate::transform::{sparse, window};
 use lmc_format::{Reader, Recipe, Result};
 
-/// Values that are composed together, so that all their planes stay in the first-level cache.
+/// Values that are composed together, so that all their planes stay in the L1 cache.
 const COMPOSE_VALUES: usize = 2048;
 
 /// Values of a wide cut that are merged together.
 const WIDE_MERGE: usize = 2048;
 
-/// A recipe's coders made ready to decode.
+/// A recipe's coders, ready to decode with.
 #[derive(Debug)]
 pub(crate) struct SegmentDecoder {
     shape: Shape,
@@ -32,7 +32,7 @@ impl SegmentDecoder {
         }
     }
 
-    /// Decodes the segment `coded` into all of `dst`; on an error the contents of `dst` mean
+    /// Decodes the segment `coded` into all of `dst`. On an error the contents of `dst` mean
     /// nothing.
     pub(crate) fn decode(
         &self,
@@ -123,7 +123,7 @@ impl SegmentDecoder {
         Ok(())
     }
 
-    /// Puts the offsets back and cuts symbols to their width.
+    /// Adds the offsets back, and cuts symbols to their width.
     #[expect(
         clippy::indexing_slicing,
         reason = "a recipe has these planes, and each plane a buffer for all values"
@@ -174,8 +174,8 @@ impl SegmentDecoder {
     }
 }
 
-/// Puts offsets back and merges the planes of a wide cut; step by step, so that stores drain while
-/// offsets are added.
+/// Adds the offsets back and merges the planes of a wide cut. It goes step by step, so that stores
+/// drain while offsets are added.
 #[expect(
     clippy::indexing_slicing,
     reason = "a recipe has these planes, and each plane a buffer for all values"

@@ -1,8 +1,9 @@
-//! Words set against those of a base, each alone (`docs/format.md`, section 3).
+//! Differences of words from those of a base, word by word (`docs/format.md`, section 3).
 
 use lmc_format::{BaseUse, Recipe};
 
-/// Replaces the contents of `out` by `values` against `base`, which are as long.
+/// Replaces the contents of `out` with the differences of `values` from `base`, which has the same
+/// length.
 pub(crate) fn forward(recipe: &Recipe, values: &[u8], base: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(values);

@@ -1,4 +1,4 @@
-//! What is done to symbols before they are coded: forward and inverse side by side.
+//! Changes to symbols before they are coded: forward and inverse next to each other.
 
 pub(crate) mod against;
 pub(crate) mod offsets;

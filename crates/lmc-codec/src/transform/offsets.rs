@@ -1,23 +1,24 @@
-//! Row and column offsets (`docs/format.md`, section 3.4): what a matrix's rows and columns have in
-//! common is taken off its symbols.
+//! Row and column offsets (`docs/format.md`, section 3.4): the part that the rows and columns of a
+//! matrix have in common is subtracted from its symbols.
 //!
-//! A symbol is a logarithm, near enough: its exponent and top mantissa bits. A value that is a
-//! row's scale times a column's scale times noise has a symbol of row plus column plus noise, and
-//! only the noise needs coding.
+//! A symbol is roughly a logarithm: its exponent and top mantissa bits. If a value is a row's scale
+//! times a column's scale times noise, its symbol is row plus column plus noise, and only the noise
+//! needs coding.
 
 use super::window::EXCEPTION;
 use crate::simd::words::{Words, extract16};
 use crate::simd::{Isa, symbols};
 use std::ops::Range;
 
-/// Where symbols are put by the offsets' base: the middle of the window.
+/// Where the offsets' base moves symbols to: the middle of the window.
 const MIDDLE: i64 = 128;
-/// Symbols this far from the tensor's middle (zeros, mostly) count as if they were this far.
+/// Symbols farther than this from the tensor's middle (mostly zeros) count as if they were this
+/// far.
 const REACH: u16 = 160;
-/// Values looked at for a row's mean, in stretches of [`STRETCH`].
+/// Values sampled for a row's mean, in stretches of [`STRETCH`].
 const ROW_SAMPLE: usize = 96;
 const STRETCH: usize = 32;
-/// Values of a row that its mean is taken from, those in its first segment.
+/// Values of a row, in its first segment, that its mean is taken from.
 pub(crate) const ROW_HEAD: usize = 2048;
 
 /// Where the symbols of a block's values are: `bits` wide at the top of mapped words.
@@ -44,7 +45,7 @@ impl Field {
     }
 }
 
-/// The offsets of a tensor's columns, and what rows are measured against.
+/// The offsets of a tensor's columns, and the reference that rows are measured against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnOffsets {
     /// Added to every offset.
@@ -56,12 +57,12 @@ pub(crate) struct ColumnOffsets {
 }
 
 impl ColumnOffsets {
-    /// Offsets as a recipe has them, for decoding.
+    /// The offsets in a recipe, for decoding.
     pub(crate) fn from_recipe(base: u16, cols: Vec<u8>) -> Self {
         Self { base, cols, low: 0, high: u16::MAX }
     }
 
-    /// Fits the columns of a matrix of symbols of `bits` bits with rows of `row_len`. None when it
+    /// Fits the columns of a matrix of symbols of `bits` bits with rows of `row_len`. None if it
     /// has no row.
     pub(crate) fn fit(isa: Isa, bits: u8, row_len: usize, matrix: &[u16]) -> Option<Self> {
         let mut fit = ColumnFit::new(row_len, matrix)?;
@@ -86,13 +87,12 @@ impl ColumnOffsets {
     fn row_offset(&self, mean: i64, bits: u8) -> u8 {
         let mask = i64::from(u16::MAX >> (16 - bits));
         let over = (mean - i64::from(self.base) - MIDDLE) & mask;
-        // A row far below the base comes out near the top of the range: the closest offset is then
-        // 0.
+        // A row far below the base ends up near the top of the range: the closest offset is then 0.
         if over > mask - mask / 4 { 0 } else { over.min(255) as u8 }
     }
 }
 
-/// Symbols of a block that are at hand, from value `start` on.
+/// Available symbols of a block, from value `start` on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Known<'a> {
     /// Place in the block of the first.
@@ -121,8 +121,8 @@ pub(crate) struct RowFit<'a> {
 }
 
 impl<'a> RowFit<'a> {
-    /// A fit for a block's `values`, the first of which is the tensor's value `first_value`, cut
-    /// into segments of `segment_len` values.
+    /// A fit for a block's `values`, cut into segments of `segment_len` values. The first of them
+    /// is the tensor's value `first_value`.
     pub(crate) fn new(
         columns: &'a ColumnOffsets,
         field: Field,
@@ -144,15 +144,15 @@ impl<'a> RowFit<'a> {
         &self.rows
     }
 
-    /// Where a step over the values from `start` on, to `end` at most, should end: where a row
-    /// does, or `end` if there is none.
+    /// Where a step over the values from `start` to at most `end` should end: where a row ends, or
+    /// at `end` if there are no rows.
     pub(crate) fn step_end(&self, start: usize, end: usize) -> usize {
         let past = (self.first + end) % self.columns.cols.len();
         if end - start > past { end - past } else { end }
     }
 
-    /// The offsets of all values before value `end` of the block. Rows that are `known` are not
-    /// read from memory.
+    /// The offsets of all values before value `end` of the block. Symbols in `known` are not read
+    /// from memory.
     pub(crate) fn up_to(&mut self, isa: Isa, end: usize, known: Known) -> BlockOffsets<'_> {
         let row_len = self.columns.cols.len();
         while self.rows.len() * row_len < self.first + end {
@@ -170,8 +170,8 @@ impl<'a> RowFit<'a> {
         }
     }
 
-    /// The values that give the mean of the row that starts `row_start` values after column 0 of
-    /// the block's first row: its part in one segment, if there is enough of it.
+    /// The values used for the mean of the row that starts `row_start` values after column 0 of the
+    /// block's first row: its part in one segment, if that is large enough.
     fn head(&self, row_start: usize) -> Range<usize> {
         let n = self.values.len() >> self.field.words.width_log2;
         let start = row_start.saturating_sub(self.first);
@@ -203,7 +203,7 @@ impl<'a> RowFit<'a> {
     }
 }
 
-/// The stretches of a row of `n` values that its mean is taken of.
+/// The stretches of a row of `n` values that its mean is taken from.
 fn stretches(n: usize) -> impl Iterator<Item = Range<usize>> {
     let count = (ROW_SAMPLE / STRETCH).min(n.div_ceil(STRETCH)).max(1);
     (0..count).map(move |i| {
@@ -212,7 +212,7 @@ fn stretches(n: usize) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// A fit of columns to rows that come one by one.
+/// A fit of columns to rows that arrive one by one.
 #[derive(Debug)]
 pub(crate) struct ColumnFit {
     sums: Vec<u32>,
@@ -243,7 +243,7 @@ impl ColumnFit {
         let mut fitted = ColumnOffsets { base: 0, cols, low: self.low, high: self.high };
         let rows = matrix.chunks_exact(self.sums.len());
         let least_row = rows.map(|row| fitted.row_mean(isa, row)).min()?;
-        // Rows are stored relative to the least one seen; some room is left for rows below it.
+        // Rows are stored relative to the least one seen, with some room for rows below it.
         fitted.base = (least_row - MIDDLE - 16) as u16 & (u16::MAX >> (16 - bits));
         Some(fitted)
     }
@@ -254,7 +254,7 @@ fn rounded_mean(sum: i64, n: usize) -> i64 {
     (2 * sum + n).div_euclid(2 * n)
 }
 
-/// The range that symbols are held to: around the middle one of a sample.
+/// The range that symbols are clamped to: around the median of a sample.
 fn bounds(matrix: &[u16]) -> Option<(u16, u16)> {
     let mut sample: Vec<u16> = matrix.iter().copied().step_by(matrix.len() / 512 + 1).collect();
     let middle = sample.len() / 2;
@@ -265,8 +265,7 @@ fn bounds(matrix: &[u16]) -> Option<(u16, u16)> {
     Some((median.saturating_sub(REACH), median.saturating_add(REACH)))
 }
 
-/// The offsets that hold for one block: a walk over its values gives row and columns stretch by
-/// stretch.
+/// The offsets of one block. A walk over its values gives row and columns stretch by stretch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockOffsets<'a> {
     /// Added to every offset.
@@ -308,7 +307,7 @@ impl BlockOffsets<'_> {
         }
     }
 
-    /// Writes what is left of wide symbols without the offsets, as [`super::window::forward`] does.
+    /// Writes the rest of wide symbols without the offsets, as [`super::window::forward`] does.
     pub(crate) fn forward_windowed(
         &self,
         isa: Isa,
@@ -335,19 +334,19 @@ impl BlockOffsets<'_> {
         });
     }
 
-    /// Takes the offsets off wide symbols.
+    /// Subtracts the offsets from wide symbols.
     pub(crate) fn forward16(&self, isa: Isa, start: usize, plane: &mut [u16]) {
         let mask = u16::MAX >> (16 - self.bits);
         self.each_row(start, plane, |s, row, cols| symbols::subtract16(isa, s, row, cols, mask));
     }
 
-    /// Puts the offsets back on wide symbols.
+    /// Adds the offsets back to wide symbols.
     pub(crate) fn inverse16(&self, isa: Isa, start: usize, plane: &mut [u16]) {
         let mask = u16::MAX >> (16 - self.bits);
         self.each_row(start, plane, |s, row, cols| symbols::add16(isa, s, row, cols, mask));
     }
 
-    /// Takes the offsets off symbols of at most 8 bits.
+    /// Subtracts the offsets from symbols of at most 8 bits.
     pub(crate) fn forward8(&self, isa: Isa, start: usize, plane: &mut [u8]) {
         let mask = u8::MAX >> (8 - self.bits);
         self.each_row(start, plane, |s, row, cols| {
@@ -355,7 +354,7 @@ impl BlockOffsets<'_> {
         });
     }
 
-    /// Puts the offsets back on symbols of at most 8 bits.
+    /// Adds the offsets back to symbols of at most 8 bits.
     pub(crate) fn inverse8(&self, isa: Isa, start: usize, plane: &mut [u8]) {
         let mask = u8::MAX >> (8 - self.bits);
         self.each_row(start, plane, |s, row, cols| symbols::add8(isa, s, row as u8, cols, mask));

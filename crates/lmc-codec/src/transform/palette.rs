@@ -1,13 +1,13 @@
-//! Values to their places in a list of words and back.
+//! Values to their positions in a list of words, and back.
 
 use lmc_format::{Error, Result};
 
-/// Slots of a table of places, as log2.
+/// log2 of the slots of a table of positions.
 const SLOTS_LOG2: u32 = 16;
-/// Factors that are tried to tell words apart: three in five do for 256 words.
+/// Number of factors to try for telling words apart: three in five work for 256 words.
 const FACTORS: u32 = 64;
 
-/// The words of a palette, by place.
+/// The words of a palette, by position.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
     width_log2: u8,
@@ -29,7 +29,8 @@ impl Words {
         1 << self.width_log2
     }
 
-    /// Puts the words with the places of `plane` into all of `dst`. Fails if a place has no word.
+    /// Writes the words at the positions in `plane` into all of `dst`. Fails if a position has no
+    /// word.
     pub(crate) fn inverse(&self, plane: &[u8], dst: &mut [u8]) -> Result<()> {
         let last = usize::from(plane.iter().fold(0, |last, &place| last.max(place)));
         if last >= self.count {
@@ -51,8 +52,8 @@ impl Words {
     }
 }
 
-/// The places of a palette's words, by the top bits of their product with a factor, which differ
-/// for all of them.
+/// The positions of a palette's words, by the top bits of their product with a factor. These bits
+/// are different for all words.
 #[derive(Debug)]
 pub(crate) struct Places {
     words: Words,
@@ -85,7 +86,8 @@ impl Places {
         &self.words
     }
 
-    /// Puts the places of `values` into all of `plane`; false if a value is not in the palette.
+    /// Writes the positions of `values` into all of `plane`; false if a value is not in the
+    /// palette.
     pub(crate) fn forward(&self, values: &[u8], plane: &mut [u8]) -> bool {
         match self.words.width_log2 {
             1 => self.find::<2>(values, plane),
@@ -143,8 +145,8 @@ fn tells_apart(factor: u64, words: &[u64]) -> bool {
 mod tests {
     use super::*;
 
-    /// As many words as there can be, in each width: evenly spaced, close together, with low bits
-    /// alone and with high bits alone. All come back, and any other word is noticed.
+    /// The largest number of words in each width: evenly spaced, close together, only low bits, and
+    /// only high bits. All come back, and any other word is noticed.
     #[test]
     fn every_word_has_its_place() {
         for width_log2 in 1..4 {
@@ -172,7 +174,7 @@ mod tests {
         }
     }
 
-    /// A place after the last word is refused, wherever it stands.
+    /// A position after the last word is always refused.
     #[test]
     fn places_without_words_are_refused() {
         let words = Words::new(2, &[1, 5, 9]);

@@ -3,7 +3,7 @@
 use crate::simd::{Isa, flags};
 use lmc_format::{Error, Result};
 
-/// Runs a function that is generic over a value's width in bytes for the width at hand.
+/// Runs a function that is generic over a value's width in bytes, for the given width.
 macro_rules! for_width {
     ($width:expr, $run:ident($($arg:expr),*)) => {
         match $width {
@@ -19,7 +19,7 @@ macro_rules! for_width {
 /// not zero to `dense`.
 #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
 pub(crate) fn forward(width: usize, src: &[u8], flags: &mut Vec<u8>, dense: &mut Vec<u8>) {
-    /// Every value is written, and the place moves on only after those that stay: no branch
+    /// Every value is written, but the position advances only after those that stay: no branch
     /// depends on the data.
     fn run<const W: usize>(src: &[u8], flags: &mut Vec<u8>, dense: &mut [u8]) -> usize {
         let mut end = 0;
@@ -47,7 +47,7 @@ pub(crate) fn zeros(width: usize, src: &[u8]) -> usize {
         let count = |values: &[[u8; W]]| {
             values.iter().fold(0_u8, |zeros, value| zeros + u8::from(*value == [0; W]))
         };
-        // Counted in bytes as far as these go, which the compiler turns into vector code.
+        // Counted in bytes until they would overflow, which the compiler turns into vector code.
         src.as_chunks::<W>().0.chunks(255).map(|values| usize::from(count(values))).sum()
     }
     for_width!(width, count(src))

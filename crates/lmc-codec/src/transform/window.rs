@@ -5,13 +5,13 @@ use crate::simd::Isa;
 use crate::simd::symbols;
 use lmc_format::{Error, Reader, Result};
 
-/// The byte of a symbol outside of the window.
+/// The byte of a symbol outside the window.
 pub(crate) const EXCEPTION: u8 = 255;
 
-/// Symbols that are looked at together: exceptions are rare.
+/// Symbols that are checked together: exceptions are rare.
 const STEP: usize = 512;
 
-/// Writes the window byte of each symbol to `plane`, and appends the symbols outside of it to
+/// Writes the window byte of each symbol to `plane`, and appends the symbols outside it to
 /// `exceptions`.
 pub(crate) fn forward(
     isa: Isa,

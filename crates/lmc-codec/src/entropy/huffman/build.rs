@@ -1,20 +1,21 @@
 //! Code lengths from a histogram.
 //!
-//! In: how often each byte occurs. Out: a complete code of 12 bits at most that no other such
-//! code beats. Invariants: integers only, ties go by symbol, so equal histograms give equal tables.
-//! A plain Huffman tree is tried first because it is quick; only when it is too deep does
-//! package-merge find the best code within the limit.
+//! In: how often each byte occurs. Out: the best complete code of at most 12 bits. Invariants:
+//! integers only, and ties are broken by symbol, so equal histograms give equal tables. A plain
+//! Huffman tree is tried first because it is quick; package-merge finds the best code within the
+//! limit only if that tree is too deep.
 
 use super::BITS_MAX;
 use lmc_format::HuffmanTable;
 
-/// Most symbols there can be, and most packages in a level of package-merge.
+/// The largest number of symbols, and of packages in a level of package-merge.
 const SYMBOLS: usize = 256;
 
-/// Most entries in a level of package-merge: all symbols and half of the level before.
+/// The largest number of entries in a level of package-merge: all symbols and half of the previous
+/// level.
 const LEVEL: usize = 2 * SYMBOLS;
 
-/// The best table for `histogram`; `None` when fewer than two symbols occur.
+/// The best table for `histogram`; `None` if fewer than two symbols occur.
 pub fn build(histogram: &[u32; 256]) -> Option<HuffmanTable> {
     let mut keys = [0_u64; SYMBOLS];
     let mut n = 0;
@@ -41,7 +42,7 @@ pub fn build(histogram: &[u32; 256]) -> Option<HuffmanTable> {
     HuffmanTable::new(lengths).ok()
 }
 
-/// Bits that `table` needs for the bytes counted in `histogram`; `None` when one that occurs has
+/// Bits that `table` needs for the bytes counted in `histogram`; `None` if a byte that occurs has
 /// no code. Padding and part lengths are not counted.
 pub(crate) fn cost_bits(table: &HuffmanTable, histogram: &[u32; 256]) -> Option<u64> {
     let mut bits = 0;
@@ -87,9 +88,9 @@ fn tree_depths(weights: &[u64; SYMBOLS + 1], n: usize) -> [u8; SYMBOLS] {
 
 /// Depths of at most 12 with the least total cost, by package-merge; arguments as above.
 fn limited_depths(weights: &[u64; SYMBOLS + 1], n: usize) -> [u8; SYMBOLS] {
-    // Level k lists, lightest first, all symbols and the pairs made of level k - 1. What is
-    // chosen of the last level is its lightest 2n - 2 entries; each level gives a bit to the
-    // symbols chosen in it.
+    // Level k lists, lightest first, all symbols and the pairs made from level k - 1. The chosen
+    // entries of the last level are its lightest 2n - 2; each level gives a bit to the symbols
+    // chosen in it.
     let mut is_leaf = [[1_u8; LEVEL]; BITS_MAX];
     let mut entries = [0_u64; LEVEL];
     entries[..n].copy_from_slice(&weights[..n]);
@@ -112,7 +113,7 @@ fn limited_depths(weights: &[u64; SYMBOLS + 1], n: usize) -> [u8; SYMBOLS] {
     depths
 }
 
-/// Merges two rising lists, each closed by `u64::MAX`, and flags what came from the first.
+/// Merges two rising lists, each ended by `u64::MAX`, and flags the entries from the first.
 fn merge(
     weights: &[u64; SYMBOLS + 1],
     packages: &[u64; SYMBOLS + 1],
@@ -146,7 +147,7 @@ mod tests {
         values
     }
 
-    /// Weights as `build` prepares them for the two algorithms.
+    /// Weights in the form that `build` prepares for the two algorithms.
     fn sorted(values: &[u32]) -> [u64; SYMBOLS + 1] {
         let mut values = values.to_vec();
         values.sort_unstable();
@@ -159,8 +160,8 @@ mod tests {
         weights.iter().zip(depths).map(|(w, &d)| w * u64::from(d)).sum()
     }
 
-    /// Least cost of any complete code within the limit: places left at each length, tried in
-    /// all ways.
+    /// The least cost of any complete code within the limit, by trying every way to use the places
+    /// left at each length.
     fn brute_force(weights: &[u64], places: u64, bits: u32) -> Option<u64> {
         let Some((first, rest)) = weights.split_first() else {
             return (places == 0).then_some(0);
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(cost_bits(&table, &[u32::MAX; 256]), Some(8 * 256 * u64::from(u32::MAX)));
     }
 
-    /// With and without the limit in force the cost is the least there is.
+    /// With and without the limit in force, the cost is the least possible.
     #[test]
     fn matches_brute_force() {
         for n in [3, 5, 8, 14, 15, 16] {
@@ -202,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Package-merge and the plain tree cost the same where the limit does not bind.
+    /// Package-merge and the plain tree cost the same if the limit does not bind.
     #[test]
     fn both_algorithms_agree() {
         let mut state = 1_u32;

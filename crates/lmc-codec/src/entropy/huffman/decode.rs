@@ -1,31 +1,31 @@
-//! The stream to bytes.
+//! Decodes the stream to bytes.
 //!
-//! In: a table, a reader at the start of a stream and the place for its bytes. Out: the bytes,
-//! and the reader after the stream. Invariants: nothing outside a part's own bytes is read for
-//! it; the fast loop only runs where neither input nor output can end; bits beyond the end read as
-//! zero but are counted, so that a part is accepted only if its symbols' bits fit it exactly.
+//! In: a table, a reader at the start of a stream, and the place for its bytes. Out: the bytes, and
+//! the reader after the stream. Invariants: only a part's own bytes are read for it. The fast loop
+//! runs only where neither input nor output can end. Bits beyond the end read as zero but are
+//! counted, so that a part is accepted only if its symbols' bits fit it exactly.
 
 use super::{BITS_MAX, PARTS, part_lengths, stream_codes};
 use lmc_format::{Error, HuffmanTable, Reader, Result};
 
-/// Number of lookups: one for each value of the next 12 bits.
+/// Number of table entries: one for each value of the next 12 bits.
 const LOOKUPS: usize = 1 << BITS_MAX;
 
-/// Most symbols in an entry.
+/// The largest number of symbols in an entry.
 const ENTRY_SYMBOLS: usize = 6;
 
-/// Lookups from one load of input: at most 48 bits of the 57 that a load is good for.
+/// Table lookups per load of input: at most 48 of the 57 bits that a load provides.
 const BURST: usize = 4;
 
-/// Bytes of output that a step may touch. It needs 26; this is what its masks allow, so that the
+/// Bytes of output that a step may touch. It needs 26. This is what its masks allow, so that the
 /// compiler sees that no access can fail.
 const STEP_DST: usize = 40;
 
-/// One symbol in the count of an entry.
+/// One symbol, in the count of an entry.
 const ONE: u64 = 1 << 8;
 
-/// All whole codes in the next 12 bits, six at most: their bits in the low byte, their number in
-/// the next, and the symbols above, the first one lowest.
+/// All whole codes in the next 12 bits, at most six. The number of bits is in the low byte, the
+/// number of symbols in the next, and the symbols are above, the first one lowest.
 type Entry = u64;
 
 /// Lookup table for decoding with one Huffman table.
@@ -46,7 +46,7 @@ impl Decoder {
             .collect();
         symbols.sort_unstable_by_key(|symbol| symbol.length);
         let shortest = symbols.first().map_or(1, |symbol| usize::from(symbol.length));
-        // Entries for the next `width` bits are at `1 << width` in `narrow`; after a first code,
+        // Entries for the next `width` bits start at `1 << width` in `narrow`. After a first code,
         // at most `12 - shortest` bits are left.
         let mut narrow = Box::new([0; LOOKUPS]);
         for width in 1..=BITS_MAX - shortest.clamp(1, BITS_MAX) {
@@ -58,10 +58,10 @@ impl Decoder {
         Self { entries, lengths }
     }
 
-    /// Fills `dst` from the stream at `input` and leaves `input` after it.
+    /// Fills `dst` from the stream at `input`, and leaves `input` after the stream.
     ///
-    /// Fails on a stream that ends early, on a part that is not just long enough for its bits and
-    /// on padding that is not zero; what is then in `dst` means nothing.
+    /// Fails on a stream that ends early, on a part whose length does not fit its bits exactly, and
+    /// on nonzero padding. The contents of `dst` then mean nothing.
     pub fn decode(&self, input: &mut Reader, dst: &mut [u8]) -> Result<()> {
         let mut sizes = [0; PARTS];
         for size in &mut sizes {
@@ -97,7 +97,7 @@ struct Symbol {
 }
 
 /// Makes the entries for `width` bits in `out` from those for fewer bits: an entry is a first
-/// symbol and then whatever the bits after it hold. Places where no code fits stay 0. `symbols`
+/// symbol followed by the entry for the bits after it. Places where no code fits stay 0. `symbols`
 /// are in rising order of length.
 #[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 fn fill(
@@ -116,7 +116,7 @@ fn fill(
         let first = u64::from(symbol.value) << 16 | ONE | u64::from(symbol.length);
         let tails = &narrow[1 << left..2 << left];
         let places = out.chunks_exact_mut(1 << length).map(|places| &mut places[symbol.code]);
-        // Only very short codes can fill an entry; all others are spared the test for it.
+        // Only very short codes can fill an entry; all others skip the test for it.
         if left < ENTRY_SYMBOLS * shortest {
             places.zip(tails).for_each(|(place, &tail)| *place = prepend(first, tail));
         } else {
@@ -126,13 +126,13 @@ fn fill(
     }
 }
 
-/// The entry of a single symbol `first` with `tail`, which is not full, after it.
+/// The entry of a single symbol `first`, followed by `tail`, which is not full.
 #[inline(always)]
 fn prepend(first: Entry, tail: Entry) -> Entry {
     (tail >> 16 << 24) + (tail & 0xffff) + first
 }
 
-/// Takes the last symbol out of the counts of a full entry; [`prepend`] shifts it out then.
+/// Removes the last symbol from the counts of a full entry; [`prepend`] then shifts it out.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
 fn make_room(entry: Entry, lengths: &[u8; 256]) -> Entry {
@@ -143,20 +143,20 @@ fn make_room(entry: Entry, lengths: &[u8; 256]) -> Entry {
     entry - ONE - u64::from(lengths[usize::from(last)])
 }
 
-/// Bits that an entry, or a sum of up to four, stands for.
+/// Number of bits in an entry, or in a sum of up to four.
 #[inline(always)]
 fn used(sum: Entry) -> usize {
     (sum & 63) as usize
 }
 
-/// Symbols that an entry, or a sum of up to four, stands for.
+/// Number of symbols in an entry, or in a sum of up to four.
 #[inline(always)]
 fn made(sum: Entry) -> usize {
     ((sum >> 8) & 31) as usize
 }
 
-/// Decodes the codes in `bits` to `dst`; returns the sum of the entries, of which only [`used`]
-/// and [`made`] have a meaning.
+/// Decodes the codes in `bits` to `dst`. Returns the sum of the entries, for use with [`used`] and
+/// [`made`] only.
 #[inline(always)]
 #[expect(
     clippy::indexing_slicing,
@@ -175,7 +175,7 @@ fn burst(entries: &[Entry; LOOKUPS], mut bits: u64, dst: &mut [u8; STEP_DST]) ->
     sum
 }
 
-/// One part on its way: bytes of it, bits read, where they go to and bytes made.
+/// One part in progress: its bytes, the bits read, the output, and the bytes made.
 struct Part<'s, 'd> {
     src: &'s [u8],
     bit: usize,
@@ -188,7 +188,7 @@ impl<'s, 'd> Part<'s, 'd> {
         Self { src, bit: 0, dst, at: 0 }
     }
 
-    /// Makes up to 24 bytes from one load; false, with nothing done, near either end.
+    /// Makes up to 24 bytes from one load. Near either end it does nothing and returns false.
     #[inline(always)]
     fn step(&mut self, entries: &[Entry; LOOKUPS]) -> bool {
         let byte = self.bit >> 3;
@@ -203,11 +203,11 @@ impl<'s, 'd> Part<'s, 'd> {
         true
     }
 
-    /// Makes the bytes of one entry, also near the end of the input; false, with nothing done,
-    /// near the end of the output or when bits beyond the input have been used.
+    /// Makes the bytes of one entry, also near the end of the input. Near the end of the output, or
+    /// if bits beyond the input have been used, it does nothing and returns false.
     ///
-    /// There is room for more symbols than an entry has, so all of them are wanted, and if zeros
-    /// from beyond the end are among their bits then the part is too short.
+    /// There is room for more symbols than an entry has, so all of them are wanted. If their bits
+    /// include zeros from beyond the end, the part is too short.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "a table has an entry for each index")]
     fn hop(&mut self, entries: &[Entry; LOOKUPS]) -> bool {

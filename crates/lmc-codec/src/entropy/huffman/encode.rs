@@ -1,8 +1,8 @@
-//! Bytes to the stream.
+//! Encodes bytes to the stream.
 //!
-//! In: a table and bytes. Out: four part lengths and four parts, appended. Invariants: a part is
-//! at most `longest` bits a byte, which bounds the room it gets before its length is known;
-//! nothing is appended when a byte has no code.
+//! In: a table and bytes. Out: four part lengths and four parts, appended. Invariants: a part takes
+//! at most `longest` bits per byte, which bounds the room it gets before its length is known.
+//! Nothing is appended if a byte has no code.
 
 use super::{PARTS, part_lengths, stream_codes};
 use crate::express::{CannotExpress, Encoded};
@@ -14,13 +14,13 @@ const GROUP: usize = 4;
 /// Marks the entry of a byte without a code; sums of a group's entries keep it visible.
 const ABSENT: u64 = 1 << 16;
 
-/// Where such sums of marks can stand.
+/// Where such sums of marks can be.
 const ABSENT_MASK: u64 = 7 << 16;
 
-/// Codes of one table, ready for encoding.
+/// Codes of one table, ready to encode with.
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    /// By byte: the code in the topmost bits, its length in the low byte.
+    /// By byte: the code in the top bits, its length in the low byte.
     entries: [u64; 256],
     /// Length of the longest code in bits.
     longest: usize,
@@ -38,7 +38,8 @@ impl Encoder {
         Self { entries, longest: usize::from(longest) }
     }
 
-    /// Appends the stream of `src`. Fails, with `out` as it was, if a byte of `src` has no code.
+    /// Appends the stream of `src`. If a byte of `src` has no code, this fails and leaves `out` as
+    /// it was.
     pub fn encode(&self, src: &[u8], out: &mut Vec<u8>) -> Encoded {
         let base = out.len();
         // The last store of a part begins inside it and is eight bytes long.
@@ -71,7 +72,7 @@ impl Encoder {
         Some(lengths)
     }
 
-    /// Encodes the first `shared` groups of all parts, in turns, so that the processor always has
+    /// Encodes the first `shared` groups of all parts in turn, so that the processor always has
     /// four independent chains of work.
     fn encode_shared(&self, parts: &mut [Part; PARTS], shared: usize) {
         let [a, b, c, d] = parts;
@@ -85,7 +86,7 @@ impl Encoder {
     }
 }
 
-/// Moves the parts together after their lengths and cuts off what is then unused.
+/// Moves the parts together after their lengths, and cuts off the unused rest.
 fn close_gaps(out: &mut Vec<u8>, base: usize, body: usize, room: usize, lengths: [usize; PARTS]) {
     let mut header = Vec::with_capacity(body - base);
     lengths.iter().for_each(|&length| varint::write(&mut header, length as u64));
@@ -99,7 +100,7 @@ fn close_gaps(out: &mut Vec<u8>, base: usize, body: usize, room: usize, lengths:
     out.truncate(end);
 }
 
-/// One part on its way: what goes in and where it goes to.
+/// One part in progress: its input and its output.
 struct Part<'a> {
     groups: &'a [[u8; GROUP]],
     last: &'a [u8],
@@ -112,14 +113,14 @@ impl<'a> Part<'a> {
         Self { groups, last, sink: Sink { region, at: 0, bits: 0, fill: 0, marks: 0 } }
     }
 
-    /// Encodes all but the first `done` groups; returns the length of the part in bytes, or
-    /// `None` when one of its bytes had no code.
+    /// Encodes all but the first `done` groups. Returns the length of the part in bytes, or `None`
+    /// if one of its bytes has no code.
     fn finish(mut self, entries: &[u64; 256], done: usize) -> Option<usize> {
         for group in self.groups.iter().skip(done) {
             self.sink.put(entries, group);
         }
         self.sink.put(entries, self.last);
-        // The last store has already written the byte that is begun, its padding zero.
+        // The last store has already written the partial byte, with zero padding.
         let length = self.sink.at + usize::from(self.sink.fill > 0);
         (self.sink.marks & ABSENT_MASK == 0).then_some(length)
     }
@@ -130,11 +131,11 @@ struct Sink<'a> {
     region: &'a mut [u8],
     /// Whole bytes written.
     at: usize,
-    /// The last bits of the string, in the topmost places.
+    /// The last bits of the string, in the top places.
     bits: u64,
-    /// How many of them are not yet in a whole byte, 0 to 7.
+    /// The number of these bits that are not yet in a whole byte, 0 to 7.
     fill: u64,
-    /// All sums of entries seen, or-ed.
+    /// OR of all sums of entries so far.
     marks: u64,
 }
 
@@ -142,9 +143,9 @@ impl Sink<'_> {
     /// Appends the codes of up to [`GROUP`] symbols.
     #[inline(always)]
     fn put(&mut self, entries: &[u64; 256], symbols: &[u8]) {
-        // New codes enter at the top, older bits sink, and the amount to sink by is the entry's
-        // low bits as they are. What an entry has below its code never rises, so it stays under
-        // the 55 bits that are read back.
+        // New codes enter at the top and older bits sink. The distance to sink is in the entry's
+        // low bits. The bits of an entry below its code never rise, so they stay under the 55 bits
+        // that are read back.
         let (mut bits, mut fill) = (self.bits, self.fill);
         for &symbol in symbols {
             let entry = entries[usize::from(symbol)];

@@ -1,9 +1,9 @@
 //! Canonical Huffman code in four parts (`docs/format.md`, section 5.3).
 //!
-//! In: a histogram, from which [`build`] makes a [`HuffmanTable`]; then bytes for [`Encoder`], or
-//! a stream for [`Decoder`]. Out: the stream, or the bytes. Invariants: no code is longer than 12
-//! bits, a code is in the stream with its first bit lowest, and the four parts of a stream
-//! are independent of each other, which is what lets both directions work on them in turn.
+//! In: a histogram, from which [`build`] makes a [`HuffmanTable`]; then bytes for [`Encoder`], or a
+//! stream for [`Decoder`]. Out: the stream, or the bytes. Invariants: no code is longer than 12
+//! bits. A code is in the stream with its first bit lowest. The four parts of a stream are
+//! independent of each other, so that both directions can work on them in turn.
 
 #[allow(clippy::indexing_slicing, reason = "sees only what its caller owns")]
 mod build;
@@ -66,7 +66,7 @@ mod tests {
             self.0
         }
 
-        /// Bytes whose symbols get rarer by half, or by less the larger `spread` is.
+        /// Bytes whose symbols get rarer by half each, or by less for a larger `spread`.
         fn skewed(&mut self, n: usize, spread: u32) -> Vec<u8> {
             let mut byte = || (self.next() >> 8).trailing_zeros() * spread;
             let firsts: Vec<u32> = (0..n).map(|_| byte()).collect();
@@ -102,7 +102,7 @@ mod tests {
         Ok(dst)
     }
 
-    /// Encodes, checks the cost and the place the reader is left at, decodes.
+    /// Encodes and decodes; checks the cost and where the reader is left.
     fn check(table: &HuffmanTable, src: &[u8]) {
         let mut stream = encoded(table, src);
         let bits = cost_bits(table, &histogram(src)).unwrap() as usize;
@@ -138,8 +138,8 @@ mod tests {
         lengths.iter().map(|&l| input.take(l, "part").unwrap().to_vec()).collect()
     }
 
-    /// The bits of one part and the symbols in it, read one by one as the format's text has it;
-    /// `None` where it says to reject.
+    /// The symbols of one part, read bit by bit as the format's text says; `None` where it says to
+    /// reject.
     fn naive_part(table: &HuffmanTable, part: &[u8], n: usize) -> Option<Vec<u8>> {
         let mut order: Vec<u8> =
             (0..=255).filter(|&s| table.lengths()[usize::from(s)] > 0).collect();
@@ -163,7 +163,7 @@ mod tests {
         (padding.len() < 8 && padding.iter().all(|&bit| bit == 0)).then_some(symbols)
     }
 
-    /// Streams good and bad are taken or refused as a decoder written from the text does.
+    /// Good and bad streams are accepted or refused as by a decoder written from the text.
     #[test]
     fn agrees_with_a_naive_decoder() {
         let mut random = Xorshift(31);
@@ -191,7 +191,7 @@ mod tests {
         assert!(taken > 500 && refused > 500, "{taken} {refused}");
     }
 
-    /// Every small size and some large ones survive, for steep, mild and flat histograms.
+    /// Every small size and some large ones come back, for steep, mild and flat histograms.
     #[test]
     fn roundtrip_at_many_sizes() {
         let mut random = Xorshift(0x1234_5678_9abc_def1);
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Parts of very different density survive: they leave the shared loop at different times.
+    /// Parts of very different density come back: they leave the shared loop at different times.
     #[test]
     fn roundtrip_of_uneven_parts() {
         let mut random = Xorshift(99);
@@ -219,7 +219,7 @@ mod tests {
         check(&table_with_all(&src), &src);
     }
 
-    /// Codes at the length limit survive, also when the data uses the rarest symbols only.
+    /// Codes at the length limit come back, also if the data uses only the rarest symbols.
     #[test]
     fn roundtrip_at_the_length_limit() {
         let mut counts = [0_u32; 256];
@@ -274,8 +274,8 @@ mod tests {
         }
     }
 
-    /// No single flipped bit makes the decoder panic, and one in the parts never gives the
-    /// original bytes again.
+    /// A single flipped bit never makes the decoder panic, and one in the parts never gives the
+    /// original bytes.
     #[test]
     fn bit_flips_never_panic() {
         let src = Xorshift(11).skewed(600, 3);
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Random bytes in place of a stream never make the decoder panic.
+    /// Random bytes instead of a stream never make the decoder panic.
     #[test]
     fn random_streams_never_panic() {
         let mut random = Xorshift(23);

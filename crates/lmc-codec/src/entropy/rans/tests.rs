@@ -1,4 +1,4 @@
-//! Streams there and back, and tables that no stream may have.
+//! Streams in both directions, and tables that no stream may have.
 
 use super::*;
 
@@ -37,8 +37,8 @@ fn table_of(freqs: &[(u8, u16)]) -> RansTable {
     RansTable::new(all).unwrap()
 }
 
-/// Skewed, uniform, two symbols, one that dominates either way round, and one frequency whose
-/// reciprocal must be rounded down.
+/// Tables: skewed, uniform, two symbols, one that dominates either way round, and one with a
+/// frequency whose reciprocal must be rounded down.
 fn tables() -> Vec<RansTable> {
     let mut skewed = [0; 256];
     for (i, count) in skewed.iter_mut().skip(100).take(60).enumerate() {
@@ -69,7 +69,7 @@ fn decode(isa: Isa, table: &RansTable, stream: &[u8], len: usize) -> Result<Vec<
     Ok(dst)
 }
 
-/// Decodes by the words of the format and nothing else; panics on a bad stream.
+/// Decodes exactly as the format's text says; panics on a bad stream.
 fn decode_by_the_text(table: &RansTable, stream: &[u8], len: usize) -> Vec<u8> {
     let mut input = Reader::new(stream);
     let words = input.varint("words").unwrap();
@@ -114,8 +114,8 @@ fn all_isas_agree() {
     }
 }
 
-/// Bytes that the table does not expect still make a stream, though a much longer one: the
-/// room for words grows as it must.
+/// Bytes that the table does not expect still make a stream, though a much longer one: the room for
+/// words grows as needed.
 #[test]
 fn unexpected_bytes_survive() {
     for (table, byte) in [(&tables()[3], 255), (&tables()[4], 7)] {
@@ -136,7 +136,7 @@ fn empty_stream_is_fixed() {
     }
 }
 
-/// Every truncation is an error, and what follows a stream is left alone.
+/// Every truncation is an error, and bytes after a stream are left alone.
 #[test]
 fn ends_are_exact() {
     let table = &tables()[0];
@@ -155,7 +155,7 @@ fn ends_are_exact() {
     }
 }
 
-/// No flipped bit makes a decoder panic, and all instruction sets judge it alike.
+/// A flipped bit never makes a decoder panic, and all instruction sets agree on it.
 #[test]
 fn flipped_bits_are_harmless() {
     for table in tables() {
@@ -218,7 +218,7 @@ fn bad_streams_are_refused() {
     }
 }
 
-/// A byte without a frequency, wherever it stands, is refused and leaves `out` unchanged.
+/// A byte without a frequency is refused at any place and leaves `out` unchanged.
 #[test]
 fn absent_bytes_are_refused() {
     let table = &tables()[0];
@@ -283,8 +283,8 @@ fn tables_cannot_be_bettered() {
     }
 }
 
-/// The estimate is exact for powers of two, close to the real length, and `None` where a byte
-/// is absent.
+/// The estimate is exact for powers of two, close to the real length, and `None` if a byte is not
+/// in the table.
 #[test]
 fn estimates_hold() {
     let uniform = RansTable::new([16; 256]).unwrap();
