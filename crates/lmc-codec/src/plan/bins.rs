@@ -1,5 +1,6 @@
-//! Recipes by bins: how wide the bins are for each exponent of the base, where their centre is, and
-//! which symbols are common in each context. Everything by coded cost on a sample.
+//! Plans recipes by bins: how wide the bins are for each exponent of the base, where their centre
+//! is, and which symbols are common in each context. All choices are made by coded cost on a
+//! sample.
 
 use super::by_context::fill_gaps;
 use super::cost::{PARTS, entropy_bits, symbol_cost};
@@ -13,27 +14,28 @@ use lmc_format::limits::{BIN_CENTRE_MAX, BIN_MAX, BIN_PAYLOAD_BITS_MAX, CHAIN_LE
 use lmc_format::{Bin, BinRecipe, BinRules, ChainTable, Coder, SymbolCoder};
 use std::ops::Range;
 
-/// log2 of the values in a segment: its planes stay in the first-level cache.
+/// log2 of the values in a segment: its planes stay in the L1 cache.
 const SEGMENT_LOG2: u8 = 14;
 /// The same with a tree, whose short nodes take as long as longer ones.
 const TREE_SEGMENT_LOG2: u8 = 16;
-/// A tree is tried where a chain takes more than the entropy of its symbols by one bit in this
-/// many, and taken if it saves one in so many of all bits: it is slower where symbols are few.
+/// A tree is tried if a chain exceeds the entropy of its symbols by one bit in this many. It is
+/// used if it saves one in the second number of all bits: it is slower when there are few symbols.
 const TREE_TRIED_SHARE: u64 = 24;
 const TREE_SHARE: u64 = 128;
-/// Times that bins and a tree are fitted to each other, from those that were fitted to a chain on.
+/// Number of times that bins and a tree are fitted to each other, starting from bins fitted to a
+/// chain.
 const TREE_ROUNDS: usize = 2;
-/// Rows: more gain next to nothing.
+/// The largest number of rows: more gain almost nothing.
 const ROWS_MAX: usize = 6;
-/// What a row costs, in bits of a sample.
+/// Cost of a row, in bits of a sample.
 const ROW_BITS: u64 = 24;
-/// Times that bins and code are fitted to each other.
+/// Number of times that bins and code are fitted to each other.
 const ROUNDS: usize = 3;
 
 /// Levels of a chain at the fastest level.
 const FAST_LEVELS_MAX: usize = 8;
 
-/// Rules and a code for their symbols, with their cost on the sample.
+/// Rules and a code for their symbols, with the cost on the sample.
 pub(super) struct Fitted {
     pub rules: BinRules,
     pub coder: Coder,
@@ -47,12 +49,12 @@ impl Fitted {
     }
 }
 
-/// What is known of values whose recipe is chosen.
+/// Which values the recipe is chosen for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Any values.
     All,
-    /// Values that differ from their base; whether a symbol is 0 is said by flags.
+    /// Values that differ from their base; flags say whether a symbol is 0.
     Changed,
 }
 
@@ -61,8 +63,8 @@ pub(super) fn choose(target: Target, sample: Block) -> Option<Fitted> {
     (!sample.bytes.is_empty()).then(|| fit(target, sample, Kind::All))
 }
 
-/// The same for values that all differ from their base, of which there may be none; the cost is
-/// without that of the flags of symbols that are not 0.
+/// The same for values that all differ from their base; there may be none. The cost leaves out the
+/// flags of symbols that are not 0.
 pub(super) fn fit_changes(target: Target, sample: Block) -> Fitted {
     fit(target, sample, Kind::Changed)
 }
@@ -103,12 +105,12 @@ fn fit(target: Target, sample: Block, kind: Kind) -> Fitted {
     Fitted { rules, coder, bits: bits + raw_bits }
 }
 
-/// How bins and a code for their symbols are fitted to each other.
+/// Fits bins and a code for their symbols to each other.
 struct Fitting {
     kind: Kind,
     levels_max: usize,
     has_rows: bool,
-    /// What is stored of an exception.
+    /// Stored bits of an exception.
     exception_bits: u64,
 }
 
@@ -123,7 +125,7 @@ impl Fitting {
         let table = chain::build(&symbols, self.levels_max);
         let chain_bits = chain::cost_bits(&table, &symbols);
         let (coder, bits) = (Coder::Chain(table), chain_bits + self.other_bits(&fit, &symbols));
-        // The code of flags that come with changes is not among these bits.
+        // These bits do not include the code of the flags that come with changes.
         let least = entropy_bits(&symbols) * (TREE_TRIED_SHARE + 1) / TREE_TRIED_SHARE;
         if self.kind == Kind::Changed || chain_bits <= least {
             return (fit, coder, bits);
@@ -154,7 +156,7 @@ impl Fitting {
         }
     }
 
-    /// How often each symbol comes that is coded as such.
+    /// How often each symbol occurs that is coded as such.
     fn coded_symbols(&self, fit: &Fit) -> [u32; 256] {
         let mut symbols = fit.symbols();
         if self.kind == Kind::Changed {
@@ -163,7 +165,7 @@ impl Fitting {
         symbols
     }
 
-    /// Bits of all but the symbols.
+    /// Bits of everything except the symbols.
     fn other_bits(&self, fit: &Fit, symbols: &[u32; 256]) -> u64 {
         let exceptions = u64::from(symbols[usize::from(EXCEPTION)]);
         fit.payload_bits() + exceptions * self.exception_bits
@@ -174,8 +176,8 @@ impl Fitting {
     }
 }
 
-/// Leaves out bins at both ends that are like the ones next to them: all exponents below the first
-/// have its bin, and all above the last one have that.
+/// Removes bins at both ends that are equal to their neighbours: all exponents below the first have
+/// the bin of the first, and all above the last have the bin of the last.
 fn leave_out_repeated(rules: &mut BinRules) {
     let BinRules { bins, bounds, exponent_first, .. } = rules;
     while let [.., a, b] = bins[..] {
@@ -193,20 +195,20 @@ fn leave_out_repeated(rules: &mut BinRules) {
     *exponent_first += count as u16;
 }
 
-/// Bits of each symbol, or parts of bits.
+/// Lengths of each symbol, in bits or fractions of a bit.
 struct Lengths {
-    /// What a bit counts.
+    /// The length of one bit.
     unit: u32,
-    /// By number, from the smallest one less the farthest centre on: of values that keep their
-    /// sign, and of those that do not.
+    /// By number, starting from the smallest number minus the farthest centre: for values that keep
+    /// their sign, and for those that do not.
     by_number: [[u32; NUMBERS + 2 * BIN_CENTRE_MAX as usize]; 2],
-    /// Of an exception, with what is stored of it.
+    /// Length of an exception, with its stored bits.
     exception: u32,
     by_symbol: [u32; 256],
 }
 
 impl Lengths {
-    /// Of the best code for symbols that come so often; `code_lengths` makes it.
+    /// Lengths of the best code for symbols with these counts; `code_lengths` makes it.
     fn of(
         kind: Kind,
         mut symbols: [u32; 256],
@@ -274,7 +276,7 @@ impl Lengths {
         best.1
     }
 
-    /// Bits of numbers that come so often.
+    /// Bits of numbers with these counts.
     fn cost(
         &self,
         is_flipped: usize,
@@ -306,7 +308,7 @@ fn code_lengths(table: &ChainTable) -> [u32; 256] {
     by_symbol
 }
 
-/// Bits of each symbol in a tree; of any byte, if there are too few symbols for one.
+/// Bits of each symbol in a tree; 8 bits each if there are too few symbols for a tree.
 fn tree_lengths(symbols: &[u32; 256]) -> [u32; 256] {
     let Some(table) = tree::build(symbols) else { return [8; 256] };
     let escaped = u32::from(table.escape()) + 8;
@@ -324,7 +326,7 @@ struct Fit<'a> {
 }
 
 impl<'a> Fit<'a> {
-    /// Bins by the usual size of differences alone.
+    /// Bins chosen only by the usual size of differences.
     fn new(spreads: &'a [Spread]) -> Self {
         let bin = |spread: &Spread| {
             let flipped: u32 = spread.numbers[0].counts[1].iter().sum();
@@ -338,7 +340,7 @@ impl<'a> Fit<'a> {
         fit
     }
 
-    /// How often each symbol comes.
+    /// How often each symbol occurs.
     fn symbols(&self) -> [u32; 256] {
         let mut all = [0; 256];
         for (i, (spread, &bin)) in self.spreads.iter().zip(&self.bins).enumerate() {
@@ -363,7 +365,7 @@ impl<'a> Fit<'a> {
         self.spreads.iter().zip(&self.bins).map(bits).sum()
     }
 
-    /// Takes for each exponent the bin that costs least with a code of these lengths.
+    /// Chooses, for each exponent, the bin that costs least with a code of these lengths.
     fn refine(&mut self, lengths: &Lengths) {
         for (bin, spread) in self.bins.iter_mut().zip(self.spreads) {
             if spread.count > 0 {
@@ -373,7 +375,7 @@ impl<'a> Fit<'a> {
         fill_gaps(self.spreads, &mut self.bins);
     }
 
-    /// Adds rows: exponents whose symbols are as common as each other share one.
+    /// Adds rows. Exponents whose symbols are equally common share one.
     fn add_rows(&mut self, lengths: &Lengths) {
         // Places in a row by the length of their code.
         let mut places: [u8; 16] = std::array::from_fn(|i| i as u8);
@@ -413,7 +415,7 @@ impl<'a> Fit<'a> {
 /// Neighbouring exponents that share a row.
 struct Context {
     first: u8,
-    /// How often each symbol around the centre comes, by its place in a row.
+    /// How often each symbol around the centre occurs, by its place in a row.
     counts: [u32; 16],
     bits: u64,
 }

@@ -1,4 +1,5 @@
-//! What blocks have of their own: the offsets of their rows, and tables where they differ much.
+//! Properties of single blocks: the offsets of their rows, and whether they differ so much that
+//! they need their own tables.
 
 use super::ReadyRecipe;
 use super::cost::histogram;
@@ -10,9 +11,9 @@ use crate::transform::offsets::RowFit;
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 use lmc_format::{BaseUse, ChainTable, Coder};
 
-/// Values of half a block that are looked at to see whether blocks differ.
+/// Values of half a block that are sampled to see whether blocks differ.
 const DIFFER_VALUES: usize = 1024;
-/// Blocks that tell whether a tensor's blocks differ.
+/// Number of blocks that are checked to see whether a tensor's blocks differ.
 const DIFFER_BLOCKS: usize = 6;
 
 /// The rows of a block of the tensor's values from `first_value` on, if the recipe has offsets.
@@ -26,8 +27,8 @@ pub(crate) fn block_rows<'a>(
     Some(RowFit::new(columns, field, first_value, values, 1 << ready.recipe.segment_log2))
 }
 
-/// Whether the blocks of a tensor differ so much that tables of their own pay: tables made from
-/// part of some blocks are tried on another part of the same ones.
+/// Whether the blocks of a tensor differ so much that separate tables pay off: tables made from one
+/// half of a few blocks are tried on the other half of the same blocks.
 pub(super) fn blocks_differ(
     isa: Isa,
     ready: &ReadyRecipe,
@@ -56,7 +57,7 @@ pub(super) fn blocks_differ(
     gained * 200 > values
 }
 
-/// The chain table of a recipe whose symbols are those of the values themselves.
+/// The chain table of a recipe whose symbols come directly from the values.
 fn plain_chain(ready: &ReadyRecipe) -> Option<&ChainTable> {
     match ready.recipe.planes.first() {
         Some(Coder::Chain(table))

@@ -1,5 +1,6 @@
-//! Recipes by bins whose symbols are coded by rANS, with a table for each context. Bins are narrow,
-//! so that the tables know how differences are spread within what would be one wider bin.
+//! Plans recipes by bins whose symbols are coded with rANS, with a table for each context. The bins
+//! are narrow, so that the tables know how differences are distributed within a range that would
+//! otherwise be one wider bin.
 
 use super::cost::entropy_bits;
 use super::merge::merge;
@@ -14,21 +15,20 @@ use crate::simd::bins::{EXCEPTION, FLIP, Tables, contexts};
 use lmc_format::limits::{BIN_MAX, RANS_CONTEXTS_MAX, SEGMENT_LOG2_MAX};
 use lmc_format::{Bin, BinRecipe, BinRules, ContextTables, SymbolCoder};
 
-/// The share of all values that tables are made of, and how many these are at most.
+/// The share of all values that tables are made from, and the largest and least number of them.
 const COUNTED_SHARE: usize = 4;
 const COUNTED_MAX: usize = 1 << 18;
 const COUNTED_MIN: usize = 1 << 15;
 /// Bits that a symbol takes in a table.
 const TABLE_SYMBOL_BITS: u64 = 4;
 /// A symbol is left out of a table if it is rarer than this: the least frequency that it could have
-/// takes more from the others than it takes to store its values as exceptions.
+/// takes more from the others than storing its values as exceptions does.
 const RARE_SHARE: u64 = 40_000;
-/// A count is taken for chance if the square of its distance from the usual count is less than this
-/// many times the usual count: two standard deviations.
+/// A count is treated as random if the square of its distance from the usual count is less than
+/// this many times the usual count: two standard deviations.
 const CHANCE: u64 = 4;
 
-/// The cheapest recipe for `values` with a base, of which `sample` is a sample; None if there are
-/// none.
+/// The cheapest recipe for `values` with a base, by their `sample`; None if there are none.
 pub(super) fn choose(
     isa: Isa,
     target: Target,
@@ -44,7 +44,7 @@ pub(super) fn choose(
     let differences = Differences::new(target, sample);
     let raw_bytes = differences.raw_bytes;
     let exponent_first = differences.first_exponent();
-    // A symbol in a table, and that a sample makes entropies too small.
+    // Accounts for a symbol in a table, and for a sample making entropies too small.
     let symbol_bits = 1 + TABLE_SYMBOL_BITS * sampled as u64 / all as u64;
     let exception_bits = 8 * ((1 << width_log2) - u64::from(raw_bytes));
     let costs = Costs { symbol_bits, exception_bits };
@@ -78,11 +78,11 @@ pub(super) fn choose(
     Some(BinCandidate { recipe, bits })
 }
 
-/// What things cost, in bits of a sample.
+/// Costs in bits of a sample.
 struct Costs {
     /// A symbol that a table has.
     symbol_bits: u64,
-    /// An exception, beside its symbol.
+    /// An exception, in addition to its symbol.
     exception_bits: u64,
 }
 
@@ -94,7 +94,7 @@ struct Context {
 }
 
 impl Costs {
-    /// Bits of symbols that come so often, and of their table.
+    /// Bits of symbols with these counts, and of their table.
     fn of(&self, counts: &[u32; 256]) -> u64 {
         let symbols = counts.iter().filter(|&&count| count > 0).count() as u64;
         entropy_bits(counts) + symbols * self.symbol_bits
@@ -136,7 +136,7 @@ impl Costs {
     }
 }
 
-/// How often each symbol comes in each context, among some of all values.
+/// How often each symbol occurs in each context, among some of all values.
 struct Counted {
     histograms: Vec<[u32; 256]>,
     payload_bits: u64,
@@ -174,8 +174,8 @@ impl Counted {
     }
 }
 
-/// Makes exceptions of steps that are too rare for a code, from both ends on. All others get one,
-/// as what was not counted may still come.
+/// Makes exceptions of steps at both ends that are too rare for a code. All other steps get a code,
+/// because steps that were not counted may still occur.
 fn cut_off_rare(counts: &mut [u32; 256]) {
     let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let mut kept = [0; 256];
@@ -197,14 +197,14 @@ fn cut_off_rare(counts: &mut [u32; 256]) {
     *counts = kept;
 }
 
-/// What a symbol comes to that came `count` times, where those around it came `usual` times: as
-/// often as they do, if it may be chance that it did not.
+/// The smoothed count of a symbol that occurred `count` times while its neighbours occurred `usual`
+/// times. It is the usual count if the difference may be random.
 fn smoothed(count: u32, usual: u32) -> u32 {
     let apart = u64::from(count.abs_diff(usual));
     if apart * apart < CHANCE * u64::from(usual) { usual } else { count }
 }
 
-/// Gives exponents that no value of the sample has the bin of the next one that some have.
+/// Gives exponents that no value of the sample has the bin of the next exponent that occurs.
 pub(super) fn fill_gaps(spreads: &[Spread], bins: &mut [Bin]) {
     let known: Vec<usize> = (0..bins.len()).filter(|&i| spreads[i].count > 0).collect();
     for i in 0..bins.len() {

@@ -1,4 +1,5 @@
-//! Recipes by changes: contexts of flags by the base's exponent, and bins for what differs.
+//! Plans recipes by changes: contexts of flags by the base's exponent, and bins for the values that
+//! differ.
 
 use super::bins::{self, Fitted};
 use super::coder::PlaneStats;
@@ -16,15 +17,15 @@ use crate::spec::Level;
 use lmc_format::limits::FLAG_CONTEXTS_MAX;
 use lmc_format::{BinRules, ChangeRecipe, FlagContexts};
 
-/// log2 of the values in a segment: streams of many contexts are padded in each.
+/// log2 of the values in a segment. Long segments, because the stream of each context is padded.
 const SEGMENT_LOG2: u8 = 16;
-/// What a context costs, in bits of a sample: its share of tables and padding.
+/// Cost of a context, in bits of a sample: its share of tables and padding.
 const CONTEXT_BITS: u64 = 24;
-/// Contexts below the highest level: each costs time for every value.
+/// Contexts below the highest level: each one costs time for every value.
 const CHANGED_CONTEXTS: usize = 5;
 const UNCOMMON_CONTEXTS: usize = 3;
 const FAST_CONTEXTS: usize = 3;
-/// A segment of fewer bytes does without the lengths of its streams.
+/// A segment of fewer bytes omits the lengths of its streams.
 const LENGTHS_MIN: u64 = 1 << 12;
 
 /// A recipe with its cost on the sample.
@@ -55,7 +56,7 @@ pub(super) fn choose(isa: Isa, target: Target, sample: Block) -> Option<ChangeCa
             exponent_first: rules.exponent_first,
             bounds: &[],
         },
-        // The coders of the default level can code flags that a sample has not shown.
+        // The coders of the default level can code flags that the sample did not contain.
         streams: StreamPlanner {
             isa,
             level: Level::Default,
@@ -119,7 +120,8 @@ impl Context {
 }
 
 impl FlagPlanner<'_> {
-    /// At most `most` contexts for values with this base and these flags, and what flags cost.
+    /// At most `most` contexts for values with this base and these flags, and the cost of the
+    /// flags.
     fn choose(self, base: &[u8], bits: &[u64], most: usize) -> (FlagContexts, u64) {
         let bounds = self.bounds(base, bits, most);
         let n = base.len() >> self.rule.width_log2;
@@ -143,7 +145,7 @@ impl FlagPlanner<'_> {
             Exponents { width_log2: self.rule.width_log2, bits: self.rule.exponent_bits };
         let first = usize::from(self.rule.exponent_first);
         let above = |exponent: usize| exponent.saturating_sub(first).min(255);
-        // All as if they were clear, then those that are set.
+        // First counts all as clear, then corrects those that are set.
         let mut counts = [[0_u32; 2]; 256];
         for (exponent, count) in exponents.counts(base).into_iter().enumerate() {
             counts[above(exponent)][0] += count;

@@ -1,4 +1,4 @@
-//! Candidates for a recipe, and the cheapest of them.
+//! Makes candidates for a recipe and chooses the cheapest.
 
 use super::coder::{self, PlaneStats};
 use super::cost::entropy_bits;
@@ -16,35 +16,36 @@ use crate::transform::offsets::{ColumnOffsets, Field};
 use crate::transform::{against, sparse, window};
 use lmc_format::{BaseUse, Coder, Recipe, WordMap};
 
-/// Values sampled to plan a tensor or a block, of those that have more.
+/// Values sampled to plan a tensor or a block that has more.
 const SAMPLE_VALUES: usize = 1 << 14;
-/// The share of a tensor that is sampled, down to this many values: planning must not show beside
-/// the coding of a small one.
+/// The share of a tensor that is sampled, and the least number of values: planning a small tensor
+/// must not take long compared with coding it.
 const SAMPLE_SHARE: usize = 64;
 const SAMPLE_VALUES_MIN: usize = 1 << 13;
 /// The same at the highest level, where rare symbols decide how wide a symbol may be.
 const SAMPLE_VALUES_MAX: usize = 1 << 15;
-/// Values that tell whether a plane is noise: 1,024 uniform bytes show an entropy of 7.8 bits.
+/// Values that are enough to tell whether a plane is noise: 1,024 uniform bytes show an entropy of
+/// 7.8 bits.
 const NOISE_VALUES: usize = 1 << 10;
 /// Joint symbols take at most this many mantissa bits.
 pub(super) const JOINT_BITS_MAX: u8 = 3;
-/// A base is said to leave little if that is one bit in this many.
+/// A base leaves little to code if the result is one bit in this many.
 const SPARSE_SHARE: u64 = 32;
-/// Eighths of what the bytes of values take alone, without anything else that is known of them,
-/// below which a base is sure to be worth its while.
+/// A base is sure to pay off if the result is below this many eighths of the size of the values'
+/// bytes, each plane by itself.
 const ENOUGH_EIGHTHS: u64 = 7;
-/// Values that these bytes are taken from.
+/// Values that this size is estimated from.
 const PLANE_VALUES: usize = 1 << 12;
 /// Exceptions cost a u16 and the code of byte 255.
 const EXCEPTION_BITS: u64 = 26;
 
-/// What a recipe is chosen for.
+/// The values that a recipe is chosen for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
     pub(super) values: Block<'a>,
     /// Place in the tensor of the first value; 0 for a tensor.
     pub(super) first_value: u64,
-    /// Look at every value instead of a sample.
+    /// Whether to look at every value instead of a sample.
     exact: bool,
 }
 
@@ -65,7 +66,7 @@ pub(super) struct Candidate {
     pub bits: u64,
 }
 
-/// Chooses the recipe for `scope`; None if nothing is gained by coding.
+/// Chooses the recipe for `scope`; None if coding gains nothing.
 pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     if target.level == Level::Paper {
         let ready = paper(isa, target, scope.values)?;
@@ -91,10 +92,10 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     };
     let is_noise_below = is_noise_below(&sampled, width);
     let least_palette_bits = palette::least_bits(target, scope, &sampled).unwrap_or(u64::MAX);
-    // Nothing else has to be looked at.
+    // Then nothing else needs to be tried.
     let is_enough = |on_base: &mut OnBase| {
         let bits = on_base.bits();
-        // Integers may well be smaller alone than their bytes are.
+        // Integers may well be smaller without a base than the estimate by planes says.
         let is_sure = || is_float && 8 * bits < ENOUGH_EIGHTHS * bits_of_planes(&sampled, width);
         bits < least_palette_bits
             && is_noise_below
@@ -109,12 +110,12 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
         .then(|| palette::choose(planner, target, scope, sampled.len()))
         .flatten();
     let palette_bits = palette.as_ref().map_or(u64::MAX, |palette| palette.bits);
-    // A base must gain something, as the sample may flatter it: integers more, for which more is
-    // fitted than they are likely to have.
+    // A base must gain something, because the sample may make it look better than it is. Integers
+    // must gain more, because more is fitted for them than is likely to be there.
     let limit = best.bits.min(palette_bits).min(stored_bits);
     let limit = limit - limit / if is_float { 200 } else { 32 };
-    // Floats whose low bytes are not noise are likely to be narrower ones in wide words, and
-    // integers that differ by little more than a bit may all differ by the same.
+    // Floats whose low bytes are not noise are probably narrower floats in wide words. Integers
+    // that differ by little more than a bit may all differ by the same amount.
     let try_planes = match &on_base {
         Some(OnBase::Bins(found)) if !is_float && width < 4 => 2 * found.bits < 3 * n,
         Some(OnBase::Changes(found)) if !is_float => found.bits >= limit,
@@ -151,23 +152,23 @@ fn sample_values(target: Target, n: usize) -> usize {
     match target.level {
         Level::Max => SAMPLE_VALUES_MAX,
         Level::Fast => SAMPLE_VALUES_MIN,
-        // A tree's table is better the more rare symbols it has seen.
+        // A tree's table is better if it has seen more rare symbols.
         _ if (1..8).contains(&target.layout.exponent_bits) => SAMPLE_VALUES,
         _ => (n / SAMPLE_SHARE).clamp(SAMPLE_VALUES_MIN, SAMPLE_VALUES),
     }
 }
 
-/// Whether the lowest bytes of values of `width` bytes are noise, which nothing makes smaller.
+/// Whether the lowest bytes of values of `width` bytes are noise, which cannot be compressed.
 fn is_noise_below(sample: &[u8], width: usize) -> bool {
     let step = (sample.len() / width / NOISE_VALUES).max(1);
     let bytes: Vec<_> = sample.iter().step_by(step * width).copied().collect();
     let stats = PlaneStats::of(&bytes);
     let n = bytes.len() as u64;
-    // Runs of one byte are no noise, however many bytes there are.
+    // Runs of one byte are not noise, however many different bytes there are.
     width > 1 && entropy_bits(&stats.histogram) > 6 * n && u64::from(stats.changes) > n * 7 / 8
 }
 
-/// What the bytes of a sample would take, each place by itself.
+/// Bits of the bytes of a sample, each plane by itself.
 fn bits_of_planes(sample: &[u8], width: usize) -> u64 {
     let n = sample.len() / width;
     let step = n.div_ceil(PLANE_VALUES).max(1);
@@ -200,7 +201,7 @@ fn alone(isa: Isa, target: Target, scope: Scope, sample: &[u8]) -> Candidate {
     best
 }
 
-/// The best recipe for words set against their base.
+/// The best recipe for differences of words from their base.
 fn against_base(
     isa: Isa,
     target: Target,
@@ -208,7 +209,7 @@ fn against_base(
     sample: &[u8],
     base: &[u8],
 ) -> Candidate {
-    // Differences have two signs, whatever the type has.
+    // Differences have two signs, whatever the type.
     let map = match (base_use, target.layout.width_log2) {
         (BaseUse::Difference, 1..) => WordMap::Zigzag,
         _ => WordMap::None,
@@ -234,7 +235,7 @@ fn against_base(
 
 /// Whether a value of the sample has its top bit set.
 fn has_sign(sample: &[u8], layout: WordLayout) -> bool {
-    // Widths divide 8, so each value has its place in a word of eight bytes.
+    // Widths divide 8, so each value has a fixed place in a word of eight bytes.
     let (eights, rest) = sample.as_chunks::<8>();
     let any = eights.iter().fold(0, |any, &eight| any | u64::from_le_bytes(eight));
     let width = 1 << layout.width_log2;
@@ -246,7 +247,7 @@ fn cheaper(a: Candidate, b: Candidate) -> Candidate {
     if b.bits < a.bits { b } else { a }
 }
 
-/// Coders with a fixed cost for each segment get longer ones.
+/// Coders with a fixed cost per segment get longer segments.
 pub(super) fn segment_log2<'a>(coders: impl IntoIterator<Item = &'a Coder>, is_bytes: bool) -> u8 {
     let of = |coder: &Coder| match coder {
         Coder::Rans(_) => 18,
@@ -275,7 +276,7 @@ impl Planner {
         8 << self.layout.width_log2
     }
 
-    /// Widths of the symbol that are worth trying without offsets.
+    /// Symbol widths that are worth trying without offsets.
     fn symbol_widths(self) -> Vec<u8> {
         let exponent = self.layout.exponent_bits;
         if exponent == 0 {
@@ -284,8 +285,8 @@ impl Planner {
         let widest = (exponent + JOINT_BITS_MAX).min(self.word_bits()).min(16);
         match self.level {
             Level::Max => (exponent..=widest).collect(),
-            // The whole top byte of a float with a short exponent: a tree of it takes less than a
-            // chain of the exponent, and is decoded as fast.
+            // The whole top byte of a float with a short exponent: a tree of it is smaller than a
+            // chain of the exponent, and decodes as fast.
             Level::Default if exponent < 8 => vec![8],
             _ => vec![exponent],
         }
@@ -302,8 +303,8 @@ impl Planner {
 
     /// The best recipe that codes every value and has no offsets.
     fn dense(self, sample: &[u8]) -> Candidate {
-        // A sample has not seen all the rare symbols that a wider one brings, so each mantissa bit
-        // must gain 0.012 bits a value.
+        // A sample has not seen all the rare symbols that a wider symbol adds, so each mantissa bit
+        // must gain 0.012 bits per value.
         let margin = (sample.len() >> self.layout.width_log2) as u64 / 80;
         let candidates =
             self.symbol_widths().into_iter().map(|bits| self.with_symbol(sample, bits));
@@ -314,7 +315,7 @@ impl Planner {
     fn with_symbol(self, sample: &[u8], symbol_bits: u8) -> Candidate {
         let mut planner = self;
         if self.word_bits() == symbol_bits {
-            // Nothing has to be cut off, so that bytes are coded as they are.
+            // Nothing has to be cut off, so bytes are coded as they are.
             planner.layout.map = WordMap::None;
         }
         planner.with_own_symbol(sample, symbol_bits)
@@ -328,8 +329,8 @@ impl Planner {
         self.finish(sample, symbol_bits, &symbols)
     }
 
-    /// A candidate with these symbols; its other planes are judged by the values of `sample`, and
-    /// all costs are for as many values as there are symbols.
+    /// A candidate with these symbols. Its other planes are estimated from the values of `sample`,
+    /// and all costs are for as many values as there are symbols.
     pub(super) fn finish(self, sample: &[u8], symbol_bits: u8, symbols: &[u16]) -> Candidate {
         let bias = if symbol_bits > 8 { window_bias(symbols) } else { 0 };
         let mut plane = vec![0; symbols.len()];
@@ -344,7 +345,7 @@ impl Planner {
             }
         }
         let stats = PlaneStats::of(&plane);
-        // What the whole value costs sets the scale of what a slower coder must gain.
+        // The gain that a slower coder needs is relative to the cost of the whole value.
         let value_bits = u64::from(self.word_bits()) * symbols.len() as u64;
         let choice = coder::choose(&stats, self.level, self.slack(value_bits));
         bits += choice.bits;
@@ -365,7 +366,7 @@ impl Planner {
         Candidate { recipe, columns: None, bits }
     }
 
-    /// What a slower coder must gain, of `bits`.
+    /// The gain that a slower coder needs, relative to `bits`.
     pub(super) fn slack(self, bits: u64) -> u64 {
         match self.level {
             Level::Fast => bits / 32,
@@ -374,7 +375,7 @@ impl Planner {
         }
     }
 
-    /// Chooses coders for the planes below the symbol; returns their cost on the sample.
+    /// Chooses coders for the planes below the symbol. Returns their cost on the sample.
     fn add_lower_planes(self, sample: &[u8], recipe: &mut Recipe) -> u64 {
         let n = sample.len() >> self.layout.width_log2;
         let mut plane = vec![0; n];
@@ -391,7 +392,8 @@ impl Planner {
         bits
     }
 
-    /// Chooses the coder of one plane below the symbol. Most are noise, which a short look tells.
+    /// Chooses the coder of one plane below the symbol. Most planes are noise, which a short look
+    /// shows.
     fn lower_plane(self, sample: &[u8], shift: u32, mask: u8, plane: &mut [u8]) -> coder::Choice {
         let short = plane.len().min(NOISE_VALUES);
         let bytes = &sample[..short << self.layout.width_log2];
@@ -407,7 +409,7 @@ impl Planner {
         coder::choose(&PlaneStats::of(plane), self.level, slack)
     }
 
-    /// The best recipe that leaves out zero values; None when there are few of them.
+    /// The best recipe that leaves out zero values; None if there are few of them.
     fn sparse(self, sample: &[u8]) -> Option<Candidate> {
         let width = 1 << self.layout.width_log2;
         if sparse::zeros(width, sample) < sample.len() / width / 16 {
@@ -423,7 +425,8 @@ impl Planner {
     }
 }
 
-/// Where the window of wide symbols starts: so that it ends a little above the highest one.
+/// Where the window of wide symbols starts. It is chosen so that the window ends a little above the
+/// highest symbol.
 fn window_bias(symbols: &[u16]) -> u16 {
     let highest = symbols.iter().copied().max().unwrap_or(0);
     highest.saturating_sub(255 - 1 - 16)

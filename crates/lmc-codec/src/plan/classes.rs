@@ -1,4 +1,5 @@
-//! Recipes against a base: contexts by the base's exponent, and the cheapest coder for each.
+//! Plans recipes by classes, against a base: contexts by the base's exponent, and the cheapest
+//! coder for each.
 
 use super::cost::entropy_bits;
 use super::merge::merge;
@@ -12,17 +13,18 @@ use lmc_format::limits::{APART_DEPTH_MAX, CONTEXTS_MAX};
 use lmc_format::{ClassRecipe, Coder};
 use std::cell::RefCell;
 
-/// Contexts below the highest level: each costs time for every value.
+/// Contexts below the highest level: each one costs time for every value.
 const FAST_CONTEXTS_MAX: usize = 6;
-/// What a context costs, in bits of a sample, beside its symbols: its share of tables and padding.
+/// Cost of a context, in bits of a sample, in addition to its symbols: its share of tables and
+/// padding.
 const CONTEXT_BITS: u64 = 16;
-/// log2 of the values in a segment: streams of many contexts are padded in each.
+/// log2 of the values in a segment. Long segments, because the stream of each context is padded.
 const SEGMENT_LOG2: u8 = 16;
 /// The same at the highest level, whose streams have states.
 const SEGMENT_LOG2_MAX_LEVEL: u8 = 18;
 
-/// One difference in this many may be shorter than the bytes that stand raw: small differences are
-/// about as likely as each other, so little is lost.
+/// One difference in this many may be shorter than its raw bytes. Small differences are all about
+/// equally likely, so little is lost.
 const RAW_SHARE: usize = 8;
 
 /// A recipe with its cost on the sample.
@@ -40,7 +42,7 @@ pub(super) fn choose(isa: Isa, target: Target, sample: Block) -> Option<ClassCan
     let layout = Layout { width_log2, raw_bytes: 0, has_sign: false, has_top_bit: false };
     let raw_bytes = planner.raw_bytes(layout);
     let mut best = planner.with_layout(Layout { raw_bytes, ..layout })?;
-    // Sign and top bit joined to the class, where the symbols fit a byte.
+    // Join the sign and the top bit to the class, if the symbols fit a byte.
     if target.level == Level::Max && best.recipe.class_max() < 32 {
         let candidate = planner.with_layout(Layout {
             raw_bytes,
@@ -65,7 +67,8 @@ struct ClassPlanner<'a> {
 }
 
 impl ClassPlanner<'_> {
-    /// Low bytes of differences that are noise: so many that few differences have no more.
+    /// Low bytes of differences that are noise: so many that few differences have no more bytes
+    /// than these.
     fn raw_bytes(&self, layout: Layout) -> u8 {
         if layout.width_log2 < 2 {
             return 0;
@@ -105,7 +108,7 @@ impl ClassPlanner<'_> {
         (n > 0).then(|| self.with_coders(recipe))
     }
 
-    /// The bounds of contexts for a recipe that has one context yet.
+    /// The bounds of contexts for a recipe that still has a single context.
     fn bounds(&self, recipe: &ClassRecipe) -> Vec<u8> {
         let n = self.values.len() >> recipe.width_log2;
         let mut own = vec![0; n];
@@ -146,7 +149,7 @@ impl ClassPlanner<'_> {
     }
 }
 
-/// What is subtracted from exponents of more than eight bits, so that the largest fit a byte.
+/// The amount to subtract from exponents of more than eight bits, so that the largest fit a byte.
 fn first_exponent(width_log2: u8, bits: u8, base: &[u8]) -> u16 {
     if bits <= 8 {
         return 0;
@@ -161,13 +164,13 @@ fn first_exponent(width_log2: u8, bits: u8, base: &[u8]) -> u16 {
     largest.max().unwrap_or(0).saturating_sub(255)
 }
 
-/// Bounds of at most `most` contexts: neighbouring exponents whose symbols are alike are joined.
+/// Bounds of at most `most` contexts: neighbouring exponents with similar symbols are joined.
 fn cluster(exponents: &[u8], symbols: &[u8], alphabet: usize, most: usize) -> Vec<u8> {
     let mut counts = vec![0_u32; 256 * alphabet];
     for (&exponent, &symbol) in exponents.iter().zip(symbols) {
         counts[usize::from(exponent) * alphabet + usize::from(symbol)] += 1;
     }
-    /// Neighbouring exponents, from `low` up to that of the cluster before.
+    /// Neighbouring exponents, from `low` up to the start of the previous cluster.
     struct Cluster {
         low: u8,
         counts: Vec<u32>,
@@ -190,12 +193,13 @@ fn cluster(exponents: &[u8], symbols: &[u8], alphabet: usize, most: usize) -> Ve
         own.bits = entropy_bits(&own.counts);
         own.low = next.low;
     });
-    // The last cluster has no bound: it goes on below.
+    // The last cluster has no bound: it continues below.
     clusters.pop();
     clusters.iter().map(|cluster| cluster.low).collect()
 }
 
-/// The recipe with tables of all `values`, for coders that cannot code what a sample has not shown.
+/// The recipe with tables from all `values`, for coders that cannot code symbols missing from a
+/// sample.
 pub(super) fn exact_tables(
     isa: Isa,
     target: Target,

@@ -1,4 +1,4 @@
-//! The coder of one plane, by estimated cost.
+//! Chooses the coder of one plane by estimated cost.
 
 use super::cost::entropy_bits;
 use crate::entropy::{chain, huffman, rans, tree};
@@ -6,14 +6,14 @@ use crate::spec::Level;
 use lmc_format::Coder;
 use lmc_format::limits::CHAIN_LEVELS_MAX;
 
-/// Bytes from which on tables are tried by [`choose_bytes`].
+/// [`choose_bytes`] tries tables for at least this many bytes.
 const TABLE_BYTES_MIN: usize = 512;
 
-/// Bytes from which on the speed of a tree counts more than its padding; of longer planes no fewer
-/// are sampled.
+/// From this many bytes on, the speed of a tree matters more than its padding. At least this many
+/// bytes are sampled from longer planes.
 const TREE_BYTES_MIN: u64 = 1 << 13;
 
-/// A coder and what it is expected to take for the sampled plane.
+/// A coder and its expected size for the sampled plane.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     /// The coder, with its table.
@@ -22,7 +22,7 @@ pub(super) struct Choice {
     pub bits: u64,
 }
 
-/// What is known of a plane from a sample of it.
+/// Statistics of a plane, from a sample of it.
 #[derive(Clone, Debug)]
 pub(super) struct PlaneStats {
     /// How often each byte occurs.
@@ -40,7 +40,7 @@ impl PlaneStats {
     /// Adds the histogram of more bytes.
     pub(super) fn add(&mut self, plane: &[u8]) {
         for (sum, count) in self.histogram.iter_mut().zip(super::cost::histogram(plane)) {
-            // A symbol of more than 2^32 values is as cheap as can be anyway.
+            // A symbol of more than 2^32 values cannot get any cheaper.
             *sum = sum.saturating_add(count);
         }
     }
@@ -58,8 +58,8 @@ impl PlaneStats {
     }
 }
 
-/// Bytes that differ from the one before; counted in bytes as far as these go, which the compiler
-/// turns into vector code.
+/// Bytes that differ from the one before. They are counted in bytes until these would overflow,
+/// which the compiler turns into vector code.
 pub(super) fn changes(plane: &[u8]) -> u32 {
     let after = plane.get(1..).unwrap_or(&[]);
     let pairs = plane.chunks(255).zip(after.chunks(255));
@@ -71,8 +71,8 @@ pub(super) fn changes(plane: &[u8]) -> u32 {
 
 /// Chooses the coder of a plane.
 ///
-/// `slack_bits` is what a faster coder may cost more, in bits over the whole sample, before a
-/// slower one is taken.
+/// `slack_bits` is how many more bits a faster coder may take, over the whole sample, before a
+/// slower one is chosen.
 pub(super) fn choose(stats: &PlaneStats, level: Level, slack_bits: u64) -> Choice {
     let n = stats.count();
     let (mask, rest) = stats.varying_bits();
@@ -86,7 +86,7 @@ pub(super) fn choose(stats: &PlaneStats, level: Level, slack_bits: u64) -> Choic
         Choice { coder: Coder::Packed { mask, rest }, bits }
     };
     let entropy = entropy_bits(&stats.histogram);
-    // Noise looks a little compressible in a sample; a gain below this share is not believed or not
+    // Noise looks a little compressible in a sample. A gain below this share is not trusted, or not
     // worth a decoder's time.
     if entropy + n / 16 < best.bits {
         consider_chain(stats, level, &mut best);
@@ -127,13 +127,13 @@ fn consider_tables(stats: &PlaneStats, level: Level, slack_bits: u64, best: &mut
     if let Some(Choice { coder, bits }) = prefix_code(stats)
         && bits + slack_bits < best.bits
     {
-        // The slack stays in the cost, so that a whole recipe with such a code must gain that much
-        // too.
+        // The slack stays in the cost, so that a whole recipe with such a code must also gain that
+        // much.
         *best = Choice { coder, bits: bits + slack_bits };
     }
 }
 
-/// A prefix code: a tree or, of few bytes, a Huffman code, which has less padding and no escape.
+/// A prefix code: a tree or, for few bytes, a Huffman code, which has less padding and no escape.
 fn prefix_code(stats: &PlaneStats) -> Option<Choice> {
     let histogram = &stats.histogram;
     if stats.count() < TREE_BYTES_MIN {
@@ -146,8 +146,8 @@ fn prefix_code(stats: &PlaneStats) -> Option<Choice> {
     Some(Choice { coder: Coder::Tree(Box::new(table)), bits })
 }
 
-/// The same kind of coder with the exact table for `stats`, or the best there is if that kind does
-/// not fit them.
+/// The same kind of coder with the exact table for `stats`, or the best coder if that kind does not
+/// fit them.
 pub(super) fn exact(coder: &Coder, stats: &PlaneStats, level: Level) -> Coder {
     let (mask, rest) = stats.varying_bits();
     if mask == 0 {
@@ -162,7 +162,7 @@ pub(super) fn exact(coder: &Coder, stats: &PlaneStats, level: Level) -> Coder {
     .unwrap_or_else(|| choose(stats, level, 0).coder)
 }
 
-/// The published algorithm's choice: Huffman, unless the plane is constant or would not get
+/// The choice of the published algorithm: Huffman, unless the plane is constant or would not get
 /// smaller.
 pub(super) fn paper(stats: &PlaneStats) -> Coder {
     let (mask, rest) = stats.varying_bits();
@@ -179,8 +179,8 @@ pub(super) fn paper(stats: &PlaneStats) -> Coder {
     }
 }
 
-/// The smallest coder for all of these bytes, its parameters included. Few bytes get none with a
-/// table, which would take longer to make than it saves.
+/// The smallest coder for all of these bytes, including its parameters. Few bytes get a coder
+/// without a table, because making a table would take longer than it saves.
 pub(crate) fn choose_bytes(bytes: &[u8]) -> Coder {
     let stats = PlaneStats::of(bytes);
     let (mask, rest) = stats.varying_bits();
@@ -207,7 +207,7 @@ pub(crate) fn choose_bytes(bytes: &[u8]) -> Coder {
     consider(Coder::Chain(table), bits);
     if let Some(table) = huffman::build(&stats.histogram) {
         let bits = huffman::cost_bits(&table, &stats.histogram).unwrap_or(u64::MAX / 2);
-        // Its decoder's table takes as long to make as many bytes to decode.
+        // Making its decoder's table takes as long as decoding many bytes.
         consider(Coder::Huffman(Box::new(table)), bits + 512);
     }
     best

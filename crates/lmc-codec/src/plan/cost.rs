@@ -1,8 +1,8 @@
-//! Costs in bits, by integer arithmetic alone, so that every machine plans the same.
+//! Costs in bits, in integer arithmetic only, so that every machine plans the same.
 
 /// Fractional bits of [`log2`].
 const LOG2_FRACTION: u32 = 16;
-/// Numbers below two to this power have their logarithm in the table.
+/// Numbers below two to the power of this have their logarithm in the table.
 const TABLE_BITS: u32 = 12;
 
 static LOG2: [u32; 1 << TABLE_BITS] = log2_table();
@@ -20,8 +20,8 @@ const fn log2_table() -> [u32; 1 << TABLE_BITS] {
 /// log2 of `x`, below 2^31 and not 0, in 16.16 fixed point.
 const fn exact_log2(x: u64) -> u32 {
     let whole = x.ilog2();
-    // The mantissa in [1, 2) with 31 fractional bits is squared again and again; each time it
-    // passes 2 gives a bit.
+    // The mantissa in [1, 2) with 31 fractional bits is squared again and again. Each time it
+    // passes 2, it gives a bit.
     let mut mantissa = x << (31 - whole);
     let mut result = whole;
     let mut i = 0;
@@ -37,7 +37,8 @@ const fn exact_log2(x: u64) -> u32 {
     result
 }
 
-/// log2 of `x` in 16.16 fixed point; 0 for 0. Numbers beyond the table are cut to its precision.
+/// log2 of `x` in 16.16 fixed point; 0 for 0. Numbers beyond the table are truncated to its
+/// precision.
 fn log2(x: u64) -> u64 {
     let shift = (u64::BITS - x.leading_zeros()).saturating_sub(TABLE_BITS);
     u64::from(LOG2[(x >> shift) as usize]) + (u64::from(shift) << LOG2_FRACTION)
@@ -55,10 +56,11 @@ pub(super) fn entropy_bits(histogram: &[u32]) -> u64 {
     bits.div_ceil(1 << LOG2_FRACTION)
 }
 
-/// The parts of a bit that [`symbol_cost`] counts.
+/// Fractions of a bit that [`symbol_cost`] counts in.
 pub(super) const PARTS: u32 = 16;
 
-/// What each of `count` in `total` symbols costs, in parts of a bit; for none, what one would.
+/// Cost of each of `count` in `total` symbols, in fractions of a bit; if there are none, the cost
+/// of one.
 pub(super) fn symbol_cost(count: u32, total: u32) -> u32 {
     let bits = log2(u64::from(total.max(1))).saturating_sub(log2(u64::from(count.max(1))));
     (bits >> (LOG2_FRACTION - PARTS.ilog2())) as u32

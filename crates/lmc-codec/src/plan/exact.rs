@@ -1,4 +1,4 @@
-//! Tables from all values in scope, for coders that cannot code what a sample has not shown.
+//! Tables from all values in scope, for coders that cannot code symbols missing from a sample.
 
 use super::block::block_rows;
 use super::choose::Scope;
@@ -9,12 +9,12 @@ use crate::simd::Isa;
 use crate::transform::against;
 use lmc_format::{BaseUse, Coder};
 
-/// Whether a coder of this kind can only code bytes that its table has seen.
+/// Whether a coder of this kind can code only bytes that its table has seen.
 fn needs_all(coder: &Coder) -> bool {
     matches!(coder, Coder::Huffman(_) | Coder::Rans(_))
 }
 
-/// The recipe with the sampled tables of such coders replaced by tables of all values in scope.
+/// The recipe with the sampled tables of such coders replaced by tables from all values in scope.
 pub(crate) fn exact_tables(
     isa: Isa,
     target: Target,

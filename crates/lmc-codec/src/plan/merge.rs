@@ -1,7 +1,7 @@
-//! Neighbours that are alike, joined.
+//! Joins neighbours that are alike.
 
-/// Joins neighbours, the cheapest pair first, until there are at most `most` and every other pair
-/// would cost `least` or more.
+/// Joins neighbours, the cheapest pair first, until there are at most `most` and joining any other
+/// pair would cost `least` or more.
 pub(super) fn merge<T>(
     items: &mut Vec<T>,
     most: usize,

@@ -1,8 +1,8 @@
-//! Looks at bytes, chooses recipes, writes nothing.
+//! Looks at bytes and chooses recipes. Writes nothing.
 //!
-//! A [`Plan`] is made once for a tensor from a sample of it. A block that takes more than the plan
-//! expected gets a recipe of its own, if that is smaller. What is chosen depends on the bytes and
-//! the level alone, never on threads or the instruction set.
+//! A [`Plan`] is made once for a tensor, from a sample of it. A block that takes more space than
+//! the plan expected gets its own recipe, if that is smaller. The choice depends only on the bytes
+//! and the level, never on threads or the instruction set.
 
 mod bins;
 mod block;
@@ -38,13 +38,13 @@ pub(crate) use coder::choose_bytes;
 use lmc_format::{BinRecipe, BinRules, ChangeRecipe, ClassRecipe, PaletteRecipe, Recipe};
 use paper::paper;
 
-/// Values in a block of values of 2 bytes or more; blocks of bytes, and all at the highest level,
-/// have twice as many.
+/// Values in a block, for values of 2 bytes or more. Blocks of single bytes, and all blocks at the
+/// highest level, have twice as many.
 const BLOCK_VALUES: usize = 1 << 17;
 /// Bytes in a block of the published algorithm.
 const PAPER_BLOCK_LEN: usize = 1 << 16;
 
-/// A recipe ready to encode with.
+/// A recipe by planes, ready to encode with.
 #[derive(Debug)]
 pub(crate) struct ReadyRecipe {
     pub recipe: Recipe,
@@ -52,7 +52,7 @@ pub(crate) struct ReadyRecipe {
     pub bytes: Vec<u8>,
     pub segments: SegmentEncoder,
     pub columns: Option<ColumnOffsets>,
-    /// Expected bits of 1,024 values.
+    /// Expected bits per 1,024 values.
     pub expected_bits: u64,
 }
 
@@ -70,7 +70,7 @@ impl ReadyRecipe {
     }
 }
 
-/// A recipe of the other kind ready to encode with.
+/// A recipe by classes, ready to encode with.
 #[derive(Debug)]
 pub(crate) struct ReadyClasses {
     pub recipe: ClassRecipe,
@@ -87,7 +87,7 @@ impl ReadyClasses {
     }
 }
 
-/// A recipe by bins ready to encode with.
+/// A recipe by bins, ready to encode with.
 #[derive(Debug)]
 pub(crate) struct ReadyBins {
     pub rules: BinRules,
@@ -104,7 +104,7 @@ impl ReadyBins {
     }
 }
 
-/// A recipe by changes ready to encode with.
+/// A recipe by changes, ready to encode with.
 #[derive(Debug)]
 pub(crate) struct ReadyChanges {
     pub recipe: ChangeRecipe,
@@ -121,7 +121,7 @@ impl ReadyChanges {
     }
 }
 
-/// A palette ready to encode with.
+/// A palette, ready to encode with.
 #[derive(Debug)]
 pub(crate) struct ReadyPalette {
     pub recipe: PaletteRecipe,
@@ -138,7 +138,7 @@ impl ReadyPalette {
     }
 }
 
-/// Any of them.
+/// A recipe of any kind, ready to encode with.
 #[derive(Debug)]
 pub(crate) enum Ready {
     Planes(Box<ReadyRecipe>),
@@ -171,8 +171,8 @@ impl Ready {
         }
     }
 
-    /// Whether a block of `n` values that took `len` bytes took more than was planned, by a
-    /// sixteenth of a bit a value or more.
+    /// Whether a block of `n` values that took `len` bytes exceeded the plan by at least a
+    /// sixteenth of a bit per value.
     pub(crate) fn is_dear(&self, n: usize, len: usize) -> bool {
         let expected_bits = match self {
             Self::Planes(ready) => ready.expected_bits,
@@ -185,7 +185,7 @@ impl Ready {
     }
 }
 
-/// What recipes are chosen for.
+/// The target that recipes are chosen for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub layout: WordLayout,
@@ -194,12 +194,12 @@ pub(crate) struct Target {
     pub block_len: usize,
 }
 
-/// Bits of an integer, just below its top one, by which values are told apart that are coded
-/// against a base.
+/// Bits of an integer, just below its top bit, that tell values apart when they are coded against a
+/// base.
 const INTEGER_BITS: u8 = 5;
 
 impl Target {
-    /// Whether values are integers, or words of which nothing is known.
+    /// Whether values are integers, or words of an unknown kind.
     pub(crate) fn is_integer(&self) -> bool {
         self.layout.exponent_bits == 0
     }
@@ -218,11 +218,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans for a tensor with these bytes, or with bytes like these.
+    /// Plans for a tensor with these bytes, or with similar ones.
     ///
-    /// If `tensor` is more than one block, its blocks will refer to [`Plan::shared_recipe`]. If it
-    /// has a base, its blocks are coded against that where this is smaller. Panics if the base has
-    /// another length than the tensor.
+    /// If `tensor` is longer than one block, its blocks will refer to [`Plan::shared_recipe`]. If
+    /// it has a base, its blocks are coded against the base where that is smaller. Panics if the
+    /// base and the tensor have different lengths.
     pub fn new(spec: &TensorSpec, level: Level, tensor: Block) -> Self {
         Self::with_isa(Isa::best(), spec, level, tensor)
     }
@@ -233,7 +233,7 @@ impl Plan {
         let layout = WordLayout::of(spec.dtype);
         let block_len = match (level, layout.width_log2) {
             (Level::Paper, _) => PAPER_BLOCK_LEN,
-            // A rANS stream has 128 bytes of states, which want to be shared by many values.
+            // A rANS stream has 128 bytes of states, which should be shared by many values.
             (Level::Max, width_log2) => (2 * BLOCK_VALUES) << width_log2.min(2),
             (_, 0) => 2 * BLOCK_VALUES,
             (_, width_log2) => BLOCK_VALUES << width_log2.min(2),
@@ -257,7 +257,7 @@ impl Plan {
         self.shared.as_ref().map_or(&[], |ready| ready.bytes())
     }
 
-    /// Bytes that the tensor should be cut into for its blocks; a multiple of the type's width.
+    /// Length of the blocks to cut the tensor into, in bytes; a multiple of the type's width.
     pub fn block_len(&self) -> usize {
         self.target.block_len
     }

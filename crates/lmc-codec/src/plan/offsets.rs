@@ -1,4 +1,5 @@
-//! Recipes with row and column offsets: fitted on some rows of the tensor, judged on others.
+//! Plans recipes with row and column offsets: fitted on some rows of the tensor, evaluated on
+//! others.
 
 use super::choose::{Candidate, JOINT_BITS_MAX, Planner};
 use super::coder;
@@ -11,22 +12,23 @@ use lmc_format::limits::COLUMNS_MAX;
 use lmc_format::{Columns, WordMap};
 use std::ops::Range;
 
-/// Values that candidates are fitted on and judged by, in whole rows, and the least and most rows
-/// of these; twice as many at the highest level.
+/// Values that candidates are fitted to and evaluated on, in whole rows, and the least and largest
+/// number of these rows; twice as many at the highest level.
 const JUDGED_VALUES: usize = 1 << 14;
 const JUDGED_ROWS_MIN: usize = 16;
 const JUDGED_ROWS_MAX: usize = 512;
-/// Rows and columns of the square that tells whether there is anything to fit.
+/// Rows and columns of the square that shows whether there is anything to fit.
 const SQUARE_SIDE: usize = 64;
-/// Rows that the chosen candidate's columns are fitted on.
+/// Rows that the columns of the chosen candidate are fitted to.
 const FITTED_ROWS: usize = 256;
-/// The same where offsets gain an eighth of a bit a value or more, most of which a rough fit gives
+/// The same if offsets gain at least an eighth of a bit per value: a rough fit gives most of that
 /// too.
 const FITTED_ROWS_ROUGH: usize = 96;
-/// Values that the planes below the symbol are judged by.
+/// Values that the planes below the symbol are evaluated on.
 const LOWER_VALUES: usize = 1 << 12;
 
-/// Rows of a tensor, spread over it: their bytes and their finest symbols, sign bit on top.
+/// Rows of a tensor, spread over it: their bytes and their finest symbols, with the sign bit on
+/// top.
 struct RowSample<'a> {
     planner: Planner,
     row_len: usize,
@@ -59,9 +61,9 @@ impl RowSample<'_> {
         bytes
     }
 
-    /// Whether rows or columns explain a fiftieth or more of the variance of the exponents, in a
-    /// square cut from the sampled rows: a quick look that spares most weights a closer one.
-    /// Less would gain a hundredth of a bit at most.
+    /// Whether rows or columns explain at least a fiftieth of the variance of the exponents, in a
+    /// square cut from the sampled rows. This quick check saves most weights a closer one. Less
+    /// would gain at most a hundredth of a bit.
     fn has_structure(&self) -> bool {
         let layout = self.planner.layout;
         let side = SQUARE_SIDE.min(self.row_len).min(self.rows);
@@ -83,7 +85,8 @@ impl RowSample<'_> {
             columns.iter_mut().zip(exponents()).for_each(|(column, e)| *column += e);
         });
         let column_squares: u64 = columns.iter().map(|c| c * c).sum();
-        // All variances times side^4. That of means of noise is the whole one's share of a row.
+        // All variances are multiplied by side^4. The means of noise vary by the total variance
+        // divided by the row length.
         let side = side as u64;
         let whole = side * side * squares - sum * sum;
         let explained = (side * row_squares - sum * sum) + (side * column_squares - sum * sum);
@@ -139,20 +142,20 @@ pub(super) fn choose(
     Some(candidate)
 }
 
-/// A symbol that offsets pay with.
+/// A symbol for which offsets pay off.
 struct Extra {
-    /// The layout, with the sign on top where there is none.
+    /// The layout, with the sign on top if no value is negative.
     layout: WordLayout,
     /// Mantissa bits of the symbol.
     extra: u8,
-    /// What it is expected to cost.
+    /// Its expected cost.
     bits: u64,
 }
 
-/// The best symbol with offsets; None if they do not pay.
+/// The best symbol with offsets; None if they do not pay off.
 fn best_extra(sample: &RowSample, bytes: &[u8], mut least: u64, n: usize) -> Option<Extra> {
     let planner = sample.planner;
-    // The finest symbol with the sign on top of it: without the sign it is that of the rotated
+    // The finest symbol with the sign on top. Without the sign it is the symbol of the rotated
     // word.
     let plain = WordLayout { map: WordMap::None, ..planner.layout };
     let words = Planner { layout: plain, ..planner }.words();
@@ -160,18 +163,18 @@ fn best_extra(sample: &RowSample, bytes: &[u8], mut least: u64, n: usize) -> Opt
     let finest = sample.symbols(Field { words, bits: signed_bits }, bytes);
     let unsigned = u16::MAX >> (17 - signed_bits);
     let has_sign = finest.iter().fold(0, |any, &s| any | s) > unsigned;
-    // Where there is no sign, it is left on top, so that the symbol takes it along and nothing else
-    // has to store it.
+    // If no value is negative, the sign is left on top, so that the symbol includes it and nothing
+    // else has to store it.
     let layout = if has_sign { planner.layout } else { planner.layout.with_sign_on_top() };
     let planner = Planner { layout, ..planner };
     let sample = RowSample { planner, ..*sample };
-    // A gain of less than a hundredth of a bit a value may be chance, and is not worth the
+    // A gain of less than a hundredth of a bit per value may be random, and is not worth the
     // decoder's time.
     let margin = n as u64 / 100;
     let mut found = None;
     let most = if planner.level == Level::Max { JOINT_BITS_MAX } else { JOINT_BITS_MAX - 1 };
-    // Without a sign, values are squares or the like: offsets leave little but noise, and the
-    // finest symbol takes most of it.
+    // Without negative values, the values are squares or similar: offsets leave almost only noise,
+    // and the finest symbol takes most of it.
     for extra in if has_sign { 0 } else { most }..=most {
         let field = Field { words: planner.words(), bits: layout.exponent_bits + extra };
         let symbols: Vec<u16> =
@@ -180,14 +183,14 @@ fn best_extra(sample: &RowSample, bytes: &[u8], mut least: u64, n: usize) -> Opt
         let odd = rows().skip(1).step_by(2).collect::<Vec<_>>().concat();
         let fitted = ColumnOffsets::fit(planner.isa, field.bits, sample.row_len, &odd)?;
         let mut candidate = judge(&sample, field, &fitted, bytes, rows().step_by(2), n);
-        // Columns fitted on few rows cost more than they will: about log2(e) / 2 bits a value over
-        // the number of rows.
+        // Columns fitted on few rows cost more than the final ones will: about log2(e) / 2 bits per
+        // value, divided by the number of rows.
         let few = (odd.len() / sample.row_len).max(1) as u64;
         let final_rows = sample.rows.clamp(1, FITTED_ROWS) as u64;
         let noise = (n as u64 * 72 / 100 / few).saturating_sub(n as u64 * 72 / 100 / final_rows);
         candidate.bits = candidate.bits.saturating_sub(noise);
         if has_sign && extra == 0 {
-            // Signed values gain little or nothing: the same rows without offsets tell which.
+            // Signed values gain little or nothing. The same rows without offsets show which.
             let plain = without_offsets(&sample, field, bytes, rows().step_by(2), n);
             if candidate.bits + margin >= plain {
                 return None;
@@ -203,7 +206,7 @@ fn best_extra(sample: &RowSample, bytes: &[u8], mut least: u64, n: usize) -> Opt
     found
 }
 
-/// Cost of these rows of symbols as they are, for `n` values.
+/// Cost of these rows of unchanged symbols, for `n` values.
 fn without_offsets<'a>(
     sample: &RowSample,
     field: Field,
@@ -243,8 +246,8 @@ fn judge<'a>(
     let lower = bytes.len().min(LOWER_VALUES << field.words.width_log2);
     let mut candidate = sample.planner.finish(&bytes[..lower], field.bits, &symbols);
     let scaled = |bits: u64, from: usize| bits * n as u64 / from.max(1) as u64;
-    // The vectors themselves, spread over the tensor: a byte for each row, the columns' entropy and
-    // a table.
+    // The vectors themselves, distributed over the tensor: a byte for each row, the columns'
+    // entropy and a table.
     let vectors = entropy_bits(&histogram(&fitted.cols)) + 64 * 8 + 8 * sample.rows as u64;
     candidate.bits =
         scaled(candidate.bits, symbols.len()) + scaled(vectors, sample.rows * sample.row_len);

@@ -1,5 +1,5 @@
-//! Recipes against a base: by bins where most values differ from it, by changes where few do, and
-//! by classes where there are few values at all.
+//! Plans recipes against a base: by bins if most values differ from it, by changes if few do, and
+//! by classes if there are few values at all.
 
 use super::bins;
 use super::by_context;
@@ -12,19 +12,19 @@ use crate::spec::Level;
 use crate::transform::sparse;
 use lmc_format::BinRecipe;
 
-/// Few values differ from their base if that is one in this many.
+/// Few values differ from their base if it is one in this many or fewer.
 const DIFFERING_SHARE: usize = 16;
-/// Bytes from which on what bins gain is more than what their recipe takes.
+/// From this many bytes on, bins gain more than their recipe takes.
 const BINS_LEN_MIN: usize = 1 << 12;
-/// Values from which on tables by context are sure to pay.
+/// From this many values on, tables by context are sure to pay off.
 const CONTEXTS_LEN_MIN: usize = 1 << 16;
-/// Eighths of the values that differ from which on all of them may be coded, and below which those
-/// alone that differ.
+/// If at least this many eighths of the values differ, all values may be coded. If fewer than the
+/// second number differ, only those that differ may be coded.
 const DENSE_EIGHTHS: u64 = 4;
 const SPARSE_EIGHTHS: u64 = 7;
-/// How many times larger a sample is then.
+/// How many times larger the sample is if few values differ.
 const SPARSE_SCALE: usize = 4;
-/// Where both are tried, changes must save one bit in this many.
+/// If both are tried, changes must save one bit in this many.
 const BINS_SLACK: u64 = 64;
 
 /// Which layouts are tried against a base.
@@ -36,8 +36,8 @@ struct Ways {
 }
 
 impl Ways {
-    /// For values of which `differing` of `n` in a sample are not as their base. Where most differ,
-    /// they are coded in their order; where few do, what differs is taken apart.
+    /// For values that differ from their base in `differing` of `n` places of a sample. If most
+    /// differ, all are coded in order; if few do, those that differ are coded separately.
     fn of(target: Target, values: Block, differing: u64, n: u64) -> Self {
         let is_long = values.bytes.len() >= BINS_LEN_MIN;
         Self {
@@ -64,8 +64,8 @@ impl OnBase {
         }
     }
 
-    /// The same, less what a faster way may take more below the highest level: bins leave nothing
-    /// out, and nothing has to be put back.
+    /// The same, minus the extra bits that a faster way may take below the highest level: bins
+    /// leave nothing out, so nothing has to be put back.
     fn bits_less_slack(&self, level: Level) -> u64 {
         match self {
             Self::Bins(found) if level != Level::Max => found.bits - found.bits / BINS_SLACK,
@@ -73,7 +73,7 @@ impl OnBase {
         }
     }
 
-    /// The recipe made ready for `values`, of which 1,024 take so many bits.
+    /// The recipe, made ready for `values`. 1,024 of them take `expected_bits`.
     pub(super) fn ready(
         self,
         isa: Isa,
@@ -93,7 +93,7 @@ impl OnBase {
         }
     }
 
-    /// The same with the cost of `part` in `all` of the sample.
+    /// The same, with the cost scaled to `part` of `all` bytes of the sample.
     fn scaled(self, part: usize, all: usize) -> Self {
         let scaled = |bits: u64| bits * part as u64 / all as u64;
         match self {
@@ -114,7 +114,7 @@ pub(super) struct BinCandidate {
     pub bits: u64,
 }
 
-/// The best recipe against a base for `values`, with its cost on `sample`, which is of them.
+/// The best recipe against a base for `values`, with its cost on their `sample`.
 pub(super) fn choose(isa: Isa, target: Target, values: Block, sample: Block) -> Option<OnBase> {
     let width = 1 << target.layout.width_log2;
     let n = sample.bytes.len() / width;
@@ -131,7 +131,7 @@ pub(super) fn choose(isa: Isa, target: Target, values: Block, sample: Block) -> 
         ];
         tried.into_iter().flatten().min_by_key(|found| found.bits_less_slack(target.level))
     };
-    // Where little changes, what does is seen in a large sample only.
+    // If there are few changes, only a large sample shows them.
     let all = values.bytes.len();
     if differing * DIFFERING_SHARE >= n || sample.bytes.len() >= all / 2 {
         return choose(sample);
@@ -146,7 +146,7 @@ pub(super) fn choose(isa: Isa, target: Target, values: Block, sample: Block) -> 
 fn bins(isa: Isa, target: Target, values: Block, sample: Block) -> Option<BinCandidate> {
     let is_highest = target.level == Level::Max;
     let by_context = is_highest.then(|| by_context::choose(isa, target, sample, values)).flatten();
-    // Tables take little beside many values.
+    // Tables take little space compared with many values.
     let is_long = values.bytes.len() >> target.layout.width_log2 >= CONTEXTS_LEN_MIN;
     if is_long && by_context.is_some() {
         return by_context;
@@ -156,7 +156,7 @@ fn bins(isa: Isa, target: Target, values: Block, sample: Block) -> Option<BinCan
     [by_context, one].into_iter().flatten().min_by_key(|found| found.bits)
 }
 
-/// How many values of `width` bytes are not as their base.
+/// How many values of `width` bytes differ from their base.
 fn differing(width: usize, values: Block) -> usize {
     let pairs = values.bytes.iter().zip(values.base.unwrap_or_default());
     let apart: Vec<u8> = pairs.map(|(value, base)| value ^ base).collect();

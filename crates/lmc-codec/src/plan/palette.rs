@@ -1,5 +1,6 @@
-//! Values that are few different words, as weights are that were quantized and multiplied out
-//! again: whether they are, and how their places in the list of these words are coded.
+//! Plans palettes, for values with few different words, such as weights that were quantized and
+//! then scaled back. Checks whether there are few words, and chooses how their positions in the
+//! list are coded.
 
 use super::choose::{Planner, Scope, segment_log2};
 use super::coder::{self, PlaneStats};
@@ -8,9 +9,9 @@ use super::{ReadyPalette, Target};
 use crate::transform::palette::{Places, Words, load};
 use lmc_format::PaletteRecipe;
 
-/// Most words of a palette.
+/// The largest number of words in a palette.
 const WORDS_MAX: usize = 256;
-/// Slots that words are looked for in: few, so that they are cleared fast.
+/// log2 of the slots for finding words: few, so that they are cleared fast.
 const SLOTS_LOG2: u32 = 10;
 /// Spreads words over slots.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -21,7 +22,7 @@ const CHUNK: usize = 1 << 11;
 struct Found {
     words: [u64; WORDS_MAX],
     len: usize,
-    /// Which word has a slot, counted from 1.
+    /// The number of the word in each slot, counted from 1.
     slots: [u16; 1 << SLOTS_LOG2],
 }
 
@@ -34,7 +35,7 @@ impl Found {
         &self.words[..self.len]
     }
 
-    /// The place of a word, which is added if it is new; None if there are too many.
+    /// The position of a word, which is added if it is new; None if there are too many.
     fn place(&mut self, word: u64) -> Option<u8> {
         let mut slot = (word.wrapping_mul(FACTOR) >> (u64::BITS - SLOTS_LOG2)) as usize;
         loop {
@@ -54,8 +55,8 @@ impl Found {
         }
     }
 
-    /// Calls `visit` with the place of each value. None, at the first word too many: ordinary
-    /// tensors have that within a few hundred values.
+    /// Calls `visit` with the position of each value. Returns None at the first word too many:
+    /// ordinary tensors reach that within a few hundred values.
     fn visit(&mut self, width_log2: u8, bytes: &[u8], visit: impl FnMut(u8)) -> Option<()> {
         match width_log2 {
             1 => self.visit_width::<2>(bytes, visit),
@@ -77,7 +78,7 @@ impl Found {
     }
 }
 
-/// What a palette would take at least for a sample of `scope`; None if the sample has too many
+/// The least that a palette would take for a sample of `scope`; None if the sample has too many
 /// words.
 pub(super) fn least_bits(target: Target, scope: Scope, sample: &[u8]) -> Option<u64> {
     let width_log2 = target.layout.width_log2;
@@ -85,7 +86,7 @@ pub(super) fn least_bits(target: Target, scope: Scope, sample: &[u8]) -> Option<
     let mut counts = [0; WORDS_MAX];
     found.visit(width_log2, sample, |place| counts[usize::from(place)] += 1)?;
     let table_bits = (found.len as u64 * 8) << width_log2;
-    // The table is that of all values in scope.
+    // The table is for all values in scope.
     let all = scope.values.bytes.len().max(1) as u64;
     Some(entropy_bits(&counts) + table_bits * sample.len() as u64 / all)
 }
@@ -120,12 +121,12 @@ fn count_all(width_log2: u8, bytes: &[u8]) -> Option<(Vec<u64>, PlaneStats)> {
 /// A recipe with the words of all values in scope, and its cost.
 pub(super) struct PaletteCandidate {
     recipe: PaletteRecipe,
-    /// Of as many bytes as the sample has.
+    /// For as many bytes as the sample has.
     pub bits: u64,
 }
 
 impl PaletteCandidate {
-    /// The recipe made ready, if 1,024 values take so many bits.
+    /// The recipe, made ready, if 1,024 values take this many bits.
     pub(super) fn ready(self, expected_bits: u64) -> Option<ReadyPalette> {
         ReadyPalette::new(self.recipe, expected_bits)
     }
@@ -144,7 +145,7 @@ pub(super) fn choose(
     if words.len() < 2 {
         return None;
     }
-    // What the whole value costs sets the scale of what is gained, as it does for symbols.
+    // The required gain is relative to the cost of the whole value, as it is for symbols.
     let slack = planner.slack(8 * bytes.len() as u64);
     let choice = coder::choose(&stats, target.level, slack);
     let mut recipe = PaletteRecipe { width_log2, segment_log2: 0, words, coder: choice.coder };

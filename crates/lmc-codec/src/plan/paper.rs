@@ -1,4 +1,4 @@
-//! The published algorithm: byte groups, each Huffman coded.
+//! Plans the published algorithm: byte groups, each with a Huffman code.
 
 use super::coder::{self, PlaneStats};
 use super::{Block, ReadyRecipe, Target};
@@ -7,7 +7,8 @@ use crate::simd::words::{Words, extract8};
 use crate::transform::against;
 use lmc_format::{BaseUse, Recipe, WordMap};
 
-/// The recipe for one block, with a base for its difference by XOR; None if it holds no value.
+/// The recipe for one block, by XOR with the base if there is one; None if the block holds no
+/// value.
 pub(crate) fn paper(isa: Isa, target: Target, block: Block) -> Option<ReadyRecipe> {
     let words = Words { width_log2: target.layout.width_log2, map: WordMap::None };
     let width = 1 << words.width_log2;

@@ -1,18 +1,17 @@
-//! A look at part of a tensor: evenly spread stretches of values.
+//! Samples part of a tensor: evenly spread stretches of values.
 
 use crate::simd::prefetch_all;
 
-/// Values in one stretch: two or more cache lines of most types, and whole vectors.
+/// Values in one stretch: two or more cache lines for most types, and whole vectors.
 const STRETCH: usize = 64;
 
-/// How many stretches ahead memory is asked for: they are too far apart for the hardware to
-/// foresee.
+/// How many stretches ahead to prefetch: they are too far apart for the hardware prefetcher.
 const AHEAD: usize = 12;
-/// Bytes of a stretch that are asked for.
+/// Bytes of a stretch to prefetch.
 const AHEAD_LEN: usize = 256;
 
 /// About `wanted` values of `bytes` (values of `width` bytes), in stretches spread over all of it;
-/// all of them if they are not more.
+/// all values if there are no more than that.
 pub(super) fn sample(bytes: &[u8], width: usize, wanted: usize) -> Vec<u8> {
     let n = bytes.len() / width;
     if n <= wanted.max(STRETCH) {

@@ -8,25 +8,26 @@ use std::ops::Range;
 
 /// One difference in this many may be too large for a bin.
 const EXCEPTIONS_SHARE: u32 = 256;
-/// log2 of the narrowest bins' share of the widest that are tried for an exponent.
+/// log2 of the widest bins tried for an exponent, relative to the narrowest.
 const WIDTHS_LOG2: u8 = 3;
-/// Numbers that bins have.
+/// How many numbers bins have.
 pub(super) const NUMBERS: usize = 2 * BIN_MAX as usize;
-/// Exponents of the base that have bins of their own.
+/// Exponents of the base that have their own bins.
 pub(super) const EXPONENTS: usize = BINS_MAX as usize;
-/// Half of the narrowest bins, in all of the widest.
+/// Halves of the narrowest bins that make up all of the widest bins.
 const PIECES: usize = NUMBERS << (WIDTHS_LOG2 + 1);
 
 /// The exponents of values of one width.
 #[derive(Clone, Copy)]
 pub(super) struct Exponents {
     pub width_log2: u8,
-    /// Bits of an exponent, just below the top one of a value.
+    /// Bits of an exponent, just below the top bit of a value.
     pub bits: u8,
 }
 
 impl Exponents {
-    /// How often each comes. Four tables, so that values in a row do not wait for each other.
+    /// How often each exponent occurs. Four tables, so that neighbouring values do not wait for
+    /// each other.
     pub(super) fn counts(self, values: &[u8]) -> Vec<u32> {
         let mut tables = [0; 4].map(|_: u8| vec![0_u32; 1 << self.bits]);
         macro_rules! count {
@@ -56,7 +57,7 @@ impl Exponents {
         sum
     }
 
-    /// Calls `visit` with that of each value whose bit is set.
+    /// Calls `visit` with the exponent of each value whose bit is set.
     pub(super) fn each_set(self, values: &[u8], bits: &[u64], mut visit: impl FnMut(usize)) {
         macro_rules! visit_set {
             ($word:ty, $len:literal) => {{
@@ -85,23 +86,21 @@ impl Exponents {
     }
 }
 
-/// The values of a sample, set against their base.
+/// The differences of a sample's values from their base.
 ///
-/// Counting and sorting wait for what they have just written wherever two values in a row have the
-/// same place, so both go through the two halves of the sample side by side.
+/// Counting and sorting stall on their own last write if two neighbouring values have the same
+/// place. So both go through the two halves of the sample side by side.
 pub(super) struct Differences {
     exponents: Vec<u16>,
-    /// Twice the difference, without the bytes that are to stand raw, and one more if the sign
-    /// changed.
+    /// Twice the difference without its raw bytes, plus one if the sign changed.
     coded: Vec<i32>,
-    /// Low bytes that are to stand raw: as few as leave hardly a difference outside of the widest
-    /// bins.
+    /// Low bytes to store raw: as few as leave almost no difference outside the widest bins.
     pub raw_bytes: u8,
-    /// How often each exponent comes in each half.
+    /// How often each exponent occurs in each half.
     counts: [Vec<u32>; 2],
 }
 
-/// The largest difference that is kept as it is; it is far outside of all bins.
+/// The largest difference that is kept exactly; it is far outside all bins.
 const APART_MAX: i64 = 1 << 29;
 
 impl Differences {
@@ -163,15 +162,15 @@ impl Differences {
         self.coded.len()
     }
 
-    /// Moves differences above 0 down by one, as no value that keeps its sign has a difference of
-    /// 0.
+    /// Moves differences above 0 down by one, because no value that keeps its sign has a difference
+    /// of 0.
     pub(super) fn skip_zero(&mut self) {
         for coded in &mut self.coded {
             *coded -= if *coded & 1 == 0 && *coded > 0 { 2 } else { 0 };
         }
     }
 
-    /// The first of the exponents that have bins of their own: those that most values have.
+    /// The first of the exponents with their own bins: those that most values have.
     pub(super) fn first_exponent(&self) -> u16 {
         let [first, second] = &self.counts;
         let counts: Vec<u32> = first.iter().zip(second).map(|(a, b)| a + b).collect();
@@ -200,7 +199,8 @@ impl Differences {
         ends.iter().map(spread).collect()
     }
 
-    /// The differences sorted by their exponent from `first` on, and where those of each end.
+    /// The differences sorted by their exponent from `first` on, and where the differences of each
+    /// exponent end.
     fn sorted(&self, first: u16) -> (Vec<i32>, [usize; EXPONENTS]) {
         let bin =
             |exponent: u16| usize::from(exponent.saturating_sub(first).min(EXPONENTS as u16 - 1));
@@ -243,7 +243,7 @@ fn size(difference: i32) -> usize {
     32 - difference.unsigned_abs().leading_zeros() as usize
 }
 
-/// How many differences have as many bits.
+/// How many differences have each number of bits.
 fn sizes(coded: &[i32]) -> [u32; 33] {
     let (a, b) = coded.split_at(coded.len() / 2);
     let [mut first, mut second] = [[0; 33]; 2];
@@ -255,14 +255,13 @@ fn sizes(coded: &[i32]) -> [u32; 33] {
     std::array::from_fn(|bits| first[bits] + second[bits])
 }
 
-/// Differences counted in pieces of half a narrowest bin, from which bins of all widths are made
-/// up.
+/// Differences counted in pieces of half a narrowest bin; bins of all widths are made from these.
 struct Pieces {
     /// Those that keep their sign, and those that do not.
     counts: [Vec<u32>; 2],
-    /// The same of half of them, while they are counted.
+    /// The same for half of them, during counting.
     others: [Vec<u32>; 2],
-    /// Where the pieces are that come at all.
+    /// The range of pieces that occur.
     used: Range<usize>,
     outside: u32,
 }
@@ -273,7 +272,7 @@ impl Pieces {
         Self { counts: tables(), others: tables(), used: 0..0, outside: 0 }
     }
 
-    /// Counts these differences and no others, in pieces of 2^`shift`.
+    /// Counts only these differences, in pieces of 2^`shift`.
     fn count(&mut self, coded: &[i32], shift: u8) {
         let Self { counts, others, used, outside } = self;
         counts.iter_mut().for_each(|counts| counts[used.clone()].fill(0));
@@ -307,7 +306,7 @@ impl Pieces {
 pub(super) struct Numbers {
     /// Those that keep their sign, and those that do not.
     pub counts: [[u32; NUMBERS]; 2],
-    /// Where the numbers are that come at all.
+    /// The range of numbers that occur.
     pub used: Range<usize>,
     pub outside: u32,
 }
@@ -342,14 +341,14 @@ pub(super) struct Spread {
     pub count: u32,
     /// log2 of the narrowest bins that are tried.
     pub narrowest: u8,
-    /// With bins of each width that is tried.
+    /// With bins of each width to try.
     pub numbers: Vec<Numbers>,
 }
 
-/// Which widths of bins are tried.
+/// Which bin widths to try.
 #[derive(Clone, Copy)]
 pub(super) enum Widths {
-    /// Bins of about twice the usual difference, which cost two bits and a half.
+    /// Bins of about twice the usual difference, which cost two and a half bits.
     Usual,
     /// As narrow as the number of bins allows.
     Narrow,
@@ -357,8 +356,8 @@ pub(super) enum Widths {
 
 impl Spread {
     fn new(coded: &[i32], widths: Widths, pieces: &mut Pieces) -> Self {
-        // The share of differences that the narrowest bins are made for, and how many bits less
-        // these have.
+        // The share of differences that the narrowest bins are made for, and how many bits fewer
+        // these bins have.
         let (below, of, less) = match widths {
             Widths::Usual => (1, 2, 1),
             Widths::Narrow => (63, 64, 6),
@@ -379,12 +378,12 @@ impl Spread {
         Self { count: coded.len() as u32, narrowest, numbers: numbers.collect() }
     }
 
-    /// log2 of the widths that are tried.
+    /// log2 of the widths to try.
     pub(super) fn shifts(&self) -> Range<u8> {
         self.narrowest..self.narrowest + self.numbers.len() as u8
     }
 
-    /// How often each symbol comes with a bin, before any row.
+    /// How often each symbol occurs with a bin, before any row.
     pub(super) fn symbols(&self, bin: Bin) -> [u32; 256] {
         let mut symbols = [0; 256];
         let numbers = self.numbers(bin.shift);

@@ -1,4 +1,4 @@
-//! The coder of a stream of symbols, which may take a common one apart from the others.
+//! Chooses the coder of a stream of symbols, which may code a common symbol apart from the others.
 
 use super::coder::{self, Choice, PlaneStats};
 use crate::entropy::{chain, gaps, huffman, rans};
@@ -8,13 +8,13 @@ use lmc_format::limits::CHAIN_LEVELS_MAX;
 use lmc_format::{ApartCoder, Coder, HuffmanTable};
 use std::sync::OnceLock;
 
-/// Gaps are for flags of which one in this many or fewer are set.
+/// Gaps are for flags if at most one in this many is set.
 const GAPS_SHARE: u64 = 12;
 
-/// And where no more are set, nothing else comes near.
+/// If at most one in this many is set, nothing else comes close.
 const GAPS_ALONE_SHARE: u64 = 32;
 
-/// How a sample's bits stand to those that a segment takes once.
+/// Relates the bits of a sample to those that a segment takes once.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
     /// Values of the sample.
@@ -38,22 +38,22 @@ pub(super) struct StreamPlanner {
 }
 
 impl StreamPlanner {
-    /// The cheapest coder for symbols like these, with at most `depth` others inside.
+    /// The cheapest coder for symbols like these, with at most `depth` nested coders.
     ///
-    /// All but those with tables, which are made from all symbols later, can code symbols that a
-    /// sample has not shown.
+    /// All coders can code symbols missing from a sample, except those with tables, which are made
+    /// from all symbols later.
     pub(super) fn choose(self, symbols: &[u8], depth: u8) -> Choice {
         let stats = PlaneStats::of(symbols);
         let mut best = self.plain(&stats, false);
         let common = (0..=255_u8).max_by_key(|&b| (stats.histogram[usize::from(b)], 255 - b));
         let common = common.unwrap_or(0);
         let count = u64::from(stats.histogram[usize::from(common)]);
-        // Below this share a flag takes most of a bit, as the chain's first digit does.
+        // Below this share a flag takes most of a bit, like the chain's first digit.
         if depth > 0 && 8 * count >= 5 * stats.count() {
             let (mut own_flags, mut others) = (Vec::new(), Vec::new());
             flags::take_out(self.isa, common, symbols, &mut own_flags, &mut others);
             let flags = self.choose_flags(&PlaneStats::of(&own_flags));
-            // Flags alone cost less than this, or nothing is gained.
+            // The flags alone must cost less than this, or nothing is gained.
             if flags.bits < best.bits {
                 let others = self.choose(&others, depth - 1);
                 let bits = flags.bits + others.bits;
@@ -67,19 +67,19 @@ impl StreamPlanner {
         best
     }
 
-    /// The cheapest coder for flags like these, eight a byte.
+    /// The cheapest coder for flags like these, eight per byte.
     pub(super) fn choose_flags(self, stats: &PlaneStats) -> Choice {
         self.plain(stats, true)
     }
 
-    /// The cheapest coder without others inside.
+    /// The cheapest coder without nested ones.
     fn plain(self, stats: &PlaneStats, is_flags: bool) -> Choice {
         let (histogram, n) = (&stats.histogram, stats.count());
         let mut best = Choice { coder: Coder::Raw, bits: 8 * n };
         if is_flags {
             let set = set_bits(stats);
             let (low_bits, bits) = gaps::choose(set, 8 * n);
-            // Gaps take time for every set bit, and hold their own only where these are few.
+            // Gaps take time for every set bit, and pay off only if there are few.
             if set * GAPS_SHARE <= 8 * n || self.level == Level::Max {
                 best = Choice { coder: Coder::Gaps(low_bits), bits: bits + self.scale.once(16) };
             }
@@ -92,7 +92,7 @@ impl StreamPlanner {
                 best = Choice { coder, bits };
             }
         };
-        // Bytes of flags are too many kinds for a sample to show which are common.
+        // There are too many different bytes of flags for a sample to show which are common.
         if !is_flags {
             let levels_max = if self.level == Level::Fast { 8 } else { CHAIN_LEVELS_MAX };
             let table = chain::build(histogram, levels_max);
@@ -107,10 +107,10 @@ impl StreamPlanner {
                 consider(Coder::Rans(Box::new(table)), bits + self.scale.once(132 * 8));
             }
         }
-        // Flags are an eighth of the values, so a slower code of theirs costs little time.
+        // Flags are an eighth of the values, so a slower code for them costs little time.
         if self.level == Level::Max || is_flags && self.level == Level::Default {
-            // A table for flags that are as likely everywhere has seen all bytes; looking at each
-            // value before it is coded would take as long as coding it.
+            // A table for flags that are equally likely everywhere has seen all bytes. Looking at
+            // each value before coding it would take as long as coding it.
             let table = match self.level {
                 Level::Max => huffman::build(histogram),
                 _ => even_flags(stats),
@@ -129,11 +129,12 @@ fn set_bits(stats: &PlaneStats) -> u64 {
     counts.map(|(byte, &count)| u64::from(count) * u64::from(byte.count_ones())).sum()
 }
 
-/// Shares of flags that are set for which there is a table.
+/// Number of shares of set flags that have a table.
 const SHARES: usize = 64;
 
-/// The table for bytes of eight flags that are all as likely to be set, about as likely as these.
-/// It is made once for all tensors, because making one takes longer than all else that is planned.
+/// The table for bytes of eight flags that are all equally likely to be set, at about the same
+/// share as these. It is made once for all tensors, because making it takes longer than all other
+/// planning.
 fn even_flags(stats: &PlaneStats) -> Option<HuffmanTable> {
     static TABLES: [OnceLock<Option<HuffmanTable>>; SHARES] = [const { OnceLock::new() }; SHARES];
     let all = 8 * stats.count();
@@ -142,8 +143,8 @@ fn even_flags(stats: &PlaneStats) -> Option<HuffmanTable> {
     TABLES[share as usize].get_or_init(|| huffman::build(&even_histogram(share))).clone()
 }
 
-/// How often each byte of eight flags comes if a flag is set `share` and a half of [`SHARES`]
-/// times.
+/// How often each byte of eight flags occurs if a flag is set in `share` and a half out of
+/// [`SHARES`] cases.
 fn even_histogram(share: u64) -> [u32; 256] {
     const ONE: u64 = 2 * SHARES as u64;
     let set = 2 * share + 1;
@@ -155,7 +156,7 @@ fn even_histogram(share: u64) -> [u32; 256] {
     std::array::from_fn(|byte| by_count[byte.count_ones() as usize])
 }
 
-/// Whether a coder, or one inside of it, can only code bytes that its table has seen, and has not
+/// Whether a coder, or one nested in it, can code only bytes that its table has seen, and has not
 /// seen all.
 pub(super) fn needs_all(coder: &Coder) -> bool {
     match coder {
@@ -166,7 +167,7 @@ pub(super) fn needs_all(coder: &Coder) -> bool {
     }
 }
 
-/// Statistics of all symbols for a coder and those inside of it.
+/// Statistics of all symbols, for a coder and those nested in it.
 pub(super) struct StreamStats {
     own: PlaneStats,
     inside: Option<Box<(u8, StreamStats, StreamStats)>>,

@@ -1,8 +1,8 @@
-//! Bins with AVX2: 32 values at once. Differences are worked on as words of 2 bytes, whatever the
-//! width of a value is; what does not fit them is an exception.
+//! Bins with AVX2: 32 values per step. Differences are words of 2 bytes, whatever the width of a
+//! value; a difference that does not fit is an exception.
 //!
 //! The bytes of 32 values are in the order that `vpackuswb` gives them when it packs two vectors of
-//! words: the second and the third group of eight are swapped. Unpacking undoes that.
+//! words: the second and third groups of eight are swapped. Unpacking undoes that.
 
 use super::avx2_words::{Apart, Eights, Fours, Ones, SWAPPED, Twos, Words};
 use super::lanes::ROWS;
@@ -13,17 +13,17 @@ use lmc_format::Result;
 use lmc_format::limits::BIN_MAX;
 use std::arch::x86_64::*;
 
-/// How far ahead memory is asked for, in bytes.
+/// How far ahead to prefetch, in bytes.
 const AHEAD: usize = 1024;
-/// The order of the words of 8 bytes of 32 values.
+/// The order of the 8-byte words of 32 values.
 const ORDER: [usize; 4] = [0, 2, 1, 3];
 
-/// A byte for each of 32 bins.
+/// One byte for each of 32 bins.
 #[derive(Clone, Copy)]
 struct ByBin([__m256i; 2]);
 
-/// Places of 32 bins in both halves of a [`ByBin`]; in the half that a bin is not in, its place has
-/// its top bit set and gives 0.
+/// Places of 32 bins in both halves of a [`ByBin`]. In the half that does not hold a bin, its place
+/// has the top bit set and gives 0.
 #[derive(Clone, Copy)]
 struct Bins {
     numbers: __m256i,
@@ -36,7 +36,7 @@ impl ByBin {
     fn new(bytes: &[u8; BINS]) -> Self {
         Self([0, 16].map(|at| {
             let half = &bytes[at..at + 16];
-            // SAFETY: 16 bytes.
+            // SAFETY: `half` has 16 bytes.
             unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(half.as_ptr().cast())) }
         }))
     }
@@ -51,11 +51,11 @@ impl ByBin {
     }
 }
 
-/// What a recipe says, by bin.
+/// A recipe's rules, by bin.
 struct Table {
-    /// The bits of the payload that are those of the difference.
+    /// The bits of the payload that belong to the difference.
     low: ByBin,
-    /// The bit of the payload that says that the sign changed; 0 if there is none.
+    /// The bit of the payload that says whether the sign changed; 0 if there is none.
     flip: ByBin,
     centre: ByBin,
     /// High and low bytes of the factor that shifts by the width of a bin and changes the sign.
@@ -63,7 +63,7 @@ struct Table {
     first: __m256i,
     last: __m256i,
     exponent_shift: __m128i,
-    /// For each row the last bin that is not its own, and what it makes of symbols.
+    /// For each row, the last bin before it, and how it changes symbols.
     rows: [(__m256i, __m256i); ROWS],
     row_count: usize,
     /// The least and the largest step that are not exceptions: of values that keep their sign, and
@@ -86,7 +86,7 @@ impl Table {
             last: _mm256_set1_epi8(tables.last as i8),
             exponent_shift: _mm_cvtsi32_si128(exponent_shift),
             rows: std::array::from_fn(|row| {
-                // SAFETY: 16 bytes.
+                // SAFETY: a row has 16 bytes.
                 let own = unsafe { _mm_loadu_si128(rows[row].as_ptr().cast()) };
                 let before = _mm256_set1_epi8(lanes.row_starts[row] as i8 - 1);
                 (before, _mm256_broadcastsi128_si256(own))
@@ -113,7 +113,7 @@ impl Table {
         Bins { numbers, places }
     }
 
-    /// Symbols after their rows; `flips` has the top bit of those whose sign changed, if the symbol
+    /// Symbols after their rows. `flips` has the top bit set where the sign changed, if the symbol
     /// says so.
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -171,7 +171,7 @@ unsafe fn contexts_words<W: Words>(
     let table = Table::new(tables, &tables.lanes.forward);
     let by_bin = ByBin::new(by_bin);
     for (i, group) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        // SAFETY: the base of these 32 values is as long as they are.
+        // SAFETY: the base of these 32 values has the same length as the values.
         unsafe {
             let bins = table.bins(W::tops(base.as_ptr().add(32 * W::WIDTH * i)));
             let own = _mm256_permute4x64_epi64::<SWAPPED>(by_bin.of(bins));
@@ -180,7 +180,7 @@ unsafe fn contexts_words<W: Words>(
     }
 }
 
-/// The numbers of symbols, and the top bit of those whose sign changed.
+/// The numbers of symbols, and the top bit set where the sign changed.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn split(symbols: __m256i) -> (__m256i, __m256i) {
@@ -233,8 +233,8 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
     let top = _mm256_set1_epi8(FLIP as i8);
     let mut writer = Writer::new(payload, n);
     for i in 0..n / 32 {
-        // SAFETY: these 32 values are inside of all slices, and the payload of all values up to
-        // them takes at most eight bits for each.
+        // SAFETY: these 32 values are inside all slices, and the payload of all values so far takes
+        // at most eight bits each.
         unsafe {
             let place = 32 * W::WIDTH * i;
             let (x, b) = (values.as_ptr().add(place), base.as_ptr().add(place));
@@ -259,7 +259,7 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
             let flip = table.flip.of(bins);
             let half = _mm256_avg_epu8(low, zero);
             let changed = _mm256_and_si256(_mm256_packs_epi16(changed[0], changed[1]), top);
-            // The number of a bin is the difference, less half a bin and more one, divided by the
+            // The number of a bin is the difference, minus half a bin and plus one, divided by the
             // width of a bin and rounded up: minus the high half of a product with a negative
             // factor.
             let less = _mm256_sub_epi8(low, half);
@@ -313,7 +313,7 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
                 _mm256_and_si256(coded[1], low_bytes),
             );
             let own = _mm256_and_si256(_mm256_add_epi8(bytes, half), low);
-            // All bits of a byte whose sign changed.
+            // All bits set in each byte whose sign changed.
             let is_changed = _mm256_cmpgt_epi8(zero, changed);
             let own = _mm256_or_si256(own, _mm256_and_si256(flip, is_changed));
             // An exception needs no payload.
@@ -330,7 +330,7 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
     writer.finish(payload);
 }
 
-/// Joins whole groups of values; returns how far it came.
+/// Joins whole groups of values. Returns how far it got.
 ///
 /// # Safety
 /// The CPU has AVX2 and BMI2.
@@ -386,8 +386,8 @@ unsafe fn join_words<W: Words>(
     let streaming = streaming && dst.as_ptr().cast::<__m256i>().is_aligned();
     let (mut bits, mut exceptions) = (0, 0);
     for i in 0..n / 32 {
-        // SAFETY: these 32 values are inside of all slices. Before them, at most eight bits were
-        // read for each value, and at most 32 bytes are now, so that all reads end in the padding.
+        // SAFETY: these 32 values are inside all slices. Before them, at most eight bits were read
+        // for each value. At most 32 bytes are read now, so all reads end within the padding.
         unsafe {
             let place = 32 * W::WIDTH * i;
             let b = base.as_ptr().add(place);

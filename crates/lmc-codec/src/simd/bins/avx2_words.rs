@@ -3,25 +3,25 @@
 use super::eights;
 use std::arch::x86_64::*;
 
-/// The order of the eights of bytes that `vpackuswb` leaves, which is its own inverse.
+/// The order of the groups of eight bytes that `vpackuswb` leaves; it is its own inverse.
 pub(in crate::simd) const SWAPPED: i32 = 0b11_01_10_00;
 
-/// 32 values set against their base.
+/// The differences of 32 values from their base.
 pub(in crate::simd) struct Apart {
-    /// Differences without the bytes that stand raw; those that do not fit are as large as can be.
+    /// Differences without the raw bytes; those that do not fit have the largest possible value.
     pub coded: [__m256i; 2],
     /// The top 16 bits of the bases.
     pub tops: [__m256i; 2],
-    /// Words that are negative where the sign is not that of the base.
+    /// Words that are negative where the sign differs from the base.
     pub changed: [__m256i; 2],
 }
 
-/// Values of one width, with as many raw bytes each.
+/// Values of one width, each with the same number of raw bytes.
 pub(in crate::simd) trait Words {
     const WIDTH: usize;
     const RAW: usize;
 
-    /// Sets 32 values against their base; their raw bytes go to `records`.
+    /// Computes the differences of 32 values from their base. Their raw bytes go to `records`.
     ///
     /// # Safety
     /// The CPU has AVX2; 32 values can be read at `values` and at `base`, and their raw bytes
@@ -74,7 +74,7 @@ pub(in crate::simd) unsafe fn put<const STREAM: bool>(to: *mut u8, bytes: __m256
     }
 }
 
-/// The bits of `a` where `mask` has them, and elsewhere those of `b`.
+/// The bits of `a` where `mask` is set, and elsewhere those of `b`.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(in crate::simd) fn select(mask: __m256i, a: __m256i, b: __m256i) -> __m256i {
@@ -206,13 +206,14 @@ impl Words for Ones {
     }
 }
 
-/// Words of 4 bytes, `RAW` of which stand raw.
+/// Words of 4 bytes with `RAW` raw bytes.
 pub(in crate::simd) struct Fours<const RAW: usize>;
 
 impl<const RAW: usize> Fours<RAW> {
     const HALF: i32 = if RAW > 0 { 1 << (8 * RAW - 1) } else { 0 };
 
-    /// The low words of four vectors of 8 values, each as large as it can be if it does not fit.
+    /// The low words of four vectors of 8 values. A word that does not fit gets the largest
+    /// possible value.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn packed([a, b, c, d]: [__m256i; 4]) -> [__m256i; 2] {
@@ -373,7 +374,7 @@ impl<const RAW: usize> Words for Fours<RAW> {
     }
 }
 
-/// Words of 8 bytes, `RAW` of which stand raw.
+/// Words of 8 bytes with `RAW` raw bytes.
 pub(in crate::simd) struct Eights<const RAW: usize>;
 
 /// 32 words of 2 bytes as two vectors.
@@ -384,7 +385,7 @@ pub(in crate::simd) struct Eights<const RAW: usize>;
 #[target_feature(enable = "avx2")]
 unsafe fn vectors<T>(words: [T; 32]) -> [__m256i; 2] {
     assert!(size_of::<T>() == 2);
-    // SAFETY: 64 bytes.
+    // SAFETY: `words` has 64 bytes.
     unsafe { [get(words.as_ptr().cast()), get(words.as_ptr().add(16).cast())] }
 }
 
@@ -395,7 +396,7 @@ fn words<T: Copy + Default>(vectors: [__m256i; 2]) -> [T; 32] {
     assert!(size_of::<T>() == 2);
     let mut words = [T::default(); 32];
     for (half, vector) in vectors.into_iter().enumerate() {
-        // SAFETY: 64 bytes.
+        // SAFETY: `words` has 64 bytes.
         unsafe { put::<false>(words.as_mut_ptr().add(16 * half).cast(), vector) };
     }
     words

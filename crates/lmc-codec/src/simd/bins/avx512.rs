@@ -1,5 +1,5 @@
-//! Bins with AVX-512: 64 values a step. Differences are worked on as words of 2 bytes, whatever the
-//! width of a value is; what does not fit them is an exception.
+//! Bins with AVX-512: 64 values per step. Differences are words of 2 bytes, whatever the width of a
+//! value; a difference that does not fit is an exception.
 
 use super::avx512_words::{Apart, Eights, Fours, Ones, Twos, Words, widened};
 use super::lanes::ROWS;
@@ -11,16 +11,16 @@ use lmc_format::Result;
 use lmc_format::limits::BIN_MAX;
 use std::arch::x86_64::*;
 
-/// How far ahead memory is asked for, in bytes.
+/// How far ahead to prefetch, in bytes.
 const AHEAD: usize = 1024;
 
-/// What is known of a value by the bin of its base, one byte for each bin.
+/// A recipe's rules, one byte for each bin.
 struct ByBin {
     shift: __m512i,
     centre: __m512i,
-    /// The bits of the payload that are those of the difference.
+    /// The bits of the payload that belong to the difference.
     low: __m512i,
-    /// The bit of the payload that says that the sign changed; 0 if there is none.
+    /// The bit of the payload that says whether the sign changed; 0 if there is none.
     flip: __m512i,
     /// Where the bin's row starts.
     row: __m512i,
@@ -44,11 +44,11 @@ impl ByBin {
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn new(tables: &Tables, rows: &[[u8; 16]; ROWS]) -> Self {
         let by_bin = |bytes: &[u8; BINS]| {
-            // SAFETY: 32 bytes.
+            // SAFETY: `bytes` has 32 bytes.
             _mm512_broadcast_i64x4(unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) })
         };
         let places: [u8; 64] = std::array::from_fn(|i| 2 * i as u8);
-        // SAFETY: 64 bytes.
+        // SAFETY: `places` has 64 bytes.
         let places = unsafe { _mm512_loadu_si512(places.as_ptr().cast()) };
         let lanes = &tables.lanes;
         let exponent_shift = 16 - i32::from(tables.exponent_bits);
@@ -62,7 +62,7 @@ impl ByBin {
             last: _mm512_set1_epi16(i16::from(tables.last)),
             exponent_shift: _mm_cvtsi32_si128(exponent_shift),
             low_bytes: places,
-            // SAFETY: two times four rows of 16 bytes.
+            // SAFETY: there are two times four rows of 16 bytes.
             rows: [0, 4].map(|at| unsafe { _mm512_loadu_si512(rows[at..].as_ptr().cast()) }),
             has_rows: tables.has_rows,
             reach: lanes.reach.map(|ends| ends.map(|end| by_bin(&end))),
@@ -82,7 +82,7 @@ impl ByBin {
         _mm512_permutex2var_epi8(above(b0), self.low_bytes, above(b1))
     }
 
-    /// Symbols after their rows. `flips` have their sign changed, which the symbol says.
+    /// Symbols after their rows. The sign changed for those in `flips`, which the symbol says.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn through(&self, bins: __m512i, numbers: __m512i, flips: __mmask64) -> __m512i {
@@ -133,11 +133,11 @@ unsafe fn contexts_words<W: Words>(
     assert_eq!(base.len(), W::WIDTH * out.len());
     // SAFETY: the caller's.
     let table = unsafe { ByBin::new(tables, &tables.lanes.forward) };
-    // SAFETY: 32 bytes.
+    // SAFETY: `by_bin` has 32 bytes.
     let by_bin = unsafe { _mm256_loadu_si256(by_bin.as_ptr().cast()) };
     let by_bin = _mm512_broadcast_i64x4(by_bin);
     for (i, group) in out.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
-        // SAFETY: group `i` of the base is as long as that of the output.
+        // SAFETY: group `i` of the base has the same length as that of the output.
         unsafe {
             let bins = table.bins(W::tops(base.as_ptr().add(W::WIDTH * GROUP * i)));
             let own = _mm512_permutexvar_epi8(bins, by_bin);
@@ -146,7 +146,7 @@ unsafe fn contexts_words<W: Words>(
     }
 }
 
-/// `a`, in the bytes of `mask` with the bits of `b` changed.
+/// `a`, with the bits of `b` flipped in the bytes of `mask`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn xor_where(a: __m512i, mask: __mmask64, b: __m512i) -> __m512i {
@@ -203,8 +203,8 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
     for i in 0..n / GROUP {
         let staged = i % (STAGE / GROUP);
         let (masks, rests) = stage.group_mut(staged);
-        // SAFETY: group `i` is inside of all slices, and the payload of all groups up to it takes
-        // at most eight bits for each value.
+        // SAFETY: group `i` is inside all slices, and the payload of all groups so far takes at
+        // most eight bits per value.
         unsafe {
             let place = W::WIDTH * GROUP * i;
             let (x, b) = (values.as_ptr().add(place), base.as_ptr().add(place));
@@ -276,7 +276,7 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
     writer.finish(payload);
 }
 
-/// Joins whole groups of values; returns how far it came.
+/// Joins whole groups of values. Returns how far it got.
 ///
 /// # Safety
 /// The CPU has AVX-512.
@@ -336,8 +336,8 @@ unsafe fn join_words<W: Words>(
     let streaming = streaming && dst.as_ptr().cast::<__m512i>().is_aligned();
     let (mut bits, mut exceptions) = (0, 0);
     for i in 0..n / GROUP {
-        // SAFETY: group `i` is inside of all slices. Before it, at most eight bits were read for
-        // each value, and at most 64 bytes are now, so that all reads end in the payload's padding.
+        // SAFETY: group `i` is inside all slices. Before it, at most eight bits were read for each
+        // value. At most 64 bytes are read now, so all reads end within the payload's padding.
         unsafe {
             let place = W::WIDTH * GROUP * i;
             let b = base.as_ptr().add(place);

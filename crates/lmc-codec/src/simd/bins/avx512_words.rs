@@ -13,22 +13,22 @@ pub(in crate::simd) fn widened(bytes: __m512i) -> [__m512i; 2] {
     ]
 }
 
-/// 64 values set against their base.
+/// The differences of 64 values from their base.
 pub(in crate::simd) struct Apart {
-    /// Differences without the bytes that stand raw; those that do not fit are as large as can be.
+    /// Differences without the raw bytes; those that do not fit have the largest possible value.
     pub coded: [__m512i; 2],
     /// The top 16 bits of the bases.
     pub tops: [__m512i; 2],
-    /// Values whose sign is not that of their base.
+    /// Values whose sign differs from their base.
     pub changed: __mmask64,
 }
 
-/// Values of one width, with as many raw bytes each.
+/// Values of one width, each with the same number of raw bytes.
 pub(in crate::simd) trait Words {
     const WIDTH: usize;
     const RAW: usize;
 
-    /// Sets 64 values against their base; their raw bytes go to `records`.
+    /// Computes the differences of 64 values from their base. Their raw bytes go to `records`.
     ///
     /// # Safety
     /// The CPU has AVX-512; 64 values can be read at `values` and at `base`, and their raw bytes
@@ -125,7 +125,7 @@ impl Words for Twos {
             let magnitude = _mm512_add_epi16(_mm512_and_si512(bs[half], magnitudes), coded[half]);
             let flips = (flips >> (32 * half)) as u32;
             let sign = _mm512_xor_si512(bs[half], _mm512_maskz_mov_epi16(flips, signs));
-            // The magnitude from the first, the top bit from the second.
+            // The magnitude is from the first, the top bit from the second.
             let value = _mm512_ternarylogic_epi64::<0xca>(magnitudes, magnitude, sign);
             // SAFETY: the caller's.
             unsafe { put::<STREAM>(to.add(64 * half), value) };
@@ -183,7 +183,7 @@ impl Words for Ones {
         is_integer: bool,
     ) {
         let low_bytes: [u8; 64] = std::array::from_fn(|i| 2 * i as u8);
-        // SAFETY: the caller's, and 64 bytes.
+        // SAFETY: guaranteed by the caller, and the vector has 64 bytes.
         unsafe {
             let low_bytes = _mm512_loadu_si512(low_bytes.as_ptr().cast());
             let b = _mm512_loadu_si512(base.cast());
@@ -198,13 +198,14 @@ impl Words for Ones {
     }
 }
 
-/// Words of 4 bytes, `RAW` of which stand raw.
+/// Words of 4 bytes with `RAW` raw bytes.
 pub(in crate::simd) struct Fours<const RAW: usize>;
 
 impl<const RAW: usize> Fours<RAW> {
     const HALF: i32 = if RAW > 0 { 1 << (8 * RAW - 1) } else { 0 };
 
-    /// The low words of four vectors of 16 values, each as large as it can be if it does not fit.
+    /// The low words of four vectors of 16 values. A word that does not fit gets the largest
+    /// possible value.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     fn packed(words: [__m512i; 4]) -> [__m512i; 2] {
@@ -214,7 +215,7 @@ impl<const RAW: usize> Fours<RAW> {
     }
 }
 
-/// Where the three low bytes of each of 16 words of 4 bytes are.
+/// Places of the three low bytes of each of 16 words of 4 bytes.
 const THREE_OF_FOUR: [u8; 64] = {
     let mut places = [0; 64];
     let mut i = 0;
@@ -224,7 +225,8 @@ const THREE_OF_FOUR: [u8; 64] = {
     }
     places
 };
-/// Where the bytes of each of 16 words of 4 bytes are among 48; those of the fourth mean nothing.
+/// Places, among 48 bytes, of the bytes of each of 16 words of 4 bytes; those of the fourth byte
+/// mean nothing.
 const FOUR_OF_THREE: [u8; 64] = {
     let mut places = [0; 64];
     let mut i = 0;
@@ -340,7 +342,7 @@ impl<const RAW: usize> Words for Fours<RAW> {
     }
 }
 
-/// Words of 8 bytes, `RAW` of which stand raw.
+/// Words of 8 bytes with `RAW` raw bytes.
 pub(in crate::simd) struct Eights<const RAW: usize>;
 
 /// 64 words of 2 bytes as two vectors.
@@ -348,7 +350,7 @@ pub(in crate::simd) struct Eights<const RAW: usize>;
 #[target_feature(enable = "avx512f")]
 fn vectors<T>(words: [T; 64]) -> [__m512i; 2] {
     assert!(size_of::<T>() == 2);
-    // SAFETY: 128 bytes.
+    // SAFETY: `words` has 128 bytes.
     [0, 32].map(|at| unsafe { _mm512_loadu_si512(words.as_ptr().add(at).cast()) })
 }
 
@@ -359,7 +361,7 @@ fn words<T: Copy + Default>(vectors: [__m512i; 2]) -> [T; 64] {
     assert!(size_of::<T>() == 2);
     let mut words = [T::default(); 64];
     for (half, vector) in vectors.into_iter().enumerate() {
-        // SAFETY: 128 bytes.
+        // SAFETY: `words` has 128 bytes.
         unsafe { put::<false>(words.as_mut_ptr().add(32 * half).cast(), vector) };
     }
     words

@@ -1,14 +1,15 @@
-//! Words of 8 bytes set against their base, for kernels that work on words of 2 bytes. Plain loops,
-//! which the compiler turns into code for the instruction set of the function they end up in.
+//! Differences of 8-byte words from their base, for kernels that work on words of 2 bytes. These
+//! are plain loops; the compiler builds them for the instruction set of the function that they are
+//! inlined into.
 
-/// What is added to a difference before its low `RAW` bytes are cut off.
+/// Added to a difference before its low `RAW` bytes are cut off.
 const fn half<const RAW: usize>() -> u64 {
     if RAW > 0 { 1 << (8 * RAW - 1) } else { 0 }
 }
 
-/// `N` values set against their base.
+/// The differences of `N` values from their base.
 pub(super) struct Apart<const N: usize> {
-    /// Differences without the bytes that stand raw; those that do not fit are as large as can be.
+    /// Differences without the raw bytes; those that do not fit have the largest possible value.
     pub coded: [i16; N],
     /// The top 16 bits of the bases.
     pub tops: [u16; N],
@@ -24,7 +25,7 @@ unsafe fn words<const N: usize>(from: *const u8) -> [u64; N] {
     unsafe { from.cast::<[u64; N]>().read_unaligned() }
 }
 
-/// Sets `N` values against their base; their raw bytes go to `records`.
+/// Computes the differences of `N` values from their base. Their raw bytes go to `records`.
 ///
 /// # Safety
 /// `N` values can be read at `values` and at `base`, and their raw bytes written at `records`.

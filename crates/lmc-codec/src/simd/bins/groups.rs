@@ -1,34 +1,35 @@
 //! Bins in safe Rust, 64 values at a time: loops that compilers turn into vector code, and between
-//! them one that looks up what is known of a value's bin and symbol.
+//! them a loop that looks up the entry for a value's bin and symbol.
 
 use super::{BINS, EXCEPTION, FLIP, GROUP, Joined, Parts, Progress, Tables, parts_of, through};
 use crate::simd::classes::BitString;
 use lmc_format::{Bin, Result};
 
-/// Steps that are told apart, from -64 on. The last one, and all beyond it, have no symbol.
+/// Number of distinct steps, from -64 on. The last one, and all beyond it, have no symbol.
 const STEPS: usize = 128;
 
-/// What an encoder must know of a bin, for values that keep their sign and for those that do not.
+/// The data that an encoder needs about a bin, for values that keep their sign and for those that
+/// do not.
 #[derive(Clone, Copy, Debug, Default)]
 struct Case {
     shift: u8,
     /// Half the width of a step.
     half: u8,
-    /// The bits of the payload that are those of the difference.
+    /// The bits of the payload that belong to the difference.
     low: u8,
     /// The flip bit, if it is set.
     flip: u8,
     payload_bits: u8,
 }
 
-/// What becomes of a step, by bin and by whether the sign changes.
+/// The symbol of a step, by bin and by whether the sign changes.
 #[derive(Debug)]
 pub(super) struct Forward {
     cases: [Case; 2 * BINS],
     symbols: Box<[[u8; STEPS]; 2 * BINS]>,
 }
 
-/// What a decoder must know of a bin.
+/// The data that a decoder needs about a bin.
 #[derive(Clone, Copy, Debug, Default)]
 struct Own {
     low: u8,
@@ -37,11 +38,11 @@ struct Own {
     payload_bits: u8,
 }
 
-/// What a symbol stands for, by bin.
+/// The meaning of a symbol, by bin.
 #[derive(Debug)]
 pub(super) struct Backward {
     bins: [Own; BINS],
-    /// Twice the least difference of the step, and 1 if the sign changes.
+    /// Twice the least difference of the step, plus 1 if the sign changes.
     steps: Box<[[i32; 256]; BINS]>,
 }
 
@@ -99,13 +100,13 @@ impl Backward {
     }
 }
 
-/// Whether any of these values is in no bin.
+/// Whether any of these values is outside its bins.
 #[inline(always)]
 fn has_exception(plane: &[u8; GROUP]) -> bool {
     plane.iter().fold(false, |any, &symbol| any | (symbol == EXCEPTION))
 }
 
-/// Appends the payloads of a group, of at most eight bits each.
+/// Appends the payloads of a group, at most eight bits each.
 #[inline(always)]
 fn push_all(payloads: &[u8; GROUP], widths: &[u8; GROUP], out: &mut BitString) {
     for (payloads, widths) in payloads.as_chunks::<8>().0.iter().zip(widths.as_chunks::<8>().0) {
@@ -185,7 +186,7 @@ fn take_records<const W: usize>(records: &[u8], raw_bytes: usize, apart: &mut [[
     }
 }
 
-/// What is done to whole words, whatever their width.
+/// Operations on whole words of any width.
 #[derive(Clone, Copy)]
 struct Words<T> {
     magnitudes: T,
@@ -290,7 +291,8 @@ macro_rules! for_word {
                 let bins = base.map(|base| words.bin(<$word>::from_le_bytes(base)) as u8);
                 let mut codes = [0; GROUP];
                 for j in (0..GROUP).step_by(4) {
-                    // Four payloads have at most 32 bits, and the byte has at most 7 before them.
+                    // Four payloads have at most 32 bits, and the first byte has at most 7 bits
+                    // before them.
                     let from = parts.payload[done.bits / 8..].first_chunk().expect("padding");
                     let mut bits = u64::from_le_bytes(*from) >> (done.bits % 8);
                     for j in j..j + 4 {

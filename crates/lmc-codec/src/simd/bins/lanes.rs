@@ -1,4 +1,4 @@
-//! What kernels look up by bin, as bytes that they load: made once for a recipe and not for each
+//! Tables by bin, as bytes that kernels load. They are made once for a recipe, not for each
 //! segment.
 
 use super::{BINS, FLIP, Reach};
@@ -18,15 +18,15 @@ type Rows = [[u8; 16]; ROWS];
 pub(super) struct Lanes {
     pub shift: ByBin,
     pub centre: ByBin,
-    /// The bits of the payload that are those of the difference.
+    /// The bits of the payload that belong to the difference.
     pub low: ByBin,
-    /// The bit of the payload that says that the sign changed; 0 if there is none.
+    /// The bit of the payload that says whether the sign changed; 0 if there is none.
     pub flip: ByBin,
     /// Low and high bytes of the factor that shifts by the width of a bin and changes the sign.
     pub factor: [ByBin; 2],
-    /// The first bin of each row; above all bins, if it has none, and at most 127.
+    /// The first bin of each row. If a row has no bins, it is above all bins and at most 127.
     pub row_starts: [u8; ROWS],
-    /// How many rows there are.
+    /// The number of rows.
     pub row_count: usize,
     /// Where the row of a bin starts among all rows.
     pub row: ByBin,
@@ -38,7 +38,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// For `bins` and rows, the first of which begins at bin 0 and each other at a bound.
+    /// For `bins` and rows. The first row begins at bin 0, and each other row at a bound.
     pub(super) fn new(bins: &[Bin; BINS], bounds: &[u8], rows: &[[u8; 16]]) -> Self {
         let by_bin = |value: &dyn Fn(Bin) -> u8| bins.map(value);
         let factor = |bin: Bin| (-(1_i32 << (15 - bin.shift)) as i16).to_le_bytes();
@@ -69,7 +69,7 @@ impl Lanes {
         }
     }
 
-    /// The same with the steps that each bin reaches.
+    /// The same, with the steps that each bin reaches.
     pub(super) fn with_reach(mut self, reach: &[Reach; BINS]) -> Self {
         self.reach = [0, 1]
             .map(|flip| [reach.map(|own| own[flip].0 as u8), reach.map(|own| own[flip].1 as u8)]);

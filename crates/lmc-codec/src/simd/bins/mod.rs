@@ -1,7 +1,7 @@
-//! Floats to bins around those of a base, and back (`docs/format.md`, section 3.7).
+//! Floats to bins around the values of a base, and back (`docs/format.md`, section 3.7).
 //!
-//! How wide the bins are, and so how many bits of payload a value has, follows from its base alone.
-//! So the places of all payloads are known before any symbol is decoded.
+//! The width of the bins, and so the number of payload bits of a value, follows from its base
+//! alone. So the places of all payloads are known before any symbol is decoded.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -29,11 +29,11 @@ use lmc_format::limits::BIN_MAX;
 use lmc_format::{Bin, BinRules, Error, Result};
 use std::sync::OnceLock;
 
-/// The symbol of a value that is stored as it is.
+/// The symbol of a value that is stored unchanged.
 pub(crate) const EXCEPTION: u8 = 0x40;
 /// The largest number of bins.
 const BINS: usize = 32;
-/// The symbol's bit that says that the sign changed, if it differs from the one below.
+/// The bit of the symbol that says whether the sign changed, if it differs from the bit below it.
 pub(crate) const FLIP: u8 = 0x80;
 
 /// Rules made ready for both directions.
@@ -46,34 +46,35 @@ pub(crate) struct Tables {
     exponent_first: u16,
     /// The number of the last bin.
     last: u8,
-    /// By bin; those behind the last are like it.
+    /// By bin; those after the last one are equal to it.
     bins: [Bin; BINS],
-    /// By bin, what the sixteen symbols around the centre become.
+    /// By bin, the replacements of the sixteen symbols around the centre.
     forward: [[u8; 16]; BINS],
     /// The inverse.
     backward: [[u8; 16]; BINS],
     has_rows: bool,
-    /// Whether all values differ from their base, so that a difference of 0 keeps no sign and those
-    /// above it move down by one.
+    /// Whether all values differ from their base. A difference of 0 then never keeps the sign, and
+    /// differences above it move down by one.
     skips_zero: bool,
-    /// By bin, which steps an encoder takes for exceptions that need not be.
+    /// By bin, which steps an encoder codes as symbols; it makes the other steps exceptions.
     reach: [Reach; BINS],
-    /// Whether some bin has a reach of its own.
+    /// Whether any bin has its own reach.
     has_reach: bool,
     #[cfg(target_arch = "x86_64")]
     lanes: lanes::Lanes,
-    /// For safe Rust, made when they are needed.
+    /// For safe Rust, made when needed.
     groups_forward: OnceLock<groups::Forward>,
     groups_backward: OnceLock<groups::Backward>,
 }
 
-/// The least and the largest step of a bin that are coded as symbols: of values that keep their
-/// sign, and of those that do not. None are if the least is above the largest.
+/// The least and the largest step of a bin that are coded as symbols: for values that keep their
+/// sign, and for those that do not. If the least is above the largest, no step is coded as a
+/// symbol.
 pub(crate) type Reach = [(i8, i8); 2];
 
 const REACH_OF_ALL: Reach = [(-(BIN_MAX as i8), BIN_MAX as i8 - 1); 2];
 
-/// What a segment is cut into.
+/// The output of cutting a segment.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
     /// One symbol for each value.
@@ -82,23 +83,23 @@ pub(crate) struct Parts<'a> {
     pub records: &'a mut [u8],
     /// The low bits of the rest of each difference.
     pub payload: &'a mut BitString,
-    /// The high bytes of values that are in no bin.
+    /// The high bytes of values that are outside all bins.
     pub exceptions: &'a mut Vec<u8>,
 }
 
-/// What a segment is joined from.
+/// The input for joining a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joined<'a> {
     /// One symbol for each value.
     pub plane: &'a [u8],
     /// The low bytes of each difference.
     pub records: &'a [u8],
-    /// The low bits of the rest of each difference, with zeros behind them: as many bytes as there
-    /// are values, and [`PADDING`].
+    /// The low bits of the rest of each difference, followed by zeros: as many bytes as there are
+    /// values, plus [`PADDING`].
     pub payload: &'a [u8],
     /// How many of these bytes are payload.
     pub payload_len: usize,
-    /// The high bytes of values that are in no bin.
+    /// The high bytes of values that are outside all bins.
     pub exceptions: &'a [u8],
 }
 
@@ -112,9 +113,9 @@ struct Progress {
     exceptions: usize,
 }
 
-/// Bytes that kernels may read behind a payload.
+/// Bytes that kernels may read after a payload.
 pub(crate) const PADDING: usize = 16;
-/// Values that kernels work on at once.
+/// Values that kernels work on together.
 const GROUP: usize = 64;
 
 impl Tables {
@@ -154,8 +155,8 @@ impl Tables {
         }
     }
 
-    /// The same with exceptions for all steps that are out of the reach of their bin; those behind
-    /// the last are like it.
+    /// The same, with exceptions for all steps outside the reach of their bin. Bins after the last
+    /// one are equal to it.
     pub(crate) fn with_reach(self, reach: impl Fn(usize) -> Reach) -> Self {
         let last = usize::from(self.last);
         let reach: [Reach; BINS] = std::array::from_fn(|bin| reach(bin.min(last)));
@@ -178,7 +179,7 @@ impl Tables {
         1 << self.width_log2
     }
 
-    /// Low bytes of each difference that are stored as they are.
+    /// Low bytes of each difference that are stored raw.
     pub(crate) fn raw_bytes(&self) -> usize {
         usize::from(self.raw_bytes)
     }
@@ -195,8 +196,8 @@ impl Tables {
         above.min(u64::from(self.last)) as usize
     }
 
-    /// The symbol before its row of a difference to which half the width of a bin has been added;
-    /// none if it is in no bin.
+    /// The symbol, before its row, of a difference to which half the width of a bin has been added;
+    /// None if it is outside all bins.
     #[inline(always)]
     fn symbol(&self, bin: usize, rounded: i64, is_flipped: bool) -> Option<u8> {
         let Bin { shift, has_flip_bit, centre } = self.bins[bin];
@@ -210,7 +211,7 @@ impl Tables {
     }
 }
 
-/// A symbol of its number and whether the sign changed, after a row.
+/// The symbol for a number and whether the sign changed, after a row.
 #[inline(always)]
 fn through(row: &[u8; 16], number: i8, flip: bool) -> u8 {
     let (number, flip) = if (-4..4).contains(&number) {
@@ -245,7 +246,7 @@ pub(crate) fn contexts(isa: Isa, tables: &Tables, bounds: &[u8], base: &[u8], ou
     if isa.kind() >= IsaKind::Avx2 {
         done = out.len() / GROUP * GROUP;
         let (base, out) = (&base[..done << tables.width_log2], &mut out[..done]);
-        // SAFETY: the isa proves the instructions.
+        // SAFETY: the isa proves that the instructions exist.
         unsafe {
             match isa.kind() {
                 IsaKind::Avx512 => avx512::contexts(tables, &by_bin, base, out),
@@ -256,10 +257,10 @@ pub(crate) fn contexts(isa: Isa, tables: &Tables, bounds: &[u8], base: &[u8], ou
     portable::contexts(tables, &by_bin, &base[done << tables.width_log2..], &mut out[done..]);
 }
 
-/// Values from which on tables for whole groups are worth making.
+/// From this many values on, tables for whole groups are worth making.
 const GROUPED_MIN: usize = 8 * GROUP;
 
-/// Cuts `values` against `base`, which has as many bytes.
+/// Cuts `values` against `base`, which has the same length.
 pub(crate) fn cut(isa: Isa, tables: &Tables, values: &[u8], base: &[u8], parts: Parts) {
     let n = parts.plane.len();
     assert_eq!(values.len(), n << tables.width_log2);
@@ -274,12 +275,12 @@ pub(crate) fn cut(isa: Isa, tables: &Tables, values: &[u8], base: &[u8], parts: 
     let mut whole = Parts { plane, records, payload, exceptions };
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves the instructions.
+        // SAFETY: the isa proves that the instructions exist.
         IsaKind::Avx512 if has_kernel(tables) => unsafe {
             avx512::cut(tables, own, own_base, &mut whole);
         },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves the instructions.
+        // SAFETY: the isa proves that the instructions exist.
         IsaKind::Avx2 if has_kernel(tables) => unsafe {
             avx2::cut(tables, own, own_base, &mut whole);
         },
@@ -292,7 +293,7 @@ pub(crate) fn cut(isa: Isa, tables: &Tables, values: &[u8], base: &[u8], parts: 
     }
 }
 
-/// Undoes [`cut`]; fails if the parts are not those of as many values as `dst` has.
+/// Undoes [`cut`]. Fails if the parts are not those of as many values as `dst` has.
 pub(crate) fn join(
     isa: Isa,
     tables: &Tables,
@@ -310,12 +311,12 @@ pub(crate) fn join(
     let _ = hints;
     let done = match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves the instructions.
+        // SAFETY: the isa proves that the instructions exist.
         IsaKind::Avx512 if has_kernel(tables) => unsafe {
             avx512::join(tables, base, parts, dst, hints.streaming)?
         },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves the instructions.
+        // SAFETY: the isa proves that the instructions exist.
         IsaKind::Avx2 if has_kernel(tables) => unsafe {
             avx2::join(tables, base, parts, dst, hints.streaming)?
         },

@@ -1,5 +1,5 @@
-//! Bins in safe Rust, value by value: what all others must give too, and what does the values that
-//! they leave over.
+//! Bins in safe Rust, value by value. This code defines the results of all other kernels, and
+//! handles the values that they leave over.
 
 use super::{BINS, EXCEPTION, Joined, Parts, Progress, Tables};
 use super::{parts_of, through, too_few_exceptions};
@@ -27,7 +27,7 @@ pub(super) fn cut(tables: &Tables, values: &[u8], base: &[u8], parts: &mut Parts
     for_width!(tables.width_log2, cut_of(tables, values, base, parts));
 }
 
-/// Joins what is left of `dst`.
+/// Joins the rest of `dst`.
 pub(super) fn join(
     tables: &Tables,
     base: &[u8],
@@ -38,7 +38,7 @@ pub(super) fn join(
     for_width!(tables.width_log2, join_of(tables, base, parts, done, dst))
 }
 
-/// The lowest `bits` bits, 1 to 64 of them.
+/// The lowest `bits` bits, from 1 to 64.
 #[inline(always)]
 fn low(bits: usize) -> u64 {
     u64::MAX >> (64 - bits)
@@ -67,8 +67,7 @@ impl Tables {
         low(8 * width - usize::from(!self.is_integer))
     }
 
-    /// What is added to differences to round them to whole multiples of those that have no raw
-    /// bytes.
+    /// Added to differences to round them to multiples of the unit above the raw bytes.
     #[inline(always)]
     fn raw_half(&self) -> u64 {
         1 << (8 * self.raw_bytes()) >> 1
@@ -160,7 +159,7 @@ fn join_of<const W: usize>(
 }
 
 impl Progress {
-    /// Takes the next exception into all of `high`.
+    /// Reads the next exception into all of `high`.
     #[inline(always)]
     pub(super) fn restore_exception(&mut self, exceptions: &[u8], high: &mut [u8]) -> Result<()> {
         let own = exceptions.get(self.exceptions..self.exceptions + high.len());

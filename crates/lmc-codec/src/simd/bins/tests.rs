@@ -1,4 +1,4 @@
-//! All kernels give what safe Rust gives.
+//! All kernels give the same results as safe Rust.
 
 use super::*;
 use crate::simd::classes::BitString;
@@ -36,7 +36,7 @@ fn rules(random: &mut Random, width_log2: u8, raw_bytes: u8, exponent_bits: u8) 
     }
 }
 
-/// Tables of `rules`, some of which make exceptions of more than they must.
+/// Tables of `rules`; some of them make more exceptions than necessary.
 fn tables(random: &mut Random, rules: &BinRules, is_changed: bool) -> Tables {
     if is_changed {
         return Tables::of_changes(rules);
@@ -47,8 +47,8 @@ fn tables(random: &mut Random, rules: &BinRules, is_changed: bool) -> Tables {
     if random.below(2) == 0 { tables } else { tables.with_reach(|bin| reach[bin]) }
 }
 
-/// Values at all distances from their base, in words of a width; none is equal to it if
-/// `is_changed`.
+/// Values at all distances from their base, in words of one width. If `is_changed`, none is equal
+/// to its base.
 fn pair(random: &mut Random, width: usize, n: usize, is_changed: bool) -> (Vec<u8>, Vec<u8>) {
     let base = random.bytes(n * width);
     let mut values = Vec::with_capacity(base.len());
@@ -76,7 +76,7 @@ fn cut_with(isa: Isa, tables: &Tables, values: &[u8], base: &[u8]) -> Cut {
     cut_by(tables, values.len(), |parts| cut(isa, tables, values, base, parts))
 }
 
-/// What `cut` makes of `len` bytes.
+/// The result of `cut` on `len` bytes.
 fn cut_by(tables: &Tables, len: usize, cut: impl FnOnce(Parts)) -> Cut {
     let n = len / tables.width();
     let (mut plane, mut records) = (vec![0; n], vec![0; n * tables.raw_bytes()]);
@@ -97,7 +97,7 @@ fn join_with(isa: Isa, tables: &Tables, base: &[u8], cut: &Cut) -> Result<Vec<u8
     join(isa, tables, base, joined(cut, &payload), &mut back, Hints::default()).map(|()| back)
 }
 
-/// The payload with zeros behind it.
+/// The payload followed by zeros.
 fn padded(cut: &Cut) -> Vec<u8> {
     let mut payload = cut.payload.clone();
     payload.resize(cut.plane.len().max(payload.len()) + PADDING, 0);
@@ -114,7 +114,7 @@ fn joined<'a>(cut: &'a Cut, payload: &'a [u8]) -> Joined<'a> {
     }
 }
 
-/// Groups are cut and joined as their values are one by one, whatever the symbols are.
+/// Groups are cut and joined like single values, whatever the symbols are.
 #[test]
 fn groups_agree() {
     let mut random = Random::new(14);
@@ -152,8 +152,8 @@ fn groups_agree() {
     }
 }
 
-/// Every width, number of raw bytes and exponent, at lengths around those of vectors: what is cut
-/// is what safe Rust cuts, and joined it is the values again, with every instruction set.
+/// Every width, number of raw bytes and exponent, at lengths around those of vectors: every
+/// instruction set cuts the same as safe Rust, and joining gives the values back.
 #[test]
 fn kernels_agree() {
     let mut random = Random::new(11);

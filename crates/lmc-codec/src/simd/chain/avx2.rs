@@ -1,5 +1,5 @@
-//! The chain code with AVX2: digits 32 bytes at a time, closing up and spreading 16 bytes at a time
-//! by `vpshufb` with orders from a table.
+//! The chain code with AVX2: digits 32 bytes at a time; bytes are closed up and spread 16 at a time
+//! by `vpshufb`, with orders from a table.
 
 use super::avx2_orders::{close_up, spread, spread_bits};
 use super::{Level, Scratch, Tables, Target, Walk, low_bits, word};
@@ -16,7 +16,7 @@ pub(super) unsafe fn encode(tables: &Tables, src: &[u8], near: *mut u8, out: *mu
     let mut last = [0; 64];
     last[..src.len() - full].copy_from_slice(&src[full..]);
     let group = |at: usize| if at < full { src[at..].as_ptr() } else { last.as_ptr() };
-    // SAFETY: 64 bytes can be read at every group; the rest is the caller's promise.
+    // SAFETY: 64 bytes can be read at every group; the caller guarantees the rest.
     unsafe {
         let mut end = out;
         let kept = encode_level(tables.levels[0], src.len(), |at| load(group(at)), near, &mut end);
@@ -24,8 +24,8 @@ pub(super) unsafe fn encode(tables: &Tables, src: &[u8], near: *mut u8, out: *mu
     }
 }
 
-/// Writes all levels but the first and the escapes at `end`, of the `n` bytes at `near` that the
-/// first passes on; returns where they end.
+/// Writes all levels after the first, and the escapes, at `end`, for the `n` bytes at `near` that
+/// the first level passes on. Returns where they end.
 ///
 /// # Safety
 /// As [`encode`].
@@ -56,8 +56,8 @@ unsafe fn load(group: *const u8) -> [__m256i; 2] {
     unsafe { [_mm256_loadu_si256(group.cast()), _mm256_loadu_si256(group.add(32).cast())] }
 }
 
-/// Writes one level's digits of `n` bytes at `*end`, and closes up at `near` those that go on;
-/// returns their number. `group` gives the 64 bytes from a place on; those beyond `n` do not count.
+/// Writes one level's digits of `n` bytes at `*end`, and closes up at `near` the bytes that go on;
+/// returns their number. `group` gives the 64 bytes from a place on; those beyond `n` are ignored.
 ///
 /// # Safety
 /// `near` has `n + 64` bytes and `*end` room for the level's stream and 64 bytes.
@@ -96,8 +96,8 @@ unsafe fn encode_level_of<const TWO_BITS: bool>(
     let symbols = level.symbols.map(|s| _mm256_set1_epi8(s as i8));
     let mut to = Target { near, out: *end };
     let full = n / 64 * 64;
-    // SAFETY: each group writes its words where the stream has room for them, and to `near` at most
-    // as many bytes on as groups were read.
+    // SAFETY: each group writes its words where the stream has room for them, and moves `near` by
+    // at most as many bytes as the groups that were read.
     unsafe {
         for at in (0..full).step_by(64) {
             encode_group::<TWO_BITS>(symbols, group(at), 64, &mut to);
@@ -110,7 +110,7 @@ unsafe fn encode_level_of<const TWO_BITS: bool>(
     }
 }
 
-/// Writes the digits of the first `len` of 64 bytes, and those bytes that go on.
+/// Writes the digits of the first `len` of 64 bytes, and the bytes that go on.
 ///
 /// # Safety
 /// There is room for 64 bytes at both places.
@@ -129,7 +129,7 @@ unsafe fn encode_group<const TWO_BITS: bool>(
         let on = if TWO_BITS {
             let is_1 = bytes.map(|v| _mm256_cmpeq_epi8(v, s1));
             let is_2 = bytes.map(|v| _mm256_cmpeq_epi8(v, s2));
-            // The first of equal symbols counts.
+            // The first of several equal symbols counts.
             let even =
                 [0, 1].map(|i| _mm256_or_si256(is_0[i], _mm256_andnot_si256(is_1[i], is_2[i])));
             let low = [0, 1].map(|i| _mm256_or_si256(is_0[i], is_1[i]));
@@ -156,22 +156,23 @@ fn bits(bytes: [__m256i; 2]) -> u64 {
     low | high << 32
 }
 
-/// Decodes what `walk` found into all of `dst`.
+/// Decodes the stream of `walk` into all of `dst`.
 ///
 /// # Safety
 /// The CPU has AVX2, BMI2 and POPCNT; `walk` was made by [`super::walk`] for `dst.len()` bytes;
 /// both scratch buffers have `dst.len() + 64` bytes.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn decode(tables: &Tables, walk: &Walk, dst: &mut [u8], scratch: &mut Scratch) {
-    // SAFETY: the caller's promise is that of `decode_lower`, which returns as many bytes as the
-    // first level passes on.
+    // SAFETY: the caller's promise covers `decode_lower`, which returns as many bytes as the first
+    // level passes on.
     unsafe {
         let next = decode_lower(tables, walk, scratch);
         decode_level(tables.levels[0], walk.streams[0], next, dst);
     }
 }
 
-/// Decodes all levels but the first; returns where the bytes are that the first passes on.
+/// Decodes all levels after the first. Returns a pointer to the bytes that the first level passes
+/// on.
 ///
 /// # Safety
 /// As [`decode`]. The pointer is into `scratch`; 64 bytes more than those can be read.
@@ -182,8 +183,8 @@ pub(super) unsafe fn decode_lower(
     scratch: &mut Scratch,
 ) -> *const u8 {
     let (mut next, mut own) = (&mut scratch.near, &mut scratch.far);
-    // Spreading reads eight bytes at a time, so the escapes are moved to where there is slack
-    // behind them.
+    // Spreading reads eight bytes at a time, so the escapes are moved to a place with slack after
+    // them.
     next[..walk.escapes.len()].copy_from_slice(walk.escapes);
     for (i, &level) in tables.levels.iter().enumerate().skip(1).rev() {
         let target = &mut own[..walk.counts[i]];
@@ -195,7 +196,7 @@ pub(super) unsafe fn decode_lower(
     next.as_ptr()
 }
 
-/// Fills `dst` with one level's bytes; returns `next` moved behind the bytes used.
+/// Fills `dst` with one level's bytes. Returns `next` advanced past the bytes used.
 ///
 /// # Safety
 /// `stream` starts with the digits of `dst`. As many bytes as there are largest digits in them, and
@@ -229,7 +230,7 @@ unsafe fn decode_level_of<const TWO_BITS: bool>(
     mut next: *const u8,
     dst: &mut [u8],
 ) -> *const u8 {
-    // The largest digit's place is 0: the byte that goes there comes from the next level.
+    // The largest digit's place is 0: the byte for that place comes from the next level.
     let mut by_digit = [0; 16];
     let largest = if TWO_BITS { 3 } else { 1 };
     by_digit[..largest].copy_from_slice(&level.symbols[..largest]);
@@ -255,7 +256,7 @@ unsafe fn decode_level_of<const TWO_BITS: bool>(
     next
 }
 
-/// Decodes 64 digits; returns `next` moved behind the bytes used.
+/// Decodes 64 digits. Returns `next` advanced past the bytes used.
 ///
 /// # Safety
 /// As many bytes as `p0 & p1` has bits, and 64 more, can be read at `next`.
@@ -278,8 +279,8 @@ unsafe fn decode_group<const TWO_BITS: bool>(
             digits
         };
         let leaf = _mm256_shuffle_epi8(symbols, digits);
-        // SAFETY: at most the bits seen so far have been taken from `next`; eight bytes more are
-        // readable. `group` has 64 bytes.
+        // SAFETY: at most the bits seen so far have been taken from `next`, and eight more bytes
+        // are readable. `group` has 64 bytes.
         unsafe {
             let low = spread(on >> (32 * half), &mut next);
             let high = spread(on >> (32 * half + 16), &mut next);

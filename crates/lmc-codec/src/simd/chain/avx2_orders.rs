@@ -6,11 +6,11 @@ use std::arch::x86_64::*;
 /// Orders by the bits of the bytes to keep, for the lower and the upper eight of 16 bytes.
 type Orders = [[u64; 256]; 2];
 
-/// The places of the set bits, lowest first; the bytes above them do not count.
+/// The places of the set bits, lowest first; the bytes above them are ignored.
 static CLOSE: Orders = orders(false);
 
-/// For each place the number of set bits below it, or 128 and more, for which `vpshufb` gives 0,
-/// where its own bit is clear.
+/// For each place, the number of set bits below it. If its own bit is clear, 128 or more, for which
+/// `vpshufb` gives 0.
 static SPREAD: Orders = orders(true);
 
 const fn orders(spread: bool) -> Orders {
@@ -32,14 +32,14 @@ const fn orders(spread: bool) -> Orders {
     orders
 }
 
-/// The order that closes up those of eight whose bit is set.
+/// The order that closes up those of eight values whose bit is set.
 #[inline(always)]
 pub(in crate::simd) fn closing(bits: u8) -> u64 {
     CLOSE[0][usize::from(bits)]
 }
 
-/// The order that spreads values over those of eight whose bit is set; the others have their top
-/// bit set.
+/// The order that spreads values over those of eight places whose bit is set; the other places have
+/// their top bit set.
 #[inline(always)]
 pub(in crate::simd) fn spreading(bits: u8) -> u64 {
     SPREAD[0][usize::from(bits)]
@@ -66,7 +66,8 @@ pub(in crate::simd) unsafe fn close_up(bytes: [__m256i; 2], on: u64, mut to: *mu
         for (quarter, v) in sixteens.into_iter().enumerate() {
             let on = on >> (32 * half + 16 * quarter);
             let closed = _mm_shuffle_epi8(v, order(&CLOSE, on));
-            // SAFETY: each eight bytes stored lie no further on than those they come from.
+            // SAFETY: each group of eight stored bytes is no further on than the bytes it comes
+            // from.
             unsafe {
                 _mm_storel_epi64(to.cast(), closed);
                 to = to.add((on & 0xff).count_ones() as usize);
@@ -79,7 +80,7 @@ pub(in crate::simd) unsafe fn close_up(bytes: [__m256i; 2], on: u64, mut to: *mu
 }
 
 /// Spreads bytes from `*next` on over those of 16 places whose bit is set in the low bits of `on`,
-/// with 0 in the others, and moves `next` behind them.
+/// with 0 in the others. Advances `next` past the bytes used.
 ///
 /// # Safety
 /// As many bytes as there are bits, and eight more, can be read at `*next`.

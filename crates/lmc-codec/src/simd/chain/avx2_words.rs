@@ -6,11 +6,10 @@ use super::{Scratch, Tables, Walk};
 use crate::simd::prefetch;
 use crate::simd::words::{StagedWriter, TopMerge, split_group};
 
-/// How far ahead of the split its words are asked for, when their records do not go through the
-/// caches either.
+/// How far ahead of the split to prefetch its words if the records also bypass the caches.
 const WORDS_AHEAD: usize = 2048;
 
-/// Writes records and chain stream of rotated words at `out`; returns their length.
+/// Writes the records and the chain stream of rotated words at `out`. Returns their length.
 ///
 /// # Safety
 /// The CPU has AVX2, BMI2 and POPCNT. `src` is whole words of `WIDTH` bytes, 2 or 4; `near` has a
@@ -42,7 +41,7 @@ pub(super) unsafe fn encode<const WIDTH: usize>(
         records.advance((n - at).min(64) * (WIDTH - 1));
         top
     };
-    // SAFETY: the caller's; the first level's words lie behind the records.
+    // SAFETY: guaranteed by the caller; the first level's words are after the records.
     let (kept, end) = unsafe {
         let mut end = out.add(n * (WIDTH - 1));
         (encode_level(tables.levels[0], n, split, near, &mut end), end)
@@ -52,8 +51,8 @@ pub(super) unsafe fn encode<const WIDTH: usize>(
     unsafe { encode_lower(tables, near, kept, end).offset_from_unsigned(out) }
 }
 
-/// Decodes what `walk` found into `top`, and merges as it goes. `ahead` is where the next segment's
-/// digits are expected.
+/// Decodes the stream of `walk` into `top`, and merges along the way. `ahead` is where the next
+/// segment's digits are expected.
 ///
 /// # Safety
 /// As [`super::avx2::decode`], with `top` for `dst`.
@@ -71,7 +70,7 @@ pub(super) unsafe fn decode(
     let mut next = unsafe { decode_lower(tables, walk, scratch) };
     merge_in_steps(level, walk.streams[0], top, merge, ahead, |stream, top| {
         // SAFETY: `stream` starts with the digits of `top`, and `next` is where the bytes of their
-        // largest digits start, with the slack behind them.
+        // largest digits start, with the slack after them.
         next = unsafe { decode_level(level, stream, next, top) };
     });
 }

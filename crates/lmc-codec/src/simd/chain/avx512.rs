@@ -1,4 +1,4 @@
-//! The chain code with AVX-512 VBMI2: 64 bytes a step, closed up by `vpcompressb` and spread by
+//! The chain code with AVX-512 VBMI2: 64 bytes per step, closed up by `vpcompressb` and spread by
 //! `vpexpandb`.
 
 use super::{Level, Scratch, Tables, Target, Walk, low_bits};
@@ -11,7 +11,7 @@ use std::arch::x86_64::*;
 /// `tables.stream_len_max(src.len()) + 64`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
 pub(super) unsafe fn encode(tables: &Tables, src: &[u8], near: *mut u8, out: *mut u8) -> usize {
-    // SAFETY: the mask ends the load at `src.len()`; the rest is the caller's promise.
+    // SAFETY: the mask ends the load at `src.len()`; the caller guarantees the rest.
     unsafe {
         let group = |at: usize| {
             let rest = &src[at..];
@@ -23,8 +23,8 @@ pub(super) unsafe fn encode(tables: &Tables, src: &[u8], near: *mut u8, out: *mu
     }
 }
 
-/// Writes all levels but the first and the escapes at `end`, of the `n` bytes at `near` that the
-/// first passes on; returns where they end.
+/// Writes all levels after the first, and the escapes, at `end`, for the `n` bytes at `near` that
+/// the first level passes on. Returns where they end.
 ///
 /// # Safety
 /// As [`encode`].
@@ -47,8 +47,8 @@ pub(super) unsafe fn encode_lower(
     }
 }
 
-/// Writes one level's digits of `n` bytes at `*end`, and closes up at `near` those that go on;
-/// returns their number. `group` gives the 64 bytes from a place on; those beyond `n` do not count.
+/// Writes one level's digits of `n` bytes at `*end`, and closes up at `near` the bytes that go on;
+/// returns their number. `group` gives the 64 bytes from a place on; those beyond `n` are ignored.
 ///
 /// # Safety
 /// `near` has `n + 64` bytes and `*end` room for the level's stream and 64 bytes.
@@ -87,8 +87,8 @@ unsafe fn encode_level_of<const TWO_BITS: bool>(
     let symbols = level.symbols.map(|s| _mm512_set1_epi8(s as i8));
     let mut to = Target { near, out: *end };
     let full = n / 64 * 64;
-    // SAFETY: each group writes its words where the stream has room for them, and to `near` at most
-    // as many bytes on as groups were read.
+    // SAFETY: each group writes its words where the stream has room for them, and moves `near` by
+    // at most as many bytes as the groups that were read.
     unsafe {
         for at in (0..full).step_by(64) {
             encode_group::<TWO_BITS>(symbols, group(at), 64, &mut to);
@@ -101,7 +101,7 @@ unsafe fn encode_level_of<const TWO_BITS: bool>(
     }
 }
 
-/// Writes the digits of the first `len` bytes of `v`, and those bytes that go on.
+/// Writes the digits of the first `len` bytes of `v`, and the bytes that go on.
 ///
 /// # Safety
 /// There is room for 64 bytes at both places.
@@ -118,7 +118,7 @@ unsafe fn encode_group<const TWO_BITS: bool>(
     // SAFETY: the caller's.
     unsafe {
         let on = if TWO_BITS {
-            // The first of equal symbols counts.
+            // The first of several equal symbols counts.
             let is_1 = _mm512_cmpeq_epi8_mask(v, s1);
             let (p0, p1) = (not_0 & (is_1 | _mm512_cmpneq_epi8_mask(v, s2)), not_0 & !is_1);
             to.out.cast::<u64>().write_unaligned(p0);
@@ -135,7 +135,7 @@ unsafe fn encode_group<const TWO_BITS: bool>(
     }
 }
 
-/// Decodes what `walk` found into all of `dst`.
+/// Decodes the stream of `walk` into all of `dst`.
 ///
 /// # Safety
 /// The CPU has AVX-512 F, BW and VBMI2; `walk` was made by [`super::walk`] for `dst.len()` bytes;
@@ -143,8 +143,8 @@ unsafe fn encode_group<const TWO_BITS: bool>(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
 pub(super) unsafe fn decode(tables: &Tables, walk: &Walk, dst: &mut [u8], scratch: &mut Scratch) {
     let level = tables.levels[0];
-    // SAFETY: the caller's promise is that of `decode_lower`, which returns as many bytes as the
-    // first level passes on.
+    // SAFETY: the caller's promise covers `decode_lower`, which returns as many bytes as the first
+    // level passes on.
     unsafe {
         let next = decode_lower(tables, walk, scratch);
         if level.two_bits {
@@ -155,7 +155,8 @@ pub(super) unsafe fn decode(tables: &Tables, walk: &Walk, dst: &mut [u8], scratc
     }
 }
 
-/// Decodes all levels but the first; returns where the bytes are that the first passes on.
+/// Decodes all levels after the first. Returns a pointer to the bytes that the first level passes
+/// on.
 ///
 /// # Safety
 /// As [`decode`]. The pointer is into `walk` or `scratch`.
@@ -186,7 +187,7 @@ pub(super) unsafe fn decode_lower(
     next
 }
 
-/// Writes `count` bytes of one level at `target`; returns `next` moved behind the bytes used.
+/// Writes `count` bytes of one level at `target`. Returns `next` advanced past the bytes used.
 ///
 /// # Safety
 /// As said in [`decode`].

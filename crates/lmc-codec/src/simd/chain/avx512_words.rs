@@ -7,12 +7,11 @@ use crate::simd::prefetch;
 use crate::simd::words::{TopMerge, VectorWriter};
 use std::arch::x86_64::*;
 
-/// How far ahead of the split its words are asked for, when their records do not go through the
-/// caches either. 2,048 bytes gave 7.5 GiB/s where 0 gave 6.2 and 1,024 gave 6.9 (bf16, Ice Lake
-/// server at 2.8 GHz).
+/// How far ahead of the split to prefetch its words if the records also bypass the caches. 2,048
+/// bytes gave 7.5 GiB/s where 0 gave 6.2 and 1,024 gave 6.9 (bf16, Ice Lake server at 2.8 GHz).
 const WORDS_AHEAD: usize = 2048;
 
-/// Writes records and chain stream of rotated words at `out`; returns their length.
+/// Writes the records and the chain stream of rotated words at `out`. Returns their length.
 ///
 /// # Safety
 /// The CPU has AVX-512 F, BW, VBMI and VBMI2. `src` is one or more whole groups of 64 words of
@@ -36,10 +35,10 @@ pub(super) unsafe fn encode<const WIDTH: usize>(
                 prefetch(words.wrapping_add(WORDS_AHEAD + 64 * line));
             }
         }
-        // SAFETY: a group of 64 words is there, and their records have their place.
+        // SAFETY: a group of 64 words can be read, and there is room for their records.
         unsafe { split.group(words, &mut records) }
     };
-    // SAFETY: as the caller promises; the first level's words lie behind the records, where there
+    // SAFETY: guaranteed by the caller; the first level's words are after the records, where there
     // is room for them.
     unsafe {
         let mut end = out.add(n * (WIDTH - 1));
@@ -103,8 +102,8 @@ impl<const WIDTH: usize> Split<WIDTH> {
     }
 }
 
-/// Decodes what `walk` found into `top`, and merges as it goes. `ahead` is where the next segment's
-/// digits are expected.
+/// Decodes the stream of `walk` into `top`, and merges along the way. `ahead` is where the next
+/// segment's digits are expected.
 ///
 /// # Safety
 /// As [`super::avx512::decode`], with `top` for `dst`.

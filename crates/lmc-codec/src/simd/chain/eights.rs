@@ -1,10 +1,10 @@
-//! Eight bytes in a `u64`, closed up and spread by table, and bits turned into bytes and back.
+//! Eight bytes in a `u64`, closed up and spread by table, and bits converted to bytes and back.
 
 /// A one in every byte.
 pub(in crate::simd) const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// How eight bytes are closed up: those that are kept move down by 1, 2 and 4 places, in this
-/// order, where the binary digits of their distance say so. Spreading takes the steps backwards.
+/// How to close up eight bytes: those that are kept move down by 1, 2 and 4 places, in this order,
+/// according to the binary digits of their distance. Spreading takes the steps backwards.
 #[derive(Clone, Copy)]
 struct Steps {
     /// Which places keep their byte in a step.
@@ -79,7 +79,7 @@ const fn byte_masks() -> [u64; 256] {
     masks
 }
 
-/// The lowest bits of 64 bytes, all others of which are 0.
+/// The lowest bits of 64 bytes whose other bits are all 0.
 #[inline(always)]
 pub(in crate::simd) fn gather(flags: &[u8; 64]) -> u64 {
     let mut bits = [0; 8];

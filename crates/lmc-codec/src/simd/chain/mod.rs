@@ -13,9 +13,9 @@
 //!                          and spread the next level's bytes over the places that go on
 //! ```
 //!
-//! No bit position depends on a decoded symbol, only on counts of bits. What makes it fast is how
-//! an instruction set closes up bytes and spreads them: `vpcompressb` and `vpexpandb` with
-//! AVX-512, `vpshufb` by table with AVX2, shifts and masks by table elsewhere.
+//! Bit positions never depend on a decoded symbol, only on counts of bits. The speed comes from how
+//! an instruction set closes up and spreads bytes: `vpcompressb` and `vpexpandb` with AVX-512,
+//! `vpshufb` by table with AVX2, shifts and masks by table elsewhere.
 
 pub(super) mod eights;
 mod portable;
@@ -40,7 +40,7 @@ use lmc_format::limits::CHAIN_LEVELS_MAX;
 use lmc_format::{ChainTable, Error, Reader, Result};
 
 /// Bytes that kernels may read and write beyond the end of a scratch buffer's payload: a group, and
-/// eight more, which spare the portable path a check of every place in a group.
+/// eight more, which save the portable path a check at every place in a group.
 const SLACK: usize = 72;
 
 /// A chain table made ready for both directions.
@@ -49,7 +49,7 @@ pub struct Tables {
     levels: Vec<Level>,
 }
 
-/// One level: three symbols or, with digits of one bit, one and two places that do not count.
+/// One level: three symbols. With digits of one bit, one symbol and two unused places.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     two_bits: bool,
@@ -103,7 +103,7 @@ impl Tables {
         Self { levels: levels.collect() }
     }
 
-    /// An upper bound of what [`encode`] appends for `n` bytes.
+    /// An upper bound on the bytes that [`encode`] appends for `n` bytes.
     fn stream_len_max(&self, n: usize) -> usize {
         self.levels.iter().map(|level| level.stream_len(n)).sum::<usize>() + n
     }
@@ -125,8 +125,8 @@ pub(crate) fn encode(
             out.reserve(tables.stream_len_max(src.len()) + SLACK);
             assert!(scratch.near.len() >= src.len() + SLACK);
             // SAFETY: `out` has room for the longest stream of `src`, and the scratch buffers for
-            // all of `src` and the slack, as the lines above made sure; the isa proves
-            // that its instructions exist. The kernels return the bytes that they wrote.
+            // all of `src` and the slack, as the lines above ensure; the isa proves that its
+            // instructions exist. The kernels return the number of bytes that they wrote.
             unsafe {
                 let end = out.as_mut_ptr().add(out.len());
                 let written = if isa.kind() == IsaKind::Avx2 {
@@ -142,7 +142,7 @@ pub(crate) fn encode(
     }
 }
 
-/// Where each level's stream lies and how many bytes reach it.
+/// Where each level's stream is, and how many bytes reach it.
 struct Walk<'a> {
     counts: [usize; CHAIN_LEVELS_MAX],
     streams: [&'a [u8]; CHAIN_LEVELS_MAX],
@@ -181,10 +181,10 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// Finds all streams of a chain by counting, level after level, the bytes that go on.
+/// Finds all streams of a chain by counting the bytes that go on, level by level.
 ///
-/// What it returns is consistent by construction: `counts[i + 1]` is the number of largest digits
-/// in `streams[i]`, whose length is exactly that of `counts[i]` digits, and the escapes are as many
+/// The result is consistent by construction: `counts[i + 1]` is the number of largest digits in
+/// `streams[i]`, whose length is exactly that of `counts[i]` digits, and there are as many escapes
 /// as the last level passes on.
 fn walk<'a>(isa: Isa, tables: &Tables, input: &mut Reader<'a>, n: usize) -> Result<Walk<'a>> {
     let mut walk =

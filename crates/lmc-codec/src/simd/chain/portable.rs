@@ -1,6 +1,6 @@
-//! The chain code in safe Rust: the definition, and the path of CPUs without a kernel of their own.
+//! The chain code in safe Rust: the definition, and the path for CPUs without their own kernel.
 //!
-//! Digits are found by loops over 64 bytes that compilers turn into vector code; the rest goes
+//! Digits are found by loops over 64 bytes that compilers turn into vector code. The rest works on
 //! eight bytes at a time in a `u64`.
 
 use super::eights::{BYTE_MASKS, ONES, close_up, counts_to, gather, spread};
@@ -19,7 +19,7 @@ pub(super) fn encode(tables: &Tables, src: &[u8], scratch: &mut Scratch, out: &m
     out.extend_from_slice(&own[..n]);
 }
 
-/// Fills `stream` with one level's digits of `bytes`, and closes up at `next` those that go on;
+/// Fills `stream` with one level's digits of `bytes`, and closes up at `next` the bytes that go on;
 /// returns their number.
 fn encode_level(level: Level, bytes: &[u8], stream: &mut [u8], next: &mut [u8]) -> usize {
     if level.two_bits {
@@ -29,7 +29,7 @@ fn encode_level(level: Level, bytes: &[u8], stream: &mut [u8], next: &mut [u8]) 
     }
 }
 
-/// [`encode_level`] for levels that take `STEP` bytes a group.
+/// [`encode_level`] for levels that take `STEP` bytes per group.
 fn encode_level_of<const STEP: usize>(
     level: Level,
     bytes: &[u8],
@@ -66,7 +66,7 @@ fn one_bit(level: Level, group: &[u8; 64]) -> (u64, u64) {
     (gather(&group.map(|byte| u8::from(byte != level.symbols[0]))), u64::MAX)
 }
 
-/// The digit words of a group at a level of two bits. The first of equal symbols counts.
+/// The digit words of a group at a level of two bits. The first of several equal symbols counts.
 #[inline(always)]
 fn two_bits(level: Level, group: &[u8; 64]) -> (u64, u64) {
     let [s0, s1, s2] = level.symbols;
@@ -95,7 +95,7 @@ pub(super) fn decode(tables: &Tables, walk: &Walk, dst: &mut [u8], scratch: &mut
     decode_level(tables.levels[0], walk.streams[0], next, dst);
 }
 
-/// Decodes all levels but the first; returns the bytes that the first passes on, and slack.
+/// Decodes all levels after the first. Returns the bytes that the first level passes on, and slack.
 pub(super) fn decode_lower<'a>(tables: &Tables, walk: &Walk, scratch: &'a mut Scratch) -> &'a [u8] {
     let (mut next, mut own) = (&mut scratch.near, &mut scratch.far);
     next[..walk.escapes.len()].copy_from_slice(walk.escapes);
@@ -116,7 +116,7 @@ pub(super) fn decode_level(level: Level, stream: &[u8], next: &[u8], dst: &mut [
     }
 }
 
-/// [`decode_level`] for levels that take `STEP` bytes a group.
+/// [`decode_level`] for levels that take `STEP` bytes per group.
 fn decode_level_of<const STEP: usize>(
     level: Level,
     stream: &[u8],

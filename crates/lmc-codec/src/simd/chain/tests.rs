@@ -25,7 +25,7 @@ fn tables() -> Vec<ChainTable> {
     ]
 }
 
-/// Bytes that mostly have symbols, the early ones more often, and sometimes none.
+/// Bytes that mostly have symbols, the early symbols more often, and sometimes have none.
 fn data(table: &ChainTable, n: usize, seed: &mut u64) -> Vec<u8> {
     let symbols = table.symbols();
     (0..n)
@@ -58,8 +58,8 @@ fn check(table: &ChainTable, src: &[u8]) {
     }
 }
 
-/// All instruction sets write the same stream and read it back, at every length to four vectors and
-/// three.
+/// All instruction sets write the same stream and read it back, at every length up to four vectors
+/// and three.
 #[test]
 fn twins_agree_at_every_length() {
     let mut seed = 1;
@@ -71,7 +71,7 @@ fn twins_agree_at_every_length() {
     }
 }
 
-/// The place in memory of source and target changes nothing.
+/// The memory addresses of source and target do not matter.
 #[test]
 fn twins_agree_at_every_alignment() {
     let mut seed = 2;
@@ -124,7 +124,7 @@ fn noise_reads_the_same_everywhere() {
     }
 }
 
-/// Words whose top bytes are those of [`data`], at a place that `shift` moves.
+/// Words whose top bytes are those of [`data`], at an address moved by `shift`.
 fn words(table: &ChainTable, width: usize, n: usize, shift: usize, seed: &mut u64) -> Vec<u8> {
     let mut all = vec![0; shift];
     for top in data(table, n, seed) {
@@ -138,8 +138,9 @@ fn words(table: &ChainTable, width: usize, n: usize, shift: usize, seed: &mut u6
     all
 }
 
-/// Words are split and coded in one pass as they are in two, and read back, at every length to four
-/// vectors and three, wherever they and their output lie, past the caches or not.
+/// Coding words in one pass gives the same as in two, and they are read back. This holds at every
+/// length up to four vectors and three, at any address of input and output, and with or without the
+/// caches.
 #[test]
 fn words_in_one_pass_or_two() {
     let mut seed = 5;

@@ -1,8 +1,8 @@
 //! The chain code fused with the split of words into top byte and records.
 //!
 //! The results are those of `words::split_top` with [`super::encode`], and of [`super::decode`]
-//! with `words::merge_top`. One pass over the words lets memory be read and written while the code
-//! is computed, which two passes do one after the other.
+//! with `words::merge_top`. In one pass over the words, memory is read and written while the code
+//! is computed; two passes would do these one after the other.
 
 use super::{Level, Scratch, Tables, Walk, encode, portable, walk};
 #[cfg(target_arch = "x86_64")]
@@ -11,10 +11,10 @@ use crate::simd::words::{TopMerge, split_top};
 use crate::simd::{Isa, IsaKind, prefetch_all};
 use lmc_format::{Reader, Result};
 
-/// What is known of the memory around a call; changes nothing but time.
+/// Hints about the memory around a call; they affect only time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hints<'a> {
-    /// Whether output may go past the caches.
+    /// Whether output may bypass the caches.
     pub streaming: bool,
     /// Input that will be read next.
     pub ahead: &'a [u8],
@@ -105,7 +105,7 @@ pub(crate) fn decode_words(
     match isa.kind() {
         IsaKind::Portable => decode_portable(tables, &walk, top, scratch, merge, ahead),
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX2, BMI2 and POPCNT; the walk is of `n` bytes, which `top` has
+        // SAFETY: the isa proves AVX2, BMI2 and POPCNT; the walk covers `n` bytes, which `top` has
         // room for, and `scratch` too, with the slack.
         IsaKind::Avx2 => unsafe {
             avx2_words::decode(tables, &walk, top, scratch, merge, ahead);
@@ -121,8 +121,8 @@ pub(crate) fn decode_words(
     Ok(())
 }
 
-/// Decodes what `walk` found into `top`, and merges as it goes. `ahead` is where the next segment's
-/// digits are expected.
+/// Decodes the stream of `walk` into `top`, and merges along the way. `ahead` is where the next
+/// segment's digits are expected.
 fn decode_portable(
     tables: &Tables,
     walk: &Walk,
@@ -138,12 +138,13 @@ fn decode_portable(
     });
 }
 
-/// Top bytes that are found before their words are stored: little enough that the stores of one
-/// step drain during the next.
+/// Top bytes that are found before their words are stored: few enough that the stores of one step
+/// drain during the next.
 const STEP: usize = 512;
 
-/// Finds all of `top` by calls of `decode_step`, which gets the digits of a step and where its top
-/// bytes go, and merges as it goes. `ahead` is where the next segment's digits are expected.
+/// Finds all of `top` by calls of `decode_step`, and merges along the way. `decode_step` gets the
+/// digits of a step and the place for its top bytes. `ahead` is where the next segment's digits are
+/// expected.
 pub(super) fn merge_in_steps(
     level: Level,
     stream: &[u8],

@@ -1,4 +1,4 @@
-//! Changes with AVX2: whole groups of 64 values, eight at a time where some differ.
+//! Changes with AVX2: whole groups of 64 values, eight at a time if some differ.
 
 use super::{ContextRule, GROUP};
 use crate::simd::bins::avx2_words::{Eights, Fours, Ones, SWAPPED, Twos, Words};
@@ -6,9 +6,9 @@ use crate::simd::chain::avx2_orders::{closing, spreading};
 use crate::simd::prefetch;
 use std::arch::x86_64::*;
 
-/// How far ahead memory is asked for, in bytes.
+/// How far ahead to prefetch, in bytes.
 const AHEAD: usize = 1024;
-/// Values of a group that are moved one by one; more go eight at a time.
+/// Up to this many values of a group are moved one by one; more are moved eight at a time.
 const FEW: u32 = 8;
 
 /// Runs a function for the width of a value.
@@ -59,7 +59,7 @@ unsafe fn masks_of<W: Words>(rule: ContextRule, base: &[u8], out: &mut [u64]) {
     for (base, out) in groups {
         let mut above = [_mm256_setzero_si256(); 2];
         for (half, above) in above.iter_mut().enumerate() {
-            // SAFETY: half a group of bases.
+            // SAFETY: half a group of bases can be read.
             let tops = unsafe { W::tops(base.as_ptr().add(GROUP / 2 * W::WIDTH * half)) };
             let [a, b] = tops.map(|top| {
                 let exponent = _mm256_srl_epi16(_mm256_add_epi16(top, top), shift);
@@ -136,7 +136,7 @@ fn byte_mask(on: u8) -> u64 {
     _pdep_u64(on.into(), 0x0101_0101_0101_0101) * 0xff
 }
 
-/// An order of eight words of 2 bytes; words without a place have their top bits set.
+/// An order of eight words of 2 bytes; places outside the result have their top bits set.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn order_of_twos(order: u64) -> __m128i {
@@ -191,10 +191,10 @@ unsafe fn copy<const W: usize>(from: *const u8, to: *mut u8) {
     unsafe { to.cast::<[u8; W]>().write(from.cast::<[u8; W]>().read()) };
 }
 
-/// Writes those values of a group whose bits are set, closed up, and the same of their bases.
+/// Writes the values of a group whose bits are set, closed up, and their bases in the same way.
 ///
 /// # Safety
-/// The group can be read, and as much written.
+/// The group can be read, and the same number of bytes written.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 unsafe fn close_group<const W: usize, const N: usize>(
@@ -258,8 +258,8 @@ unsafe fn find_of<const W: usize>(
     assert!(own.len() >= (n + GROUP) * W && own_base.len() >= (n + GROUP) * W);
     let mut end = 0;
     for (i, bits) in bits.iter_mut().enumerate() {
-        // SAFETY: a group is inside of both slices, and no more is written than has been read, and
-        // eight values.
+        // SAFETY: a group is inside both slices, and at most as much is written as has been read,
+        // plus eight values.
         unsafe {
             let (x, b) = (values.as_ptr().add(i * GROUP * W), base.as_ptr().add(i * GROUP * W));
             for line in 0..W {
@@ -307,7 +307,7 @@ unsafe fn take_of<const W: usize>(bits: &[u64], src: &[u8], out: &mut [u8]) -> u
 /// [`super::put`]; returns how many values were put.
 ///
 /// # Safety
-/// The CPU has AVX2 and BMI2; there is a value for each bit, and eight of them behind the last.
+/// The CPU has AVX2 and BMI2; there is a value for each bit, and eight more after the last.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn put(
     width_log2: u8,
@@ -336,7 +336,7 @@ unsafe fn put_of<const W: usize>(
     let streaming = streaming && dst.as_ptr().cast::<__m256i>().is_aligned();
     let mut end = 0;
     for (i, &bits) in bits.iter().enumerate() {
-        // SAFETY: the group is inside of both slices, and a value has been counted for each bit.
+        // SAFETY: the group is inside both slices, and a value has been counted for each bit.
         unsafe {
             let from = base.as_ptr().add(i * GROUP * W);
             let to = dst.as_mut_ptr().add(i * GROUP * W);
@@ -352,11 +352,11 @@ unsafe fn put_of<const W: usize>(
     end
 }
 
-/// Writes a group of bases, with values in place of those whose bits are set.
+/// Writes a group of bases, with values at the places whose bits are set.
 ///
 /// # Safety
-/// The group can be read and written; there is a value for each bit, and eight of them behind the
-/// last. `to` is aligned to 32 bytes if `STREAM`.
+/// The group can be read and written; there is a value for each bit, and eight more after the last.
+/// `to` is aligned to 32 bytes if `STREAM`.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 unsafe fn put_group<const W: usize, const STREAM: bool>(

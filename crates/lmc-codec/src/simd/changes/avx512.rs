@@ -5,7 +5,7 @@ use crate::simd::bins::avx512_words::{Eights, Fours, Ones, Twos, Words};
 use crate::simd::prefetch;
 use std::arch::x86_64::*;
 
-/// How far ahead memory is asked for, in bytes.
+/// How far ahead to prefetch, in bytes.
 const AHEAD: usize = 1024;
 
 /// Runs a function for the width of a value.
@@ -55,7 +55,7 @@ unsafe fn masks_of<W: Words>(rule: ContextRule, base: &[u8], out: &mut [u64]) {
     }
     let groups = base.chunks_exact(GROUP * W::WIDTH).zip(out.chunks_exact_mut(count));
     for (base, out) in groups {
-        // SAFETY: a group of bases.
+        // SAFETY: a group of bases can be read.
         let tops = unsafe { W::tops(base.as_ptr()) };
         let above = tops.map(|top| {
             let exponent = _mm512_srl_epi16(_mm512_add_epi16(top, top), shift);
@@ -133,8 +133,8 @@ unsafe fn find_of<const W: usize>(
     assert!(own.len() >= (n + GROUP) * W && own_base.len() >= (n + GROUP) * W);
     let mut end = 0;
     for (i, bits) in bits.iter_mut().enumerate() {
-        // SAFETY: a group is inside of both slices, and no more is written than has been read, and
-        // a vector.
+        // SAFETY: a group is inside both slices, and at most as much is written as has been read,
+        // plus a vector.
         unsafe {
             let (x, b) = (values.as_ptr().add(i * GROUP * W), base.as_ptr().add(i * GROUP * W));
             *bits = 0;
@@ -197,7 +197,7 @@ unsafe fn take_of<const W: usize>(bits: &[u64], src: &[u8], out: &mut [u8]) -> u
 /// [`super::put`]; returns how many values were put.
 ///
 /// # Safety
-/// The CPU has AVX-512; there is a value for each bit, and a group of them behind the last.
+/// The CPU has AVX-512; there is a value for each bit, and a group of values after the last.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
 pub(super) unsafe fn put(
     width_log2: u8,
@@ -228,8 +228,7 @@ unsafe fn put_of<const W: usize>(
     for (i, &bits) in bits.iter().enumerate() {
         for vector in 0..W {
             let own = part::<W>(bits, vector);
-            // SAFETY: the vector is inside of both slices, and a value has been counted for each
-            // bit.
+            // SAFETY: the vector is inside both slices, and a value has been counted for each bit.
             unsafe {
                 let at = i * GROUP * W + 64 * vector;
                 let from = _mm512_loadu_si512(base.as_ptr().add(at).cast());

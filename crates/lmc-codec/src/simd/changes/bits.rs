@@ -1,4 +1,4 @@
-//! Bits sorted by the context of their values, and put back in their places.
+//! Sorts bits by the context of their values, and puts them back in their places.
 
 use super::{GROUP, valid};
 use crate::simd::Isa;
@@ -7,10 +7,10 @@ use crate::simd::IsaKind;
 use crate::simd::chain::low_bits;
 use crate::simd::classes::BitString;
 
-/// Bytes that are read behind the flags of a context.
+/// Bytes that may be read after the flags of a context.
 pub(crate) const FLAGS_PADDING: usize = 16;
 
-/// Which values of a group are in context `k`, by its words of [`super::masks`].
+/// Which values of a group are in context `k`, according to its words of [`super::masks`].
 #[inline(always)]
 fn context(masks: &[u64], k: usize, valid: u64) -> u64 {
     let from = if k == 0 { valid } else { masks[k - 1] };
@@ -45,8 +45,8 @@ fn counts_of(masks: &[u64], bounds: usize, n: usize) -> Vec<usize> {
     from.windows(2).map(|pair| pair[0] - pair[1]).collect()
 }
 
-/// Appends the bits of `n` values to the strings of their contexts, of which there is one more than
-/// bounds. Strings have room for all of them.
+/// Appends the bits of `n` values to the strings of their contexts; there is one more context than
+/// bounds. The strings have room for all bits.
 pub(crate) fn sort(isa: Isa, masks: &[u64], n: usize, bits: &[u64], strings: &mut [BitString]) {
     let bounds = strings.len() - 1;
     assert_eq!(bits.len(), super::groups(n));
@@ -65,8 +65,8 @@ pub(crate) fn sort(isa: Isa, masks: &[u64], n: usize, bits: &[u64], strings: &mu
     }
 }
 
-/// Undoes [`sort`]: the bits of all contexts are in `flags`, with [`FLAGS_PADDING`] bytes behind
-/// those of each.
+/// Undoes [`sort`]: the bits of all contexts are in `flags`, each followed by [`FLAGS_PADDING`]
+/// bytes.
 pub(crate) fn unsort(isa: Isa, masks: &[u64], n: usize, flags: &[Vec<u8>], bits: &mut [u64]) {
     let bounds = flags.len() - 1;
     assert_eq!(bits.len(), super::groups(n));
@@ -88,7 +88,7 @@ pub(crate) fn unsort(isa: Isa, masks: &[u64], n: usize, flags: &[Vec<u8>], bits:
     }
 }
 
-/// The 64 bits from bit `at` of `bytes` on, with zeros behind the last.
+/// The 64 bits from bit `at` of `bytes` on, with zeros after the last.
 fn word_from(bytes: &[u8], at: usize) -> u64 {
     let mut both = [0; 16];
     let rest = bytes.get(at / 8..).unwrap_or_default();
@@ -97,10 +97,10 @@ fn word_from(bytes: &[u8], at: usize) -> u64 {
     (u128::from_le_bytes(both) >> (at % 8)) as u64
 }
 
-/// What `pext` gives.
+/// The result of `pext`.
 fn extract(bits: u64, mask: u64) -> u64 {
     let (mut out, mut left) = (0, bits & mask);
-    // Counting the bits below one takes as long as a few steps of the loop over all.
+    // Counting the bits below one bit takes as long as a few steps of the loop over all.
     if 3 * left.count_ones() < mask.count_ones() {
         while left != 0 {
             let below = left ^ (left - 1);
@@ -118,10 +118,10 @@ fn extract(bits: u64, mask: u64) -> u64 {
     out
 }
 
-/// What `pdep` gives.
+/// The result of `pdep`.
 fn deposit(bits: u64, mask: u64) -> u64 {
     let (mut out, mut mask) = (0, mask);
-    // Bits that have no place would keep the loop from its end.
+    // Bits without a place would keep the loop from ending.
     let mut left = bits & low_bits(mask.count_ones() as usize);
     while left != 0 {
         out |= (left & 1) << mask.trailing_zeros();

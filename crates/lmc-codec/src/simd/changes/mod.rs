@@ -1,9 +1,9 @@
-//! Values that differ from their base: found, sorted by context as bits, taken out and put back
-//! (`docs/format.md`, sections 3.8 and 4.5).
+//! Finds values that differ from their base, sorts bits by context, takes values out and puts them
+//! back (`docs/format.md`, sections 3.8 and 4.5).
 //!
-//! Values are worked on in groups of 64. For each group there is a word that says which values are
-//! meant, and a word for each bound that says which bases have an exponent from there on. Bits are
-//! sorted and put back in place by `pext` and `pdep`.
+//! Values are worked on in groups of 64. Each group has a word that marks the selected values, and
+//! a word for each bound that marks the bases with an exponent from that bound on. `pext` and
+//! `pdep` sort bits and put them back in place.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -17,30 +17,30 @@ use super::Isa;
 use super::IsaKind;
 pub(crate) use bits::{FLAGS_PADDING, counts, sort, unsort};
 
-/// Values that a word of bits stands for.
+/// Values per word of bits.
 pub(crate) const GROUP: usize = 64;
-/// Bytes that kernels may read and write behind values that are closed up: a group of the widest.
+/// Bytes that kernels may read and write after closed-up values: a group of the widest values.
 pub(crate) const SLACK: usize = 8 * GROUP;
 
-/// By which exponents of their base values are sorted.
+/// The exponents of their base that values are sorted by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContextRule<'a> {
     /// log2 of the width of a value.
     pub width_log2: u8,
     /// Bits of the exponent, which is just below the sign.
     pub exponent_bits: u8,
-    /// Subtracted from it.
+    /// Subtracted from the exponent.
     pub exponent_first: u16,
-    /// Where contexts begin, but for the first.
+    /// Where contexts begin, except the first.
     pub bounds: &'a [u8],
 }
 
-/// Groups of as many values.
+/// The number of groups for `n` values.
 pub(crate) fn groups(n: usize) -> usize {
     n.div_ceil(GROUP)
 }
 
-/// The bits of group `i` that stand for some of `n` values.
+/// The bits of group `i` that belong to one of the `n` values.
 fn valid(n: usize, i: usize) -> u64 {
     match n - i * GROUP {
         left @ ..GROUP => (1 << left) - 1,
@@ -59,7 +59,7 @@ pub(crate) fn masks(isa: Isa, rule: ContextRule, base: &[u8], out: &mut [u64]) {
         let whole = n / GROUP;
         let (own, rest) = base.split_at((whole * GROUP) << rule.width_log2);
         let (own_out, rest_out) = out.split_at_mut(whole * count);
-        // SAFETY: the isa proves the instructions.
+        // SAFETY: the isa proves that the instructions exist.
         unsafe {
             match isa.kind() {
                 IsaKind::Avx512 => avx512::masks(rule, own, own_out),
@@ -71,8 +71,8 @@ pub(crate) fn masks(isa: Isa, rule: ContextRule, base: &[u8], out: &mut [u64]) {
     portable::masks(rule, base, out);
 }
 
-/// Says for each group which values differ from their base, and writes those and their bases,
-/// closed up, with room for [`SLACK`] bytes behind them. Returns how many they are.
+/// Marks, for each group, the values that differ from their base. Writes those and their bases,
+/// closed up, with room for [`SLACK`] bytes after them. Returns their number.
 pub(crate) fn find(
     isa: Isa,
     width_log2: u8,
@@ -93,7 +93,7 @@ pub(crate) fn find(
         let (values_own, values_rest) = values.split_at(whole);
         let (base_own, base_rest) = base.split_at(whole);
         let (bits_own, bits_rest) = bits.split_at_mut(n / GROUP);
-        // SAFETY: the isa proves the instructions.
+        // SAFETY: the isa proves that the instructions exist.
         done = unsafe {
             match isa.kind() {
                 IsaKind::Avx512 => {
@@ -109,8 +109,8 @@ pub(crate) fn find(
     done + portable::find(width_log2, values, base, bits, own, own_base)
 }
 
-/// Writes the values of `src` whose bits are set, closed up, with room for [`SLACK`] bytes behind
-/// them. Returns how many they are.
+/// Writes the values of `src` whose bits are set, closed up, with room for [`SLACK`] bytes after
+/// them. Returns their number.
 pub(crate) fn take(isa: Isa, width_log2: u8, bits: &[u64], src: &[u8], out: &mut [u8]) -> usize {
     let n = src.len() >> width_log2;
     assert_eq!(bits.len(), groups(n));
@@ -120,7 +120,7 @@ pub(crate) fn take(isa: Isa, width_log2: u8, bits: &[u64], src: &[u8], out: &mut
     if isa.kind() >= IsaKind::Avx2 {
         let (own, rest) = src.split_at((n / GROUP * GROUP) << width_log2);
         let (own_bits, rest_bits) = bits.split_at(n / GROUP);
-        // SAFETY: the isa proves the instructions.
+        // SAFETY: the isa proves that the instructions exist.
         done = unsafe {
             match isa.kind() {
                 IsaKind::Avx512 => avx512::take(width_log2, own_bits, own, out),
@@ -132,8 +132,8 @@ pub(crate) fn take(isa: Isa, width_log2: u8, bits: &[u64], src: &[u8], out: &mut
     done + portable::take(width_log2, bits, src, &mut out[done << width_log2..])
 }
 
-/// Makes `dst` of `base`, with `values` in the places whose bits are set. There are as many values
-/// as bits, and [`SLACK`] bytes behind them.
+/// Makes `dst` from `base`, with `values` at the places whose bits are set. There are as many
+/// values as set bits, followed by [`SLACK`] bytes.
 pub(crate) fn put(
     isa: Isa,
     width_log2: u8,
@@ -155,7 +155,7 @@ pub(crate) fn put(
         let (own, rest) = base.split_at(whole);
         let (own_dst, rest_dst) = dst.split_at_mut(whole);
         let (own_bits, rest_bits) = bits.split_at(n / GROUP);
-        // SAFETY: the isa proves the instructions, and there are values for all bits.
+        // SAFETY: the isa proves that the instructions exist, and there is a value for each bit.
         done = unsafe {
             match isa.kind() {
                 IsaKind::Avx512 => {

@@ -1,4 +1,4 @@
-//! Changes in safe Rust: what the kernels must give too.
+//! Changes in safe Rust: the reference for the kernels.
 
 use super::{ContextRule, GROUP};
 use crate::simd::chain::eights::gather;
@@ -70,7 +70,7 @@ fn find_of<const W: usize>(
     for ((values, base), bits) in pairs.zip(bits) {
         *bits = 0;
         for (i, (value, base)) in values.iter().zip(base).enumerate() {
-            // Every value is written, and the place moves on only behind those that differ: no
+            // Every value is written, but the position advances only after those that differ: no
             // branch depends on the data.
             (own[end], own_base[end]) = (*value, *base);
             let differs = value != base;

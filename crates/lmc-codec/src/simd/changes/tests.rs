@@ -2,7 +2,7 @@ use super::*;
 use crate::simd::classes::BitString;
 use lmc_testkit::data::Random;
 
-/// Values of `width` bytes, of which about one in `one_in` differs from its base.
+/// Values of `width` bytes; about one in `one_in` differs from its base.
 fn pair(random: &mut Random, width: usize, n: usize, one_in: usize) -> (Vec<u8>, Vec<u8>) {
     let base = random.bytes(n * width);
     let mut values = base.clone();
@@ -16,7 +16,7 @@ fn pair(random: &mut Random, width: usize, n: usize, one_in: usize) -> (Vec<u8>,
 
 const LENGTHS: [usize; 12] = [0, 1, 8, 63, 64, 65, 127, 128, 129, 200, 1000, 4096];
 
-/// What differs is found, taken and put back the same way by all instruction sets.
+/// All instruction sets find, take and put back the same values.
 #[test]
 fn kernels_agree() {
     let mut random = Random::new(21);
