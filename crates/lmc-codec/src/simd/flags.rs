@@ -1,4 +1,4 @@
-//! Bytes that are not the common one, taken out and put back.
+//! Takes out the bytes that are not the common one, and puts them back.
 
 use super::{Isa, IsaKind, words::per_isa};
 
@@ -21,8 +21,8 @@ per_isa! {
     }
 }
 
-/// Appends a flag for each byte of `src`, eight a byte (1: it is not `common`), and the bytes that
-/// are not.
+/// Appends a flag for each byte of `src`, eight per byte (1: it is not `common`), and the bytes
+/// that are not `common`.
 pub(crate) fn take_out(
     isa: Isa,
     common: u8,
@@ -35,7 +35,7 @@ pub(crate) fn take_out(
     #[cfg(target_arch = "x86_64")]
     if isa.kind() >= IsaKind::Avx2 {
         let (groups, after) = src.as_chunks();
-        // SAFETY: the isa proves the instructions.
+        // SAFETY: the isa proves that the instructions exist.
         unsafe {
             match isa.kind() {
                 IsaKind::Avx512 => avx512::take_out(common, groups, flags, others),
@@ -45,8 +45,8 @@ pub(crate) fn take_out(
         rest = after;
     }
     let start = others.len();
-    // Every byte is written, and the place moves on only behind those that stay: no branch depends
-    // on the data.
+    // Every byte is written, but the position advances only after those that stay: no branch
+    // depends on the data.
     others.resize(start + rest.len(), 0);
     let mut end = start;
     for eight in rest.chunks(8) {
@@ -61,8 +61,8 @@ pub(crate) fn take_out(
     others.truncate(end);
 }
 
-/// Undoes [`take_out`]: `flags` has a bit for each byte of `dst`, of which as many are set as there
-/// are `others`.
+/// Undoes [`take_out`]: `flags` has a bit for each byte of `dst`, and as many set bits as there are
+/// `others`.
 pub(crate) fn put_back(isa: Isa, common: u8, flags: &[u8], others: &[u8], dst: &mut [u8]) {
     let (mut flags, mut others, mut dst) = (flags, others, dst);
     #[cfg(target_arch = "x86_64")]
@@ -70,7 +70,7 @@ pub(crate) fn put_back(isa: Isa, common: u8, flags: &[u8], others: &[u8], dst: &
         let (groups, after) = dst.as_chunks_mut();
         let (own, rest) = flags.split_at(8 * groups.len());
         let own = own.as_chunks().0;
-        // SAFETY: the isa proves the instructions.
+        // SAFETY: the isa proves that the instructions exist.
         let used = unsafe {
             match isa.kind() {
                 IsaKind::Avx512 => avx512::put_back(common, own, others, groups),
@@ -146,7 +146,7 @@ mod avx2 {
         for (group, flags) in groups.iter_mut().zip(flags) {
             let kept = u64::from_le_bytes(*flags);
             let count = kept.count_ones() as usize;
-            // The last others have no bytes behind them that could be read.
+            // The last others are not followed by bytes that could be read.
             let mut next = match others.get(used..used + padded.len()) {
                 Some(own) => own.as_ptr(),
                 None => {
@@ -240,7 +240,7 @@ mod avx512 {
             let mut bytes = common;
             if kept != 0 {
                 let own = &others[used..used + count];
-                // SAFETY: as many bytes are read as there are.
+                // SAFETY: only as many bytes are read as there are.
                 let own = unsafe {
                     _mm512_maskz_loadu_epi8(_bzhi_u64(u64::MAX, count as u32), own.as_ptr().cast())
                 };
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use lmc_testkit::data::Random;
 
-    /// All sets take out the same, at every length and share, and put it back.
+    /// All instruction sets take out the same bytes, at every length and share, and put them back.
     #[test]
     fn twins_agree() {
         let mut random = Random::new(9);

@@ -1,9 +1,9 @@
-//! The only unsafe code of the crate: kernels for one instruction set each, chosen at run time.
+//! The only unsafe code in this crate: kernels, each for one instruction set, chosen at run time.
 //!
-//! Every kernel has a portable twin in safe Rust that defines its result. A kernel is reached
-//! through a safe function that takes an [`Isa`] and checks all lengths; an `Isa` can only be had
-//! from [`Isa::best`] or [`Isa::available`], which test the CPU, so that holding one is the proof
-//! that its instructions exist.
+//! Every kernel has a portable twin in safe Rust that defines its result. A kernel is called
+//! through a safe function that takes an [`Isa`] and checks all lengths. An `Isa` can only come
+//! from [`Isa::best`] or [`Isa::available`], which test the CPU, so holding one proves that its
+//! instructions exist.
 #![allow(unsafe_code, reason = "vector instructions need it; every block says why it is sound")]
 
 pub(crate) mod bins;
@@ -30,13 +30,13 @@ pub enum IsaKind {
     Avx512,
 }
 
-/// An instruction set that this CPU has been seen to support.
+/// An instruction set that this CPU supports, as a test has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Isa(IsaKind);
 
 impl Isa {
-    /// The best set of this CPU, or the one that the environment variable `LMC_SIMD` (`portable`,
-    /// `avx2`, `avx512`) names, if the CPU has it.
+    /// The best set of this CPU, or the one named by the environment variable `LMC_SIMD`
+    /// (`portable`, `avx2`, `avx512`), if the CPU has it.
     pub fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| {
@@ -50,7 +50,7 @@ impl Isa {
         })
     }
 
-    /// The set that needs nothing.
+    /// The set that every CPU has.
     pub const PORTABLE: Self = Self(IsaKind::Portable);
 
     /// Which set this is.
@@ -74,7 +74,7 @@ impl Isa {
     }
 }
 
-/// Asks for the cache line at `address`, which need not be valid, to be brought near.
+/// Prefetches the cache line at `address`, which need not be valid.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch(address: *const u8) {
@@ -83,7 +83,7 @@ fn prefetch(address: *const u8) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
-/// Asks for all of `bytes` to be brought near, which must be few. Changes nothing but time.
+/// Prefetches all of `bytes`, which must be few. It affects only time.
 pub(crate) fn prefetch_all(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     for line in bytes.chunks(64) {
@@ -93,8 +93,8 @@ pub(crate) fn prefetch_all(bytes: &[u8]) {
     let _ = bytes;
 }
 
-/// Makes streaming stores visible to other threads before any store that follows. Every use of
-/// streaming ends with it.
+/// Makes streaming stores visible to other threads before any later store. Every use of streaming
+/// ends with it.
 pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of every x86-64.

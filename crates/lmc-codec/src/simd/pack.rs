@@ -1,19 +1,20 @@
-//! The packed coder (`docs/format.md`, section 5.1): only the bits of a mask are kept of each byte.
+//! The packed coder (`docs/format.md`, section 5.1): of each byte, only the bits in a mask are
+//! kept.
 //!
-//! Eight bytes become `b` bytes, `b` being the number of bits in the mask, by one `pext` where the
+//! Eight bytes become `b` bytes, where `b` is the number of bits in the mask, by one `pext` if the
 //! CPU has it.
 
 use super::{Isa, IsaKind};
 use crate::express::{CannotExpress, Encoded};
 
-/// Bytes that `n` values of `mask` take.
+/// Bytes that `n` values take with `mask`.
 pub(crate) fn packed_len(mask: u8, n: usize) -> usize {
     (n * mask.count_ones() as usize).div_ceil(8)
 }
 
 /// Appends the bits under `mask` of every byte of `src`.
 ///
-/// Fails, with `out` as it was, if a byte differs from `rest` in a bit outside of `mask`.
+/// If a byte differs from `rest` in a bit outside `mask`, this fails and leaves `out` as it was.
 pub(crate) fn pack(isa: Isa, mask: u8, rest: u8, src: &[u8], out: &mut Vec<u8>) -> Encoded {
     let start = out.len();
     let mut src = src;
@@ -64,7 +65,7 @@ pub(crate) fn unpack(isa: Isa, mask: u8, rest: u8, packed: &[u8], dst: &mut [u8]
         (packed, dst) = (after, others);
     }
     let (eights, tail) = dst.as_chunks_mut::<8>();
-    // All words that can be read whole are; the last few come from a padded copy.
+    // All words that can be read whole are read directly; the last few come from a padded copy.
     let direct = (packed.len().saturating_sub(8) / bits.max(1)).min(eights.len());
     let (head, others) = eights.split_at_mut(direct);
     match isa.kind() {
@@ -95,8 +96,8 @@ fn padded_word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Whether the mask is of the lowest bits, less than all: the planes below wide symbols are of this
-/// kind.
+/// Whether the mask covers only the lowest bits, but not all bits. The planes below wide symbols
+/// are of this kind.
 #[cfg(target_arch = "x86_64")]
 fn is_low_mask(mask: u8) -> bool {
     mask < 0xff && mask & (mask + 1) == 0
@@ -108,15 +109,14 @@ fn compact(mask: u8, byte: u8) -> u8 {
     places.enumerate().fold(0, |closed, (to, bit)| closed | (byte >> bit & 1) << to)
 }
 
-/// Undoes [`compact`] for the lowest bits of `bits`; the bits outside of `mask` are those of
-/// `rest`.
+/// Undoes [`compact`] for the lowest bits of `bits`; the bits outside `mask` are those of `rest`.
 fn spread(mask: u8, rest: u8, bits: u64) -> u8 {
     let places = (0..8).filter(|bit| mask >> bit & 1 == 1);
     places.enumerate().fold(rest, |byte, (from, bit)| byte | ((bits >> from & 1) as u8) << bit)
 }
 
-/// Appends the packed form of whole groups of eight; returns the bits in which bytes differ from
-/// `rest` outside of `mask`.
+/// Appends the packed form of whole groups of eight. Returns the bits outside `mask` in which bytes
+/// differ from `rest`.
 fn pack_eights(mask: u8, rest: u8, eights: &[[u8; 8]], out: &mut Vec<u8>) -> u8 {
     let closed: [u8; 256] = std::array::from_fn(|byte| compact(mask, byte as u8));
     let bits = mask.count_ones() as usize;
@@ -147,11 +147,11 @@ pub(super) mod x86 {
 
     const ONES: u64 = 0x0101_0101_0101_0101;
 
-    /// Appends groups of 64 bytes, less `first` each, of which only the `mask`, the lowest bits, is
-    /// kept; returns 0 if no byte has others.
+    /// Appends groups of 64 bytes, each byte minus `first`. Only the lowest bits, those in `mask`,
+    /// are kept. Returns 0 if no byte has other bits.
     ///
     /// Neighbours are joined three times, by two multiplications and a shift, until eight bytes are
-    /// one number; then its bytes are closed up.
+    /// one number. Then its bytes are closed up.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub(in crate::simd) fn pack_low_groups(
         mask: u8,
@@ -178,7 +178,7 @@ pub(super) mod x86 {
                 let v = _mm512_sub_epi8(_mm512_loadu_si512(group.as_ptr().cast()), first);
                 strays = _mm512_or_si512(strays, v);
                 let v = _mm512_madd_epi16(_mm512_maddubs_epi16(pairs, v), fours);
-                // The upper half's bits are moved down to end behind those of the lower half.
+                // The bits of the upper half are moved down to follow those of the lower half.
                 let upper = _mm512_srl_epi64(_mm512_andnot_si512(low_half, v), shift);
                 let v = _mm512_or_si512(_mm512_and_si512(v, low_half), upper);
                 _mm512_storeu_si512(to.cast(), _mm512_permutexvar_epi8(order, v));
@@ -198,7 +198,7 @@ pub(super) mod x86 {
     pub(super) unsafe fn unpack_low_groups(mask: u8, packed: &[u8], groups: &mut [[u8; 64]]) {
         let spread = Spread::new(mask);
         for (i, group) in groups.iter_mut().enumerate() {
-            // SAFETY: a group has `step` bytes of `packed`, and 64 bytes of its own.
+            // SAFETY: a group has `step` bytes in `packed`, and 64 bytes of its own.
             unsafe {
                 let v = spread.group(packed.as_ptr().add(spread.step * i), spread.step);
                 _mm512_storeu_si512(group.as_mut_ptr().cast(), v);
@@ -228,7 +228,7 @@ pub(super) mod x86 {
             Self { order: load(order), shifts: load(shifts), keep, step: 8 * bits }
         }
 
-        /// The numbers in the `len` bytes at `from`, zeros behind them.
+        /// The numbers in the `len` bytes at `from`, followed by zeros.
         ///
         /// # Safety
         /// `len` bytes, at most `step`, can be read there.
@@ -277,7 +277,7 @@ pub(super) mod x86 {
     ) {
         let (mask, rest) = (ONES * u64::from(mask), ONES * u64::from(rest));
         for (i, eight) in dst.iter_mut().enumerate() {
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             let word = unsafe { packed.as_ptr().add(bits * i).cast::<u64>().read_unaligned() };
             *eight = (_pdep_u64(u64::from_le(word), mask) | rest).to_le_bytes();
         }
@@ -288,7 +288,7 @@ pub(super) mod x86 {
 mod tests {
     use super::*;
 
-    /// Every mask, at every length to four words and three, packs the same everywhere and comes
+    /// Every mask, at every length up to four words and three, packs the same everywhere and comes
     /// back.
     #[test]
     fn twins_agree_for_every_mask() {
@@ -316,8 +316,7 @@ mod tests {
         }
     }
 
-    /// A byte outside of the mask is refused and nothing is written; so are padding bits that are
-    /// set.
+    /// A byte outside the mask is refused and nothing is written. Nonzero padding bits are refused.
     #[test]
     fn strays_are_refused() {
         let mut out = vec![1];

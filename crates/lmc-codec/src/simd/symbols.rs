@@ -3,8 +3,8 @@
 use super::words::per_isa;
 
 per_isa! {
-    /// `plane[i]` = the symbol's distance from `bias`, 255 if it is 255 or more or below.
-    /// Returns the greatest byte.
+    /// `plane[i]` = the symbol's distance from `bias`; 255 if the distance is 255 or more, or the
+    /// symbol is below `bias`. Returns the largest byte.
     pub(crate) fn narrow(symbols: &[u16], bias: u16, plane: &mut [u8]) -> u8 {
         let mut most = 0;
         for (byte, &symbol) in plane.iter_mut().zip(symbols) {
@@ -17,7 +17,7 @@ per_isa! {
 }
 
 per_isa! {
-    /// The same for each symbol less `row + cols[i]`, modulo `mask + 1`.
+    /// The same for each symbol minus `row + cols[i]`, modulo `mask + 1`.
     pub(crate) fn narrow_less(
         symbols: &[u16],
         row: u16,
@@ -83,7 +83,7 @@ per_isa! {
 }
 
 per_isa! {
-    /// Adds each symbol, held within `low` and `high`, to its sum.
+    /// Adds each symbol, clamped to `low` and `high`, to its sum.
     pub(crate) fn add_to_sums(symbols: &[u16], low: u16, high: u16, sums: &mut [u32]) {
         for (sum, &symbol) in sums.iter_mut().zip(symbols) {
             *sum += u32::from(symbol.clamp(low, high));
@@ -92,7 +92,7 @@ per_isa! {
 }
 
 per_isa! {
-    /// The sum of all symbols, each held within `low` and `high`, less the sum of `cols`.
+    /// The sum of all symbols, each clamped to `low` and `high`, minus the sum of `cols`.
     pub(crate) fn sum_less_cols(symbols: &[u16], low: u16, high: u16, cols: &[u8]) -> i64 {
         let mut sum = 0_i32;
         for (&symbol, &col) in symbols.iter().zip(cols) {
@@ -103,7 +103,7 @@ per_isa! {
 }
 
 per_isa! {
-    /// The highest byte; 0 if there is none.
+    /// The largest byte; 0 if there is none.
     pub(crate) fn highest(bytes: &[u8]) -> u8 {
         bytes.iter().fold(0, |most, &byte| byte.max(most))
     }

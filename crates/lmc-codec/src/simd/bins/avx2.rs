@@ -144,7 +144,7 @@ impl Table {
 /// The CPU has AVX2 and BMI2.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
 pub(super) unsafe fn contexts(tables: &Tables, by_bin: &[u8; BINS], base: &[u8], out: &mut [u8]) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match tables.width_log2 {
             0 => contexts_words::<Ones>(tables, by_bin, base, out),
@@ -195,7 +195,7 @@ fn split(symbols: __m256i) -> (__m256i, __m256i) {
 /// The CPU has AVX2 and BMI2.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
 pub(super) unsafe fn cut(tables: &Tables, values: &[u8], base: &[u8], parts: &mut Parts) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (tables.width_log2, tables.raw_bytes) {
             (0, _) => cut_words::<Ones>(tables, values, base, parts),
@@ -342,7 +342,7 @@ pub(super) unsafe fn join(
     dst: &mut [u8],
     streaming: bool,
 ) -> Result<Progress> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (tables.width_log2, tables.raw_bytes) {
             (0, _) => join_words::<Ones>(tables, base, parts, dst, streaming),

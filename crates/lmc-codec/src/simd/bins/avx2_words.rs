@@ -55,7 +55,7 @@ pub(in crate::simd) trait Words {
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(in crate::simd) unsafe fn get(from: *const u8) -> __m256i {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { _mm256_loadu_si256(from.cast()) }
 }
 
@@ -64,7 +64,7 @@ pub(in crate::simd) unsafe fn get(from: *const u8) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(in crate::simd) unsafe fn put<const STREAM: bool>(to: *mut u8, bytes: __m256i) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if STREAM {
             _mm256_stream_si256(to.cast(), bytes);
@@ -107,7 +107,7 @@ impl Words for Twos {
         is_integer: bool,
     ) -> Apart {
         let magnitudes = _mm256_set1_epi16(if is_integer { -1 } else { i16::MAX });
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let ([x0, x1], [b0, b1]) = unsafe { (Self::tops(values), Self::tops(base)) };
         let m = |word| _mm256_and_si256(word, magnitudes);
         Apart {
@@ -120,7 +120,7 @@ impl Words for Twos {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn tops(base: *const u8) -> [__m256i; 2] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { [get(base), get(base.add(32))] }
     }
 
@@ -135,12 +135,12 @@ impl Words for Twos {
         is_integer: bool,
     ) {
         let magnitudes = _mm256_set1_epi16(if is_integer { -1 } else { i16::MAX });
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let bs = unsafe { Self::tops(base) };
         for half in 0..2 {
             let magnitude = _mm256_add_epi16(_mm256_and_si256(bs[half], magnitudes), coded[half]);
             let sign = _mm256_xor_si256(bs[half], flips[half]);
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe { put::<STREAM>(to.add(32 * half), select(magnitudes, magnitude, sign)) };
         }
     }
@@ -162,7 +162,7 @@ impl Words for Ones {
         is_integer: bool,
     ) -> Apart {
         let magnitudes = _mm256_set1_epi8(if is_integer { -1 } else { i8::MAX });
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let (x, b) = unsafe { (get(values), get(base)) };
         let m = |bytes| _mm256_and_si256(bytes, magnitudes);
         let apart = _mm256_sub_epi8(m(x), m(b));
@@ -177,7 +177,7 @@ impl Words for Ones {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn tops(base: *const u8) -> [__m256i; 2] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let [b0, b1] = widened(unsafe { get(base) });
         [_mm256_slli_epi16::<8>(b0), _mm256_slli_epi16::<8>(b1)]
     }
@@ -197,7 +197,7 @@ impl Words for Ones {
         let coded = bytes(_mm256_and_si256(coded[0], low), _mm256_and_si256(coded[1], low));
         let flips = bytes(_mm256_srli_epi16::<8>(flips[0]), _mm256_srli_epi16::<8>(flips[1]));
         let magnitudes = _mm256_set1_epi8(if is_integer { -1 } else { i8::MAX });
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let b = get(base);
             let magnitude = _mm256_add_epi8(_mm256_and_si256(b, magnitudes), coded);
@@ -230,7 +230,7 @@ impl<const RAW: usize> Fours<RAW> {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn put_raw(apart: __m256i, to: *mut u8) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if RAW == 0 {
                 return;
@@ -269,7 +269,7 @@ impl<const RAW: usize> Fours<RAW> {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn get_raw(from: *const u8) -> __m256i {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match RAW {
                 0 => _mm256_setzero_si256(),
@@ -310,7 +310,7 @@ impl<const RAW: usize> Words for Fours<RAW> {
         let mut coded = [_mm256_setzero_si256(); 4];
         let (mut tops, mut changed) = (coded, coded);
         for i in 0..4 {
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let (x, b) = (get(values.add(32 * i)), get(base.add(32 * i)));
                 let apart = _mm256_sub_epi32(
@@ -334,7 +334,7 @@ impl<const RAW: usize> Words for Fours<RAW> {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn tops(base: *const u8) -> [__m256i; 2] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let top = |i: usize| unsafe { _mm256_srai_epi32::<16>(get(base.add(32 * i))) };
         Self::packed([top(0), top(1), top(2), top(3)])
     }
@@ -359,7 +359,7 @@ impl<const RAW: usize> Words for Fours<RAW> {
             _mm256_cvtepi16_epi32(words)
         };
         for i in 0..4 {
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let b = get(base.add(32 * i));
                 let low = Self::get_raw(records.add(8 * RAW * i));
@@ -414,7 +414,7 @@ impl<const RAW: usize> Words for Eights<RAW> {
         records: *mut u8,
         is_integer: bool,
     ) -> Apart {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let eights::Apart { coded, tops, changed } =
                 eights::load::<32, RAW>(values, base, records, is_integer);
@@ -425,7 +425,7 @@ impl<const RAW: usize> Words for Eights<RAW> {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn tops(base: *const u8) -> [__m256i; 2] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { vectors(eights::tops::<32>(base)) }
     }
 
@@ -439,7 +439,7 @@ impl<const RAW: usize> Words for Eights<RAW> {
         to: *mut u8,
         is_integer: bool,
     ) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (coded, flips) = (words(coded), words(flips));
             eights::store::<32, RAW>(coded, flips, base, records, to, is_integer);

@@ -107,7 +107,7 @@ impl ByBin {
 /// The CPU has AVX-512.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi2")]
 pub(super) unsafe fn contexts(tables: &Tables, by_bin: &[u8; BINS], base: &[u8], out: &mut [u8]) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match tables.width_log2 {
             0 => contexts_words::<Ones>(tables, by_bin, base, out),
@@ -131,7 +131,7 @@ unsafe fn contexts_words<W: Words>(
     out: &mut [u8],
 ) {
     assert_eq!(base.len(), W::WIDTH * out.len());
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let table = unsafe { ByBin::new(tables, &tables.lanes.forward) };
     // SAFETY: `by_bin` has 32 bytes.
     let by_bin = unsafe { _mm256_loadu_si256(by_bin.as_ptr().cast()) };
@@ -161,7 +161,7 @@ fn xor_where(a: __m512i, mask: __mmask64, b: __m512i) -> __m512i {
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi1,bmi2,popcnt,lzcnt"
 )]
 pub(super) unsafe fn cut(tables: &Tables, values: &[u8], base: &[u8], parts: &mut Parts) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (tables.width_log2, tables.raw_bytes) {
             (0, _) => cut_words::<Ones>(tables, values, base, parts),
@@ -195,7 +195,7 @@ unsafe fn cut_words<W: Words>(tables: &Tables, values: &[u8], base: &[u8], parts
     let n = plane.len();
     assert!(n.is_multiple_of(GROUP) && records.len() == W::RAW * n);
     assert!(values.len() == W::WIDTH * n && base.len() == values.len());
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let by_bin = unsafe { ByBin::new(tables, &tables.lanes.forward) };
     let one = _mm512_set1_epi16(1);
     let mut writer = Writer::new(payload, n);
@@ -290,7 +290,7 @@ pub(super) unsafe fn join(
     dst: &mut [u8],
     streaming: bool,
 ) -> Result<Progress> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (tables.width_log2, tables.raw_bytes) {
             (0, _) => join_words::<Ones>(tables, base, parts, dst, streaming),
@@ -329,7 +329,7 @@ unsafe fn join_words<W: Words>(
     let n = parts.plane.len();
     assert!(base.len() == W::WIDTH * n && dst.len() == base.len());
     assert!(parts.payload.len() >= n + 16 && parts.records.len() == W::RAW * n);
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let by_bin = unsafe { ByBin::new(tables, &tables.lanes.backward) };
     let one = _mm512_set1_epi16(1);
     let top = _mm512_set1_epi8(FLIP as i8);

@@ -62,7 +62,7 @@ pub(in crate::simd) trait Words {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(in crate::simd) unsafe fn put<const STREAM: bool>(to: *mut u8, bytes: __m512i) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if STREAM {
             _mm512_stream_si512(to.cast(), bytes);
@@ -88,7 +88,7 @@ impl Words for Twos {
         is_integer: bool,
     ) -> Apart {
         let magnitudes = _mm512_set1_epi16(if is_integer { -1 } else { i16::MAX });
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let (xs, bs) = unsafe { (Self::tops(values), Self::tops(base)) };
         let coded = |i: usize| {
             _mm512_sub_epi16(
@@ -103,7 +103,7 @@ impl Words for Twos {
     #[inline]
     #[target_feature(enable = "avx512f")]
     unsafe fn tops(base: *const u8) -> [__m512i; 2] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { [_mm512_loadu_si512(base.cast()), _mm512_loadu_si512(base.add(64).cast())] }
     }
 
@@ -119,7 +119,7 @@ impl Words for Twos {
     ) {
         let magnitudes = _mm512_set1_epi16(if is_integer { -1 } else { i16::MAX });
         let signs = _mm512_set1_epi16(i16::MIN);
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let bs = unsafe { Self::tops(base) };
         for half in 0..2 {
             let magnitude = _mm512_add_epi16(_mm512_and_si512(bs[half], magnitudes), coded[half]);
@@ -127,7 +127,7 @@ impl Words for Twos {
             let sign = _mm512_xor_si512(bs[half], _mm512_maskz_mov_epi16(flips, signs));
             // The magnitude is from the first, the top bit from the second.
             let value = _mm512_ternarylogic_epi64::<0xca>(magnitudes, magnitude, sign);
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe { put::<STREAM>(to.add(64 * half), value) };
         }
     }
@@ -149,7 +149,7 @@ impl Words for Ones {
         is_integer: bool,
     ) -> Apart {
         let magnitudes = _mm512_set1_epi8(if is_integer { -1 } else { i8::MAX });
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let (x, b) =
             unsafe { (_mm512_loadu_si512(values.cast()), _mm512_loadu_si512(base.cast())) };
         let m = |bytes| _mm512_and_si512(bytes, magnitudes);
@@ -167,7 +167,7 @@ impl Words for Ones {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn tops(base: *const u8) -> [__m512i; 2] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { _mm512_loadu_si512(base.cast()) };
         widened(bytes).map(|b| _mm512_slli_epi16::<8>(b))
     }
@@ -183,7 +183,7 @@ impl Words for Ones {
         is_integer: bool,
     ) {
         let low_bytes: [u8; 64] = std::array::from_fn(|i| 2 * i as u8);
-        // SAFETY: guaranteed by the caller, and the vector has 64 bytes.
+        // SAFETY: guaranteed by the caller, and `low_bytes` has 64 bytes.
         unsafe {
             let low_bytes = _mm512_loadu_si512(low_bytes.as_ptr().cast());
             let b = _mm512_loadu_si512(base.cast());
@@ -257,7 +257,7 @@ impl<const RAW: usize> Words for Fours<RAW> {
         let mut tops = coded;
         let mut changed = 0;
         for i in 0..4 {
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let x = _mm512_loadu_si512(values.add(64 * i).cast());
                 let b = _mm512_loadu_si512(base.add(64 * i).cast());
@@ -290,7 +290,7 @@ impl<const RAW: usize> Words for Fours<RAW> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn tops(base: *const u8) -> [__m512i; 2] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let top = |i: usize| unsafe {
             _mm512_srai_epi32::<16>(_mm512_loadu_si512(base.add(64 * i).cast()))
         };
@@ -316,7 +316,7 @@ impl<const RAW: usize> Words for Fours<RAW> {
             };
             let shift = _mm_cvtsi32_si128(8 * RAW as i32);
             let high = _mm512_sll_epi32(_mm512_cvtepi16_epi32(words), shift);
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let low = match RAW {
                     0 => _mm512_setzero_si512(),
@@ -379,7 +379,7 @@ impl<const RAW: usize> Words for Eights<RAW> {
         records: *mut u8,
         is_integer: bool,
     ) -> Apart {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let eights::Apart { coded, tops, changed } =
             unsafe { eights::load::<64, RAW>(values, base, records, is_integer) };
         let [low, high] = vectors(changed).map(|changed| u64::from(_mm512_movepi16_mask(changed)));
@@ -389,7 +389,7 @@ impl<const RAW: usize> Words for Eights<RAW> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn tops(base: *const u8) -> [__m512i; 2] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         vectors(unsafe { eights::tops::<64>(base) })
     }
 
@@ -404,7 +404,7 @@ impl<const RAW: usize> Words for Eights<RAW> {
         is_integer: bool,
     ) {
         let flips = [0, 32].map(|at| _mm512_movm_epi16((flips >> at) as u32));
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (coded, flips) = (words(coded), words(flips));
             eights::store::<64, RAW>(coded, flips, base, records, to, is_integer);

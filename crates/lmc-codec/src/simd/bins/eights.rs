@@ -21,7 +21,7 @@ pub(super) struct Apart<const N: usize> {
 /// `N` words can be read.
 #[inline(always)]
 unsafe fn words<const N: usize>(from: *const u8) -> [u64; N] {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { from.cast::<[u64; N]>().read_unaligned() }
 }
 
@@ -36,7 +36,7 @@ pub(super) unsafe fn load<const N: usize, const RAW: usize>(
     records: *mut u8,
     is_integer: bool,
 ) -> Apart<N> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let (xs, bs) = unsafe { (words::<N>(values), words::<N>(base)) };
     let magnitudes = u64::MAX >> u32::from(!is_integer);
     let mut apart = Apart { coded: [0; N], tops: [0; N], changed: [0; N] };
@@ -50,7 +50,7 @@ pub(super) unsafe fn load<const N: usize, const RAW: usize>(
         apart.changed[i] = (((xs[i] ^ bs[i]) & !magnitudes) >> 48) as u16;
     }
     for (i, raw) in raw.iter().enumerate() {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { records.add(RAW * i).copy_from_nonoverlapping(raw.to_le_bytes().as_ptr(), RAW) };
     }
     apart
@@ -62,7 +62,7 @@ pub(super) unsafe fn load<const N: usize, const RAW: usize>(
 /// They can be read.
 #[inline(always)]
 pub(super) unsafe fn tops<const N: usize>(base: *const u8) -> [u16; N] {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { words::<N>(base) }.map(|base| (base >> 48) as u16)
 }
 
@@ -80,7 +80,7 @@ pub(super) unsafe fn store<const N: usize, const RAW: usize>(
     is_integer: bool,
 ) {
     let magnitudes = u64::MAX >> u32::from(!is_integer);
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut values = words::<N>(base);
         for i in 0..N {

@@ -53,8 +53,8 @@ pub(crate) struct Tables {
     /// The inverse.
     backward: [[u8; 16]; BINS],
     has_rows: bool,
-    /// Whether all values differ from their base. A difference of 0 then never keeps the sign, and
-    /// differences above it move down by one.
+    /// Whether all values differ from their base. Then no value that keeps its sign has a
+    /// difference of 0, and differences above 0 move down by one.
     skips_zero: bool,
     /// By bin, which steps an encoder codes as symbols; it makes the other steps exceptions.
     reach: [Reach; BINS],

@@ -41,7 +41,7 @@ impl Stage {
     pub(super) unsafe fn put(&self, groups: usize, writer: &mut Writer) {
         let words = GROUP / 8 * groups;
         for (&rest, &mask) in self.rests[..words].iter().zip(&self.masks) {
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe { writer.push(rest, mask) };
         }
     }

@@ -52,7 +52,7 @@ pub(super) unsafe fn encode_lower(
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn load(group: *const u8) -> [__m256i; 2] {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { [_mm256_loadu_si256(group.cast()), _mm256_loadu_si256(group.add(32).cast())] }
 }
 
@@ -70,7 +70,7 @@ pub(super) unsafe fn encode_level(
     near: *mut u8,
     end: &mut *mut u8,
 ) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if level.two_bits {
             encode_level_of::<true>(level, n, group, near, end)
@@ -96,8 +96,8 @@ unsafe fn encode_level_of<const TWO_BITS: bool>(
     let symbols = level.symbols.map(|s| _mm256_set1_epi8(s as i8));
     let mut to = Target { near, out: *end };
     let full = n / 64 * 64;
-    // SAFETY: each group writes its words where the stream has room for them, and moves `near` by
-    // at most as many bytes as the groups that were read.
+    // SAFETY: each group writes its words where the stream has room for them, and writes to `near`
+    // no further on than the groups that have been read.
     unsafe {
         for at in (0..full).step_by(64) {
             encode_group::<TWO_BITS>(symbols, group(at), 64, &mut to);
@@ -124,7 +124,7 @@ unsafe fn encode_group<const TWO_BITS: bool>(
 ) {
     let (step, valid) = (len.div_ceil(8), low_bits(len));
     let is_0 = bytes.map(|v| _mm256_cmpeq_epi8(v, s0));
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let on = if TWO_BITS {
             let is_1 = bytes.map(|v| _mm256_cmpeq_epi8(v, s1));
@@ -208,7 +208,7 @@ pub(super) unsafe fn decode_level(
     next: *const u8,
     dst: &mut [u8],
 ) -> *const u8 {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if level.two_bits {
             decode_level_of::<true>(level, stream, next, dst)

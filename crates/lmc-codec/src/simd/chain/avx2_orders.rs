@@ -87,7 +87,7 @@ pub(in crate::simd) unsafe fn close_up(bytes: [__m256i; 2], on: u64, mut to: *mu
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 pub(in crate::simd) unsafe fn spread(on: u64, next: &mut *const u8) -> __m128i {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let low = next.cast::<i64>().read_unaligned();
         *next = next.add((on & 0xff).count_ones() as usize);

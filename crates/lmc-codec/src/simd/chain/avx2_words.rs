@@ -47,7 +47,7 @@ pub(super) unsafe fn encode<const WIDTH: usize>(
         (encode_level(tables.levels[0], n, split, near, &mut end), end)
     };
     records.finish();
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { encode_lower(tables, near, kept, end).offset_from_unsigned(out) }
 }
 
@@ -66,7 +66,7 @@ pub(super) unsafe fn decode(
     ahead: &[u8],
 ) {
     let level = tables.levels[0];
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let mut next = unsafe { decode_lower(tables, walk, scratch) };
     merge_in_steps(level, walk.streams[0], top, merge, ahead, |stream, top| {
         // SAFETY: `stream` starts with the digits of `top`, and `next` is where the bytes of their

@@ -61,7 +61,7 @@ pub(super) unsafe fn encode_level(
     near: *mut u8,
     end: &mut *mut u8,
 ) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if level.two_bits {
             encode_level_of::<true>(level, n, group, near, end)
@@ -87,8 +87,8 @@ unsafe fn encode_level_of<const TWO_BITS: bool>(
     let symbols = level.symbols.map(|s| _mm512_set1_epi8(s as i8));
     let mut to = Target { near, out: *end };
     let full = n / 64 * 64;
-    // SAFETY: each group writes its words where the stream has room for them, and moves `near` by
-    // at most as many bytes as the groups that were read.
+    // SAFETY: each group writes its words where the stream has room for them, and writes to `near`
+    // no further on than the groups that have been read.
     unsafe {
         for at in (0..full).step_by(64) {
             encode_group::<TWO_BITS>(symbols, group(at), 64, &mut to);
@@ -115,7 +115,7 @@ unsafe fn encode_group<const TWO_BITS: bool>(
 ) {
     let step = len.div_ceil(8);
     let not_0 = _mm512_cmpneq_epi8_mask(v, s0) & low_bits(len);
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let on = if TWO_BITS {
             // The first of several equal symbols counts.

@@ -81,7 +81,7 @@ impl<const WIDTH: usize> Split<WIDTH> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2")]
     unsafe fn group(&self, src: *const u8, records: &mut VectorWriter) -> __m512i {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let load = |i: usize| _mm512_loadu_si512(src.add(64 * i).cast());
             if WIDTH == 2 {
@@ -117,7 +117,7 @@ pub(super) unsafe fn decode(
     ahead: &[u8],
 ) {
     let level = tables.levels[0];
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let mut next = unsafe { decode_lower(tables, walk, scratch) };
     merge_in_steps(level, walk.streams[0], top, merge, ahead, |stream, top| {
         let (target, count) = (top.as_mut_ptr(), top.len());

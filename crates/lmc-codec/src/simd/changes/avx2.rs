@@ -29,7 +29,7 @@ macro_rules! for_width {
 /// The CPU has AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn masks(rule: ContextRule, base: &[u8], out: &mut [u64]) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match rule.width_log2 {
             0 => masks_of::<Ones>(rule, base, out),
@@ -88,7 +88,7 @@ fn bits_of(low: __m256i, high: __m256i) -> u64 {
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn differing<const W: usize>(values: *const u8, base: *const u8) -> u64 {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let pair = |i: usize| unsafe {
         let value = _mm256_loadu_si256(values.add(32 * i).cast());
         (value, _mm256_loadu_si256(base.add(32 * i).cast()))
@@ -152,7 +152,7 @@ fn order_of_twos(order: u64) -> __m128i {
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
 unsafe fn close_eight<const W: usize>(from: *const u8, on: u8, to: *mut u8) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match W {
             1 => {
@@ -187,7 +187,7 @@ unsafe fn close_eight<const W: usize>(from: *const u8, on: u8, to: *mut u8) {
 /// It can be read and written.
 #[inline(always)]
 unsafe fn copy<const W: usize>(from: *const u8, to: *mut u8) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { to.cast::<[u8; W]>().write(from.cast::<[u8; W]>().read()) };
 }
 
@@ -202,7 +202,7 @@ unsafe fn close_group<const W: usize, const N: usize>(
     bits: u64,
     mut to: [*mut u8; N],
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if bits.count_ones() <= FEW {
             let mut left = bits;
@@ -238,7 +238,7 @@ pub(super) unsafe fn find(
     own: &mut [u8],
     own_base: &mut [u8],
 ) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { for_width!(width_log2, find_of(values, base, bits, own, own_base)) }
 }
 
@@ -281,7 +281,7 @@ unsafe fn find_of<const W: usize>(
 /// The CPU has AVX2 and BMI2.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn take(width_log2: u8, bits: &[u64], src: &[u8], out: &mut [u8]) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { for_width!(width_log2, take_of(bits, src, out)) }
 }
 
@@ -317,7 +317,7 @@ pub(super) unsafe fn put(
     dst: &mut [u8],
     streaming: bool,
 ) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { for_width!(width_log2, put_of(bits, values, base, dst, streaming)) }
 }
 
@@ -365,7 +365,7 @@ unsafe fn put_group<const W: usize, const STREAM: bool>(
     bits: u64,
     to: *mut u8,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if bits == 0 || W == 8 {
             for i in 0..2 * W {

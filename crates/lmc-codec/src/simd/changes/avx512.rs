@@ -26,7 +26,7 @@ macro_rules! for_width {
 /// The CPU has AVX-512.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 pub(super) unsafe fn masks(rule: ContextRule, base: &[u8], out: &mut [u64]) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match rule.width_log2 {
             0 => masks_of::<Ones>(rule, base, out),
@@ -113,7 +113,7 @@ pub(super) unsafe fn find(
     own: &mut [u8],
     own_base: &mut [u8],
 ) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { for_width!(width_log2, find_of(values, base, bits, own, own_base)) }
 }
 
@@ -164,7 +164,7 @@ unsafe fn find_of<const W: usize>(
 /// The CPU has AVX-512.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
 pub(super) unsafe fn take(width_log2: u8, bits: &[u64], src: &[u8], out: &mut [u8]) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { for_width!(width_log2, take_of(bits, src, out)) }
 }
 
@@ -207,7 +207,7 @@ pub(super) unsafe fn put(
     dst: &mut [u8],
     streaming: bool,
 ) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { for_width!(width_log2, put_of(bits, values, base, dst, streaming)) }
 }
 

@@ -1,10 +1,10 @@
-//! The kernels of this module for AVX-512, which has compress, expand and tables of 64 bytes.
+//! The kernels of this module for AVX-512, which has compress, expand and 64-byte tables.
 
 use super::GROUP;
 use std::arch::x86_64::*;
 
-/// For each byte of a result, where it comes from in two vectors of pairs: the first bytes of the
-/// pairs, or the second ones if `odd` is 1.
+/// For each byte of a result, its place in two vectors of pairs: the first bytes of the pairs, or
+/// the second ones if `odd` is 1.
 const fn halves(odd: u8) -> [u8; 64] {
     let mut order = [0; 64];
     let mut i = 0;
@@ -17,7 +17,7 @@ const fn halves(odd: u8) -> [u8; 64] {
 pub(super) static FIRST_BYTES: [u8; 64] = halves(0);
 pub(super) static SECOND_BYTES: [u8; 64] = halves(1);
 
-/// The same for pairs made of a byte of each vector, from byte `from` on.
+/// The same for pairs made from one byte of each vector, starting at byte `from`.
 const fn pairs(from: u8) -> [u8; 64] {
     let mut order = [0; 64];
     let mut i = 0;
@@ -30,7 +30,7 @@ const fn pairs(from: u8) -> [u8; 64] {
 pub(super) static LOWER_PAIRS: [u8; 64] = pairs(0);
 pub(super) static UPPER_PAIRS: [u8; 64] = pairs(32);
 
-/// Halves and pairs of words of 16 bits.
+/// Halves and pairs of 16-bit words.
 const fn word_halves(odd: u16) -> [u16; 32] {
     let mut order = [0; 32];
     let mut i = 0;
@@ -78,7 +78,7 @@ pub(super) fn store_at(to: &mut [u8], at: usize, vector: __m512i) {
     unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), vector) };
 }
 
-/// [`super::context_masks`] of whole groups.
+/// [`super::context_masks`] for whole groups.
 ///
 /// # Safety
 /// The CPU has these instructions.
@@ -99,11 +99,11 @@ pub(super) unsafe fn context_masks(groups: &[[u8; GROUP]], bounds: &[u8], masks:
     }
 }
 
-/// [`super::partition`] of whole groups.
+/// [`super::partition`] for whole groups.
 ///
 /// # Safety
-/// The CPU has these instructions. There are masks for all groups, and each stream has room for
-/// all of them and one more.
+/// The CPU has these instructions. There are masks for all groups, and each stream has room for all
+/// groups and one more.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
 pub(super) unsafe fn partition(
     masks: &[u64],
@@ -116,8 +116,8 @@ pub(super) unsafe fn partition(
         let symbols = load(group);
         for (k, &mask) in masks.iter().enumerate() {
             let packed = _mm512_maskz_compress_epi8(mask, symbols);
-            // SAFETY: the caller's: there is room for the symbols of every group, and 64 bytes
-            // more.
+            // SAFETY: guaranteed by the caller: there is room for the symbols of every group, and
+            // 64 bytes more.
             unsafe {
                 let to = streams.get_unchecked_mut(k).as_mut_ptr().add(lens[k]);
                 _mm512_storeu_si512(to.cast(), packed);
@@ -127,7 +127,7 @@ pub(super) unsafe fn partition(
     }
 }
 
-/// [`super::spread`] to whole groups.
+/// [`super::spread`] for whole groups.
 ///
 /// # Safety
 /// The CPU has these instructions.

@@ -1,21 +1,21 @@
-//! Payloads: as many bits of each byte as its symbol says, one behind the other.
+//! Payloads: the bits of each byte that its symbol asks for, one after another.
 
 use super::PlaneWidths;
 use crate::simd::{Isa, IsaKind};
 
-/// Bits that are appended, the first one lowest.
+/// A growing string of bits, the first one lowest.
 #[derive(Debug, Default)]
 pub(crate) struct BitString {
     bytes: Vec<u8>,
-    /// Whole bytes that are filled; the buffer is longer.
+    /// Number of whole bytes that are filled; the buffer is longer.
     len: usize,
     word: u64,
-    /// Bits of `word`, below 64.
+    /// Bits in `word`, fewer than 64.
     bits: u32,
 }
 
 impl BitString {
-    /// Makes it empty, with room for `bits` bits.
+    /// Empties it and makes room for `bits` bits.
     pub(crate) fn clear(&mut self, bits: usize) {
         let len = bits.div_ceil(8) + 16;
         if self.bytes.len() < len {
@@ -24,28 +24,28 @@ impl BitString {
         (self.len, self.word, self.bits) = (0, 0, 0);
     }
 
-    /// Appends the lowest `count` bits of `bits`, whose others are 0.
+    /// Appends the lowest `count` bits of `bits`; the other bits are 0.
     #[inline(always)]
     pub(crate) fn push(&mut self, bits: u64, count: u32) {
         let word = self.word | bits << self.bits;
-        // Room has been made for all bits, and a word more.
+        // There is room for all bits, and one word more.
         self.bytes[self.len..self.len + 8].copy_from_slice(&word.to_le_bytes());
         let total = self.bits + count;
         let is_full = total >= 64;
-        // Shifted twice: there may be 64 bits that went into the word.
+        // Shifted twice, because all 64 bits may have gone into the word.
         let over = (bits >> 1) >> (63 - self.bits);
         self.word = if is_full { over } else { word };
         self.len += 8 * usize::from(is_full);
         self.bits = total & 63;
     }
 
-    /// Where the next bits go, what is in the word that is not full, and how many bits that is.
+    /// Where the next bits go, the contents of the partial word, and its number of bits.
     #[cfg(target_arch = "x86_64")]
     pub(in crate::simd) fn place(&mut self) -> (&mut [u8], u64, u32) {
         (&mut self.bytes[self.len..], self.word, self.bits)
     }
 
-    /// Goes on behind `len` more bytes, with these bits in the word.
+    /// Continues after `len` more bytes, with these bits in the word.
     #[cfg(target_arch = "x86_64")]
     pub(in crate::simd) fn go_on(&mut self, len: usize, word: u64, bits: u32) {
         (self.len, self.word, self.bits) = (self.len + len, word, bits);
@@ -64,7 +64,7 @@ impl BitString {
     }
 }
 
-/// Bits that go to memory a word at a time.
+/// Writes bits to memory one word at a time.
 #[cfg(target_arch = "x86_64")]
 pub(in crate::simd) struct Writer {
     start: *const u8,
@@ -75,7 +75,7 @@ pub(in crate::simd) struct Writer {
 
 #[cfg(target_arch = "x86_64")]
 impl Writer {
-    /// Goes on where `string` ends, which has room for `room` more bytes and a word.
+    /// Continues at the end of `string`, which has room for `room` more bytes and a word.
     pub(in crate::simd) fn new(string: &mut BitString, room: usize) -> Self {
         let (place, word, bits) = string.place();
         assert!(place.len() >= room + 16, "strings have room");
@@ -83,7 +83,7 @@ impl Writer {
         Self { start: to, to, word, bits }
     }
 
-    /// Tells the string what was done.
+    /// Updates the string.
     pub(in crate::simd) fn finish(self, string: &mut BitString) {
         string.go_on(self.to as usize - self.start as usize, self.word, self.bits);
     }
@@ -97,24 +97,24 @@ impl Writer {
     pub(in crate::simd) unsafe fn push(&mut self, bytes: u64, mask: u64) {
         let bits = std::arch::x86_64::_pext_u64(bytes, mask);
         let word = self.word | bits << self.bits;
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.to.cast::<u64>().write_unaligned(word) };
         let total = self.bits + mask.count_ones();
         let is_full = total >= 64;
-        // Shifted twice: all 64 bits may have gone into the word.
+        // Shifted twice, because all 64 bits may have gone into the word.
         let over = (bits >> 1) >> (63 - self.bits);
         self.word = if is_full { over } else { word };
-        // SAFETY: the word that was written is behind it.
+        // SAFETY: this is the end of the word that was just written.
         self.to = unsafe { self.to.add(8 * usize::from(is_full)) };
         self.bits = total & 63;
     }
 }
 
-/// Masks of the lowest bits, by how many they are.
+/// Masks of the lowest bits, by their number.
 const LOW: [u8; 9] = [0, 1, 3, 7, 15, 31, 63, 127, 255];
 
-/// Appends the lowest bits of each byte of `plane`, as many as `widths` says for its symbol; the
-/// byte has no others.
+/// Appends the lowest bits of each byte of `plane`, as many as `widths` says for its symbol. The
+/// other bits are 0.
 pub(crate) fn pack(
     isa: Isa,
     widths: &PlaneWidths,
@@ -136,8 +136,8 @@ pub(crate) fn pack(
     }
 }
 
-/// Undoes [`pack`]: reads the bits of all `symbols` from bit `at` of `packed` on; returns the bit
-/// behind them.
+/// Undoes [`pack`]: reads the bits of all `symbols` from bit `at` of `packed` on. Returns the bit
+/// after them.
 pub(crate) fn unpack(
     isa: Isa,
     widths: &PlaneWidths,
@@ -165,7 +165,7 @@ pub(crate) fn unpack(
     at
 }
 
-/// The 64 bits from bit `at` of `packed` on, with zeros behind its last one.
+/// The 64 bits from bit `at` of `packed` on, with zeros after its last one.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn word_at(packed: &[u8], at: usize) -> u64 {

@@ -1,10 +1,10 @@
-//! The contexts of values, and symbols sorted by them.
+//! Finds the contexts of values, and sorts symbols by them.
 
 use super::{ContextRule, GROUP};
 use crate::simd::{Isa, IsaKind, words::per_isa};
 
-/// The byte of each base value that chooses its context: its exponent, less the first one, and cut
-/// to a byte.
+/// The byte of each base value that chooses its context: its exponent, minus the first one, and
+/// clamped to a byte.
 pub(crate) fn exponents(isa: Isa, width_log2: u8, rule: ContextRule, base: &[u8], out: &mut [u8]) {
     assert_eq!(base.len(), out.len() << width_log2);
     let ContextRule { bits, first, .. } = rule;
@@ -42,8 +42,8 @@ exponents!(exponents2, u16, 2);
 exponents!(exponents4, u32, 4);
 exponents!(exponents8, u64, 8);
 
-/// Appends the masks of each group of values with these exponents: one for each context, of which
-/// there is one more than `bounds`.
+/// Appends the masks of each group of values with these exponents: one for each context. There is
+/// one more context than `bounds`.
 pub(crate) fn context_masks(isa: Isa, exponents: &[u8], bounds: &[u8], masks: &mut Vec<u64>) {
     let mut rest = exponents;
     #[cfg(target_arch = "x86_64")]
@@ -69,7 +69,7 @@ pub(crate) fn context_masks(isa: Isa, exponents: &[u8], bounds: &[u8], masks: &m
 }
 
 per_isa! {
-    /// Adds how many values each context has to `counts`.
+    /// Adds the number of values in each context to `counts`.
     pub(crate) fn count_masks(masks: &[u64], counts: &mut [usize]) {
         for masks in masks.chunks_exact(counts.len()) {
             counts.iter_mut().zip(masks).for_each(|(sum, mask)| *sum += mask.count_ones() as usize);
@@ -84,8 +84,8 @@ per_isa! {
     }
 }
 
-/// Appends `symbols` to the stream of their context, of which `lens` bytes are filled; each stream
-/// has room for [`GROUP`] bytes more than it will be given.
+/// Appends `symbols` to the stream of their context; `lens` bytes of it are already filled. Each
+/// stream has room for [`GROUP`] bytes more than it will get.
 pub(crate) fn partition(
     isa: Isa,
     masks: &[u64],
@@ -119,9 +119,9 @@ pub(crate) fn partition(
     }
 }
 
-/// Undoes [`partition`] for all of `symbols`: takes them from `bytes`, where `places` says that
-/// those of each context are next, and leaves the places behind them. Behind the last symbol of
-/// `bytes` there are [`GROUP`] bytes.
+/// Undoes [`partition`] for all of `symbols`. Takes them from `bytes`, where `places` says which
+/// symbol of each context is next, and advances the places past them. After the last symbol of
+/// `bytes` there are [`GROUP`] more bytes.
 pub(crate) fn spread(
     isa: Isa,
     masks: &[u64],
@@ -136,8 +136,8 @@ pub(crate) fn spread(
         let groups = symbols.as_chunks_mut::<GROUP>().0;
         assert!(masks.len() >= groups.len() * contexts);
         done = groups.len();
-        // SAFETY: the isa proves AVX-512; there are masks for every group, and reads are checked
-        // as they go.
+        // SAFETY: the isa proves AVX-512; there are masks for every group, and every read is
+        // checked.
         unsafe { super::avx512::spread(masks, bytes, places, groups) };
     }
     let groups = symbols.chunks_mut(GROUP).zip(masks.chunks_exact(contexts));

@@ -1,7 +1,7 @@
 //! The whole way between values and sorted streams in one pass, for differences of 16 bits, with
-//! AVX-512: nothing but the streams is written and read again.
+//! AVX-512. Only the streams are written to memory and read again.
 //!
-//! A symbol is a class and a flip, or joint with them the sign and the top bit.
+//! A symbol is a class and a flip; a joint symbol also holds the sign and the top bit.
 
 use super::avx512::*;
 use super::bits::{Writer, word_at};
@@ -12,11 +12,11 @@ use std::arch::x86_64::*;
 /// Classes of 16 bits: 0 to 16.
 const CLASSES: u8 = 17;
 
-/// If no more than this many of 64 payloads have bits, they are closed up first.
+/// If at most this many of 64 payloads have bits, they are closed up first.
 const FEW: u32 = 24;
 
-/// Groups that are worked on together, step by step: so that what one step waits for does not hold
-/// up the other one.
+/// Groups that are worked on together, step by step, so that a wait in one step does not hold up
+/// the other.
 const TOGETHER: usize = 16;
 
 /// Symbols that keep the sign of their base.
@@ -24,15 +24,15 @@ const fn keep_sign(is_joint: bool) -> u8 {
     if is_joint { 4 * CLASSES } else { CLASSES }
 }
 
-/// Whether this pass is for such values.
+/// Whether this pass can handle such values.
 pub(super) fn fits(layout: Layout, rule: ContextRule) -> bool {
     layout.is_16_bits() && rule.bits <= 8 && rule.first == 0
 }
 
-/// How far ahead memory is asked for: the hardware does not look beyond a page.
+/// How far ahead to prefetch: the hardware does not look beyond a page.
 const AHEAD: usize = 4096;
 
-/// Asks for the memory that comes [`AHEAD`] bytes behind that of a group.
+/// Prefetches the memory [`AHEAD`] bytes after that of a group.
 #[inline]
 pub(super) fn prefetch_ahead(group: &[u8]) {
     for line in group.chunks(64) {
@@ -40,7 +40,7 @@ pub(super) fn prefetch_ahead(group: &[u8]) {
     }
 }
 
-/// Asks for what the next segment reads while this one is written, a part with each group.
+/// Prefetches the input of the next segment while this one is written, a part with each group.
 #[derive(Clone, Copy)]
 pub(super) struct NextSegment<'a> {
     /// Bytes of the base of a segment.
@@ -51,13 +51,13 @@ pub(super) struct NextSegment<'a> {
 }
 
 impl<'a> NextSegment<'a> {
-    /// Behind a segment with this base and as many groups.
+    /// For the segment after one with this base and this many groups.
     pub(super) fn new(base: &[u8], groups: usize, hints: Hints<'a>) -> Self {
         let step = hints.ahead.len().div_ceil(groups.max(1));
         Self { len: base.len(), coded: hints.ahead, step }
     }
 
-    /// Asks for the part of a group with this base.
+    /// Prefetches the part for a group with this base.
     #[inline]
     pub(super) fn prefetch(self, group: usize, base: &[u8]) {
         for line in base.chunks(64) {
@@ -67,7 +67,7 @@ impl<'a> NextSegment<'a> {
     }
 }
 
-/// 64 words of 16 bits: the upper halves of words of 32 bits, or words as they are.
+/// 64 words of 16 bits: the upper halves of 32-bit words, or the 16-bit words themselves.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn upper_words(bytes: &[u8], is_wide: bool) -> [__m512i; 2] {
@@ -79,8 +79,8 @@ pub(super) fn upper_words(bytes: &[u8], is_wide: bool) -> [__m512i; 2] {
     [pair(0), pair(128)]
 }
 
-/// The bounds as vectors, and the masks of contexts made with them: `K` contexts or fewer, those
-/// that there are not have no values.
+/// The bounds as vectors, and the masks of contexts made with them. There are `K` contexts or
+/// fewer; the unused ones have no values.
 pub(super) struct Contexts<const K: usize> {
     bounds: [__m512i; K],
     shift: __m128i,
@@ -116,7 +116,7 @@ impl<const K: usize> Contexts<K> {
         let mut masks = [0; K];
         let mut reached = u64::MAX;
         for (mask, bound) in masks.iter_mut().zip(&self.bounds) {
-            // The vector behind the last bound is zero, which no exponent is below.
+            // The vector after the last bound is zero, and no exponent is below it.
             let below = _mm512_cmplt_epu8_mask(exponents, *bound);
             *mask = reached & !below;
             reached = below;
@@ -125,8 +125,8 @@ impl<const K: usize> Contexts<K> {
     }
 }
 
-/// Runs a function for at least as many contexts as a rule has, for words of 32 bits or 16, and for
-/// joint symbols or plain ones.
+/// Runs a function for at least as many contexts as a rule has, for words of 32 or 16 bits, and for
+/// joint or plain symbols.
 macro_rules! for_layout {
     ($rule:expr, $layout:expr, $run:ident($($arg:expr),*)) => {
         match ($rule.bounds.len(), $layout.width_log2 == 2, $layout.has_sign) {
@@ -146,8 +146,8 @@ mod restore;
 
 pub(super) use restore::restore;
 
-/// Appends the bits of 64 bytes that are in their mask. A macro, because as a function it is not
-/// inlined, and then the writer goes through memory for each word.
+/// Appends the bits of 64 bytes that are in their mask. This is a macro, because a function would
+/// not be inlined, and the writer would go through memory for each word.
 macro_rules! push_all {
     ($writer:expr, $bytes:expr, $masks:expr) => {
         let (bytes, masks) = ($bytes, $masks);
@@ -167,14 +167,14 @@ macro_rules! push_all {
     };
 }
 
-/// The same for 64 bytes few of which have bits in their mask.
+/// The same for 64 bytes when few of them have bits in their mask.
 macro_rules! push_few {
     ($writer:expr, $bytes:expr, $masks:expr) => {
         let (bytes, masks) = ($bytes, $masks);
         let some = _mm512_test_epi8_mask(masks, masks);
         let bytes = _mm512_maskz_compress_epi8(some, bytes);
         let masks = _mm512_maskz_compress_epi8(some, masks);
-        // No branch on whether there are any: it would often be wrong.
+        // No branch on whether there are any: it would often be mispredicted.
         let first = |vector| _mm_cvtsi128_si64(_mm512_castsi512_si128(vector)) as u64;
         $writer.push(first(bytes), first(masks));
         if some.count_ones() > 8 {
@@ -195,8 +195,8 @@ fn eights(vector: __m512i) -> [u64; 8] {
     words
 }
 
-/// A vector with what `entry` says for each symbol, or for the first symbol of each class if they
-/// are joint.
+/// A vector with the value of `entry` for each symbol, or for the first symbol of each class if
+/// symbols are joint.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn by_class<const JOINT: bool>(entry: impl Fn(usize) -> u8) -> __m512i {
@@ -204,7 +204,7 @@ fn by_class<const JOINT: bool>(entry: impl Fn(usize) -> u8) -> __m512i {
     load(&bytes)
 }
 
-/// The masks of the bits that payloads have in one plane.
+/// The masks of the payload bits in one plane.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn bit_masks<const JOINT: bool>(widths: &PlaneWidths) -> __m512i {
@@ -214,7 +214,7 @@ fn bit_masks<const JOINT: bool>(widths: &PlaneWidths) -> __m512i {
 /// [`super::sort_fast`]: whole groups.
 ///
 /// # Safety
-/// The CPU has these instructions, and [`fits`] is true of the layout.
+/// The CPU has these instructions, and [`fits`] is true for the layout.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
 pub(super) unsafe fn sort(
     table: &Symbols,
@@ -224,7 +224,7 @@ pub(super) unsafe fn sort(
     streams: &mut Streams,
     records: &mut [u8],
 ) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for_layout!(rule, table.layout, sort_for(table, rule, values, base, streams, records))
     }
@@ -244,7 +244,7 @@ unsafe fn sort_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     let groups = values.len() / group_bytes;
     let contexts = Contexts::<K>::new(rule);
     assert!(lens.len() == rule.bounds.len() + 1 && streams.len() >= lens.len());
-    // Contexts that there are not write here, and nothing that counts.
+    // Unused contexts write here, and nothing of it is used.
     let mut nowhere = [0_u8; GROUP];
     let mut ends = [nowhere.as_mut_ptr(); K];
     for ((end, stream), &len) in ends.iter_mut().zip(streams.iter_mut()).zip(lens.iter()) {
@@ -310,19 +310,19 @@ unsafe fn sort_for<const K: usize, const WIDE: bool, const JOINT: bool>(
                 symbol = _mm512_mask_add_epi16(symbol, top, symbol, two);
                 symbol = _mm512_mask_add_epi16(symbol, negative, symbol, one);
             } else {
-                // The sign stands where the leading one was, and is one too if negative.
+                // The sign takes the place of the leading one, and is 1 if negative.
                 bits[half] = _mm512_mask_mov_epi16(rest, negative, size);
             }
             symbols[half] = _mm512_mask_add_epi16(symbol, flips[half], symbol, flipped);
         }
         let pack = |order, [a, b]: [__m512i; 2]| _mm512_permutex2var_epi8(a, order, b);
         let symbols = pack(first_bytes, symbols);
-        // What widths are told by: the class, or a plain symbol as it is.
+        // Widths depend on the class, or on a plain symbol directly.
         let classes = if JOINT { pack(first_bytes, classes) } else { symbols };
         let masks = contexts.masks(contexts.exponents(upper_base));
         for (end, mask) in ends.iter_mut().zip(masks) {
             let packed = _mm512_maskz_compress_epi8(mask, symbols);
-            // SAFETY: each group moves an end by 64 at most, and there is room for one more.
+            // SAFETY: each group moves an end by at most 64, and there is room for one more group.
             unsafe {
                 _mm512_storeu_si512(end.cast(), packed);
                 *end = end.add(mask.count_ones() as usize);
@@ -335,7 +335,8 @@ unsafe fn sort_for<const K: usize, const WIDE: bool, const JOINT: bool>(
         for &[low, high, classes] in &together[..=group % TOGETHER] {
             let masks = _mm512_permutexvar_epi8(classes, low_masks);
             let long = _mm512_permutexvar_epi8(classes, high_masks);
-            // SAFETY: a group has at most 64 bytes of bits in each, for which there is room.
+            // SAFETY: a group adds at most 64 bytes of bits to each string, and there is room for
+            // that.
             unsafe {
                 push_all!(low_bits, low, masks);
                 push_few!(high_bits, high, long);
@@ -350,7 +351,7 @@ unsafe fn sort_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     groups * GROUP
 }
 
-/// Differences of magnitudes of 16 bits.
+/// Differences of 16-bit magnitudes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn apart16(values: __m512i, base: __m512i) -> __m512i {
@@ -366,7 +367,7 @@ fn signs_differ(values: __m512i, base: __m512i) -> u32 {
     _mm512_movepi16_mask(_mm512_xor_si512(values, base))
 }
 
-/// Differences of magnitudes of 32 bits, as low and coded words of 16 bits.
+/// Differences of 32-bit magnitudes, as low and coded words of 16 bits.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn apart32(values: [__m512i; 2], base: [__m512i; 2]) -> (__m512i, __m512i) {
@@ -393,7 +394,7 @@ pub(super) unsafe fn mask(
     masks: &mut Vec<u64>,
     counts: &mut [usize],
 ) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { for_layout!(rule, layout, mask_for(rule, base, masks, counts)) }
 }
 
@@ -416,10 +417,10 @@ unsafe fn mask_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     groups * GROUP
 }
 
-/// Adds how many bits are set in each context's masks to `counts`, which may leave out the last
+/// Adds the number of set bits in each context's masks to `counts`, which may leave out the last
 /// contexts.
 ///
-/// In vectors of their own: next to where the masks are made, the compiler puts them together one
+/// In separate vectors: next to the code that makes the masks, the compiler would assemble them one
 /// by one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]

@@ -5,8 +5,8 @@ use crate::simd::{Isa, words::per_isa};
 
 /// Cuts `values` against `base`.
 ///
-/// Fills `symbols`, one a value; `payload`, one plane of as many bytes for each byte that a payload
-/// can have; and `records` with the raw bytes of each value.
+/// Fills `symbols`, one per value; `payload`, one plane for each byte that a payload can have, with
+/// one byte per value; and `records` with the raw bytes of each value.
 pub(crate) fn measure(
     isa: Isa,
     table: &Symbols,
@@ -29,7 +29,7 @@ pub(crate) fn measure(
     }
 }
 
-/// Undoes [`measure`]: `symbols` are at most the largest there can be.
+/// Undoes [`measure`]. No symbol may be above the largest possible one.
 pub(crate) fn restore(
     isa: Isa,
     table: &Symbols,
@@ -55,7 +55,7 @@ pub(crate) fn restore(
 macro_rules! for_word {
     ($measure:ident, $restore:ident, $word:ty, $signed:ty, $len:literal) => {
         per_isa! {
-            /// [`measure`] of words of this width.
+            /// [`measure`] for words of this width.
             fn $measure(
                 table: &Symbols,
                 values: &[u8],
@@ -101,7 +101,7 @@ macro_rules! for_word {
         }
 
         per_isa! {
-            /// [`restore`] of words of this width.
+            /// [`restore`] for words of this width.
             fn $restore(
                 table: &Symbols,
                 base: &[u8],

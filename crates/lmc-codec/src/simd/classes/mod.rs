@@ -1,8 +1,7 @@
-//! Floats to symbols by how far they are from their base, and back (`docs/format.md`, section 3.6).
+//! Floats to symbols by their distance from the base, and back (`docs/format.md`, section 3.6).
 //!
-//! Values are worked on in groups of 64. The contexts of a group are masks, one bit a value, so
-//! that taking the symbols of a context out of a group is one compress, and putting them back one
-//! expand.
+//! Values are worked on in groups of 64. The contexts of a group are masks, one bit per value. So
+//! one compress takes the symbols of a context out of a group, and one expand puts them back.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -22,43 +21,43 @@ pub(crate) use bits::{BitString, pack, unpack};
 pub(crate) use contexts::{context_masks, count_masks, exponents, largest, partition, spread};
 pub(crate) use measure::{measure, restore};
 
-/// How the context of a value is told from its base.
+/// How the context of a value follows from its base.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContextRule<'a> {
     /// Bits of the exponent, which is just below the sign.
     pub bits: u8,
-    /// Subtracted from it.
+    /// Subtracted from the exponent.
     pub first: u16,
     /// As in the recipe.
     pub bounds: &'a [u8],
 }
 
-/// What a segment is sorted into.
+/// The output of sorting a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     /// Symbols of each context, with room for [`GROUP`] more than there are values.
     pub symbols: Vec<Vec<u8>>,
     /// How many symbols there are.
     pub lens: Vec<usize>,
-    /// Payloads, one string for each byte they can have.
+    /// Payloads, one string for each byte that they can have.
     pub strings: Vec<BitString>,
 }
 
-/// What a segment is restored from, as far as it has not been used.
+/// The unused rest of a segment's input, while it is restored.
 #[derive(Debug)]
 pub(crate) struct Unread<'a> {
-    /// What [`mask_fast`] made.
+    /// The masks that [`mask_fast`] made.
     pub masks: &'a [u64],
-    /// Symbols of all contexts, and as many bytes more as there are values, and [`GROUP`]: whatever
-    /// the places, no read goes beyond the end.
+    /// Symbols of all contexts, followed by as many bytes as there are values, plus [`GROUP`]:
+    /// whatever the places, no read goes beyond the end.
     pub symbols: &'a [u8],
-    /// Where those of each context are next.
+    /// The place of the next symbol of each context.
     pub places: Vec<usize>,
-    /// Payloads, and the bit that is next.
+    /// Payloads, and the next bit.
     pub strings: Vec<(&'a [u8], usize)>,
 }
 
-/// Sorts as many of the first `values` as one fast pass can; returns how many it did. Their raw
+/// Sorts as many of the first `values` as one fast pass can handle. Returns their number. Their raw
 /// bytes go to `records`.
 pub(crate) fn sort_fast(
     isa: Isa,
@@ -78,9 +77,9 @@ pub(crate) fn sort_fast(
     0
 }
 
-/// Makes the masks of the contexts of as many of the first values with this base as one fast pass
-/// can, for [`restore_fast`], and adds to `counts` how many values each context has; returns how
-/// many values that were.
+/// Makes the masks of the contexts of the first values with this base, for [`restore_fast`], as
+/// many as one fast pass can handle. Adds to `counts` how many values each context has. Returns the
+/// number of values handled.
 pub(crate) fn mask_fast(
     isa: Isa,
     layout: Layout,
@@ -97,7 +96,7 @@ pub(crate) fn mask_fast(
     0
 }
 
-/// Restores as many of the first values as one fast pass can; returns how many it did.
+/// Restores as many of the first values as one fast pass can handle. Returns their number.
 #[expect(clippy::too_many_arguments, reason = "a kernel takes one buffer for each kind of byte")]
 pub(crate) fn restore_fast(
     isa: Isa,
@@ -121,12 +120,12 @@ pub(crate) fn restore_fast(
 /// Values of a group.
 pub(crate) const GROUP: usize = 64;
 
-/// What of a value is where.
+/// Where the parts of a value are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// log2 of the bytes of a value.
     pub width_log2: u8,
-    /// Low bytes of the difference that stand as they are.
+    /// Low bytes of the difference that are stored raw.
     pub raw_bytes: u8,
     /// Whether the symbol holds the sign of the difference.
     pub has_sign: bool,
@@ -140,46 +139,47 @@ impl Layout {
         (1 << self.width_log2) - usize::from(self.raw_bytes)
     }
 
-    /// Whether the coded difference has 16 bits and the symbol sign and top bit or neither, which
-    /// is what the fast passes are for.
+    /// Whether the coded difference has 16 bits and the symbol holds both the sign and the top bit,
+    /// or neither. The fast passes handle only this case.
     #[cfg(target_arch = "x86_64")]
     fn is_16_bits(self) -> bool {
         let widths_fit = matches!((self.width_log2, self.raw_bytes), (1, 0) | (2, 2));
         widths_fit && self.has_sign == self.has_top_bit
     }
 
-    /// Symbols of values that keep the sign of their base; those that change it are as many.
+    /// The number of symbols of values that keep the sign of their base; the number of those that
+    /// change it is the same.
     fn half(self) -> u32 {
         let below = u32::from(self.has_sign) + u32::from(self.has_top_bit);
         (8 * self.payload_bytes() as u32 + 1) << below
     }
 }
 
-/// What a symbol says of its value.
+/// The information that a symbol gives about its value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Head {
-    /// The bits of the difference that the symbol holds, in their place.
+    /// The bits of the difference that the symbol holds, at their places.
     pub magnitude: u64,
     /// Whether the symbol says that the difference is negative.
     pub is_negative: bool,
-    /// The bit of the payload that says so, where the symbol does not.
+    /// The bit of the payload that says this, if the symbol does not.
     pub sign_bit: Option<u8>,
-    /// Whether it says that the sign is not that of the base.
+    /// Whether it says that the sign differs from the base.
     pub is_flipped: bool,
 }
 
 /// Tables by symbol.
 #[derive(Debug)]
 pub(crate) struct Symbols {
-    /// What is where.
+    /// Where the parts of a value are.
     pub layout: Layout,
-    /// The largest symbol that there can be.
+    /// The largest possible symbol.
     pub max: u8,
     /// Bits of the payload.
     pub widths: [u8; 256],
     /// The rest of the difference.
     pub heads: [Head; 256],
-    /// Bits of the payload that stand in each plane.
+    /// Bits of the payload in each plane.
     pub planes: Vec<PlaneWidths>,
 }
 
@@ -222,6 +222,6 @@ impl Symbols {
 /// How many bits of a payload's byte are stored, by symbol.
 #[derive(Debug)]
 pub(crate) struct PlaneWidths {
-    /// Bits, 8 at most.
+    /// Number of bits, at most 8.
     pub by_symbol: [u8; 256],
 }

@@ -1,9 +1,9 @@
-//! The kernels with AVX2: tables, states and a slice go in, bytes or words come out, as
-//! [`super::portable`] says.
+//! The kernels with AVX2: from tables, states and a slice they make bytes or words, as
+//! [`super::portable`] defines.
 //!
-//! Invariant: when decoding, vector `j` of four holds the lanes `8 j` to `8 j + 7`; when encoding,
-//! each half of 16 lanes is dealt in turn to four vectors of 64-bit states, so that their low
-//! words merge in the order of the lanes with shifts and blends alone.
+//! Invariant: when decoding, vector `j` of four holds the lanes `8 j` to `8 j + 7`. When encoding,
+//! each half of 16 lanes is dealt in turn to four vectors of 64-bit states, so that shifts and
+//! blends are enough to merge their low words in the order of the lanes.
 
 use super::{
     DEC_BIAS, DEC_FREQ, DecodeTable, Decoded, ENC_BUMP, ENC_COMPLEMENT, ENC_PRESENT, ENC_SHIFT,
@@ -13,7 +13,7 @@ use lmc_format::limits::{RANS_LANES, RANS_SCALE_BITS};
 use std::arch::x86_64::*;
 use std::array;
 
-/// Shuffles of eight words, one for each mask of lanes.
+/// Shuffles of eight words, one per mask of lanes.
 type Shuffles = [[u8; 16]; 256];
 
 /// Moves the words of a mask, in order, to the top of the vector.
@@ -68,8 +68,8 @@ pub(super) unsafe fn encode<const N: usize>(
             }
             let (low, high) = split(merge_words(old));
             let mask = word_mask(merge_words(emits));
-            // SAFETY: the caller gave two bytes for each byte of `src` and 16 more, and eight
-            // lanes take 16 bytes at most: `end` is at least 16 here, and stays so for the next.
+            // SAFETY: the caller gave two bytes for each byte of `src` and 16 more, and eight lanes
+            // take at most 16 bytes: `end` is at least 16 here, and stays so for the next.
             unsafe {
                 end = push(words, end, high, mask >> 8);
                 end = push(words, end, low, mask & 0xff);
@@ -120,7 +120,7 @@ fn look_up<const N: usize>(
     array::from_fn(|j| _mm256_set_m128i(pair(first + j + 8), pair(first + j)))
 }
 
-/// One step of the encoder: the next states, and 1 for the lanes that pushed out a word.
+/// One step of the encoder: the next states, and 1 for each lane that pushed out a word.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn encode_step(x: __m256i, e: __m256i) -> (__m256i, __m256i) {
@@ -176,7 +176,7 @@ fn deal_quads(states: &States, first: usize) -> [__m256i; 4] {
     })
 }
 
-/// Puts back what [`deal_quads`] dealt.
+/// Undoes [`deal_quads`].
 #[inline]
 #[target_feature(enable = "avx2")]
 fn gather_quads(states: &mut States, first: usize, x: [__m256i; 4]) {
@@ -190,7 +190,7 @@ fn gather_quads(states: &mut States, first: usize, x: [__m256i; 4]) {
     }
 }
 
-/// Decodes whole rows for as long as there are 32 words left for the next one.
+/// Decodes whole rows as long as there are 32 words left for the next one.
 ///
 /// # Safety
 /// The CPU has the features.
@@ -229,8 +229,8 @@ pub(super) unsafe fn decode_rows<const N: usize>(
     done
 }
 
-/// Decodes the bytes of eight lanes: their next states and entries; `taken` counts the words of
-/// the window that are used up.
+/// Decodes the bytes of eight lanes: their next states and entries. `taken` counts the words of the
+/// window that are used.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn decode_step<const N: usize>(
@@ -260,7 +260,7 @@ fn decode_step<const N: usize>(
     (_mm256_or_si256(raised, refill), e)
 }
 
-/// The entries of the slots of eight states, with plain loads as in [`look_up`], for which two
+/// The entries for the slots of eight states, with plain loads as in [`look_up`]. For these, two
 /// slots at a time go to a scalar register.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -282,7 +282,7 @@ pub(super) fn slot_entries<const N: usize>(
     _mm256_set_m128i(quad(high), quad(low))
 }
 
-/// Where the tables of eight lanes start, those of vector `j`.
+/// Where the tables of eight lanes start, for vector `j`.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn context_of<const N: usize>(contexts: &[u8; RANS_LANES], j: usize) -> __m256i {
@@ -301,6 +301,6 @@ pub(super) fn context_of<const N: usize>(contexts: &[u8; RANS_LANES], j: usize) 
 fn pack_symbols(entries: [__m256i; 4]) -> __m256i {
     let [a, b, c, d] = entries.map(|e| _mm256_and_si256(e, _mm256_set1_epi32(0xff)));
     let bytes = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
-    // The packs work within halves of the vector; this undoes what they mixed.
+    // The packs work within halves of the vector; this restores the order.
     _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
 }

@@ -1,9 +1,9 @@
-//! The kernels with AVX-512: tables, states and a slice go in, bytes or words come out, as
-//! [`super::portable`] says.
+//! The kernels with AVX-512: from tables, states and a slice they make bytes or words, as
+//! [`super::portable`] defines.
 //!
 //! Invariant: when encoding, the lanes are dealt in turn to four vectors of 64-bit states, so that
-//! their low words merge in the order of the lanes with shifts and blends alone. When decoding,
-//! vector `j` of four holds the lanes `8 j` to `8 j + 7`: a row waits for its table look-ups, and
+//! shifts and blends are enough to merge their low words in the order of the lanes. When decoding,
+//! vector `j` of four holds the lanes `8 j` to `8 j + 7`: a row waits for its table lookups, and
 //! four short chains of them overlap better than two long ones.
 
 use super::avx2::{context_of, slot_entries};
@@ -47,9 +47,9 @@ pub(super) unsafe fn encode<const N: usize>(
         let count = mask.count_ones();
         end -= 2 * count as usize;
         let keep = _bzhi_u32(u32::MAX, count);
-        // SAFETY: the caller gave two bytes for each byte of `src`, and every row takes two for
-        // each of its bytes at most: `end` has not passed 0, and the mask stops where the words
-        // of the row before start.
+        // SAFETY: the caller gave two bytes for each byte of `src`, and every row takes at most two
+        // for each of its bytes: `end` has not passed 0, and the mask stops where the words of the
+        // row before start.
         unsafe { _mm512_mask_storeu_epi16(words.as_mut_ptr().add(end).cast(), keep, packed) };
     }
     gather_quads(states, x);
@@ -131,7 +131,7 @@ fn deal_quads(states: &States) -> [__m512i; 4] {
     })
 }
 
-/// Puts back what [`deal_quads`] dealt.
+/// Undoes [`deal_quads`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn gather_quads(states: &mut States, x: [__m512i; 4]) {
@@ -145,7 +145,7 @@ fn gather_quads(states: &mut States, x: [__m512i; 4]) {
     }
 }
 
-/// Decodes whole rows for as long as there are 32 words left for the next one.
+/// Decodes whole rows as long as there are 32 words left for the next one.
 ///
 /// # Safety
 /// The CPU has the features.
@@ -185,8 +185,8 @@ pub(super) unsafe fn decode_rows<const N: usize>(
     done
 }
 
-/// Decodes the bytes of eight lanes: their next states and entries; `taken` counts the words of
-/// the window that are used up.
+/// Decodes the bytes of eight lanes: their next states and entries. `taken` counts the words of the
+/// window that are used.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn decode_step<const N: usize>(

@@ -1,10 +1,10 @@
-//! Kernels of the rANS coder (`docs/format.md`, section 5.4): tables and states go in, bytes or
-//! words come out.
+//! Kernels of the rANS coder (`docs/format.md`, section 5.4): from tables and states they make
+//! bytes or words.
 //!
 //! A row is 32 consecutive bytes, one for each lane. Each byte has a context, which chooses one of
 //! `N` tables, a power of two; with one table there are no contexts. Every instruction set gives
 //! the results of `portable`, bit for bit. The functions here check the lengths once and then
-//! dispatch; no input, however hostile, makes a kernel read or write outside of its slices.
+//! dispatch. No input, however hostile, makes a kernel read or write outside its slices.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -24,7 +24,7 @@ pub(crate) type DecodeTable = [u32; 1 << RANS_SCALE_BITS];
 
 /// States start and end here and never fall below it between two bytes.
 pub(crate) const STATE_MIN: u32 = 1 << 16;
-/// Bytes of words that a row can read or write at most.
+/// The largest number of bytes of words that a row can read or write.
 pub(crate) const ROW_WORDS_LEN: usize = 2 * RANS_LANES;
 /// Room that [`encode`] needs below its words: the AVX2 kernel stores 16 bytes at a time.
 pub(crate) const ENCODE_SLACK: usize = 16;
@@ -38,10 +38,10 @@ const ENC_COMPLEMENT: u32 = 52;
 /// Bit positions of the fields of a decode entry; the symbol is in the low 8 bits.
 const DEC_BIAS: u32 = 8;
 const DEC_FREQ: u32 = 20;
-/// The low 12 bits: a slot, a frequency or the sum of some.
+/// The low 12 bits: a slot, a frequency or a sum of frequencies.
 const SLOT_MASK: u32 = (1 << RANS_SCALE_BITS) - 1;
 
-/// What [`encode`] did.
+/// The result of [`encode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Encoded {
     /// Bytes of words at the end of the buffer.
@@ -50,7 +50,7 @@ pub(crate) struct Encoded {
     pub all_present: bool,
 }
 
-/// How far [`decode_rows`] came.
+/// How far [`decode_rows`] got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
     /// Bytes written, a multiple of 32.
@@ -62,7 +62,7 @@ pub(crate) struct Decoded {
 /// The entry of a symbol with frequency `freq` (1 to 4095) above `start`; 0 if `freq` is 0.
 ///
 /// With `k` the shift and `b` the bump, `floor(x / freq) = (x + b) * reciprocal >> k` for every
-/// state `x` below `freq * 2^20`, which is where renormalising leaves it. Rounding the reciprocal
+/// state `x` below `freq * 2^20`, which is the range after renormalising. Rounding the reciprocal
 /// up is off by less than `freq` parts in `2^k`; where that is too much, rounding down and adding
 /// one to `x` is not, because the two errors sum to `freq`.
 pub(crate) fn encode_entry(freq: u16, start: u16) -> u64 {
@@ -92,8 +92,8 @@ pub(crate) fn decode_entry(symbol: u8, freq: u16, bias: u16) -> u32 {
 
 /// Encodes `src`, its last byte first; the first byte belongs to lane 0.
 ///
-/// The words end up at the end of `words`, in the order in which a decoder reads them; what is
-/// below them is overwritten.
+/// The words end up at the end of `words`, in the order in which a decoder reads them. The bytes
+/// below them are overwritten.
 ///
 /// # Panics
 /// If `words` is shorter than `2 * src.len() + ENCODE_SLACK`.
@@ -115,8 +115,10 @@ pub(crate) fn encode<const N: usize>(
     let words = &mut words[..words_left];
     let whole = match isa.kind() {
         IsaKind::Portable => portable::encode(tables, states, rows, row_contexts, words),
-        // SAFETY: `isa` proves the features. `rows` is whole rows, and the assertion above left
-        // `2 * rows.len() + ENCODE_SLACK` bytes, since `partial` took two for each byte at most.
+        // SAFETY: `isa` proves the features. `rows` is whole rows, and after the assertion above
+        // there are `2 * rows.len() + ENCODE_SLACK` bytes left, because `partial` took at most two
+        // for each byte.
+        // * rows.len() + ENCODE_SLACK` bytes, because `partial` took at most two for each byte.
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 => unsafe { avx2::encode(tables, states, rows, row_contexts, words) },
         // SAFETY: as for AVX2.
@@ -128,7 +130,7 @@ pub(crate) fn encode<const N: usize>(
     Encoded { len: partial.len + whole.len, all_present: partial.all_present && whole.all_present }
 }
 
-/// Decodes whole rows into `dst` for as long as there are 32 words left for the next one.
+/// Decodes whole rows into `dst` as long as there are 32 words left for the next one.
 pub(crate) fn decode_rows<const N: usize>(
     isa: Isa,
     tables: &[DecodeTable; N],
@@ -151,8 +153,8 @@ pub(crate) fn decode_rows<const N: usize>(
     }
 }
 
-/// Decodes the last row, 32 bytes at most; returns the bytes of words used, or `None` if there
-/// are too few.
+/// Decodes the last row, at most 32 bytes. Returns the bytes of words used, or `None` if there are
+/// too few.
 pub(crate) fn decode_last<const N: usize>(
     tables: &[DecodeTable; N],
     states: &mut States,
@@ -164,13 +166,13 @@ pub(crate) fn decode_last<const N: usize>(
     portable::decode_last(tables, states, words, contexts, dst)
 }
 
-/// Fails unless there are as many contexts as bytes, or one table and none of them.
+/// Fails unless there are as many contexts as bytes, or one table and no contexts.
 fn check_contexts<const N: usize>(contexts: &[u8], bytes: usize) {
     const { assert!(N.is_power_of_two() && N <= 256) }
     assert_eq!(contexts.len(), if N == 1 { 0 } else { bytes }, "a context for each byte");
 }
 
-/// The contexts of row `row`; with one table any will do.
+/// The contexts of row `row`; with one table, any value will do.
 #[inline(always)]
 fn row_contexts<const N: usize>(contexts: &[u8], row: usize) -> &[u8; RANS_LANES] {
     if N == 1 { &[0; RANS_LANES] } else { &contexts.as_chunks().0[row] }

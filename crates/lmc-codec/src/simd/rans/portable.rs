@@ -1,8 +1,8 @@
-//! The kernels in safe Rust: tables, states and a slice go in, bytes or words come out. They
-//! define what the others must do.
+//! The kernels in safe Rust: from tables, states and a slice they make bytes or words. They define
+//! the results of the others.
 //!
-//! Invariant: a state is at least `2^16` before and after every byte, so that one word is always
-//! enough to renormalise and products stay below `2^32`.
+//! Invariant: a state is at least `2^16` before and after every byte, so one word is always enough
+//! to renormalise, and products stay below `2^32`.
 
 use super::{
     DEC_BIAS, DEC_FREQ, DecodeTable, Decoded, ENC_BUMP, ENC_COMPLEMENT, ENC_PRESENT, ENC_SHIFT,
@@ -26,7 +26,7 @@ pub(super) fn encode<const N: usize>(
             let entry = tables[context::<N>(contexts, RANS_LANES * i + lane)][usize::from(byte)];
             present &= entry;
             let (next, emits) = encode_step(entry, *x);
-            // The word is stored always and kept only if `end` moves, which saves a branch.
+            // The word is always stored, but kept only if `end` moves; this saves a branch.
             words[end - 2..end].copy_from_slice(&low_word(*x).to_le_bytes());
             end -= 2 * usize::from(emits);
             *x = next;
@@ -55,7 +55,7 @@ fn low_word(x: u32) -> u16 {
     (x & 0xffff) as u16
 }
 
-/// Decodes whole rows for as long as there are 32 words left for the next one.
+/// Decodes whole rows as long as there are 32 words left for the next one.
 pub(super) fn decode_rows<const N: usize>(
     tables: &[DecodeTable; N],
     states: &mut States,
@@ -71,7 +71,7 @@ pub(super) fn decode_rows<const N: usize>(
         let contexts = row_contexts::<N>(contexts, i);
         for ((x, byte), &context) in x.iter_mut().zip(row).zip(contexts) {
             let next = decode_step(&tables[usize::from(context) % N], *x, byte);
-            // A row takes 31 words before its last lane at most; the mask only tells the compiler.
+            // A row takes at most 31 words before its last lane; the mask is only for the compiler.
             let at = 2 * (taken & (RANS_LANES - 1));
             let word = u16::from_le_bytes([window[at], window[at + 1]]);
             let refill = next << 16 | u32::from(word);
@@ -86,8 +86,8 @@ pub(super) fn decode_rows<const N: usize>(
     done
 }
 
-/// Decodes one row of 32 bytes at most; returns the bytes of words used, or `None` if there are
-/// too few.
+/// Decodes one row of at most 32 bytes. Returns the bytes of words used, or `None` if there are too
+/// few.
 pub(super) fn decode_last<const N: usize>(
     tables: &[DecodeTable; N],
     states: &mut States,
@@ -113,7 +113,7 @@ fn context<const N: usize>(contexts: &[u8], i: usize) -> usize {
     if N == 1 { 0 } else { usize::from(contexts[i]) % N }
 }
 
-/// Writes the byte of state `x`; returns the state before it is renormalised.
+/// Writes the byte of state `x`. Returns the state before it is renormalised.
 #[inline(always)]
 fn decode_step(table: &DecodeTable, x: u32, byte: &mut u8) -> u32 {
     let entry = table[(x & SLOT_MASK) as usize];

@@ -1,5 +1,6 @@
-//! The tree code with AVX2 and BMI2: compared 64 bytes at a time, closed up eight at a time by one
-//! `vpshufb` for both sides, spread 32 at a time, looked up by `vpshufb` in rows of 16 entries.
+//! The tree code with AVX2 and BMI2: bytes are compared 64 at a time, closed up eight at a time by
+//! one `vpshufb` for both sides, spread 32 at a time, and looked up by `vpshufb` in rows of 16
+//! entries.
 
 use super::super::chain::eights::ONES;
 use super::super::chain::{low_bits, word};
@@ -7,7 +8,7 @@ use super::{Side, Tables};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// `SPLIT[b]` brings those of eight bytes whose bit is clear in `b` to the lower half of a vector,
+/// `SPLIT[b]` moves those of eight bytes whose bit is clear in `b` to the lower half of a vector
 /// and the others to the upper half, closed up.
 static SPLIT: [[u8; 16]; 256] = split_orders();
 
@@ -27,22 +28,22 @@ const fn split_orders() -> [[u8; 16]; 256] {
     orders
 }
 
-/// Vectors that are looked up together, so that an entry of a table is loaded once for all.
+/// Vectors that are looked up together, so that each table entry is loaded once for all of them.
 pub(super) const TOGETHER: usize = 4;
 
-/// Bytes of these.
+/// Bytes of these vectors.
 pub(super) const STEP: usize = 32 * TOGETHER;
 
-/// A table in rows of 16, each as what it differs in from the one before.
+/// A table in rows of 16, each stored as its difference from the row before.
 pub(super) struct Rows {
-    /// Each half of the table is looked up by itself.
+    /// Each half of the table is looked up separately.
     halves: [[[u8; 16]; 8]; 2],
-    /// Those rows of each half that differ from the one before.
+    /// The rows of each half that differ from the row before.
     ranges: [Range<usize>; 2],
 }
 
 impl Rows {
-    /// The rows of `table` for numbers that are in the first `count` of them.
+    /// The rows of `table` for numbers in its first `count` rows.
     pub(super) fn new(table: &[u8; 256], count: usize) -> Self {
         let mut halves = [[[0; 16]; 8]; 2];
         let mut ranges = [const { 0..0 }; 2];
@@ -71,8 +72,8 @@ impl Rows {
         let mut v = v;
         let step = _mm256_set1_epi8(16);
         for (half, range) in self.halves.iter().zip(&self.ranges) {
-            // Of a number, all rows up to its own count, which make up its entry. It is negative in
-            // the others, where `vpshufb` gives 0, as all numbers are that are not of this half.
+            // For a number, all rows up to its own add up to its entry. In the other rows it is
+            // negative, and `vpshufb` gives 0. The same holds for all numbers outside this half.
             let before = _mm256_set1_epi8(16 * range.start as i8);
             let mut left = v.map(|v| _mm256_subs_epi8(v, before));
             for row in &half[range.clone()] {
@@ -90,14 +91,14 @@ impl Rows {
     }
 }
 
-/// A bit for each byte: whether it is 0.
+/// One bit per byte: whether the byte is 0.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn zeros(v: __m256i) -> u32 {
     _mm256_movemask_epi8(_mm256_cmpeq_epi8(v, _mm256_setzero_si256())) as u32
 }
 
-/// Appends those of the first `len` of `bytes` for which 0 was found.
+/// Appends those of the first `len` of `bytes` whose entry is 0.
 #[inline]
 #[target_feature(enable = "avx2,bmi1")]
 fn append_zeros(bytes: &[u8; STEP], len: usize, found: [__m256i; TOGETHER], out: &mut Vec<u8>) {
@@ -107,10 +108,10 @@ fn append_zeros(bytes: &[u8; STEP], len: usize, found: [__m256i; TOGETHER], out:
     for ((bytes, &[low, high]), at) in bytes.as_chunks::<64>().0.iter().zip(pairs).zip([0, 64]) {
         let found = u64::from(zeros(low)) | u64::from(zeros(high)) << 32;
         let mut left = found & low_bits(len.saturating_sub(at));
-        // The first is written even if there is none: often there is one, and seldom more.
+        // The first one is written even if there is none: often there is one, and rarely more.
         loop {
-            // SAFETY: there is room for all of `bytes`, and no more are written than bits are set
-            // before the last.
+            // SAFETY: there is room for all `STEP` bytes; `end` has advanced only by the set bits
+            // before this one, which are fewer.
             unsafe { to.add(end).write(bytes[left.trailing_zeros() as usize % 64]) };
             end += usize::from(left != 0);
             left &= left.wrapping_sub(1);
@@ -124,7 +125,7 @@ fn append_zeros(bytes: &[u8; STEP], len: usize, found: [__m256i; TOGETHER], out:
 }
 
 /// # Safety
-/// The CPU has AVX2 and BMI1; both slices are as long.
+/// The CPU has AVX2 and BMI1; both slices have the same length.
 #[target_feature(enable = "avx2,bmi1")]
 pub(super) unsafe fn to_ranks(
     tables: &Tables,
@@ -132,7 +133,7 @@ pub(super) unsafe fn to_ranks(
     dst: &mut [u8],
     absent_bytes: &mut Vec<u8>,
 ) {
-    // In rows without a code 0 is found, which is to stand for that.
+    // A lookup in rows without a code gives 0, so 0 must mean that there is no code.
     let absent = tables.absent.unwrap_or(0);
     let rows = Rows::new(&tables.ranks.map(|rank| rank ^ absent), 16);
     let (absent, has_absent) = (_mm256_set1_epi8(absent as i8), tables.absent.is_some());
@@ -175,7 +176,7 @@ pub(super) unsafe fn split(
     right: &mut [u8],
     bits: &mut [u8],
 ) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match keep {
             [true, true] => split_sides::<true, true>(first, own, len, right, bits),
@@ -202,13 +203,13 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
     let first = _mm256_set1_epi8(first as i8);
     let own = own.as_mut_ptr();
     let right = right.as_mut_ptr();
-    // How many have gone to the right: both sides end where this says.
+    // How many bytes have gone to the right: this gives the ends of both sides.
     let mut count = 0;
-    // One loop, with the last group in it: as a closure for two, it was called and not inlined.
+    // One loop that includes the last group: a closure for two loops was called and not inlined.
     for (i, word) in bits.chunks_mut(8).enumerate() {
-        // SAFETY: there are 64 bytes from every group on. No side has got more bytes than were
-        // read, so that there is room for eight; what is closed up in place lies before what is
-        // still to be read.
+        // SAFETY: there are 64 bytes from every group on. Neither side has more bytes than were
+        // read, so there is room for eight. Bytes closed up in place come before those still to be
+        // read.
         unsafe {
             let from = own.add(64 * i);
             let v = [0, 32].map(|i| _mm256_loadu_si256(from.add(i).cast()));
@@ -238,11 +239,11 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
 }
 
 /// # Safety
-/// The CPU has AVX2, BMI2 and POPCNT. `bits` has a bit for each byte of `dst` and zeros behind
-/// them; each side has as many bytes as there are bits for it, and 64 more.
+/// The CPU has AVX2, BMI2 and POPCNT. `bits` has a bit for each byte of `dst`, followed by zeros;
+/// each side has as many bytes as there are bits for it, and 64 more.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn merge(bits: &[u8], left: Side, right: Side, dst: &mut [u8]) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (left, right) {
             (Side::Symbol(a), Side::Symbol(b)) => {
@@ -261,7 +262,7 @@ pub(super) unsafe fn merge(bits: &[u8], left: Side, right: Side, dst: &mut [u8])
     }
 }
 
-/// [`merge`] for sides that are bytes or, if not, a symbol.
+/// [`merge`] for sides that are bytes, or a symbol if not.
 ///
 /// # Safety
 /// As [`merge`].
@@ -279,8 +280,8 @@ unsafe fn merge_sides<const LEFT: bool, const RIGHT: bool>(
         let Places { is_right, is_left, left, right } = Places::of(set);
         let counts = [set as u16, (set >> 16) as u16].map(|set| set.count_ones() as usize);
         let (mut v, mut w) = (_mm256_and_si256(is_left, a), _mm256_and_si256(is_right, b));
-        // SAFETY: at most the bits seen so far have been taken from a side, and those beyond the
-        // last byte: 64 bytes more are readable.
+        // SAFETY: at most the bits seen so far, including those beyond the last byte, have been
+        // taken from a side, and 64 more bytes are readable.
         unsafe {
             if LEFT {
                 let next = from_left.add(16 - counts[0]);
@@ -305,14 +306,14 @@ unsafe fn merge_sides<const LEFT: bool, const RIGHT: bool>(
     if !tail.is_empty() {
         let v = group(word(last) as u32);
         let mut all = [0; 32];
-        // SAFETY: there are 32 bytes.
+        // SAFETY: `all` has 32 bytes.
         unsafe { _mm256_storeu_si256(all.as_mut_ptr().cast(), v) };
         tail.copy_from_slice(&all[..tail.len()]);
     }
 }
 
-/// Where the bytes of two sides go, 16 by 16: orders with the top bit set for those of the other
-/// side.
+/// Where the bytes of two sides go, 16 at a time: orders with the top bit set for the bytes of the
+/// other side.
 struct Places {
     is_left: __m256i,
     is_right: __m256i,
@@ -330,8 +331,8 @@ impl Places {
         let own = _mm256_and_si256(own, one_each);
         let is_right = _mm256_cmpeq_epi8(own, one_each);
         let is_left = _mm256_cmpeq_epi8(own, _mm256_setzero_si256());
-        // Less the number of bytes of the right side up to each place: among its eight, then those
-        // of the lower eight for the upper ones.
+        // Minus the number of right-side bytes up to each place: first within each eight, then
+        // adding those of the lower eight to the upper ones.
         let mut less = is_right;
         less = _mm256_add_epi8(less, _mm256_slli_epi64::<8>(less));
         less = _mm256_add_epi8(less, _mm256_slli_epi64::<16>(less));
@@ -356,6 +357,6 @@ impl Places {
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn load_sixteens(low: *const u8, high: *const u8) -> __m256i {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { _mm256_loadu2_m128i(high.cast(), low.cast()) }
 }

@@ -1,14 +1,14 @@
-//! Flat nodes with AVX2 and BMI2: numbers of a few bits, packed and taken apart 32 at a time.
+//! Flat nodes with AVX2 and BMI2: numbers of a few bits, packed and unpacked 32 at a time.
 
 use super::super::chain::eights::ONES;
 use super::avx2::{Rows, STEP, load_sixteens};
 use super::low_mask;
 use std::arch::x86_64::*;
 
-/// Most bits for which [`pack_groups`] works: factors are signed bytes.
+/// The largest number of bits for which [`pack_groups`] works: factors are signed bytes.
 const GROUPED_BITS_MAX: u8 = 6;
 
-/// As [`super::pack`], for less than 8 bits.
+/// Like [`super::pack`], for fewer than 8 bits.
 #[target_feature(enable = "avx2,bmi2")]
 pub(super) fn pack(first: u8, bits: u8, ranks: &[u8], out: &mut Vec<u8>) {
     let mut ranks = ranks;
@@ -26,7 +26,7 @@ pub(super) fn pack(first: u8, bits: u8, ranks: &[u8], out: &mut Vec<u8>) {
     unsafe {
         let mut to = out.as_mut_ptr().add(out.len());
         for &eight in eights {
-            // No rank is below the first one, so that nothing is borrowed from a neighbour.
+            // No rank is below the first one, so nothing is borrowed from a neighbour.
             let numbers = u64::from_le_bytes(eight).wrapping_sub(firsts);
             to.cast::<u64>().write_unaligned(_pext_u64(numbers, mask).to_le());
             to = to.add(bits);
@@ -40,7 +40,7 @@ pub(super) fn pack(first: u8, bits: u8, ranks: &[u8], out: &mut Vec<u8>) {
 #[target_feature(enable = "avx2")]
 fn pack_groups(first: u8, bits: u8, groups: &[[u8; 32]], out: &mut Vec<u8>) {
     let first = _mm256_set1_epi8(first as i8);
-    // Numbers are joined in pairs, three times, and then stand at the start of each eight bytes.
+    // Numbers are joined in pairs, three times, and are then at the start of each eight bytes.
     let twos = _mm256_set1_epi16(1 | 256 << bits);
     let fours = _mm256_set1_epi32(1 | 65536 << (2 * bits));
     let apart = 32 - 4 * i32::from(bits);
@@ -68,14 +68,15 @@ fn pack_groups(first: u8, bits: u8, groups: &[[u8; 32]], out: &mut Vec<u8>) {
     }
 }
 
-/// Numbers of a few bits, taken apart.
+/// Unpacks numbers of a few bits.
 struct Numbers {
     bits: usize,
-    /// Of 16 numbers, where the two bytes are that have each of the lower and of the upper eight.
+    /// For 16 numbers, the places of the two bytes that hold each number, for the lower and the
+    /// upper eight.
     places: [__m256i; 2],
-    /// What brings each of eight to the top of its two bytes.
+    /// Moves each of eight numbers to the top of its two bytes.
     up: __m256i,
-    /// By how much all go down from there.
+    /// How far all numbers move down from there.
     down: __m128i,
 }
 
@@ -85,7 +86,7 @@ impl Numbers {
     fn new(bits: usize) -> Self {
         let (mut places, mut up) = ([[0; 16]; 2], [0_u16; 8]);
         for i in 0..16 {
-            // With eight bits the second byte does not count, nor does it matter where it is.
+            // With eight bits the second byte is ignored, so its place does not matter.
             let at = (i * bits / 8) as u8;
             places[i / 8][2 * (i % 8)..][..2].copy_from_slice(&[at, at + 1]);
             up[i % 8] = 1 << (16 - bits - i * bits % 8);
@@ -105,11 +106,11 @@ impl Numbers {
     /// The 32 numbers at `from`.
     ///
     /// # Safety
-    /// There are 16 bytes more than the first half of them takes.
+    /// There are 16 bytes more than their first half takes.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn at(&self, from: *const u8) -> __m256i {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let own = unsafe { load_sixteens(from, from.add(2 * self.bits)) };
         let [lower, upper] = self.places.map(|places| {
             let words = _mm256_mullo_epi16(_mm256_shuffle_epi8(own, places), self.up);
@@ -127,11 +128,11 @@ pub(super) unsafe fn unpack(bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &
     let numbers = Numbers::new(usize::from(bits));
     let (steps, tail) = dst.as_chunks_mut::<STEP>();
     let step = STEP / 8 * usize::from(bits);
-    // A step may read up to 14 bytes more than its own.
+    // A step may read up to 14 bytes beyond its own.
     let direct = (packed.len().saturating_sub(BEHIND) / step).min(steps.len());
     let look_up_at = |from: *const u8, to: &mut [u8; STEP]| {
-        // SAFETY: the caller of this closure sees to `step + BEHIND` bytes at `from`; `to` has
-        // `STEP`.
+        // SAFETY: the caller of this closure ensures that there are `step + BEHIND` bytes at
+        // `from`; `to` has `STEP`.
         unsafe {
             let v = std::array::from_fn(|i| numbers.at(from.add(4 * i * numbers.bits)));
             for (i, v) in rows.look_up(v).into_iter().enumerate() {
@@ -154,10 +155,10 @@ pub(super) unsafe fn unpack(bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &
     }
 }
 
-/// Bytes that may be read behind those of a step.
+/// Bytes that may be read after those of a step.
 const BEHIND: usize = 16;
 
-/// The bytes of a step at most, with zeros behind them.
+/// At most the bytes of a step, followed by zeros.
 fn padded(bytes: &[u8]) -> [u8; STEP + BEHIND] {
     let mut all = [0; STEP + BEHIND];
     all[..bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! The tree code with AVX-512 VBMI2: 64 bytes a step, closed up by `vpcompressb`, spread by
+//! The tree code with AVX-512 VBMI2: 64 bytes per step, closed up by `vpcompressb`, spread by
 //! `vpexpandb`, looked up by `vpermb` and `vpermi2b`.
 
 use super::super::chain::low_bits;
@@ -36,7 +36,7 @@ impl Lookup {
 }
 
 /// # Safety
-/// The CPU has AVX-512 VBMI2; both slices are as long.
+/// The CPU has AVX-512 VBMI2; both slices have the same length.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,popcnt")]
 pub(super) unsafe fn to_ranks(tables: &Tables, src: &[u8], dst: &mut [u8], absent: &mut Vec<u8>) {
     let ranks = Lookup::new(&tables.ranks);
@@ -55,7 +55,7 @@ pub(super) unsafe fn to_ranks(tables: &Tables, src: &[u8], dst: &mut [u8], absen
         }
     };
     let full = src.len() / 64 * 64;
-    // SAFETY: whole groups lie within both slices, and masks end the last one with them.
+    // SAFETY: whole groups are inside both slices, and masks end the last one where they end.
     unsafe {
         for at in (0..full).step_by(64) {
             let v = _mm512_loadu_si512(src.as_ptr().add(at).cast());
@@ -82,7 +82,7 @@ pub(super) unsafe fn split(
     right: &mut [u8],
     bits: &mut [u8],
 ) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match keep {
             [true, true] => split_sides::<true, true>(first, own, len, right, bits),
@@ -111,8 +111,8 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
     let (mut to_left, mut to_right) = (own, right.as_mut_ptr());
     let mut count = 0;
     let mut group = |v, set: u64, others: u64| {
-        // SAFETY: no side has got more bytes than were read, so that there is room for 64; what is
-        // closed up in place lies before what is still to be read.
+        // SAFETY: neither side has more bytes than were read, so there is room for 64. Bytes closed
+        // up in place come before those still to be read.
         unsafe {
             if LEFT {
                 _mm512_storeu_si512(to_left.cast(), _mm512_maskz_compress_epi8(others, v));
@@ -128,7 +128,7 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
     let (words, tail) = bits.as_chunks_mut::<8>();
     let full = len / 64;
     for (i, word) in words[..full].iter_mut().enumerate() {
-        // SAFETY: a whole group lies within `len`.
+        // SAFETY: a whole group is inside `len`.
         let v = unsafe { _mm512_loadu_si512(own.add(64 * i).cast()) };
         let set = _mm512_cmpge_epu8_mask(v, first);
         *word = set.to_le_bytes();
@@ -136,13 +136,13 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
     }
     let valid = low_bits(len % 64);
     if valid != 0 {
-        // SAFETY: there are 64 bytes behind `len`.
+        // SAFETY: there are 64 bytes after `len`.
         let v = unsafe { _mm512_loadu_si512(own.add(64 * full).cast()) };
         let set = _mm512_mask_cmpge_epu8_mask(valid, v, first);
         let last = _mm_cvtsi64_si128(set as i64);
-        // A last group of more than 56 has a whole word.
+        // A last group of more than 56 bytes has a whole word.
         let to = if words.len() > full { &mut words[full][..] } else { tail };
-        // SAFETY: the mask ends the store with the last byte of `to`, which has eight at most.
+        // SAFETY: the mask ends the store with the last byte of `to`, which has at most eight.
         unsafe { _mm_mask_storeu_epi8(to.as_mut_ptr().cast(), low_bits(to.len()) as u16, last) };
         group(v, set, valid & !set);
     }
@@ -150,11 +150,11 @@ unsafe fn split_sides<const LEFT: bool, const RIGHT: bool>(
 }
 
 /// # Safety
-/// The CPU has AVX-512 VBMI2. `bits` has a bit for each byte of `dst` and zeros behind them; each
-/// side has as many bytes as there are bits for it, and 64 more.
+/// The CPU has AVX-512 VBMI2. `bits` has a bit for each byte of `dst`, followed by zeros; each side
+/// has as many bytes as there are bits for it, and 64 more.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")]
 pub(super) unsafe fn merge(bits: &[u8], left: Side, right: Side, dst: &mut [u8]) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (left, right) {
             (Side::Symbol(a), Side::Symbol(b)) => {
@@ -173,7 +173,7 @@ pub(super) unsafe fn merge(bits: &[u8], left: Side, right: Side, dst: &mut [u8])
     }
 }
 
-/// [`merge`] for sides that are bytes or, if not, a symbol.
+/// [`merge`] for sides that are bytes, or a symbol if not.
 ///
 /// # Safety
 /// As [`merge`].
@@ -188,7 +188,7 @@ unsafe fn merge_sides<const LEFT: bool, const RIGHT: bool>(
     let (a, b) = (_mm512_set1_epi8(left.0 as i8), _mm512_set1_epi8(right.0 as i8));
     let (mut from_left, mut from_right) = (left.1.as_ptr(), right.1.as_ptr());
     let mut group = |set: u64, others: u64| {
-        // SAFETY: at most the bits seen so far have been taken from a side; 64 bytes more are
+        // SAFETY: at most the bits seen so far have been taken from a side, and 64 more bytes are
         // readable.
         unsafe {
             let mut v = a;
@@ -222,7 +222,7 @@ unsafe fn merge_sides<const LEFT: bool, const RIGHT: bool>(
     }
     if !tail.is_empty() {
         let valid = low_bits(tail.len());
-        // SAFETY: the mask ends the load with `last`, which has eight bytes at most.
+        // SAFETY: the mask ends the load with `last`, which has at most eight bytes.
         let set =
             unsafe { _mm_maskz_loadu_epi8(low_bits(last.len()) as u16, last.as_ptr().cast()) };
         let set = _mm_cvtsi128_si64(set) as u64;
@@ -236,7 +236,7 @@ unsafe fn merge_sides<const LEFT: bool, const RIGHT: bool>(
 /// The CPU has AVX-512 VBMI; `packed` has `bits` bits for each byte of `dst`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) unsafe fn unpack(bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &mut [u8]) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match bits {
             ..=6 => unpack_up_to::<6>(bits, symbols, packed, dst),
@@ -262,8 +262,8 @@ unsafe fn unpack_up_to<const BITS: u8>(
     let spread = Spread::new(low_mask(bits));
     let (groups, tail) = dst.as_chunks_mut::<64>();
     let (full, last) = packed.split_at(spread.step * groups.len());
-    // SAFETY: a group has `step` bytes of `full` and 64 of its own; masks end loads and stores of
-    // the tail with `last` and with it.
+    // SAFETY: a group has `step` bytes of `full` and 64 of its own; masks end the loads and stores
+    // of the tail with `last` and with the tail.
     unsafe {
         for (i, group) in groups.iter_mut().enumerate() {
             let v = spread.group(full.as_ptr().add(spread.step * i), spread.step);

@@ -1,7 +1,7 @@
 //! Kernels of the tree code (`docs/format.md`, section 5.6).
 //!
-//! A prefix code as a tree, whose nodes are ranges of ranks: the symbols in the order of the tree.
-//! Symbols with codes that are as long stand together in blocks, which need no node for each bit.
+//! A prefix code as a tree. Its nodes are ranges of ranks: the symbols in the order of the tree.
+//! Symbols with codes of the same length are together in blocks, which need no node for each bit.
 //! Both directions go node by node, breadth first, over the bytes of a segment:
 //!
 //! ```text
@@ -14,11 +14,11 @@
 //!                          and spread both sides of the others over the places their bits name
 //! ```
 //!
-//! As in a chain, no bit position depends on a decoded symbol, only on counts of bits. A chain is
-//! the tree in which every node has a single symbol on one side; here both sides may go on.
+//! As in a chain, bit positions never depend on a decoded symbol, only on counts of bits. A chain
+//! is the tree in which every node has a single symbol on one side; here both sides may go on.
 //!
-//! The order of the work is safe code, written once. A kernel does one node, and is called with
-//! slices whose lengths it checks.
+//! The order of the work is safe code, written once. A kernel handles one node; it is called with
+//! slices and checks their lengths.
 
 mod portable;
 mod table;
@@ -38,28 +38,28 @@ use crate::segment::sized;
 use lmc_format::{Error, Reader, Result};
 use table::{Child, NODES_MAX, Node, Split};
 
-/// Bytes that kernels may read and write beyond the end of what they work on: a group, and eight
-/// more, which spare the portable path a check of every place in a group.
+/// Bytes that kernels may read and write beyond the end of their data: a group, and eight more,
+/// which save the portable path a check at every place in a group.
 const SLACK: usize = 72;
 
 /// Working memory; its contents mean nothing between calls.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// Ranks of all nodes that are not done.
+    /// Ranks of all unfinished nodes.
     ranks: Vec<u8>,
     escapes: Vec<u8>,
     near: Vec<u8>,
     far: Vec<u8>,
 }
 
-/// Where the next node's ranks may start after `len` of them at `at`: behind what kernels write
-/// beyond these, at the start of a cache line.
+/// Where the next node's ranks may start after `len` of them at `at`: after the bytes that kernels
+/// write beyond these, at the start of a cache line.
 fn place_after(at: usize, len: usize) -> usize {
     (at + len + SLACK).next_multiple_of(64)
 }
 
-/// Appends the tree stream of `src` to `out`. Fails, with `out` as it was, if a byte has no code
-/// and there is no escape.
+/// Appends the tree stream of `src` to `out`. If a byte has no code and there is no escape, this
+/// fails and leaves `out` as it was.
 pub(crate) fn encode(
     isa: Isa,
     tables: &Tables,
@@ -67,7 +67,7 @@ pub(crate) fn encode(
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
 ) -> Encoded {
-    // The right sides of a level are no more than the plane together.
+    // The right sides of a level together have at most the bytes of the plane.
     let most = (tables.levels.len() + 1) * src.len() + tables.nodes.len() * place_after(0, 0);
     let ranks = sized(&mut scratch.ranks, most + place_after(0, 0));
     let escapes = &mut scratch.escapes;
@@ -103,8 +103,7 @@ pub(crate) fn encode(
     Ok(())
 }
 
-/// Where each node's stream lies, how many bytes reach it, and where they go among those of its
-/// level.
+/// Where each node's stream is, how many bytes reach the node, and where they go within its level.
 struct Walk<'a> {
     counts: [usize; NODES_MAX],
     places: [usize; NODES_MAX],
@@ -138,10 +137,10 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// Finds the streams of all nodes by counting, level after level, the bits that are set.
+/// Finds the streams of all nodes by counting the set bits, level by level.
 ///
-/// What it returns is consistent by construction: the counts of a split node's sides add up to its
-/// own, that of the right side is the number of set bits, and each stream is exactly as long as its
+/// The result is consistent by construction: the counts of a split node's sides add up to its own,
+/// the count of the right side is the number of set bits, and each stream is exactly as long as its
 /// count says.
 fn walk<'a>(isa: Isa, tables: &Tables, input: &mut Reader<'a>, n: usize) -> Result<Walk<'a>> {
     let mut walk =
@@ -174,7 +173,7 @@ fn walk<'a>(isa: Isa, tables: &Tables, input: &mut Reader<'a>, n: usize) -> Resu
     Ok(walk)
 }
 
-/// What stands on one side of a node.
+/// One side of a node.
 #[derive(Clone, Copy)]
 enum Side<'a> {
     /// The same byte everywhere.
@@ -183,7 +182,7 @@ enum Side<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Fills `dst` with the bytes of node `i`; `below` has those of the next level.
+/// Fills `dst` with the bytes of node `i`; `below` has the bytes of the next level.
 fn decode_node(isa: Isa, node: &Node, walk: &Walk, i: usize, below: &[u8], dst: &mut [u8]) {
     let stream = walk.streams[i];
     match node {
@@ -200,24 +199,24 @@ fn decode_node(isa: Isa, node: &Node, walk: &Walk, i: usize, below: &[u8], dst: 
     }
 }
 
-/// Writes the rank of each byte of `src` to `dst`, which is as long, and appends the bytes without
-/// a code to `absent`.
+/// Writes the rank of each byte of `src` to `dst`, which has the same length, and appends the bytes
+/// without a code to `absent`.
 fn to_ranks(isa: Isa, tables: &Tables, src: &[u8], dst: &mut [u8], absent: &mut Vec<u8>) {
     assert_eq!(src.len(), dst.len());
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX2 and BMI1; both slices are as long.
+        // SAFETY: the isa proves AVX2 and BMI1; both slices have the same length.
         IsaKind::Avx2 => unsafe { avx2::to_ranks(tables, src, dst, absent) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX-512 VBMI2; both slices are as long.
+        // SAFETY: the isa proves AVX-512 VBMI2; both slices have the same length.
         IsaKind::Avx512 => unsafe { avx512::to_ranks(tables, src, dst, absent) },
         _ => portable::to_ranks(tables, src, dst, absent),
     }
 }
 
 /// Writes a bit to `bits` for each of the first `len` of `own`: whether it goes to the right. Those
-/// that do are closed up at `right`, the others at the start of `own`, as far as they go on;
-/// returns how many go to the right.
+/// that do are closed up at `right`, the others at the start of `own`, if they go on. Returns how
+/// many go to the right.
 fn split_ranks(
     isa: Isa,
     split: &Split,
@@ -232,8 +231,8 @@ fn split_ranks(
     let keep = [split.left, split.right].map(|side| matches!(side, Child::Node(_)));
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX2 and BMI2; there is slack behind `len` bytes of both sides,
-        // and `bits` has one for each.
+        // SAFETY: the isa proves AVX2 and BMI2; there is slack after `len` bytes of both sides, and
+        // `bits` has one for each.
         IsaKind::Avx2 => unsafe { avx2::split(split.first, keep, own, len, right, bits) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above, with AVX-512 VBMI2.
@@ -242,15 +241,15 @@ fn split_ranks(
     }
 }
 
-/// Fills `dst`: where a bit is set with the next byte of the right side, else with that of the left
-/// one. `bits` has one for each byte of `dst`, and zeros behind them; each side has as many bytes
-/// as there are bits for it, and slack, as the walk found.
+/// Fills `dst`: where a bit is set with the next byte of the right side, otherwise with that of the
+/// left side. `bits` has one bit for each byte of `dst`, followed by zeros. Each side has as many
+/// bytes as there are bits for it, and slack, as the walk ensured.
 fn merge(isa: Isa, bits: &[u8], left: Side, right: Side, dst: &mut [u8]) {
     assert_eq!(bits.len(), dst.len().div_ceil(8));
     match isa.kind() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the isa proves AVX2 and BMI2. The sides are as long as the walk counted in
-        // `bits`, of which those beyond `dst` are 0.
+        // `bits`, and the bits beyond `dst` are 0.
         IsaKind::Avx2 => unsafe { avx2::merge(bits, left, right, dst) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above, with AVX-512 VBMI2.
@@ -259,10 +258,10 @@ fn merge(isa: Isa, bits: &[u8], left: Side, right: Side, dst: &mut [u8]) {
     }
 }
 
-/// Appends each of `ranks`, from `first` on, in `bits` bits.
+/// Appends each of `ranks`, minus `first`, in `bits` bits.
 fn pack(isa: Isa, first: u8, bits: u8, ranks: &[u8], out: &mut Vec<u8>) {
     if bits == 8 {
-        // All 256 ranks, so that the first is 0.
+        // All 256 ranks, so the first is 0.
         return out.extend_from_slice(ranks);
     }
     let mut ranks = ranks;
@@ -281,7 +280,7 @@ fn pack(isa: Isa, first: u8, bits: u8, ranks: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Fills `dst` with those of `symbols` that the numbers of `bits` bits in `packed` name.
+/// Fills `dst` with the `symbols` selected by the numbers of `bits` bits in `packed`.
 fn unpack(isa: Isa, bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &mut [u8]) {
     assert_eq!(packed.len(), (dst.len() * usize::from(bits)).div_ceil(8));
     match isa.kind() {
@@ -295,7 +294,7 @@ fn unpack(isa: Isa, bits: u8, symbols: &[u8; 256], packed: &[u8], dst: &mut [u8]
     }
 }
 
-/// The lowest `bits` bits of a byte, 1 to 8 of them.
+/// The lowest `bits` bits of a byte, from 1 to 8.
 fn low_mask(bits: u8) -> u8 {
     0xff >> (8 - bits)
 }

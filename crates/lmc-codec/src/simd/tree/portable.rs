@@ -1,4 +1,4 @@
-//! The tree code in safe Rust: the definition, and the path of CPUs without a kernel of their own.
+//! The tree code in safe Rust: the definition, and the path for CPUs without their own kernel.
 
 use super::super::chain::eights::{ONES, close_up, counts_to, gather, spread};
 use super::super::chain::{low_bits, word};
@@ -17,7 +17,7 @@ pub(super) fn to_ranks(tables: &Tables, src: &[u8], dst: &mut [u8], absent: &mut
     }
 }
 
-/// Appends those bytes of `src` to `absent` whose rank says that they have no code.
+/// Appends to `absent` the bytes of `src` whose rank says that they have no code.
 fn append_absent(tables: &Tables, src: &[u8], ranks: &[u8], absent: &mut Vec<u8>) {
     let of_absent = |&(_, &rank): &(&u8, &u8)| Some(rank) == tables.absent;
     absent.extend(src.iter().zip(ranks).filter(of_absent).map(|(&byte, _)| byte));
@@ -52,7 +52,7 @@ pub(super) fn split(
     on_right
 }
 
-/// Writes the bytes of `group` whose bit is set to the start of `to`, and no more than 64.
+/// Writes the bytes of `group` whose bit is set to the start of `to`, at most 64.
 #[inline(always)]
 fn close_up_group(group: &[u8; 64], set: u64, to: &mut [u8]) {
     let (to, _) = to.split_first_chunk_mut::<SLACK>().expect("there is slack");
@@ -77,7 +77,7 @@ pub(super) fn merge(bits: &[u8], mut left: Side, mut right: Side, dst: &mut [u8]
     }
 }
 
-/// [`merge`] for the `valid` ones of 64 bits.
+/// [`merge`] for the `valid` bits of 64.
 #[inline(always)]
 fn merge_group(set: u64, valid: u64, left: &mut Side, right: &mut Side, group: &mut [u8; 64]) {
     let (from_left, from_right) = (take_group(left, !set & valid), take_group(right, set));
@@ -86,7 +86,7 @@ fn merge_group(set: u64, valid: u64, left: &mut Side, right: &mut Side, group: &
     }
 }
 
-/// The next bytes of a side in the places of the set bits, eight in a word; zeros elsewhere.
+/// The next bytes of a side at the places of the set bits, eight in a word; zeros elsewhere.
 #[inline(always)]
 fn take_group(side: &mut Side, set: u64) -> [u64; 8] {
     let counts = counts_to(set);
@@ -112,7 +112,7 @@ pub(super) fn pack(first: u8, bits: u8, ranks: &[u8], out: &mut Vec<u8>) {
     let (eights, tail) = ranks.as_chunks::<8>();
     let bits = usize::from(bits);
     let start = out.len();
-    // Eight bytes are written each time, of which as many count as there are bits.
+    // Eight bytes are written each time; only as many count as there are bits.
     out.resize(start + bits * eights.len() + 8, 0);
     for (eight, to) in eights.iter().zip((start..).step_by(bits)) {
         let numbers = eight.iter().rev();

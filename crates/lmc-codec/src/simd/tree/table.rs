@@ -1,20 +1,19 @@
-//! A tree table made ready for both directions.
+//! A tree table, ready for both directions.
 
 use lmc_format::TreeTable;
 use lmc_format::limits::HUFFMAN_BITS_MAX;
 use std::ops::Range;
 
-/// Most nodes of a tree, of those that have a stream: all but single symbols. As many blocks as can
-/// be are those of 15 and 31 symbols of each of the 12 lengths, and the escape: 53, under 52
-/// others.
+/// The largest number of nodes with a stream, which is all but single symbols. The worst case is 15
+/// or 31 symbols of each of the 12 lengths, and the escape: 53 blocks, under 52 other nodes.
 pub(super) const NODES_MAX: usize = 105;
 
-/// A tree table made ready for both directions.
+/// A tree table, ready for both directions.
 #[derive(Clone, Debug)]
 pub struct Tables {
-    /// Of each byte; those without a code have that of the escape, or the highest.
+    /// The rank of each byte. Bytes without a code have that of the escape, or the highest.
     pub(super) ranks: [u8; 256],
-    /// The rank of bytes without a code; none if all have one.
+    /// The rank of bytes without a code; None if all have one.
     pub(super) absent: Option<u8>,
     pub(super) has_escape: bool,
     /// Breadth first.
@@ -23,7 +22,7 @@ pub struct Tables {
     pub(super) levels: Vec<Range<usize>>,
 }
 
-/// What has a stream of its own.
+/// A node with its own stream.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     Split(Split),
@@ -45,7 +44,7 @@ pub(super) struct Split {
 pub(super) struct Flat {
     pub first: u8,
     pub bits: u8,
-    /// Those of its ranks, and zeros.
+    /// The symbols of its ranks, then zeros.
     pub symbols: [u8; 256],
 }
 
@@ -69,7 +68,7 @@ impl Node {
     }
 }
 
-/// Some symbols with codes that are as long, as many as a power of two, or the escape.
+/// Symbols with codes of the same length, a power of two of them, or the escape.
 #[derive(Debug)]
 struct Block {
     /// Bits of the code before those that tell the symbols apart.
@@ -80,7 +79,7 @@ struct Block {
     is_escape: bool,
 }
 
-/// A tree's blocks, from its left to its right.
+/// A tree's blocks, from left to right.
 fn blocks(table: &TreeTable) -> Vec<Block> {
     let mut by_length = [const { Vec::new() }; HUFFMAN_BITS_MAX as usize + 1];
     for (&length, symbol) in table.lengths().iter().zip(0..=255) {
@@ -143,8 +142,8 @@ impl Tables {
     }
 }
 
-/// The node of a range of blocks at a depth; its children that are nodes are appended to those of
-/// the next level, `next`, which are numbered from `next_first` on.
+/// The node of a range of blocks at a depth. Children that are nodes are appended to `next`, the
+/// nodes of the next level, which are numbered from `next_first` on.
 fn node(
     blocks: &[Block],
     starts: &[usize],
@@ -163,8 +162,8 @@ fn node(
         }
         _ => {}
     }
-    // Half of the places below the node are on the left. Blocks are sorted by depth, so that one
-    // ends just there.
+    // Half of the places below the node are on the left. Blocks are sorted by depth, so one block
+    // ends exactly there.
     let half = 1_u32 << (HUFFMAN_BITS_MAX - depth - 1);
     let mut places = 0;
     let on_left = blocks[range.clone()].iter().take_while(|block| {

@@ -11,7 +11,7 @@ fn xorshift(state: &mut u64) -> u64 {
     *state
 }
 
-/// A table of these code lengths, and that of the escape.
+/// A table of these code lengths, and the code length of the escape.
 fn table(codes: impl IntoIterator<Item = (u8, u8)>, escape: u8) -> TreeTable {
     let mut lengths = [0; 256];
     codes.into_iter().for_each(|(symbol, length)| lengths[usize::from(symbol)] = length);
@@ -44,7 +44,7 @@ fn tables() -> Vec<TreeTable> {
     all
 }
 
-/// Bytes that have codes, short ones more often, and now and then others if there is an escape.
+/// Bytes that have codes, with short ones more often, and sometimes others if there is an escape.
 fn data(table: &TreeTable, n: usize, seed: &mut u64) -> Vec<u8> {
     let mut symbols: Vec<u8> = (0..=255).filter(|&s| table.lengths()[usize::from(s)] > 0).collect();
     symbols.sort_by_key(|&s| (table.lengths()[usize::from(s)], s));
@@ -81,8 +81,8 @@ fn check(table: &TreeTable, src: &[u8]) {
     }
 }
 
-/// All instruction sets write the same stream and read it back, at every length to four vectors and
-/// three.
+/// All instruction sets write the same stream and read it back, at every length up to four vectors
+/// and three.
 #[test]
 fn twins_agree_at_every_length() {
     let mut seed = 1;
@@ -93,7 +93,7 @@ fn twins_agree_at_every_length() {
     }
 }
 
-/// The place in memory of source and target changes nothing.
+/// The memory addresses of source and target do not matter.
 #[test]
 fn twins_agree_at_every_alignment() {
     let mut seed = 2;
@@ -105,7 +105,8 @@ fn twins_agree_at_every_alignment() {
     }
 }
 
-/// Planes of one byte alone go all one way through the tree, also those of an escape.
+/// In planes of a single byte value, all bytes go the same way through the tree, also with an
+/// escape.
 #[test]
 fn twins_agree_on_one_byte() {
     for table in tables() {
@@ -115,8 +116,8 @@ fn twins_agree_on_one_byte() {
     }
 }
 
-/// A stream is as the format says: nodes breadth first, a bit a byte or a flat node's bits, the
-/// escape's bytes as they are.
+/// A stream is as the format says: nodes breadth first, with one bit per byte or a flat node's
+/// bits, and the bytes of the escape unchanged.
 #[test]
 fn stream_is_as_the_format_says() {
     let encoded = |table: &TreeTable, src: &[u8]| {
@@ -125,7 +126,7 @@ fn stream_is_as_the_format_says() {
         assert!(encode(Isa::PORTABLE, &tables, src, scratch, &mut out).is_ok());
         out
     };
-    // 200 is 0; 3, 100, 101 and 255 are two bits behind a 1.
+    // 200 is 0; 3, 100, 101 and 255 are two bits after a 1.
     let flat = &tables()[11];
     assert_eq!(encoded(flat, &[200, 3, 255, 200, 101]), [0b10110, 0b10_1100]);
     // 7 is 0, 9 is 10, the escape 11.
@@ -134,8 +135,8 @@ fn stream_is_as_the_format_says() {
     assert!(encoded(escape, &[]).is_empty());
 }
 
-/// A byte without a code is refused if there is no escape, wherever it stands, and leaves the
-/// output as it was.
+/// A byte without a code is refused at any place if there is no escape, and leaves the output as it
+/// was.
 #[test]
 fn absent_bytes_are_refused() {
     let table = &tables()[11];
@@ -173,7 +174,7 @@ fn truncation_is_an_error() {
     }
 }
 
-/// Padding bits that are set are refused.
+/// Nonzero padding bits are refused.
 #[test]
 fn padding_must_be_zero() {
     let tables = Tables::new(&tables()[11]);

@@ -3,7 +3,7 @@
 use crate::simd::prefetch;
 use std::arch::x86_64::*;
 
-/// How far ahead of a merge its records are asked for.
+/// How far ahead of a merge to prefetch its records.
 const RECORDS_AHEAD: usize = 1024;
 
 /// Splits rotated words of `WIDTH` bytes, 2 or 4; returns how many words were done.
@@ -20,7 +20,7 @@ pub(super) unsafe fn split<const WIDTH: usize>(
     // Three more words leave room for the eight bytes that a group may write beyond its records.
     let n = top.len().saturating_sub(3) / 64 * 64;
     for at in (0..n).step_by(64) {
-        // SAFETY: words `at` to `at + 66` lie in `src`, `top` and `records`.
+        // SAFETY: words `at` to `at + 66` are inside `src`, `top` and `records`.
         unsafe {
             let from = src.as_ptr().add(WIDTH * at);
             let [a, b] = split_group::<WIDTH>(from, records.add((WIDTH - 1) * at));
@@ -42,7 +42,7 @@ pub(in crate::simd) unsafe fn split_group<const WIDTH: usize>(
     src: *const u8,
     records: *mut u8,
 ) -> [__m256i; 2] {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     [0, 1].map(|half| unsafe {
         let src = src.add(32 * WIDTH * half);
         let records = records.add(32 * (WIDTH - 1) * half);
@@ -50,7 +50,7 @@ pub(in crate::simd) unsafe fn split_group<const WIDTH: usize>(
     })
 }
 
-/// [`split_group`] of 32 words of 2 bytes.
+/// [`split_group`] for 32 words of 2 bytes.
 ///
 /// # Safety
 /// As [`split_group`].
@@ -60,7 +60,7 @@ unsafe fn split2(src: *const u8, records: *mut u8) -> __m256i {
     let order = _mm256_broadcastsi128_si256(_mm_setr_epi8(
         0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15,
     ));
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let [a, b] = [0, 32].map(|at| {
             let v = _mm256_loadu_si256(src.add(at).cast());
@@ -73,7 +73,7 @@ unsafe fn split2(src: *const u8, records: *mut u8) -> __m256i {
     }
 }
 
-/// [`split_group`] of 32 words of 4 bytes.
+/// [`split_group`] for 32 words of 4 bytes.
 ///
 /// # Safety
 /// As [`split_group`].
@@ -84,7 +84,8 @@ unsafe fn split4(src: *const u8, records: *mut u8) -> __m256i {
         0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15,
     ));
     let records_first = _mm256_setr_epi32(0, 1, 2, 4, 5, 6, 3, 7);
-    // SAFETY: the caller's. Each store has 24 bytes of records and eight that the next one covers.
+    // SAFETY: guaranteed by the caller. Each store has 24 bytes of records, and eight more that the
+    // next one overwrites.
     let [a, b, c, d] = [0, 1, 2, 3].map(|i| unsafe {
         let v = _mm256_loadu_si256(src.add(32 * i).cast());
         let v = _mm256_or_si256(_mm256_add_epi32(v, v), _mm256_srli_epi32::<31>(v));
@@ -106,11 +107,11 @@ pub(super) unsafe fn merge2(top: &[u8], low: &[u8], dst: &mut [u8], streaming: b
     let n = top.len() / 32 * 32;
     let streaming = streaming && dst.as_ptr().addr().is_multiple_of(32);
     for at in (0..n).step_by(32) {
-        // SAFETY: words `at` to `at + 31` lie in all three slices; the alignment allows the
+        // SAFETY: words `at` to `at + 31` are inside all three slices; the alignment allows the
         // streaming stores when they are used.
         unsafe {
             prefetch(low.as_ptr().wrapping_add(at + RECORDS_AHEAD));
-            // The quarters are put in the order that lets the in-lane unpacking give whole vectors
+            // The quarters are put in an order for which the in-lane unpacking gives whole vectors
             // of consecutive words.
             let high = _mm256_loadu_si256(top.as_ptr().add(at).cast());
             let high = _mm256_permute4x64_epi64::<0b11_01_10_00>(high);
@@ -140,7 +141,7 @@ pub(super) unsafe fn merge2(top: &[u8], low: &[u8], dst: &mut [u8], streaming: b
 /// The CPU has AVX2. `top` has as many bytes as `dst` has words, and `records` three times as many.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streaming: bool) -> usize {
-    // Each load of 32 bytes has eight records and eight bytes more, which three more words have.
+    // Each load of 32 bytes has eight records and eight bytes more; three more words provide these.
     let n = top.len().saturating_sub(3) / 8 * 8;
     let streaming = streaming && dst.as_ptr().addr().is_multiple_of(32);
     let halves = _mm256_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0);
@@ -152,9 +153,9 @@ pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streamin
         -1, -1, -1, 4, -1, -1, -1, 5, -1, -1, -1, 6, -1, -1, -1, 7,
     );
     for at in (0..n).step_by(8) {
-        // SAFETY: words `at` to `at + 7` lie in `top` and `dst`; 32 bytes at record `at` end before
-        // the end of record `at + 10`; the alignment allows the streaming stores when they are
-        // used.
+        // SAFETY: words `at` to `at + 7` are inside `top` and `dst`; 32 bytes at record `at` end
+        // before the end of record `at + 10`; the alignment allows the streaming stores when they
+        // are used.
         unsafe {
             let from = records.as_ptr().add(3 * at);
             prefetch(from.wrapping_add(RECORDS_AHEAD));

@@ -5,7 +5,7 @@ use crate::simd::prefetch;
 use lmc_format::WordMap;
 use std::arch::x86_64::*;
 
-/// How far ahead of a merge its records are asked for: the hardware's own prefetch starts anew on
+/// How far ahead of a merge to prefetch its records: the hardware's own prefetch starts again on
 /// every page. 1,024 bytes gave 8.5 GiB/s where 0 gave 7.8 and 4,096 gave 7.9 (bf16, Ice Lake
 /// server at 2.8 GHz).
 const RECORDS_AHEAD: usize = 1024;
@@ -24,7 +24,7 @@ fn places(f: impl Fn(usize) -> usize) -> [u8; 64] {
 pub(super) unsafe fn split2(src: &[u8], top: &mut [u8], low: *mut u8) -> usize {
     let n = top.len() / 64 * 64;
     let (even, odd) = (places(|i| 2 * i), places(|i| 2 * i + 1));
-    // SAFETY: the arrays have 64 bytes; words `at` to `at + 63` lie in `src`, `top` and `low`.
+    // SAFETY: the arrays have 64 bytes; words `at` to `at + 63` are inside `src`, `top` and `low`.
     unsafe {
         let even = _mm512_loadu_si512(even.as_ptr().cast());
         let odd = _mm512_loadu_si512(odd.as_ptr().cast());
@@ -52,8 +52,8 @@ pub(super) unsafe fn split2(src: &[u8], top: &mut [u8], low: *mut u8) -> usize {
 pub(super) unsafe fn split4(src: &[u8], top: &mut [u8], records: *mut u8) -> usize {
     let n = top.len() / 16 * 16;
     let order = places(|i| if i < 48 { i / 3 * 4 + i % 3 } else { (i - 48) * 4 + 3 });
-    // SAFETY: the array has 64 bytes; words `at` to `at + 15` lie in `src` and `top`, and their
-    // records' 48 bytes in `records`, where the masked store ends.
+    // SAFETY: the array has 64 bytes; words `at` to `at + 15` are inside `src` and `top`, and the
+    // 48 bytes of their records, where the masked store ends, are inside `records`.
     unsafe {
         let order = _mm512_loadu_si512(order.as_ptr().cast());
         for at in (0..n).step_by(16) {
@@ -79,7 +79,7 @@ pub(super) unsafe fn merge2(top: &[u8], low: &[u8], dst: &mut [u8], streaming: b
     let first = places(|i| i / 2 + if i % 2 == 1 { 64 } else { 0 });
     let second = places(|i| 32 + i / 2 + if i % 2 == 1 { 64 } else { 0 });
     let streaming = streaming && dst.as_ptr().addr().is_multiple_of(64);
-    // SAFETY: the arrays have 64 bytes; words `at` to `at + 63` lie in `top`, `low` and `dst`,
+    // SAFETY: the arrays have 64 bytes; words `at` to `at + 63` are inside `top`, `low` and `dst`,
     // whose alignment allows the streaming stores when they are used.
     unsafe {
         let first = _mm512_loadu_si512(first.as_ptr().cast());
@@ -114,8 +114,8 @@ pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streamin
     let n = top.len() / 16 * 16;
     let order = places(|i| if i % 4 == 3 { 48 + i / 4 } else { i / 4 * 3 + i % 4 });
     let streaming = streaming && dst.as_ptr().addr().is_multiple_of(64);
-    // SAFETY: the array has 64 bytes; words `at` to `at + 15` lie in `top` and `dst` and their 48
-    // bytes in `records`; `dst`'s alignment allows the streaming stores when they are used.
+    // SAFETY: the array has 64 bytes; words `at` to `at + 15` are inside `top` and `dst`, and their
+    // 48 bytes inside `records`; `dst`'s alignment allows the streaming stores when they are used.
     unsafe {
         let order = _mm512_loadu_si512(order.as_ptr().cast());
         for at in (0..n).step_by(16) {
@@ -140,8 +140,8 @@ pub(super) unsafe fn merge4(top: &[u8], records: &[u8], dst: &mut [u8], streamin
 /// Cuts words of a wide cut; returns how many were done.
 ///
 /// # Safety
-/// The CPU has AVX-512 F and BW. All slices are of one number of words, and `pairs` has room for as
-/// many pairs.
+/// The CPU has AVX-512 F and BW. All slices hold the same number of words, and `pairs` has room for
+/// as many pairs.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub(super) unsafe fn split_wide4(
     cut: WideCut,
@@ -156,7 +156,7 @@ pub(super) unsafe fn split_wide4(
     let mask = _mm512_set1_epi16((1 << cut.partial_bits()) - 1);
     let rotation = _mm512_set1_epi32(i32::from(cut.words.map == WordMap::Rotate));
     let even: [u16; 32] = std::array::from_fn(|i| 2 * i as u16);
-    // SAFETY: the array has 64 bytes; words `at` to `at + 31` lie in all slices.
+    // SAFETY: the array has 64 bytes; words `at` to `at + 31` are inside all slices.
     unsafe {
         let even = _mm512_loadu_si512(even.as_ptr().cast());
         let odd = _mm512_add_epi16(even, _mm512_set1_epi16(1));
@@ -179,11 +179,11 @@ pub(super) unsafe fn split_wide4(
     n
 }
 
-/// Merges words of a wide cut with streaming stores, which the caller fences; returns how many
-/// words were done, none unless `dst` is aligned to 64 bytes.
+/// Merges words of a wide cut with streaming stores, which the caller fences. Returns how many
+/// words were done; none unless `dst` is aligned to 64 bytes.
 ///
 /// # Safety
-/// The CPU has AVX-512 F and BW. All slices are of one number of words.
+/// The CPU has AVX-512 F and BW. All slices hold the same number of words.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn merge_wide4(
     cut: WideCut,
@@ -201,7 +201,7 @@ pub(super) unsafe fn merge_wide4(
     let partial_mask = _mm512_set1_epi32((1 << partial_bits) - 1);
     let rotation = _mm512_set1_epi32(i32::from(cut.words.map == WordMap::Rotate));
     for at in (0..n).step_by(16) {
-        // SAFETY: words `at` to `at + 15` lie in all slices, and `dst` is aligned.
+        // SAFETY: words `at` to `at + 15` are inside all slices, and `dst` is aligned.
         unsafe {
             let pair = pairs.as_ptr().add(2 * at);
             prefetch(pair.wrapping_add(RECORDS_AHEAD));

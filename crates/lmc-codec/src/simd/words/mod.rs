@@ -2,7 +2,7 @@
 //!
 //! The functions on whole words (`extract8`, `extract16`, `deposit8`, ...) are plain loops that the
 //! compiler turns into vector code once for each instruction set. Only the two splits that most
-//! tensors use, 16-bit and 32-bit words with their top byte apart, are written by hand.
+//! tensors use are written by hand: 16-bit and 32-bit words with their top byte separate.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -56,7 +56,7 @@ macro_rules! per_isa {
 }
 pub(super) use per_isa;
 
-/// Which words: their width in bytes (1, 2, 4 or 8) and their map.
+/// The kind of words: their width in bytes (1, 2, 4 or 8) and their map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Words {
     /// log2 of the width in bytes.
@@ -132,7 +132,7 @@ word!(u16, i16, 2);
 word!(u32, i32, 4);
 word!(u64, i64, 8);
 
-/// Calls `$run::<word type>(...)` for the width, with the map's function as last argument.
+/// Calls `$run::<word type>(...)` for the width, with the map's function as the last argument.
 macro_rules! for_width {
     ($words:expr, $run:ident($($arg:expr),*), $none:expr, $rotate:ident, $zigzag:ident) => {
         match $words.width_log2 {
@@ -198,10 +198,10 @@ impl WideCut {
     }
 }
 
-/// Cuts `src` into symbols and partial plane, and for words of 4 bytes appends the pairs to `out`;
-/// with `streaming`, most pairs go past the caches.
+/// Cuts `src` into symbols and partial plane, and for words of 4 bytes appends the pairs to `out`.
+/// With `streaming`, most pairs bypass the caches.
 ///
-/// Panics unless all slices are of one number of words.
+/// Panics unless all slices hold the same number of words.
 pub(crate) fn split_wide(
     isa: Isa,
     cut: WideCut,
@@ -219,8 +219,8 @@ pub(crate) fn split_wide(
     out.reserve(pairs_len);
     let done = match isa.kind() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the isa proves AVX-512; the slices are of one number of words, and `out` has room
-        // for their pairs, of which the kernel has written those of the first `done`.
+        // SAFETY: the isa proves AVX-512; the slices hold the same number of words, and `out` has
+        // room for their pairs. The kernel has written the pairs of the first `done` words.
         IsaKind::Avx512 if width == 4 => unsafe {
             let pairs = out.as_mut_ptr().add(start);
             let done = avx512::split_wide4(cut, src, symbols, partial, pairs, streaming);
@@ -269,10 +269,10 @@ per_isa! {
     }
 }
 
-/// Undoes [`split_wide`]; symbols and partial bytes may have bits above their width, which do not
-/// count. With `streaming`, most words of 4 bytes go past the caches.
+/// Undoes [`split_wide`]. Symbols and partial bytes may have bits above their width, which are
+/// ignored. With `streaming`, most words of 4 bytes bypass the caches.
 ///
-/// Panics unless all slices are of one number of words.
+/// Panics unless all slices hold the same number of words.
 pub(crate) fn merge_wide(
     isa: Isa,
     cut: WideCut,
@@ -291,7 +291,7 @@ pub(crate) fn merge_wide(
         from = aligned_after(dst, width).min(n);
         let (symbols, partial) = (&symbols[from..], &partial[from..]);
         let (pairs, dst) = (&pairs[2 * from..], &mut dst[4 * from..]);
-        // SAFETY: the isa proves AVX-512; the slices are of one number of words, as was checked
+        // SAFETY: the isa proves AVX-512; the slices hold the same number of words, as was checked
         // above.
         to = from + unsafe { avx512::merge_wide4(cut, symbols, partial, pairs, dst) };
     }
@@ -333,20 +333,20 @@ per_isa! {
     }
 }
 
-/// One part of a word to be composed: a plane and where its bits go.
+/// One part of a word to compose: a plane and the place of its bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part<'a> {
-    /// One byte for each word, of which only the masked bits count.
+    /// One byte for each word; only the masked bits count.
     Bytes(&'a [u8], u8, u32),
-    /// Two bytes for each word, of which only the masked bits count.
+    /// Two bytes for each word; only the masked bits count.
     Shorts(&'a [u16], u16, u32),
-    /// `len` bytes for each word, of which the masked bits of the one at `at` count.
+    /// `len` bytes for each word; only the masked bits of the one at `at` count.
     Record {
         /// The records.
         bytes: &'a [u8],
         /// Bytes of a record.
         len: usize,
-        /// Which of them is meant.
+        /// Which of these bytes is used.
         at: usize,
         /// Which of its bits count.
         mask: u8,

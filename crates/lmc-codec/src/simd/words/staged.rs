@@ -1,17 +1,17 @@
-//! Bytes written one behind the other, past the caches if wanted, by way of a small buffer.
+//! Writes bytes one after another through a small buffer, past the caches if wanted.
 
 use std::arch::x86_64::*;
 
-/// Bytes that are gathered before they are written.
+/// Bytes that are collected before they are written.
 const STAGE: usize = 512;
 
-/// Bytes that may be written at once.
+/// Bytes that may be written in one go.
 const ROOM: usize = 256;
 
-/// Writes bytes one behind the other.
+/// Writes bytes one after another.
 ///
-/// Streaming stores must be aligned and of whole lines, which the pieces that come need not be:
-/// they are put together in a buffer.
+/// Streaming stores must be aligned and cover whole lines. The pieces that arrive may not, so they
+/// are put together in a buffer.
 pub(in crate::simd) struct StagedWriter {
     to: *mut u8,
     streaming: bool,
@@ -34,7 +34,7 @@ impl StagedWriter {
         self.buffer[self.filled..][..ROOM].as_mut_ptr()
     }
 
-    /// Takes the next `len` bytes as written, at most 192. The caller fences streaming stores.
+    /// Counts the next `len` bytes, at most 192, as written. The caller fences streaming stores.
     #[inline(always)]
     pub(in crate::simd) fn advance(&mut self, len: usize) {
         assert!(len <= ROOM - 64);
@@ -44,12 +44,12 @@ impl StagedWriter {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     pub(in crate::simd) fn finish(mut self) {
         self.copy(self.filled);
     }
 
-    /// Writes the buffer; with streaming, less than a line stays in it.
+    /// Writes the buffer. With streaming, less than a line stays in it.
     fn flush(&mut self) {
         let mut taken = self.filled;
         if self.streaming {
@@ -57,8 +57,8 @@ impl StagedWriter {
             taken = self.filled - (self.filled - head) % 64;
             self.copy(head);
             for part in self.buffer[head..taken].as_chunks::<16>().0 {
-                // SAFETY: the parts make whole lines, whose places, which are aligned, are among
-                // those promised to `new`; SSE2 is part of every x86-64.
+                // SAFETY: the parts make whole lines. Their places are aligned and among those
+                // promised to `new`; SSE2 is part of every x86-64.
                 unsafe {
                     _mm_stream_si128(self.to.cast(), _mm_loadu_si128(part.as_ptr().cast()));
                     self.to = self.to.add(16);
@@ -71,7 +71,7 @@ impl StagedWriter {
         self.filled -= taken;
     }
 
-    /// Writes the first `len` bytes of the buffer by way of the caches.
+    /// Writes the first `len` bytes of the buffer through the caches.
     fn copy(&mut self, len: usize) {
         let bytes = &self.buffer[..len];
         // SAFETY: these bytes' places are among those promised to `new`.

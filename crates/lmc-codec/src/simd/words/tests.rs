@@ -14,8 +14,8 @@ fn noise(n: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// The hand-written splits equal the plain ones at every length and alignment, and merging undoes
-/// them.
+/// The hand-written splits give the same as the plain ones at every length and alignment, and
+/// merging undoes them.
 #[test]
 fn split_top_twins() {
     for width in [2, 4] {
@@ -41,7 +41,7 @@ fn split_top_twins() {
     }
 }
 
-/// Words cut into fields at any place and composed again are what they were, for every width and
+/// Words that are cut into fields at any place and composed again come back, for every width and
 /// map.
 #[test]
 fn extract_then_compose() {
@@ -81,7 +81,7 @@ fn extract_then_compose() {
     }
 }
 
-/// The wide split has a twin in the general one, and merging undoes it.
+/// The wide split gives the same as the general one, and merging undoes it.
 #[test]
 fn wide_cuts() {
     for isa in Isa::available() {

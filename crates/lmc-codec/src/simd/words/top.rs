@@ -1,14 +1,14 @@
-//! The top bytes of rotated words apart from all others, and back.
+//! Splits the top bytes of rotated words from all others, and merges them again.
 
 use super::per_isa;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 use crate::simd::{Isa, IsaKind, prefetch};
 
-/// The split that floats use most: rotated words of 2 or 4 bytes, `top[i]` the top byte; the
-/// others, the records, are appended to `out` in order.
+/// The split that floats use most, for rotated words of 2 or 4 bytes: `top[i]` is the top byte, and
+/// the other bytes, the records, are appended to `out` in order.
 ///
-/// Panics unless `src` and `top` are of one number of words.
+/// Panics unless `src` and `top` hold the same number of words.
 pub(crate) fn split_top(isa: Isa, width: usize, src: &[u8], top: &mut [u8], out: &mut Vec<u8>) {
     let n = top.len();
     assert!(src.len() == n * width && (width == 2 || width == 4));
@@ -74,9 +74,9 @@ per_isa! {
     }
 }
 
-/// Undoes [`split_top`]. With `streaming`, most words go past the caches.
+/// Undoes [`split_top`]. With `streaming`, most words bypass the caches.
 ///
-/// Panics unless `dst`, `top` and `records` are of one number of words.
+/// Panics unless `dst`, `top` and `records` hold the same number of words.
 pub(crate) fn merge_top(
     isa: Isa,
     width: usize,
@@ -88,8 +88,8 @@ pub(crate) fn merge_top(
     TopMerge::new(isa, width, records, dst, streaming).finish(top);
 }
 
-/// [`merge_top`] in steps, as the top bytes become known: spreads the stores over the time that
-/// finding them takes.
+/// [`merge_top`] in steps, as the top bytes become known. This spreads the stores over the time
+/// that finding them takes.
 pub(crate) struct TopMerge<'a> {
     isa: Isa,
     width: usize,
@@ -100,7 +100,7 @@ pub(crate) struct TopMerge<'a> {
 }
 
 impl<'a> TopMerge<'a> {
-    /// A merge of `records` into all of `dst`; panics unless they are of one number of words.
+    /// A merge of `records` into all of `dst`; panics unless they hold the same number of words.
     pub(crate) fn new(
         isa: Isa,
         width: usize,
@@ -114,7 +114,7 @@ impl<'a> TopMerge<'a> {
         Self { isa, width, records, dst, streaming, done: 0 }
     }
 
-    /// Asks for the first records.
+    /// Prefetches the first records.
     pub(crate) fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
         for line in self.records.chunks(64).take(16) {
@@ -122,8 +122,7 @@ impl<'a> TopMerge<'a> {
         }
     }
 
-    /// Merges most words whose top bytes are known: `top` holds those of the words from the first
-    /// on.
+    /// Merges most words whose top bytes are known: `top` holds those from the first word on.
     pub(crate) fn advance(&mut self, top: &[u8]) {
         let n = top.len().min(self.dst.len() / self.width);
         if self.done == 0 && self.streaming {
@@ -142,7 +141,7 @@ impl<'a> TopMerge<'a> {
             merge_vectors(self.isa, self.width, &top[from..n], records, dst, self.streaming);
     }
 
-    /// Merges all that is left; panics unless `top` has a byte for each word.
+    /// Merges the rest; panics unless `top` has a byte for each word.
     pub(crate) fn finish(mut self, top: &[u8]) {
         assert_eq!(top.len(), self.dst.len() / self.width);
         self.advance(top);
@@ -162,7 +161,7 @@ impl<'a> TopMerge<'a> {
     }
 }
 
-/// Merges as many words as make whole vectors, from the first on; returns their number.
+/// Merges as many words as make whole vectors, from the first on. Returns their number.
 fn merge_vectors(
     isa: Isa,
     width: usize,
@@ -193,7 +192,7 @@ fn merge_vectors(
     }
 }
 
-/// Words of `dst` before the first that is aligned to 64 bytes; 0 if none will be.
+/// Words of `dst` before the first one that is aligned to 64 bytes; 0 if none is ever aligned.
 pub(super) fn aligned_after(dst: &[u8], width: usize) -> usize {
     let gap = dst.as_ptr().addr().wrapping_neg() % 64;
     if gap.is_multiple_of(width) { gap / width } else { 0 }

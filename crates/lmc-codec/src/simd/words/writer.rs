@@ -1,10 +1,10 @@
-//! Vectors written one behind the other, past the caches if wanted.
+//! Writes vectors one after another, past the caches if wanted.
 
 use std::arch::x86_64::*;
 
-/// Writes vectors one behind the other, past the caches if wanted.
+/// Writes vectors one after another, past the caches if wanted.
 ///
-/// Streaming stores must be aligned: each one takes the end of the vector before and the start of
+/// Streaming stores must be aligned: each one takes the end of the previous vector and the start of
 /// this one.
 pub(in crate::simd) struct VectorWriter {
     to: *mut u8,
@@ -27,15 +27,15 @@ impl VectorWriter {
         Self { to, gap, order, last: _mm512_setzero_si512(), started: false }
     }
 
-    /// Writes `v` behind what was written so far.
+    /// Writes `v` after the bytes written so far.
     ///
     /// # Safety
     /// There are 64 bytes of room.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub(in crate::simd) unsafe fn put(&mut self, v: __m512i) {
-        // SAFETY: the caller's. With streaming, the store is behind by `64 - gap` bytes, which
-        // `finish` adds, and aligned.
+        // SAFETY: guaranteed by the caller. With streaming, the store lags by `64 - gap` bytes,
+        // which `finish` adds, and it is aligned.
         unsafe {
             match self.gap {
                 Some(gap) if self.started => {
@@ -58,7 +58,7 @@ impl VectorWriter {
     #[target_feature(enable = "avx512f,avx512bw")]
     pub(in crate::simd) unsafe fn finish(self) {
         if self.gap.is_some() && self.started {
-            // SAFETY: the last vector's place has been promised to `put`.
+            // SAFETY: the last vector's place was promised to `put`.
             unsafe { _mm512_storeu_si512(self.to.sub(64).cast(), self.last) };
         }
     }

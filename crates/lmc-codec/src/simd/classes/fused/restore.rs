@@ -1,8 +1,8 @@
-//! Symbols and bits back to values.
+//! Symbols and bits to values.
 
 use super::*;
 
-/// Takes the bits of each mask from the string, from bit `at` on, which moves behind them.
+/// Takes the bits of each mask from the string, from bit `at` on, and advances `at` past them.
 #[inline]
 #[target_feature(enable = "bmi2,popcnt")]
 fn spread_bits(string: &[u8], at: &mut usize, masks: &[u64], bytes: &mut [u64]) {
@@ -21,21 +21,22 @@ fn spread_all(string: &[u8], at: &mut usize, masks: __m512i) -> __m512i {
     load(&bytes)
 }
 
-/// The same for 64 payloads of these widths. A macro, because a function is not inlined, and then
-/// vectors go through memory.
+/// The same for 64 payloads of these widths. This is a macro, because a function would not be
+/// inlined, and vectors would go through memory.
 macro_rules! spread_low {
     ($string:expr, $at:ident, $widths:expr, $masks:expr) => {{
         let (string, masks) = ($string, $masks);
         // Each byte of the product is the sum of the widths before its own.
         let places = _mm512_mullo_epi64($widths, _mm512_set1_epi64(0x0101_0101_0101_0100));
         let totals = _mm512_srli_epi64::<56>(_mm512_add_epi8(places, $widths));
-        // A word that starts within a byte has no more than 57 bits of its own.
+        // A word that starts within a byte has at most 57 bits of its own.
         let are_short = _mm512_cmpgt_epu64_mask(totals, _mm512_set1_epi64(57)) == 0;
         if are_short && $at / 8 + 64 <= string.len() {
             let ends = running_sums(totals);
             let starts = _mm512_sub_epi64(ends, totals);
             let bits = _mm512_add_epi64(starts, _mm512_set1_epi64(($at % 8) as i64));
-            // All words are within 64 bytes: each takes eight from the byte on that it starts in.
+            // All words are within 64 bytes: each takes eight bytes, starting at the byte that it
+            // begins in.
             let near = load_at(string, $at / 8);
             let bytes = _mm512_shuffle_epi8(_mm512_srli_epi64::<3>(bits), load(&FIRST_OF_EIGHT));
             let bytes = _mm512_add_epi8(bytes, load(&BEFORE_IN_WORD));
@@ -49,13 +50,13 @@ macro_rules! spread_low {
     }};
 }
 
-/// The same for payloads of which few have bits.
+/// The same for payloads when few of them have bits.
 macro_rules! spread_high {
     ($string:expr, $at:ident, $masks:expr) => {{
         let (string, masks) = ($string, $masks);
         let some = _mm512_test_epi8_mask(masks, masks);
         if some.count_ones() <= 8 {
-            // No branch on whether there are any: it would often be wrong.
+            // No branch on whether there are any: it would often be mispredicted.
             let masks = _mm512_maskz_compress_epi8(some, masks);
             let masks = _mm_cvtsi128_si64(_mm512_castsi512_si128(masks)) as u64;
             let bytes = _pdep_u64(word_at(string, $at), masks);
@@ -68,7 +69,7 @@ macro_rules! spread_high {
     }};
 }
 
-/// For each of eight numbers the sum up to it.
+/// For each of eight numbers, the sum up to it.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn running_sums(numbers: __m512i) -> __m512i {
@@ -78,7 +79,7 @@ fn running_sums(numbers: __m512i) -> __m512i {
     _mm512_add_epi64(sums, _mm512_alignr_epi64::<4>(sums, zero))
 }
 
-/// For each byte the first one of its word.
+/// For each byte, the first one of its word.
 const FIRST_OF_EIGHT: [u8; 64] = {
     let mut places = [0; 64];
     let mut i = 0;
@@ -89,7 +90,7 @@ const FIRST_OF_EIGHT: [u8; 64] = {
     places
 };
 
-/// For each byte how many of its word are before it.
+/// For each byte, the number of bytes before it in its word.
 const BEFORE_IN_WORD: [u8; 64] = {
     let mut places = [0; 64];
     let mut i = 0;
@@ -107,10 +108,10 @@ fn last_of_eight(words: __m512i) -> u64 {
     _mm_extract_epi64::<1>(_mm512_extracti64x2_epi64::<3>(words)) as u64
 }
 
-/// [`super::super::restore_fast`]: whole groups.
+/// [`super::super::restore_fast`] for whole groups.
 ///
 /// # Safety
-/// The CPU has these instructions, and [`fits`] is true of the layout.
+/// The CPU has these instructions, and [`fits`] is true for the layout.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi,avx512vbmi2,bmi2,popcnt")]
 pub(in super::super) unsafe fn restore(
     table: &Symbols,
@@ -121,7 +122,7 @@ pub(in super::super) unsafe fn restore(
     dst: &mut [u8],
     hints: Hints,
 ) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for_layout!(rule, table.layout, restore_for(table, rule, unread, records, base, dst, hints))
     }
@@ -143,7 +144,7 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     let groups = base.len() / group_bytes;
     let masks = masks.as_chunks::<K>().0;
     assert_eq!(masks.len(), groups, "there are masks for each group");
-    // Contexts that there are not read the first symbols, of which they take none.
+    // Unused contexts read the first symbols, but take none of them.
     let mut next = [sorted.as_ptr(); K];
     assert_eq!(places.len(), rule.bounds.len() + 1);
     for (next, &place) in next.iter_mut().zip(places.iter()) {
@@ -153,7 +154,7 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     let heads =
         |shift: u32| by_class::<JOINT>(|symbol| (table.heads[symbol].magnitude >> shift) as u8);
     let (heads_low, heads_high) = (heads(0), heads(8));
-    // The bit below the leading one, of which a joint symbol says whether it is set.
+    // The bit below the leading one; a joint symbol says whether it is set.
     let tops = |shift: u32| {
         by_class::<JOINT>(|symbol| (table.heads[symbol].magnitude >> 1 >> shift) as u8)
     };
@@ -175,10 +176,10 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
             for (symbols, masks) in together.iter_mut().zip(&masks[group..]) {
                 *symbols = _mm512_setzero_si512();
                 for (next, &mask) in next.iter_mut().zip(masks) {
-                    // SAFETY: a group moves each by 64 at most, for which there are symbols, and as
-                    // many more.
+                    // SAFETY: a group moves each pointer by at most 64, and there are that many
+                    // symbols and as many more bytes.
                     let own = unsafe { _mm512_loadu_si512(next.cast()) };
-                    // Joined afterwards, so that no expand waits for the one before.
+                    // Joined afterwards, so that no expand waits for the previous one.
                     *symbols = _mm512_or_si512(*symbols, _mm512_maskz_expand_epi8(mask, own));
                     // SAFETY: as above.
                     *next = unsafe { next.add(mask.count_ones() as usize) };
@@ -208,7 +209,7 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
             low = _mm512_or_si512(low, _mm512_maskz_permutexvar_epi8(top, classes, tops_low));
             high = _mm512_or_si512(high, _mm512_maskz_permutexvar_epi8(top, classes, tops_high));
         } else {
-            // The sign stands where the leading one belongs.
+            // The sign is at the place of the leading one.
             negative =
                 _mm512_test_epi8_mask(low, head_low) | _mm512_test_epi8_mask(high, head_high);
         }
@@ -239,32 +240,33 @@ unsafe fn restore_for<const K: usize, const WIDE: bool, const JOINT: bool>(
     groups * GROUP
 }
 
-/// Stores part of a group, past the caches if `streaming`, and then at a multiple of 64 bytes.
+/// Stores part of a group. If `streaming`, it bypasses the caches and goes to a multiple of 64
+/// bytes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn store_group(to: &mut [u8], at: usize, vector: __m512i, streaming: bool) {
     let bytes: &mut [u8; 64] = to[at..].first_chunk_mut().expect("lengths have been checked");
     if streaming {
         assert!(bytes.as_ptr().addr().is_multiple_of(64), "streaming stores are aligned");
-        // SAFETY: the array has 64 bytes, and is where such a store may go.
+        // SAFETY: the array has 64 bytes, and its alignment allows such a store.
         unsafe { _mm512_stream_si512(bytes.as_mut_ptr().cast(), vector) };
     } else {
         store_at(bytes, 0, vector);
     }
 }
 
-/// The magnitude of `base` plus `apart`, with the sign of the base or the other one.
+/// The magnitude of `base` plus `apart`, with the sign of the base or the opposite one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn add16(base: __m512i, apart: __m512i, flips: u32) -> __m512i {
     let top = _mm512_set1_epi16(i16::MIN);
     let sum = _mm512_add_epi16(_mm512_andnot_si512(top, base), apart);
-    // Adding the top bit turns it.
+    // Adding the top bit flips it.
     let signs = _mm512_mask_add_epi16(base, flips, base, top);
     _mm512_ternarylogic_epi32::<0xca>(top, signs, sum)
 }
 
-/// The same for words of 32 bits and differences that are half a low word too large.
+/// The same for 32-bit words and differences that are half a low word too large.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn add32(base: __m512i, apart: __m512i, flips: u16) -> __m512i {
