@@ -69,8 +69,8 @@ impl RecipeShape {
         }
     }
 
-    /// Cost of making the recipe ready: its column offsets, of which a few bytes can claim many,
-    /// and its tables.
+    /// Cost of making the recipe ready: its tables and its column offsets. A few bytes can claim
+    /// many of these offsets.
     pub fn cost(&self) -> usize {
         self.cost
     }

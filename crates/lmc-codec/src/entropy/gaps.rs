@@ -152,7 +152,7 @@ impl BitReader<'_> {
 /// the approximate size of the sample with it.
 pub(crate) fn choose(set: u64, total: u64) -> (u8, u64) {
     let cost = |set: u64, low_bits: u8| {
-        // On average, rounding loses half of the low bits.
+        // Cutting off the low bits loses half of their range on average.
         let rounded = (set * ((1 << low_bits) - 1)) >> (low_bits + 1);
         let high = (total.saturating_sub(set) >> low_bits).saturating_sub(rounded);
         set * (u64::from(low_bits) + 1) + high + 8

@@ -67,8 +67,8 @@ struct ClassPlanner<'a> {
 }
 
 impl ClassPlanner<'_> {
-    /// Low bytes of differences that are noise: so many that few differences have no more bytes
-    /// than these.
+    /// Low bytes of differences that are noise: as many as possible while only few differences fit
+    /// within them.
     fn raw_bytes(&self, layout: Layout) -> u8 {
         if layout.width_log2 < 2 {
             return 0;

@@ -85,8 +85,8 @@ impl RowSample<'_> {
             columns.iter_mut().zip(exponents()).for_each(|(column, e)| *column += e);
         });
         let column_squares: u64 = columns.iter().map(|c| c * c).sum();
-        // All variances are multiplied by side^4. The means of noise vary by the total variance
-        // divided by the row length.
+        // All variances are multiplied by side^4. The variance of the means of noise is the total
+        // variance divided by the side.
         let side = side as u64;
         let whole = side * side * squares - sum * sum;
         let explained = (side * row_squares - sum * sum) + (side * column_squares - sum * sum);

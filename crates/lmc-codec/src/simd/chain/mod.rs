@@ -1,7 +1,6 @@
 //! Kernels of the chain code (`docs/format.md`, section 5.2).
 //!
-//! Both directions go level by level over the bytes of a segment, which stay in the first-level
-//! cache:
+//! Both directions go level by level over the bytes of a segment, which stay in the L1 cache:
 //!
 //! ```text
 //! encode:  x = the plane's bytes

@@ -118,7 +118,6 @@ pub(crate) fn encode<const N: usize>(
         // SAFETY: `isa` proves the features. `rows` is whole rows, and after the assertion above
         // there are `2 * rows.len() + ENCODE_SLACK` bytes left, because `partial` took at most two
         // for each byte.
-        // * rows.len() + ENCODE_SLACK` bytes, because `partial` took at most two for each byte.
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 => unsafe { avx2::encode(tables, states, rows, row_contexts, words) },
         // SAFETY: as for AVX2.
