@@ -104,7 +104,7 @@ impl Writer {
         // Shifted twice, because all 64 bits may have gone into the word.
         let over = (bits >> 1) >> (63 - self.bits);
         self.word = if is_full { over } else { word };
-        // SAFETY: this is the end of the word that was just written.
+        // SAFETY: this moves at most to the end of the word that was just written.
         self.to = unsafe { self.to.add(8 * usize::from(is_full)) };
         self.bits = total & 63;
     }

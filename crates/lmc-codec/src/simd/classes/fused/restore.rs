@@ -248,7 +248,7 @@ fn store_group(to: &mut [u8], at: usize, vector: __m512i, streaming: bool) {
     let bytes: &mut [u8; 64] = to[at..].first_chunk_mut().expect("lengths have been checked");
     if streaming {
         assert!(bytes.as_ptr().addr().is_multiple_of(64), "streaming stores are aligned");
-        // SAFETY: the array has 64 bytes, and its alignment allows such a store.
+        // SAFETY: the array has 64 bytes, and the assertion above checked its alignment.
         unsafe { _mm512_stream_si512(bytes.as_mut_ptr().cast(), vector) };
     } else {
         store_at(bytes, 0, vector);
