@@ -57,10 +57,12 @@ impl Stats {
         add(&mut self.archives, archive.stored);
         add(&mut self.saved_reuse, logical.saturating_sub(archive.size));
         add(&mut self.saved_delta, archive.alone.saturating_sub(archive.stored));
-        // A manifest cannot state more bytes for an archive than fit here.
-        let saved = logical.min(archive.size) as i64 - archive.alone as i64;
-        self.saved_coding = self.saved_coding.saturating_add(saved);
     }
+}
+
+/// The bytes that coding an archive without bases saves; negative if it takes more.
+fn saved_coding(archive: &ArchiveInfo, logical: u64) -> i128 {
+    i128::from(logical.min(archive.size)) - i128::from(archive.alone)
 }
 
 impl Store {
@@ -88,6 +90,10 @@ impl Store {
         for (archive, logical) in archives.values() {
             stats.add(archive, *logical);
         }
+        // Summed up first and cut off last: with a limit at each step, the result would depend on
+        // the order of the archives, which is random.
+        let saved: i128 = archives.values().map(|(a, logical)| saved_coding(a, *logical)).sum();
+        stats.saved_coding = saved.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         for entry in self.list_of(PACKS)? {
             let Some(name) = PackName::from_object(&entry.name) else { continue };
             stats.packs += 1;
