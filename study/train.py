@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import platform
+import shutil
 import sys
 import tempfile
 import time
@@ -60,7 +62,7 @@ class Training:
         start = time.monotonic()
         try:
             self.loss_of_text("train").backward()
-        except Exception as error:
+        except (RuntimeError, OSError) as error:
             print(f"runs without torch.compile: {error!r}"[:500], flush=True)
             self.forward = self.model
         self.model.zero_grad()
@@ -152,7 +154,7 @@ def facts(run: Run, training: Training, options: argparse.Namespace) -> dict[str
         "seed": options.seed,
         "gpu": gpu,
         "compute": "bf16 autocast" if gpu else "fp32",
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "python": platform.python_version(),
         "log": [],
         "curve": [],
@@ -210,7 +212,9 @@ def go_on(path: Path, training: Training, windows: Windows) -> tuple[int, int]:
     if training.device == "cuda":
         torch.cuda.set_rng_state(state["random of the GPU"].cpu())
     windows.held, windows.weights = state["held"], state["weights"]
-    windows.record.content.update(state["record"])
+    sized = path.with_name("record.json")
+    known = json.loads(sized.read_text()) if sized.exists() else state["record"]
+    windows.record.content.update(known)
     print(f"goes on after step {state['step']} of {training.run.phases[state['phase']].name}")
     return state["phase"], state["step"]
 
@@ -272,6 +276,9 @@ def main() -> int:
         finished = train(options, training, windows)
         windows.finish()
         record.write()
+        if options.state and not finished:
+            # With the sizes that were missing when the state was saved.
+            shutil.copyfile(options.out, Path(options.state) / "record.json")
     print("finished" if finished else "not finished: the same command goes on")
     return 0
 

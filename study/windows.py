@@ -108,7 +108,7 @@ class Windows:
         self.weights: dict[int, Tensors] = {}
         self.jobs: queue.Queue[tuple[dict[str, Any], dict[int, States]] | None]
         self.jobs = queue.Queue(WAITING)
-        self.failed: BaseException | None = None
+        self.failed: Exception | None = None
         self.thread = threading.Thread(target=self._work, daemon=True)
         if sizer:
             self.thread.start()
@@ -174,7 +174,7 @@ class Windows:
                 self.record.write()
                 where = f"{job[0]['phase']} {job[0]['step']}"
                 print(f"sizes of {where}: {time.monotonic() - start:.1f} s", flush=True)
-            except BaseException as error:
+            except Exception as error:  # noqa: BLE001, since after() and finish() raise it again
                 self.failed = error
                 print(f"sizes: {error!r}", file=sys.stderr, flush=True)
             del job
@@ -203,7 +203,7 @@ class Windows:
                 write(base, tensors)
                 found = pair["states"].setdefault(kind, {"values": values(tensors)})
                 found["bytes"] = self.sizer.levels(kind, current, base)
-                if kind == "weights-bf16" and distance == 100:
+                if kind == "weights-bf16" and distance == min(100, max(distances)):
                     self.sizer.keep_pair(current, base)
                 base.unlink()
                 if kind != "whole":
