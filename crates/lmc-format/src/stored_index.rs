@@ -12,7 +12,7 @@ use crate::index::{
     read_span_head,
 };
 use crate::reader::Reader;
-use crate::reference::{Base, Conversion, Reference};
+use crate::reference::{BaseId, Conversion, Reference};
 
 /// Bytes of the smallest span in an index: length, type, block length, no recipe, one block.
 const SPAN_LEN_LEAST: usize = 1 + 1 + 1 + 1 + 1 + HASH_LEN;
@@ -25,7 +25,7 @@ pub struct StoredIndex {
     /// What the original is.
     pub kind: SourceKind,
     /// The bases that spans may refer to.
-    pub bases: Vec<Base>,
+    pub bases: Vec<BaseId>,
     bytes: Vec<u8>,
     has_bases: bool,
     /// For each base, whether a span refers to it.

@@ -58,7 +58,7 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
 
 /// Bytes that any thread can read at any position.
 #[derive(Debug)]
-pub(crate) enum Source<'a> {
+pub(crate) enum ByteSource<'a> {
     File(SourceFile<'a>),
     Bytes(&'a [u8]),
     Parts(Parts<'a>),
@@ -159,7 +159,7 @@ impl Stamp {
     }
 }
 
-impl<'a> Source<'a> {
+impl<'a> ByteSource<'a> {
     pub(crate) fn new(input: Input<'a>) -> Result<Self> {
         match input {
             Input::File(file) => {

@@ -4,9 +4,9 @@ use crate::Options;
 use crate::archive::Archive;
 use crate::archive::restore::{ItemChecks, Parts, check_empty_items, decode_part};
 use crate::base::effort::alone_if_spent;
-use crate::compress::{Assembly, Done, Job, Worker};
+use crate::compress::{Assembly, CompressJob, EncodedSpan, Worker};
 use crate::context::Context;
-use crate::io::{Input, Source, zeroed};
+use crate::io::{ByteSource, Input, zeroed};
 use crate::pipeline::{Buffer, Pool, for_each};
 use crate::span::SpanDecoder;
 use lmc_format::file::header;
@@ -42,17 +42,17 @@ fn compress_to(
     reuse: Vec<Vec<u8>>,
     out: &mut [u8],
 ) -> Result<(usize, Vec<Vec<u8>>)> {
-    compress_source(&Source::new(input)?, options, reuse, out)
+    compress_source(&ByteSource::new(input)?, options, reuse, out)
 }
 
 pub(crate) fn compress_source(
-    source: &Source,
+    source: &ByteSource,
     options: &Options,
     reuse: Vec<Vec<u8>>,
     out: &mut [u8],
 ) -> Result<(usize, Vec<Vec<u8>>)> {
     let stamp = source.stamp()?;
-    let job = Job::new(source, options, None)?;
+    let job = CompressJob::new(source, options, None)?;
     let pool = Pool::new(reuse);
     let copy = |(place, bytes): (&mut [u8], Vec<u8>)| {
         place.copy_from_slice(&bytes);
@@ -77,7 +77,8 @@ pub(crate) fn compress_source(
         })
     })?;
     let Body { assembly, mut memory, .. } = body.into_inner().map_err(|_| another_failed())?;
-    memory.push(assembly.finish()?).map(copy);
+    let (tail, _) = assembly.finish()?;
+    memory.push(tail).map(copy);
     source.check_unchanged(stamp)?;
     options.bases.check_unchanged()?;
     Ok((memory.written, memory.rest))
@@ -85,10 +86,10 @@ pub(crate) fn compress_source(
 
 /// The file as its spans arrive, in any order.
 struct Body<'job, 'out> {
-    job: &'job Job<'job>,
+    job: &'job CompressJob<'job>,
     assembly: Assembly<'job>,
     /// Coded spans that come after others which have not arrived yet.
-    waiting: BTreeMap<usize, Done>,
+    waiting: BTreeMap<usize, EncodedSpan>,
     /// The span that comes next.
     turn: usize,
     memory: Memory<'out>,
@@ -103,12 +104,12 @@ struct Memory<'out> {
 }
 
 impl<'job, 'out> Body<'job, 'out> {
-    fn new(job: &'job Job<'job>, memory: Memory<'out>) -> Self {
+    fn new(job: &'job CompressJob<'job>, memory: Memory<'out>) -> Self {
         Self { job, assembly: Assembly::new(job), waiting: BTreeMap::new(), turn: 0, memory }
     }
 
     /// Takes span `i`; returns spans that can now be copied to their places.
-    fn add(&mut self, i: usize, done: Done) -> Vec<(&'out mut [u8], Vec<u8>)> {
+    fn add(&mut self, i: usize, done: EncodedSpan) -> Vec<(&'out mut [u8], Vec<u8>)> {
         self.waiting.insert(i, done);
         let mut placed = Vec::new();
         while let Some(done) = self.waiting.remove(&self.turn) {

@@ -10,8 +10,8 @@ use crate::base::effort::{Budget, Cost, Effort};
 use crate::base::lookup::Links;
 use crate::base::recent::Desk;
 use crate::base::reference;
-use crate::base::{Base, Bases};
-use crate::io::{Input, ReadAt, Source, SourceFile, zeroed};
+use crate::base::{Base, BaseSet};
+use crate::io::{ByteSource, Input, ReadAt, SourceFile, zeroed};
 use crate::pipeline::Buffer;
 use crate::span::{self, PIECE_LEN, SpanDecoder, SpanPart, blocks_of, check, first_part};
 use crate::{Context, Reference};
@@ -48,7 +48,7 @@ const HEAD_LEN: u64 = 1 << 13;
 /// read.
 #[derive(Debug)]
 pub struct Archive {
-    pub(crate) source: Source<'static>,
+    pub(crate) source: ByteSource<'static>,
     pub(crate) index: StoredIndex,
     links: Links,
     desk: Arc<Desk>,
@@ -62,44 +62,44 @@ impl Archive {
     /// Opens the file at `path`. If it is a delta, its bases are looked for in the same folder when
     /// they are needed.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_on(path, &Bases::default())
+        Self::open_on(path, &BaseSet::default())
     }
 
     /// The same with `bases` that it may need, which are tried first.
-    pub fn open_on(path: &Path, bases: &Bases) -> Result<Self> {
+    pub fn open_on(path: &Path, bases: &BaseSet) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io("cannot open it", e))?;
         Self::from_file(file, path.parent(), bases)
     }
 
     /// Opens a file. A pipe, which has no length, is copied to a temporary file first. Its bases
     /// may be in `folder`.
-    pub fn from_file(file: File, folder: Option<&Path>, bases: &Bases) -> Result<Self> {
+    pub fn from_file(file: File, folder: Option<&Path>, bases: &BaseSet) -> Result<Self> {
         Self::of_file(file, Links::with(folder.map(Path::to_path_buf), bases))
     }
 
     fn of_file(file: File, links: Links) -> Result<Self> {
-        match Source::new(Input::File(&file))? {
-            Source::File(SourceFile::Owned(spooled)) => Self::of_file(spooled, links),
-            _ => Self::new(Source::File(SourceFile::Owned(file)), links),
+        match ByteSource::new(Input::File(&file))? {
+            ByteSource::File(SourceFile::Owned(spooled)) => Self::of_file(spooled, links),
+            _ => Self::new(ByteSource::File(SourceFile::Owned(file)), links),
         }
     }
 
     /// Opens a file that is in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
-        Self::from_bytes_on(bytes, &Bases::default())
+        Self::from_bytes_on(bytes, &BaseSet::default())
     }
 
     /// The same with `bases` that it may need.
-    pub fn from_bytes_on(bytes: Vec<u8>, bases: &Bases) -> Result<Self> {
-        Self::new(Source::Owned(bytes), Links::with(None, bases))
+    pub fn from_bytes_on(bytes: Vec<u8>, bases: &BaseSet) -> Result<Self> {
+        Self::new(ByteSource::Owned(bytes), Links::with(None, bases))
     }
 
     /// Opens a file that is stored elsewhere, with `bases` that it may need.
-    pub fn from_elsewhere(bytes: Arc<dyn ReadAt>, bases: &Bases) -> Result<Self> {
-        Self::new(Source::Elsewhere(bytes), Links::with(None, bases))
+    pub fn from_elsewhere(bytes: Arc<dyn ReadAt>, bases: &BaseSet) -> Result<Self> {
+        Self::new(ByteSource::Elsewhere(bytes), Links::with(None, bases))
     }
 
-    pub(crate) fn new(source: Source<'static>, links: Links) -> Result<Self> {
+    pub(crate) fn new(source: ByteSource<'static>, links: Links) -> Result<Self> {
         let file_len = source.len()?;
         let start = source.read_vec(0, file_len.min(HEADER_LEN as u64))?;
         let end_len = file_len.min(FOOTER_LEN as u64);
@@ -147,7 +147,7 @@ impl Archive {
     }
 
     /// The bases that the index lists.
-    pub fn bases(&self) -> &[lmc_format::Base] {
+    pub fn bases(&self) -> &[lmc_format::BaseId] {
         &self.index.bases
     }
 

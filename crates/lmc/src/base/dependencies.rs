@@ -6,7 +6,7 @@
 use crate::archive::Archive;
 use crate::base::lookup::paths;
 use crate::base::shelf::Shelf;
-use crate::base::{Base, Bases};
+use crate::base::{Base, BaseSet};
 use crate::files::folder::FileId;
 use lmc_format::Hash;
 use std::collections::{HashMap, HashSet};
@@ -92,7 +92,7 @@ impl Dependencies {
         folder: Option<&Path>,
         given: &[PathBuf],
     ) {
-        let Ok(archive) = Archive::from_file(file, folder, &Bases::default()) else { return };
+        let Ok(archive) = Archive::from_file(file, folder, &BaseSet::default()) else { return };
         let content = (archive.content_hash(), archive.original_len());
         self.archives.entry(content).or_default().push(id);
         let found = self.find(archive.bases(), folder, &Given::new(given));
@@ -119,7 +119,7 @@ impl Dependencies {
     }
 
     /// Records what a file needs, and looks for the bases below that.
-    fn add_found(&mut self, id: FileId, wanted: &[lmc_format::Base], found: Found) {
+    fn add_found(&mut self, id: FileId, wanted: &[lmc_format::BaseId], found: Found) {
         let mut open = Vec::new();
         self.note(id, wanted, found, &mut open);
         let weak = Arc::downgrade(&self.shelf);
@@ -133,7 +133,7 @@ impl Dependencies {
     fn note(
         &mut self,
         id: FileId,
-        wanted: &[lmc_format::Base],
+        wanted: &[lmc_format::BaseId],
         found: Found,
         open: &mut Vec<(FileId, PathBuf)>,
     ) {
@@ -144,10 +144,10 @@ impl Dependencies {
     }
 
     /// The files that may be `wanted`, as far as can be told without reading them.
-    fn find(&self, wanted: &[lmc_format::Base], folder: Option<&Path>, given: &Given) -> Found {
+    fn find(&self, wanted: &[lmc_format::BaseId], folder: Option<&Path>, given: &Given) -> Found {
         let weak = Arc::downgrade(&self.shelf);
         let mut found = Found::default();
-        let mut look = |path: PathBuf, wanted: &[lmc_format::Base]| {
+        let mut look = |path: PathBuf, wanted: &[lmc_format::BaseId]| {
             let Some((id, seen)) = self.shelf.glance(&path, &weak) else { return };
             let mut fitting = wanted.iter().filter(|base| seen.may_be(base)).peekable();
             if fitting.peek().is_some() {

@@ -2,7 +2,7 @@
 
 use crate::base::recent::Desk;
 use crate::base::shelf::{Seen, Shelf};
-use crate::base::{Base, Bases};
+use crate::base::{Base, BaseSet};
 use crate::context::Context;
 use crate::io::Stamp;
 use crate::once::Once;
@@ -25,7 +25,7 @@ pub(crate) struct Links {
 /// The shelf that was given. A file keeps it alive; a base that may be part of it does not.
 #[derive(Debug)]
 pub(crate) enum Given {
-    File(Bases),
+    File(BaseSet),
     Base(Weak<Shelf>),
 }
 
@@ -44,7 +44,7 @@ impl Links {
     }
 
     /// For a file in `folder`, or in none, that `bases` were given with.
-    pub(crate) fn with(folder: Option<PathBuf>, bases: &Bases) -> Self {
+    pub(crate) fn with(folder: Option<PathBuf>, bases: &BaseSet) -> Self {
         Self::new(folder, Given::File(bases.clone()))
     }
 
@@ -70,7 +70,7 @@ impl Links {
     pub(crate) fn get(
         &self,
         i: usize,
-        wanted: &lmc_format::Base,
+        wanted: &lmc_format::BaseId,
         context: &Context,
     ) -> Result<&Base> {
         Ok(self.found[i].get(|| self.find(wanted, context))?)
@@ -81,7 +81,7 @@ impl Links {
     pub(crate) fn height(
         &self,
         i: usize,
-        wanted: &lmc_format::Base,
+        wanted: &lmc_format::BaseId,
         depth: usize,
         context: &Context,
     ) -> Result<usize> {
@@ -91,7 +91,7 @@ impl Links {
     /// The files that were given, and for each of `wanted` one file that may be it, judging by name
     /// and length alone. That is good enough to describe them, not to read from them. Of the latter
     /// files, only one is open at a time.
-    pub(crate) fn likely(&self, wanted: &[lmc_format::Base]) -> impl Iterator<Item = Arc<Base>> {
+    pub(crate) fn likely(&self, wanted: &[lmc_format::BaseId]) -> impl Iterator<Item = Arc<Base>> {
         let weak = self.given.shelf();
         let shelf = weak.upgrade().unwrap_or_default();
         let (mut known, mut files) = (HashSet::new(), Vec::new());
@@ -108,7 +108,7 @@ impl Links {
         given.into_iter().chain(opened)
     }
 
-    fn find(&self, wanted: &lmc_format::Base, context: &Context) -> Result<Arc<Base>> {
+    fn find(&self, wanted: &lmc_format::BaseId, context: &Context) -> Result<Arc<Base>> {
         let (others, damage, stopped) = (Vec::new(), None, None);
         let mut search = Search { wanted, context, others, damage, stopped };
         let weak = self.given.shelf();
@@ -136,7 +136,7 @@ impl Links {
 /// the compressed directories next to that of the file. Those are listed only if all others were of
 /// no use.
 pub(crate) fn paths<'a>(
-    wanted: &lmc_format::Base,
+    wanted: &lmc_format::BaseId,
     folder: Option<&'a Path>,
     folders: &'a [PathBuf],
     shelf: &'a Shelf,
@@ -158,12 +158,12 @@ pub(crate) fn fit_name(name: &str) -> String {
     while fitted.len() > BASE_NAME_LEN_MAX {
         fitted.pop();
     }
-    if lmc_format::Base::is_name(&fitted) { fitted } else { "base".to_string() }
+    if lmc_format::BaseId::is_name(&fitted) { fitted } else { "base".to_string() }
 }
 
 /// A search for a base, and the wrong files that were found.
 struct Search<'a> {
-    wanted: &'a lmc_format::Base,
+    wanted: &'a lmc_format::BaseId,
     context: &'a Context,
     others: Vec<String>,
     damage: Option<Error>,
@@ -250,7 +250,7 @@ impl Search<'_> {
             [] => "it is not beside the file".to_string(),
             others => others.join(", "),
         };
-        let lmc_format::Base { hash, len, name } = self.wanted;
+        let lmc_format::BaseId { hash, len, name } = self.wanted;
         let kind = self.damage.map_or(ErrorKind::NotFound, |error| error.kind);
         let message =
             format!("base {name} of {len} bytes with content hash {hash:032x} is needed: {found}");
@@ -273,8 +273,8 @@ mod tests {
         let stamp = Stamp::of(&path.metadata().unwrap());
         let context = Context::with_threads(1);
         let hash = crate::content_hash(crate::Input::Bytes(b"12345"), &context).unwrap();
-        let wanted = |name: &str, hash| lmc_format::Base { hash, len: 5, name: name.to_string() };
-        let bases = Bases::default();
+        let wanted = |name: &str, hash| lmc_format::BaseId { hash, len: 5, name: name.to_string() };
+        let bases = BaseSet::default();
         let links = Links::with(Some(folder.path().to_path_buf()), &bases);
         links.find(&wanted("base", 1), &context).unwrap_err();
         let seen = bases.shelf.seen(&stamp).unwrap().unwrap();

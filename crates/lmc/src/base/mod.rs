@@ -22,11 +22,11 @@ use crate::base::raw::Raw;
 use crate::base::shelf::{Seen, Shelf};
 use crate::context::Context;
 use crate::files::folder::FileId;
-use crate::io::{ReadAt, Source, SourceFile, Stamp};
+use crate::io::{ByteSource, ReadAt, SourceFile, Stamp};
 use crate::once::Once;
 use lmc_format::file::MAGIC;
 use lmc_format::{Advice, Error, ErrorKind, Hash, Result};
-use lmc_input::Tensor;
+use lmc_input::TensorInfo;
 use std::fmt;
 use std::fs::File;
 use std::ops::Range;
@@ -45,13 +45,13 @@ pub trait Library: Send + Sync + fmt::Debug {
 
 /// Files to code against, or to search for bases.
 #[derive(Clone, Debug, Default)]
-pub struct Bases {
+pub struct BaseSet {
     pub(crate) shelf: Arc<Shelf>,
     /// Whether a file names all of them, even those that it does not need.
     is_named: bool,
 }
 
-impl Bases {
+impl BaseSet {
     /// Opens the files at `paths`. Directories among them are searched for bases by name. The files
     /// are read in `context`, unless the reader has another one.
     pub fn open<P: AsRef<Path>>(paths: &[P], context: &Context) -> Result<Self> {
@@ -75,7 +75,7 @@ impl Bases {
 
     /// Files that are in memory, with their names.
     pub fn from_bytes(files: Vec<(String, Vec<u8>)>, context: &Context) -> Result<Self> {
-        let files = files.into_iter().map(|(name, bytes)| (name, Source::Owned(bytes)));
+        let files = files.into_iter().map(|(name, bytes)| (name, ByteSource::Owned(bytes)));
         Self::from_sources(files.collect(), context)
     }
 
@@ -84,13 +84,13 @@ impl Bases {
         files: Vec<(String, Arc<dyn ReadAt>)>,
         context: &Context,
     ) -> Result<Self> {
-        let files = files.into_iter().map(|(name, bytes)| (name, Source::Elsewhere(bytes)));
+        let files = files.into_iter().map(|(name, bytes)| (name, ByteSource::Elsewhere(bytes)));
         Self::from_sources(files.collect(), context)
     }
 
-    fn from_sources(files: Vec<(String, Source<'static>)>, context: &Context) -> Result<Self> {
+    fn from_sources(files: Vec<(String, ByteSource<'static>)>, context: &Context) -> Result<Self> {
         Self::fill(Vec::new(), None, context, |shelf| {
-            let open = |(name, source): (String, Source<'static>)| {
+            let open = |(name, source): (String, ByteSource<'static>)| {
                 let named = format!("base {name}");
                 Base::new(source, Path::new(&name), None, shelf).map_err(|e| e.at(named))
             };
@@ -189,7 +189,7 @@ pub struct Base {
     /// For work that is not handed another one.
     context: Context,
     hash: Once<Hash>,
-    tensors: Once<Vec<Tensor>>,
+    tensors: Once<Vec<TensorInfo>>,
     /// The depth of the base chain from here down, in `.lmc` files.
     height: OnceLock<usize>,
     /// For samples, and for reads when something is coded against it. Samples decode more bytes
@@ -217,11 +217,11 @@ impl Base {
             return Err(Error::invalid("is not a regular file"));
         }
         let folder = path.parent().map(Path::to_path_buf);
-        Self::new(Source::File(SourceFile::Owned(file)), path, folder, shelf)
+        Self::new(ByteSource::File(SourceFile::Owned(file)), path, folder, shelf)
     }
 
     pub(crate) fn new(
-        source: Source<'static>,
+        source: ByteSource<'static>,
         path: &Path,
         folder: Option<PathBuf>,
         shelf: &Weak<Shelf>,
@@ -279,9 +279,9 @@ impl Base {
     }
 
     /// The tensors of its original, in the order of their bytes.
-    pub(crate) fn tensors(&self) -> Result<&[Tensor]> {
+    pub(crate) fn tensors(&self) -> Result<&[TensorInfo]> {
         let tensors = || match &self.content {
-            Content::Raw(raw) => Ok(raw.known()?.looked.tensors()),
+            Content::Raw(raw) => Ok(raw.examined()?.input.tensors()),
             Content::Archive(archive) => archive.original_tensors(),
         };
         let tensors = self.tensors.get(tensors).map_err(|e| e.at(&self.path))?;
@@ -289,9 +289,9 @@ impl Base {
     }
 
     /// The layout of its original.
-    pub(crate) fn layout(&self) -> Result<lmc_input::Source> {
+    pub(crate) fn layout(&self) -> Result<lmc_input::FileLayout> {
         match &self.content {
-            Content::Raw(raw) => Ok(raw.known()?.looked.layout.clone()),
+            Content::Raw(raw) => Ok(raw.examined()?.input.layout.clone()),
             Content::Archive(archive) => archive.layout(),
         }
         .map_err(|e| e.at(&self.path))
@@ -362,7 +362,7 @@ impl Base {
     }
 
     /// The bases that it names.
-    pub(crate) fn bases(&self) -> &[lmc_format::Base] {
+    pub(crate) fn bases(&self) -> &[lmc_format::BaseId] {
         match &self.content {
             Content::Raw(..) => &[],
             Content::Archive(archive) => archive.bases(),

@@ -6,13 +6,13 @@ use crate::base::{Base, Library};
 use crate::context::Context;
 use crate::files::beside::Beside;
 use crate::files::folder::FileId;
-use crate::io::{Source, Stamp};
+use crate::io::{ByteSource, Stamp};
 use lmc_format::{Error, ErrorKind, Hash, Result};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// The shared part of [`crate::Bases`].
+/// The shared part of [`crate::BaseSet`].
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     pub(crate) given: OnceLock<Vec<Arc<Base>>>,
@@ -44,7 +44,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// Whether it is `wanted`, as far as is known.
-    pub(crate) fn may_be(&self, wanted: &lmc_format::Base) -> bool {
+    pub(crate) fn may_be(&self, wanted: &lmc_format::BaseId) -> bool {
         let is_other = self.hash.is_some_and(|hash| hash != wanted.hash);
         self.len == wanted.len && !is_other && !self.on.contains(&wanted.hash)
     }
@@ -83,7 +83,7 @@ impl Shelf {
         }
         let Some(library) = &self.library else { return Ok(None) };
         let Some((name, bytes)) = library.find(hash)? else { return Ok(None) };
-        let base = Base::new(Source::Elsewhere(bytes), Path::new(&name), None, shelf)
+        let base = Base::new(ByteSource::Elsewhere(bytes), Path::new(&name), None, shelf)
             .map_err(|e| e.at(format_args!("base {name}")))?;
         if base.content_hash()? != hash || len.is_some_and(|len| len != base.original_len()) {
             let message = format!("base {name} is not the one with content hash {hash:032x}");

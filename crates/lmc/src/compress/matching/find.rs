@@ -8,7 +8,7 @@ use crate::Reference;
 use crate::context::Context;
 use crate::pipeline::each;
 use lmc_format::{Conversion, Dtype, Hash, Result};
-use lmc_input::{Tensor, is_small};
+use lmc_input::{TensorInfo, is_small};
 use std::collections::{HashMap, HashSet};
 
 /// A tensor of up to this many bytes with one candidate is not tried: reading its base is just as
@@ -26,13 +26,13 @@ pub(super) const GAIN_SHARE: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub source: u64,
-    pub tensor: &'a Tensor,
+    pub tensor: &'a TensorInfo,
 }
 
 impl Place<'_> {
     /// The conversions that give its values the type of `tensor`: none needed, or one of two kinds
     /// of rounding. Empty if no conversion can.
-    fn conversions(&self, tensor: &Tensor) -> &'static [Conversion] {
+    fn conversions(&self, tensor: &TensorInfo) -> &'static [Conversion] {
         match (self.tensor.dtype, tensor.dtype) {
             (from, to) if from == to => &[Conversion::None],
             (Dtype::F32, Dtype::Bf16) => &[Conversion::Bf16Nearest, Conversion::Bf16Cut],
@@ -42,13 +42,13 @@ impl Place<'_> {
     }
 
     /// The references to the whole tensor that `tensor` may have.
-    fn references(&self, tensor: &Tensor) -> Vec<Reference> {
+    fn references(&self, tensor: &TensorInfo) -> Vec<Reference> {
         if self.tensor.shape == tensor.shape { self.behind(tensor, 0) } else { Vec::new() }
     }
 
     /// The references that `tensor` may have to its own place in this one, which has the same name
     /// or holds it as a part.
-    pub(super) fn holding(&self, tensor: &Tensor) -> Vec<Reference> {
+    pub(super) fn holding(&self, tensor: &TensorInfo) -> Vec<Reference> {
         let (own, base) = (Region::of(tensor), Region::of(self.tensor));
         let Some(rows) = own.rows_before(&tensor.shape, &base, &self.tensor.shape) else {
             return Vec::new();
@@ -67,7 +67,7 @@ impl Place<'_> {
     }
 
     /// References to the bytes after the first `skip`, which are counted in the type of `tensor`.
-    fn behind(&self, tensor: &Tensor, skip: u64) -> Vec<Reference> {
+    fn behind(&self, tensor: &TensorInfo, skip: u64) -> Vec<Reference> {
         let reference = |&conversion: &Conversion| {
             let start = self.tensor.range.start + conversion.source_len(skip);
             Reference { source: self.source, start, conversion }
@@ -108,7 +108,7 @@ impl<'a> Known<'a> {
 
     /// The tensors of the same name, or parts of one, that start nearest to this tensor, at its row
     /// or before it; in the order of their starts and bases.
-    pub(super) fn named(&self, tensor: &Tensor) -> Vec<Place<'a>> {
+    pub(super) fn named(&self, tensor: &TensorInfo) -> Vec<Place<'a>> {
         let (row, stem) = stem(tensor);
         let starts = self.stems.get(&stem).map_or(&[][..], Vec::as_slice);
         let end = starts.partition_point(|&(start, _)| start <= row);
@@ -117,7 +117,7 @@ impl<'a> Known<'a> {
     }
 }
 
-fn stem(tensor: &Tensor) -> (u64, Stem<'_>) {
+fn stem(tensor: &TensorInfo) -> (u64, Stem<'_>) {
     let region = Region::of(tensor);
     (region.row(), (region.name, region.columns(&tensor.shape)))
 }

@@ -45,7 +45,7 @@ impl Own<'_> {
         &self,
         known: &Known,
         trial: &mut Trial,
-        tensor: &lmc_input::Tensor,
+        tensor: &lmc_input::TensorInfo,
     ) -> Result<Option<Reference>> {
         let candidates: Vec<Reference> =
             known.named(tensor).iter().flat_map(|place| place.holding(tensor)).collect();
