@@ -6,7 +6,7 @@ use crate::pipeline::{Buffer, each};
 use crate::span::SpanEncoder;
 use crate::{Level, Reference};
 use lmc_codec::{Dtype, TensorSpec};
-use lmc_format::dtype::{FloatFields, Kind};
+use lmc_format::dtype::{DtypeKind, FloatFields};
 use lmc_format::{Conversion, Result};
 use lmc_input::{Cut, TensorInfo};
 use std::collections::HashMap;
@@ -229,7 +229,7 @@ fn change(dtype: Dtype, old: &[u8], new: &[u8]) -> Change {
     let width = dtype.width();
     let mut change = Change { values: (new.len() / width) as u64, ..Change::default() };
     let float = dtype.float_fields().map(Floats);
-    let is_signed = dtype.kind() == Kind::Signed;
+    let is_signed = dtype.kind() == DtypeKind::Signed;
     let mut exponents = 0;
     for (a, b) in old.chunks_exact(width).zip(new.chunks_exact(width)) {
         if a == b {

@@ -46,7 +46,7 @@ const PAPER_BLOCK_LEN: usize = 1 << 16;
 
 /// A recipe by planes, ready to encode with.
 #[derive(Debug)]
-pub(crate) struct ReadyRecipe {
+pub(crate) struct PlaneRecipeEncoder {
     pub recipe: Recipe,
     /// The recipe as bytes, columns included.
     pub bytes: Vec<u8>,
@@ -56,7 +56,7 @@ pub(crate) struct ReadyRecipe {
     pub expected_bits: u64,
 }
 
-impl ReadyRecipe {
+impl PlaneRecipeEncoder {
     pub(crate) fn new(recipe: Recipe, columns: Option<ColumnOffsets>, expected_bits: u64) -> Self {
         let mut bytes = Vec::new();
         recipe.write(&mut bytes);
@@ -72,14 +72,14 @@ impl ReadyRecipe {
 
 /// A recipe by classes, ready to encode with.
 #[derive(Debug)]
-pub(crate) struct ReadyClasses {
+pub(crate) struct ClassRecipeEncoder {
     pub recipe: ClassRecipe,
     pub bytes: Vec<u8>,
     pub segments: ClassEncoder,
     pub expected_bits: u64,
 }
 
-impl ReadyClasses {
+impl ClassRecipeEncoder {
     fn new(recipe: ClassRecipe, expected_bits: u64) -> Self {
         let mut bytes = Vec::new();
         recipe.write(&mut bytes);
@@ -89,14 +89,14 @@ impl ReadyClasses {
 
 /// A recipe by bins, ready to encode with.
 #[derive(Debug)]
-pub(crate) struct ReadyBins {
+pub(crate) struct BinRecipeEncoder {
     pub rules: BinRules,
     pub bytes: Vec<u8>,
     pub segments: BinEncoder,
     pub expected_bits: u64,
 }
 
-impl ReadyBins {
+impl BinRecipeEncoder {
     fn new(recipe: BinRecipe, expected_bits: u64) -> Self {
         let mut bytes = Vec::new();
         recipe.write(&mut bytes);
@@ -106,14 +106,14 @@ impl ReadyBins {
 
 /// A recipe by changes, ready to encode with.
 #[derive(Debug)]
-pub(crate) struct ReadyChanges {
+pub(crate) struct ChangeRecipeEncoder {
     pub recipe: ChangeRecipe,
     pub bytes: Vec<u8>,
     pub segments: ChangeEncoder,
     pub expected_bits: u64,
 }
 
-impl ReadyChanges {
+impl ChangeRecipeEncoder {
     fn new(recipe: ChangeRecipe, expected_bits: u64) -> Self {
         let mut bytes = Vec::new();
         recipe.write(&mut bytes);
@@ -123,14 +123,14 @@ impl ReadyChanges {
 
 /// A palette, ready to encode with.
 #[derive(Debug)]
-pub(crate) struct ReadyPalette {
+pub(crate) struct PaletteRecipeEncoder {
     pub recipe: PaletteRecipe,
     pub bytes: Vec<u8>,
     pub segments: PaletteEncoder,
     pub expected_bits: u64,
 }
 
-impl ReadyPalette {
+impl PaletteRecipeEncoder {
     fn new(recipe: PaletteRecipe, expected_bits: u64) -> Option<Self> {
         let mut bytes = Vec::new();
         recipe.write(&mut bytes);
@@ -140,46 +140,46 @@ impl ReadyPalette {
 
 /// A recipe of any kind, ready to encode with.
 #[derive(Debug)]
-pub(crate) enum Ready {
-    Planes(Box<ReadyRecipe>),
-    Classes(Box<ReadyClasses>),
-    Bins(Box<ReadyBins>),
-    Changes(Box<ReadyChanges>),
-    Palette(Box<ReadyPalette>),
+pub(crate) enum RecipeEncoder {
+    Planes(Box<PlaneRecipeEncoder>),
+    Classes(Box<ClassRecipeEncoder>),
+    Bins(Box<BinRecipeEncoder>),
+    Changes(Box<ChangeRecipeEncoder>),
+    Palette(Box<PaletteRecipeEncoder>),
 }
 
-impl Ready {
+impl RecipeEncoder {
     /// The recipe as bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
-            Self::Planes(ready) => &ready.bytes,
-            Self::Classes(ready) => &ready.bytes,
-            Self::Bins(ready) => &ready.bytes,
-            Self::Changes(ready) => &ready.bytes,
-            Self::Palette(ready) => &ready.bytes,
+            Self::Planes(prepared) => &prepared.bytes,
+            Self::Classes(prepared) => &prepared.bytes,
+            Self::Bins(prepared) => &prepared.bytes,
+            Self::Changes(prepared) => &prepared.bytes,
+            Self::Palette(prepared) => &prepared.bytes,
         }
     }
 
     /// Width of a value in bytes.
     pub(crate) fn width(&self) -> usize {
         match self {
-            Self::Planes(ready) => ready.recipe.width(),
-            Self::Classes(ready) => ready.recipe.width(),
-            Self::Bins(ready) => ready.rules.width(),
-            Self::Changes(ready) => ready.recipe.width(),
-            Self::Palette(ready) => ready.recipe.width(),
+            Self::Planes(prepared) => prepared.recipe.width(),
+            Self::Classes(prepared) => prepared.recipe.width(),
+            Self::Bins(prepared) => prepared.rules.width(),
+            Self::Changes(prepared) => prepared.recipe.width(),
+            Self::Palette(prepared) => prepared.recipe.width(),
         }
     }
 
     /// Whether a block of `n` values that took `len` bytes exceeded the plan by at least a
     /// sixteenth of a bit per value.
-    pub(crate) fn is_dear(&self, n: usize, len: usize) -> bool {
+    pub(crate) fn exceeds_estimate(&self, n: usize, len: usize) -> bool {
         let expected_bits = match self {
-            Self::Planes(ready) => ready.expected_bits,
-            Self::Classes(ready) => ready.expected_bits,
-            Self::Bins(ready) => ready.expected_bits,
-            Self::Changes(ready) => ready.expected_bits,
-            Self::Palette(ready) => ready.expected_bits,
+            Self::Planes(prepared) => prepared.expected_bits,
+            Self::Classes(prepared) => prepared.expected_bits,
+            Self::Bins(prepared) => prepared.expected_bits,
+            Self::Changes(prepared) => prepared.expected_bits,
+            Self::Palette(prepared) => prepared.expected_bits,
         };
         8 * len as u64 > (expected_bits + 64) * n as u64 / 1024 + 8 * 1024
     }
@@ -214,7 +214,7 @@ impl Target {
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) target: Target,
-    pub(crate) shared: Option<Ready>,
+    pub(crate) shared: Option<RecipeEncoder>,
 }
 
 impl Plan {
@@ -241,9 +241,9 @@ impl Plan {
         let target = Target { layout, level, row_len: spec.row_len, block_len };
         let mut shared = None;
         if level != Level::Paper && tensor.bytes.len() > block_len {
-            shared = choose(isa, target, Scope::tensor(tensor)).filter(|ready| match ready {
-                Ready::Planes(ready) if level != Level::Fast => {
-                    !block::blocks_differ(isa, ready, tensor.bytes, block_len)
+            shared = choose(isa, target, Scope::tensor(tensor)).filter(|prepared| match prepared {
+                RecipeEncoder::Planes(prepared) if level != Level::Fast => {
+                    !block::blocks_differ(isa, prepared, tensor.bytes, block_len)
                 }
                 _ => true,
             });
@@ -254,7 +254,7 @@ impl Plan {
     /// The recipe that the tensor's blocks share, to be stored once for all of them; empty if there
     /// is none.
     pub fn shared_recipe(&self) -> &[u8] {
-        self.shared.as_ref().map_or(&[], |ready| ready.bytes())
+        self.shared.as_ref().map_or(&[], |prepared| prepared.bytes())
     }
 
     /// Length of the blocks to cut the tensor into, in bytes; a multiple of the type's width.
