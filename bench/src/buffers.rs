@@ -26,7 +26,7 @@ pub enum Set {
 
 /// One tensor in a buffer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Part {
+pub struct BufferTensor {
     /// Bytes of the tensor; the parts are back to back.
     pub len: usize,
     /// Values in the last dimension.
@@ -39,7 +39,7 @@ pub struct Part {
 pub struct Buffer {
     pub dtype: Dtype,
     pub bytes: Vec<u8>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<BufferTensor>,
 }
 
 impl Set {
@@ -132,7 +132,7 @@ impl Buffer {
 
     /// The tensors in the form that engines take.
     pub fn tensors(&self) -> Vec<SampleTensor> {
-        let spec = |part: &Part| TensorSpec { dtype: self.dtype, row_len: part.row_len };
+        let spec = |part: &BufferTensor| TensorSpec { dtype: self.dtype, row_len: part.row_len };
         self.parts.iter().map(|part| SampleTensor { len: part.len, spec: spec(part) }).collect()
     }
 
@@ -156,7 +156,7 @@ impl Buffer {
             None => self.bytes.extend_from_slice(&tensor.bytes),
         }
         let row_len = tensor.row_len() as u64;
-        self.parts.push(Part { len: tensor.bytes.len(), row_len, bound_bits });
+        self.parts.push(BufferTensor { len: tensor.bytes.len(), row_len, bound_bits });
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn spans(source: &ByteSource, input: &InputLayout, options: &Options)
         cuts.iter().map(|cut| own.reference(&items, cut)).collect::<Result<Vec<_>>>()?;
     let mut spans = Spans { cuts, references };
     bounds::drop_rare(&mut spans);
-    own.drop_dear(&mut spans)?;
+    own.drop_costly(&mut spans)?;
     Ok(spans)
 }
 
