@@ -3,7 +3,7 @@
 use crate::Options;
 use crate::archive::Archive;
 use crate::archive::restore::{ItemChecks, SpanItems, check_empty_items, decode_part};
-use crate::base::effort::alone_if_spent;
+use crate::base::budget::alone_if_spent;
 use crate::compress::{Assembly, CompressJob, EncodedSpan, Worker};
 use crate::context::Context;
 use crate::io::{ByteSource, Input, zeroed};

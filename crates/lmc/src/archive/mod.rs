@@ -6,7 +6,7 @@ pub(crate) mod tensors;
 pub(crate) mod update;
 
 use crate::archive::restore::restore;
-use crate::base::effort::{Budget, Cost, Effort};
+use crate::base::budget::{Budget, Cost, Effort};
 use crate::base::lookup::Links;
 use crate::base::recent::Desk;
 use crate::base::reference;

@@ -1,7 +1,7 @@
 //! Restores a `.lmc` file to its original.
 
 use crate::archive::Archive;
-use crate::base::effort::{self, Budget, Effort};
+use crate::base::budget::{Budget, Effort, alone_if_spent};
 use crate::base::needed::Going;
 use crate::io::{Output, Sink};
 use crate::item_hash::ItemHasher;
@@ -61,7 +61,7 @@ pub(crate) fn restore_within(
             Ok((start, done.raw))
         })
     };
-    effort::alone_if_spent(&[budget], context, run)?;
+    alone_if_spent(&[budget], context, run)?;
     check_empty_items(index)
 }
 

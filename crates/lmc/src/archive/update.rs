@@ -10,7 +10,7 @@
 
 use crate::archive::Archive;
 use crate::archive::restore::{SpanItems, check_empty_items, decode_part};
-use crate::base::effort::{Budget, alone_if_spent};
+use crate::base::budget::{Budget, alone_if_spent};
 use crate::context::Context;
 use crate::io::zeroed;
 use crate::item_hash::ItemHasher;

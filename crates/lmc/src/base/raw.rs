@@ -1,6 +1,6 @@
 //! A base that is not a `.lmc`: its content hash, and reads that are checked to match that hash.
 
-use crate::base::effort::Cost;
+use crate::base::budget::Cost;
 use crate::base::witness::Witness;
 use crate::compress::uncoded;
 use crate::context::Context;

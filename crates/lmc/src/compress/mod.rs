@@ -5,7 +5,7 @@ pub(crate) mod matching;
 pub(crate) mod rounding;
 pub(crate) mod uncoded;
 
-use crate::base::effort::alone_if_spent;
+use crate::base::budget::alone_if_spent;
 use crate::base::needed::Going;
 use crate::base::reference;
 use crate::base::witness::Witness;

@@ -2,7 +2,7 @@
 
 use super::{PIECE_LEN, block_bounds, blocks_of, check};
 use crate::Reference;
-use crate::base::effort::{Effort, HASHED_FOR_ONE};
+use crate::base::budget::{Effort, HASHED_FOR_ONE};
 use crate::io::zeroed;
 use crate::pipeline::Buffer;
 use lmc_codec::{BasePart, Decoder, Need, RecipeShape, SharedRecipe};

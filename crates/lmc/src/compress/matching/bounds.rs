@@ -2,7 +2,7 @@
 //! without exceeding the cost limit.
 
 use super::{Own, Spans};
-use crate::base::effort::Cost;
+use crate::base::budget::Cost;
 use crate::compress::uncoded;
 use lmc_format::Result;
 use lmc_format::limits::BASES_MAX;
