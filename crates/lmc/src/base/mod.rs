@@ -3,24 +3,45 @@
 //!
 //! A base is any file, or a `.lmc` file, which represents its original and may have bases of its
 //! own. A base is requested by its content hash, and one with another hash is refused.
+//!
+//! Who owns whom (`=>` keeps alive, `->` does not):
+//!
+//! ```text
+//! BaseSet => BaseCatalog => Base (given or found) => Raw      any file
+//!                        => DecodeCache           => Archive  a `.lmc` file
+//! Archive => OwnBases => Base        each base of the archive, once it is found
+//!                     => BaseCatalog for an archive that is read by itself
+//!                     -> BaseCatalog for an archive that is a base: the catalog may own it
+//! ```
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `set.rs` | `BaseSet`, `Library`: which bases a call gets |
+//! | `catalog.rs` | `BaseCatalog`: the bases of a set, those found later, files that were seen |
+//! | `lookup.rs` | `OwnBases`: finds the bases that an archive names, when they are needed |
+//! | `mod.rs`, `raw.rs` | `Base`, and `Raw` for a base that is not an archive |
+//! | `reference.rs`, `convert.rs` | the bytes that a reference names, rounded if it says so |
+//! | `witness.rs` | bytes that are read twice must be the same both times |
+//! | `budget.rs`, `decode_cache.rs` | limits the work; keeps decoded parts for the next read |
+//! | `needed.rs`, `dependencies.rs` | which files must not be removed or replaced |
 
 pub(crate) mod budget;
+pub(crate) mod catalog;
 pub(crate) mod convert;
+pub(crate) mod decode_cache;
 pub(crate) mod dependencies;
 pub(crate) mod lookup;
 pub(crate) mod needed;
 pub(crate) mod raw;
-pub(crate) mod recent;
 pub(crate) mod reference;
 pub(crate) mod set;
-pub(crate) mod shelf;
 pub(crate) mod witness;
 
 use crate::archive::Archive;
 use crate::base::budget::{Budget, Cost, Effort};
-use crate::base::lookup::{Given, Links, fit_name};
+use crate::base::catalog::{BaseCatalog, Seen};
+use crate::base::lookup::{OwnBases, fit_name};
 use crate::base::raw::Raw;
-use crate::base::shelf::{Seen, Shelf};
 use crate::context::Context;
 use crate::files::folder::FileId;
 use crate::io::{ByteSource, SourceFile, Stamp};
@@ -32,7 +53,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 pub use set::{BaseSet, Library};
 
@@ -65,27 +86,31 @@ enum Content {
 }
 
 impl Base {
-    pub(crate) fn open(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
+    pub(crate) fn open(path: &Path, catalog: &Arc<BaseCatalog>) -> Result<Arc<Self>> {
         // Opening a pipe would block otherwise.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path);
-        Self::of_file(file.map_err(|e| Error::io("cannot open it", e))?, path, shelf)
+        Self::of_file(file.map_err(|e| Error::io("cannot open it", e))?, path, catalog)
     }
 
-    pub(crate) fn of_file(file: File, path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
+    pub(crate) fn of_file(
+        file: File,
+        path: &Path,
+        catalog: &Arc<BaseCatalog>,
+    ) -> Result<Arc<Self>> {
         let kind = file.metadata().map_err(|e| Error::io("cannot look at it", e))?;
         if !kind.is_file() {
             return Err(Error::invalid("is not a regular file"));
         }
         let folder = path.parent().map(Path::to_path_buf);
-        Self::new(ByteSource::File(SourceFile::Owned(file)), path, folder, shelf)
+        Self::new(ByteSource::File(SourceFile::Owned(file)), path, folder, catalog)
     }
 
     pub(crate) fn new(
         source: ByteSource<'static>,
         path: &Path,
         folder: Option<PathBuf>,
-        shelf: &Weak<Shelf>,
+        catalog: &Arc<BaseCatalog>,
     ) -> Result<Arc<Self>> {
         let (len, stamp) = (source.len()?, source.stamp()?);
         let start = source.read_vec(0, len.min(MAGIC.len() as u64))?;
@@ -94,14 +119,11 @@ impl Base {
             if let Some(stem) = name.strip_suffix(".lmc").filter(|stem| !stem.is_empty()) {
                 name = stem.to_string().into();
             }
-            Content::Archive(Box::new(Archive::new(
-                source,
-                Links::new(folder, Given::Base(shelf.clone())),
-            )?))
+            Content::Archive(Box::new(Archive::new(source, OwnBases::of_base(folder, catalog))?))
         } else {
             Content::Raw(Box::new(Raw::new(source)?))
         };
-        let context = shelf.upgrade().map(|shelf| shelf.context.clone()).unwrap_or_default();
+        let context = catalog.context.clone();
         let (hash, tensors) = (Once::default(), Once::default());
         let (name, path) = (fit_name(&name), path.display().to_string());
         let height = OnceLock::new();

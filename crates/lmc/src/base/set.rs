@@ -2,14 +2,14 @@
 
 use crate::base::Base;
 use crate::base::budget::Budget;
-use crate::base::shelf::Shelf;
+use crate::base::catalog::BaseCatalog;
 use crate::context::Context;
 use crate::io::{ByteSource, ReadAt};
 use lmc_format::{Error, ErrorKind, Result};
 use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// A place where archives are found by the content of their originals, such as a store.
 pub trait Library: Send + Sync + fmt::Debug {
@@ -20,7 +20,7 @@ pub trait Library: Send + Sync + fmt::Debug {
 /// Files to code against, or to search for bases.
 #[derive(Clone, Debug, Default)]
 pub struct BaseSet {
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) catalog: Arc<BaseCatalog>,
     /// Whether a file names all of them, even those that it does not need.
     is_named: bool,
 }
@@ -40,9 +40,9 @@ impl BaseSet {
     ) -> Result<Self> {
         let paths = paths.iter().map(|path| path.as_ref().to_path_buf());
         let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = paths.partition(|path| path.is_dir());
-        Self::fill(folders, None, context, |shelf| {
-            let named = files.iter().map(|path| Self::open_file(path, shelf));
-            let opened = opened.into_iter().map(|(path, file)| Self::of_file(file, &path, shelf));
+        Self::fill(folders, None, context, |catalog| {
+            let named = files.iter().map(|path| Self::open_file(path, catalog));
+            let opened = opened.into_iter().map(|(path, file)| Self::of_file(file, &path, catalog));
             named.chain(opened).collect()
         })
     }
@@ -63,10 +63,10 @@ impl BaseSet {
     }
 
     fn from_sources(files: Vec<(String, ByteSource<'static>)>, context: &Context) -> Result<Self> {
-        Self::fill(Vec::new(), None, context, |shelf| {
+        Self::fill(Vec::new(), None, context, |catalog| {
             let open = |(name, source): (String, ByteSource<'static>)| {
                 let named = format!("base {name}");
-                Base::new(source, Path::new(&name), None, shelf).map_err(|e| e.at(named))
+                Base::new(source, Path::new(&name), None, catalog).map_err(|e| e.at(named))
             };
             files.into_iter().map(open).collect()
         })
@@ -89,40 +89,38 @@ impl BaseSet {
         opened: Vec<(PathBuf, File)>,
         context: &Context,
     ) -> Result<Self> {
-        Self::fill(Vec::new(), Some(library), context, |shelf| {
-            let strong = shelf.upgrade();
+        Self::fill(Vec::new(), Some(library), context, |catalog| {
             let find = |&hash: &u128| {
-                let found = strong.as_ref().map_or(Ok(None), |own| own.find(hash, None, shelf))?;
-                found.ok_or_else(|| {
+                catalog.find(hash, None)?.ok_or_else(|| {
                     let message = format!("no archive with content hash {hash:032x}");
                     Error::new(ErrorKind::NotFound, message)
                 })
             };
-            let opened = opened.into_iter().map(|(path, file)| Self::of_file(file, &path, shelf));
+            let opened = opened.into_iter().map(|(path, file)| Self::of_file(file, &path, catalog));
             offered.iter().map(find).chain(opened).collect()
         })
     }
 
-    fn open_file(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Base>> {
-        Base::open(path, shelf).map_err(|e| e.at(format_args!("base {}", path.display())))
+    fn open_file(path: &Path, catalog: &Arc<BaseCatalog>) -> Result<Arc<Base>> {
+        Base::open(path, catalog).map_err(|e| e.at(format_args!("base {}", path.display())))
     }
 
-    fn of_file(file: File, path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Base>> {
-        let base = Base::of_file(file, path, shelf);
+    fn of_file(file: File, path: &Path, catalog: &Arc<BaseCatalog>) -> Result<Arc<Base>> {
+        let base = Base::of_file(file, path, catalog);
         base.map_err(|e| e.at(format_args!("base {}", path.display())))
     }
 
-    /// Lets the bases find each other without owning each other.
+    /// Makes a catalog, and fills it with the bases that `open` gives.
     fn fill(
         folders: Vec<PathBuf>,
         library: Option<Arc<dyn Library>>,
         context: &Context,
-        open: impl FnOnce(&Weak<Shelf>) -> Result<Vec<Arc<Base>>>,
+        open: impl FnOnce(&Arc<BaseCatalog>) -> Result<Vec<Arc<Base>>>,
     ) -> Result<Self> {
-        let shelf = Arc::new(Shelf::new(folders, library, context.unwatched()));
-        let given = open(&Arc::downgrade(&shelf))?;
-        shelf.given.get_or_init(|| given);
-        Ok(Self { shelf, is_named: false })
+        let catalog = Arc::new(BaseCatalog::new(folders, library, context.unwatched()));
+        let given = open(&catalog)?;
+        catalog.given.get_or_init(|| given);
+        Ok(Self { catalog, is_named: false })
     }
 
     /// The same, but an archive that is compressed against them names each of them, even if
@@ -138,7 +136,7 @@ impl BaseSet {
 
     /// Fails if one of the opened files has been written to since.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
-        self.shelf.open().iter().try_for_each(|base| base.check_unchanged())
+        self.catalog.open().iter().try_for_each(|base| base.check_unchanged())
     }
 
     /// The budgets for coding against each of them.
@@ -148,6 +146,6 @@ impl BaseSet {
 
     /// The bases that were given, in their order.
     pub fn list(&self) -> &[Arc<Base>] {
-        self.shelf.given.get().map_or(&[], |given| given)
+        self.catalog.given.get().map_or(&[], |given| given)
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn len_max(threads: usize) -> u64 {
 
 /// What the files that are open together share.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct DecodeCache {
     /// One for each thread and each level of the base chain that it has reached.
     pub decoders: Pool<SpanDecoder>,
     /// Segments of which only a part was asked for. All threads share them, so that the cost of a
@@ -36,7 +36,7 @@ pub(crate) struct Desk {
     files: AtomicUsize,
 }
 
-impl Desk {
+impl DecodeCache {
     /// The number for another file.
     pub(crate) fn number(&self) -> usize {
         self.files.fetch_add(1, Ordering::Relaxed)
