@@ -40,7 +40,7 @@ def content_hash_of(original: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
-class Part:
+class FileItem:
     """An item of a plain file. Its rows have 0 bytes if they do not count."""
 
     start: int
@@ -48,7 +48,7 @@ class Part:
     row_len: int = 0
 
 
-def item_hash(original: bytes, item: Part) -> bytes:
+def item_hash(original: bytes, item: FileItem) -> bytes:
     """Sections 7.4 and 7.6: the hash of an item, which is cut if it is large."""
     data = original[item.start : item.end]
     if len(data) <= MAX_CUT:
@@ -59,12 +59,12 @@ def item_hash(original: bytes, item: Part) -> bytes:
     return hash_of(b"".join(map(hash_of, spans)))
 
 
-def items_of(original: bytes) -> list[Part]:
+def items_of(original: bytes) -> list[FileItem]:
     """Sections 7.4 and 7.6: the items of a plain file."""
     try:
         return safetensors_items(original)
     except NotSafetensors:
-        return [Part(0, len(original))]
+        return [FileItem(0, len(original))]
 
 
 def follows(rule: bool) -> None:
@@ -73,13 +73,13 @@ def follows(rule: bool) -> None:
         raise NotSafetensors
 
 
-def safetensors_items(original: bytes) -> list[Part]:
+def safetensors_items(original: bytes) -> list[FileItem]:
     """Section 7.4, kind 1: the header, then the tensors by start, end and name."""
     follows(len(original) >= 8)
     data_start = 8 + int.from_bytes(original[:8], "little")
     follows(data_start <= min(MAX_HEADER_LEN, len(original)))
     header = parse_header(original[8:data_start])
-    items = [Part(0, data_start)]
+    items = [FileItem(0, data_start)]
     tensors = []
     for name, fields in header.items():
         if name == b"__metadata__":
@@ -89,7 +89,7 @@ def safetensors_items(original: bytes) -> list[Part]:
     end = 0
     for start, stop, _, row_len in sorted(tensors, key=lambda tensor: tensor[:3]):
         follows(start == end)
-        items.append(Part(data_start + start, data_start + stop, row_len))
+        items.append(FileItem(data_start + start, data_start + stop, row_len))
         end = stop
     follows(data_start + end == len(original))
     return items

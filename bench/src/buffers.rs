@@ -7,8 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use lmc_codec::{Dtype, TensorSpec};
-use lmc_engines::Tensor as SampleTensor;
-use lmc_testkit::{CorpusFile, Dtype as FileDtype, Tensor, casts, entropy, shuffle};
+use lmc_engines::SampleTensor;
+use lmc_testkit::{CorpusFile, CorpusTensor, Dtype as FileDtype, casts, entropy, shuffle};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -26,7 +26,7 @@ pub enum Set {
 
 /// One tensor in a buffer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Part {
+pub struct BufferTensor {
     /// Bytes of the tensor; the parts are back to back.
     pub len: usize,
     /// Values in the last dimension.
@@ -39,7 +39,7 @@ pub struct Part {
 pub struct Buffer {
     pub dtype: Dtype,
     pub bytes: Vec<u8>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<BufferTensor>,
 }
 
 impl Set {
@@ -105,7 +105,7 @@ impl Buffer {
     /// Repeats the tensors of `files` until there are at least `len_min` bytes. There is at least
     /// one copy.
     pub fn build(files: &[CorpusFile], len_min: usize, shuffled: bool) -> Result<Self> {
-        let tensors: Vec<&Tensor> = files.iter().flat_map(|file| &file.tensors).collect();
+        let tensors: Vec<&CorpusTensor> = files.iter().flat_map(|file| &file.tensors).collect();
         let first = tensors.first().ok_or("the corpus has no file of this set")?;
         let copy_len: usize = tensors.iter().map(|t| t.bytes.len()).sum();
         let copies = len_min.div_ceil(copy_len).max(1);
@@ -132,7 +132,7 @@ impl Buffer {
 
     /// The tensors in the form that engines take.
     pub fn tensors(&self) -> Vec<SampleTensor> {
-        let spec = |part: &Part| TensorSpec { dtype: self.dtype, row_len: part.row_len };
+        let spec = |part: &BufferTensor| TensorSpec { dtype: self.dtype, row_len: part.row_len };
         self.parts.iter().map(|part| SampleTensor { len: part.len, spec: spec(part) }).collect()
     }
 
@@ -147,7 +147,7 @@ impl Buffer {
         bits / (len / self.width()) as f64
     }
 
-    fn push(&mut self, tensor: &Tensor, bound_bits: f64, seed: Option<u64>) {
+    fn push(&mut self, tensor: &CorpusTensor, bound_bits: f64, seed: Option<u64>) {
         match seed {
             Some(seed) => {
                 let row = shuffle_unit(tensor);
@@ -156,12 +156,12 @@ impl Buffer {
             None => self.bytes.extend_from_slice(&tensor.bytes),
         }
         let row_len = tensor.row_len() as u64;
-        self.parts.push(Part { len: tensor.bytes.len(), row_len, bound_bits });
+        self.parts.push(BufferTensor { len: tensor.bytes.len(), row_len, bound_bits });
     }
 }
 
 /// Bytes that move together: a row, or one value if the tensor is a single row.
-fn shuffle_unit(tensor: &Tensor) -> usize {
+fn shuffle_unit(tensor: &CorpusTensor) -> usize {
     let rows = if tensor.shape.len() > 1 { tensor.row_len() } else { 1 };
     rows * tensor.width()
 }
@@ -184,27 +184,27 @@ pub fn parse_dtype(name: &str) -> Result<FileDtype> {
 }
 
 /// The file with each tensor cast to another type.
-pub fn cast_tensors(file: &CorpusFile, cast: fn(&Tensor) -> Tensor) -> CorpusFile {
+pub fn cast_tensors(file: &CorpusFile, cast: fn(&CorpusTensor) -> CorpusTensor) -> CorpusFile {
     CorpusFile { name: file.name.clone(), tensors: file.tensors.iter().map(cast).collect() }
 }
 
 /// Casts to f16, rounding to nearest.
-pub fn cast_f16(tensor: &Tensor) -> Tensor {
+pub fn cast_f16(tensor: &CorpusTensor) -> CorpusTensor {
     let bytes = f32_values(tensor).flat_map(|x| casts::f16_bits(x).to_le_bytes()).collect();
-    Tensor { dtype: FileDtype::F16, bytes, ..tensor.clone() }
+    CorpusTensor { dtype: FileDtype::F16, bytes, ..tensor.clone() }
 }
 
 /// Casts to e4m3 after scaling each tensor, as quantizers do. The scale is a power of two, so that
 /// only e4m3 rounds.
-pub fn cast_fp8(tensor: &Tensor) -> Tensor {
+pub fn cast_fp8(tensor: &CorpusTensor) -> CorpusTensor {
     let max_abs = f32_values(tensor).fold(0_f32, |max, x| max.max(x.abs()));
     let scale = casts::power_of_two_scale(max_abs, 448.0);
     let bytes = f32_values(tensor).map(|x| casts::e4m3_bits(x * scale)).collect();
-    Tensor { dtype: FileDtype::F8_E4M3, bytes, ..tensor.clone() }
+    CorpusTensor { dtype: FileDtype::F8_E4M3, bytes, ..tensor.clone() }
 }
 
 /// The values of an f32 tensor.
-pub fn f32_values(tensor: &Tensor) -> impl Iterator<Item = f32> {
+pub fn f32_values(tensor: &CorpusTensor) -> impl Iterator<Item = f32> {
     let value = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
     tensor.bytes.chunks_exact(4).map(value)
 }

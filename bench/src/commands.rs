@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lmc_bench::buffers::{self, Buffer, Part};
+use lmc_bench::buffers::{self, Buffer, BufferTensor};
 use lmc_bench::report::{self, Clock, Report};
 use lmc_bench::run::{self, Limits};
 use lmc_bench::{Result, corpus_bits, load_corpus};
@@ -145,10 +145,10 @@ fn read_buffer(args: &TimeArgs) -> Result<Buffer> {
         Some(path) => serde_json::from_slice(&read(path)?)?,
         None => {
             let bound_bits = entropy::bound_bits(dtype, &bytes);
-            vec![Part { len: bytes.len(), row_len: args.row_len, bound_bits }]
+            vec![BufferTensor { len: bytes.len(), row_len: args.row_len, bound_bits }]
         }
     };
-    let covered: usize = parts.iter().map(|part: &Part| part.len).sum();
+    let covered: usize = parts.iter().map(|part: &BufferTensor| part.len).sum();
     if covered != bytes.len() {
         return Err(format!("the parts hold {covered} bytes, the file {}", bytes.len()).into());
     }

@@ -2,7 +2,7 @@
 //! together.
 
 use lmc_bench::buffers::{cast_f16, cast_fp8, cast_tensors, f32_values};
-use lmc_testkit::{CorpusFile, Dtype, Random, Tensor};
+use lmc_testkit::{CorpusFile, CorpusTensor, Dtype, Random};
 
 /// How a pair is made.
 #[derive(Clone, Copy, Debug)]
@@ -51,51 +51,55 @@ impl Made {
 }
 
 /// A file made from the tensors of two files that have the same tensors.
-fn zip(new: &CorpusFile, base: &CorpusFile, make: fn(&Tensor, &Tensor) -> Tensor) -> CorpusFile {
+fn zip(
+    new: &CorpusFile,
+    base: &CorpusFile,
+    make: fn(&CorpusTensor, &CorpusTensor) -> CorpusTensor,
+) -> CorpusFile {
     let pairs = new.tensors.iter().zip(&base.tensors);
     CorpusFile { name: new.name.clone(), tensors: pairs.map(|(n, b)| make(n, b)).collect() }
 }
 
-fn near(new: &Tensor, base: &Tensor) -> Tensor {
+fn near(new: &CorpusTensor, base: &CorpusTensor) -> CorpusTensor {
     let pairs = f32_values(new).zip(f32_values(base));
     let bytes = pairs.flat_map(|(n, b)| (b + (n - b) / 50.0).to_le_bytes()).collect();
-    Tensor { bytes, ..new.clone() }
+    CorpusTensor { bytes, ..new.clone() }
 }
 
-fn moved(base: &Tensor) -> Tensor {
+fn moved(base: &CorpusTensor) -> CorpusTensor {
     let mut random = Random::new(1);
     let mut moved = |x: f32| (f64::from(x) * (1.0 + 1e-6 * random.normal())) as f32;
     let bytes = f32_values(base).flat_map(|x| moved(x).to_le_bytes()).collect();
-    Tensor { bytes, ..base.clone() }
+    CorpusTensor { bytes, ..base.clone() }
 }
 
-fn few(new: &Tensor, base: &Tensor) -> Tensor {
+fn few(new: &CorpusTensor, base: &CorpusTensor) -> CorpusTensor {
     let mut random = Random::new(2);
     let mut bytes = base.bytes.clone();
     let values = bytes.chunks_exact_mut(base.width()).zip(new.bytes.chunks_exact(base.width()));
     values.filter(|_| random.below(FEW) == 0).for_each(|(to, from)| to.copy_from_slice(from));
-    Tensor { bytes, ..base.clone() }
+    CorpusTensor { bytes, ..base.clone() }
 }
 
 /// Both steps, by the scale of the base.
-fn cast_int8(tensor: &Tensor, base: &Tensor) -> Tensor {
+fn cast_int8(tensor: &CorpusTensor, base: &CorpusTensor) -> CorpusTensor {
     let max_abs = f32_values(base).fold(f32::MIN_POSITIVE, |max, x| max.max(x.abs()));
     let steps = |x: f32| (x / max_abs * 127.0).round() as i8;
     let bytes = f32_values(tensor).flat_map(|x| steps(x).to_le_bytes()).collect();
-    Tensor { dtype: Dtype::I8, bytes, ..tensor.clone() }
+    CorpusTensor { dtype: Dtype::I8, bytes, ..tensor.clone() }
 }
 
-fn widened(tensor: &Tensor) -> Tensor {
+fn widened(tensor: &CorpusTensor) -> CorpusTensor {
     let mut random = Random::new(3);
     let mut widened = |x: f32| f64::from(x) * (1.0 + 1e-8 * random.normal());
     let bytes = f32_values(tensor).flat_map(|x| widened(x).to_le_bytes()).collect();
-    Tensor { dtype: Dtype::F64, bytes, ..tensor.clone() }
+    CorpusTensor { dtype: Dtype::F64, bytes, ..tensor.clone() }
 }
 
-fn moved_f64(base: &Tensor) -> Tensor {
+fn moved_f64(base: &CorpusTensor) -> CorpusTensor {
     let mut random = Random::new(4);
     let mut moved = |x: f64| x * (1.0 + 1e-6 * random.normal());
     let values = base.bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes));
     let bytes = values.flat_map(|x| moved(x).to_le_bytes()).collect();
-    Tensor { bytes, ..base.clone() }
+    CorpusTensor { bytes, ..base.clone() }
 }

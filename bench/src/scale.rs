@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use lmc::{
-    Archive, Bases, Context, Input, Options, compress_into, compress_parts, decompress_into,
+    Archive, BaseSet, Context, Input, Options, compress_into, compress_parts, decompress_into,
 };
 use lmc_bench::Result;
 use lmc_bench::buffers::Buffer;
@@ -67,8 +67,8 @@ pub fn run(args: &ScaleArgs, case: Case) -> Result<()> {
          thread"
     );
     let bases = match base {
-        Some(base) => Bases::from_bytes(vec![("base".into(), base)], &Context::default())?,
-        None => Bases::default(),
+        Some(base) => BaseSet::from_bytes(vec![("base".into(), base)], &Context::default())?,
+        None => BaseSet::default(),
     };
     let mut one = None;
     for &threads in &args.threads {

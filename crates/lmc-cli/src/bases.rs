@@ -69,7 +69,7 @@ pub fn to_restore(given: &[PathBuf], place: Place) -> Vec<PathBuf> {
 
 /// The bases that a file names.
 pub fn json(archive: &Archive) -> Value {
-    let base = |base: &lmc_format::Base| {
+    let base = |base: &lmc_format::BaseId| {
         let hash = format!("{:032x}", base.hash);
         json!({"name": base.name, "bytes": base.len, "content_hash": hash})
     };

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use lmc::{Archive, Bases, FileKind, FileState, Links, Tree, TreeEntry};
+use lmc::{Archive, BaseSet, FileKind, FileState, Links, Tree, TreeEntry};
 
 use crate::exit::Failure;
 
@@ -101,7 +101,7 @@ impl Archives {
     }
 
     /// Opens one of them.
-    pub fn open(&self, path: &Path, bases: &Bases) -> lmc::Result<Archive> {
+    pub fn open(&self, path: &Path, bases: &BaseSet) -> lmc::Result<Archive> {
         match self.listed.get(path) {
             Some((tree, entry)) => {
                 let file = tree.open(&entry.path, &entry.state)?;
@@ -145,7 +145,7 @@ mod tests {
             archives
         };
         let refused = |archives: Archives| {
-            let error = archives.open(&path, &Bases::default()).expect_err("another file");
+            let error = archives.open(&path, &BaseSet::default()).expect_err("another file");
             assert_eq!(error.kind, lmc::ErrorKind::Conflict, "{error}");
             std::fs::remove_file(&path).expect("it is there");
         };

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use common::{Folder, code, noise, safetensors, stderr};
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::{
-    Base, Conversion, Footer, Hash, Index, Item, Piece, Reference, SourceKind, Span, file, hash,
+    BaseId, Conversion, Footer, Hash, Index, Item, Piece, Reference, SourceKind, Span, file, hash,
 };
 
 /// A `.lmc` file that is put together by hand.
@@ -44,7 +44,7 @@ impl Made {
     }
 
     /// The file, how it is named as a base, and the length of its index.
-    fn finish(self, name: &str, bases: Vec<Base>) -> (Vec<u8>, Base, u64) {
+    fn finish(self, name: &str, bases: Vec<BaseId>) -> (Vec<u8>, BaseId, u64) {
         let original_len = self.spans.iter().map(|span| span.raw_len).sum();
         let item = match &self.hashes[..] {
             [one] => *one,
@@ -60,7 +60,7 @@ impl Made {
             original_len,
         };
         let named =
-            Base { hash: hash_of_hashes(&[item]), len: original_len, name: name.to_string() };
+            BaseId { hash: hash_of_hashes(&[item]), len: original_len, name: name.to_string() };
         ([&file::header()[..], &self.body, &index, &footer.write()].concat(), named, index_len)
     }
 }
@@ -132,7 +132,7 @@ fn many_bases_beside_many_directories() {
     for i in 0..400 {
         fs::create_dir_all(folder.path(&format!("c{i}.lmc"))).expect("ours");
     }
-    let named = |i: u128| Base { hash: i, len: 16, name: format!("{i:0250}") };
+    let named = |i: u128| BaseId { hash: i, len: 16, name: format!("{i:0250}") };
     let mut made = Made::default();
     made.add_stored(&[b'x'; 16]);
     let (bytes, _, index_len) = made.finish("x", (0..1024).map(named).collect());
@@ -150,7 +150,7 @@ fn many_bases_beside_many_directories() {
 
 /// Writes files of which each names all before it, in `dir`.
 fn write_pyramid(folder: &Folder, dir: &str, count: u32) {
-    let mut bases: Vec<Base> = Vec::new();
+    let mut bases: Vec<BaseId> = Vec::new();
     for i in 0..count {
         let mut made = Made::default();
         made.add_stored(&i.to_le_bytes());

@@ -7,9 +7,9 @@ use crate::segment::sized;
 use crate::simd::Isa;
 use crate::simd::chain::Hints;
 use crate::simd::classes::{
-    BitString, ContextRule, GROUP, Layout, Streams, Symbols, Unread, context_masks, count_masks,
-    exponents, largest, mask_fast, measure, pack, partition, restore, restore_fast, sort_fast,
-    spread, unpack,
+    BitString, ClassLayout, ContextRule, GROUP, Streams, Symbols, Unread, context_masks,
+    count_masks, exponents, largest, mask_fast, measure, pack, partition, restore, restore_fast,
+    sort_fast, spread, unpack,
 };
 use lmc_format::{ClassRecipe, Error, Reader, Result, varint};
 
@@ -39,16 +39,16 @@ pub struct ClassBuffers {
 
 /// Data that both directions compute once from a recipe.
 #[derive(Debug)]
-struct Shape {
+struct ClassShape {
     table: Symbols,
     exponent_bits: u8,
     exponent_first: u16,
     bounds: Vec<u8>,
 }
 
-impl Shape {
+impl ClassShape {
     fn new(recipe: &ClassRecipe) -> Self {
-        let layout = Layout {
+        let layout = ClassLayout {
             width_log2: recipe.width_log2,
             raw_bytes: recipe.raw_bytes,
             has_sign: recipe.has_sign,
@@ -62,7 +62,7 @@ impl Shape {
         }
     }
 
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> ClassLayout {
         self.table.layout
     }
 
@@ -87,7 +87,7 @@ impl Shape {
 /// A recipe's coders, ready to encode with.
 #[derive(Debug)]
 pub struct ClassEncoder {
-    shape: Shape,
+    shape: ClassShape,
     contexts: Vec<PlaneEncoder>,
 }
 
@@ -114,7 +114,7 @@ impl ClassEncoder {
     /// Prepares `recipe`.
     pub fn new(recipe: &ClassRecipe) -> Self {
         let contexts = recipe.contexts.iter().map(PlaneEncoder::new).collect();
-        Self { shape: Shape::new(recipe), contexts }
+        Self { shape: ClassShape::new(recipe), contexts }
     }
 
     /// Sorts `values`, and writes their raw bytes to all of `records`.
@@ -223,7 +223,7 @@ struct Read<'a> {
 /// A recipe's coders, ready to decode with.
 #[derive(Debug)]
 pub struct ClassDecoder {
-    shape: Shape,
+    shape: ClassShape,
     contexts: Vec<PlaneDecoder>,
 }
 
@@ -231,7 +231,7 @@ impl ClassDecoder {
     /// Prepares `recipe`.
     pub fn new(recipe: &ClassRecipe) -> Self {
         let contexts = recipe.contexts.iter().map(PlaneDecoder::new).collect();
-        Self { shape: Shape::new(recipe), contexts }
+        Self { shape: ClassShape::new(recipe), contexts }
     }
 
     /// Decodes the segment `coded` against `base` into all of `dst`, which has the length of the

@@ -6,8 +6,8 @@ use crate::classes::ClassBuffers;
 use crate::entropy::{PlaneDecoder, Scratch};
 use crate::need::{Need, RecipeShape, segment_len, widened};
 use crate::palette::PaletteBuffers;
-use crate::ready::{Ready, ReadyRecipe};
-use crate::segment::{Buffers, Place, segment_error};
+use crate::recipe_decoder::{PlaneRecipeDecoder, RecipeDecoder};
+use crate::segment::{Buffers, SegmentTarget, segment_error};
 use crate::simd::chain::Hints;
 use crate::simd::{Isa, fence};
 use crate::transform::against;
@@ -22,26 +22,26 @@ const PLAIN_UNIT: usize = 1 << 16;
 
 /// A recipe stored outside the blocks that use it, ready to decode with.
 #[derive(Debug)]
-pub struct SharedRecipe(Ready, RecipeShape);
+pub struct SharedRecipe(RecipeDecoder, RecipeShape);
 
 impl SharedRecipe {
     /// Reads the bytes that [`crate::Plan::shared_recipe`] gave. Fails on any others.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let shape = RecipeShape::parse(bytes)?;
         let mut input = Reader::new(bytes);
-        let ready = Ready::read(Isa::best(), &mut input)?;
+        let prepared = RecipeDecoder::read(Isa::best(), &mut input)?;
         input.finish("the recipe")?;
-        Ok(Self(ready, shape))
+        Ok(Self(prepared, shape))
     }
 
     /// The recipe.
     pub fn recipe(&self) -> AnyRecipe {
         match &self.0 {
-            Ready::Planes(ready) => AnyRecipe::Planes(ready.recipe.clone()),
-            Ready::Classes(recipe, _) => AnyRecipe::Classes(recipe.clone()),
-            Ready::Bins(recipe, _) => AnyRecipe::Bins((**recipe).clone()),
-            Ready::Changes(recipe, _) => AnyRecipe::Changes(recipe.clone()),
-            Ready::Palette(recipe, _) => AnyRecipe::Palette(recipe.clone()),
+            RecipeDecoder::Planes(prepared) => AnyRecipe::Planes(prepared.recipe.clone()),
+            RecipeDecoder::Classes(recipe, _) => AnyRecipe::Classes(recipe.clone()),
+            RecipeDecoder::Bins(recipe, _) => AnyRecipe::Bins((**recipe).clone()),
+            RecipeDecoder::Changes(recipe, _) => AnyRecipe::Changes(recipe.clone()),
+            RecipeDecoder::Palette(recipe, _) => AnyRecipe::Palette(recipe.clone()),
         }
     }
 
@@ -62,11 +62,16 @@ struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    fn read(isa: Isa, ready: &ReadyRecipe, raw_len: usize, mut input: Reader<'a>) -> Result<Self> {
-        let width = ready.recipe.width();
+    fn read(
+        isa: Isa,
+        prepared: &PlaneRecipeDecoder,
+        raw_len: usize,
+        mut input: Reader<'a>,
+    ) -> Result<Self> {
+        let width = prepared.recipe.width();
         let n = raw_len / width;
         let tail = input.take(raw_len % width, "tail")?;
-        let row_len = ready.columns.as_ref().map(|columns| columns.cols.len());
+        let row_len = prepared.columns.as_ref().map(|columns| columns.cols.len());
         let mut first = 0;
         if let Some(row_len) = row_len {
             first = usize::try_from(input.varint("first column")?).unwrap_or(usize::MAX);
@@ -74,7 +79,7 @@ impl<'a> Body<'a> {
                 return Err(Error::corrupt(format!("first column {first} of {row_len}")));
             }
         }
-        let segment_count = n.div_ceil(1 << ready.recipe.segment_log2);
+        let segment_count = n.div_ceil(1 << prepared.recipe.segment_log2);
         let (index, _) = input.take(3 * segment_count, "segment index")?.as_chunks();
         let total: usize = index.iter().map(segment_len).sum();
         let segments = input.take(total, "segments")?;
@@ -247,8 +252,8 @@ impl Decoder {
             }
             BlockKind::Constant => decode_constant(input, range, out),
             BlockKind::Coded => {
-                let ready = Ready::read(self.isa, &mut input)?;
-                self.decode_coded(&ready, raw_len, input, base, range, out)
+                let prepared = RecipeDecoder::read(self.isa, &mut input)?;
+                self.decode_coded(&prepared, raw_len, input, base, range, out)
             }
             BlockKind::Shared => {
                 let shared = shared.ok_or_else(no_recipe)?;
@@ -260,32 +265,32 @@ impl Decoder {
     #[expect(clippy::indexing_slicing, reason = "whole words around the range hold it")]
     fn decode_coded(
         &mut self,
-        ready: &Ready,
+        prepared: &RecipeDecoder,
         raw_len: usize,
         input: Reader,
         base: Option<BasePart>,
         range: Range<usize>,
         out: &mut [u8],
     ) -> Result<()> {
-        match ready {
-            Ready::Planes(ready) if ready.recipe.base == BaseUse::None => {
-                self.decode_segments(ready, raw_len, input, range, out)
+        match prepared {
+            RecipeDecoder::Planes(prepared) if prepared.recipe.base == BaseUse::None => {
+                self.decode_segments(prepared, raw_len, input, range, out)
             }
-            Ready::Planes(ready) => {
+            RecipeDecoder::Planes(prepared) => {
                 let base = base.ok_or_else(no_base)?;
-                let width = ready.recipe.width();
+                let width = prepared.recipe.width();
                 // Whole words, because only these can be compared with those of the base.
                 let whole =
                     range.start / width * width..raw_len.min(range.end.next_multiple_of(width));
                 let mut words = vec![0; whole.len()];
-                self.decode_segments(ready, raw_len, input, whole.clone(), &mut words)?;
+                self.decode_segments(prepared, raw_len, input, whole.clone(), &mut words)?;
                 let coded = (raw_len / width * width).saturating_sub(whole.start).min(words.len());
                 let base = base.get(whole.start..whole.start + coded)?;
-                against::inverse(&ready.recipe, base, &mut words[..coded]);
+                against::inverse(&prepared.recipe, base, &mut words[..coded]);
                 out.copy_from_slice(&words[range.start - whole.start..range.end - whole.start]);
                 Ok(())
             }
-            Ready::Classes(recipe, segments) => {
+            RecipeDecoder::Classes(recipe, segments) => {
                 let base = base.ok_or_else(no_base)?;
                 let segment_log2 = recipe.segment_log2;
                 let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
@@ -294,7 +299,7 @@ impl Decoder {
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
                 })
             }
-            Ready::Bins(recipe, segments) => {
+            RecipeDecoder::Bins(recipe, segments) => {
                 let base = base.ok_or_else(no_base)?;
                 let BinRules { segment_log2, .. } = recipe.rules;
                 let shape = BodyShape { width: recipe.rules.width(), segment_log2, raw_len };
@@ -303,7 +308,7 @@ impl Decoder {
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
                 })
             }
-            Ready::Changes(recipe, segments) => {
+            RecipeDecoder::Changes(recipe, segments) => {
                 let base = base.ok_or_else(no_base)?;
                 let segment_log2 = recipe.rules.segment_log2;
                 let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
@@ -312,7 +317,7 @@ impl Decoder {
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
                 })
             }
-            Ready::Palette(recipe, segments) => {
+            RecipeDecoder::Palette(recipe, segments) => {
                 let segment_log2 = recipe.segment_log2;
                 let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
                 self.decode_body(shape, input, range, out, |own, _, coded, dst, _| {
@@ -364,21 +369,21 @@ impl Decoder {
 
     fn decode_segments(
         &mut self,
-        ready: &ReadyRecipe,
+        prepared: &PlaneRecipeDecoder,
         raw_len: usize,
         input: Reader,
         range: Range<usize>,
         out: &mut [u8],
     ) -> Result<()> {
-        let body = Body::read(self.isa, ready, raw_len, input)?;
-        let segment_bytes = ready.recipe.width() << ready.recipe.segment_log2;
+        let body = Body::read(self.isa, prepared, raw_len, input)?;
+        let segment_bytes = prepared.recipe.width() << prepared.recipe.segment_log2;
         let coded_len = raw_len - body.tail.len();
-        let offsets = ready.columns.as_ref().map(|columns| BlockOffsets {
+        let offsets = prepared.columns.as_ref().map(|columns| BlockOffsets {
             base: columns.base,
             cols: &columns.cols,
             rows: &body.rows,
             first: body.first,
-            bits: ready.recipe.symbol_bits,
+            bits: prepared.recipe.symbol_bits,
         });
         let mut segments = body.segments;
         for (i, entry) in body.index.iter().enumerate() {
@@ -386,11 +391,17 @@ impl Decoder {
             segments = rest;
             let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
             let hints = Hints { streaming: self.streaming, ahead: rest };
-            let place = Place { start: i << ready.recipe.segment_log2, offsets, hints };
+            let target = SegmentTarget { start: i << prepared.recipe.segment_log2, offsets, hints };
             let (isa, buffers) = (self.isa, &mut self.buffers);
             decode_part(bytes, &range, out, |dst, is_direct| {
-                let hints = if is_direct { place.hints } else { Hints::default() };
-                ready.segments.decode(isa, coded, Place { hints, ..place }, buffers, dst)
+                let hints = if is_direct { target.hints } else { Hints::default() };
+                prepared.segments.decode(
+                    isa,
+                    coded,
+                    SegmentTarget { hints, ..target },
+                    buffers,
+                    dst,
+                )
             })
             .map_err(|e| segment_error(i, e))?;
         }

@@ -6,8 +6,10 @@ use crate::classes::ClassBuffers;
 use crate::entropy::{PlaneEncoder, Scratch};
 use crate::express::{CannotExpress, Encoded, all_or_nothing, only_if};
 use crate::palette::PaletteBuffers;
-use crate::plan::{Plan, Ready, ReadyRecipe, Scope, Target, block_rows, choose, choose_bytes};
-use crate::segment::{Buffers, Source};
+use crate::plan::{
+    Plan, PlaneRecipeEncoder, RecipeEncoder, Scope, Target, block_rows, choose, choose_bytes,
+};
+use crate::segment::{Buffers, SegmentInput};
 use crate::simd::{Isa, fence};
 use crate::spec::{Block, Level};
 use crate::transform::against;
@@ -83,8 +85,8 @@ impl Encoder {
             return;
         }
         let coded = self
-            .write_shared(plan, first_value, block, out)
-            .or_else(|_| self.write_own(plan, first_value, block, out));
+            .write_with_shared_recipe(plan, first_value, block, out)
+            .or_else(|_| self.write_with_own_recipe(plan, first_value, block, out));
         if coded.is_err() || out.len() >= start + stored_len(bytes.len()) {
             out.truncate(start);
             BlockPrefix { kind: BlockKind::Stored, raw_len: bytes.len() }.write(out);
@@ -94,20 +96,20 @@ impl Encoder {
 
     /// Appends the block with the tensor's recipe, or with its own where that is smaller. If there
     /// is no shared recipe or it cannot express the values, this fails and leaves `out` as it was.
-    fn write_shared(
+    fn write_with_shared_recipe(
         &mut self,
         plan: &Plan,
         first_value: u64,
         values: Block,
         out: &mut Vec<u8>,
     ) -> Encoded {
-        let ready = plan.shared.as_ref().ok_or(CannotExpress)?;
+        let prepared = plan.shared.as_ref().ok_or(CannotExpress)?;
         let start = out.len();
-        self.write_coded(ready, BlockKind::Shared, first_value, values, out)?;
+        self.write_coded(prepared, BlockKind::Shared, first_value, values, out)?;
         let end = out.len();
         // A block that is larger than the plan expected is unlike the rest of the tensor.
-        if ready.is_dear(values.bytes.len() / ready.width(), end - start)
-            && self.write_own(plan, first_value, values, out).is_ok()
+        if prepared.exceeds_estimate(values.bytes.len() / prepared.width(), end - start)
+            && self.write_with_own_recipe(plan, first_value, values, out).is_ok()
         {
             keep_shorter(out, start, end, true);
         }
@@ -116,7 +118,7 @@ impl Encoder {
 
     /// Appends the block with the best recipe of its own. If no recipe gains, this fails and leaves
     /// `out` as it was.
-    fn write_own(
+    fn write_with_own_recipe(
         &mut self,
         plan: &Plan,
         first_value: u64,
@@ -124,7 +126,7 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) -> Encoded {
         let start = out.len();
-        let mut done = self.write_own_at(plan.target, first_value, values, out);
+        let mut done = self.write_with_own_recipe_at(plan.target, first_value, values, out);
         let is_small = values.bytes.len() <= SMALL_LEN;
         // The size of a table is not part of its cost, and in a small block it may be more than the
         // table gains.
@@ -140,7 +142,10 @@ impl Encoder {
         for (level, base) in levels.chain(alone) {
             let end = out.len();
             let target = Target { level, ..plan.target };
-            if self.write_own_at(target, first_value, Block { base, ..values }, out).is_ok() {
+            if self
+                .write_with_own_recipe_at(target, first_value, Block { base, ..values }, out)
+                .is_ok()
+            {
                 keep_shorter(out, start, end, done.is_ok());
                 done = Ok(());
             }
@@ -149,7 +154,7 @@ impl Encoder {
     }
 
     /// The same at one level.
-    fn write_own_at(
+    fn write_with_own_recipe_at(
         &mut self,
         target: Target,
         first_value: u64,
@@ -160,8 +165,8 @@ impl Encoder {
         // all values.
         for exact in [false, true] {
             let scope = Scope::block(values, first_value, exact);
-            let ready = choose(self.isa, target, scope).ok_or(CannotExpress)?;
-            if self.write_coded(&ready, BlockKind::Coded, first_value, values, out).is_ok() {
+            let prepared = choose(self.isa, target, scope).ok_or(CannotExpress)?;
+            if self.write_coded(&prepared, BlockKind::Coded, first_value, values, out).is_ok() {
                 return Ok(());
             }
         }
@@ -172,19 +177,19 @@ impl Encoder {
     /// as it was.
     fn write_coded(
         &mut self,
-        ready: &Ready,
+        prepared: &RecipeEncoder,
         kind: BlockKind,
         first_value: u64,
         values: Block,
         out: &mut Vec<u8>,
     ) -> Encoded {
-        all_or_nothing(out, |out| self.write_parts(ready, kind, first_value, values, out))
+        all_or_nothing(out, |out| self.write_parts(prepared, kind, first_value, values, out))
     }
 
     /// Appends the parts of a coded block, or only some of them if one cannot be expressed.
     fn write_parts(
         &mut self,
-        ready: &Ready,
+        prepared: &RecipeEncoder,
         kind: BlockKind,
         first_value: u64,
         values: Block,
@@ -192,72 +197,91 @@ impl Encoder {
     ) -> Encoded {
         BlockPrefix { kind, raw_len: values.bytes.len() }.write(out);
         if kind == BlockKind::Coded {
-            out.extend_from_slice(ready.bytes());
+            out.extend_from_slice(prepared.bytes());
         }
-        let width = ready.width();
+        let width = prepared.width();
         let (whole, tail) = values.bytes.split_at(values.bytes.len() / width * width);
         out.extend_from_slice(tail);
         let base = values.base.map(|base| &base[..whole.len()]);
         let isa = self.isa;
-        match (ready, base) {
-            (Ready::Classes(ready), Some(base)) => {
+        match (prepared, base) {
+            (RecipeEncoder::Classes(prepared), Some(base)) => {
                 let buffers = &mut self.class_buffers;
-                write_segments(ready.recipe.segment_len(), whole, base, out, |values, base, out| {
-                    ready.segments.encode(isa, values, base, buffers, out)
-                })
+                write_segments(
+                    prepared.recipe.segment_len(),
+                    whole,
+                    base,
+                    out,
+                    |values, base, out| prepared.segments.encode(isa, values, base, buffers, out),
+                )
             }
-            (Ready::Bins(ready), Some(base)) => {
+            (RecipeEncoder::Bins(prepared), Some(base)) => {
                 let buffers = &mut self.bin_buffers;
-                write_segments(ready.rules.segment_len(), whole, base, out, |values, base, out| {
-                    ready.segments.encode(isa, values, base, buffers, out)
-                })
+                write_segments(
+                    prepared.rules.segment_len(),
+                    whole,
+                    base,
+                    out,
+                    |values, base, out| prepared.segments.encode(isa, values, base, buffers, out),
+                )
             }
-            (Ready::Changes(ready), Some(base)) => {
+            (RecipeEncoder::Changes(prepared), Some(base)) => {
                 let buffers = &mut self.change_buffers;
-                write_segments(ready.recipe.segment_len(), whole, base, out, |values, base, out| {
-                    ready.segments.encode(isa, values, base, buffers, out)
-                })
+                write_segments(
+                    prepared.recipe.segment_len(),
+                    whole,
+                    base,
+                    out,
+                    |values, base, out| prepared.segments.encode(isa, values, base, buffers, out),
+                )
             }
-            (Ready::Classes(_) | Ready::Bins(_) | Ready::Changes(_), None) => Err(CannotExpress),
-            (Ready::Palette(ready), _) => {
+            (
+                RecipeEncoder::Classes(_) | RecipeEncoder::Bins(_) | RecipeEncoder::Changes(_),
+                None,
+            ) => Err(CannotExpress),
+            (RecipeEncoder::Palette(prepared), _) => {
                 let buffers = &mut self.palette_buffers;
                 // Palettes need no base; the values are passed instead.
-                write_segments(ready.recipe.segment_len(), whole, whole, out, |values, _, out| {
-                    ready.segments.encode(isa, values, buffers, out)
-                })
+                write_segments(
+                    prepared.recipe.segment_len(),
+                    whole,
+                    whole,
+                    out,
+                    |values, _, out| prepared.segments.encode(isa, values, buffers, out),
+                )
             }
-            (Ready::Planes(ready), _) if ready.recipe.base == BaseUse::None => {
-                self.write_planes(ready, first_value, whole, out)
+            (RecipeEncoder::Planes(prepared), _) if prepared.recipe.base == BaseUse::None => {
+                self.write_planes(prepared, first_value, whole, out)
             }
-            (Ready::Planes(ready), Some(base)) => {
+            (RecipeEncoder::Planes(prepared), Some(base)) => {
                 let mut apart = std::mem::take(&mut self.apart);
-                against::forward(&ready.recipe, whole, base, &mut apart);
-                let done = self.write_planes(ready, first_value, &apart, out);
+                against::forward(&prepared.recipe, whole, base, &mut apart);
+                let done = self.write_planes(prepared, first_value, &apart, out);
                 self.apart = apart;
                 done
             }
-            (Ready::Planes(_), None) => Err(CannotExpress),
+            (RecipeEncoder::Planes(_), None) => Err(CannotExpress),
         }
     }
 
     fn write_planes(
         &mut self,
-        ready: &ReadyRecipe,
+        prepared: &PlaneRecipeEncoder,
         first_value: u64,
         values: &[u8],
         out: &mut Vec<u8>,
     ) -> Encoded {
-        let mut rows = block_rows(ready, first_value, values);
+        let mut rows = block_rows(prepared, first_value, values);
         if let Some(rows) = &rows {
             varint::write(out, rows.first() as u64);
         }
-        let segment_bytes = ready.recipe.width() << ready.recipe.segment_log2;
+        let segment_bytes = prepared.recipe.width() << prepared.recipe.segment_log2;
         let mut index = SegmentIndex::start(values.len().div_ceil(segment_bytes), out);
         for (i, segment) in values.chunks(segment_bytes).enumerate() {
-            let start = i << ready.recipe.segment_log2;
+            let start = i << prepared.recipe.segment_log2;
             let streaming = self.streaming;
-            let source = Source { values: segment, start, rows: rows.as_mut(), streaming };
-            ready.segments.encode(self.isa, source, &mut self.buffers, out)?;
+            let input = SegmentInput { values: segment, start, rows: rows.as_mut(), streaming };
+            prepared.segments.encode(self.isa, input, &mut self.buffers, out)?;
             index.end_segment(out)?;
         }
         if self.streaming {

@@ -1,7 +1,7 @@
 //! How the words of an element type are interpreted.
 
 use lmc_format::WordMap;
-use lmc_format::dtype::{Dtype, Kind};
+use lmc_format::dtype::{Dtype, DtypeKind};
 
 /// Width, map and exponent of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +16,12 @@ impl WordLayout {
     /// The layout of a type.
     pub(crate) fn of(dtype: Dtype) -> Self {
         let (map, exponent_bits) = match dtype.kind() {
-            Kind::Float(fields) | Kind::Complex(fields) => (WordMap::Rotate, fields.exponent_bits),
-            Kind::Signed if dtype.width() > 1 => (WordMap::Zigzag, 0),
+            DtypeKind::Float(fields) | DtypeKind::Complex(fields) => {
+                (WordMap::Rotate, fields.exponent_bits)
+            }
+            DtypeKind::Signed if dtype.width() > 1 => (WordMap::Zigzag, 0),
             // A byte of packed values is coded as well as its single values could be.
-            Kind::Signed | Kind::Unsigned | Kind::Packed => (WordMap::None, 0),
+            DtypeKind::Signed | DtypeKind::Unsigned | DtypeKind::Packed => (WordMap::None, 0),
         };
         let width_log2 = dtype.width().trailing_zeros() as u8;
         Self { width_log2, map, exponent_bits }

@@ -74,7 +74,7 @@ mod need;
 mod palette;
 #[allow(clippy::indexing_slicing, clippy::expect_used, reason = "sees only what its caller owns")]
 mod plan;
-mod ready;
+mod recipe_decoder;
 mod segment;
 #[allow(
     clippy::indexing_slicing,

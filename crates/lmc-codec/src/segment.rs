@@ -10,7 +10,7 @@ use crate::express::{Encoded, all_or_nothing};
 use crate::simd::Isa;
 use crate::simd::chain::{self, Hints};
 use crate::simd::words::{self, WideCut, Words};
-use crate::transform::offsets::{BlockOffsets, Field, Known, ROW_HEAD, RowFit};
+use crate::transform::offsets::{BlockOffsets, Field, KnownSymbols, ROW_HEAD, RowFit};
 use crate::transform::{sparse, window};
 use lmc_format::{Coder, Error, Recipe, WordMap};
 
@@ -19,22 +19,22 @@ use lmc_format::{Coder, Error, Recipe, WordMap};
 /// Ice Lake server at 2.8 GHz).
 const WIDE_SPLIT: usize = 8192;
 
-/// A recipe's plane: its place in the word and whether it is part of the records.
+/// A recipe's plane: its position in the word and whether it is part of the records.
 #[derive(Clone, Copy, Debug)]
-struct PlanePlace {
+struct PlanePosition {
     shift: u32,
     mask: u8,
-    /// Place in the record when the plane's coder is raw.
+    /// Position in the record when the plane's coder is raw.
     record: Option<usize>,
 }
 
 /// Data that both directions compute once from a recipe.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct PlaneShape {
     words: Words,
     symbol_bits: u8,
     bias: u16,
-    planes: Vec<PlanePlace>,
+    planes: Vec<PlanePosition>,
     record_len: usize,
     /// Rotated words of 2 or 4 bytes: the top byte is coded and all others are raw.
     top_only: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Shape {
     wide_cut: Option<WideCut>,
 }
 
-impl Shape {
+impl PlaneShape {
     /// The shape of `recipe`.
     #[expect(clippy::indexing_slicing, reason = "a recipe has a plane of symbols")]
     pub(crate) fn new(recipe: &Recipe) -> Self {
@@ -64,7 +64,7 @@ impl Shape {
                 raw_left -= 1;
                 raw_left
             });
-            planes.push(PlanePlace { shift, mask: 0xff_u8 >> (8 - bits.min(8)), record });
+            planes.push(PlanePosition { shift, mask: 0xff_u8 >> (8 - bits.min(8)), record });
         }
         let width = recipe.width();
         let top_only = recipe.map == WordMap::Rotate
@@ -133,9 +133,9 @@ pub(crate) fn sized<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) -> &mut 
     &mut buffer[..len]
 }
 
-/// The place of a segment to decode.
+/// Where a segment to decode is in its block, and what is known about the memory around it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct SegmentTarget<'a> {
     /// Index in the block of its first value.
     pub start: usize,
     /// The block's offsets, if its recipe has any.
@@ -146,7 +146,7 @@ pub(crate) struct Place<'a> {
 
 /// A segment to encode.
 #[derive(Debug)]
-pub(crate) struct Source<'a, 'b> {
+pub(crate) struct SegmentInput<'a, 'b> {
     /// Its values.
     pub values: &'a [u8],
     /// Index in the block of the first of them.
@@ -160,7 +160,7 @@ pub(crate) struct Source<'a, 'b> {
 /// A recipe's coders, ready to encode with.
 #[derive(Debug)]
 pub(crate) struct SegmentEncoder {
-    shape: Shape,
+    shape: PlaneShape,
     flags: Option<PlaneEncoder>,
     planes: Vec<PlaneEncoder>,
 }
@@ -169,14 +169,14 @@ impl SegmentEncoder {
     /// Prepares `recipe`.
     pub(crate) fn new(recipe: &Recipe) -> Self {
         Self {
-            shape: Shape::new(recipe),
+            shape: PlaneShape::new(recipe),
             flags: recipe.flags.as_ref().map(PlaneEncoder::new),
             planes: recipe.planes.iter().map(PlaneEncoder::new).collect(),
         }
     }
 
     /// The facts about the recipe that both directions use.
-    pub(crate) fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &PlaneShape {
         &self.shape
     }
 
@@ -185,13 +185,13 @@ impl SegmentEncoder {
     pub(crate) fn encode(
         &self,
         isa: Isa,
-        source: Source,
+        input: SegmentInput,
         buffers: &mut Buffers,
         out: &mut Vec<u8>,
     ) -> Encoded {
         all_or_nothing(out, |out| match &self.flags {
-            None => self.encode_values(isa, source, buffers, out),
-            Some(coder) => self.encode_sparse(isa, coder, source, buffers, out),
+            None => self.encode_values(isa, input, buffers, out),
+            Some(coder) => self.encode_sparse(isa, coder, input, buffers, out),
         })
     }
 
@@ -200,7 +200,7 @@ impl SegmentEncoder {
         &self,
         isa: Isa,
         flags_coder: &PlaneEncoder,
-        source: Source,
+        input: SegmentInput,
         buffers: &mut Buffers,
         out: &mut Vec<u8>,
     ) -> Encoded {
@@ -208,9 +208,9 @@ impl SegmentEncoder {
             (std::mem::take(&mut buffers.flags), std::mem::take(&mut buffers.dense));
         flags.clear();
         dense.clear();
-        sparse::forward(self.shape.width(), source.values, &mut flags, &mut dense);
+        sparse::forward(self.shape.width(), input.values, &mut flags, &mut dense);
         let done = flags_coder.encode(isa, &flags, &mut buffers.coders, out).and_then(|()| {
-            self.encode_values(isa, Source { values: &dense, ..source }, buffers, out)
+            self.encode_values(isa, SegmentInput { values: &dense, ..input }, buffers, out)
         });
         (buffers.flags, buffers.dense) = (flags, dense);
         done
@@ -220,29 +220,29 @@ impl SegmentEncoder {
     fn encode_values(
         &self,
         isa: Isa,
-        source: Source,
+        input: SegmentInput,
         buffers: &mut Buffers,
         out: &mut Vec<u8>,
     ) -> Encoded {
         let shape = &self.shape;
-        let n = source.values.len() >> shape.words.width_log2;
-        if shape.bytes_only && source.rows.is_none() {
-            return self.planes[0].encode(isa, source.values, &mut buffers.coders, out);
+        let n = input.values.len() >> shape.words.width_log2;
+        if shape.bytes_only && input.rows.is_none() {
+            return self.planes[0].encode(isa, input.values, &mut buffers.coders, out);
         }
         buffers.planes.resize_with(shape.planes.len(), Vec::new);
         if shape.top_only {
             let top = sized(&mut buffers.planes[0], n);
-            if let (PlaneEncoder::Chain(tables), None) = (&self.planes[0], &source.rows) {
+            if let (PlaneEncoder::Chain(tables), None) = (&self.planes[0], &input.rows) {
                 let (scratch, width) = (&mut buffers.coders.chain, shape.width());
-                let (values, streaming) = (source.values, source.streaming);
+                let (values, streaming) = (input.values, input.streaming);
                 chain::encode_words(isa, width, tables, values, top, scratch, out, streaming);
                 return Ok(());
             }
-            words::split_top(isa, shape.width(), source.values, top, out);
-            if let Some(rows) = source.rows {
-                rows.up_to(isa, source.start + n, Known::default()).forward8(
+            words::split_top(isa, shape.width(), input.values, top, out);
+            if let Some(rows) = input.rows {
+                rows.up_to(isa, input.start + n, KnownSymbols::default()).forward8(
                     isa,
-                    source.start,
+                    input.start,
                     top,
                 );
             }
@@ -250,9 +250,9 @@ impl SegmentEncoder {
         }
         let mut exceptions = Vec::new();
         if let Some(cut) = shape.wide_cut {
-            self.split_wide_cut(isa, cut, source, buffers, &mut exceptions, out);
+            self.split_wide_cut(isa, cut, input, buffers, &mut exceptions, out);
         } else {
-            self.split(isa, source, buffers, &mut exceptions, |_| true);
+            self.split(isa, input, buffers, &mut exceptions, |_| true);
             self.append_records(n, buffers, out);
         }
         for (i, coder) in self.planes.iter().enumerate() {
@@ -272,34 +272,35 @@ impl SegmentEncoder {
     fn split(
         &self,
         isa: Isa,
-        source: Source,
+        input: SegmentInput,
         buffers: &mut Buffers,
         exceptions: &mut Vec<u8>,
         wanted: impl Fn(usize) -> bool,
     ) {
         let shape = &self.shape;
-        let n = source.values.len() >> shape.words.width_log2;
+        let n = input.values.len() >> shape.words.width_log2;
         buffers.planes.resize_with(shape.planes.len(), Vec::new);
         let plane = sized(&mut buffers.planes[0], n);
-        let offsets = source.rows.map(|rows| rows.up_to(isa, source.start + n, Known::default()));
+        let offsets =
+            input.rows.map(|rows| rows.up_to(isa, input.start + n, KnownSymbols::default()));
         if shape.is_wide() {
             let symbols = sized(&mut buffers.symbols, n);
-            shape.field().symbols(isa, source.values, symbols);
+            shape.field().symbols(isa, input.values, symbols);
             if let Some(offsets) = offsets {
-                offsets.forward16(isa, source.start, symbols);
+                offsets.forward16(isa, input.start, symbols);
             }
             window::forward(isa, symbols, shape.bias, plane, exceptions);
         } else {
             let first = shape.planes[0];
-            words::extract8(isa, shape.words, source.values, first.shift, first.mask, plane);
+            words::extract8(isa, shape.words, input.values, first.shift, first.mask, plane);
             if let Some(offsets) = offsets {
-                offsets.forward8(isa, source.start, plane);
+                offsets.forward8(isa, input.start, plane);
             }
         }
         let planes = shape.planes.iter().zip(&mut buffers.planes).enumerate().skip(1);
         for (_, (plane, buffer)) in planes.filter(|(i, _)| wanted(*i)) {
             let (shift, mask) = (plane.shift, plane.mask);
-            words::extract8(isa, shape.words, source.values, shift, mask, sized(buffer, n));
+            words::extract8(isa, shape.words, input.values, shift, mask, sized(buffer, n));
         }
     }
 
@@ -310,31 +311,31 @@ impl SegmentEncoder {
         &self,
         isa: Isa,
         cut: WideCut,
-        mut source: Source,
+        mut input: SegmentInput,
         buffers: &mut Buffers,
         exceptions: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) {
         let width = self.shape.width();
-        let n = source.values.len() / width;
+        let n = input.values.len() / width;
         let [plane, partial, ..] = &mut buffers.planes[..] else { return };
         let (plane, partial) = (sized(plane, n), sized(partial, n));
         const { assert!(WIDE_SPLIT >= ROW_HEAD, "a row's head is known when it is fitted") };
         let symbols = sized(&mut buffers.symbols, n.min(WIDE_SPLIT));
         let mut from = 0;
         while from < n {
-            let (first, last) = (source.start + from, source.start + n.min(from + WIDE_SPLIT));
-            let end = source.rows.as_ref().map_or(last, |rows| rows.step_end(first, last));
-            let range = from..end - source.start;
-            let values = &source.values[range.start * width..range.end * width];
+            let (first, last) = (input.start + from, input.start + n.min(from + WIDE_SPLIT));
+            let end = input.rows.as_ref().map_or(last, |rows| rows.step_end(first, last));
+            let range = from..end - input.start;
+            let values = &input.values[range.start * width..range.end * width];
             let symbols = &mut symbols[..range.len()];
             let partial = &mut partial[range.clone()];
-            words::split_wide(isa, cut, values, symbols, partial, out, source.streaming);
+            words::split_wide(isa, cut, values, symbols, partial, out, input.streaming);
             let plane = &mut plane[range.clone()];
             let bias = self.shape.bias;
-            match &mut source.rows {
+            match &mut input.rows {
                 Some(rows) => {
-                    let offsets = rows.up_to(isa, end, Known { start: first, symbols });
+                    let offsets = rows.up_to(isa, end, KnownSymbols { start: first, symbols });
                     offsets.forward_windowed(isa, first, symbols, bias, plane, exceptions);
                 }
                 None => window::forward(isa, symbols, bias, plane, exceptions),
@@ -349,20 +350,20 @@ impl SegmentEncoder {
     pub(crate) fn visit_planes(
         &self,
         isa: Isa,
-        source: Source,
+        input: SegmentInput,
         buffers: &mut Buffers,
         wanted: impl Fn(usize) -> bool,
         mut visit: impl FnMut(Option<usize>, &[u8]),
     ) {
         let (mut flags, mut dense) = (Vec::new(), Vec::new());
         if self.flags.is_some() {
-            sparse::forward(self.shape.width(), source.values, &mut flags, &mut dense);
+            sparse::forward(self.shape.width(), input.values, &mut flags, &mut dense);
             visit(None, &flags);
         }
-        let values = if self.flags.is_some() { &dense } else { source.values };
-        let source = Source { values, ..source };
-        let n = source.values.len() >> self.shape.words.width_log2;
-        self.split(isa, source, buffers, &mut Vec::new(), &wanted);
+        let values = if self.flags.is_some() { &dense } else { input.values };
+        let input = SegmentInput { values, ..input };
+        let n = input.values.len() >> self.shape.words.width_log2;
+        self.split(isa, input, buffers, &mut Vec::new(), &wanted);
         for i in (0..self.shape.planes.len()).filter(|&i| wanted(i)) {
             visit(Some(i), &buffers.planes[i][..n]);
         }

@@ -71,12 +71,12 @@ pub struct Sample<'a> {
     /// The same number of bytes of an older checkpoint, for the engines that use a base.
     pub base: Option<&'a [u8]>,
     /// The tensors, back to back; they cover at least `bytes`.
-    pub tensors: &'a [Tensor],
+    pub tensors: &'a [SampleTensor],
 }
 
 /// One tensor of a sample.
 #[derive(Clone, Copy, Debug)]
-pub struct Tensor {
+pub struct SampleTensor {
     /// Its bytes.
     pub len: usize,
     /// Its type and the length of its rows.

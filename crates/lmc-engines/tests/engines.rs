@@ -2,8 +2,8 @@
 
 use lmc_codec::{Dtype, TensorSpec};
 use lmc_engines::{
-    ALONE, Coded, Engine, Label, LevelName, Measured, ON_BASE, Pace, Result, Room, Sample, Spec,
-    Tensor, WholeFile, alone, check_names, on_base,
+    ALONE, Coded, Engine, Label, LevelName, Measured, ON_BASE, Pace, Result, Room, Sample,
+    SampleTensor, Spec, WholeFile, alone, check_names, on_base,
 };
 
 /// bf16 values with few exponents, a multiple of 4 KiB and a rest.
@@ -16,9 +16,9 @@ fn values(seed: u32) -> Vec<u8> {
     (0..100_001).flat_map(|_| next().to_le_bytes()).collect()
 }
 
-fn tensors(len: usize) -> [Tensor; 2] {
+fn tensors(len: usize) -> [SampleTensor; 2] {
     let spec = TensorSpec { dtype: Dtype::Bf16, row_len: 512 };
-    [Tensor { len: 80_000, spec }, Tensor { len: len - 80_000, spec }]
+    [SampleTensor { len: 80_000, spec }, SampleTensor { len: len - 80_000, spec }]
 }
 
 fn measure(engines: &mut [Box<dyn Engine>], samples: &[Sample]) -> Result<Measured> {

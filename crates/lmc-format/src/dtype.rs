@@ -42,7 +42,7 @@ pub enum Dtype {
 
 /// The structure of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DtypeKind {
     /// A sign, an exponent and a mantissa, from the top bit down.
     Float(FloatFields),
     /// Two floats with these fields, the real part first.
@@ -80,13 +80,13 @@ struct Row {
     dtype: Dtype,
     name: &'static str,
     bits: u8,
-    kind: Kind,
+    kind: DtypeKind,
     safetensors: Option<&'static str>,
     torch: Option<&'static str>,
     numpy: Option<NumpyName>,
 }
 
-const fn row(dtype: Dtype, name: &'static str, bits: u8, kind: Kind) -> Row {
+const fn row(dtype: Dtype, name: &'static str, bits: u8, kind: DtypeKind) -> Row {
     Row { dtype, name, bits, kind, safetensors: None, torch: None, numpy: None }
 }
 
@@ -117,18 +117,18 @@ const fn fields(exponent_bits: u8, mantissa_bits: u8, bias: i32) -> FloatFields 
     FloatFields { exponent_bits, mantissa_bits, bias }
 }
 
-const fn float(exponent_bits: u8, mantissa_bits: u8, bias: i32) -> Kind {
-    Kind::Float(fields(exponent_bits, mantissa_bits, bias))
+const fn float(exponent_bits: u8, mantissa_bits: u8, bias: i32) -> DtypeKind {
+    DtypeKind::Float(fields(exponent_bits, mantissa_bits, bias))
 }
 
-const fn complex(exponent_bits: u8, mantissa_bits: u8, bias: i32) -> Kind {
-    Kind::Complex(fields(exponent_bits, mantissa_bits, bias))
+const fn complex(exponent_bits: u8, mantissa_bits: u8, bias: i32) -> DtypeKind {
+    DtypeKind::Complex(fields(exponent_bits, mantissa_bits, bias))
 }
 
 /// Every type, by id: the type, its name, its bits, its structure, and its names elsewhere.
 #[rustfmt::skip]
 const ROWS: [Row; Dtype::COUNT] = [
-    row(Dtype::Bytes,      "bytes",       8,   Kind::Unsigned),
+    row(Dtype::Bytes,      "bytes",       8,   DtypeKind::Unsigned),
     row(Dtype::Bf16,       "bf16",        16,  float(8, 7, 127)).safetensors("BF16").torch("bfloat16").ml_dtypes("bfloat16"),
     row(Dtype::F16,        "f16",         16,  float(5, 10, 15)).safetensors("F16").both("float16"),
     row(Dtype::F32,        "f32",         32,  float(8, 23, 127)).safetensors("F32").both("float32"),
@@ -137,22 +137,22 @@ const ROWS: [Row; Dtype::COUNT] = [
     row(Dtype::F8E5M2,     "f8_e5m2",     8,   float(5, 2, 15)).safetensors("F8_E5M2").torch("float8_e5m2").ml_dtypes("float8_e5m2"),
     row(Dtype::F8E4M3Fnuz, "f8_e4m3fnuz", 8,   float(4, 3, 8)).safetensors("F8_E4M3FNUZ").torch("float8_e4m3fnuz").ml_dtypes("float8_e4m3fnuz"),
     row(Dtype::F8E5M2Fnuz, "f8_e5m2fnuz", 8,   float(5, 2, 16)).safetensors("F8_E5M2FNUZ").torch("float8_e5m2fnuz").ml_dtypes("float8_e5m2fnuz"),
-    row(Dtype::F8E8M0,     "f8_e8m0",     8,   Kind::Unsigned).safetensors("F8_E8M0").torch("float8_e8m0fnu").ml_dtypes("float8_e8m0fnu"),
-    row(Dtype::I8,         "i8",          8,   Kind::Signed).safetensors("I8").both("int8"),
-    row(Dtype::I16,        "i16",         16,  Kind::Signed).safetensors("I16").both("int16"),
-    row(Dtype::I32,        "i32",         32,  Kind::Signed).safetensors("I32").both("int32"),
-    row(Dtype::I64,        "i64",         64,  Kind::Signed).safetensors("I64").both("int64"),
-    row(Dtype::U8,         "u8",          8,   Kind::Unsigned).safetensors("U8").both("uint8"),
-    row(Dtype::U16,        "u16",         16,  Kind::Unsigned).safetensors("U16").both("uint16"),
-    row(Dtype::U32,        "u32",         32,  Kind::Unsigned).safetensors("U32").both("uint32"),
-    row(Dtype::U64,        "u64",         64,  Kind::Unsigned).safetensors("U64").both("uint64"),
-    row(Dtype::Bool,       "bool",        8,   Kind::Unsigned).safetensors("BOOL").both("bool"),
+    row(Dtype::F8E8M0,     "f8_e8m0",     8,   DtypeKind::Unsigned).safetensors("F8_E8M0").torch("float8_e8m0fnu").ml_dtypes("float8_e8m0fnu"),
+    row(Dtype::I8,         "i8",          8,   DtypeKind::Signed).safetensors("I8").both("int8"),
+    row(Dtype::I16,        "i16",         16,  DtypeKind::Signed).safetensors("I16").both("int16"),
+    row(Dtype::I32,        "i32",         32,  DtypeKind::Signed).safetensors("I32").both("int32"),
+    row(Dtype::I64,        "i64",         64,  DtypeKind::Signed).safetensors("I64").both("int64"),
+    row(Dtype::U8,         "u8",          8,   DtypeKind::Unsigned).safetensors("U8").both("uint8"),
+    row(Dtype::U16,        "u16",         16,  DtypeKind::Unsigned).safetensors("U16").both("uint16"),
+    row(Dtype::U32,        "u32",         32,  DtypeKind::Unsigned).safetensors("U32").both("uint32"),
+    row(Dtype::U64,        "u64",         64,  DtypeKind::Unsigned).safetensors("U64").both("uint64"),
+    row(Dtype::Bool,       "bool",        8,   DtypeKind::Unsigned).safetensors("BOOL").both("bool"),
     row(Dtype::Complex32,  "c32",         32,  complex(5, 10, 15)).torch("complex32"),
     row(Dtype::Complex64,  "c64",         64,  complex(8, 23, 127)).safetensors("C64").both("complex64"),
     row(Dtype::Complex128, "c128",        128, complex(11, 52, 1023)).both("complex128"),
-    row(Dtype::F4E2M1,     "f4_e2m1",     4,   Kind::Packed).safetensors("F4").torch("float4_e2m1fn_x2"),
-    row(Dtype::F6E2M3,     "f6_e2m3",     6,   Kind::Packed).safetensors("F6_E2M3"),
-    row(Dtype::F6E3M2,     "f6_e3m2",     6,   Kind::Packed).safetensors("F6_E3M2"),
+    row(Dtype::F4E2M1,     "f4_e2m1",     4,   DtypeKind::Packed).safetensors("F4").torch("float4_e2m1fn_x2"),
+    row(Dtype::F6E2M3,     "f6_e2m3",     6,   DtypeKind::Packed).safetensors("F6_E2M3"),
+    row(Dtype::F6E3M2,     "f6_e3m2",     6,   DtypeKind::Packed).safetensors("F6_E3M2"),
 ];
 
 impl Dtype {
@@ -192,15 +192,15 @@ impl Dtype {
     }
 
     /// Its structure.
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> DtypeKind {
         self.row().kind
     }
 
     /// Bytes of one word: a value, or one part of a complex value. 1 if values are packed.
     pub fn width(self) -> usize {
         let bits = match self.kind() {
-            Kind::Complex(_) => self.bits() / 2,
-            Kind::Packed => 8,
+            DtypeKind::Complex(_) => self.bits() / 2,
+            DtypeKind::Packed => 8,
             _ => self.bits(),
         };
         (bits / 8) as usize
@@ -209,7 +209,7 @@ impl Dtype {
     /// The fields of its words, if they are floats.
     pub fn float_fields(self) -> Option<FloatFields> {
         match self.kind() {
-            Kind::Float(fields) | Kind::Complex(fields) => Some(fields),
+            DtypeKind::Float(fields) | DtypeKind::Complex(fields) => Some(fields),
             _ => None,
         }
     }

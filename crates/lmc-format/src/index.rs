@@ -7,7 +7,7 @@ use crate::limits::{
     BASES_MAX, BLOCK_LOG2_MAX, BLOCK_LOG2_MIN, BLOCK_PREFIX_LEN_MAX, RECIPE_LEN_MAX, SPAN_LEN_MAX,
 };
 use crate::reader::Reader;
-use crate::reference::{Base, Reference};
+use crate::reference::{BaseId, Reference};
 use crate::stored_index::StoredIndex;
 use crate::varint;
 
@@ -75,7 +75,7 @@ pub struct Index {
     /// What the original is.
     pub kind: SourceKind,
     /// The bases that spans may refer to.
-    pub bases: Vec<Base>,
+    pub bases: Vec<BaseId>,
     /// The spans, back to back.
     pub spans: Vec<Span>,
     /// The items, back to back.
@@ -137,9 +137,9 @@ pub(crate) fn read_item(input: &mut Reader) -> Result<Item> {
     Ok(Item { len: input.varint("length")?, hash: read_hash(input)? })
 }
 
-pub(crate) fn read_bases(input: &mut Reader) -> Result<Vec<Base>> {
+pub(crate) fn read_bases(input: &mut Reader) -> Result<Vec<BaseId>> {
     let count = in_range(input.varint("number of bases")?, 0, BASES_MAX, "bases")?;
-    let base = |i| Base::read(input).map_err(|e| e.at(format_args!("base {i}")));
+    let base = |i| BaseId::read(input).map_err(|e| e.at(format_args!("base {i}")));
     (0..count).map(base).collect()
 }
 
@@ -223,7 +223,7 @@ mod tests {
         };
         Index {
             kind: SourceKind::Bytes,
-            bases: vec![Base { hash: 5, len: 150, name: "old".to_string() }],
+            bases: vec![BaseId { hash: 5, len: 150, name: "old".to_string() }],
             spans: references.map(span).to_vec(),
             items: vec![Item { len: 400, hash: 3 }],
         }

@@ -54,5 +54,5 @@ pub use index::{Index, Item, Piece, SourceKind, Span};
 pub use palette::PaletteRecipe;
 pub use reader::Reader;
 pub use recipe::{AnyRecipe, BaseUse, Columns, Recipe, WordMap};
-pub use reference::{Base, Conversion, Reference};
+pub use reference::{BaseId, Conversion, Reference};
 pub use stored_index::StoredIndex;

@@ -8,16 +8,16 @@ use crate::varint;
 
 /// Another file whose original this one is coded against.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Base {
+pub struct BaseId {
     /// Content hash of its original.
     pub hash: Hash,
     /// Bytes of its original.
     pub len: u64,
-    /// The name that it had; [`Base::is_name`] accepts it.
+    /// The name that it had; [`BaseId::is_name`] accepts it.
     pub name: String,
 }
 
-impl Base {
+impl BaseId {
     /// Whether this can be the name of a file anywhere: one component of a path, and printable.
     pub fn is_name(name: &str) -> bool {
         (1..=BASE_NAME_LEN_MAX).contains(&name.len())

@@ -12,7 +12,7 @@ use crate::index::{
     read_span_head,
 };
 use crate::reader::Reader;
-use crate::reference::{Base, Conversion, Reference};
+use crate::reference::{BaseId, Conversion, Reference};
 
 /// Bytes of the smallest span in an index: length, type, block length, no recipe, one block.
 const SPAN_LEN_LEAST: usize = 1 + 1 + 1 + 1 + 1 + HASH_LEN;
@@ -25,21 +25,21 @@ pub struct StoredIndex {
     /// What the original is.
     pub kind: SourceKind,
     /// The bases that spans may refer to.
-    pub bases: Vec<Base>,
+    pub bases: Vec<BaseId>,
     bytes: Vec<u8>,
     has_bases: bool,
     /// For each base, whether a span refers to it.
     is_used: Vec<bool>,
-    spans: Vec<Place>,
+    spans: Vec<SpanPosition>,
     /// Where each item is in the bytes.
     items: Vec<u32>,
     /// Where the last span ends, in the original and in the body.
-    end: Place,
+    end: SpanPosition,
 }
 
 /// The position of a span: in the original, in the body and in the index.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct SpanPosition {
     raw: u64,
     body: u64,
     index: u32,
@@ -66,7 +66,7 @@ impl StoredIndex {
             is_used,
             spans: Vec::new(),
             items: Vec::new(),
-            end: Place::default(),
+            end: SpanPosition::default(),
         };
         index.read_spans(&mut input, bytes.len())?;
         let items_len = index.read_items(&mut input, bytes.len())?;
@@ -183,7 +183,7 @@ impl StoredIndex {
 
     /// Span `i`, with its blocks.
     pub fn span(&self, i: usize) -> Result<Span> {
-        let mut input = self.reader(self.spans.get(i).map(|place| place.index))?;
+        let mut input = self.reader(self.spans.get(i).map(|span| span.index))?;
         let head = read_span_head(&mut input, self.has_bases)?;
         let mut blocks = Vec::new();
         read_blocks(&mut input, &head, |piece| blocks.push(piece))?;
@@ -207,7 +207,7 @@ impl StoredIndex {
     }
 
     fn head(&self, i: usize) -> Result<SpanHead> {
-        let mut input = self.reader(self.spans.get(i).map(|place| place.index))?;
+        let mut input = self.reader(self.spans.get(i).map(|span| span.index))?;
         read_span_head(&mut input, self.has_bases)
     }
 
@@ -236,7 +236,7 @@ impl StoredIndex {
         if at >= self.end.raw {
             return self.spans.len();
         }
-        self.spans.partition_point(|place| place.raw <= at).saturating_sub(1)
+        self.spans.partition_point(|span| span.raw <= at).saturating_sub(1)
     }
 
     /// Where span `i` ends in the original.
@@ -246,7 +246,7 @@ impl StoredIndex {
 
     /// Whether a span starts or ends at byte `at` of the original.
     fn is_bound(&self, at: u64) -> bool {
-        at == self.end.raw || self.spans.binary_search_by_key(&at, |place| place.raw).is_ok()
+        at == self.end.raw || self.spans.binary_search_by_key(&at, |span| span.raw).is_ok()
     }
 
     /// Whether a span refers to base `i`, counted from 0.

@@ -1,6 +1,6 @@
 //! Cuts a file into spans (`docs/format.md`, section 7.6).
 
-use crate::{Source, SourceItem};
+use crate::{FileLayout, LayoutItem};
 use lmc_format::Dtype;
 use std::ops::Range;
 
@@ -25,19 +25,19 @@ pub struct Cut {
 }
 
 /// Whether an item, if it is a tensor, is short enough to share a span.
-pub fn is_small(item: &SourceItem) -> bool {
+pub fn is_small(item: &LayoutItem) -> bool {
     item.len <= SMALL_LEN
 }
 
 /// The spans of `source`; together they cover the file.
-pub fn cut(source: &Source) -> Vec<Cut> {
+pub fn cut(source: &FileLayout) -> Vec<Cut> {
     cut_where(source, |_, _| true)
 }
 
 /// The same, but two small tensors with nothing between them share a span only if `may_share`
 /// allows it for their items. Large ones are cut as before, so that no checksum of an item depends
 /// on it.
-pub fn cut_where(source: &Source, may_share: impl Fn(usize, usize) -> bool) -> Vec<Cut> {
+pub fn cut_where(source: &FileLayout, may_share: impl Fn(usize, usize) -> bool) -> Vec<Cut> {
     let mut cuts: Vec<Cut> = Vec::new();
     let mut start = 0;
     // The last item with bytes, if it shares a span or may share one.
@@ -93,12 +93,12 @@ mod tests {
     use super::*;
     use lmc_format::SourceKind;
 
-    fn source(items: &[(u64, Dtype, u64)]) -> Source {
+    fn source(items: &[(u64, Dtype, u64)]) -> FileLayout {
         let items = items
             .iter()
-            .map(|&(len, dtype, row_len)| SourceItem { len, dtype: Some(dtype), row_len })
+            .map(|&(len, dtype, row_len)| LayoutItem { len, dtype: Some(dtype), row_len })
             .collect();
-        Source { kind: SourceKind::Safetensors, items }
+        FileLayout { kind: SourceKind::Safetensors, items }
     }
 
     /// Spans cover the file; long items are cut between rows, small ones of one type share a span.
@@ -140,6 +140,6 @@ mod tests {
     #[test]
     fn nothing_has_no_span() {
         assert!(cut(&source(&[])).is_empty());
-        assert!(cut(&Source::bytes(0)).is_empty());
+        assert!(cut(&FileLayout::bytes(0)).is_empty());
     }
 }

@@ -16,16 +16,16 @@ use std::ops::Range;
 
 /// A file as a sequence of items.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct FileLayout {
     /// The kind of file.
     pub kind: SourceKind,
     /// The items, back to back; together they cover the file.
-    pub items: Vec<SourceItem>,
+    pub items: Vec<LayoutItem>,
 }
 
 /// A part of a file that is hashed as one: a tensor, or the bytes between tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SourceItem {
+pub struct LayoutItem {
     /// Its length in bytes.
     pub len: u64,
     /// Element type; None if it is unknown, and may be guessed.
@@ -36,7 +36,7 @@ pub struct SourceItem {
 
 /// A tensor as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tensor {
+pub struct TensorInfo {
     /// Its name.
     pub name: String,
     /// Its element type.
@@ -47,10 +47,10 @@ pub struct Tensor {
     pub range: Range<u64>,
 }
 
-impl Source {
+impl FileLayout {
     /// A file with nothing known but its length.
     pub fn bytes(len: u64) -> Self {
-        let item = SourceItem { len, dtype: None, row_len: 0 };
+        let item = LayoutItem { len, dtype: None, row_len: 0 };
         Self { kind: SourceKind::Bytes, items: vec![item] }
     }
 }

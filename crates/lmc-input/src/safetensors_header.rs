@@ -1,7 +1,7 @@
 //! Reads the header of a safetensors file, by the rules of the format's own library.
 
-use crate::safetensors_json::{Entries, Entry};
-use crate::{Source, SourceItem, Tensor};
+use crate::safetensors_json::{Entries, HeaderEntry};
+use crate::{FileLayout, LayoutItem, TensorInfo};
 use lmc_format::{Dtype, SourceKind};
 use std::collections::HashSet;
 
@@ -24,20 +24,20 @@ pub fn header_len(start: [u8; 8], file_len: u64) -> Option<u64> {
 
 /// The items of a file of `file_len` bytes that starts with `header`, which is as long as
 /// [`header_len`] said; None if the header breaks a rule of the format.
-pub fn parse(header: &[u8], file_len: u64) -> Option<Source> {
+pub fn parse(header: &[u8], file_len: u64) -> Option<FileLayout> {
     let entries = read(header, file_len, false)?;
-    let head = SourceItem { len: header.len() as u64, dtype: Some(Dtype::Bytes), row_len: 0 };
+    let head = LayoutItem { len: header.len() as u64, dtype: Some(Dtype::Bytes), row_len: 0 };
     let items = std::iter::once(head).chain(entries.list.iter().map(item)).collect();
-    Some(Source { kind: SourceKind::Safetensors, items })
+    Some(FileLayout { kind: SourceKind::Safetensors, items })
 }
 
 /// The tensors of such a file in the order of their bytes. This is also the order of their items,
 /// which are all items but the first.
-pub fn tensors(header: &[u8], file_len: u64) -> Option<Vec<Tensor>> {
+pub fn tensors(header: &[u8], file_len: u64) -> Option<Vec<TensorInfo>> {
     let Entries { list, dims } = read(header, file_len, true)?;
     let dims = dims.unwrap_or_default();
     let header_len = header.len() as u64;
-    let tensor = |entry: Entry| Tensor {
+    let tensor = |entry: HeaderEntry| TensorInfo {
         name: entry.name.into_owned(),
         dtype: entry.dtype,
         shape: dims[entry.dims.start as usize..entry.dims.end as usize].to_vec(),
@@ -65,14 +65,14 @@ fn read(header: &[u8], file_len: u64, keep_dims: bool) -> Option<Entries<'_>> {
 }
 
 /// Keeps only the last of several entries with the same name.
-fn keep_last_of_name(list: &mut Vec<Entry>) {
+fn keep_last_of_name(list: &mut Vec<HeaderEntry>) {
     let mut seen = HashSet::with_capacity(list.len());
     let is_last: Vec<bool> = list.iter().rev().map(|entry| seen.insert(&*entry.name)).collect();
     let mut is_last = is_last.into_iter().rev();
     list.retain(|_| is_last.next().unwrap_or(true));
 }
 
-fn item(entry: &Entry) -> SourceItem {
+fn item(entry: &HeaderEntry) -> LayoutItem {
     let len = entry.end - entry.start;
     let dtype = entry.dtype;
     // With a packed type, a row may end within a byte; then there are no usable rows.
@@ -82,7 +82,7 @@ fn item(entry: &Entry) -> SourceItem {
         rows if len.is_multiple_of(rows * width) => len / rows / width,
         _ => 0,
     };
-    SourceItem { len, dtype: Some(dtype), row_len }
+    LayoutItem { len, dtype: Some(dtype), row_len }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::ops::Range;
 /// A tensor as it is in the header. Its name may occur again, and it has not been checked against
 /// other entries.
 #[derive(Debug)]
-pub(crate) struct Entry<'h> {
+pub(crate) struct HeaderEntry<'h> {
     pub name: Cow<'h, str>,
     pub dtype: Dtype,
     /// Its dimensions in [`Entries::dims`].
@@ -30,7 +30,7 @@ pub(crate) struct Entry<'h> {
 /// The contents of a header.
 #[derive(Debug)]
 pub(crate) struct Entries<'h> {
-    pub list: Vec<Entry<'h>>,
+    pub list: Vec<HeaderEntry<'h>>,
     /// Dimensions of all tensors, if they are wanted.
     pub dims: Option<Vec<u64>>,
 }
@@ -83,11 +83,11 @@ struct Shape {
 }
 
 impl Info {
-    fn entry(self, name: Cow<str>) -> Entry {
+    fn entry(self, name: Cow<str>) -> HeaderEntry {
         let Self { dtype, shape: Shape { count, rows, dims }, offsets: (start, end) } = self;
         let len = end.checked_sub(start);
         let is_sound = len.is_some() && len == count.and_then(|count| dtype.byte_len(count));
-        Entry { name, dtype, dims, rows, start, end, is_sound }
+        HeaderEntry { name, dtype, dims, rows, start, end, is_sound }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Headers are taken and refused as the library of the format does it, and say the same.
 
 use lmc_format::Dtype;
-use lmc_input::Tensor;
+use lmc_input::TensorInfo;
 use proptest::prelude::*;
 use safetensors::tensor::Metadata;
 
 /// What the library reads from a file of `data_len` bytes behind this header.
-fn expected(json: &[u8], data_len: u64) -> Option<Vec<Tensor>> {
+fn expected(json: &[u8], data_len: u64) -> Option<Vec<TensorInfo>> {
     let metadata: Metadata = serde_json::from_slice(json).ok()?;
     let header_len = json.len() as u64 + 8;
     let mut tensors = Vec::new();
@@ -15,9 +15,9 @@ fn expected(json: &[u8], data_len: u64) -> Option<Vec<Tensor>> {
         let shape = info.shape.iter().map(|&n| n as u64).collect();
         let (start, end) = info.data_offsets;
         let range = header_len + start as u64..header_len + end as u64;
-        tensors.push(Tensor { name, dtype, shape, range });
+        tensors.push(TensorInfo { name, dtype, shape, range });
     }
-    let place = |t: &Tensor| (t.range.start, t.range.end, t.name.clone());
+    let place = |t: &TensorInfo| (t.range.start, t.range.end, t.name.clone());
     tensors.sort_by_key(place);
     (metadata.data_len() as u64 == data_len).then_some(tensors)
 }

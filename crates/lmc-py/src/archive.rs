@@ -79,7 +79,8 @@ impl Archive {
     /// The tensors of a safetensors file, in the order of their bytes.
     fn tensors(&self, py: Python<'_>) -> PyResult<Vec<TensorTuple>> {
         let tensors = short(py, || self.0.tensors())?.raise()?;
-        let tuple = |t: lmc::Tensor| (t.name, t.dtype.label(), t.shape, t.range.start, t.range.end);
+        let tuple =
+            |t: lmc::ArchiveTensor| (t.name, t.dtype.label(), t.shape, t.range.start, t.range.end);
         Ok(tensors.into_iter().map(tuple).collect())
     }
 

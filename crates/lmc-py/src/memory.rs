@@ -145,7 +145,7 @@ pub fn save_parts(
         let options = options(context.on_threads(threads), level, verify, bases)?;
         let mut publish = Publish::create(&target, true, &Origin::nothing())?;
         let output = Output::File(&mut publish);
-        let done = lmc::compress(Input::Parts(&slices), output, &options)?;
+        let done = lmc::compress(Input::Parts(&slices), output, &options)?.summary;
         publish.commit()?;
         Ok(done)
     });
@@ -187,7 +187,8 @@ pub fn compress_file(
         let options = options(context.on_threads(threads), level, verify, bases)?;
         let (file, origin) = open(&source)?;
         let mut publish = Publish::create(&target, overwrite, &origin)?;
-        let done = lmc::compress(Input::File(&file), Output::File(&mut publish), &options)?;
+        let output = Output::File(&mut publish);
+        let done = lmc::compress(Input::File(&file), output, &options)?.summary;
         publish.commit()?;
         Ok(done)
     });

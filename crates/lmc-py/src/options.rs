@@ -1,6 +1,6 @@
 //! Options as they come from Python.
 
-use lmc::{Bases, Context, Error, Level, Options, ReadAt};
+use lmc::{BaseSet, Context, Error, Level, Options, ReadAt};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -64,7 +64,7 @@ pub fn base_sources(list: &[Bound<'_, PyAny>]) -> PyResult<Vec<BaseSource>> {
 }
 
 /// Opens them.
-pub fn open_bases(sources: Vec<BaseSource>, context: &Context) -> lmc::Result<Bases> {
+pub fn open_bases(sources: Vec<BaseSource>, context: &Context) -> lmc::Result<BaseSet> {
     let (mut paths, mut files) = (Vec::new(), Vec::new());
     for source in sources {
         match source {
@@ -76,8 +76,8 @@ pub fn open_bases(sources: Vec<BaseSource>, context: &Context) -> lmc::Result<Ba
         }
     }
     match (paths.is_empty(), files.is_empty()) {
-        (_, true) => Bases::open(&paths, context),
-        (true, false) => Bases::from_elsewhere(files, context),
+        (_, true) => BaseSet::open(&paths, context),
+        (true, false) => BaseSet::from_elsewhere(files, context),
         _ => Err(Error::invalid("bases are all paths or all buffers")),
     }
 }

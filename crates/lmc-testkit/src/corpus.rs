@@ -11,7 +11,7 @@ use safetensors::SafeTensors;
 
 /// One tensor, copied out of its file.
 #[derive(Clone, Debug)]
-pub struct Tensor {
+pub struct CorpusTensor {
     /// Name in the file.
     pub name: String,
     /// Element type.
@@ -28,10 +28,10 @@ pub struct CorpusFile {
     /// Path below the corpus folder, without `.safetensors`: `pretrain/001000.adam-m`.
     pub name: String,
     /// Its tensors in the order of their bytes.
-    pub tensors: Vec<Tensor>,
+    pub tensors: Vec<CorpusTensor>,
 }
 
-impl Tensor {
+impl CorpusTensor {
     /// Bytes of one value.
     pub fn width(&self) -> usize {
         self.dtype.bitsize() / 8
@@ -64,11 +64,11 @@ pub fn load(dir: &Path) -> io::Result<Vec<CorpusFile>> {
 }
 
 /// Tensors of one safetensors file held in memory, in the order of their bytes.
-pub fn parse(bytes: &[u8]) -> io::Result<Vec<Tensor>> {
+pub fn parse(bytes: &[u8]) -> io::Result<Vec<CorpusTensor>> {
     let file = SafeTensors::deserialize(bytes).map_err(io::Error::other)?;
     let mut views = file.tensors();
     views.sort_by_key(|(_, view)| view.data().as_ptr());
-    let tensor = |(name, view): (String, safetensors::tensor::TensorView)| Tensor {
+    let tensor = |(name, view): (String, safetensors::tensor::TensorView)| CorpusTensor {
         name,
         dtype: view.dtype(),
         shape: view.shape().to_vec(),

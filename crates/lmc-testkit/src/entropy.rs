@@ -3,7 +3,7 @@
 //! is smaller.
 
 use crate::corpus::Dtype;
-use lmc_format::dtype::{FloatFields, Kind};
+use lmc_format::dtype::{DtypeKind, FloatFields};
 
 /// The bound for a whole tensor in bits; types other than floats count at their full size.
 pub fn bound_bits(dtype: Dtype, bytes: &[u8]) -> f64 {
@@ -34,7 +34,7 @@ pub fn entropy_bits(counts: &[u64]) -> f64 {
 
 fn fields(dtype: Dtype) -> Option<FloatFields> {
     match lmc_format::Dtype::from_safetensors(&dtype.to_string())?.kind() {
-        Kind::Float(fields) => Some(fields),
+        DtypeKind::Float(fields) => Some(fields),
         _ => None,
     }
 }

@@ -13,6 +13,6 @@ mod skip;
 
 pub use campaign::{Part, count};
 pub use collide::colliding;
-pub use corpus::{CorpusFile, Dtype, Tensor};
+pub use corpus::{CorpusFile, CorpusTensor, Dtype};
 pub use data::Random;
 pub use skip::{Missing, skip};

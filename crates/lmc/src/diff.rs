@@ -6,9 +6,9 @@ use crate::pipeline::{Buffer, each};
 use crate::span::SpanEncoder;
 use crate::{Level, Reference};
 use lmc_codec::{Dtype, TensorSpec};
-use lmc_format::dtype::{FloatFields, Kind};
+use lmc_format::dtype::{DtypeKind, FloatFields};
 use lmc_format::{Conversion, Result};
-use lmc_input::{Cut, Tensor};
+use lmc_input::{Cut, TensorInfo};
 use std::collections::HashMap;
 
 /// Bytes that are compared in one go.
@@ -93,17 +93,17 @@ impl Change {
 /// tensors, their bytes are compared.
 pub fn diff(old: &Base, new: &Base, level: Level, context: &Context) -> Result<Diff> {
     let (old_tensors, new_tensors) = (old.tensors()?, new.tensors()?);
-    let before: HashMap<&str, &Tensor> =
+    let before: HashMap<&str, &TensorInfo> =
         old_tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
     let mut diff = Diff::default();
     if old_tensors.is_empty() || new_tensors.is_empty() {
         diff.bytes = Some(compare_bytes(old, new)?);
     }
     // The tensor that each item of the new checkpoint is compared with.
-    let mut pairs: Vec<Option<&Tensor>> = vec![None];
+    let mut pairs: Vec<Option<&TensorInfo>> = vec![None];
     for tensor in new_tensors {
         let pair = before.get(tensor.name.as_str()).copied();
-        let is_alike = |old: &&Tensor| old.dtype == tensor.dtype && old.shape == tensor.shape;
+        let is_alike = |old: &&TensorInfo| old.dtype == tensor.dtype && old.shape == tensor.shape;
         match pair {
             None => diff.only_new.push(tensor.name.clone()),
             Some(old) if !is_alike(&old) => {
@@ -113,7 +113,7 @@ pub fn diff(old: &Base, new: &Base, level: Level, context: &Context) -> Result<D
         }
         pairs.push(pair.filter(is_alike));
     }
-    let after: HashMap<&str, &Tensor> =
+    let after: HashMap<&str, &TensorInfo> =
         new_tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
     let gone = old_tensors.iter().filter(|old| !after.contains_key(old.name.as_str()));
     diff.only_old = gone.map(|old| old.name.clone()).collect();
@@ -133,7 +133,7 @@ pub fn diff(old: &Base, new: &Base, level: Level, context: &Context) -> Result<D
     }
     for (i, tensor) in new_tensors.iter().enumerate() {
         if pairs[i + 1].is_some() {
-            let Tensor { name, dtype, shape, .. } = tensor.clone();
+            let TensorInfo { name, dtype, shape, .. } = tensor.clone();
             diff.both.push(TensorDiff { name, dtype, shape, change: sums[i + 1] });
         }
     }
@@ -160,7 +160,7 @@ fn compare_bytes(old: &Base, new: &Base) -> Result<BytesDiff> {
     Ok(diff)
 }
 
-fn kind(tensor: &Tensor) -> String {
+fn kind(tensor: &TensorInfo) -> String {
     format!("{} {:?}", tensor.dtype.label(), tensor.shape)
 }
 
@@ -229,7 +229,7 @@ fn change(dtype: Dtype, old: &[u8], new: &[u8]) -> Change {
     let width = dtype.width();
     let mut change = Change { values: (new.len() / width) as u64, ..Change::default() };
     let float = dtype.float_fields().map(Floats);
-    let is_signed = dtype.kind() == Kind::Signed;
+    let is_signed = dtype.kind() == DtypeKind::Signed;
     let mut exponents = 0;
     for (a, b) in old.chunks_exact(width).zip(new.chunks_exact(width)) {
         if a == b {

@@ -58,23 +58,23 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
 
 /// Bytes that any thread can read at any position.
 #[derive(Debug)]
-pub(crate) enum Source<'a> {
+pub(crate) enum ByteSource<'a> {
     File(SourceFile<'a>),
     Bytes(&'a [u8]),
-    Parts(Parts<'a>),
+    Parts(SourceParts<'a>),
     Owned(Vec<u8>),
     Elsewhere(Arc<dyn ReadAt>),
 }
 
 /// Bytes in several parts.
 #[derive(Debug)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct SourceParts<'a> {
     parts: &'a [&'a [u8]],
     /// Where each part starts, and where the last one ends.
     starts: Vec<u64>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> SourceParts<'a> {
     fn new(parts: &'a [&'a [u8]]) -> Self {
         let mut end = 0;
         let ends = parts.iter().map(|part| {
@@ -159,7 +159,7 @@ impl Stamp {
     }
 }
 
-impl<'a> Source<'a> {
+impl<'a> ByteSource<'a> {
     pub(crate) fn new(input: Input<'a>) -> Result<Self> {
         match input {
             Input::File(file) => {
@@ -175,7 +175,7 @@ impl<'a> Source<'a> {
                 Ok(Self::File(SourceFile::Owned(spool(&mut stream)?)))
             }
             Input::Bytes(bytes) => Ok(Self::Bytes(bytes)),
-            Input::Parts(parts) => Ok(Self::Parts(Parts::new(parts))),
+            Input::Parts(parts) => Ok(Self::Parts(SourceParts::new(parts))),
             Input::Stream(stream) => Ok(Self::File(SourceFile::Owned(spool(stream)?))),
         }
     }

@@ -22,14 +22,14 @@ mod span;
 
 pub use archive::describe::{BlockInfo, SpanInfo};
 pub use archive::restore::decompress;
-pub use archive::tensors::{BaseNotes, Tensor};
+pub use archive::tensors::{ArchiveTensor, BaseNotes};
 pub use archive::update::{Site, Update};
 pub use archive::{Archive, check_size};
 pub use base::dependencies::Dependencies;
 pub use base::raw::content_hash;
-pub use base::{Base, Bases, Library};
-pub use compress::rounding::masters;
-pub use compress::{Compressed, compress, compress_known};
+pub use base::{Base, BaseSet, Library};
+pub use compress::rounding::rounding_sources;
+pub use compress::{Compressed, compress};
 pub use context::{Context, Interrupt, Progress};
 pub use diff::{BytesDiff, Change, Diff, TensorDiff, diff};
 pub use files::folder::{FileId, FileKind, FileState, Folder, Links, MODE_BITS};
@@ -59,12 +59,12 @@ pub struct Options {
     /// Whether every block is decoded and compared before it is written.
     pub verify: bool,
     /// Files to code against where that is smaller.
-    pub bases: Bases,
+    pub bases: BaseSet,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let (context, bases) = (Context::default(), Bases::default());
+        let (context, bases) = (Context::default(), BaseSet::default());
         Self { context, level: Level::Default, verify: true, bases }
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::Options;
 use crate::archive::Archive;
-use crate::archive::restore::{ItemChecks, Parts, check_empty_items, decode_part};
-use crate::base::effort::alone_if_spent;
-use crate::compress::{Assembly, Done, Job, Worker};
+use crate::archive::restore::{ItemChecks, SpanItems, check_empty_items, decode_part};
+use crate::base::budget::alone_if_spent;
+use crate::compress::{Assembly, CompressJob, EncodedSpan, Worker};
 use crate::context::Context;
-use crate::io::{Input, Source, zeroed};
+use crate::io::{ByteSource, Input, zeroed};
 use crate::pipeline::{Buffer, Pool, for_each};
 use crate::span::SpanDecoder;
 use lmc_format::file::header;
@@ -42,20 +42,20 @@ fn compress_to(
     reuse: Vec<Vec<u8>>,
     out: &mut [u8],
 ) -> Result<(usize, Vec<Vec<u8>>)> {
-    compress_source(&Source::new(input)?, options, reuse, out)
+    compress_source(&ByteSource::new(input)?, options, reuse, out)
 }
 
 pub(crate) fn compress_source(
-    source: &Source,
+    source: &ByteSource,
     options: &Options,
     reuse: Vec<Vec<u8>>,
     out: &mut [u8],
 ) -> Result<(usize, Vec<Vec<u8>>)> {
     let stamp = source.stamp()?;
-    let job = Job::new(source, options, None)?;
+    let job = CompressJob::new(source, options, None)?;
     let pool = Pool::new(reuse);
-    let copy = |(place, bytes): (&mut [u8], Vec<u8>)| {
-        place.copy_from_slice(&bytes);
+    let copy = |(target, bytes): (&mut [u8], Vec<u8>)| {
+        target.copy_from_slice(&bytes);
         pool.give(bytes);
     };
     let mut memory = Memory { written: 0, free: out, rest: Vec::new() };
@@ -77,7 +77,8 @@ pub(crate) fn compress_source(
         })
     })?;
     let Body { assembly, mut memory, .. } = body.into_inner().map_err(|_| another_failed())?;
-    memory.push(assembly.finish()?).map(copy);
+    let (tail, _) = assembly.finish()?;
+    memory.push(tail).map(copy);
     source.check_unchanged(stamp)?;
     options.bases.check_unchanged()?;
     Ok((memory.written, memory.rest))
@@ -85,10 +86,10 @@ pub(crate) fn compress_source(
 
 /// The file as its spans arrive, in any order.
 struct Body<'job, 'out> {
-    job: &'job Job<'job>,
+    job: &'job CompressJob<'job>,
     assembly: Assembly<'job>,
     /// Coded spans that come after others which have not arrived yet.
-    waiting: BTreeMap<usize, Done>,
+    waiting: BTreeMap<usize, EncodedSpan>,
     /// The span that comes next.
     turn: usize,
     memory: Memory<'out>,
@@ -103,12 +104,12 @@ struct Memory<'out> {
 }
 
 impl<'job, 'out> Body<'job, 'out> {
-    fn new(job: &'job Job<'job>, memory: Memory<'out>) -> Self {
+    fn new(job: &'job CompressJob<'job>, memory: Memory<'out>) -> Self {
         Self { job, assembly: Assembly::new(job), waiting: BTreeMap::new(), turn: 0, memory }
     }
 
-    /// Takes span `i`; returns spans that can now be copied to their places.
-    fn add(&mut self, i: usize, done: Done) -> Vec<(&'out mut [u8], Vec<u8>)> {
+    /// Takes span `i`; returns spans that can now be copied to the memory.
+    fn add(&mut self, i: usize, done: EncodedSpan) -> Vec<(&'out mut [u8], Vec<u8>)> {
         self.waiting.insert(i, done);
         let mut placed = Vec::new();
         while let Some(done) = self.waiting.remove(&self.turn) {
@@ -121,17 +122,17 @@ impl<'job, 'out> Body<'job, 'out> {
 }
 
 impl<'out> Memory<'out> {
-    /// Takes the bytes that come next; returns them with their place. If they do not fit, they are
-    /// kept, and none is returned.
+    /// Takes the bytes that come next; returns them with the memory for them. If they do not fit,
+    /// they are kept, and none is returned.
     fn push(&mut self, bytes: Vec<u8>) -> Option<(&'out mut [u8], Vec<u8>)> {
         if !self.rest.is_empty() || bytes.len() > self.free.len() {
             self.rest.push(bytes);
             return None;
         }
-        let (place, after) = std::mem::take(&mut self.free).split_at_mut(bytes.len());
+        let (target, after) = std::mem::take(&mut self.free).split_at_mut(bytes.len());
         self.free = after;
         self.written += bytes.len();
-        Some((place, bytes))
+        Some((target, bytes))
     }
 }
 
@@ -159,19 +160,19 @@ pub fn decompress_scattered(
     }
     archive.height(0, context)?;
     let index = &archive.index;
-    let parts = Parts::new(index)?;
-    let places = cut_places(out, (0..index.span_count()).map(|i| index.raw_len(i) as usize));
+    let span_items = SpanItems::new(index)?;
+    let buffers = cut_for_spans(out, (0..index.span_count()).map(|i| index.raw_len(i) as usize));
     let budget = archive.budget(context);
     let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
     alone_if_spent(&[&budget], context, |context| {
         let (checks, threads) = (Mutex::new(Checks::default()), context.thread_count());
         for_each(index.span_count(), context, worker, |(decoder, coded, whole), i| {
-            let mut place = places[i].lock().map_err(|_| another_failed())?;
+            let mut buffer = buffers[i].lock().map_err(|_| another_failed())?;
             // The disk works while this thread decodes.
             archive.read_ahead(i + threads);
             let coded = archive.span_bytes(i, coded)?;
-            let hashes = decode_to(&mut place, whole, |out| {
-                decode_part(archive, i, &parts, decoder, coded, out, budget.effort())
+            let hashes = decode_to(&mut buffer, whole, |out| {
+                decode_part(archive, i, &span_items, decoder, coded, out, budget.effort())
             })?;
             context.progress.add(index.raw_len(i));
             checks.lock().map_err(|_| another_failed())?.add(index, i, hashes)
@@ -202,7 +203,7 @@ impl Checks {
 }
 
 /// Where the bytes of one span go. The thread that decodes into it locks it.
-pub(crate) type Place<'a> = Mutex<Pieces<'a>>;
+pub(crate) type SpanBuffers<'a> = Mutex<Pieces<'a>>;
 
 /// Memory in one piece, which is the usual case, or in several.
 pub(crate) enum Pieces<'a> {
@@ -210,15 +211,15 @@ pub(crate) enum Pieces<'a> {
     Several(Vec<&'a mut [u8]>),
 }
 
-/// Cuts memory into the places of spans of these lengths, which add up to its length.
-pub(crate) fn cut_places<'a>(
+/// Cuts memory into the buffers of spans of these lengths, which add up to its length.
+pub(crate) fn cut_for_spans<'a>(
     out: Vec<&'a mut [u8]>,
     lens: impl Iterator<Item = usize>,
-) -> Vec<Place<'a>> {
+) -> Vec<SpanBuffers<'a>> {
     let mut parts = out.into_iter();
     let mut rest: &mut [u8] = &mut [];
-    let mut place = |mut len: usize| {
-        let mut place = Pieces::One(&mut []);
+    let mut cut = |mut len: usize| {
+        let mut buffer = Pieces::One(&mut []);
         while len > 0 {
             if rest.is_empty() {
                 let Some(next) = parts.next() else { break };
@@ -228,12 +229,12 @@ pub(crate) fn cut_places<'a>(
             let count = len.min(rest.len());
             let (own, after) = std::mem::take(&mut rest).split_at_mut(count);
             len -= count;
-            place.push(own);
+            buffer.push(own);
             rest = after;
         }
-        Mutex::new(place)
+        Mutex::new(buffer)
     };
-    lens.map(&mut place).collect()
+    lens.map(&mut cut).collect()
 }
 
 impl<'a> Pieces<'a> {
@@ -246,13 +247,13 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Decodes directly into a place, or, if it is in several pieces, into `whole` first.
+/// Decodes directly into the buffer of a span, or, if it is in several pieces, into `whole` first.
 pub(crate) fn decode_to<T>(
-    place: &mut Pieces,
+    buffer: &mut Pieces,
     whole: &mut Vec<u8>,
     decode: impl FnOnce(&mut [u8]) -> Result<T>,
 ) -> Result<T> {
-    match place {
+    match buffer {
         Pieces::One(out) => decode(out),
         Pieces::Several(pieces) => {
             whole.resize(pieces.iter().map(|piece| piece.len()).sum(), 0);
@@ -265,11 +266,11 @@ pub(crate) fn decode_to<T>(
 
 /// The same where the decoded bytes replace those that are there, which are needed for it.
 pub(crate) fn replace_in<T>(
-    place: &mut Pieces,
+    buffer: &mut Pieces,
     whole: &mut Vec<u8>,
     replace: impl FnOnce(&mut [u8]) -> Result<T>,
 ) -> Result<T> {
-    match place {
+    match buffer {
         Pieces::One(out) => replace(out),
         Pieces::Several(pieces) => {
             whole.clear();
@@ -298,13 +299,13 @@ impl Archive {
         self.check_range(&range)?;
         let spans = self.spans_of(&range);
         let bound = |i: usize| self.index.raw_start(i).clamp(range.start, range.end);
-        let places =
-            cut_places(vec![out], spans.clone().map(|i| (bound(i + 1) - bound(i)) as usize));
+        let buffers =
+            cut_for_spans(vec![out], spans.clone().map(|i| (bound(i + 1) - bound(i)) as usize));
         let budget = self.budget(context);
         let read = |(): &mut (), i: usize| {
-            let mut place = places[i].lock().map_err(|_| another_failed())?;
+            let mut buffer = buffers[i].lock().map_err(|_| another_failed())?;
             // It was one piece, and so is each part of it.
-            let Pieces::One(out) = &mut *place else { return Err(another_failed()) };
+            let Pieces::One(out) = &mut *buffer else { return Err(another_failed()) };
             self.read_into(bound(spans.start + i), out, budget.effort())
         };
         alone_if_spent(&[&budget], context, |context| for_each(spans.len(), context, || (), read))

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Part, bases, compress, safetensors};
 use lmc::{
-    Advice, Archive, Bases, Context, Input, Level, Options, Origin, Output, Publish,
+    Advice, Archive, BaseSet, Context, Input, Level, Options, Origin, Output, Publish,
     decompress_to_vec,
 };
 use lmc_testkit::data::{self, Kind};
@@ -13,7 +13,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 /// Bytes in memory on bases, as they are compressed to a stream and to memory.
-fn compress_both(original: &[u8], bases: &Bases) -> [lmc::Result<Vec<u8>>; 2] {
+fn compress_both(original: &[u8], bases: &BaseSet) -> [lmc::Result<Vec<u8>>; 2] {
     let options = Options { bases: bases.clone(), ..Options::default() };
     let mut out = Vec::new();
     let streamed = lmc::compress(Input::Bytes(original), Output::Stream(&mut out), &options);
@@ -68,7 +68,7 @@ fn no_chain_of_files_is_made_that_no_restore_takes() {
             bases = vec![last.clone()];
             bases.extend(files[..files.len() - 1].iter().cloned());
         }
-        let bases = Bases::from_bytes(bases, &Context::with_threads(1)).expect("bases");
+        let bases = BaseSet::from_bytes(bases, &Context::with_threads(1)).expect("bases");
         let [streamed, coded] = compress_both(&original, &bases);
         match (streamed, coded) {
             (Ok(_), Ok(coded)) => {
@@ -91,7 +91,7 @@ fn no_chain_of_files_is_made_that_no_restore_takes() {
 
 /// Compresses bytes to a file on a base, in place of what is there.
 fn to_file(original: &[u8], target: &Path, base: &Path) -> lmc::Result<()> {
-    let bases = Bases::open(&[base], &Context::with_threads(1))?;
+    let bases = BaseSet::open(&[base], &Context::with_threads(1))?;
     let mut publish = Publish::create(target, true, &Origin::nothing())?;
     let options = Options { bases, ..Options::default() };
     lmc::compress(Input::Bytes(original), Output::File(&mut publish), &options)?;
@@ -149,7 +149,7 @@ fn a_file_is_not_its_own_base() {
     let path = folder.path().join("x");
     std::fs::write(&path, safetensors(&[tensor("x", 1)], "")).expect("ours");
     let options = Options {
-        bases: Bases::open(&[&path], &Context::with_threads(1)).expect("a base"),
+        bases: BaseSet::open(&[&path], &Context::with_threads(1)).expect("a base"),
         ..Options::default()
     };
     let file = File::open(&path).expect("ours");

@@ -4,23 +4,25 @@
 mod common;
 
 use common::{bases, golden, golden_deltas, golden_path};
-use lmc::{Archive, Bases, Context, ErrorKind, Result, decompress_to_vec};
-use lmc_format::{Base, Conversion, Footer, Index, Item, Piece, Reference, SourceKind, Span, hash};
+use lmc::{Archive, BaseSet, Context, ErrorKind, Result, decompress_to_vec};
+use lmc_format::{
+    BaseId, Conversion, Footer, Index, Item, Piece, Reference, SourceKind, Span, hash,
+};
 use std::time::{Duration, Instant};
 
 /// Opens a file and reads and checks all of it, on this thread: the cases are many.
 fn test(file: Vec<u8>) -> Result<()> {
-    test_on(file, &Bases::default())
+    test_on(file, &BaseSet::default())
 }
 
 /// The same for a file on bases.
-fn test_on(file: Vec<u8>, bases: &Bases) -> Result<()> {
+fn test_on(file: Vec<u8>, bases: &BaseSet) -> Result<()> {
     decompress_to_vec(&Archive::from_bytes_on(file, bases)?, &Context::with_threads(1)).map(drop)
 }
 
 /// All golden files, with the bases they need.
-fn all_golden() -> Vec<(String, Vec<u8>, Bases)> {
-    let plain = golden().into_iter().map(|(name, file)| (name, file, Bases::default()));
+fn all_golden() -> Vec<(String, Vec<u8>, BaseSet)> {
+    let plain = golden().into_iter().map(|(name, file)| (name, file, BaseSet::default()));
     let deltas = golden_deltas().into_iter().map(|delta| {
         let given: Vec<(&str, &[u8])> = delta.bases.iter().map(|(n, b)| (*n, &b[..])).collect();
         let file = std::fs::read(golden_path(delta.name)).expect("a golden file");
@@ -133,7 +135,7 @@ fn circles_are_refused() {
             recipe: None,
             blocks: vec![Piece { len: 2, hash: hash(&block) }],
         };
-        let base = Base { hash: hash(&other.to_le_bytes()), len: 9, name: "other".to_string() };
+        let base = BaseId { hash: hash(&other.to_le_bytes()), len: 9, name: "other".to_string() };
         let items = vec![Item { len: 9, hash: own }];
         let index = Index { kind: SourceKind::Bytes, bases: vec![base], spans: vec![span], items };
         file(&block, &index.write(), 9)

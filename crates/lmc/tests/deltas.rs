@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Part, bases, compress, compress_on, nudged, safetensors};
-use lmc::{Archive, Bases, Context, Input, Level, Options, Output, decompress_to_vec};
+use lmc::{Archive, BaseSet, Context, Input, Level, Options, Output, decompress_to_vec};
 use lmc_testkit::casts;
 use lmc_testkit::data::{self, Kind, Random};
 use proptest::prelude::*;
@@ -67,7 +67,7 @@ const TYPES: [(&str, usize, bool); 19] = [
 
 /// Compresses `new` on `old` and checks what comes back, as a whole and in parts. Returns the bytes
 /// of the file.
-fn check(new: &[u8], old: &Bases, level: Level) -> usize {
+fn check(new: &[u8], old: &BaseSet, level: Level) -> usize {
     let coded = compress_on(new, old, level, 2);
     let len = coded.len();
     let archive = Archive::from_bytes_on(coded, old).expect("a valid file");
@@ -249,7 +249,7 @@ fn roundings_and_copies() {
         ("ema.w".to_string(), "BF16", shape(), nudged(&nearest, 2, 100, 2)),
         ("tied".to_string(), "F32", vec![500, 100], floats.clone()),
     ]);
-    let none = Bases::default();
+    let none = BaseSet::default();
     let (one, all) = (check(&one, &none, Level::Default), check(&all, &none, Level::Default));
     assert!(all < one + 3000, "{all} bytes for all, {one} for one");
 }
@@ -271,7 +271,7 @@ fn deltas_of_deltas() {
         let given: Vec<(&str, &[u8])> = files.iter().rev().map(|file| ("old", &file[..])).collect();
         let names: Vec<(String, Vec<u8>)> =
             given.iter().map(|(name, file)| (name.to_string(), file.to_vec())).collect();
-        let on = Bases::from_bytes(names, &Context::with_threads(1)).expect("bases");
+        let on = BaseSet::from_bytes(names, &Context::with_threads(1)).expect("bases");
         let packed = compress_on(&originals[i], &on, Level::Default, 1);
         if i == 1 {
             assert!(raw == packed, "raw and compressed bases give the same file");
@@ -380,12 +380,12 @@ fn output_does_not_depend_on_threads() {
     let one = compress_on(&new, &bases(&[("old", &old)]), Level::Default, 1);
     let packed = compress(&old, Level::Fast, 2);
     for threads in [2, 16] {
-        let raw = Bases::from_bytes(
+        let raw = BaseSet::from_bytes(
             vec![("old".to_string(), old.clone())],
             &Context::with_threads(threads),
         );
         assert!(compress_on(&new, &raw.expect("bases"), Level::Default, threads) == one);
-        let lmc = Bases::from_bytes(
+        let lmc = BaseSet::from_bytes(
             vec![("old.lmc".to_string(), packed.clone())],
             &Context::with_threads(threads),
         );
@@ -456,7 +456,7 @@ fn changes_while_reading_are_errors() {
             }
         };
         let bases =
-            Bases::open(&[folder.path().join("old")], &Context::with_threads(1)).expect("a base");
+            BaseSet::open(&[folder.path().join("old")], &Context::with_threads(1)).expect("a base");
         let options = Options {
             context: Context::with_threads(1).watched(touch),
             bases,

@@ -40,7 +40,7 @@ fn files() {
         let done = match back {
             None => {
                 let options = Options { context, ..Options::default() };
-                compress(Input::Bytes(&original), output, &options)
+                compress(Input::Bytes(&original), output, &options).map(|done| done.summary)
             }
             Some(archive) => decompress(archive, output, &context),
         };

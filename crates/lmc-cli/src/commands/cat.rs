@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 
-use lmc::{Archive, Bases, FileState, Origin, Publish, Tensor};
+use lmc::{Archive, ArchiveTensor, BaseSet, FileState, Origin, Publish};
 
 use crate::args::{CatArgs, Rows};
 use crate::exit::Failure;
@@ -16,7 +16,7 @@ use crate::stdio::BytesOut;
 
 /// Writes the tensor that `args` names.
 pub fn run(args: &CatArgs) -> Result<(), Failure> {
-    let bases = Bases::open(&args.bases.paths, &signals::context(0))?;
+    let bases = BaseSet::open(&args.bases.paths, &signals::context(0))?;
     let file = File::open(&args.file).map_err(|error| Failure::io("open it", &error))?;
     let state = FileState::of(&file).map_err(|error| Failure::io("look at it", &error))?;
     let archive = Archive::from_file(file, args.file.parent(), &bases)?;
@@ -35,7 +35,7 @@ pub fn run(args: &CatArgs) -> Result<(), Failure> {
     write(args, &Origin::part_of(&state), &[&header, &bytes])
 }
 
-fn find(archive: &Archive, name: &str) -> Result<Tensor, Failure> {
+fn find(archive: &Archive, name: &str) -> Result<ArchiveTensor, Failure> {
     if !archive.is_safetensors() {
         return Err(Failure::new("holds no tensors that are known by name"));
     }
@@ -44,7 +44,7 @@ fn find(archive: &Archive, name: &str) -> Result<Tensor, Failure> {
 }
 
 /// The requested rows, if the tensor has them.
-fn select(tensor: &Tensor, rows: Rows) -> Result<Range<u64>, Failure> {
+fn select(tensor: &ArchiveTensor, rows: Rows) -> Result<Range<u64>, Failure> {
     let Some(&count) = tensor.shape.first() else {
         return Err(Failure::new("a tensor without dimensions has no rows; leave out --rows"));
     };
@@ -59,7 +59,7 @@ fn select(tensor: &Tensor, rows: Rows) -> Result<Range<u64>, Failure> {
 }
 
 /// Where rows are in the original; fails if a row does not end at a byte boundary.
-fn row_bytes(tensor: &Tensor, rows: &Range<u64>) -> Result<Range<u64>, Failure> {
+fn row_bytes(tensor: &ArchiveTensor, rows: &Range<u64>) -> Result<Range<u64>, Failure> {
     let (count, start) = (tensor.shape[0].max(1), tensor.range.start);
     let len = tensor.range.end - start;
     if !len.is_multiple_of(count) {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::stdin;
 use std::path::{Path, PathBuf};
 
-use lmc::{Bases, Dependencies, FileId, Input, Level, Options, Output, Summary};
+use lmc::{BaseSet, Dependencies, FileId, Input, Level, Options, Output, Summary};
 
 use super::transfer::{self, Direction, Job, Opened, Source};
 use crate::args::{CodecName, CompressArgs};
@@ -63,7 +63,7 @@ impl Direction for Compress<'_> {
     }
 
     fn siblings(&self, files: &[PathBuf], open: &dyn Fn(usize) -> Option<File>) -> Vec<Vec<usize>> {
-        lmc::masters(files, open)
+        lmc::rounding_sources(files, open)
     }
 
     fn add_needs(&self, job: &Job, id: FileId, _file: File, needs: &mut Dependencies) {
@@ -78,11 +78,11 @@ impl Direction for Compress<'_> {
         progress: &Progress,
     ) -> lmc::Result<Summary> {
         let context = progress.watching(&self.options.context);
-        let bases = Bases::open_with(&job.bases, source.siblings, &context)?;
+        let bases = BaseSet::open_with(&job.bases, source.siblings, &context)?;
         let options = Options { context, bases, ..self.options.clone() };
         let done = match source.input {
-            Opened::File(file) => lmc::compress_known(Input::File(&file), output, &options),
-            Opened::Stdin => lmc::compress_known(Input::Stream(&mut stdin()), output, &options),
+            Opened::File(file) => lmc::compress(Input::File(&file), output, &options),
+            Opened::Stdin => lmc::compress(Input::Stream(&mut stdin()), output, &options),
         }?;
         let is_given = |base: &PathBuf| self.given.iter().any(|own| base.starts_with(own));
         if done.bases.is_empty() && job.bases.iter().any(is_given) {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use lmc::{Archive, Bases, Context, Dependencies, FileId, Output, Summary};
+use lmc::{Archive, BaseSet, Context, Dependencies, FileId, Output, Summary};
 
 use super::transfer::{self, Direction, Job, Opened, Source};
 use crate::args::DecompressArgs;
@@ -67,7 +67,7 @@ impl Direction for Decompress {
             Opened::File(file) => file,
             Opened::Stdin => stdio::spool_stdin()?,
         };
-        let bases = Bases::open(&job.bases, &self.context)?;
+        let bases = BaseSet::open(&job.bases, &self.context)?;
         let folder = job.source.as_deref().and_then(Path::parent);
         let archive = Archive::from_file(file, folder, &bases)?;
         archive.check_size(self.max_size)?;

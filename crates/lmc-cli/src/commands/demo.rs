@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lmc::{Archive, Input, Leftover, Level, Options, Origin, Output, Publish, Tensor};
+use lmc::{Archive, ArchiveTensor, Input, Leftover, Level, Options, Origin, Output, Publish};
 
 use crate::args::DemoArgs;
 use crate::exit::Failure;
@@ -106,7 +106,7 @@ fn measure(input: &Path, original: &[u8], options: &Options) -> Result<Vec<Strin
 }
 
 /// The size of each kind of tensor at the default level.
-fn kind_table(tensors: &[Tensor]) -> Table {
+fn kind_table(tensors: &[ArchiveTensor]) -> Table {
     let mut table = Table::new(&[
         ("default level", Align::Left),
         ("bytes", Align::Right),
@@ -114,7 +114,8 @@ fn kind_table(tensors: &[Tensor]) -> Table {
         ("recipe", Align::Left),
     ]);
     for (prefix, name) in KINDS {
-        let ours: Vec<&Tensor> = tensors.iter().filter(|t| t.name.starts_with(prefix)).collect();
+        let ours: Vec<&ArchiveTensor> =
+            tensors.iter().filter(|t| t.name.starts_with(prefix)).collect();
         let raw: u64 = ours.iter().map(|t| t.range.end - t.range.start).sum();
         let coded: u64 = ours.iter().map(|t| t.coded_len).sum();
         let recipe = ours.first().map(|t| t.recipe.clone()).unwrap_or_default();

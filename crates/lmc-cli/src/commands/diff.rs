@@ -1,6 +1,6 @@
 //! `lmc diff`: how much changed between two checkpoints.
 
-use lmc::{Bases, BytesDiff, Change, Diff, Level, TensorDiff};
+use lmc::{BaseSet, BytesDiff, Change, Diff, Level, TensorDiff};
 use serde_json::{Value, json};
 
 use crate::args::DiffArgs;
@@ -17,7 +17,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     if let Some(dir) = [&args.old, &args.new].into_iter().find(|path| path.is_dir()) {
         return Err(Failure::new(format!("{} is a directory; name a file in it", dir.display())));
     }
-    let files = Bases::open(&paths, &context)?;
+    let files = BaseSet::open(&paths, &context)?;
     let [old, new, ..] = files.list() else { return Err(Failure::new("two files are compared")) };
     let diff = lmc::diff(old, new, Level::Default, &context)?;
     if args.json {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lmc::{Archive, Bases, DtypeId, Tensor};
+use lmc::{Archive, ArchiveTensor, BaseSet, DtypeId};
 use serde_json::{Map, Value, json};
 
 use crate::args::ListArgs;
@@ -23,7 +23,7 @@ pub fn run(args: &ListArgs) -> Exit {
     let (mut pages, mut array) = (Pages::default(), Array::new(0));
     let exit = exit::for_each(&files.paths, |path| {
         let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
-        let archive = files.open(path, &Bases::open(&bases, &signals::context(0))?)?;
+        let archive = files.open(path, &BaseSet::open(&bases, &signals::context(0))?)?;
         let listed = Listed { path, tensors: archive.tensors()?, archive: &archive };
         if args.json {
             array.next(&mut pages)?;
@@ -50,7 +50,7 @@ pub fn run(args: &ListArgs) -> Exit {
 struct Listed<'a> {
     path: &'a Path,
     archive: &'a Archive,
-    tensors: Vec<Tensor>,
+    tensors: Vec<ArchiveTensor>,
 }
 
 impl Listed<'_> {
@@ -65,7 +65,7 @@ impl Listed<'_> {
             ("on", Align::Left),
         ]);
         let notes = self.archive.base_notes();
-        let row = |tensor: &Tensor| {
+        let row = |tensor: &ArchiveTensor| {
             let len = tensor.range.end - tensor.range.start;
             let on = || on(self.archive, tensor).unwrap_or_else(|| "-".into());
             Ok(vec![
@@ -105,12 +105,12 @@ impl Listed<'_> {
         });
         let fields = fields.as_object().cloned().unwrap_or_default();
         let notes = archive.base_notes();
-        let tensor = |tensor: &Tensor| Ok(tensor_json(archive, tensor, notes.of(tensor)));
+        let tensor = |tensor: &ArchiveTensor| Ok(tensor_json(archive, tensor, notes.of(tensor)));
         json::object(pages, 1, &fields, "tensors", self.tensors.iter().map(tensor))
     }
 }
 
-fn kind(archive: &Archive, tensors: &[Tensor]) -> Result<String, Failure> {
+fn kind(archive: &Archive, tensors: &[ArchiveTensor]) -> Result<String, Failure> {
     if archive.is_safetensors() {
         return Ok(format!("safetensors, {} tensors", tensors.len()));
     }
@@ -135,11 +135,11 @@ fn coded_as(archive: &Archive) -> Result<Vec<(DtypeId, u64)>, Failure> {
 }
 
 /// What a tensor is coded against.
-fn on(archive: &Archive, tensor: &Tensor) -> Option<String> {
+fn on(archive: &Archive, tensor: &ArchiveTensor) -> Option<String> {
     tensor.reference.as_ref().map(|reference| archive.describe_reference(reference))
 }
 
-fn tensor_json(archive: &Archive, tensor: &Tensor, note: Option<String>) -> Value {
+fn tensor_json(archive: &Archive, tensor: &ArchiveTensor, note: Option<String>) -> Value {
     json!({
         "name": tensor.name,
         "dtype": tensor.dtype.label(),

@@ -1,6 +1,6 @@
 //! `lmc test`: reads .lmc files and checks every byte.
 
-use lmc::{Archive, Bases};
+use lmc::{Archive, BaseSet};
 
 use crate::args::TestArgs;
 use crate::bases;
@@ -16,7 +16,7 @@ pub fn run(args: &TestArgs) -> Exit {
     let context = signals::context(args.threads);
     exit::for_each(&files.paths, |path| {
         let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
-        let bases = Bases::open(&bases, &context)?;
+        let bases = BaseSet::open(&bases, &context)?;
         let archive = match names::is_dash(path) {
             true => Archive::from_file(stdio::stdin_or_spooled()?, None, &bases)?,
             false => files.open(path, &bases)?,

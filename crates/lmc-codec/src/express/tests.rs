@@ -4,7 +4,7 @@ use crate::changes::{ChangeBuffers, ChangeEncoder};
 use crate::classes::{ClassBuffers, ClassEncoder};
 use crate::entropy::{PlaneEncoder, Scratch, huffman, rans, tree};
 use crate::palette::{PaletteBuffers, PaletteEncoder};
-use crate::segment::{Buffers, SegmentEncoder, Source};
+use crate::segment::{Buffers, SegmentEncoder, SegmentInput};
 use crate::simd::Isa;
 use lmc_format::{
     ApartCoder, BaseUse, Bin, BinRecipe, BinRules, ChangeRecipe, ClassRecipe, Coder, FlagContexts,
@@ -58,8 +58,8 @@ fn planes_are_taken_back() {
     for recipe in refused {
         let encoder = SegmentEncoder::new(&recipe);
         check_refused("planes", |isa, out| {
-            let source = Source { values: &values, start: 0, rows: None, streaming: false };
-            encoder.encode(isa, source, &mut Buffers::default(), out)
+            let input = SegmentInput { values: &values, start: 0, rows: None, streaming: false };
+            encoder.encode(isa, input, &mut Buffers::default(), out)
         });
     }
 }

@@ -51,7 +51,7 @@ impl Fitted {
 
 /// Which values the recipe is chosen for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FittedValues {
     /// Any values.
     All,
     /// Values that differ from their base; flags say whether a symbol is 0.
@@ -60,26 +60,26 @@ enum Kind {
 
 /// The cheapest recipe for a sample of values and their base; None if there are no values.
 pub(super) fn choose(target: Target, sample: Block) -> Option<Fitted> {
-    (!sample.bytes.is_empty()).then(|| fit(target, sample, Kind::All))
+    (!sample.bytes.is_empty()).then(|| fit(target, sample, FittedValues::All))
 }
 
 /// The same for values that all differ from their base; there may be none. The cost leaves out the
 /// flags of symbols that are not 0.
 pub(super) fn fit_changes(target: Target, sample: Block) -> Fitted {
-    fit(target, sample, Kind::Changed)
+    fit(target, sample, FittedValues::Changed)
 }
 
-fn fit(target: Target, sample: Block, kind: Kind) -> Fitted {
+fn fit(target: Target, sample: Block, wanted: FittedValues) -> Fitted {
     let mut differences = Differences::new(target, sample);
     let raw_bytes = differences.raw_bytes;
-    if kind == Kind::Changed && raw_bytes == 0 {
+    if wanted == FittedValues::Changed && raw_bytes == 0 {
         differences.skip_zero();
     }
     let is_fast = target.level == Level::Fast;
     let fitting = Fitting {
-        kind,
+        wanted,
         levels_max: if is_fast { FAST_LEVELS_MAX } else { CHAIN_LEVELS_MAX },
-        has_rows: !is_fast || kind == Kind::Changed,
+        has_rows: !is_fast || wanted == FittedValues::Changed,
         exception_bits: 8 * ((1 << target.layout.width_log2) - u64::from(raw_bytes)),
     };
     let exponent_first = differences.first_exponent();
@@ -107,7 +107,7 @@ fn fit(target: Target, sample: Block, kind: Kind) -> Fitted {
 
 /// Fits bins and a code for their symbols to each other.
 struct Fitting {
-    kind: Kind,
+    wanted: FittedValues,
     levels_max: usize,
     has_rows: bool,
     /// Stored bits of an exception.
@@ -119,7 +119,7 @@ impl Fitting {
     fn best<'a>(&self, spreads: &'a [Spread]) -> (Fit<'a>, Coder, u64) {
         let mut fit = Fit::new(spreads);
         let chain =
-            |symbols| Lengths::of(self.kind, symbols, |symbols| self.chain_lengths(symbols));
+            |symbols| Lengths::of(self.wanted, symbols, |symbols| self.chain_lengths(symbols));
         self.refine(&mut fit, ROUNDS, chain);
         let symbols = self.coded_symbols(&fit);
         let table = chain::build(&symbols, self.levels_max);
@@ -127,7 +127,7 @@ impl Fitting {
         let (coder, bits) = (Coder::Chain(table), chain_bits + self.other_bits(&fit, &symbols));
         // These bits do not include the code of the flags that come with changes.
         let least = entropy_bits(&symbols) * (TREE_TRIED_SHARE + 1) / TREE_TRIED_SHARE;
-        if self.kind == Kind::Changed || chain_bits <= least {
+        if self.wanted == FittedValues::Changed || chain_bits <= least {
             return (fit, coder, bits);
         }
         match self.with_tree(&fit) {
@@ -139,7 +139,7 @@ impl Fitting {
     /// Bins like those of `fit`, fitted to a tree; None if they have fewer than two symbols.
     fn with_tree<'a>(&self, fit: &Fit<'a>) -> Option<(Fit<'a>, Coder, u64)> {
         let mut fit = Fit { bounds: Vec::new(), rows: Vec::new(), ..fit.clone() };
-        let lengths = |symbols| Lengths::of(self.kind, symbols, tree_lengths);
+        let lengths = |symbols| Lengths::of(self.wanted, symbols, tree_lengths);
         self.refine(&mut fit, TREE_ROUNDS, lengths);
         let symbols = self.coded_symbols(&fit);
         let table = tree::build(&symbols)?;
@@ -159,7 +159,7 @@ impl Fitting {
     /// How often each symbol occurs that is coded as such.
     fn coded_symbols(&self, fit: &Fit) -> [u32; 256] {
         let mut symbols = fit.symbols();
-        if self.kind == Kind::Changed {
+        if self.wanted == FittedValues::Changed {
             symbols[0] = 0;
         }
         symbols
@@ -210,11 +210,11 @@ struct Lengths {
 impl Lengths {
     /// Lengths of the best code for symbols with these counts; `code_lengths` makes it.
     fn of(
-        kind: Kind,
+        wanted: FittedValues,
         mut symbols: [u32; 256],
         code_lengths: impl Fn(&[u32; 256]) -> [u32; 256],
     ) -> Self {
-        if kind == Kind::All {
+        if wanted == FittedValues::All {
             return Self::new(1, code_lengths(&symbols));
         }
         let common = std::mem::take(&mut symbols[0]);

@@ -1,11 +1,11 @@
 //! Properties of single blocks: the offsets of their rows, and whether they differ so much that
 //! they need their own tables.
 
-use super::ReadyRecipe;
+use super::PlaneRecipeEncoder;
 use super::cost::histogram;
 use super::sample::sample;
 use crate::entropy::chain;
-use crate::segment::{Buffers, Source};
+use crate::segment::{Buffers, SegmentInput};
 use crate::simd::Isa;
 use crate::transform::offsets::RowFit;
 use lmc_format::limits::CHAIN_LEVELS_MAX;
@@ -18,24 +18,24 @@ const DIFFER_BLOCKS: usize = 6;
 
 /// The rows of a block of the tensor's values from `first_value` on, if the recipe has offsets.
 pub(crate) fn block_rows<'a>(
-    ready: &'a ReadyRecipe,
+    prepared: &'a PlaneRecipeEncoder,
     first_value: u64,
     values: &'a [u8],
 ) -> Option<RowFit<'a>> {
-    let columns = ready.columns.as_ref()?;
-    let field = ready.segments.shape().field();
-    Some(RowFit::new(columns, field, first_value, values, 1 << ready.recipe.segment_log2))
+    let columns = prepared.columns.as_ref()?;
+    let field = prepared.segments.shape().field();
+    Some(RowFit::new(columns, field, first_value, values, 1 << prepared.recipe.segment_log2))
 }
 
 /// Whether the blocks of a tensor differ so much that separate tables pay off: tables made from one
 /// half of a few blocks are tried on the other half of the same blocks.
 pub(super) fn blocks_differ(
     isa: Isa,
-    ready: &ReadyRecipe,
+    prepared: &PlaneRecipeEncoder,
     tensor: &[u8],
     block_len: usize,
 ) -> bool {
-    let Some(shared) = plain_chain(ready) else { return false };
+    let Some(shared) = plain_chain(prepared) else { return false };
     let count = tensor.len().div_ceil(block_len);
     if count < 3 {
         return false;
@@ -45,10 +45,10 @@ pub(super) fn blocks_differ(
     for i in 0..count.min(DIFFER_BLOCKS) {
         let at = count * i / count.min(DIFFER_BLOCKS) * block_len;
         let block = &tensor[at..tensor.len().min(at + block_len)];
-        let width = ready.recipe.width();
+        let width = prepared.recipe.width();
         let (one, other) = block.split_at(block.len() / 2 / width * width);
-        let (known, _) = symbol_histogram(isa, ready, one, &mut buffers);
-        let (judged, n) = symbol_histogram(isa, ready, other, &mut buffers);
+        let (known, _) = symbol_histogram(isa, prepared, one, &mut buffers);
+        let (judged, n) = symbol_histogram(isa, prepared, other, &mut buffers);
         let own = chain::build(&known, CHAIN_LEVELS_MAX);
         gained += chain::cost_bits(shared, &judged) as i64;
         gained -= chain::cost_bits(&own, &judged) as i64;
@@ -58,12 +58,12 @@ pub(super) fn blocks_differ(
 }
 
 /// The chain table of a recipe whose symbols come directly from the values.
-fn plain_chain(ready: &ReadyRecipe) -> Option<&ChainTable> {
-    match ready.recipe.planes.first() {
+fn plain_chain(prepared: &PlaneRecipeEncoder) -> Option<&ChainTable> {
+    match prepared.recipe.planes.first() {
         Some(Coder::Chain(table))
-            if ready.columns.is_none()
-                && ready.recipe.flags.is_none()
-                && ready.recipe.base == BaseUse::None =>
+            if prepared.columns.is_none()
+                && prepared.recipe.flags.is_none()
+                && prepared.recipe.base == BaseUse::None =>
         {
             Some(table)
         }
@@ -74,16 +74,16 @@ fn plain_chain(ready: &ReadyRecipe) -> Option<&ChainTable> {
 /// How often each byte of the symbol plane occurs in a sample of `bytes`, and the sample's size.
 fn symbol_histogram(
     isa: Isa,
-    ready: &ReadyRecipe,
+    prepared: &PlaneRecipeEncoder,
     bytes: &[u8],
     buffers: &mut Buffers,
 ) -> ([u32; 256], u64) {
-    let width = ready.recipe.width();
+    let width = prepared.recipe.width();
     let sample = sample(bytes, width, DIFFER_VALUES);
     let mut own = [0; 256];
-    let source = Source { values: &sample, start: 0, rows: None, streaming: false };
+    let input = SegmentInput { values: &sample, start: 0, rows: None, streaming: false };
     let only_symbols = |i| i == 0;
-    ready.segments.visit_planes(isa, source, buffers, only_symbols, |i, plane| {
+    prepared.segments.visit_planes(isa, input, buffers, only_symbols, |i, plane| {
         if i == Some(0) {
             own = histogram(plane);
         }

@@ -7,7 +7,7 @@ use super::offsets;
 use super::on_base::{self, OnBase};
 use super::palette;
 use super::sample::sample;
-use super::{Block, Ready, ReadyRecipe, Target, paper};
+use super::{Block, PlaneRecipeEncoder, RecipeEncoder, Target, paper};
 use crate::layout::WordLayout;
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
@@ -67,10 +67,10 @@ pub(super) struct Candidate {
 }
 
 /// Chooses the recipe for `scope`; None if coding gains nothing.
-pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
+pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<RecipeEncoder> {
     if target.level == Level::Paper {
-        let ready = paper(isa, target, scope.values)?;
-        return Some(Ready::Planes(Box::new(ready)));
+        let prepared = paper(isa, target, scope.values)?;
+        return Some(RecipeEncoder::Planes(Box::new(prepared)));
     }
     let width = 1 << target.layout.width_log2;
     let n = scope.values.bytes.len() / width;
@@ -86,9 +86,9 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
     let is_float = !target.is_integer();
     let pair = base.as_deref().map(|base| Block { bytes: &sampled, base: Some(base) });
     let mut on_base = pair.and_then(|pair| on_base::choose(isa, target, scope.values, pair));
-    let ready_on_base = |found: OnBase| {
+    let prepare_on_base = |found: OnBase| {
         let expected_bits = found.bits() * 1024 / n;
-        found.ready(isa, target, scope.values, expected_bits)
+        found.prepare(isa, target, scope.values, expected_bits)
     };
     let is_noise_below = is_noise_below(&sampled, width);
     let least_palette_bits = palette::least_bits(target, scope, &sampled).unwrap_or(u64::MAX);
@@ -102,7 +102,7 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
             && (bits * SPARSE_SHARE < stored_bits || is_sure())
     };
     if let Some(found) = on_base.take_if(is_enough) {
-        return Some(ready_on_base(found));
+        return Some(prepare_on_base(found));
     }
     let mut best = alone(isa, target, scope, &sampled);
     let planner = Planner { isa, layout: target.layout, level: target.level };
@@ -130,21 +130,21 @@ pub(crate) fn choose(isa: Isa, target: Target, scope: Scope) -> Option<Ready> {
         }
     }
     if let Some(found) = on_base.filter(|found| found.bits() < limit.min(best.bits)) {
-        return Some(ready_on_base(found));
+        return Some(prepare_on_base(found));
     }
     let least_bits = best.bits.min(palette_bits);
     if least_bits >= stored_bits * 255 / 256 {
         return None;
     }
     if let Some(palette) = palette.filter(|palette| palette.bits < best.bits)
-        && let Some(ready) = palette.ready(least_bits * 1024 / n)
+        && let Some(prepared) = palette.prepare(least_bits * 1024 / n)
     {
-        return Some(Ready::Palette(Box::new(ready)));
+        return Some(RecipeEncoder::Palette(Box::new(prepared)));
     }
     let coders = best.recipe.planes.iter().chain(&best.recipe.flags);
     best.recipe.segment_log2 = segment_log2(coders, width == 1);
-    let ready = ReadyRecipe::new(best.recipe, best.columns, best.bits * 1024 / n);
-    Some(Ready::Planes(Box::new(exact_tables(isa, target, ready, scope))))
+    let prepared = PlaneRecipeEncoder::new(best.recipe, best.columns, best.bits * 1024 / n);
+    Some(RecipeEncoder::Planes(Box::new(exact_tables(isa, target, prepared, scope))))
 }
 
 /// How many of `n` values are sampled.

@@ -4,10 +4,10 @@
 use super::cost::entropy_bits;
 use super::merge::merge;
 use super::stream::{self, Scale, StreamPlanner, StreamStats};
-use super::{Block, ReadyClasses, Target};
+use super::{Block, ClassRecipeEncoder, Target};
 use crate::classes::{ClassBuffers, ClassEncoder, Sorted};
 use crate::simd::Isa;
-use crate::simd::classes::{ContextRule, Layout, Symbols, exponents, measure};
+use crate::simd::classes::{ClassLayout, ContextRule, Symbols, exponents, measure};
 use crate::spec::Level;
 use lmc_format::limits::{APART_DEPTH_MAX, CONTEXTS_MAX};
 use lmc_format::{ClassRecipe, Coder};
@@ -39,12 +39,12 @@ pub(super) fn choose(isa: Isa, target: Target, sample: Block) -> Option<ClassCan
     let buffers = RefCell::default();
     let planner = ClassPlanner { isa, target, values: sample.bytes, base, buffers };
     let width_log2 = target.layout.width_log2;
-    let layout = Layout { width_log2, raw_bytes: 0, has_sign: false, has_top_bit: false };
+    let layout = ClassLayout { width_log2, raw_bytes: 0, has_sign: false, has_top_bit: false };
     let raw_bytes = planner.raw_bytes(layout);
-    let mut best = planner.with_layout(Layout { raw_bytes, ..layout })?;
+    let mut best = planner.with_layout(ClassLayout { raw_bytes, ..layout })?;
     // Join the sign and the top bit to the class, if the symbols fit a byte.
     if target.level == Level::Max && best.recipe.class_max() < 32 {
-        let candidate = planner.with_layout(Layout {
+        let candidate = planner.with_layout(ClassLayout {
             raw_bytes,
             has_sign: true,
             has_top_bit: true,
@@ -69,7 +69,7 @@ struct ClassPlanner<'a> {
 impl ClassPlanner<'_> {
     /// Low bytes of differences that are noise: as many as possible while only few differences fit
     /// within them.
-    fn raw_bytes(&self, layout: Layout) -> u8 {
+    fn raw_bytes(&self, layout: ClassLayout) -> u8 {
         if layout.width_log2 < 2 {
             return 0;
         }
@@ -86,7 +86,7 @@ impl ClassPlanner<'_> {
         (1..1 << layout.width_log2).take_while(|&raw_bytes| few(raw_bytes)).last().unwrap_or(0)
     }
 
-    fn with_layout(&self, layout: Layout) -> Option<ClassCandidate> {
+    fn with_layout(&self, layout: ClassLayout) -> Option<ClassCandidate> {
         let n = self.values.len() >> layout.width_log2;
         let exponent_bits = self.target.layout.exponent_bits;
         let mut recipe = ClassRecipe {
@@ -206,7 +206,7 @@ pub(super) fn exact_tables(
     candidate: ClassCandidate,
     values: Block,
     expected_bits: u64,
-) -> ReadyClasses {
+) -> ClassRecipeEncoder {
     let ClassCandidate { mut recipe, .. } = candidate;
     if recipe.contexts.iter().any(stream::needs_all) {
         let mut stats: Vec<_> = recipe.contexts.iter().map(StreamStats::new).collect();
@@ -219,7 +219,7 @@ pub(super) fn exact_tables(
             *coder = stats.exact(coder, target.level);
         }
     }
-    ReadyClasses::new(recipe, expected_bits)
+    ClassRecipeEncoder::new(recipe, expected_bits)
 }
 
 fn each_segment(

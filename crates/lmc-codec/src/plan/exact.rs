@@ -3,8 +3,8 @@
 use super::block::block_rows;
 use super::choose::Scope;
 use super::coder::{self, PlaneStats};
-use super::{ReadyRecipe, Target};
-use crate::segment::{Buffers, Source};
+use super::{PlaneRecipeEncoder, Target};
+use crate::segment::{Buffers, SegmentInput};
 use crate::simd::Isa;
 use crate::transform::against;
 use lmc_format::{BaseUse, Coder};
@@ -18,21 +18,21 @@ fn needs_all(coder: &Coder) -> bool {
 pub(crate) fn exact_tables(
     isa: Isa,
     target: Target,
-    ready: ReadyRecipe,
+    prepared: PlaneRecipeEncoder,
     scope: Scope,
-) -> ReadyRecipe {
-    if !ready.recipe.planes.iter().chain(&ready.recipe.flags).any(needs_all) {
-        return ready;
+) -> PlaneRecipeEncoder {
+    if !prepared.recipe.planes.iter().chain(&prepared.recipe.flags).any(needs_all) {
+        return prepared;
     }
-    let stats = plane_stats(isa, target, &ready, scope);
-    let mut recipe = ready.recipe;
+    let stats = plane_stats(isa, target, &prepared, scope);
+    let mut recipe = prepared.recipe;
     let planes = recipe.planes.iter_mut().zip(&stats.planes);
     for (coder, own) in planes.chain(recipe.flags.iter_mut().zip(&stats.flags)) {
         if needs_all(coder) {
             *coder = coder::exact(coder, own, target.level);
         }
     }
-    ReadyRecipe::new(recipe, ready.columns, ready.expected_bits)
+    PlaneRecipeEncoder::new(recipe, prepared.columns, prepared.expected_bits)
 }
 
 /// Statistics of all values in scope, for the planes whose coders need them.
@@ -41,28 +41,34 @@ struct ScopeStats {
     planes: Vec<PlaneStats>,
 }
 
-fn plane_stats(isa: Isa, target: Target, ready: &ReadyRecipe, scope: Scope) -> ScopeStats {
+fn plane_stats(
+    isa: Isa,
+    target: Target,
+    prepared: &PlaneRecipeEncoder,
+    scope: Scope,
+) -> ScopeStats {
     let none = || PlaneStats { histogram: [0; 256], changes: 0 };
-    let mut planes = vec![none(); ready.recipe.planes.len()];
-    let mut flags = ready.recipe.flags.as_ref().map(|_| none());
+    let mut planes = vec![none(); prepared.recipe.planes.len()];
+    let mut flags = prepared.recipe.flags.as_ref().map(|_| none());
     let mut buffers = Buffers::default();
-    let width = ready.recipe.width();
+    let width = prepared.recipe.width();
     let mut first_value = scope.first_value;
     let mut apart = Vec::new();
     for (i, block) in scope.values.bytes.chunks(target.block_len).enumerate() {
-        let segment_bytes = width << ready.recipe.segment_log2;
+        let segment_bytes = width << prepared.recipe.segment_log2;
         let mut values = &block[..block.len() / width * width];
-        if let (true, Some(base)) = (ready.recipe.base != BaseUse::None, scope.values.base) {
+        if let (true, Some(base)) = (prepared.recipe.base != BaseUse::None, scope.values.base) {
             let base = &base[i * target.block_len..][..values.len()];
-            against::forward(&ready.recipe, values, base, &mut apart);
+            against::forward(&prepared.recipe, values, base, &mut apart);
             values = &apart;
         }
-        let mut rows = block_rows(ready, first_value, values);
+        let mut rows = block_rows(prepared, first_value, values);
         for (i, segment) in values.chunks(segment_bytes).enumerate() {
-            let start = i << ready.recipe.segment_log2;
-            let source = Source { values: segment, start, rows: rows.as_mut(), streaming: false };
-            let wanted = |i: usize| needs_all(&ready.recipe.planes[i]);
-            ready.segments.visit_planes(isa, source, &mut buffers, wanted, |i, plane| {
+            let start = i << prepared.recipe.segment_log2;
+            let input =
+                SegmentInput { values: segment, start, rows: rows.as_mut(), streaming: false };
+            let wanted = |i: usize| needs_all(&prepared.recipe.planes[i]);
+            prepared.segments.visit_planes(isa, input, &mut buffers, wanted, |i, plane| {
                 let stats = match i {
                     None => flags.as_mut(),
                     Some(i) => planes.get_mut(i),

@@ -18,172 +18,28 @@ mod offsets;
 mod on_base;
 mod palette;
 mod paper;
+mod recipe_encoder;
 mod sample;
 mod spread;
 mod stream;
 
-use crate::bins::BinEncoder;
-use crate::changes::ChangeEncoder;
-use crate::classes::ClassEncoder;
-use crate::entropy::{PlaneEncoder, Scratch};
 use crate::layout::WordLayout;
-use crate::palette::PaletteEncoder;
-use crate::segment::SegmentEncoder;
 use crate::simd::Isa;
 use crate::spec::{Block, Level, TensorSpec};
-use crate::transform::offsets::ColumnOffsets;
 pub(crate) use block::block_rows;
 pub(crate) use choose::{Scope, choose};
 pub(crate) use coder::choose_bytes;
-use lmc_format::{BinRecipe, BinRules, ChangeRecipe, ClassRecipe, PaletteRecipe, Recipe};
 use paper::paper;
+pub(crate) use recipe_encoder::{
+    BinRecipeEncoder, ChangeRecipeEncoder, ClassRecipeEncoder, PaletteRecipeEncoder,
+    PlaneRecipeEncoder, RecipeEncoder,
+};
 
 /// Values in a block, for values of 2 bytes or more. Blocks of single bytes, and all blocks at the
 /// highest level, have twice as many.
 const BLOCK_VALUES: usize = 1 << 17;
 /// Bytes in a block of the published algorithm.
 const PAPER_BLOCK_LEN: usize = 1 << 16;
-
-/// A recipe by planes, ready to encode with.
-#[derive(Debug)]
-pub(crate) struct ReadyRecipe {
-    pub recipe: Recipe,
-    /// The recipe as bytes, columns included.
-    pub bytes: Vec<u8>,
-    pub segments: SegmentEncoder,
-    pub columns: Option<ColumnOffsets>,
-    /// Expected bits per 1,024 values.
-    pub expected_bits: u64,
-}
-
-impl ReadyRecipe {
-    pub(crate) fn new(recipe: Recipe, columns: Option<ColumnOffsets>, expected_bits: u64) -> Self {
-        let mut bytes = Vec::new();
-        recipe.write(&mut bytes);
-        if let (Some(header), Some(offsets)) = (&recipe.columns, &columns) {
-            let coder = PlaneEncoder::new(&header.coder);
-            let coded =
-                coder.encode(Isa::best(), &offsets.cols, &mut Scratch::default(), &mut bytes);
-            assert!(coded.is_ok(), "the column coder was chosen for these columns");
-        }
-        Self { segments: SegmentEncoder::new(&recipe), recipe, bytes, columns, expected_bits }
-    }
-}
-
-/// A recipe by classes, ready to encode with.
-#[derive(Debug)]
-pub(crate) struct ReadyClasses {
-    pub recipe: ClassRecipe,
-    pub bytes: Vec<u8>,
-    pub segments: ClassEncoder,
-    pub expected_bits: u64,
-}
-
-impl ReadyClasses {
-    fn new(recipe: ClassRecipe, expected_bits: u64) -> Self {
-        let mut bytes = Vec::new();
-        recipe.write(&mut bytes);
-        Self { segments: ClassEncoder::new(&recipe), recipe, bytes, expected_bits }
-    }
-}
-
-/// A recipe by bins, ready to encode with.
-#[derive(Debug)]
-pub(crate) struct ReadyBins {
-    pub rules: BinRules,
-    pub bytes: Vec<u8>,
-    pub segments: BinEncoder,
-    pub expected_bits: u64,
-}
-
-impl ReadyBins {
-    fn new(recipe: BinRecipe, expected_bits: u64) -> Self {
-        let mut bytes = Vec::new();
-        recipe.write(&mut bytes);
-        Self { segments: BinEncoder::new(&recipe), rules: recipe.rules, bytes, expected_bits }
-    }
-}
-
-/// A recipe by changes, ready to encode with.
-#[derive(Debug)]
-pub(crate) struct ReadyChanges {
-    pub recipe: ChangeRecipe,
-    pub bytes: Vec<u8>,
-    pub segments: ChangeEncoder,
-    pub expected_bits: u64,
-}
-
-impl ReadyChanges {
-    fn new(recipe: ChangeRecipe, expected_bits: u64) -> Self {
-        let mut bytes = Vec::new();
-        recipe.write(&mut bytes);
-        Self { segments: ChangeEncoder::new(&recipe), recipe, bytes, expected_bits }
-    }
-}
-
-/// A palette, ready to encode with.
-#[derive(Debug)]
-pub(crate) struct ReadyPalette {
-    pub recipe: PaletteRecipe,
-    pub bytes: Vec<u8>,
-    pub segments: PaletteEncoder,
-    pub expected_bits: u64,
-}
-
-impl ReadyPalette {
-    fn new(recipe: PaletteRecipe, expected_bits: u64) -> Option<Self> {
-        let mut bytes = Vec::new();
-        recipe.write(&mut bytes);
-        Some(Self { segments: PaletteEncoder::new(&recipe)?, recipe, bytes, expected_bits })
-    }
-}
-
-/// A recipe of any kind, ready to encode with.
-#[derive(Debug)]
-pub(crate) enum Ready {
-    Planes(Box<ReadyRecipe>),
-    Classes(Box<ReadyClasses>),
-    Bins(Box<ReadyBins>),
-    Changes(Box<ReadyChanges>),
-    Palette(Box<ReadyPalette>),
-}
-
-impl Ready {
-    /// The recipe as bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Planes(ready) => &ready.bytes,
-            Self::Classes(ready) => &ready.bytes,
-            Self::Bins(ready) => &ready.bytes,
-            Self::Changes(ready) => &ready.bytes,
-            Self::Palette(ready) => &ready.bytes,
-        }
-    }
-
-    /// Width of a value in bytes.
-    pub(crate) fn width(&self) -> usize {
-        match self {
-            Self::Planes(ready) => ready.recipe.width(),
-            Self::Classes(ready) => ready.recipe.width(),
-            Self::Bins(ready) => ready.rules.width(),
-            Self::Changes(ready) => ready.recipe.width(),
-            Self::Palette(ready) => ready.recipe.width(),
-        }
-    }
-
-    /// Whether a block of `n` values that took `len` bytes exceeded the plan by at least a
-    /// sixteenth of a bit per value.
-    pub(crate) fn is_dear(&self, n: usize, len: usize) -> bool {
-        let expected_bits = match self {
-            Self::Planes(ready) => ready.expected_bits,
-            Self::Classes(ready) => ready.expected_bits,
-            Self::Bins(ready) => ready.expected_bits,
-            Self::Changes(ready) => ready.expected_bits,
-            Self::Palette(ready) => ready.expected_bits,
-        };
-        8 * len as u64 > (expected_bits + 64) * n as u64 / 1024 + 8 * 1024
-    }
-}
 
 /// The target that recipes are chosen for.
 #[derive(Clone, Copy, Debug)]
@@ -214,7 +70,7 @@ impl Target {
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) target: Target,
-    pub(crate) shared: Option<Ready>,
+    pub(crate) shared: Option<RecipeEncoder>,
 }
 
 impl Plan {
@@ -241,9 +97,9 @@ impl Plan {
         let target = Target { layout, level, row_len: spec.row_len, block_len };
         let mut shared = None;
         if level != Level::Paper && tensor.bytes.len() > block_len {
-            shared = choose(isa, target, Scope::tensor(tensor)).filter(|ready| match ready {
-                Ready::Planes(ready) if level != Level::Fast => {
-                    !block::blocks_differ(isa, ready, tensor.bytes, block_len)
+            shared = choose(isa, target, Scope::tensor(tensor)).filter(|prepared| match prepared {
+                RecipeEncoder::Planes(prepared) if level != Level::Fast => {
+                    !block::blocks_differ(isa, prepared, tensor.bytes, block_len)
                 }
                 _ => true,
             });
@@ -254,7 +110,7 @@ impl Plan {
     /// The recipe that the tensor's blocks share, to be stored once for all of them; empty if there
     /// is none.
     pub fn shared_recipe(&self) -> &[u8] {
-        self.shared.as_ref().map_or(&[], |ready| ready.bytes())
+        self.shared.as_ref().map_or(&[], |prepared| prepared.bytes())
     }
 
     /// Length of the blocks to cut the tensor into, in bytes; a multiple of the type's width.

@@ -6,7 +6,7 @@ use super::by_context;
 use super::changes::{self, ChangeCandidate};
 use super::classes::{self, ClassCandidate};
 use super::sample::sample as take_sample;
-use super::{Block, Ready, ReadyBins, ReadyChanges, Target};
+use super::{BinRecipeEncoder, Block, ChangeRecipeEncoder, RecipeEncoder, Target};
 use crate::simd::Isa;
 use crate::spec::Level;
 use crate::transform::sparse;
@@ -74,22 +74,25 @@ impl OnBase {
     }
 
     /// The recipe, made ready for `values`. 1,024 of them take `expected_bits`.
-    pub(super) fn ready(
+    pub(super) fn prepare(
         self,
         isa: Isa,
         target: Target,
         values: Block,
         expected_bits: u64,
-    ) -> Ready {
+    ) -> RecipeEncoder {
         match self {
             Self::Classes(found) => {
-                let ready = classes::exact_tables(isa, target, found, values, expected_bits);
-                Ready::Classes(Box::new(ready))
+                let prepared = classes::exact_tables(isa, target, found, values, expected_bits);
+                RecipeEncoder::Classes(Box::new(prepared))
             }
-            Self::Bins(found) => Ready::Bins(Box::new(ReadyBins::new(found.recipe, expected_bits))),
-            Self::Changes(found) => {
-                Ready::Changes(Box::new(ReadyChanges::new(found.recipe, expected_bits)))
+            Self::Bins(found) => {
+                RecipeEncoder::Bins(Box::new(BinRecipeEncoder::new(found.recipe, expected_bits)))
             }
+            Self::Changes(found) => RecipeEncoder::Changes(Box::new(ChangeRecipeEncoder::new(
+                found.recipe,
+                expected_bits,
+            ))),
         }
     }
 

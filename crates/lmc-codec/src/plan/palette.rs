@@ -5,7 +5,7 @@
 use super::choose::{Planner, Scope, segment_log2};
 use super::coder::{self, PlaneStats};
 use super::cost::entropy_bits;
-use super::{ReadyPalette, Target};
+use super::{PaletteRecipeEncoder, Target};
 use crate::transform::palette::{Places, Words, load};
 use lmc_format::PaletteRecipe;
 
@@ -127,8 +127,8 @@ pub(super) struct PaletteCandidate {
 
 impl PaletteCandidate {
     /// The recipe, made ready, if 1,024 values take this many bits.
-    pub(super) fn ready(self, expected_bits: u64) -> Option<ReadyPalette> {
-        ReadyPalette::new(self.recipe, expected_bits)
+    pub(super) fn prepare(self, expected_bits: u64) -> Option<PaletteRecipeEncoder> {
+        PaletteRecipeEncoder::new(self.recipe, expected_bits)
     }
 }
 

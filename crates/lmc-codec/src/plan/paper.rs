@@ -1,7 +1,7 @@
 //! Plans the published algorithm: byte groups, each with a Huffman code.
 
 use super::coder::{self, PlaneStats};
-use super::{Block, ReadyRecipe, Target};
+use super::{Block, PlaneRecipeEncoder, Target};
 use crate::simd::Isa;
 use crate::simd::words::{Words, extract8};
 use crate::transform::against;
@@ -9,7 +9,7 @@ use lmc_format::{BaseUse, Recipe, WordMap};
 
 /// The recipe for one block, by XOR with the base if there is one; None if the block holds no
 /// value.
-pub(crate) fn paper(isa: Isa, target: Target, block: Block) -> Option<ReadyRecipe> {
+pub(crate) fn paper(isa: Isa, target: Target, block: Block) -> Option<PlaneRecipeEncoder> {
     let words = Words { width_log2: target.layout.width_log2, map: WordMap::None };
     let width = 1 << words.width_log2;
     let mut values = block.bytes[..block.bytes.len() / width * width].to_vec();
@@ -36,5 +36,5 @@ pub(crate) fn paper(isa: Isa, target: Target, block: Block) -> Option<ReadyRecip
         extract8(isa, words, &values, 8 * byte as u32, 0xff, &mut plane);
         recipe.planes.push(coder::paper(&PlaneStats::of(&plane)));
     }
-    Some(ReadyRecipe::new(recipe, None, 0))
+    Some(PlaneRecipeEncoder::new(recipe, None, 0))
 }

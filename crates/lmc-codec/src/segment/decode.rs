@@ -1,10 +1,10 @@
 //! Decodes a segment to values.
 
-use super::{Buffers, Place, Shape, sized};
+use super::{Buffers, PlaneShape, SegmentTarget, sized};
 use crate::entropy::PlaneDecoder;
 use crate::simd::Isa;
 use crate::simd::chain::{self, Hints};
-use crate::simd::words::{self, Part, WideCut};
+use crate::simd::words::{self, WideCut, WordField};
 use crate::transform::{sparse, window};
 use lmc_format::{Reader, Recipe, Result};
 
@@ -17,7 +17,7 @@ const WIDE_MERGE: usize = 2048;
 /// A recipe's coders, ready to decode with.
 #[derive(Debug)]
 pub(crate) struct SegmentDecoder {
-    shape: Shape,
+    shape: PlaneShape,
     flags: Option<PlaneDecoder>,
     planes: Vec<PlaneDecoder>,
 }
@@ -26,7 +26,7 @@ impl SegmentDecoder {
     /// Prepares `recipe`.
     pub(crate) fn new(recipe: &Recipe) -> Self {
         Self {
-            shape: Shape::new(recipe),
+            shape: PlaneShape::new(recipe),
             flags: recipe.flags.as_ref().map(PlaneDecoder::new),
             planes: recipe.planes.iter().map(PlaneDecoder::new).collect(),
         }
@@ -38,14 +38,14 @@ impl SegmentDecoder {
         &self,
         isa: Isa,
         coded: &[u8],
-        place: Place,
+        target: SegmentTarget,
         buffers: &mut Buffers,
         dst: &mut [u8],
     ) -> Result<()> {
         let mut input = Reader::new(coded);
         let width = self.shape.width();
         let Some(flags_coder) = &self.flags else {
-            self.decode_values(isa, &mut input, place, buffers, dst)?;
+            self.decode_values(isa, &mut input, target, buffers, dst)?;
             return input.finish("the segment");
         };
         let n = dst.len() / width;
@@ -54,8 +54,8 @@ impl SegmentDecoder {
         let own_flags = sized(&mut flags, n.div_ceil(8));
         flags_coder.decode(isa, &mut input, own_flags, &mut buffers.coders)?;
         let values = sized(&mut dense, sparse::count(isa, own_flags, n)? * width);
-        let dense_place = Place { hints: Hints::default(), ..place };
-        self.decode_values(isa, &mut input, dense_place, buffers, values)?;
+        let dense_target = SegmentTarget { hints: Hints::default(), ..target };
+        self.decode_values(isa, &mut input, dense_target, buffers, values)?;
         sparse::inverse(width, own_flags, values, dst);
         (buffers.flags, buffers.dense) = (flags, dense);
         input.finish("the segment")
@@ -69,19 +69,19 @@ impl SegmentDecoder {
         &self,
         isa: Isa,
         input: &mut Reader,
-        place: Place,
+        target: SegmentTarget,
         buffers: &mut Buffers,
         dst: &mut [u8],
     ) -> Result<()> {
         let shape = &self.shape;
         let n = dst.len() >> shape.words.width_log2;
-        if shape.bytes_only && place.offsets.is_none() {
+        if shape.bytes_only && target.offsets.is_none() {
             return self.planes[0].decode(isa, input, dst, &mut buffers.coders);
         }
         let records = input.take(n * shape.record_len, "records")?;
         buffers.planes.resize_with(shape.planes.len(), Vec::new);
         if let (true, PlaneDecoder::Chain(tables), None) =
-            (shape.top_only, &self.planes[0], place.offsets)
+            (shape.top_only, &self.planes[0], target.offsets)
         {
             let top = sized(&mut buffers.planes[0], n);
             let (width, scratch) = (shape.width(), &mut buffers.coders.chain);
@@ -94,7 +94,7 @@ impl SegmentDecoder {
                 top,
                 scratch,
                 dst,
-                place.hints,
+                target.hints,
             );
         }
         for (i, coder) in self.planes.iter().enumerate() {
@@ -110,13 +110,13 @@ impl SegmentDecoder {
             }
         }
         if let Some(cut) = shape.wide_cut {
-            merge_wide_cut(isa, cut, records, place, buffers, dst);
+            merge_wide_cut(isa, cut, records, target, buffers, dst);
             return Ok(());
         }
-        self.restore_symbols(isa, place, n, buffers);
+        self.restore_symbols(isa, target, n, buffers);
         if shape.top_only {
             let top = &buffers.planes[0][..n];
-            words::merge_top(isa, shape.width(), top, records, dst, place.hints.streaming);
+            words::merge_top(isa, shape.width(), top, records, dst, target.hints.streaming);
         } else {
             self.compose(isa, records, buffers, dst);
         }
@@ -128,12 +128,14 @@ impl SegmentDecoder {
         clippy::indexing_slicing,
         reason = "a recipe has these planes, and each plane a buffer for all values"
     )]
-    fn restore_symbols(&self, isa: Isa, place: Place, n: usize, buffers: &mut Buffers) {
+    fn restore_symbols(&self, isa: Isa, target: SegmentTarget, n: usize, buffers: &mut Buffers) {
         let shape = &self.shape;
-        match (place.offsets, shape.is_wide()) {
-            (Some(offsets), true) => offsets.inverse16(isa, place.start, &mut buffers.symbols[..n]),
+        match (target.offsets, shape.is_wide()) {
+            (Some(offsets), true) => {
+                offsets.inverse16(isa, target.start, &mut buffers.symbols[..n])
+            }
             (Some(offsets), false) => {
-                offsets.inverse8(isa, place.start, &mut buffers.planes[0][..n]);
+                offsets.inverse8(isa, target.start, &mut buffers.planes[0][..n]);
             }
             (None, _) => {}
         }
@@ -155,18 +157,18 @@ impl SegmentDecoder {
                 let mask = u16::from(plane.mask);
                 parts.push(match (plane.record, &self.planes[i]) {
                     (None, PlaneDecoder::Constant(value)) if i > 0 => {
-                        Part::Constant(*value & plane.mask, plane.shift)
+                        WordField::Constant(*value & plane.mask, plane.shift)
                     }
                     (Some(at), _) if i > 0 => {
                         let len = shape.record_len;
                         let bytes = &records[from * len..][..n * len];
-                        Part::Record { bytes, len, at, mask: plane.mask, shift: plane.shift }
+                        WordField::Record { bytes, len, at, mask: plane.mask, shift: plane.shift }
                     }
                     _ if i == 0 && shape.is_wide() => {
                         let mask = u16::MAX >> (16 - shape.symbol_bits);
-                        Part::Shorts(&buffers.symbols[from..][..n], mask, plane.shift)
+                        WordField::Shorts(&buffers.symbols[from..][..n], mask, plane.shift)
                     }
-                    _ => Part::Bytes(&buffers.planes[i][from..][..n], mask as u8, plane.shift),
+                    _ => WordField::Bytes(&buffers.planes[i][from..][..n], mask as u8, plane.shift),
                 });
             }
             words::compose(isa, shape.words, &parts, values);
@@ -184,7 +186,7 @@ fn merge_wide_cut(
     isa: Isa,
     cut: WideCut,
     records: &[u8],
-    place: Place,
+    target: SegmentTarget,
     buffers: &mut Buffers,
     dst: &mut [u8],
 ) {
@@ -193,13 +195,13 @@ fn merge_wide_cut(
     for from in (0..n).step_by(WIDE_MERGE) {
         let range = from..n.min(from + WIDE_MERGE);
         let symbols = &mut buffers.symbols[range.clone()];
-        if let Some(offsets) = place.offsets {
-            offsets.inverse16(isa, place.start + from, symbols);
+        if let Some(offsets) = target.offsets {
+            offsets.inverse16(isa, target.start + from, symbols);
         }
         let partial = &buffers.planes[1][range.clone()];
         let records = &records[range.start * (width - 2)..range.end * (width - 2)];
         let dst = &mut dst[range.start * width..range.end * width];
-        words::merge_wide(isa, cut, symbols, partial, records, dst, place.hints.streaming);
+        words::merge_wide(isa, cut, symbols, partial, records, dst, target.hints.streaming);
     }
 }
 

@@ -94,14 +94,14 @@ impl ColumnOffsets {
 
 /// Available symbols of a block, from value `start` on.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Known<'a> {
+pub(crate) struct KnownSymbols<'a> {
     /// Place in the block of the first.
     pub start: usize,
     /// The symbols, without offsets.
     pub symbols: &'a [u16],
 }
 
-impl<'a> Known<'a> {
+impl<'a> KnownSymbols<'a> {
     fn get(&self, range: Range<usize>) -> Option<&'a [u16]> {
         let start = range.start.checked_sub(self.start)?;
         self.symbols.get(start..range.end - self.start)
@@ -153,7 +153,7 @@ impl<'a> RowFit<'a> {
 
     /// The offsets of all values before value `end` of the block. Symbols in `known` are not read
     /// from memory.
-    pub(crate) fn up_to(&mut self, isa: Isa, end: usize, known: Known) -> BlockOffsets<'_> {
+    pub(crate) fn up_to(&mut self, isa: Isa, end: usize, known: KnownSymbols) -> BlockOffsets<'_> {
         let row_len = self.columns.cols.len();
         while self.rows.len() * row_len < self.first + end {
             let row_start = self.rows.len() * row_len;
@@ -183,7 +183,7 @@ impl<'a> RowFit<'a> {
     /// Mean of a sample of the symbols of `head`, which starts in column `col`, less their columns'
     /// offsets.
     #[expect(clippy::indexing_slicing, reason = "an encoder slices its own buffers")]
-    fn sampled_mean(&self, isa: Isa, col: usize, head: Range<usize>, known: Known) -> i64 {
+    fn sampled_mean(&self, isa: Isa, col: usize, head: Range<usize>, known: KnownSymbols) -> i64 {
         let ColumnOffsets { cols, low, high, .. } = self.columns;
         let width = self.field.words.width_log2;
         let mut read = [0; STRETCH];

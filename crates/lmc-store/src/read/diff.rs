@@ -7,7 +7,7 @@ use crate::layout::names::PackName;
 use crate::layout::path::RelPath;
 use crate::read::library::SnapshotLibrary;
 use crate::save::reuse::have_same_original;
-use lmc::{Bases, Diff, Level};
+use lmc::{BaseSet, Diff, Level};
 use lmc_format::{Error, Result};
 use std::sync::Arc;
 
@@ -62,9 +62,9 @@ impl Store {
                 continue;
             }
             let before_library = libraries.0.with_first(before.archive);
-            let before_bases = Bases::from_library(before_library, &[hashes.0], context)?;
+            let before_bases = BaseSet::from_library(before_library, &[hashes.0], context)?;
             let library = libraries.1.with_first(file.archive);
-            let bases = Bases::from_library(library, &[hashes.1], context)?;
+            let bases = BaseSet::from_library(library, &[hashes.1], context)?;
             let ([old_base], [new_base]) = (before_bases.list(), bases.list()) else {
                 return Err(Error::invalid("two files are compared"));
             };

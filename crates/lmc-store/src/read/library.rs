@@ -4,7 +4,7 @@ use crate::Store;
 use crate::layout::manifest::{ArchiveInfo, Extent, Manifest};
 use crate::layout::path::RelPath;
 use crate::storage::Storage;
-use lmc::{Archive, Bases, Context, Library, ReadAt};
+use lmc::{Archive, BaseSet, Context, Library, ReadAt};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::fmt;
@@ -165,13 +165,13 @@ impl SnapshotLibrary {
 
     /// Opens an archive; its bases are found here too.
     pub(crate) fn open(self: &Arc<Self>, number: usize) -> Result<Archive> {
-        let bases = Bases::from_library(self.clone(), &[], &Context::with_threads(1))?;
+        let bases = BaseSet::from_library(self.clone(), &[], &Context::with_threads(1))?;
         open(self.bytes(number), &bases, &self.manifest.archives[number])
     }
 }
 
 /// Opens an archive as a manifest describes it.
-pub(crate) fn open(bytes: Arc<dyn ReadAt>, bases: &Bases, info: &ArchiveInfo) -> Result<Archive> {
+pub(crate) fn open(bytes: Arc<dyn ReadAt>, bases: &BaseSet, info: &ArchiveInfo) -> Result<Archive> {
     let archive = Archive::from_elsewhere(bytes, bases)?;
     if archive.content_hash() != info.hash || archive.original_len() != info.size {
         return Err(Error::corrupt("the archive in the store is not the one that was saved"));

@@ -13,7 +13,7 @@ use crate::save::room::Room;
 use crate::save::source::{FileState, Leaf, Opened, What};
 use crate::save::warning::Warning;
 use crate::upkeep::check::is_damage;
-use lmc::{Bases, Context, Options, Output};
+use lmc::{BaseSet, Context, Options, Output};
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
@@ -107,7 +107,7 @@ impl<'a, 'w> Coding<'a, 'w> {
             What::File(_) => leaves[i].place.file().ok().flatten(),
             _ => None,
         };
-        let mut masters = lmc::masters(&sources, open);
+        let mut masters = lmc::rounding_sources(&sources, open);
         for (leaf, masters) in leaves.iter().zip(&mut masters) {
             // Weights must not depend on optimizer state, which may be removed first.
             masters.retain(|&i| Kind::of(&leaves[i].path) == Kind::of(&leaf.path));
@@ -305,7 +305,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         let bases = self.builder.bases(numbers, files, context)?;
         let options = Options { context: context.clone(), level, verify, bases };
         self.builder.add(self.writer, &offered, |writer| {
-            lmc::compress_known(file.input(), Output::Stream(writer), &options)
+            lmc::compress(file.input(), Output::Stream(writer), &options)
         })
     }
 
@@ -316,7 +316,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         let options = Options { context, level: self.options.level, verify: false, bases };
         let mut nowhere = io::sink();
         let output = Output::Stream(&mut nowhere);
-        let tried = lmc::compress_known(file.input(), output, &options)?;
+        let tried = lmc::compress(file.input(), output, &options)?;
         self.builder.pays(&tried, numbers)
     }
 }
@@ -346,12 +346,12 @@ impl Builder {
         numbers: &[usize],
         files: Vec<(PathBuf, File)>,
         context: &Context,
-    ) -> Result<Bases> {
+    ) -> Result<BaseSet> {
         let Some(parent) = self.parent() else {
-            return Bases::open_with::<PathBuf>(&[], files, context);
+            return BaseSet::open_with::<PathBuf>(&[], files, context);
         };
         let hash = |&i: &usize| parent.manifest().archives[i].hash;
         let hashes: Vec<u128> = numbers.iter().map(hash).collect();
-        Bases::from_library_and_files(parent.clone(), &hashes, files, context)
+        BaseSet::from_library_and_files(parent.clone(), &hashes, files, context)
     }
 }

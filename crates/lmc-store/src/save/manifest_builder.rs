@@ -7,7 +7,7 @@ use crate::layout::names::PackName;
 use crate::read::library::{Packs, SnapshotLibrary, StoredBytes, open};
 use crate::save::base_choice;
 use crate::save::packs::PackWriter;
-use lmc::{Archive, Bases, Compressed, Context, Library, ReadAt};
+use lmc::{Archive, BaseSet, Compressed, Context, Library, ReadAt};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl Builder {
         }
         let below = self.closure([number]).into_iter().filter(|&base| base != number);
         let found = below.map(|base| (self.get(base).hash, self.bytes(base, packs))).collect();
-        let bases = Bases::from_library(Arc::new(Below(found)), &[], &Context::with_threads(1))?;
+        let bases = BaseSet::from_library(Arc::new(Below(found)), &[], &Context::with_threads(1))?;
         open(self.bytes(number, packs), &bases, self.get(number))
     }
 
@@ -149,7 +149,7 @@ impl Builder {
     /// The bases by their numbers: only archives that were offered, never others with the same
     /// hash.
     fn bases_of(&self, coded: &Compressed, offered: &[usize]) -> Result<Vec<usize>> {
-        let number = |base: &lmc_format::Base| {
+        let number = |base: &lmc_format::BaseId| {
             let is_it = |number: &&usize| {
                 let archive = self.get(**number);
                 archive.hash == base.hash && archive.size == base.len

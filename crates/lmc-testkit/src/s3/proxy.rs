@@ -41,7 +41,7 @@ pub struct Request {
     pub fault: Fault,
 }
 
-type Plan = dyn FnMut(&Request) -> Fault + Send;
+type FaultScript = dyn FnMut(&Request) -> Fault + Send;
 
 /// A proxy that ends with the test.
 pub struct Proxy {
@@ -55,7 +55,7 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
         let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
-        let plan: Arc<Mutex<Box<Plan>>> = Arc::new(Mutex::new(Box::new(plan)));
+        let plan: Arc<Mutex<Box<FaultScript>>> = Arc::new(Mutex::new(Box::new(plan)));
         let seen = requests.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -83,7 +83,7 @@ fn serve(
     mut client: TcpStream,
     server: SocketAddr,
     seen: &Mutex<Vec<Request>>,
-    plan: &Mutex<Box<Plan>>,
+    plan: &Mutex<Box<FaultScript>>,
 ) -> io::Result<()> {
     let (head, body) = read_head(&mut client)?;
     let mut words = head.split(' ');

@@ -6,12 +6,12 @@ pub(crate) mod tensors;
 pub(crate) mod update;
 
 use crate::archive::restore::restore;
-use crate::base::effort::{Budget, Cost, Effort};
-use crate::base::lookup::Links;
-use crate::base::recent::Desk;
+use crate::base::budget::{Budget, Cost, Effort};
+use crate::base::decode_cache::DecodeCache;
+use crate::base::lookup::OwnBases;
 use crate::base::reference;
-use crate::base::{Base, Bases};
-use crate::io::{Input, ReadAt, Source, SourceFile, zeroed};
+use crate::base::{Base, BaseSet};
+use crate::io::{ByteSource, Input, ReadAt, SourceFile, zeroed};
 use crate::pipeline::Buffer;
 use crate::span::{self, PIECE_LEN, SpanDecoder, SpanPart, blocks_of, check, first_part};
 use crate::{Context, Reference};
@@ -48,11 +48,11 @@ const HEAD_LEN: u64 = 1 << 13;
 /// read.
 #[derive(Debug)]
 pub struct Archive {
-    pub(crate) source: Source<'static>,
+    pub(crate) source: ByteSource<'static>,
     pub(crate) index: StoredIndex,
-    links: Links,
-    desk: Arc<Desk>,
-    /// The number of this file on the desk.
+    own_bases: OwnBases,
+    cache: Arc<DecodeCache>,
+    /// The number of this file in the cache.
     number: usize,
     original_len: u64,
     file_len: u64,
@@ -62,44 +62,44 @@ impl Archive {
     /// Opens the file at `path`. If it is a delta, its bases are looked for in the same folder when
     /// they are needed.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_on(path, &Bases::default())
+        Self::open_on(path, &BaseSet::default())
     }
 
     /// The same with `bases` that it may need, which are tried first.
-    pub fn open_on(path: &Path, bases: &Bases) -> Result<Self> {
+    pub fn open_on(path: &Path, bases: &BaseSet) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io("cannot open it", e))?;
         Self::from_file(file, path.parent(), bases)
     }
 
     /// Opens a file. A pipe, which has no length, is copied to a temporary file first. Its bases
     /// may be in `folder`.
-    pub fn from_file(file: File, folder: Option<&Path>, bases: &Bases) -> Result<Self> {
-        Self::of_file(file, Links::with(folder.map(Path::to_path_buf), bases))
+    pub fn from_file(file: File, folder: Option<&Path>, bases: &BaseSet) -> Result<Self> {
+        Self::of_file(file, OwnBases::of_file(folder.map(Path::to_path_buf), bases))
     }
 
-    fn of_file(file: File, links: Links) -> Result<Self> {
-        match Source::new(Input::File(&file))? {
-            Source::File(SourceFile::Owned(spooled)) => Self::of_file(spooled, links),
-            _ => Self::new(Source::File(SourceFile::Owned(file)), links),
+    fn of_file(file: File, own_bases: OwnBases) -> Result<Self> {
+        match ByteSource::new(Input::File(&file))? {
+            ByteSource::File(SourceFile::Owned(spooled)) => Self::of_file(spooled, own_bases),
+            _ => Self::new(ByteSource::File(SourceFile::Owned(file)), own_bases),
         }
     }
 
     /// Opens a file that is in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
-        Self::from_bytes_on(bytes, &Bases::default())
+        Self::from_bytes_on(bytes, &BaseSet::default())
     }
 
     /// The same with `bases` that it may need.
-    pub fn from_bytes_on(bytes: Vec<u8>, bases: &Bases) -> Result<Self> {
-        Self::new(Source::Owned(bytes), Links::with(None, bases))
+    pub fn from_bytes_on(bytes: Vec<u8>, bases: &BaseSet) -> Result<Self> {
+        Self::new(ByteSource::Owned(bytes), OwnBases::of_file(None, bases))
     }
 
     /// Opens a file that is stored elsewhere, with `bases` that it may need.
-    pub fn from_elsewhere(bytes: Arc<dyn ReadAt>, bases: &Bases) -> Result<Self> {
-        Self::new(Source::Elsewhere(bytes), Links::with(None, bases))
+    pub fn from_elsewhere(bytes: Arc<dyn ReadAt>, bases: &BaseSet) -> Result<Self> {
+        Self::new(ByteSource::Elsewhere(bytes), OwnBases::of_file(None, bases))
     }
 
-    pub(crate) fn new(source: Source<'static>, links: Links) -> Result<Self> {
+    pub(crate) fn new(source: ByteSource<'static>, own_bases: OwnBases) -> Result<Self> {
         let file_len = source.len()?;
         let start = source.read_vec(0, file_len.min(HEADER_LEN as u64))?;
         let end_len = file_len.min(FOOTER_LEN as u64);
@@ -109,10 +109,10 @@ impl Archive {
         check(&bytes, footer.index_hash, "the index")?;
         let index = StoredIndex::read(bytes, footer.body_len, footer.original_len)
             .map_err(|e| e.at("index"))?;
-        let links = links.sized(index.bases.len());
-        let (desk, original_len) = (links.desk(), footer.original_len);
-        let number = desk.number();
-        Ok(Self { source, index, links, desk, number, original_len, file_len })
+        let own_bases = own_bases.sized(index.bases.len());
+        let (cache, original_len) = (own_bases.cache(), footer.original_len);
+        let number = cache.number();
+        Ok(Self { source, index, own_bases, cache, number, original_len, file_len })
     }
 
     /// Bytes of the original.
@@ -147,7 +147,7 @@ impl Archive {
     }
 
     /// The bases that the index lists.
-    pub fn bases(&self) -> &[lmc_format::Base] {
+    pub fn bases(&self) -> &[lmc_format::BaseId] {
         &self.index.bases
     }
 
@@ -163,7 +163,7 @@ impl Archive {
 
     /// Files that may be bases of this one, judging by their names and lengths.
     pub(crate) fn likely_bases(&self) -> impl Iterator<Item = Arc<Base>> {
-        self.links.likely(&self.index.bases)
+        self.own_bases.likely(&self.index.bases)
     }
 
     /// Whether the original is a safetensors file.
@@ -180,7 +180,7 @@ impl Archive {
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check_range(&range)?;
         let mut out = zeroed(range.end - range.start)?;
-        self.read_into(range.start, &mut out, self.budget(&self.links.context()).effort())?;
+        self.read_into(range.start, &mut out, self.budget(&self.own_bases.context()).effort())?;
         Ok(out)
     }
 
@@ -202,9 +202,9 @@ impl Archive {
 
     /// Fills `out` with the original bytes from `start` on, which must exist.
     pub(crate) fn read_into(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
-        let mut decoder = self.desk.decoders.take();
+        let mut decoder = self.cache.decoders.take();
         let done = self.read_parts(&mut decoder, start, out, effort);
-        self.desk.decoders.give(decoder);
+        self.cache.decoders.give(decoder);
         done
     }
 
@@ -219,7 +219,7 @@ impl Archive {
         let mut rest = out;
         while !rest.is_empty() {
             let at = end - rest.len() as u64;
-            let count = match self.desk.copy(self.number, at, rest) {
+            let count = match self.cache.copy(self.number, at, rest) {
                 0 => self.read_part(decoder, at, rest, effort)?,
                 count => {
                     effort.find()?;
@@ -261,7 +261,7 @@ impl Archive {
         out[..len].copy_from_slice(&own[..len]);
         if bytes.len() > len {
             let first = self.index.raw_start(i) + first;
-            self.desk.keep(self.number, first, bytes, effort.kept_max());
+            self.cache.keep(self.number, first, bytes, effort.kept_max());
         }
         Ok(len)
     }
@@ -309,11 +309,11 @@ impl Archive {
     }
 
     fn base(&self, i: usize) -> Result<&Base> {
-        self.base_in(i, &self.links.context())
+        self.base_in(i, &self.own_bases.context())
     }
 
     fn base_in(&self, i: usize, context: &Context) -> Result<&Base> {
-        self.links.get(i, &self.index.bases[i], context)
+        self.own_bases.get(i, &self.index.bases[i], context)
     }
 
     /// The depth of the base chain below this file. Fails unless every base that a span refers to
@@ -321,7 +321,7 @@ impl Archive {
     pub(crate) fn height(&self, depth: usize, context: &Context) -> Result<usize> {
         let bases = self.index.bases.iter().enumerate().filter(|(i, _)| self.index.is_used(*i));
         bases
-            .map(|(i, base)| self.links.height(i, base, depth, context))
+            .map(|(i, base)| self.own_bases.height(i, base, depth, context))
             .try_fold(0, |most, height| Ok(most.max(height?)))
     }
 
@@ -338,7 +338,7 @@ impl Archive {
             return Err(Error::invalid("it names no base that it was made on"));
         }
         let mut bases = self.index.bases.iter().enumerate();
-        bases.try_for_each(|(i, base)| self.links.height(i, base, 0, context).map(|_| ()))
+        bases.try_for_each(|(i, base)| self.own_bases.height(i, base, 0, context).map(|_| ()))
     }
 
     /// Adds up what decoders will write to read the original bytes `range`, if nothing of it is

@@ -1,7 +1,7 @@
 //! Restores a `.lmc` file to its original.
 
 use crate::archive::Archive;
-use crate::base::effort::{self, Budget, Effort};
+use crate::base::budget::{Budget, Effort, alone_if_spent};
 use crate::base::needed::Going;
 use crate::io::{Output, Sink};
 use crate::item_hash::ItemHasher;
@@ -40,14 +40,15 @@ pub(crate) fn restore_within(
     // Checked before anything is written.
     archive.height(0, context)?;
     let index = &archive.index;
-    let (parts, groups) = (Parts::new(index)?, Groups::new(index));
+    let (span_items, groups) = (SpanItems::new(index)?, Groups::new(index));
     let mut items = ItemChecks::default();
     let mut next = 0;
     let run = |context: &Context| {
         let first = next;
         let (coded_pool, raw_pool) = (Pool::default(), Pool::default());
-        let (parts, groups) = (&parts, &groups);
-        let stages = Restore { archive, budget, sink, parts, groups, first, coded_pool, raw_pool };
+        let (span_items, groups) = (&span_items, &groups);
+        let stages =
+            Restore { archive, budget, sink, span_items, groups, first, coded_pool, raw_pool };
         let writers = sink.map_or(1, |sink| sink.writers(context));
         pipeline::run(&stages, groups.count() - first, context, writers, |k, done| {
             let spans = groups.spans(first + k);
@@ -60,7 +61,7 @@ pub(crate) fn restore_within(
             Ok((start, done.raw))
         })
     };
-    effort::alone_if_spent(&[budget], context, run)?;
+    alone_if_spent(&[budget], context, run)?;
     check_empty_items(index)
 }
 
@@ -117,12 +118,12 @@ pub(crate) fn check_empty_items(index: &StoredIndex) -> Result<()> {
 /// Which items each span holds, or which item it is part of. The index has been checked: an item
 /// lies within one span or consists of whole spans.
 #[derive(Debug)]
-pub(crate) struct Parts(Vec<u32>);
+pub(crate) struct SpanItems(Vec<u32>);
 
 /// Set where a span continues an item that began before it.
 const GOES_ON: u32 = 1 << 31;
 
-impl Parts {
+impl SpanItems {
     pub(crate) fn new(index: &StoredIndex) -> Result<Self> {
         let mut firsts = Vec::with_capacity(index.span_count());
         let mut cursor = Cursor::default();
@@ -199,19 +200,19 @@ impl Cursor {
 pub(crate) struct ItemChecks {
     cursor: Cursor,
     /// The state of an item that continues in the next span.
-    open: Option<Open>,
+    open: Option<OpenItem>,
 }
 
 /// The checksums of the spans of one item.
-struct Open {
+struct OpenItem {
     first: Hash,
     all: Hasher,
     count: usize,
 }
 
-impl std::fmt::Debug for Open {
+impl std::fmt::Debug for OpenItem {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.debug_struct("Open").field("count", &self.count).finish_non_exhaustive()
+        f.debug_struct("OpenItem").field("count", &self.count).finish_non_exhaustive()
     }
 }
 
@@ -246,7 +247,7 @@ impl ItemChecks {
 
     fn go_on(&mut self, hashes: &[Hash]) {
         for &hash in hashes {
-            let open = self.open.get_or_insert_with(|| Open {
+            let open = self.open.get_or_insert_with(|| OpenItem {
                 first: hash,
                 all: Hasher::default(),
                 count: 0,
@@ -262,14 +263,14 @@ impl ItemChecks {
 pub(crate) fn decode_part(
     archive: &Archive,
     i: usize,
-    parts: &Parts,
+    span_items: &SpanItems,
     decoder: &mut SpanDecoder,
     coded: &[u8],
     out: &mut [u8],
     effort: Effort,
 ) -> Result<Vec<Hash>> {
     let span = archive.index.span(i)?;
-    let mut hashes = ItemHasher::new(parts.lens(&archive.index, i)?);
+    let mut hashes = ItemHasher::new(span_items.lens(&archive.index, i)?);
     let part = SpanPart { span: &span, coded, wanted: 0..span.raw_len };
     archive.decode_span(decoder, i, &part, out, effort, |block| hashes.write(block))?;
     Ok(hashes.finish())
@@ -279,7 +280,7 @@ struct Restore<'a, 'sink> {
     archive: &'a Archive,
     budget: &'a Budget,
     sink: Option<&'a Sink<'sink>>,
-    parts: &'a Parts,
+    span_items: &'a SpanItems,
     groups: &'a Groups,
     /// The first group that is not restored yet; groups here are counted from it.
     first: usize,
@@ -289,7 +290,7 @@ struct Restore<'a, 'sink> {
 
 /// Restored spans and, for each, the checksums of its items, or of the part if it is part of an
 /// item.
-struct Done {
+struct RestoredSpans {
     raw: Buffer,
     hashes: Vec<Vec<Hash>>,
 }
@@ -297,7 +298,7 @@ struct Done {
 impl Stages for Restore<'_, '_> {
     type Read = Buffer;
     type Worker = SpanDecoder;
-    type Done = Done;
+    type Done = RestoredSpans;
     type Write = (u64, Buffer);
 
     fn read(&self, k: usize) -> Result<Buffer> {
@@ -313,7 +314,7 @@ impl Stages for Restore<'_, '_> {
         SpanDecoder::default()
     }
 
-    fn work(&self, decoder: &mut SpanDecoder, k: usize, coded: Buffer) -> Result<Done> {
+    fn work(&self, decoder: &mut SpanDecoder, k: usize, coded: Buffer) -> Result<RestoredSpans> {
         let index = &self.archive.index;
         let spans = self.groups.spans(self.first + k);
         let mut raw = self.raw_pool.take();
@@ -325,10 +326,10 @@ impl Stages for Restore<'_, '_> {
             let (own, after) = rest.split_at(index.coded_len(i) as usize);
             let (to, behind) = out.split_at_mut(index.raw_len(i) as usize);
             (rest, out) = (after, behind);
-            hashes.push(decode_part(self.archive, i, self.parts, decoder, own, to, effort)?);
+            hashes.push(decode_part(self.archive, i, self.span_items, decoder, own, to, effort)?);
         }
         self.coded_pool.give(coded);
-        Ok(Done { raw, hashes })
+        Ok(RestoredSpans { raw, hashes })
     }
 
     fn write(&self, (at, raw): (u64, Buffer)) -> Result<()> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A tensor in an archive.
 #[derive(Clone, Debug)]
-pub struct Tensor {
+pub struct ArchiveTensor {
     /// Its name.
     pub name: String,
     /// Its element type.
@@ -32,12 +32,12 @@ pub struct Tensor {
 
 /// The tensors of bases, by their names.
 #[derive(Debug)]
-pub struct BaseNotes(HashMap<String, lmc_input::Tensor>);
+pub struct BaseNotes(HashMap<String, lmc_input::TensorInfo>);
 
 impl BaseNotes {
     /// Says in words how a tensor that has no reference differs from the tensor of the same name in
     /// a base; none if it does not differ, or if there is no such tensor.
-    pub fn of(&self, tensor: &Tensor) -> Option<String> {
+    pub fn of(&self, tensor: &ArchiveTensor) -> Option<String> {
         let old = self.0.get(&tensor.name).filter(|_| tensor.reference.is_none())?;
         if old.shape != tensor.shape {
             return Some(format!("base differs: shape {:?}", old.shape));
@@ -48,7 +48,7 @@ impl BaseNotes {
 
 impl Archive {
     /// The tensors in the order of their bytes; none if the original is not a safetensors file.
-    pub fn tensors(&self) -> Result<Vec<Tensor>> {
+    pub fn tensors(&self) -> Result<Vec<ArchiveTensor>> {
         if !self.is_safetensors() {
             return Ok(Vec::new());
         }
@@ -58,7 +58,7 @@ impl Archive {
     }
 
     /// The tensors as the header of the original describes them.
-    pub(crate) fn original_tensors(&self) -> Result<Vec<lmc_input::Tensor>> {
+    pub(crate) fn original_tensors(&self) -> Result<Vec<lmc_input::TensorInfo>> {
         if !self.is_safetensors() {
             return Ok(Vec::new());
         }
@@ -73,9 +73,9 @@ impl Archive {
     }
 
     /// The layout of the original.
-    pub(crate) fn layout(&self) -> Result<lmc_input::Source> {
+    pub(crate) fn layout(&self) -> Result<lmc_input::FileLayout> {
         if !self.is_safetensors() {
-            return Ok(lmc_input::Source::bytes(self.original_len()));
+            return Ok(lmc_input::FileLayout::bytes(self.original_len()));
         }
         lmc_input::parse(&self.header()?, self.original_len()).ok_or_else(no_match)
     }
@@ -94,10 +94,10 @@ impl Archive {
 
     fn tensor(
         &self,
-        tensor: lmc_input::Tensor,
+        tensor: lmc_input::TensorInfo,
         hash: Hash,
         described: &mut Option<(usize, Arc<str>)>,
-    ) -> Result<Tensor> {
+    ) -> Result<ArchiveTensor> {
         let spans = self.spans_of(&tensor.range);
         // Small tensors share a span, which is described only once.
         let recipe = match described {
@@ -112,13 +112,13 @@ impl Archive {
         let mut references = spans.clone().map(|i| self.index.reference(i));
         let reference = references.find_map(Result::transpose).transpose()?;
         let coded_len = spans.map(|i| self.share(i, &tensor.range)).sum();
-        let lmc_input::Tensor { name, dtype, shape, range } = tensor;
-        Ok(Tensor { name, dtype, shape, range, hash, coded_len, recipe, reference })
+        let lmc_input::TensorInfo { name, dtype, shape, range } = tensor;
+        Ok(ArchiveTensor { name, dtype, shape, range, hash, coded_len, recipe, reference })
     }
 
     /// Information about the tensors of its bases, as far as the bases can be found.
     pub fn base_notes(&self) -> BaseNotes {
-        let mut known: HashMap<String, lmc_input::Tensor> = HashMap::new();
+        let mut known: HashMap<String, lmc_input::TensorInfo> = HashMap::new();
         for base in self.likely_bases() {
             for tensor in base.tensors().into_iter().flatten() {
                 known.entry(tensor.name.clone()).or_insert_with(|| tensor.clone());
@@ -145,7 +145,7 @@ impl Archive {
     }
 
     /// The bytes of a tensor, checked against its checksum.
-    pub fn read_tensor(&self, tensor: &Tensor) -> Result<Vec<u8>> {
+    pub fn read_tensor(&self, tensor: &ArchiveTensor) -> Result<Vec<u8>> {
         let bytes = self.read(tensor.range.clone())?;
         let found = self.item_hash(&tensor.range, &bytes);
         check_hash(found, tensor.hash, &format!("tensor {}", tensor.name))?;

@@ -9,12 +9,12 @@
 //! the original.
 
 use crate::archive::Archive;
-use crate::archive::restore::{Parts, check_empty_items, decode_part};
-use crate::base::effort::{Budget, alone_if_spent};
+use crate::archive::restore::{SpanItems, check_empty_items, decode_part};
+use crate::base::budget::{Budget, alone_if_spent};
 use crate::context::Context;
 use crate::io::zeroed;
 use crate::item_hash::ItemHasher;
-use crate::memory::{Checks, Place, another_failed, cut_places, decode_to, replace_in};
+use crate::memory::{Checks, SpanBuffers, another_failed, cut_for_spans, decode_to, replace_in};
 use crate::pipeline::{Buffer, each, for_each};
 use crate::span::{SpanDecoder, SpanPart, check_part};
 use lmc_format::{Conversion, Error, Hash, Reference, Result};
@@ -81,7 +81,7 @@ type Decoded = (Vec<u8>, Vec<Hash>);
 #[derive(Debug)]
 pub struct Update<'a> {
     archive: &'a Archive,
-    parts: Parts,
+    span_items: SpanItems,
     ways: Vec<Way>,
     decoded: Vec<Option<Decoded>>,
 }
@@ -100,45 +100,50 @@ impl<'a> Update<'a> {
         archive.height(0, context)?;
         check_empty_items(&archive.index)?;
         check_spans(archive, context)?;
-        let parts = Parts::new(&archive.index)?;
+        let span_items = SpanItems::new(&archive.index)?;
         let routes = routes(archive, sites)?;
-        let places = cut_places(new, routes.iter().map(Route::new_len));
-        let decoded = decode_first(archive, &parts, &routes, &places, context)?;
-        Ok(Self { archive, parts, ways: routes.iter().map(|route| route.way).collect(), decoded })
+        let buffers = cut_for_spans(new, routes.iter().map(Route::new_len));
+        let decoded = decode_first(archive, &span_items, &routes, &buffers, context)?;
+        Ok(Self {
+            archive,
+            span_items,
+            ways: routes.iter().map(|route| route.way).collect(),
+            decoded,
+        })
     }
 
-    /// Writes all of the original; `places` is the memory of all sites, in their order.
+    /// Writes all of the original; `buffers` is the memory of all sites, in their order.
     ///
     /// On an error some of it is written and some is not.
-    pub fn finish(self, places: Vec<&mut [u8]>, context: &Context) -> Result<()> {
-        let Self { archive, parts, ways, decoded } = self;
-        check_len(archive, places.iter().map(|place| place.len() as u64).sum())?;
+    pub fn finish(self, buffers: Vec<&mut [u8]>, context: &Context) -> Result<()> {
+        let Self { archive, span_items, ways, decoded } = self;
+        check_len(archive, buffers.iter().map(|buffer| buffer.len() as u64).sum())?;
         let index = &archive.index;
-        let places = cut_places(places, (0..ways.len()).map(|i| index.raw_len(i) as usize));
+        let buffers = cut_for_spans(buffers, (0..ways.len()).map(|i| index.raw_len(i) as usize));
         let decoded: Vec<_> = decoded.into_iter().map(Mutex::new).collect();
         // The preparation has shown that this is enough for all spans.
         let budget = archive.budget(context);
         let checks = Mutex::new(Checks::default());
         let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
         for_each(ways.len(), context, worker, |(decoder, coded, whole), i| {
-            let mut place = places[i].lock().map_err(|_| another_failed())?;
+            let mut buffer = buffers[i].lock().map_err(|_| another_failed())?;
             let first = decoded[i].lock().map_err(|_| another_failed())?.take();
             let hashes = match (ways[i], first) {
                 (Way::New, Some((_, hashes))) => hashes,
-                (_, Some((bytes, hashes))) => decode_to(&mut place, whole, |out| {
+                (_, Some((bytes, hashes))) => decode_to(&mut buffer, whole, |out| {
                     out.copy_from_slice(&bytes);
                     Ok(hashes)
                 })?,
                 (Way::InPlace, None) => {
                     let coded = archive.span_bytes(i, coded)?;
-                    replace_in(&mut place, whole, |out| {
-                        replace_part(archive, i, &parts, decoder, coded, out, &budget)
+                    replace_in(&mut buffer, whole, |out| {
+                        replace_part(archive, i, &span_items, decoder, coded, out, &budget)
                     })?
                 }
                 (_, None) => {
                     let coded = archive.span_bytes(i, coded)?;
-                    decode_to(&mut place, whole, |out| {
-                        decode_part(archive, i, &parts, decoder, coded, out, budget.effort())
+                    decode_to(&mut buffer, whole, |out| {
+                        decode_part(archive, i, &span_items, decoder, coded, out, budget.effort())
                     })?
                 }
             };
@@ -152,14 +157,14 @@ impl<'a> Update<'a> {
 fn replace_part(
     archive: &Archive,
     i: usize,
-    parts: &Parts,
+    span_items: &SpanItems,
     decoder: &mut SpanDecoder,
     coded: &[u8],
     out: &mut [u8],
     budget: &Budget,
 ) -> Result<Vec<Hash>> {
     let span = archive.index.span(i)?;
-    let mut hashes = ItemHasher::new(parts.lens(&archive.index, i)?);
+    let mut hashes = ItemHasher::new(span_items.lens(&archive.index, i)?);
     let part = SpanPart { span: &span, coded, wanted: 0..span.raw_len };
     let done = decoder.decode_in_place(&part, out, budget.effort(), |block| hashes.write(block));
     done.map_err(|e| e.at(archive.span_name(i)))?;
@@ -186,13 +191,13 @@ fn check_spans(archive: &Archive, context: &Context) -> Result<()> {
     })
 }
 
-/// Decodes the spans that must be decoded before the base is overwritten. `places` are the
+/// Decodes the spans that must be decoded before the base is overwritten. `buffers` are the
 /// destinations of spans in new memory.
 fn decode_first(
     archive: &Archive,
-    parts: &Parts,
+    span_items: &SpanItems,
     routes: &[Route],
-    places: &[Place],
+    buffers: &[SpanBuffers],
     context: &Context,
 ) -> Result<Vec<Option<Decoded>>> {
     let is_first = |i: &usize| matches!(routes[*i].way, Way::First | Way::New);
@@ -205,15 +210,15 @@ fn decode_first(
             let i = first[k];
             let coded = archive.span_bytes(i, coded)?;
             let mut decode = |out: &mut [u8]| {
-                decode_part(archive, i, parts, decoder, coded, out, budget.effort())
+                decode_part(archive, i, span_items, decoder, coded, out, budget.effort())
             };
-            let mut place = places[i].lock().map_err(|_| another_failed())?;
+            let mut buffer = buffers[i].lock().map_err(|_| another_failed())?;
             if routes[i].way == Way::New {
-                return Ok((Vec::new(), decode_to(&mut place, whole, decode)?));
+                return Ok((Vec::new(), decode_to(&mut buffer, whole, decode)?));
             }
             let mut bytes = zeroed(archive.index.raw_len(i))?;
             let hashes = decode(&mut bytes)?;
-            decode_to(&mut place, whole, |out| {
+            decode_to(&mut buffer, whole, |out| {
                 copy_ranges(&bytes, &routes[i].new, out);
                 Ok(())
             })?;

@@ -4,9 +4,9 @@
 //! identify it, and once to look for its own bases.
 
 use crate::archive::Archive;
+use crate::base::catalog::BaseCatalog;
 use crate::base::lookup::paths;
-use crate::base::shelf::Shelf;
-use crate::base::{Base, Bases};
+use crate::base::{Base, BaseSet};
 use crate::files::folder::FileId;
 use lmc_format::Hash;
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Which files need which others. Files are identified by device and number, not by name.
 #[derive(Debug)]
 pub struct Dependencies {
-    shelf: Arc<Shelf>,
+    catalog: Arc<BaseCatalog>,
     given: Given,
     needs: HashMap<FileId, HashSet<FileId>>,
     /// Files whose own bases were looked for.
@@ -58,7 +58,7 @@ impl Dependencies {
     /// No dependencies yet. The bases of a base are looked for in its folder and in `given`.
     pub fn new<'a>(given: impl IntoIterator<Item = &'a PathBuf>) -> Self {
         Self {
-            shelf: Arc::default(),
+            catalog: Arc::default(),
             given: Given::new(given),
             needs: HashMap::new(),
             known: HashSet::new(),
@@ -74,9 +74,8 @@ impl Dependencies {
 
     /// Adds the files at these paths, and their own bases, to the needs of a file.
     pub fn add_bases(&mut self, id: FileId, bases: &[PathBuf]) {
-        let weak = Arc::downgrade(&self.shelf);
         let bases = bases.iter().filter_map(|path| {
-            let (base, _) = self.shelf.glance(path, &weak)?;
+            let (base, _) = self.catalog.glance(path)?;
             Some((base, path.clone()))
         });
         let files = bases.collect();
@@ -92,7 +91,7 @@ impl Dependencies {
         folder: Option<&Path>,
         given: &[PathBuf],
     ) {
-        let Ok(archive) = Archive::from_file(file, folder, &Bases::default()) else { return };
+        let Ok(archive) = Archive::from_file(file, folder, &BaseSet::default()) else { return };
         let content = (archive.content_hash(), archive.original_len());
         self.archives.entry(content).or_default().push(id);
         let found = self.find(archive.bases(), folder, &Given::new(given));
@@ -119,12 +118,11 @@ impl Dependencies {
     }
 
     /// Records what a file needs, and looks for the bases below that.
-    fn add_found(&mut self, id: FileId, wanted: &[lmc_format::Base], found: Found) {
+    fn add_found(&mut self, id: FileId, wanted: &[lmc_format::BaseId], found: Found) {
         let mut open = Vec::new();
         self.note(id, wanted, found, &mut open);
-        let weak = Arc::downgrade(&self.shelf);
         while let Some((id, path)) = open.pop() {
-            let Ok(base) = Base::open(&path, &weak) else { continue };
+            let Ok(base) = Base::open(&path, &self.catalog) else { continue };
             let found = self.find(base.bases(), path.parent(), &self.given);
             self.note(id, base.bases(), found, &mut open);
         }
@@ -133,7 +131,7 @@ impl Dependencies {
     fn note(
         &mut self,
         id: FileId,
-        wanted: &[lmc_format::Base],
+        wanted: &[lmc_format::BaseId],
         found: Found,
         open: &mut Vec<(FileId, PathBuf)>,
     ) {
@@ -144,11 +142,10 @@ impl Dependencies {
     }
 
     /// The files that may be `wanted`, as far as can be told without reading them.
-    fn find(&self, wanted: &[lmc_format::Base], folder: Option<&Path>, given: &Given) -> Found {
-        let weak = Arc::downgrade(&self.shelf);
+    fn find(&self, wanted: &[lmc_format::BaseId], folder: Option<&Path>, given: &Given) -> Found {
         let mut found = Found::default();
-        let mut look = |path: PathBuf, wanted: &[lmc_format::Base]| {
-            let Some((id, seen)) = self.shelf.glance(&path, &weak) else { return };
+        let mut look = |path: PathBuf, wanted: &[lmc_format::BaseId]| {
+            let Some((id, seen)) = self.catalog.glance(&path) else { return };
             let mut fitting = wanted.iter().filter(|base| seen.may_be(base)).peekable();
             if fitting.peek().is_some() {
                 found.files.entry(id).or_insert(path);
@@ -160,7 +157,7 @@ impl Dependencies {
             given.files.iter().for_each(|path| look(path.clone(), wanted));
         }
         for base in wanted {
-            for path in paths(base, folder, &given.folders, &self.shelf) {
+            for path in paths(base, folder, &given.folders, &self.catalog) {
                 look(path, std::slice::from_ref(base));
             }
         }

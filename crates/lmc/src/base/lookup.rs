@@ -1,8 +1,8 @@
 //! Looks for the bases of a file: among those that were given, and in its folder.
 
-use crate::base::recent::Desk;
-use crate::base::shelf::{Seen, Shelf};
-use crate::base::{Base, Bases};
+use crate::base::catalog::{BaseCatalog, Seen};
+use crate::base::decode_cache::DecodeCache;
+use crate::base::{Base, BaseSet};
 use crate::context::Context;
 use crate::io::Stamp;
 use crate::once::Once;
@@ -16,48 +16,51 @@ use std::sync::{Arc, Weak};
 /// The bases of a file. They are looked for when they are first needed, among those that were given
 /// and in the folder of the file.
 #[derive(Debug)]
-pub(crate) struct Links {
+pub(crate) struct OwnBases {
     folder: Option<PathBuf>,
-    given: Given,
+    catalog: CatalogPointer,
     found: Vec<Once<Arc<Base>>>,
 }
 
-/// The shelf that was given. A file keeps it alive; a base that may be part of it does not.
+/// How the bases of a file reach the catalog: an archive that is read keeps it alive, and a base
+/// that may be in it must not.
 #[derive(Debug)]
-pub(crate) enum Given {
-    File(Bases),
-    Base(Weak<Shelf>),
+enum CatalogPointer {
+    /// Of a file that is read.
+    Strong(Arc<BaseCatalog>),
+    /// Of a base, which the catalog may own.
+    Weak(Weak<BaseCatalog>),
 }
 
-impl Given {
-    fn shelf(&self) -> Weak<Shelf> {
-        match self {
-            Self::File(bases) => Arc::downgrade(&bases.shelf),
-            Self::Base(shelf) => shelf.clone(),
+impl OwnBases {
+    /// For a file in `folder`, or in none, that `bases` were given with.
+    pub(crate) fn of_file(folder: Option<PathBuf>, bases: &BaseSet) -> Self {
+        let catalog = CatalogPointer::Strong(bases.catalog.clone());
+        Self { folder, catalog, found: Vec::new() }
+    }
+
+    /// For a base in `folder`, or in none, that `catalog` may own.
+    pub(crate) fn of_base(folder: Option<PathBuf>, catalog: &Arc<BaseCatalog>) -> Self {
+        let catalog = CatalogPointer::Weak(Arc::downgrade(catalog));
+        Self { folder, catalog, found: Vec::new() }
+    }
+
+    /// The catalog, unless this is a base and all sets that it was in are gone.
+    fn catalog(&self) -> Option<Arc<BaseCatalog>> {
+        match &self.catalog {
+            CatalogPointer::Strong(catalog) => Some(catalog.clone()),
+            CatalogPointer::Weak(catalog) => catalog.upgrade(),
         }
     }
-}
 
-impl Links {
-    pub(crate) fn new(folder: Option<PathBuf>, given: Given) -> Self {
-        Self { folder, given, found: Vec::new() }
-    }
-
-    /// For a file in `folder`, or in none, that `bases` were given with.
-    pub(crate) fn with(folder: Option<PathBuf>, bases: &Bases) -> Self {
-        Self::new(folder, Given::File(bases.clone()))
-    }
-
-    /// The desk that the file shares with its bases and with the files that need it.
-    pub(crate) fn desk(&self) -> Arc<Desk> {
-        let shelf = self.given.shelf().upgrade();
-        shelf.map_or_else(Arc::default, |shelf| shelf.desk.clone())
+    /// The cache that the file shares with its bases and with the files that need it.
+    pub(crate) fn cache(&self) -> Arc<DecodeCache> {
+        self.catalog().map_or_else(Arc::default, |catalog| catalog.cache.clone())
     }
 
     /// The context in which the given bases were opened, for work that is not handed another one.
     pub(crate) fn context(&self) -> Context {
-        let shelf = self.given.shelf().upgrade();
-        shelf.map_or_else(Context::default, |shelf| shelf.context.clone())
+        self.catalog().map_or_else(Context::default, |catalog| catalog.context.clone())
     }
 
     /// Makes room for as many bases as the file has.
@@ -70,7 +73,7 @@ impl Links {
     pub(crate) fn get(
         &self,
         i: usize,
-        wanted: &lmc_format::Base,
+        wanted: &lmc_format::BaseId,
         context: &Context,
     ) -> Result<&Base> {
         Ok(self.found[i].get(|| self.find(wanted, context))?)
@@ -81,7 +84,7 @@ impl Links {
     pub(crate) fn height(
         &self,
         i: usize,
-        wanted: &lmc_format::Base,
+        wanted: &lmc_format::BaseId,
         depth: usize,
         context: &Context,
     ) -> Result<usize> {
@@ -91,40 +94,38 @@ impl Links {
     /// The files that were given, and for each of `wanted` one file that may be it, judging by name
     /// and length alone. That is good enough to describe them, not to read from them. Of the latter
     /// files, only one is open at a time.
-    pub(crate) fn likely(&self, wanted: &[lmc_format::Base]) -> impl Iterator<Item = Arc<Base>> {
-        let weak = self.given.shelf();
-        let shelf = weak.upgrade().unwrap_or_default();
+    pub(crate) fn likely(&self, wanted: &[lmc_format::BaseId]) -> impl Iterator<Item = Arc<Base>> {
+        let catalog = self.catalog().unwrap_or_default();
         let (mut known, mut files) = (HashSet::new(), Vec::new());
         for wanted in wanted {
-            let mut paths = paths(wanted, self.folder.as_deref(), &shelf.folders, &shelf);
+            let mut paths = paths(wanted, self.folder.as_deref(), &catalog.folders, &catalog);
             let id = paths.find_map(|path| {
-                let (id, seen) = shelf.glance(&path, &weak)?;
+                let (id, seen) = catalog.glance(&path)?;
                 (seen.len == wanted.len).then_some((id, path))
             });
             files.extend(id.filter(|(id, _)| known.insert(*id)).map(|(_, path)| path));
         }
-        let given: Vec<Arc<Base>> = shelf.given.get().into_iter().flatten().cloned().collect();
-        let opened = files.into_iter().filter_map(move |path| Base::open(&path, &weak).ok());
+        let given: Vec<Arc<Base>> = catalog.given.get().into_iter().flatten().cloned().collect();
+        let opened = files.into_iter().filter_map(move |path| Base::open(&path, &catalog).ok());
         given.into_iter().chain(opened)
     }
 
-    fn find(&self, wanted: &lmc_format::Base, context: &Context) -> Result<Arc<Base>> {
+    fn find(&self, wanted: &lmc_format::BaseId, context: &Context) -> Result<Arc<Base>> {
         let (others, damage, stopped) = (Vec::new(), None, None);
         let mut search = Search { wanted, context, others, damage, stopped };
-        let weak = self.given.shelf();
-        let shelf = weak.upgrade();
-        for base in shelf.iter().flat_map(|shelf| shelf.given.get()).flatten() {
+        let catalog = self.catalog();
+        for base in catalog.iter().flat_map(|catalog| catalog.given.get()).flatten() {
             if search.fits(base) {
                 return Ok(base.clone());
             }
         }
-        let Some(shelf) = &shelf else { return Err(search.failure()) };
-        if let Some(base) = shelf.find(wanted.hash, Some(wanted.len), &weak)? {
+        let Some(catalog) = &catalog else { return Err(search.failure()) };
+        if let Some(base) = catalog.find(wanted.hash, Some(wanted.len))? {
             return Ok(base);
         }
-        for path in paths(wanted, self.folder.as_deref(), &shelf.folders, shelf) {
-            if let Some(base) = search.open(&path, shelf, &weak) {
-                shelf.keep(wanted.hash, &base);
+        for path in paths(wanted, self.folder.as_deref(), &catalog.folders, catalog) {
+            if let Some(base) = search.open(&path, catalog) {
+                catalog.keep(wanted.hash, &base);
                 return Ok(base);
             }
         }
@@ -136,17 +137,17 @@ impl Links {
 /// the compressed directories next to that of the file. Those are listed only if all others were of
 /// no use.
 pub(crate) fn paths<'a>(
-    wanted: &lmc_format::Base,
+    wanted: &lmc_format::BaseId,
     folder: Option<&'a Path>,
     folders: &'a [PathBuf],
-    shelf: &'a Shelf,
+    catalog: &'a BaseCatalog,
 ) -> impl Iterator<Item = PathBuf> + use<'a> {
     let names = [wanted.name.clone(), format!("{}.lmc", wanted.name)];
     let folders = folder.into_iter().chain(folders.iter().map(PathBuf::as_path));
     let join = |folder: &Path| names.each_ref().map(|name| folder.join(name));
     let near: Vec<PathBuf> = folders.flat_map(join).collect();
     let [_, name] = names;
-    let beside = move || folder.map_or_else(Vec::new, |folder| shelf.beside(folder).paths(&name));
+    let beside = move || folder.map_or_else(Vec::new, |folder| catalog.beside(folder).paths(&name));
     near.into_iter().chain(std::iter::once_with(beside).flatten())
 }
 
@@ -158,12 +159,12 @@ pub(crate) fn fit_name(name: &str) -> String {
     while fitted.len() > BASE_NAME_LEN_MAX {
         fitted.pop();
     }
-    if lmc_format::Base::is_name(&fitted) { fitted } else { "base".to_string() }
+    if lmc_format::BaseId::is_name(&fitted) { fitted } else { "base".to_string() }
 }
 
 /// A search for a base, and the wrong files that were found.
 struct Search<'a> {
-    wanted: &'a lmc_format::Base,
+    wanted: &'a lmc_format::BaseId,
     context: &'a Context,
     others: Vec<String>,
     damage: Option<Error>,
@@ -173,7 +174,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Opens a file if it may be the wanted one, and checks whether it is.
-    fn open(&mut self, path: &Path, shelf: &Shelf, weak: &Weak<Shelf>) -> Option<Arc<Base>> {
+    fn open(&mut self, path: &Path, catalog: &Arc<BaseCatalog>) -> Option<Arc<Base>> {
         let shown = path.display().to_string();
         let stamp = match path.metadata() {
             Ok(metadata) => Stamp::of(&metadata),
@@ -183,15 +184,15 @@ impl Search<'_> {
                 return None;
             }
         };
-        if let Some(seen) = shelf.seen(&stamp)
+        if let Some(seen) = catalog.seen(&stamp)
             && !self.is_it(&shown, &seen)
         {
             return None;
         }
-        let base = Base::open(path, weak);
+        let base = Base::open(path, catalog);
         let seen = base.as_ref().map_err(Clone::clone).and_then(|base| self.look(base));
         let opened = base.as_ref().ok().and_then(|base| base.stamp);
-        shelf.saw(opened.unwrap_or(stamp), &seen);
+        catalog.saw(opened.unwrap_or(stamp), &seen);
         if self.is_it(&shown, &seen) { base.ok() } else { None }
     }
 
@@ -250,7 +251,7 @@ impl Search<'_> {
             [] => "it is not beside the file".to_string(),
             others => others.join(", "),
         };
-        let lmc_format::Base { hash, len, name } = self.wanted;
+        let lmc_format::BaseId { hash, len, name } = self.wanted;
         let kind = self.damage.map_or(ErrorKind::NotFound, |error| error.kind);
         let message =
             format!("base {name} of {len} bytes with content hash {hash:032x} is needed: {found}");
@@ -273,20 +274,20 @@ mod tests {
         let stamp = Stamp::of(&path.metadata().unwrap());
         let context = Context::with_threads(1);
         let hash = crate::content_hash(crate::Input::Bytes(b"12345"), &context).unwrap();
-        let wanted = |name: &str, hash| lmc_format::Base { hash, len: 5, name: name.to_string() };
-        let bases = Bases::default();
-        let links = Links::with(Some(folder.path().to_path_buf()), &bases);
-        links.find(&wanted("base", 1), &context).unwrap_err();
-        let seen = bases.shelf.seen(&stamp).unwrap().unwrap();
+        let wanted = |name: &str, hash| lmc_format::BaseId { hash, len: 5, name: name.to_string() };
+        let bases = BaseSet::default();
+        let own_bases = OwnBases::of_file(Some(folder.path().to_path_buf()), &bases);
+        own_bases.find(&wanted("base", 1), &context).unwrap_err();
+        let seen = bases.catalog.seen(&stamp).unwrap().unwrap();
         assert_eq!(seen.hash, Some(hash));
         // The wrong record is believed: another look would show that it is wrong.
-        bases.shelf.saw(stamp, &Ok(Seen { hash: Some(2), ..seen }));
+        bases.catalog.saw(stamp, &Ok(Seen { hash: Some(2), ..seen }));
         for name in ["base", "other"] {
-            let error = links.find(&wanted(name, hash), &context).unwrap_err();
+            let error = own_bases.find(&wanted(name, hash), &context).unwrap_err();
             assert!(error.to_string().contains("has 0000"), "{error}");
         }
         std::fs::write(&path, b"12346").unwrap();
         let hash = crate::content_hash(crate::Input::Bytes(b"12346"), &context).unwrap();
-        links.find(&wanted("base", hash), &context).unwrap();
+        own_bases.find(&wanted("base", hash), &context).unwrap();
     }
 }

@@ -3,180 +3,62 @@
 //!
 //! A base is any file, or a `.lmc` file, which represents its original and may have bases of its
 //! own. A base is requested by its content hash, and one with another hash is refused.
+//!
+//! Who owns whom (`=>` keeps alive, `->` does not):
+//!
+//! ```text
+//! BaseSet => BaseCatalog => Base (given or found) => Raw      any file
+//!                        => DecodeCache           => Archive  a `.lmc` file
+//! Archive => OwnBases => Base        each base of the archive, once it is found
+//!                     => BaseCatalog for an archive that is read by itself
+//!                     -> BaseCatalog for an archive that is a base: the catalog may own it
+//! ```
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `set.rs` | `BaseSet`, `Library`: which bases a call gets |
+//! | `catalog.rs` | `BaseCatalog`: the bases of a set, those found later, files that were seen |
+//! | `lookup.rs` | `OwnBases`: finds the bases that an archive names, when they are needed |
+//! | `mod.rs`, `raw.rs` | `Base`, and `Raw` for a base that is not an archive |
+//! | `reference.rs`, `convert.rs` | the bytes that a reference names, rounded if it says so |
+//! | `witness.rs` | bytes that are read twice must be the same both times |
+//! | `budget.rs`, `decode_cache.rs` | limits the work; keeps decoded parts for the next read |
+//! | `needed.rs`, `dependencies.rs` | which files must not be removed or replaced |
 
+pub(crate) mod budget;
+pub(crate) mod catalog;
 pub(crate) mod convert;
+pub(crate) mod decode_cache;
 pub(crate) mod dependencies;
-pub(crate) mod effort;
 pub(crate) mod lookup;
 pub(crate) mod needed;
 pub(crate) mod raw;
-pub(crate) mod recent;
 pub(crate) mod reference;
-pub(crate) mod shelf;
+pub(crate) mod set;
 pub(crate) mod witness;
 
 use crate::archive::Archive;
-use crate::base::effort::{Budget, Cost, Effort};
-use crate::base::lookup::{Given, Links, fit_name};
+use crate::base::budget::{Budget, Cost, Effort};
+use crate::base::catalog::{BaseCatalog, Seen};
+use crate::base::lookup::{OwnBases, fit_name};
 use crate::base::raw::Raw;
-use crate::base::shelf::{Seen, Shelf};
 use crate::context::Context;
 use crate::files::folder::FileId;
-use crate::io::{ReadAt, Source, SourceFile, Stamp};
+use crate::io::{ByteSource, SourceFile, Stamp};
 use crate::once::Once;
 use lmc_format::file::MAGIC;
 use lmc_format::{Advice, Error, ErrorKind, Hash, Result};
-use lmc_input::Tensor;
-use std::fmt;
+use lmc_input::TensorInfo;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
+
+pub use set::{BaseSet, Library};
 
 /// The largest depth of a base chain.
 const DEPTH_MAX: usize = 64;
-
-/// A place where archives are found by the content of their originals, such as a store.
-pub trait Library: Send + Sync + fmt::Debug {
-    /// The archive of the original with this content hash, and its name, if there is one.
-    fn find(&self, hash: u128) -> Result<Option<(String, Arc<dyn ReadAt>)>>;
-}
-
-/// Files to code against, or to search for bases.
-#[derive(Clone, Debug, Default)]
-pub struct Bases {
-    pub(crate) shelf: Arc<Shelf>,
-    /// Whether a file names all of them, even those that it does not need.
-    is_named: bool,
-}
-
-impl Bases {
-    /// Opens the files at `paths`. Directories among them are searched for bases by name. The files
-    /// are read in `context`, unless the reader has another one.
-    pub fn open<P: AsRef<Path>>(paths: &[P], context: &Context) -> Result<Self> {
-        Self::open_with(paths, Vec::new(), context)
-    }
-
-    /// The same, followed by files that are already open, with the paths where they were found.
-    pub fn open_with<P: AsRef<Path>>(
-        paths: &[P],
-        opened: Vec<(PathBuf, File)>,
-        context: &Context,
-    ) -> Result<Self> {
-        let paths = paths.iter().map(|path| path.as_ref().to_path_buf());
-        let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = paths.partition(|path| path.is_dir());
-        Self::fill(folders, None, context, |shelf| {
-            let named = files.iter().map(|path| Self::open_file(path, shelf));
-            let opened = opened.into_iter().map(|(path, file)| Self::of_file(file, &path, shelf));
-            named.chain(opened).collect()
-        })
-    }
-
-    /// Files that are in memory, with their names.
-    pub fn from_bytes(files: Vec<(String, Vec<u8>)>, context: &Context) -> Result<Self> {
-        let files = files.into_iter().map(|(name, bytes)| (name, Source::Owned(bytes)));
-        Self::from_sources(files.collect(), context)
-    }
-
-    /// Files that are stored elsewhere, with their names.
-    pub fn from_elsewhere(
-        files: Vec<(String, Arc<dyn ReadAt>)>,
-        context: &Context,
-    ) -> Result<Self> {
-        let files = files.into_iter().map(|(name, bytes)| (name, Source::Elsewhere(bytes)));
-        Self::from_sources(files.collect(), context)
-    }
-
-    fn from_sources(files: Vec<(String, Source<'static>)>, context: &Context) -> Result<Self> {
-        Self::fill(Vec::new(), None, context, |shelf| {
-            let open = |(name, source): (String, Source<'static>)| {
-                let named = format!("base {name}");
-                Base::new(source, Path::new(&name), None, shelf).map_err(|e| e.at(named))
-            };
-            files.into_iter().map(open).collect()
-        })
-    }
-
-    /// Archives of a library. Those with the content hashes `offered` are coded against; all others
-    /// are used only where one of these needs them.
-    pub fn from_library(
-        library: Arc<dyn Library>,
-        offered: &[u128],
-        context: &Context,
-    ) -> Result<Self> {
-        Self::from_library_and_files(library, offered, Vec::new(), context)
-    }
-
-    /// The same, followed by files that are already open, with the paths where they were found.
-    pub fn from_library_and_files(
-        library: Arc<dyn Library>,
-        offered: &[u128],
-        opened: Vec<(PathBuf, File)>,
-        context: &Context,
-    ) -> Result<Self> {
-        Self::fill(Vec::new(), Some(library), context, |shelf| {
-            let strong = shelf.upgrade();
-            let find = |&hash: &u128| {
-                let found = strong.as_ref().map_or(Ok(None), |own| own.find(hash, None, shelf))?;
-                found.ok_or_else(|| {
-                    let message = format!("no archive with content hash {hash:032x}");
-                    Error::new(ErrorKind::NotFound, message)
-                })
-            };
-            let opened = opened.into_iter().map(|(path, file)| Self::of_file(file, &path, shelf));
-            offered.iter().map(find).chain(opened).collect()
-        })
-    }
-
-    fn open_file(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Base>> {
-        Base::open(path, shelf).map_err(|e| e.at(format_args!("base {}", path.display())))
-    }
-
-    fn of_file(file: File, path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Base>> {
-        let base = Base::of_file(file, path, shelf);
-        base.map_err(|e| e.at(format_args!("base {}", path.display())))
-    }
-
-    /// Lets the bases find each other without owning each other.
-    fn fill(
-        folders: Vec<PathBuf>,
-        library: Option<Arc<dyn Library>>,
-        context: &Context,
-        open: impl FnOnce(&Weak<Shelf>) -> Result<Vec<Arc<Base>>>,
-    ) -> Result<Self> {
-        let shelf = Arc::new(Shelf::new(folders, library, context.unwatched()));
-        let given = open(&Arc::downgrade(&shelf))?;
-        shelf.given.get_or_init(|| given);
-        Ok(Self { shelf, is_named: false })
-    }
-
-    /// The same, but an archive that is compressed against them names each of them, even if
-    /// restoring the original does not need it. [`Archive::check_named_bases`] can then tell
-    /// whether they are there.
-    pub fn named(self) -> Self {
-        Self { is_named: true, ..self }
-    }
-
-    pub(crate) fn is_named(&self) -> bool {
-        self.is_named
-    }
-
-    /// Fails if one of the opened files has been written to since.
-    pub(crate) fn check_unchanged(&self) -> Result<()> {
-        self.shelf.open().iter().try_for_each(|base| base.check_unchanged())
-    }
-
-    /// The budgets for coding against each of them.
-    pub(crate) fn budgets(&self) -> Vec<&Budget> {
-        self.list().iter().map(|base| &base.budget).collect()
-    }
-
-    /// The bases that were given, in their order.
-    pub fn list(&self) -> &[Arc<Base>] {
-        self.shelf.given.get().map_or(&[], |given| given)
-    }
-}
 
 /// A checkpoint that others are coded against.
 #[derive(Debug)]
@@ -189,12 +71,12 @@ pub struct Base {
     /// For work that is not handed another one.
     context: Context,
     hash: Once<Hash>,
-    tensors: Once<Vec<Tensor>>,
+    tensors: Once<Vec<TensorInfo>>,
     /// The depth of the base chain from here down, in `.lmc` files.
     height: OnceLock<usize>,
     /// For samples, and for reads when something is coded against it. Samples decode more bytes
     /// than they contain: all of them together may cost as much as a restore.
-    budget: Budget,
+    pub(crate) budget: Budget,
 }
 
 #[derive(Debug)]
@@ -204,27 +86,31 @@ enum Content {
 }
 
 impl Base {
-    pub(crate) fn open(path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
+    pub(crate) fn open(path: &Path, catalog: &Arc<BaseCatalog>) -> Result<Arc<Self>> {
         // Opening a pipe would block otherwise.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path);
-        Self::of_file(file.map_err(|e| Error::io("cannot open it", e))?, path, shelf)
+        Self::of_file(file.map_err(|e| Error::io("cannot open it", e))?, path, catalog)
     }
 
-    fn of_file(file: File, path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
+    pub(crate) fn of_file(
+        file: File,
+        path: &Path,
+        catalog: &Arc<BaseCatalog>,
+    ) -> Result<Arc<Self>> {
         let kind = file.metadata().map_err(|e| Error::io("cannot look at it", e))?;
         if !kind.is_file() {
             return Err(Error::invalid("is not a regular file"));
         }
         let folder = path.parent().map(Path::to_path_buf);
-        Self::new(Source::File(SourceFile::Owned(file)), path, folder, shelf)
+        Self::new(ByteSource::File(SourceFile::Owned(file)), path, folder, catalog)
     }
 
     pub(crate) fn new(
-        source: Source<'static>,
+        source: ByteSource<'static>,
         path: &Path,
         folder: Option<PathBuf>,
-        shelf: &Weak<Shelf>,
+        catalog: &Arc<BaseCatalog>,
     ) -> Result<Arc<Self>> {
         let (len, stamp) = (source.len()?, source.stamp()?);
         let start = source.read_vec(0, len.min(MAGIC.len() as u64))?;
@@ -233,14 +119,11 @@ impl Base {
             if let Some(stem) = name.strip_suffix(".lmc").filter(|stem| !stem.is_empty()) {
                 name = stem.to_string().into();
             }
-            Content::Archive(Box::new(Archive::new(
-                source,
-                Links::new(folder, Given::Base(shelf.clone())),
-            )?))
+            Content::Archive(Box::new(Archive::new(source, OwnBases::of_base(folder, catalog))?))
         } else {
             Content::Raw(Box::new(Raw::new(source)?))
         };
-        let context = shelf.upgrade().map(|shelf| shelf.context.clone()).unwrap_or_default();
+        let context = catalog.context.clone();
         let (hash, tensors) = (Once::default(), Once::default());
         let (name, path) = (fit_name(&name), path.display().to_string());
         let height = OnceLock::new();
@@ -279,9 +162,9 @@ impl Base {
     }
 
     /// The tensors of its original, in the order of their bytes.
-    pub(crate) fn tensors(&self) -> Result<&[Tensor]> {
+    pub(crate) fn tensors(&self) -> Result<&[TensorInfo]> {
         let tensors = || match &self.content {
-            Content::Raw(raw) => Ok(raw.known()?.looked.tensors()),
+            Content::Raw(raw) => Ok(raw.examined()?.input.tensors()),
             Content::Archive(archive) => archive.original_tensors(),
         };
         let tensors = self.tensors.get(tensors).map_err(|e| e.at(&self.path))?;
@@ -289,9 +172,9 @@ impl Base {
     }
 
     /// The layout of its original.
-    pub(crate) fn layout(&self) -> Result<lmc_input::Source> {
+    pub(crate) fn layout(&self) -> Result<lmc_input::FileLayout> {
         match &self.content {
-            Content::Raw(raw) => Ok(raw.known()?.looked.layout.clone()),
+            Content::Raw(raw) => Ok(raw.examined()?.input.layout.clone()),
             Content::Archive(archive) => archive.layout(),
         }
         .map_err(|e| e.at(&self.path))
@@ -342,7 +225,7 @@ impl Base {
     }
 
     /// Archives need no check: their pieces have their own checksums.
-    fn check_unchanged(&self) -> Result<()> {
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
         match &self.content {
             Content::Raw(raw) => raw.source.check_unchanged(self.stamp),
             Content::Archive(_) => Ok(()),
@@ -362,7 +245,7 @@ impl Base {
     }
 
     /// The bases that it names.
-    pub(crate) fn bases(&self) -> &[lmc_format::Base] {
+    pub(crate) fn bases(&self) -> &[lmc_format::BaseId] {
         match &self.content {
             Content::Raw(..) => &[],
             Content::Archive(archive) => archive.bases(),

@@ -2,7 +2,7 @@
 //! that it replaces. Files are identified by device and number, not by name.
 
 use crate::archive::Archive;
-use crate::base::{Base, Bases};
+use crate::base::{Base, BaseSet};
 use crate::context::Context;
 use crate::files::folder::FileId;
 use lmc_format::{Advice, Error, Result};
@@ -19,7 +19,7 @@ pub(crate) struct Going {
 
 impl Going {
     /// Fails if one of the given bases would be removed, whether or not it turns out to be useful.
-    pub(crate) fn check_given(self, bases: &Bases) -> Result<()> {
+    pub(crate) fn check_given(self, bases: &BaseSet) -> Result<()> {
         self.check_input()?;
         bases.list().iter().try_for_each(|base| {
             if self.input.is_some() && base.id() == self.input {

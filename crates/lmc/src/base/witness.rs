@@ -8,8 +8,8 @@
 //! hash.
 //!
 //! The hash has a random seed, which nobody outside the process knows: nobody can construct two
-//! contents with the same hash. Reads that only choose (samples in `matching`, the search for f32
-//! weights in `masters`) need no witness: the coded bytes are right whatever those reads saw.
+//! contents with the same hash. Reads that only choose (samples in `matching`, the search in
+//! `rounding_sources`) need no witness: the coded bytes are right whatever those reads saw.
 
 use crate::item_hash::ItemHasher;
 use lmc_format::{Error, ErrorKind, Hash, Result, seeded_hash};

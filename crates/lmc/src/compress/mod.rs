@@ -5,17 +5,17 @@ pub(crate) mod matching;
 pub(crate) mod rounding;
 pub(crate) mod uncoded;
 
-use crate::base::effort::alone_if_spent;
+use crate::base::budget::alone_if_spent;
 use crate::base::needed::Going;
 use crate::base::reference;
 use crate::base::witness::Witness;
 use crate::compress::matching::Spans;
 use crate::files::folder::FileId;
-use crate::io::{Input, Output, Sink, Source};
-use crate::items::{ItemHashes, Looked, hasher};
+use crate::io::{ByteSource, Input, Output, Sink};
+use crate::items::{InputLayout, ItemHashes, hasher};
 use crate::pipeline::{self, Buffer, Pool, Stages};
 use crate::span::{CodedSpan, SpanEncoder};
-use crate::{Bases, Options, Reference, Summary};
+use crate::{BaseSet, Options, Reference, Summary};
 use lmc_codec::{Dtype, Encoder, TensorSpec};
 use lmc_format::file::header;
 use lmc_format::limits::BASES_MAX;
@@ -24,14 +24,6 @@ use lmc_format::{
 };
 use lmc_input::Cut;
 use std::ops::Range;
-
-/// Compresses all of `input`.
-///
-/// On an error the output is incomplete: a stream has some bytes of it, and a [`crate::Publish`]
-/// that is not committed leaves nothing.
-pub fn compress(input: Input, output: Output, options: &Options) -> Result<Summary> {
-    Ok(compress_known(input, output, options)?.summary)
-}
 
 /// The result of a compression: its sizes, the content hash, and the bases that it was coded
 /// against.
@@ -42,17 +34,20 @@ pub struct Compressed {
     /// The content hash of the original.
     pub content_hash: u128,
     /// The bases that are needed to restore it: those offered bases that were of use.
-    pub bases: Vec<lmc_format::Base>,
+    pub bases: Vec<lmc_format::BaseId>,
 }
 
-/// The same as [`compress`], but returns more information about the result.
-pub fn compress_known(input: Input, output: Output, options: &Options) -> Result<Compressed> {
-    compress_source(&Source::new(input)?, output, options)
+/// Compresses all of `input`.
+///
+/// On an error the output is incomplete: a stream has some bytes of it, and a [`crate::Publish`]
+/// that is not committed leaves nothing.
+pub fn compress(input: Input, output: Output, options: &Options) -> Result<Compressed> {
+    compress_source(&ByteSource::new(input)?, output, options)
 }
 
-fn compress_source(source: &Source, output: Output, options: &Options) -> Result<Compressed> {
+fn compress_source(source: &ByteSource, output: Output, options: &Options) -> Result<Compressed> {
     let stamp = source.stamp()?;
-    let job = Job::new(source, options, output.replaced())?;
+    let job = CompressJob::new(source, options, output.replaced())?;
     let sink = Sink::new(output);
     sink.write(0, &header())?;
     let mut assembly = Assembly::new(&job);
@@ -69,7 +64,7 @@ fn compress_source(source: &Source, output: Output, options: &Options) -> Result
         })
     })?;
     let end = assembly.end;
-    let (tail, index) = assembly.finish_known()?;
+    let (tail, index) = assembly.finish()?;
     // If the files have changed in the meantime, the coded bytes may match neither the old file nor
     // the new one, or be a delta against neither the old base nor the new one.
     source.check_unchanged(stamp)?;
@@ -81,21 +76,21 @@ fn compress_source(source: &Source, output: Output, options: &Options) -> Result
 }
 
 /// A file that is to be compressed.
-pub(crate) struct Job<'a> {
-    source: &'a Source<'a>,
+pub(crate) struct CompressJob<'a> {
+    source: &'a ByteSource<'a>,
     options: &'a Options,
     len: u64,
-    layout: lmc_input::Source,
+    layout: lmc_input::FileLayout,
     pub spans: Spans,
     /// Watches the bytes that are read more than once: those that showed the layout, and those that
     /// spans of the same file refer to.
     own: Witness,
 }
 
-impl<'a> Job<'a> {
+impl<'a> CompressJob<'a> {
     /// `replaced` is the file that the result replaces.
     pub(crate) fn new(
-        source: &'a Source<'a>,
+        source: &'a ByteSource<'a>,
         options: &'a Options,
         replaced: Option<FileId>,
     ) -> Result<Self> {
@@ -103,18 +98,18 @@ impl<'a> Job<'a> {
         let going = Going { input: source.stamp()?.map(|stamp| stamp.id), replaced };
         going.check_given(&options.bases)?;
         let len = source.len()?;
-        let looked = Looked::new(source, len)?;
-        let spans = matching::spans(source, &looked, options)?;
+        let input = InputLayout::read(source, len)?;
+        let spans = matching::spans(source, &input, options)?;
         // Checked before anything is written.
         going.check_below(&spans.bases(&options.bases), &options.context)?;
-        let own = Witness::new(read_twice(&spans, looked.start.len() as u64));
-        own.saw_start(&looked.start, |at, out| source.read(at, out))?;
-        Ok(Self { source, options, len, layout: looked.layout, spans, own })
+        let own = Witness::new(read_twice(&spans, input.start.len() as u64));
+        own.saw_start(&input.start, |at, out| source.read(at, out))?;
+        Ok(Self { source, options, len, layout: input.layout, spans, own })
     }
 }
 
 /// Fails if more bases must be named than a file can name.
-fn check_named(bases: &Bases) -> Result<()> {
+fn check_named(bases: &BaseSet) -> Result<()> {
     let count = bases.list().len();
     if bases.is_named() && count as u64 > BASES_MAX {
         let message = format!("{count} bases are to be named, but a file can name {BASES_MAX}");
@@ -145,20 +140,20 @@ fn read_twice(spans: &Spans, start: u64) -> Vec<Range<u64>> {
 
 /// Puts a file together from its spans, which arrive in order.
 pub(crate) struct Assembly<'a> {
-    job: &'a Job<'a>,
+    job: &'a CompressJob<'a>,
     end: u64,
     spans: Vec<Span>,
     hashes: ItemHashes,
 }
 
 impl<'a> Assembly<'a> {
-    pub(crate) fn new(job: &'a Job<'a>) -> Self {
+    pub(crate) fn new(job: &'a CompressJob<'a>) -> Self {
         let hashes = ItemHashes::new(job.layout.items.len());
         Self { job, end: HEADER_LEN as u64, spans: Vec::new(), hashes }
     }
 
     /// Adds a span; returns its bytes and where they go.
-    pub(crate) fn add(&mut self, cut: &Cut, done: Done) -> (u64, Vec<u8>) {
+    pub(crate) fn add(&mut self, cut: &Cut, done: EncodedSpan) -> (u64, Vec<u8>) {
         self.hashes.add(cut, done.hashes);
         let at = self.end;
         self.end += done.coded.bytes.len() as u64;
@@ -166,12 +161,8 @@ impl<'a> Assembly<'a> {
         (at, done.coded.bytes)
     }
 
-    /// The bytes after the last span.
-    pub(crate) fn finish(self) -> Result<Vec<u8>> {
-        Ok(self.finish_known()?.0)
-    }
-
-    fn finish_known(mut self) -> Result<(Vec<u8>, Index)> {
+    /// The bytes after the last span, and the index that they hold.
+    pub(crate) fn finish(mut self) -> Result<(Vec<u8>, Index)> {
         let bases = self.bases()?;
         let (kind, items) = (self.job.layout.kind, self.hashes.finish(&self.job.layout));
         let index = Index { kind, bases, spans: self.spans, items };
@@ -187,7 +178,7 @@ impl<'a> Assembly<'a> {
     }
 
     /// The bases that spans refer to, or all bases if that is asked for, renumbered.
-    fn bases(&mut self) -> Result<Vec<lmc_format::Base>> {
+    fn bases(&mut self) -> Result<Vec<lmc_format::BaseId>> {
         let mut bases = Vec::new();
         for (i, base) in self.job.options.bases.list().iter().enumerate() {
             let number = bases.len() as u64 + 1;
@@ -200,7 +191,7 @@ impl<'a> Assembly<'a> {
             }
             if is_used {
                 let (hash, len) = (base.content_hash()?, base.original_len());
-                bases.push(lmc_format::Base { hash, len, name: base.name().to_string() });
+                bases.push(lmc_format::BaseId { hash, len, name: base.name().to_string() });
             }
         }
         Ok(bases)
@@ -216,7 +207,7 @@ fn check_readable(index: &[u8], footer: &Footer) -> Result<()> {
 }
 
 struct Compress<'a, 'sink> {
-    job: &'a Job<'a>,
+    job: &'a CompressJob<'a>,
     sink: &'a Sink<'sink>,
     /// The first span that is not coded yet; spans here are counted from it.
     first: usize,
@@ -225,7 +216,7 @@ struct Compress<'a, 'sink> {
 }
 
 /// A coded span and the checksums of its items, or of the part if it is part of an item.
-pub(crate) struct Done {
+pub(crate) struct EncodedSpan {
     coded: CodedSpan,
     hashes: Vec<Hash>,
 }
@@ -246,7 +237,13 @@ impl Worker {
     }
 
     /// Codes the bytes of span `i` into `out`, replacing its contents.
-    pub(crate) fn encode(&mut self, job: &Job, i: usize, raw: &[u8], out: Vec<u8>) -> Result<Done> {
+    pub(crate) fn encode(
+        &mut self,
+        job: &CompressJob,
+        i: usize,
+        raw: &[u8],
+        out: Vec<u8>,
+    ) -> Result<EncodedSpan> {
         let cut = &job.spans.cuts[i];
         let reference = job.spans.references[i];
         let Self { spans, guesses, base, wide } = self;
@@ -268,13 +265,13 @@ impl Worker {
         });
         let coded = coded.map_err(|e| e.at(format_args!("bytes from {}", cut.range.start)))?;
         job.own.saw_run(cut.range.start, pieces)?;
-        Ok(Done { coded, hashes: hashes.finish() })
+        Ok(EncodedSpan { coded, hashes: hashes.finish() })
     }
 }
 
 /// The base of a span of `len` bytes; it is read into `buffer` unless it is contiguous in memory.
 fn base_of<'b>(
-    job: &'b Job,
+    job: &'b CompressJob,
     reference: &Reference,
     len: usize,
     buffer: &'b mut Buffer,
@@ -297,7 +294,7 @@ fn base_of<'b>(
 impl Stages for Compress<'_, '_> {
     type Read = Buffer;
     type Worker = Worker;
-    type Done = Done;
+    type Done = EncodedSpan;
     type Write = (u64, Vec<u8>);
 
     fn read(&self, i: usize) -> Result<Buffer> {
@@ -311,7 +308,7 @@ impl Stages for Compress<'_, '_> {
         Worker::new(self.job.options)
     }
 
-    fn work(&self, worker: &mut Worker, i: usize, buffer: Buffer) -> Result<Done> {
+    fn work(&self, worker: &mut Worker, i: usize, buffer: Buffer) -> Result<EncodedSpan> {
         let out = self.coded_pool.take();
         let done = worker.encode(self.job, self.first + i, buffer.bytes(), out)?;
         self.raw_pool.give(buffer);

@@ -75,7 +75,7 @@ fn bf16(floats: &[u8]) -> Vec<u8> {
 }
 
 /// Compresses to a stream and to memory; each gives an archive that can be restored, or a conflict.
-fn check(make: impl Fn() -> (Arc<Written>, Options, Source<'static>), is_conflict: bool) {
+fn check(make: impl Fn() -> (Arc<Written>, Options, ByteSource<'static>), is_conflict: bool) {
     for to_memory in [false, true] {
         for verify in [false, true] {
             let (written, options, source) = make();
@@ -115,7 +115,7 @@ fn what_a_span_refers_to_is_what_was_stored() {
             check(
                 || {
                     let written = Written::new(file.clone(), place, places[0].clone());
-                    let source = Source::Elsewhere(written.clone());
+                    let source = ByteSource::Elsewhere(written.clone());
                     (written, Options::default(), source)
                 },
                 true,
@@ -135,7 +135,7 @@ fn what_was_looked_at_is_what_is_stored() {
     check(
         || {
             let written = Written::new(file.clone(), name, header.clone());
-            let source = Source::Elsewhere(written.clone());
+            let source = ByteSource::Elsewhere(written.clone());
             (written, Options::default(), source)
         },
         true,
@@ -160,12 +160,12 @@ fn a_raw_base_is_what_its_hash_is_of() {
                     let place = places[0].start + place;
                     let written = Written::new(old.clone(), place, half.clone());
                     let base: Arc<dyn ReadAt> = written.clone();
-                    let bases = Bases::from_elsewhere(
+                    let bases = BaseSet::from_elsewhere(
                         vec![("old".to_string(), base)],
                         &Context::with_threads(1),
                     );
                     let options = Options { bases: bases.unwrap(), ..Options::default() };
-                    (written, options, Source::Owned(new.clone()))
+                    (written, options, ByteSource::Owned(new.clone()))
                 },
                 true,
             );
@@ -181,15 +181,15 @@ fn a_raw_base_that_changes_while_it_is_restored_from_is_a_conflict() {
     let mut new = old.clone();
     new.iter_mut().step_by(4000).for_each(|byte| *byte ^= 1);
     let given =
-        Bases::from_bytes(vec![("old".to_string(), old.clone())], &Context::with_threads(1))
+        BaseSet::from_bytes(vec![("old".to_string(), old.clone())], &Context::with_threads(1))
             .unwrap();
     let options = Options { bases: given, context: Context::with_threads(1), ..Options::default() };
     let mut coded = Vec::new();
-    compress_source(&Source::Owned(new), Output::Stream(&mut coded), &options).unwrap();
+    compress_source(&ByteSource::Owned(new), Output::Stream(&mut coded), &options).unwrap();
     let written = Written::new(old, 77_777, 0..200_000);
     let base: Arc<dyn ReadAt> = written.clone();
-    let bases =
-        Bases::from_elsewhere(vec![("old".to_string(), base)], &Context::with_threads(1)).unwrap();
+    let bases = BaseSet::from_elsewhere(vec![("old".to_string(), base)], &Context::with_threads(1))
+        .unwrap();
     let archive = Archive::from_bytes_on(coded, &bases).unwrap();
     let error = archive.test(&Context::with_threads(1)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
@@ -199,7 +199,7 @@ fn a_raw_base_that_changes_while_it_is_restored_from_is_a_conflict() {
 #[test]
 fn nothing_is_written_that_cannot_be_read() {
     let check = |count: u64| {
-        let base = |i| lmc_format::Base { hash: i, len: 1, name: "old".to_string() };
+        let base = |i| lmc_format::BaseId { hash: i, len: 1, name: "old".to_string() };
         let bases = (0..u128::from(count)).map(base).collect();
         let items = vec![Item { len: 0, hash: hash(&[]) }];
         let index = Index { kind: SourceKind::Bytes, bases, spans: Vec::new(), items };

@@ -2,7 +2,7 @@
 //! compressed, or a base that somebody may compress later. Every span counts as if it had the
 //! longest segments that our writer makes.
 
-use crate::base::effort::Cost;
+use crate::base::budget::Cost;
 use lmc_codec::Dtype;
 use lmc_format::Result;
 use lmc_input::Cut;

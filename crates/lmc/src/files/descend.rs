@@ -29,14 +29,14 @@ pub(crate) enum Astray {
 }
 
 /// Tells whether a folder is the right one.
-pub(crate) trait Known {
+pub(crate) trait FolderCheck {
     /// Looks at an open folder.
     fn is(&self, folder: &Folder) -> io::Result<bool>;
 }
 
 /// The device and number alone, for reading only: the contents of the folder are checked again in
 /// that case.
-impl Known for FileId {
+impl FolderCheck for FileId {
     fn is(&self, folder: &Folder) -> io::Result<bool> {
         Ok(folder.id()? == *self)
     }
@@ -84,7 +84,7 @@ impl FolderId {
     }
 }
 
-impl Known for FolderId {
+impl FolderCheck for FolderId {
     fn is(&self, folder: &Folder) -> io::Result<bool> {
         let fits = self.fits(&rustix::fs::fstat(folder)?);
         Ok(fits && (self.born.is_none() || self.born == born(folder)))
@@ -163,7 +163,7 @@ impl KnownFolders {
 impl Folder {
     /// Opens the folder at `path` below this one, if `known` accepts it. Where links are followed,
     /// each folder on the path must be known too.
-    pub(crate) fn known_below<K: Known>(
+    pub(crate) fn known_below<K: FolderCheck>(
         &self,
         path: &Path,
         links: Links,
@@ -185,7 +185,7 @@ impl Folder {
     }
 
     /// The same from name to name; every folder on the path must be known.
-    fn walk_below<K: Known>(
+    fn walk_below<K: FolderCheck>(
         &self,
         path: &Path,
         links: Links,

@@ -2,7 +2,7 @@
 
 use super::{PIECE_LEN, block_bounds, blocks_of, check};
 use crate::Reference;
-use crate::base::effort::{Effort, HASHED_FOR_ONE};
+use crate::base::budget::{Effort, HASHED_FOR_ONE};
 use crate::io::zeroed;
 use crate::pipeline::Buffer;
 use lmc_codec::{BasePart, Decoder, Need, RecipeShape, SharedRecipe};
@@ -21,7 +21,7 @@ pub(crate) struct SpanDecoder {
 /// Checks a part of a span as far as possible without decoding it: checksums, lengths, and the
 /// cost.
 pub(crate) fn check_part(part: &SpanPart, effort: Effort) -> Result<()> {
-    Checked::read(part, effort).map(|_| ())
+    CheckedBlocks::read(part, effort).map(|_| ())
 }
 
 /// The part of a span to decode.
@@ -35,7 +35,7 @@ pub(crate) struct SpanPart<'a> {
 }
 
 /// A block to decode.
-struct Block<'a> {
+struct CodedBlock<'a> {
     number: usize,
     coded: &'a [u8],
     /// Its range in the span.
@@ -48,7 +48,7 @@ struct Block<'a> {
     is_same: bool,
 }
 
-impl Block<'_> {
+impl CodedBlock<'_> {
     /// The range of the base that it needs, relative to the span.
     fn base(&self) -> Option<Range<u64>> {
         self.need.base.as_ref().map(|base| self.in_span(base))
@@ -101,12 +101,12 @@ fn need(
 }
 
 /// Blocks of a span whose checksums are right, and their recipe.
-struct Checked<'a> {
+struct CheckedBlocks<'a> {
     recipe: Option<SharedRecipe>,
-    blocks: Vec<Block<'a>>,
+    blocks: Vec<CodedBlock<'a>>,
 }
 
-impl<'a> Checked<'a> {
+impl<'a> CheckedBlocks<'a> {
     /// Reads the wanted part of a span. Counts the cost of decoding it before anything is decoded.
     fn read(part: &SpanPart<'a>, effort: Effort) -> Result<Self> {
         let SpanPart { span, coded, wanted } = part;
@@ -123,7 +123,7 @@ impl<'a> Checked<'a> {
             None => None,
         };
         let read = |i| read_block(span, i, wanted, &mut rest, recipe.as_ref(), effort);
-        let blocks = blocks_of(span, wanted).map(read).collect::<Result<Vec<Block>>>()?;
+        let blocks = blocks_of(span, wanted).map(read).collect::<Result<Vec<CodedBlock>>>()?;
         Ok(Self { recipe, blocks })
     }
 }
@@ -142,7 +142,7 @@ impl SpanDecoder {
         read_base: impl FnMut(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
         seen: impl FnMut(&[u8]),
     ) -> Result<()> {
-        let checked = Checked::read(part, effort)?;
+        let checked = CheckedBlocks::read(part, effort)?;
         self.decode_blocks(part.span, &checked, out, read_base, seen)
     }
 
@@ -154,7 +154,7 @@ impl SpanDecoder {
         effort: Effort,
         mut seen: impl FnMut(&[u8]),
     ) -> Result<()> {
-        let Checked { recipe, blocks } = Checked::read(part, effort)?;
+        let CheckedBlocks { recipe, blocks } = CheckedBlocks::read(part, effort)?;
         let mut rest = out;
         for block in &blocks {
             let (to, behind) = rest.split_at_mut(block.len());
@@ -173,7 +173,7 @@ impl SpanDecoder {
     /// piece is copied at a time.
     fn replace_block(
         &mut self,
-        block: &Block,
+        block: &CodedBlock,
         recipe: Option<&SharedRecipe>,
         out: &mut [u8],
     ) -> Result<()> {
@@ -192,7 +192,7 @@ impl SpanDecoder {
 
     fn replace_piece(
         &mut self,
-        piece: &Block,
+        piece: &CodedBlock,
         recipe: Option<&SharedRecipe>,
         out: &mut [u8],
     ) -> Result<()> {
@@ -213,7 +213,7 @@ impl SpanDecoder {
         effort: Effort,
         read_base: impl FnMut(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
     ) -> Result<(u64, Vec<u8>)> {
-        let mut checked = Checked::read(part, effort)?;
+        let mut checked = CheckedBlocks::read(part, effort)?;
         for block in &mut checked.blocks {
             block.part = block.in_span(&block.need.whole);
         }
@@ -227,7 +227,7 @@ impl SpanDecoder {
     fn decode_blocks(
         &mut self,
         span: &Span,
-        checked: &Checked,
+        checked: &CheckedBlocks,
         out: &mut [u8],
         mut read_base: impl FnMut(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
         mut seen: impl FnMut(&[u8]),
@@ -236,7 +236,7 @@ impl SpanDecoder {
         let (mut rest, mut out) = (&checked.blocks[..], out);
         while !rest.is_empty() {
             let (run, after) = rest.split_at(run_len(span, rest));
-            let (to, behind) = out.split_at_mut(run.iter().map(Block::len).sum());
+            let (to, behind) = out.split_at_mut(run.iter().map(CodedBlock::len).sum());
             (rest, out) = (after, behind);
             match run {
                 [block] if is_direct(span, block) => {
@@ -270,7 +270,7 @@ impl SpanDecoder {
         &mut self,
         span: &Span,
         recipe: Option<&SharedRecipe>,
-        run: &[Block],
+        run: &[CodedBlock],
         mut out: &mut [u8],
         read_base: &mut impl FnMut(&Reference, Range<u64>, &mut Buffer, &mut [u8]) -> Result<()>,
         seen: &mut impl FnMut(&[u8]),
@@ -294,7 +294,7 @@ impl SpanDecoder {
     /// Decodes the wanted part of a block; the base has been read from byte `based` of the span on.
     fn decode_block(
         &mut self,
-        block: &Block,
+        block: &CodedBlock,
         recipe: Option<&SharedRecipe>,
         based: u64,
         to: &mut [u8],
@@ -302,7 +302,7 @@ impl SpanDecoder {
         let base = block.base().map(|base| {
             &self.base.bytes()[(base.start - based) as usize..(base.end - based) as usize]
         });
-        let Block { coded, bounds, part, .. } = block;
+        let CodedBlock { coded, bounds, part, .. } = block;
         if part == bounds {
             return self.decoder.decode_block(coded, recipe, base, to);
         }
@@ -321,7 +321,7 @@ fn read_block<'a>(
     rest: &mut &'a [u8],
     recipe: Option<&SharedRecipe>,
     effort: Effort,
-) -> Result<Block<'a>> {
+) -> Result<CodedBlock<'a>> {
     let place = format!("block {i}");
     let coded = take(rest, &span.blocks[i], &place, effort)?;
     let bounds = block_bounds(span, i);
@@ -342,20 +342,20 @@ fn read_block<'a>(
             "{place} holds {raw_len} bytes, {CODED_BLOCK_LEN_MAX} is the most of its kind"
         )));
     }
-    let block = Block { number: i, coded, bounds, part, need, is_same };
+    let block = CodedBlock { number: i, coded, bounds, part, need, is_same };
     effort.decode(block.cost())?;
     Ok(block)
 }
 
 /// Whether the base of a block can be read straight into the output as its result.
-fn is_direct(span: &Span, block: &Block) -> bool {
+fn is_direct(span: &Span, block: &CodedBlock) -> bool {
     let is_converted = span.reference.is_some_and(|own| own.conversion != Conversion::None);
     let is_even = |at: u64| at.is_multiple_of(2);
     block.is_same && (!is_converted || is_even(block.part.start) && is_even(block.part.end))
 }
 
 /// How many of these blocks have their base read in one go.
-fn run_len(span: &Span, blocks: &[Block]) -> usize {
+fn run_len(span: &Span, blocks: &[CodedBlock]) -> usize {
     let mut start = None;
     for (i, block) in blocks.iter().enumerate() {
         if is_direct(span, block) {
@@ -371,8 +371,8 @@ fn run_len(span: &Span, blocks: &[Block]) -> usize {
 
 /// The range of the span's base that the blocks need, from the first to the last byte; whole words
 /// if they are converted.
-fn read_hull(span: &Span, blocks: &[Block]) -> Range<u64> {
-    let mut bases = blocks.iter().filter_map(Block::base);
+fn read_hull(span: &Span, blocks: &[CodedBlock]) -> Range<u64> {
+    let mut bases = blocks.iter().filter_map(CodedBlock::base);
     let Some(first) = bases.next() else { return 0..0 };
     let end = bases.next_back().map_or(first.end, |last| last.end);
     first.start & !1..end.next_multiple_of(2).min(span.raw_len)

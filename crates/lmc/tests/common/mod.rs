@@ -1,7 +1,7 @@
 //! Files for the tests: safetensors from their parts, and the compressed form of anything.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
-use lmc::{Bases, Context, Input, Level, Options, Output};
+use lmc::{BaseSet, Context, Input, Level, Options, Output};
 use lmc_testkit::casts;
 use lmc_testkit::data::{self, Kind, Random};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub fn compress(original: &[u8], level: Level, threads: usize) -> Vec<u8> {
 }
 
 /// The same on these bases.
-pub fn compress_on(original: &[u8], bases: &Bases, level: Level, threads: usize) -> Vec<u8> {
+pub fn compress_on(original: &[u8], bases: &BaseSet, level: Level, threads: usize) -> Vec<u8> {
     let options = Options {
         level,
         context: Context::with_threads(threads),
@@ -52,9 +52,9 @@ pub fn compress_on(original: &[u8], bases: &Bases, level: Level, threads: usize)
 }
 
 /// Files in memory as bases.
-pub fn bases(files: &[(&str, &[u8])]) -> Bases {
+pub fn bases(files: &[(&str, &[u8])]) -> BaseSet {
     let files = files.iter().map(|(name, bytes)| (name.to_string(), bytes.to_vec())).collect();
-    Bases::from_bytes(files, &Context::with_threads(1)).expect("bases")
+    BaseSet::from_bytes(files, &Context::with_threads(1)).expect("bases")
 }
 
 /// `words` of `width` bytes with one in `every` changed by a little, from a seed.
@@ -123,7 +123,7 @@ fn in_steps(words: &[u8], width: usize, step: u64, seed: u64) -> Vec<u8> {
 /// The `.lmc` form of any input.
 pub fn compress_with(input: Input, options: &Options) -> Vec<u8> {
     let mut out = Vec::new();
-    let done = lmc::compress(input, Output::Stream(&mut out), options).expect("compressed");
+    let done = lmc::compress(input, Output::Stream(&mut out), options).expect("compressed").summary;
     assert_eq!(done.bytes_out, out.len() as u64);
     out
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use lmc::SpanInfo;
 use lmc_codec::{Dtype, TensorSpec};
 use lmc_engines::Sample;
-use lmc_input::{Cut, Source, SourceItem, Tensor};
+use lmc_input::{Cut, FileLayout, LayoutItem, TensorInfo};
 
 use crate::exit::Failure;
 
@@ -26,7 +26,7 @@ pub struct Pair {
 struct Span {
     start: usize,
     /// Its length, type and rows.
-    tensor: lmc_engines::Tensor,
+    tensor: lmc_engines::SampleTensor,
     /// Whether any of it has a base.
     has_base: bool,
 }
@@ -37,7 +37,7 @@ impl Pair {
     pub fn new(data: &[u8], old: &[u8], spans: &[SpanInfo]) -> Result<Self, Failure> {
         let len = data.len() as u64;
         let header = header(data).and_then(|header| lmc_input::parse(header, len));
-        let source = header.unwrap_or_else(|| Source::bytes(len));
+        let source = header.unwrap_or_else(|| FileLayout::bytes(len));
         let places = match (tensors(data), tensors(old)) {
             (Some(new), Some(old)) => tensor_places(&new, &old)?,
             _ if data.len() == old.len() => whole(&source),
@@ -60,7 +60,7 @@ impl Pair {
             let (start, end) = (cut.range.start as usize, cut.range.end as usize);
             Span {
                 start,
-                tensor: lmc_engines::Tensor { len: end - start, spec },
+                tensor: lmc_engines::SampleTensor { len: end - start, spec },
                 has_base: places[cut.items].iter().any(Option::is_some),
             }
         };
@@ -85,10 +85,13 @@ impl Pair {
 
 /// For each item of a file with the tensors `new`, the place of its base in the file with the
 /// tensors `old`.
-fn tensor_places(new: &[Tensor], old: &[Tensor]) -> Result<Vec<Option<Range<usize>>>, Failure> {
-    let olds: HashMap<&str, &Tensor> =
+fn tensor_places(
+    new: &[TensorInfo],
+    old: &[TensorInfo],
+) -> Result<Vec<Option<Range<usize>>>, Failure> {
+    let olds: HashMap<&str, &TensorInfo> =
         old.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
-    let place = |tensor: &Tensor| {
+    let place = |tensor: &TensorInfo| {
         let old = olds.get(tensor.name.as_str())?;
         let is_same = old.dtype == tensor.dtype && old.shape == tensor.shape;
         is_same.then_some(old.range.start as usize..old.range.end as usize)
@@ -103,8 +106,8 @@ fn tensor_places(new: &[Tensor], old: &[Tensor]) -> Result<Vec<Option<Range<usiz
 }
 
 /// Every item matches its own place.
-fn whole(source: &Source) -> Vec<Option<Range<usize>>> {
-    let place = |end: &mut usize, item: &SourceItem| {
+fn whole(source: &FileLayout) -> Vec<Option<Range<usize>>> {
+    let place = |end: &mut usize, item: &LayoutItem| {
         let start = *end;
         *end += item.len as usize;
         Some(Some(start..*end))
@@ -113,7 +116,7 @@ fn whole(source: &Source) -> Vec<Option<Range<usize>>> {
 }
 
 /// The tensors of a safetensors file.
-fn tensors(file: &[u8]) -> Option<Vec<Tensor>> {
+fn tensors(file: &[u8]) -> Option<Vec<TensorInfo>> {
     lmc_input::tensors(header(file)?, file.len() as u64)
 }
 

@@ -4,7 +4,7 @@ use crate::exit::Failure;
 use crate::printable::Printable;
 use crate::stdio;
 use lmc::{Dtype, NumpyName};
-use lmc_format::dtype::Kind;
+use lmc_format::dtype::DtypeKind;
 
 const MAGIC: &[u8; 8] = b"\x93NUMPY\x01\x00";
 /// The data starts at a multiple of this.
@@ -45,7 +45,7 @@ fn known(dtype: Dtype) -> Option<String> {
 
 /// Integers of the same width, for a type that numpy does not have.
 fn stand_in(dtype: Dtype) -> Result<String, Failure> {
-    if dtype.kind() == Kind::Packed {
+    if dtype.kind() == DtypeKind::Packed {
         let dtype = dtype.label();
         return Err(Failure::new(format!("numpy has no type for {dtype}; leave out --npy")));
     }

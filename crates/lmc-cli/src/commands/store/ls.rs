@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmc::Tensor;
+use lmc::ArchiveTensor;
 use lmc_store::{Entry, Manifest, Node, RelPath, Store, rfc3339};
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ fn tensors(
     let path = RelPath::new(file.as_bytes())?;
     let tensors = store.archive(manifest, &path)?.tensors()?;
     if as_json {
-        let tensor = |tensor: &Tensor| {
+        let tensor = |tensor: &ArchiveTensor| {
             json!({
                 "name": tensor.name,
                 "dtype": tensor.dtype.label(),

@@ -74,10 +74,10 @@ impl Decoder {
         let (dst_b, rest) = rest.split_at_mut(lb);
         let (dst_c, dst_d) = rest.split_at_mut(lc);
         let [sa, sb, sc, sd] = sizes;
-        let mut a = Part::new(input.take(sa, "huffman part 0")?, dst_a);
-        let mut b = Part::new(input.take(sb, "huffman part 1")?, dst_b);
-        let mut c = Part::new(input.take(sc, "huffman part 2")?, dst_c);
-        let mut d = Part::new(input.take(sd, "huffman part 3")?, dst_d);
+        let mut a = Lane::new(input.take(sa, "huffman part 0")?, dst_a);
+        let mut b = Lane::new(input.take(sb, "huffman part 1")?, dst_b);
+        let mut c = Lane::new(input.take(sc, "huffman part 2")?, dst_c);
+        let mut d = Lane::new(input.take(sd, "huffman part 3")?, dst_d);
         // Taking turns gives the processor four independent chains of lookups.
         let entries = &*self.entries;
         while a.step(entries) & b.step(entries) & c.step(entries) & d.step(entries) {}
@@ -175,15 +175,16 @@ fn burst(entries: &[Entry; LOOKUPS], mut bits: u64, dst: &mut [u8; STEP_DST]) ->
     sum
 }
 
-/// One part in progress: its bytes, the bits read, the output, and the bytes made.
-struct Part<'s, 'd> {
+/// One of the four parts of a stream, in progress: its bytes, the bits read, the output, and the
+/// bytes made.
+struct Lane<'s, 'd> {
     src: &'s [u8],
     bit: usize,
     dst: &'d mut [u8],
     at: usize,
 }
 
-impl<'s, 'd> Part<'s, 'd> {
+impl<'s, 'd> Lane<'s, 'd> {
     fn new(src: &'s [u8], dst: &'d mut [u8]) -> Self {
         Self { src, bit: 0, dst, at: 0 }
     }

@@ -61,7 +61,7 @@ impl Encoder {
         let mut parts = part_lengths(src.len()).map(|length| {
             let (symbols, after) = rest.split_at(length);
             rest = after;
-            Part::new(symbols, regions.next().unwrap_or_default())
+            Lane::new(symbols, regions.next().unwrap_or_default())
         });
         let shared = parts.iter().map(|part| part.groups.len()).min().unwrap_or(0);
         self.encode_shared(&mut parts, shared);
@@ -74,7 +74,7 @@ impl Encoder {
 
     /// Encodes the first `shared` groups of all parts in turn, so that the processor always has
     /// four independent chains of work.
-    fn encode_shared(&self, parts: &mut [Part; PARTS], shared: usize) {
+    fn encode_shared(&self, parts: &mut [Lane; PARTS], shared: usize) {
         let [a, b, c, d] = parts;
         let groups = a.groups.iter().zip(b.groups).zip(c.groups).zip(d.groups);
         for (((group_a, group_b), group_c), group_d) in groups.take(shared) {
@@ -100,14 +100,14 @@ fn close_gaps(out: &mut Vec<u8>, base: usize, body: usize, room: usize, lengths:
     out.truncate(end);
 }
 
-/// One part in progress: its input and its output.
-struct Part<'a> {
+/// One of the four parts of a stream, in progress: its input and its output.
+struct Lane<'a> {
     groups: &'a [[u8; GROUP]],
     last: &'a [u8],
     sink: Sink<'a>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Lane<'a> {
     fn new(symbols: &'a [u8], region: &'a mut [u8]) -> Self {
         let (groups, last) = symbols.as_chunks();
         Self { groups, last, sink: Sink { region, at: 0, bits: 0, fill: 0, marks: 0 } }

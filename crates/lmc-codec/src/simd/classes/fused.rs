@@ -5,7 +5,7 @@
 
 use super::avx512::*;
 use super::bits::{Writer, word_at};
-use super::{ContextRule, GROUP, Layout, PlaneWidths, Streams, Symbols, Unread};
+use super::{ClassLayout, ContextRule, GROUP, PlaneWidths, Streams, Symbols, Unread};
 use crate::simd::chain::Hints;
 use std::arch::x86_64::*;
 
@@ -25,7 +25,7 @@ const fn keep_sign(is_joint: bool) -> u8 {
 }
 
 /// Whether this pass can handle such values.
-pub(super) fn fits(layout: Layout, rule: ContextRule) -> bool {
+pub(super) fn fits(layout: ClassLayout, rule: ContextRule) -> bool {
     layout.is_16_bits() && rule.bits <= 8 && rule.first == 0
 }
 
@@ -388,7 +388,7 @@ fn apart32(values: [__m512i; 2], base: [__m512i; 2]) -> (__m512i, __m512i) {
 /// The CPU has these instructions.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vpopcntdq,popcnt")]
 pub(super) unsafe fn mask(
-    layout: Layout,
+    layout: ClassLayout,
     rule: ContextRule,
     base: &[u8],
     masks: &mut Vec<u64>,

@@ -82,7 +82,7 @@ pub(crate) fn sort_fast(
 /// number of values handled.
 pub(crate) fn mask_fast(
     isa: Isa,
-    layout: Layout,
+    layout: ClassLayout,
     rule: ContextRule,
     base: &[u8],
     masks: &mut Vec<u64>,
@@ -122,7 +122,7 @@ pub(crate) const GROUP: usize = 64;
 
 /// Where the parts of a value are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct ClassLayout {
     /// log2 of the bytes of a value.
     pub width_log2: u8,
     /// Low bytes of the difference that are stored raw.
@@ -133,7 +133,7 @@ pub(crate) struct Layout {
     pub has_top_bit: bool,
 }
 
-impl Layout {
+impl ClassLayout {
     /// Bytes that a value's payload can take.
     pub(crate) fn payload_bytes(self) -> usize {
         (1 << self.width_log2) - usize::from(self.raw_bytes)
@@ -172,7 +172,7 @@ pub(crate) struct Head {
 #[derive(Debug)]
 pub(crate) struct Symbols {
     /// Where the parts of a value are.
-    pub layout: Layout,
+    pub layout: ClassLayout,
     /// The largest possible symbol.
     pub max: u8,
     /// Bits of the payload.
@@ -185,7 +185,7 @@ pub(crate) struct Symbols {
 
 impl Symbols {
     /// The tables of a layout.
-    pub(crate) fn new(layout: Layout) -> Self {
+    pub(crate) fn new(layout: ClassLayout) -> Self {
         let half = layout.half();
         let max = (2 * half - 1) as u8;
         let heads = [Head::default(); 256];

@@ -70,7 +70,7 @@ impl Node {
 
 /// Symbols with codes of the same length, a power of two of them, or the escape.
 #[derive(Debug)]
-struct Block {
+struct SymbolBlock {
     /// Bits of the code before those that tell the symbols apart.
     depth: u8,
     /// The code length.
@@ -80,7 +80,7 @@ struct Block {
 }
 
 /// A tree's blocks, from left to right.
-fn blocks(table: &TreeTable) -> Vec<Block> {
+fn blocks(table: &TreeTable) -> Vec<SymbolBlock> {
     let mut by_length = [const { Vec::new() }; HUFFMAN_BITS_MAX as usize + 1];
     for (&length, symbol) in table.lengths().iter().zip(0..=255) {
         by_length[usize::from(length)].push(symbol);
@@ -91,13 +91,13 @@ fn blocks(table: &TreeTable) -> Vec<Block> {
             let bits = symbols.len().ilog2();
             let others = symbols.split_off(1 << bits);
             let depth = length - bits as u8;
-            blocks.push(Block { depth, length, symbols, is_escape: false });
+            blocks.push(SymbolBlock { depth, length, symbols, is_escape: false });
             symbols = others;
         }
     }
     if table.escape() > 0 {
         let (depth, length) = (table.escape(), table.escape());
-        blocks.push(Block { depth, length, symbols: Vec::new(), is_escape: true });
+        blocks.push(SymbolBlock { depth, length, symbols: Vec::new(), is_escape: true });
     }
     blocks.sort_by_key(|block| (block.depth, block.length, block.is_escape));
     blocks
@@ -145,7 +145,7 @@ impl Tables {
 /// The node of a range of blocks at a depth. Children that are nodes are appended to `next`, the
 /// nodes of the next level, which are numbered from `next_first` on.
 fn node(
-    blocks: &[Block],
+    blocks: &[SymbolBlock],
     starts: &[usize],
     range: Range<usize>,
     depth: u8,
@@ -153,7 +153,7 @@ fn node(
     next: &mut Vec<Range<usize>>,
 ) -> Node {
     match &blocks[range.clone()] {
-        [Block { is_escape: true, .. }] => return Node::Escape,
+        [SymbolBlock { is_escape: true, .. }] => return Node::Escape,
         [block] => {
             let (first, bits) = (starts[range.start] as u8, block.length - block.depth);
             let mut symbols = [0; 256];
@@ -172,7 +172,7 @@ fn node(
     });
     let middle = range.start + on_left.count();
     let mut child = |range: Range<usize>| match &blocks[range.clone()] {
-        [Block { symbols, .. }] if symbols.len() == 1 => Child::Symbol(symbols[0]),
+        [SymbolBlock { symbols, .. }] if symbols.len() == 1 => Child::Symbol(symbols[0]),
         _ => {
             next.push(range);
             Child::Node(next_first + next.len() - 1)

@@ -333,9 +333,9 @@ per_isa! {
     }
 }
 
-/// One part of a word to compose: a plane and the place of its bits.
+/// One field of a word to compose: a plane and the position of its bits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part<'a> {
+pub(crate) enum WordField<'a> {
     /// One byte for each word; only the masked bits count.
     Bytes(&'a [u8], u8, u32),
     /// Two bytes for each word; only the masked bits count.
@@ -358,17 +358,17 @@ pub(crate) enum Part<'a> {
     Constant(u8, u32),
 }
 
-/// Composes the words of `dst` from `parts`, which cover their bits, and undoes the map.
-pub(crate) fn compose(isa: Isa, words: Words, parts: &[Part], dst: &mut [u8]) {
+/// Composes the words of `dst` from `fields`, which cover their bits, and undoes the map.
+pub(crate) fn compose(isa: Isa, words: Words, fields: &[WordField], dst: &mut [u8]) {
     dst.fill(0);
-    for part in parts {
-        match *part {
-            Part::Bytes(plane, mask, shift) => deposit8(isa, words, plane, mask, shift, dst),
-            Part::Shorts(plane, mask, shift) => deposit16(isa, words, plane, mask, shift, dst),
-            Part::Record { bytes, len, at, mask, shift } => {
+    for field in fields {
+        match *field {
+            WordField::Bytes(plane, mask, shift) => deposit8(isa, words, plane, mask, shift, dst),
+            WordField::Shorts(plane, mask, shift) => deposit16(isa, words, plane, mask, shift, dst),
+            WordField::Record { bytes, len, at, mask, shift } => {
                 deposit_record(isa, words, bytes, (len, at), mask, shift, dst);
             }
-            Part::Constant(byte, shift) => deposit_constant(isa, words, byte, shift, dst),
+            WordField::Constant(byte, shift) => deposit_constant(isa, words, byte, shift, dst),
         }
     }
     if words.map != WordMap::None {

@@ -71,8 +71,10 @@ fn extract_then_compose() {
                     extract8(isa, words, &src, left, (0xff_u16 >> (8 - take)) as u8, &mut plane);
                     planes.push((plane, left));
                 }
-                let mut parts = vec![Part::Shorts(&symbols, u16::MAX, bits - symbol_bits)];
-                parts.extend(planes.iter().map(|(plane, shift)| Part::Bytes(plane, 0xff, *shift)));
+                let mut parts = vec![WordField::Shorts(&symbols, u16::MAX, bits - symbol_bits)];
+                parts.extend(
+                    planes.iter().map(|(plane, shift)| WordField::Bytes(plane, 0xff, *shift)),
+                );
                 let mut back = vec![1; src.len()];
                 compose(isa, words, &parts, &mut back);
                 assert_eq!(back, src, "{isa:?} {words:?}");

@@ -1,10 +1,10 @@
 //! Tests of the limits on the cost of a restore, and of actual costs.
 
 use super::*;
-use crate::{Bases, Context, Dependencies, Dtype, FileId, FileState, Input, Level, Options};
+use crate::{BaseSet, Context, Dependencies, Dtype, FileId, FileState, Input, Level, Options};
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::{
-    ApartCoder, Base, BaseUse, BlockKind, BlockPrefix, Coder, Columns, Conversion, ErrorKind,
+    ApartCoder, BaseId, BaseUse, BlockKind, BlockPrefix, Coder, Columns, Conversion, ErrorKind,
     Footer, HuffmanTable, Index, Piece, Recipe, Reference, SourceKind, Span, WordMap, file,
 };
 use lmc_testkit::data::{self, Kind, Random};
@@ -52,7 +52,7 @@ fn zeros() -> Vec<u8> {
 }
 
 /// A file of such blocks, followed by one span of one byte for each reference.
-fn hostile(blocks: usize, references: &[Reference], bases: Vec<Base>) -> Vec<u8> {
+fn hostile(blocks: usize, references: &[Reference], bases: Vec<BaseId>) -> Vec<u8> {
     let (mut body, mut spans, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
     let zeros_hash = hash(&vec![0; 1 << 22]);
     let mut add = |raw_len, block: &[u8], reference, raw_hash| {
@@ -75,7 +75,7 @@ fn hostile(blocks: usize, references: &[Reference], bases: Vec<Base>) -> Vec<u8>
 }
 
 /// A file of these spans. `hashes` are the checksums of their originals.
-fn assemble(body: &[u8], spans: Vec<Span>, hashes: &[Hash], bases: Vec<Base>) -> Vec<u8> {
+fn assemble(body: &[u8], spans: Vec<Span>, hashes: &[Hash], bases: Vec<BaseId>) -> Vec<u8> {
     let original_len = spans.iter().map(|span| span.raw_len).sum();
     let item_hash = if hashes.len() == 1 { hashes[0] } else { hash_of_hashes(hashes) };
     let items = vec![Item { len: original_len, hash: item_hash }];
@@ -133,10 +133,10 @@ fn what_a_base_makes_decoders_write_is_bounded() {
     assert!(base.len() < 3000);
     let archive = Archive::from_bytes(base.clone()).unwrap();
     let (hash, len) = (archive.content_hash(), archive.original_len());
-    let named = Base { hash, len, name: "base".to_string() };
+    let named = BaseId { hash, len, name: "base".to_string() };
     let file = hostile(0, &round(3000, 1, 24), vec![named]);
     let bases =
-        Bases::from_bytes(vec![("base".to_string(), base)], &Context::with_threads(1)).unwrap();
+        BaseSet::from_bytes(vec![("base".to_string(), base)], &Context::with_threads(1)).unwrap();
     check_ends(&Archive::from_bytes_on(file, &bases).unwrap());
 }
 
@@ -217,9 +217,9 @@ fn chain(first: Vec<u8>, count: usize) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-fn named((name, file): &(String, Vec<u8>)) -> Base {
+fn named((name, file): &(String, Vec<u8>)) -> BaseId {
     let archive = Archive::from_bytes(file.clone()).unwrap();
-    Base { hash: archive.content_hash(), len: archive.original_len(), name: name.clone() }
+    BaseId { hash: archive.content_hash(), len: archive.original_len(), name: name.clone() }
 }
 
 /// Building the tables of a recipe is charged, however often and for however little it happens: in
@@ -229,7 +229,7 @@ fn tables_of_recipes_count() {
     let base = ("base".to_string(), tables());
     assert!(base.1.len() < 1000);
     let file = hostile(0, &vec![FIRST_BYTE; 2000], vec![named(&base)]);
-    let bases = Bases::from_bytes(vec![base], &Context::with_threads(1)).unwrap();
+    let bases = BaseSet::from_bytes(vec![base], &Context::with_threads(1)).unwrap();
     check_ends(&Archive::from_bytes_on(file, &bases).unwrap());
     let mut reads = (0..2000).map(|_| bases.list()[0].read_alone(0, &mut [0]));
     let refused = reads.find_map(Result::err).unwrap();
@@ -239,18 +239,20 @@ fn tables_of_recipes_count() {
 /// Looks into files are charged too, in a base chain where each file equals its base.
 #[test]
 fn looks_count() {
-    let first = compressed(&[0], &Bases::default(), Level::Default);
+    let first = compressed(&[0], &BaseSet::default(), Level::Default);
     let files = chain(first, 60);
     let file = hostile(0, &vec![FIRST_BYTE; 500], vec![named(&files[59])]);
-    let archive =
-        Archive::from_bytes_on(file, &Bases::from_bytes(files, &Context::with_threads(1)).unwrap())
-            .unwrap();
+    let archive = Archive::from_bytes_on(
+        file,
+        &BaseSet::from_bytes(files, &Context::with_threads(1)).unwrap(),
+    )
+    .unwrap();
     let budget = archive.budget(&Context::default());
     restore_within(&budget, &archive, None, &Context::with_threads(2)).unwrap();
     assert!(budget.spent() >= 500 * 60 * 4096, "{}", budget.spent());
 }
 
-fn compressed(original: &[u8], bases: &Bases, level: Level) -> Vec<u8> {
+fn compressed(original: &[u8], bases: &BaseSet, level: Level) -> Vec<u8> {
     let options = Options {
         level,
         context: Context::with_threads(1),
@@ -302,9 +304,9 @@ fn small_tensors_in_another_order_are_cheap() {
     let tensor = |i: usize| (format!("t{i}"), &rows[i * 1024..(i + 1) * 1024]);
     let old = safetensors(&(0..3000).map(tensor).collect::<Vec<_>>());
     let new = safetensors(&shuffled(3000, 2).into_iter().map(tensor).collect::<Vec<_>>());
-    let old = compressed(&old, &Bases::default(), Level::Default);
+    let old = compressed(&old, &BaseSet::default(), Level::Default);
     let bases =
-        Bases::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap();
+        BaseSet::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap();
     let coded = compressed(&new, &bases, Level::Default);
     assert!(coded.len() < new.len() / 4, "{} bytes", coded.len());
     for threads in [1, 8] {
@@ -323,7 +325,7 @@ fn what_is_compressed_can_be_restored() {
     let rows = 20_000;
     let weights = data::words(Kind::Weights, 4, true, rows * 256, 3);
     let old = safetensors(&[("w".to_string(), &weights)]);
-    let old = compressed(&old, &Bases::default(), Level::Max);
+    let old = compressed(&old, &BaseSet::default(), Level::Max);
     let part = |row: usize| {
         let name = format!("w[{row}:{},0:256]", row + 1);
         (name, &weights[row * 1024..(row + 1) * 1024])
@@ -332,7 +334,7 @@ fn what_is_compressed_can_be_restored() {
     let new = safetensors(&parts);
     // Opened again for the restore: compressing has kept parts of the base.
     let bases = || {
-        Bases::from_bytes(vec![("old".to_string(), old.clone())], &Context::with_threads(1))
+        BaseSet::from_bytes(vec![("old".to_string(), old.clone())], &Context::with_threads(1))
             .unwrap()
     };
     let coded = compressed(&new, &bases(), Level::Default);
@@ -350,7 +352,7 @@ fn what_is_compressed_can_be_restored() {
 #[test]
 fn work_that_costs_too_much_goes_on_alone() {
     let weights = data::words(Kind::Weights, 4, true, 1 << 20, 3);
-    let coded = compressed(&weights, &Bases::default(), Level::Default);
+    let coded = compressed(&weights, &BaseSet::default(), Level::Default);
     let archive = Archive::from_bytes(coded).unwrap();
     let spent = || {
         let budget = Budget::new(0, 0, &Context::default());
@@ -376,12 +378,12 @@ fn threads_do_not_make_a_file_too_dear() {
     let weights = data::words(Kind::Weights, 4, true, window * count * 256, 5);
     let tensor = |i: usize| (format!("t{i}"), &weights[i * 1024..(i + 1) * 1024]);
     let old = safetensors(&(0..window * count).map(tensor).collect::<Vec<_>>());
-    let old = compressed(&old, &Bases::default(), Level::Max);
+    let old = compressed(&old, &BaseSet::default(), Level::Max);
     let of_window =
         |w: usize| shuffled(window, w as u64).into_iter().take(256).map(move |i| w * window + i);
     let new = safetensors(&(0..count).flat_map(of_window).map(tensor).collect::<Vec<_>>());
     let bases =
-        Bases::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap();
+        BaseSet::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap();
     let coded = compressed(&new, &bases, Level::Default);
     assert!(coded.len() < new.len() / 2, "{} bytes", coded.len());
     for threads in [1, 16] {
@@ -395,7 +397,7 @@ fn threads_do_not_make_a_file_too_dear() {
 fn a_base_that_is_named_often_is_opened_once() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("base"), b"12345").unwrap();
-    let named = |hash| Base { hash, len: 5, name: "base".to_string() };
+    let named = |hash| BaseId { hash, len: 5, name: "base".to_string() };
     let path = folder.path().join("file.lmc");
     std::fs::write(&path, hostile(1, &[], (1..100).map(named).collect())).unwrap();
     let archive = Archive::open(&path).unwrap();
@@ -414,7 +416,7 @@ fn a_base_of_another_length_is_not_taken() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("base"), b"12345").unwrap();
     let hash = crate::content_hash(Input::Bytes(b"12345"), &Context::with_threads(1)).unwrap();
-    let named = |len| Base { hash, len, name: "base".to_string() };
+    let named = |len| BaseId { hash, len, name: "base".to_string() };
     let to = |source| Reference { source, start: 0, conversion: Conversion::None };
     let path = folder.path().join("file.lmc");
     std::fs::write(&path, hostile(1, &[to(1), to(2)], vec![named(5), named(1 << 40)])).unwrap();

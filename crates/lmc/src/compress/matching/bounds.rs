@@ -2,7 +2,7 @@
 //! without exceeding the cost limit.
 
 use super::{Own, Spans};
-use crate::base::effort::Cost;
+use crate::base::budget::Cost;
 use crate::compress::uncoded;
 use lmc_format::Result;
 use lmc_format::limits::BASES_MAX;
@@ -33,9 +33,9 @@ impl Own<'_> {
     /// Drops references if all of them together would make a restore so expensive that it would be
     /// refused: many small tensors, each in a different segment of a base. The shortest go first,
     /// because they cost the most for what they save.
-    pub(super) fn drop_dear(&self, spans: &mut Spans) -> Result<()> {
+    pub(super) fn drop_costly(&self, spans: &mut Spans) -> Result<()> {
         let len = |spans: &Spans, i: usize| spans.cuts[i].range.end - spans.cuts[i].range.start;
-        while self.is_dear(spans)? {
+        while self.costs_too_much(spans)? {
             let mut on: Vec<usize> =
                 (0..spans.cuts.len()).filter(|&i| spans.references[i].is_some()).collect();
             on.sort_by_key(|&i| (len(spans, i), i));
@@ -45,7 +45,7 @@ impl Own<'_> {
     }
 
     /// Whether a restore would decode so much of the references' sources that it might be refused.
-    fn is_dear(&self, spans: &Spans) -> Result<bool> {
+    fn costs_too_much(&self, spans: &Spans) -> Result<bool> {
         let mut cost = Cost::new(self.source_len(0)?, spans.cuts.len());
         for (i, cut) in spans.cuts.iter().enumerate() {
             self.add_cost(spans, i, 0..cut.range.end - cut.range.start, &mut cost)?;

@@ -8,7 +8,7 @@ use crate::Reference;
 use crate::context::Context;
 use crate::pipeline::each;
 use lmc_format::{Conversion, Dtype, Hash, Result};
-use lmc_input::{Tensor, is_small};
+use lmc_input::{TensorInfo, is_small};
 use std::collections::{HashMap, HashSet};
 
 /// A tensor of up to this many bytes with one candidate is not tried: reading its base is just as
@@ -24,15 +24,15 @@ pub(super) const GAIN_SHARE: usize = 64;
 
 /// A tensor in a base, or in the file itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct SourceTensor<'a> {
     pub source: u64,
-    pub tensor: &'a Tensor,
+    pub tensor: &'a TensorInfo,
 }
 
-impl Place<'_> {
+impl SourceTensor<'_> {
     /// The conversions that give its values the type of `tensor`: none needed, or one of two kinds
     /// of rounding. Empty if no conversion can.
-    fn conversions(&self, tensor: &Tensor) -> &'static [Conversion] {
+    fn conversions(&self, tensor: &TensorInfo) -> &'static [Conversion] {
         match (self.tensor.dtype, tensor.dtype) {
             (from, to) if from == to => &[Conversion::None],
             (Dtype::F32, Dtype::Bf16) => &[Conversion::Bf16Nearest, Conversion::Bf16Cut],
@@ -42,13 +42,13 @@ impl Place<'_> {
     }
 
     /// The references to the whole tensor that `tensor` may have.
-    fn references(&self, tensor: &Tensor) -> Vec<Reference> {
+    fn references(&self, tensor: &TensorInfo) -> Vec<Reference> {
         if self.tensor.shape == tensor.shape { self.behind(tensor, 0) } else { Vec::new() }
     }
 
     /// The references that `tensor` may have to its own place in this one, which has the same name
     /// or holds it as a part.
-    pub(super) fn holding(&self, tensor: &Tensor) -> Vec<Reference> {
+    pub(super) fn holding(&self, tensor: &TensorInfo) -> Vec<Reference> {
         let (own, base) = (Region::of(tensor), Region::of(self.tensor));
         let Some(rows) = own.rows_before(&tensor.shape, &base, &self.tensor.shape) else {
             return Vec::new();
@@ -67,7 +67,7 @@ impl Place<'_> {
     }
 
     /// References to the bytes after the first `skip`, which are counted in the type of `tensor`.
-    fn behind(&self, tensor: &Tensor, skip: u64) -> Vec<Reference> {
+    fn behind(&self, tensor: &TensorInfo, skip: u64) -> Vec<Reference> {
         let reference = |&conversion: &Conversion| {
             let start = self.tensor.range.start + conversion.source_len(skip);
             Reference { source: self.source, start, conversion }
@@ -84,47 +84,47 @@ impl Place<'_> {
 type Stem<'a> = (&'a str, Vec<(u64, u64)>);
 
 /// The tensors of all bases.
-pub(super) struct Known<'a> {
-    places: Vec<Place<'a>>,
+pub(super) struct BaseTensors<'a> {
+    tensors: Vec<SourceTensor<'a>>,
     /// For each stem, the rows that its tensors start at, in rising order.
     stems: HashMap<Stem<'a>, Vec<(u64, usize)>>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> BaseTensors<'a> {
     fn new(own: &Own<'a>) -> Result<Self> {
-        let mut places = Vec::new();
+        let mut tensors = Vec::new();
         for (i, base) in own.options.bases.list().iter().enumerate() {
             let source = i as u64 + 1;
-            places.extend(base.tensors()?.iter().map(|tensor| Place { source, tensor }));
+            tensors.extend(base.tensors()?.iter().map(|tensor| SourceTensor { source, tensor }));
         }
         let mut stems: HashMap<Stem, Vec<(u64, usize)>> = HashMap::new();
-        for (i, place) in places.iter().enumerate() {
-            let (row, stem) = stem(place.tensor);
+        for (i, candidate) in tensors.iter().enumerate() {
+            let (row, stem) = stem(candidate.tensor);
             stems.entry(stem).or_default().push((row, i));
         }
         stems.values_mut().for_each(|starts| starts.sort_unstable());
-        Ok(Self { places, stems })
+        Ok(Self { tensors, stems })
     }
 
     /// The tensors of the same name, or parts of one, that start nearest to this tensor, at its row
     /// or before it; in the order of their starts and bases.
-    pub(super) fn named(&self, tensor: &Tensor) -> Vec<Place<'a>> {
+    pub(super) fn named(&self, tensor: &TensorInfo) -> Vec<SourceTensor<'a>> {
         let (row, stem) = stem(tensor);
         let starts = self.stems.get(&stem).map_or(&[][..], Vec::as_slice);
         let end = starts.partition_point(|&(start, _)| start <= row);
         let nearest = &starts[end.saturating_sub(NAMED_MAX)..end];
-        nearest.iter().map(|&(_, i)| self.places[i]).collect()
+        nearest.iter().map(|&(_, i)| self.tensors[i]).collect()
     }
 }
 
-fn stem(tensor: &Tensor) -> (u64, Stem<'_>) {
+fn stem(tensor: &TensorInfo) -> (u64, Stem<'_>) {
     let region = Region::of(tensor);
     (region.row(), (region.name, region.columns(&tensor.shape)))
 }
 
 /// Candidates for the large tensors of the file, in addition to those of the same name.
 struct Likely<'a> {
-    own: Vec<Place<'a>>,
+    own: Vec<SourceTensor<'a>>,
     own_related: Related,
     /// For each tensor, the first one in the file that looks the same, which may be itself.
     own_first: HashMap<usize, usize>,
@@ -142,7 +142,7 @@ struct Tried {
 impl Own<'_> {
     /// The reference of each item of a safetensors file.
     pub(super) fn tensors(&self) -> Result<Vec<Option<Reference>>> {
-        let known = Known::new(self)?;
+        let in_bases = BaseTensors::new(self)?;
         let read = |source: u64, start: u64, out: &mut [u8]| self.read(source, start, out);
         let context = &self.options.context;
         let large = |i: &usize| {
@@ -150,12 +150,12 @@ impl Own<'_> {
             item.len > 0 && !is_small(item)
         };
         let large: Vec<usize> = (0..self.tensors.len()).filter(large).collect();
-        let likely = self.likely(&known, &large, &read, context)?;
+        let likely = self.likely(&in_bases, &large, &read, context)?;
         let tried = each(
             large.len(),
             context,
             || Trial::new(&read, self.options.level),
-            |trial, i| self.try_all(trial, &known, &likely, large[i]),
+            |trial, i| self.try_all(trial, &in_bases, &likely, large[i]),
         )?;
         let mut items = vec![None; self.layout.items.len()];
         let mut is_own = HashSet::new();
@@ -169,20 +169,20 @@ impl Own<'_> {
             }
         }
         let mut trial = Trial::new(&read, self.options.level);
-        self.small_tensors(&known, &mut trial, &mut items)?;
+        self.small_tensors(&in_bases, &mut trial, &mut items)?;
         Ok(items)
     }
 
     /// Finds candidates for the large tensors by content or by similar names.
     fn likely<'a>(
         &'a self,
-        known: &Known<'a>,
+        in_bases: &BaseTensors<'a>,
         large: &[usize],
         read: Read,
         context: &Context,
     ) -> Result<Likely<'a>> {
-        let own: Vec<Place> =
-            self.tensors.iter().map(|tensor| Place { source: 0, tensor }).collect();
+        let own: Vec<SourceTensor> =
+            self.tensors.iter().map(|tensor| SourceTensor { source: 0, tensor }).collect();
         let mut own_related = Related::default();
         large.iter().for_each(|&i| own_related.add(i, &own[i].tensor.name));
         let own_groups = groups(large.iter().map(|&i| (i, &own[i])), |_| true);
@@ -196,19 +196,19 @@ impl Own<'_> {
             .iter()
             .copied()
             .filter(|&i| {
-                known
+                in_bases
                     .named(own[i].tensor)
                     .iter()
-                    .all(|place| place.holding(own[i].tensor).is_empty())
+                    .all(|candidate| candidate.holding(own[i].tensor).is_empty())
             })
             .collect();
         let mut base_related = Related::default();
         let mut base_same = HashMap::new();
-        if !lost.is_empty() && !known.places.is_empty() {
-            for (i, place) in known.places.iter().enumerate() {
-                base_related.add(i, &place.tensor.name);
+        if !lost.is_empty() && !in_bases.tensors.is_empty() {
+            for (i, candidate) in in_bases.tensors.iter().enumerate() {
+                base_related.add(i, &candidate.tensor.name);
             }
-            base_same = same_content(&lost, &own, &known.places, read, context)?;
+            base_same = same_content(&lost, &own, &in_bases.tensors, read, context)?;
         }
         Ok(Likely { own, own_related, own_first, base_related, base_same })
     }
@@ -217,7 +217,7 @@ impl Own<'_> {
     fn try_all(
         &self,
         trial: &mut Trial,
-        known: &Known,
+        in_bases: &BaseTensors,
         likely: &Likely,
         i: usize,
     ) -> Result<Tried> {
@@ -225,18 +225,21 @@ impl Own<'_> {
         let dtype = self.layout.items[i + 1].dtype.unwrap_or(Dtype::Bytes);
         let len = tensor.range.end - tensor.range.start;
         let mut candidates: Vec<Reference> = Vec::new();
-        for place in known.named(tensor) {
-            candidates.extend(place.holding(tensor));
+        for candidate in in_bases.named(tensor) {
+            candidates.extend(candidate.holding(tensor));
         }
         let is_named = !candidates.is_empty();
         let mut others: Vec<Reference> = Vec::new();
         if !is_named {
             candidates.extend(
-                likely.base_same.get(&i).map(|&p| known.places[p].reference(Conversion::None)),
+                likely.base_same.get(&i).map(|&p| in_bases.tensors[p].reference(Conversion::None)),
             );
-            let found = likely.base_related.find(&tensor.name, known.places.len());
+            let found = likely.base_related.find(&tensor.name, in_bases.tensors.len());
             others.extend(
-                found.iter().flat_map(|&p| known.places[p].references(tensor)).take(RELATED_MAX),
+                found
+                    .iter()
+                    .flat_map(|&p| in_bases.tensors[p].references(tensor))
+                    .take(RELATED_MAX),
             );
         }
         let first = likely.own_first.get(&i).filter(|&&first| first != i);
@@ -281,13 +284,13 @@ impl Tried {
 /// Type and length: equal tensors have the same.
 type TypeAndLen = (Dtype, u64);
 
-fn kind(place: &Place) -> TypeAndLen {
-    (place.tensor.dtype, place.tensor.range.end - place.tensor.range.start)
+fn kind(candidate: &SourceTensor) -> TypeAndLen {
+    (candidate.tensor.dtype, candidate.tensor.range.end - candidate.tensor.range.start)
 }
 
 /// Tensors of the same kind, in order; only kinds that `is_wanted`.
 fn groups<'a, 'p>(
-    places: impl Iterator<Item = (usize, &'p Place<'a>)>,
+    tensors: impl Iterator<Item = (usize, &'p SourceTensor<'a>)>,
     is_wanted: impl Fn(&TypeAndLen) -> bool,
 ) -> Vec<Vec<usize>>
 where
@@ -295,8 +298,8 @@ where
 {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut of_kind: HashMap<TypeAndLen, usize> = HashMap::new();
-    for (i, place) in places.filter(|(_, place)| is_wanted(&kind(place))) {
-        let group = *of_kind.entry(kind(place)).or_insert(groups.len());
+    for (i, candidate) in tensors.filter(|(_, candidate)| is_wanted(&kind(candidate))) {
+        let group = *of_kind.entry(kind(candidate)).or_insert(groups.len());
         if group == groups.len() {
             groups.push(Vec::new());
         }
@@ -308,7 +311,7 @@ where
 /// The marks of all tensors of groups that have more than one, with their groups.
 fn marks(
     groups: &[Vec<usize>],
-    places: &[Place],
+    tensors: &[SourceTensor],
     read: Read,
     context: &Context,
 ) -> Result<Vec<(usize, usize, Hash)>> {
@@ -321,7 +324,7 @@ fn marks(
         || (),
         |(), k| {
             let (group, i) = wanted[k];
-            Ok((group, i, mark(read, places[i].source, &places[i].tensor.range)?))
+            Ok((group, i, mark(read, tensors[i].source, &tensors[i].tensor.range)?))
         },
     )
 }
@@ -329,24 +332,25 @@ fn marks(
 /// For tensors of the file, numbered by `lost`, the tensors in bases that have the same content.
 fn same_content(
     lost: &[usize],
-    own: &[Place],
-    known: &[Place],
+    own: &[SourceTensor],
+    in_bases: &[SourceTensor],
     read: Read,
     context: &Context,
 ) -> Result<HashMap<usize, usize>> {
     let kinds: HashSet<TypeAndLen> = lost.iter().map(|&i| kind(&own[i])).collect();
     // Both in one list, with those of bases first.
-    let all: Vec<Place> = known.iter().chain(lost.iter().map(|&i| &own[i])).copied().collect();
+    let all: Vec<SourceTensor> =
+        in_bases.iter().chain(lost.iter().map(|&i| &own[i])).copied().collect();
     let groups = groups(all.iter().enumerate(), |kind| kinds.contains(kind));
     let mut first: HashMap<(usize, Hash), usize> = HashMap::new();
     let mut same = HashMap::new();
     for (group, i, mark) in marks(&groups, &all, read, context)? {
-        match i.checked_sub(known.len()) {
+        match i.checked_sub(in_bases.len()) {
             None => {
                 first.entry((group, mark)).or_insert(i);
             }
             Some(k) => {
-                same.extend(first.get(&(group, mark)).map(|&place| (lost[k], place)));
+                same.extend(first.get(&(group, mark)).map(|&candidate| (lost[k], candidate)));
             }
         }
     }

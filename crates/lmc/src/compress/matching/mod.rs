@@ -15,11 +15,11 @@ mod regions;
 mod small;
 mod trial;
 
-use crate::io::Source;
-use crate::items::Looked;
-use crate::{Base, Bases, Options, Reference};
+use crate::io::ByteSource;
+use crate::items::InputLayout;
+use crate::{Base, BaseSet, Options, Reference};
 use lmc_format::{Conversion, Result, SourceKind};
-use lmc_input::{Cut, SourceItem, Tensor, is_small};
+use lmc_input::{Cut, LayoutItem, TensorInfo, is_small};
 use std::collections::HashSet;
 
 /// The spans of a file, and the reference of each.
@@ -30,7 +30,7 @@ pub(crate) struct Spans {
 
 impl Spans {
     /// The bases that the file may end up naming.
-    pub(crate) fn bases<'b>(&self, bases: &'b Bases) -> Vec<&'b Base> {
+    pub(crate) fn bases<'b>(&self, bases: &'b BaseSet) -> Vec<&'b Base> {
         let sources = self.references.iter().flatten().map(|reference| reference.source);
         let used: HashSet<u64> = sources.collect();
         let is_used = |i: usize| bases.is_named() || used.contains(&(i as u64 + 1));
@@ -40,12 +40,12 @@ impl Spans {
 }
 
 /// Cuts a file into spans and finds their references.
-pub(crate) fn spans(source: &Source, looked: &Looked, options: &Options) -> Result<Spans> {
-    let layout = &looked.layout;
+pub(crate) fn spans(source: &ByteSource, input: &InputLayout, options: &Options) -> Result<Spans> {
+    let layout = &input.layout;
     let large = layout.items.iter().skip(1).filter(|item| !is_small(item)).count();
     let has_candidates = !options.bases.list().is_empty() || large > 1;
     // Names are read only where one may help, because there can be many.
-    let tensors = if has_candidates { looked.tensors() } else { Vec::new() };
+    let tensors = if has_candidates { input.tensors() } else { Vec::new() };
     let own = Own { source, layout, tensors, options, starts: starts(&layout.items) };
     let items = match layout.kind {
         SourceKind::Bytes => vec![own.whole_file()?],
@@ -57,14 +57,14 @@ pub(crate) fn spans(source: &Source, looked: &Looked, options: &Options) -> Resu
         cuts.iter().map(|cut| own.reference(&items, cut)).collect::<Result<Vec<_>>>()?;
     let mut spans = Spans { cuts, references };
     bounds::drop_rare(&mut spans);
-    own.drop_dear(&mut spans)?;
+    own.drop_costly(&mut spans)?;
     Ok(spans)
 }
 
 /// Where each item starts.
-fn starts(items: &[SourceItem]) -> Vec<u64> {
+fn starts(items: &[LayoutItem]) -> Vec<u64> {
     let mut end = 0;
-    let start = |item: &SourceItem| {
+    let start = |item: &LayoutItem| {
         end += item.len;
         end - item.len
     };
@@ -73,9 +73,9 @@ fn starts(items: &[SourceItem]) -> Vec<u64> {
 
 /// The file that is being compressed.
 struct Own<'a> {
-    source: &'a Source<'a>,
-    layout: &'a lmc_input::Source,
-    tensors: Vec<Tensor>,
+    source: &'a ByteSource<'a>,
+    layout: &'a lmc_input::FileLayout,
+    tensors: Vec<TensorInfo>,
     options: &'a Options,
     /// Where each item starts.
     starts: Vec<u64>,

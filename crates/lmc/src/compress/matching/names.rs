@@ -12,12 +12,12 @@ const FOUND_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Related {
     /// By the part of a name that two related ones share; the numbers are in rising order.
-    shared: HashMap<(Part, String), Vec<usize>>,
+    shared: HashMap<(NameToken, String), Vec<usize>>,
 }
 
 /// The part of a name that is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Part {
+enum NameToken {
     All,
     /// The rest after its first components are removed.
     End,
@@ -28,8 +28,8 @@ enum Part {
 impl Related {
     /// Adds name number `i`; numbers rise.
     pub(super) fn add(&mut self, i: usize, name: &str) {
-        let ends = ends(name).into_iter().map(|end| (Part::End, end));
-        let all = [(Part::All, name.to_string())];
+        let ends = ends(name).into_iter().map(|end| (NameToken::End, end));
+        let all = [(NameToken::All, name.to_string())];
         for key in all.into_iter().chain(ends).chain(others(name)) {
             self.shared.entry(key).or_default().push(i);
         }
@@ -37,8 +37,8 @@ impl Related {
 
     /// The numbers below `limit` of related names, the largest first.
     pub(super) fn find(&self, name: &str, limit: usize) -> Vec<usize> {
-        let ends = ends(name).into_iter().map(|end| (Part::All, end));
-        let all = [(Part::All, name.to_string()), (Part::End, name.to_string())];
+        let ends = ends(name).into_iter().map(|end| (NameToken::All, end));
+        let all = [(NameToken::All, name.to_string()), (NameToken::End, name.to_string())];
         let mut found: Vec<usize> = Vec::new();
         for key in all.into_iter().chain(ends).chain(others(name)) {
             let Some(sharing) = self.shared.get(&key) else { continue };
@@ -58,13 +58,13 @@ fn ends(name: &str) -> Vec<String> {
 
 /// A name without each of its components in turn, except for numbers: layers are not copies of each
 /// other.
-fn others(name: &str) -> Vec<(Part, String)> {
+fn others(name: &str) -> Vec<(NameToken, String)> {
     let components: Vec<&str> = name.split('.').collect();
     let is_number = |component: &str| component.bytes().all(|byte| byte.is_ascii_digit());
     let without = |i: usize| {
         let mut others = components.clone();
         others[i] = "*";
-        (Part::Others, others.join("."))
+        (NameToken::Others, others.join("."))
     };
     let named = (0..components.len()).filter(|&i| !is_number(components[i]));
     named.filter(|_| components.len() > 1).map(without).collect()

@@ -1,6 +1,6 @@
 //! Parts of tensors, recognized by their names: `weight[0:512,0:64]` is that part of `weight`.
 
-use lmc_input::Tensor;
+use lmc_input::TensorInfo;
 
 /// A tensor as part of a larger one; it may be the whole.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) struct Region<'a> {
 impl<'a> Region<'a> {
     /// Reads the region from the name of a tensor. If the name has no region that fits the shape,
     /// all of it is the name.
-    pub(super) fn of(tensor: &'a Tensor) -> Self {
+    pub(super) fn of(tensor: &'a TensorInfo) -> Self {
         let whole = || Self { name: &tensor.name, starts: Vec::new() };
         let Some((name, ranges)) = tensor.name.strip_suffix(']').and_then(|s| s.rsplit_once('['))
         else {
@@ -71,8 +71,8 @@ mod tests {
     use super::*;
     use lmc_format::Dtype;
 
-    fn tensor(name: &str, shape: &[u64]) -> Tensor {
-        Tensor { name: name.into(), dtype: Dtype::F32, shape: shape.to_vec(), range: 0..0 }
+    fn tensor(name: &str, shape: &[u64]) -> TensorInfo {
+        TensorInfo { name: name.into(), dtype: Dtype::F32, shape: shape.to_vec(), range: 0..0 }
     }
 
     fn skip(own: (&str, &[u64]), base: (&str, &[u64])) -> Option<u64> {

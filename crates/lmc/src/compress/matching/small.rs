@@ -2,7 +2,7 @@
 //! references of its tensors follow each other directly.
 
 use super::Own;
-use super::find::{GAIN_SHARE, Known};
+use super::find::{BaseTensors, GAIN_SHARE};
 use super::trial::Trial;
 use crate::Reference;
 use lmc_format::Result;
@@ -18,14 +18,14 @@ impl Own<'_> {
     /// Sets the references of small tensors and leaves all others alone.
     pub(super) fn small_tensors(
         &self,
-        known: &Known,
+        in_bases: &BaseTensors,
         trial: &mut Trial,
         items: &mut [Option<Reference>],
     ) -> Result<()> {
         for (i, tensor) in self.tensors.iter().enumerate() {
             let len = tensor.range.end - tensor.range.start;
             if len > 0 && is_small(&self.layout.items[i + 1]) {
-                items[i + 1] = self.by_name(known, trial, tensor)?;
+                items[i + 1] = self.by_name(in_bases, trial, tensor)?;
             }
         }
         let mut first = 1;
@@ -43,12 +43,12 @@ impl Own<'_> {
     /// one.
     fn by_name(
         &self,
-        known: &Known,
+        in_bases: &BaseTensors,
         trial: &mut Trial,
-        tensor: &lmc_input::Tensor,
+        tensor: &lmc_input::TensorInfo,
     ) -> Result<Option<Reference>> {
         let candidates: Vec<Reference> =
-            known.named(tensor).iter().flat_map(|place| place.holding(tensor)).collect();
+            in_bases.named(tensor).iter().flat_map(|candidate| candidate.holding(tensor)).collect();
         match candidates[..] {
             [] => Ok(None),
             [one] => Ok(Some(one)),

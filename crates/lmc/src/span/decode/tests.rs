@@ -1,6 +1,6 @@
 use super::*;
 use crate::Context;
-use crate::base::effort::Budget;
+use crate::base::budget::Budget;
 use crate::span::encode::piece;
 use crate::span::{CodedSpan, SpanEncoder};
 use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};

@@ -16,7 +16,7 @@ fn rows(at: usize, count: usize) -> String {
 }
 
 /// Restores a file on one thread; returns how many of its spans refer to something.
-fn check(coded: Vec<u8>, bases: &Bases) -> usize {
+fn check(coded: Vec<u8>, bases: &BaseSet) -> usize {
     let archive = Archive::from_bytes_on(coded, bases).unwrap();
     archive.test(&Context::with_threads(1)).unwrap();
     archive.spans().filter(|span| span.as_ref().is_ok_and(|span| span.reference.is_some())).count()
@@ -29,7 +29,7 @@ fn references_to_the_file_itself_count() {
     let (all, count) = (131_072, 132);
     let weights = data::words(Kind::Weights, 4, true, all * 256, 1);
     let old = safetensors(&[("w".to_string(), &weights)]);
-    let old = compressed(&old, &Bases::default(), Level::Max);
+    let old = compressed(&old, &BaseSet::default(), Level::Max);
     let places: Vec<usize> = shuffled(all / count, 2).iter().take(120).map(|i| i * count).collect();
     let part = |&at: &usize| &weights[at * 1024..(at + count) * 1024];
     let mut tensors: Vec<(String, &str, Vec<u8>)> =
@@ -43,7 +43,7 @@ fn references_to_the_file_itself_count() {
     add_rounded("F16", casts::f16_bits);
     let new = typed(&tensors);
     let bases =
-        Bases::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap();
+        BaseSet::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap();
     let on = check(compressed(&new, &bases, Level::Fast), &bases);
     assert!(on > 50, "{on} spans refer to something");
 }
@@ -57,13 +57,14 @@ fn a_raw_base_may_be_compressed_later() {
     let old = typed(&[("w".to_string(), "F16", &weights)]);
     let part = |at: usize| (rows(at, 1), "F16", &weights[at * 512..(at + 1) * 512]);
     let new = typed(&shuffled(all, 3).into_iter().take(2000).map(part).collect::<Vec<_>>());
-    let raw = Bases::from_bytes(vec![("old".to_string(), old.clone())], &Context::with_threads(1))
-        .unwrap();
+    let raw =
+        BaseSet::from_bytes(vec![("old".to_string(), old.clone())], &Context::with_threads(1))
+            .unwrap();
     let coded = compressed(&new, &raw, Level::Default);
-    let old = compressed(&old, &Bases::default(), Level::Max);
+    let old = compressed(&old, &BaseSet::default(), Level::Max);
     let on = check(
         coded,
-        &Bases::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap(),
+        &BaseSet::from_bytes(vec![("old".to_string(), old)], &Context::with_threads(1)).unwrap(),
     );
     assert!(on > 50, "{on} spans refer to the base");
 }

@@ -16,21 +16,21 @@ use lmc_format::{
 
 /// A recipe of any kind, ready to decode with.
 #[derive(Debug)]
-pub(crate) enum Ready {
-    Planes(ReadyRecipe),
+pub(crate) enum RecipeDecoder {
+    Planes(PlaneRecipeDecoder),
     Classes(ClassRecipe, Box<ClassDecoder>),
     Bins(Box<BinRecipe>, Box<BinDecoder>),
     Changes(Box<ChangeRecipe>, Box<ChangeDecoder>),
     Palette(PaletteRecipe, Box<PaletteDecoder>),
 }
 
-impl Ready {
+impl RecipeDecoder {
     /// Reads a recipe and its columns.
     pub(crate) fn read(isa: Isa, input: &mut Reader) -> Result<Self> {
         let available = input.rest().len();
-        let ready = match AnyRecipe::read(input)? {
+        let prepared = match AnyRecipe::read(input)? {
             AnyRecipe::Planes(recipe) => {
-                Self::Planes(ReadyRecipe::with_columns(isa, recipe, input)?)
+                Self::Planes(PlaneRecipeDecoder::with_columns(isa, recipe, input)?)
             }
             AnyRecipe::Classes(recipe) => {
                 let decoder = ClassDecoder::new(&recipe);
@@ -56,19 +56,19 @@ impl Ready {
                 format!("recipe of {len} bytes, {RECIPE_LEN_MAX} is the most"),
             ));
         }
-        Ok(ready)
+        Ok(prepared)
     }
 }
 
 /// A recipe by planes, ready to decode with.
 #[derive(Debug)]
-pub(crate) struct ReadyRecipe {
+pub(crate) struct PlaneRecipeDecoder {
     pub recipe: Recipe,
     pub segments: SegmentDecoder,
     pub columns: Option<ColumnOffsets>,
 }
 
-impl ReadyRecipe {
+impl PlaneRecipeDecoder {
     fn with_columns(isa: Isa, recipe: Recipe, input: &mut Reader) -> Result<Self> {
         let columns = match &recipe.columns {
             None => None,

@@ -27,7 +27,7 @@ pub(crate) fn len_max(threads: usize) -> u64 {
 
 /// What the files that are open together share.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct DecodeCache {
     /// One for each thread and each level of the base chain that it has reached.
     pub decoders: Pool<SpanDecoder>,
     /// Segments of which only a part was asked for. All threads share them, so that the cost of a
@@ -36,7 +36,7 @@ pub(crate) struct Desk {
     files: AtomicUsize,
 }
 
-impl Desk {
+impl DecodeCache {
     /// The number for another file.
     pub(crate) fn number(&self) -> usize {
         self.files.fetch_add(1, Ordering::Relaxed)
@@ -66,16 +66,16 @@ impl Desk {
 }
 
 /// A position in a file: the number of the file, and a byte of its original.
-type Place = (usize, u64);
+type FilePosition = (usize, u64);
 
 /// Parts of originals. Those that have not been wanted for the longest time are dropped first. `T`
 /// is the data of each part.
 #[derive(Debug)]
 pub(crate) struct Recent<T> {
     /// By start: the end, the data, and when the part was last wanted.
-    parts: BTreeMap<Place, (u64, T, u64)>,
+    parts: BTreeMap<FilePosition, (u64, T, u64)>,
     /// Starts of parts, by when they were last wanted.
-    order: BTreeMap<u64, Place>,
+    order: BTreeMap<u64, FilePosition>,
     clock: u64,
     len: u64,
 }
@@ -89,40 +89,40 @@ impl<T> Default for Recent<T> {
 impl<T> Recent<T> {
     /// The part that holds byte `at` of the original of a file: its range and its data.
     pub(crate) fn find(&mut self, file: usize, at: u64) -> Option<(Range<u64>, &T)> {
-        let places = (file, 0)..=(file, at);
-        let (&place, (end, part, used)) = self.parts.range_mut(places).next_back()?;
+        let positions = (file, 0)..=(file, at);
+        let (&position, (end, part, used)) = self.parts.range_mut(positions).next_back()?;
         if *end <= at {
             return None;
         }
         self.order.remove(used);
         self.clock += 1;
         *used = self.clock;
-        self.order.insert(self.clock, place);
-        Some((place.1..*end, part))
+        self.order.insert(self.clock, position);
+        Some((position.1..*end, part))
     }
 
     /// Keeps a part, and drops the parts that have not been wanted for the longest time until at
     /// most `len_max` bytes are left.
     pub(crate) fn keep(&mut self, file: usize, range: Range<u64>, part: T, len_max: u64) {
-        let (place, len) = ((file, range.start), counted(range.end - range.start));
+        let (position, len) = ((file, range.start), counted(range.end - range.start));
         if len > len_max {
             return;
         }
-        self.remove(place);
+        self.remove(position);
         self.clock += 1;
-        self.parts.insert(place, (range.end, part, self.clock));
-        self.order.insert(self.clock, place);
+        self.parts.insert(position, (range.end, part, self.clock));
+        self.order.insert(self.clock, position);
         self.len += len;
         while self.len > len_max {
-            let Some((_, place)) = self.order.pop_first() else { break };
-            self.remove(place);
+            let Some((_, position)) = self.order.pop_first() else { break };
+            self.remove(position);
         }
     }
 
-    fn remove(&mut self, place: Place) {
-        if let Some((end, _, used)) = self.parts.remove(&place) {
+    fn remove(&mut self, position: FilePosition) {
+        if let Some((end, _, used)) = self.parts.remove(&position) {
             self.order.remove(&used);
-            self.len -= counted(end - place.1);
+            self.len -= counted(end - position.1);
         }
     }
 }

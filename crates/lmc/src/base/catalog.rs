@@ -1,21 +1,24 @@
 //! Files to search for bases, and what is known of those that were looked at: each is opened and
 //! read once or twice, however many bases it might be.
 
-use crate::base::recent::Desk;
+use crate::base::decode_cache::DecodeCache;
 use crate::base::{Base, Library};
 use crate::context::Context;
 use crate::files::beside::Beside;
 use crate::files::folder::FileId;
-use crate::io::{Source, Stamp};
+use crate::io::{ByteSource, Stamp};
 use lmc_format::{Error, ErrorKind, Hash, Result};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The shared part of [`crate::Bases`].
+/// The part of a [`crate::BaseSet`] that all its copies share, and the bases in it.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct BaseCatalog {
+    /// The bases of the set, in their order. They are opened after the catalog is made, because
+    /// they point to it.
     pub(crate) given: OnceLock<Vec<Arc<Base>>>,
+    /// Directories that are searched for bases by name.
     pub(crate) folders: Vec<PathBuf>,
     library: Option<Arc<dyn Library>>,
     /// Bases that were found in addition to the given ones, by content hash and length: each is
@@ -27,8 +30,8 @@ pub(crate) struct Shelf {
     beside: Mutex<HashMap<PathBuf, Arc<Beside>>>,
     /// For work that is not handed another one.
     pub(crate) context: Context,
-    /// The desk that everything which looks for bases here shares.
-    pub(crate) desk: Arc<Desk>,
+    /// The cache that everything which looks for bases here shares.
+    pub(crate) cache: Arc<DecodeCache>,
 }
 
 /// What is known of a file, to tell whether it is a base.
@@ -44,7 +47,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// Whether it is `wanted`, as far as is known.
-    pub(crate) fn may_be(&self, wanted: &lmc_format::Base) -> bool {
+    pub(crate) fn may_be(&self, wanted: &lmc_format::BaseId) -> bool {
         let is_other = self.hash.is_some_and(|hash| hash != wanted.hash);
         self.len == wanted.len && !is_other && !self.on.contains(&wanted.hash)
     }
@@ -54,7 +57,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shelf {
+impl BaseCatalog {
     pub(crate) fn new(
         folders: Vec<PathBuf>,
         library: Option<Arc<dyn Library>>,
@@ -71,10 +74,9 @@ impl Shelf {
 
     /// A base that was found before, or the archive of a library; of this length, if one is wanted.
     pub(crate) fn find(
-        &self,
+        self: &Arc<Self>,
         hash: Hash,
         len: Option<u64>,
-        shelf: &Weak<Shelf>,
     ) -> Result<Option<Arc<Base>>> {
         if let Some(len) = len
             && let Some(base) = lock(&self.found).get(&(hash, len))
@@ -83,7 +85,7 @@ impl Shelf {
         }
         let Some(library) = &self.library else { return Ok(None) };
         let Some((name, bytes)) = library.find(hash)? else { return Ok(None) };
-        let base = Base::new(Source::Elsewhere(bytes), Path::new(&name), None, shelf)
+        let base = Base::new(ByteSource::Elsewhere(bytes), Path::new(&name), None, self)
             .map_err(|e| e.at(format_args!("base {name}")))?;
         if base.content_hash()? != hash || len.is_some_and(|len| len != base.original_len()) {
             let message = format!("base {name} is not the one with content hash {hash:032x}");
@@ -119,12 +121,12 @@ impl Shelf {
 
     /// The id of the file at `path` and what is known of it, if it is a file, without reading all
     /// of it. It is opened once.
-    pub(crate) fn glance(&self, path: &Path, shelf: &Weak<Shelf>) -> Option<(FileId, Seen)> {
+    pub(crate) fn glance(self: &Arc<Self>, path: &Path) -> Option<(FileId, Seen)> {
         let stamp = Stamp::of(&path.metadata().ok()?);
         if let Some(seen) = self.seen(&stamp) {
             return Some((stamp.id, seen.ok()?));
         }
-        let base = Base::open(path, shelf);
+        let base = Base::open(path, self);
         let opened = base.as_ref().ok().and_then(|base| base.stamp).unwrap_or(stamp);
         let seen = base.map(|base| base.seen());
         self.saw(opened, &seen);

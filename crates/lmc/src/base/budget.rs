@@ -7,7 +7,7 @@
 //! chain may read its base twice, and because a decoder writes a whole segment for one byte that is
 //! asked for.
 
-use crate::base::recent::{LEN_MAX, Recent, len_max};
+use crate::base::decode_cache::{LEN_MAX, Recent, len_max};
 use crate::context::Context;
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::ops::Range;
