@@ -22,7 +22,7 @@ pub fn run(args: &ListArgs) -> Exit {
     let files = Archives::list(&args.files);
     let (mut pages, mut array) = (Pages::default(), Array::new(0));
     let exit = exit::for_each(&files.paths, |path| {
-        let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
+        let bases = bases::to_restore(&args.bases.paths, bases::location(path, &args.files));
         let archive = files.open(path, &Bases::open(&bases, &signals::context(0))?)?;
         let listed = Listed { path, tensors: archive.tensors()?, archive: &archive };
         if args.json {

@@ -8,7 +8,7 @@ use crate::advice;
 use crate::args::store::CopyArgs;
 use crate::exit::{self, Exit, Failure, Tally};
 use crate::printable::Printable;
-use crate::progress::{Progress, Volume};
+use crate::progress::{ProgressBar, Volume};
 use crate::signals;
 use crate::stdio::{Effect, say, tell};
 
@@ -35,7 +35,7 @@ fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
         (None, []) => source.snapshots()?,
         (None, named) => named.iter().map(|name| source.find(name)).collect::<Result<_, _>>()?,
     };
-    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.json, false));
     progress.start(&args.target, None);
     let source = source.with_context(&progress.watching(&signals::context(0)));
     let copied = source.copy_to(&target, &names);

@@ -9,7 +9,7 @@ use super::{size_text, with_store};
 use crate::args::store::ExportArgs;
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
-use crate::progress::{Progress, Volume};
+use crate::progress::{ProgressBar, Volume};
 use crate::signals;
 use crate::stdio::{Effect, tell};
 
@@ -29,7 +29,7 @@ fn export(store: &Store, args: &ExportArgs) -> Result<(), Failure> {
         on_temporary: Some(signals::note),
         ..RestoreOptions::default()
     };
-    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.json, false));
     progress.start(target.display(), Some(name.size));
     let store = store.with_context(&progress.watching(&signals::context(args.threads)));
     let exported = store.export(&name, &target, &options);

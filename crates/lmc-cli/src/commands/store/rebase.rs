@@ -7,7 +7,7 @@ use super::{name_json, size_text, with_store};
 use crate::args::store::RebaseArgs;
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
-use crate::progress::{Progress, Volume};
+use crate::progress::{ProgressBar, Volume};
 use crate::signals;
 use crate::stdio::{Effect, tell};
 
@@ -18,7 +18,7 @@ pub fn run(args: &RebaseArgs) -> Exit {
 
 fn rebase(store: &Store, args: &RebaseArgs) -> Result<(), Failure> {
     let old = store.find(&args.snapshot)?;
-    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.json, false));
     progress.start(old.short_id(), Some(old.size));
     let options = SaveOptions::default();
     let store = store.with_context(&progress.watching(&signals::context(args.threads)));

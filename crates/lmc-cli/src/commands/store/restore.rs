@@ -8,7 +8,7 @@ use crate::advice;
 use crate::args::store::RestoreArgs;
 use crate::exit::{self, Exit, Failure};
 use crate::printable::Printable;
-use crate::progress::{Progress, Volume};
+use crate::progress::{ProgressBar, Volume};
 use crate::signals;
 use crate::stdio::{Effect, tell};
 
@@ -27,7 +27,7 @@ fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
         max_size: args.limit.max_size,
         on_temporary: Some(signals::note),
     };
-    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.json, false));
     progress.start(args.target.display(), Some(name.size));
     let store = store.with_context(&progress.watching(&signals::context(args.threads)));
     let restored = store.restore(&name, &args.target, &options);
