@@ -29,7 +29,7 @@ pub struct Contents {
 impl Contents {
     /// Path, type, bytes and kind of each entry.
     fn entries(&self) -> Vec<EntryTuple> {
-        let entry = |entry: &lmc_store::Entry| {
+        let entry = |entry: &lmc_store::ManifestEntry| {
             let path = SnapshotPath(entry.path.clone());
             match &entry.node {
                 Node::File(file) => (path, "file", file.size, file.kind.name()),

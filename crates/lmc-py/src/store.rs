@@ -3,7 +3,7 @@
 use lmc::{Context, Level};
 use lmc_store::storage::{Access, Interruptible, Location, Storage};
 use lmc_store::{
-    CheckOptions, Keep, MemoryFile, Parent, Part, PruneOptions, RelPath, RestoreOptions,
+    CheckOptions, Keep, MemoryFile, Parent, PartialSnapshot, PruneOptions, RelPath, RestoreOptions,
     SaveOptions, SnapshotName, SystemClock, storage,
 };
 use pyo3::prelude::*;
@@ -481,6 +481,6 @@ impl Store {
     }
 }
 
-fn read_parts(parts: &[Text]) -> lmc_store::Result<Vec<Part>> {
-    parts.iter().map(|text| Part::read(&text.0)).collect()
+fn read_parts(parts: &[Text]) -> lmc_store::Result<Vec<PartialSnapshot>> {
+    parts.iter().map(|text| PartialSnapshot::read(&text.0)).collect()
 }

@@ -35,7 +35,7 @@ pub struct Config {
 /// The configuration as it is written. Without the checksum, a flipped bit in a number would go
 /// unnoticed.
 #[derive(Serialize, Deserialize)]
-struct Checked {
+struct SealedConfig {
     #[serde(flatten)]
     config: Config,
     checksum: String,
@@ -43,8 +43,8 @@ struct Checked {
 
 impl Config {
     pub(crate) fn write(&self) -> Result<Vec<u8>> {
-        let checked = Checked { config: self.clone(), checksum: self.checksum()? };
-        let mut bytes = serde_json::to_vec_pretty(&checked).map_err(unwritable)?;
+        let sealed = SealedConfig { config: self.clone(), checksum: self.checksum()? };
+        let mut bytes = serde_json::to_vec_pretty(&sealed).map_err(unwritable)?;
         bytes.push(b'\n');
         Ok(bytes)
     }
@@ -55,7 +55,7 @@ impl Config {
     }
 
     pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
-        let Checked { config, checksum } =
+        let SealedConfig { config, checksum } =
             serde_json::from_slice(bytes).map_err(|e| damaged(&e))?;
         if config.format != FORMAT {
             let found = config.format;

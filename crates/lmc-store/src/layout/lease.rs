@@ -5,7 +5,7 @@
 
 use crate::Store;
 use crate::layout::names::{PENDING, PRUNING, random_copy_number, random_id};
-use crate::storage::Entry;
+use crate::storage::ObjectInfo;
 use lmc_format::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -31,7 +31,7 @@ pub struct Pending {
 /// A lease that was found, and how old it is.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub entry: Entry,
+    pub entry: ObjectInfo,
     pub pending: Pending,
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn is_pruning(store: &Store, now_ms: u64) -> Result<bool> {
 /// times are then so far apart that ages mean nothing. `now_ms` is by the clock of the storage.
 pub(crate) fn check_times<'a>(
     store: &Store,
-    mut leases: impl Iterator<Item = &'a Entry>,
+    mut leases: impl Iterator<Item = &'a ObjectInfo>,
     now_ms: u64,
 ) -> Result<()> {
     let limit_ms = now_ms.saturating_add(store.grace_ms() / 4);

@@ -4,7 +4,7 @@
 //! contents are checked before they are used: a path cannot lead out of the snapshot, an archive
 //! depends only on archives before it, and every extent lies in its pack.
 
-use crate::layout::file_kind::Kind;
+use crate::layout::content_kind::ContentKind;
 use crate::layout::names::{PackName, SnapshotName};
 use crate::layout::path::{PATH_LEN_MAX, RelPath};
 use lmc_format::{Advice, Error, ErrorKind, Result};
@@ -55,7 +55,7 @@ pub struct Manifest {
     /// Bytes that it added to the store.
     pub added: u64,
     /// Files, directories and links, in the order of their paths.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ManifestEntry>,
     /// All archives that its files need, each after its bases.
     pub archives: Vec<ArchiveInfo>,
     /// The packs that hold the archives, with their sizes.
@@ -64,7 +64,7 @@ pub struct Manifest {
 
 /// A name in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ManifestEntry {
     /// Where it is.
     pub path: RelPath,
     /// What it is.
@@ -100,7 +100,7 @@ pub struct FileNode {
     /// Bytes.
     pub size: u64,
     /// What it is for.
-    pub kind: Kind,
+    pub kind: ContentKind,
     /// The number of its archive.
     pub archive: usize,
 }
@@ -299,7 +299,7 @@ impl Manifest {
     fn check_entries(&self) -> Result<()> {
         let mut folders: HashSet<RelPath> = HashSet::new();
         let mut last: Option<&RelPath> = None;
-        for Entry { path, node } in &self.entries {
+        for ManifestEntry { path, node } in &self.entries {
             let wrong = |why: &str| Err(Error::invalid(format!("{path}: {why}")));
             if last.is_some_and(|last| last >= path) {
                 return wrong("is there twice or out of order");

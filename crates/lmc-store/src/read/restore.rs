@@ -1,12 +1,13 @@
 //! Restoring a snapshot to files.
 
 use crate::Store;
-use crate::layout::file_kind::Kind;
-use crate::layout::manifest::{Entry, FileNode, Node};
+use crate::layout::content_kind::ContentKind;
+use crate::layout::manifest::{FileNode, ManifestEntry, Node};
 use crate::layout::names::SnapshotName;
 use crate::layout::path::RelPath;
 use crate::read::glob::Glob;
 use crate::read::library::SnapshotLibrary;
+use crate::upkeep::check::is_lost;
 use crate::upkeep::rebase::original;
 use lmc::{Input, Leftover, NewDirectory, Options, Origin, Output, Sandbox};
 use lmc_format::{Advice, Error, ErrorKind, Result};
@@ -53,8 +54,9 @@ pub struct Restored {
 
 impl RestoreOptions {
     /// Whether an entry is to be restored.
-    pub fn wants(&self, entry: &Entry) -> bool {
-        let is_left_out = matches!(&entry.node, Node::File(file) if file.kind == Kind::Optimizer);
+    pub fn wants(&self, entry: &ManifestEntry) -> bool {
+        let is_left_out =
+            matches!(&entry.node, Node::File(file) if file.kind == ContentKind::Optimizer);
         let fits = |glob: &Glob| glob.fits_path(&entry.path);
         !(self.weights_only && is_left_out) && (self.only.is_empty() || self.only.iter().any(fits))
     }
@@ -95,7 +97,7 @@ impl Store {
         form: Form,
     ) -> Result<Restored> {
         let manifest = &Arc::new(self.manifest(name)?);
-        let size = |entry: &Entry| match &entry.node {
+        let size = |entry: &ManifestEntry| match &entry.node {
             Node::File(file) if options.wants(entry) => file.size,
             _ => 0,
         };
@@ -180,7 +182,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn wanted(&self) -> impl Iterator<Item = &Entry> {
+    fn wanted(&self) -> impl Iterator<Item = &ManifestEntry> {
         self.library.manifest().entries.iter().filter(|entry| self.options.wants(entry))
     }
 
@@ -206,7 +208,7 @@ impl Work<'_> {
     /// still exists after an error.
     fn all(&self, sandbox: &Sandbox, stays: bool) -> Result<Restored> {
         let manifest = self.library.manifest();
-        let wanted: Vec<&Entry> = self.wanted().collect();
+        let wanted: Vec<&ManifestEntry> = self.wanted().collect();
         let folders = self.folders(&wanted)?;
         let mode = |path: &RelPath| match manifest.node(path) {
             Some(Node::Directory { mode }) => *mode,
@@ -219,21 +221,21 @@ impl Work<'_> {
             old.insert(path, sandbox.make_dir(path.as_path(), mode(path))?);
         }
         let mut restored = Restored::default();
-        for Entry { path, node } in wanted.iter().copied() {
+        for ManifestEntry { path, node } in wanted.iter().copied() {
             let Node::File(file) = node else { continue };
             match self.file(sandbox, &self.path(path)?, file, stays) {
                 Ok(()) => {
                     restored.files += 1;
                     restored.bytes += file.size;
                 }
-                Err(e) if self.options.keep_going && is_damage(&e) => {
+                Err(e) if self.options.keep_going && is_lost(&e) => {
                     restored.failed.push((path.clone(), e));
                 }
                 Err(e) => return Err(e),
             }
         }
         // Links last: nothing is written after them.
-        for Entry { path, node } in wanted.iter().copied() {
+        for ManifestEntry { path, node } in wanted.iter().copied() {
             if let Node::Link { target } = node {
                 sandbox.link(path.as_path(), Path::new(OsStr::from_bytes(&target.0)))?;
             }
@@ -247,7 +249,7 @@ impl Work<'_> {
     }
 
     /// The folders that are wanted, and those that contain wanted entries.
-    fn folders(&self, wanted: &[&Entry]) -> Result<BTreeSet<RelPath>> {
+    fn folders(&self, wanted: &[&ManifestEntry]) -> Result<BTreeSet<RelPath>> {
         let mut folders = BTreeSet::new();
         for entry in wanted {
             let mut next = match &entry.node {
@@ -313,11 +315,6 @@ impl Work<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether an error is about this file alone.
-fn is_damage(error: &Error) -> bool {
-    matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated | ErrorKind::NotFound)
 }
 
 fn exists(message: String) -> Error {

@@ -139,11 +139,11 @@ impl Builder {
     }
 
     /// Whether a coded delta is better than a whole copy.
-    pub(crate) fn pays(&self, coded: &Compressed, offered: &[usize]) -> Result<bool> {
+    pub(crate) fn is_worth_its_rent(&self, coded: &Compressed, offered: &[usize]) -> Result<bool> {
         let bases = self.bases_of(coded, offered)?;
         let below: Vec<&ArchiveInfo> = bases.iter().map(|&base| self.get(base)).collect();
         let (size, stored) = (coded.summary.bytes_in, coded.summary.bytes_out);
-        Ok(!below.is_empty() && base_choice::pays(size, stored, &below))
+        Ok(!below.is_empty() && base_choice::is_worth_its_rent(size, stored, &below))
     }
 
     /// The bases by their numbers: only archives that were offered, never others with the same

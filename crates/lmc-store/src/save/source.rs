@@ -31,7 +31,7 @@ pub struct MemoryFile<'a> {
 
 /// A file or a directory on a disk that is to be saved.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct SaveSource {
     pub leaves: Vec<Leaf<'static>>,
     root: Root,
 }
@@ -42,7 +42,7 @@ enum Root {
     File { path: PathBuf, state: lmc::FileState },
 }
 
-impl Source {
+impl SaveSource {
     /// Whether it is a single file.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.root, Root::File { .. })
@@ -90,7 +90,7 @@ pub(crate) struct Leaf<'a> {
     /// Its path in the snapshot.
     pub path: RelPath,
     /// Where it is now.
-    pub place: Place<'a>,
+    pub source: FileSource<'a>,
     /// What it is.
     pub what: What,
     /// Files of the parent that hold its earlier content, if known.
@@ -99,7 +99,7 @@ pub(crate) struct Leaf<'a> {
 
 /// Where a file is.
 #[derive(Debug)]
-pub(crate) enum Place<'a> {
+pub(crate) enum FileSource<'a> {
     /// Below a directory, by its number there.
     Below(Arc<Tree>, usize),
     /// An open file, and its path.
@@ -107,7 +107,7 @@ pub(crate) enum Place<'a> {
     Memory(&'a [&'a [u8]]),
 }
 
-impl Place<'_> {
+impl FileSource<'_> {
     /// Its path; empty for files in memory.
     pub(crate) fn path(&self) -> PathBuf {
         match self {
@@ -195,7 +195,7 @@ impl FileState {
 
 /// Everything at `root`, or at the target of a link there. Links inside are kept, unless `follow`
 /// is set.
-pub(crate) fn walk(root: &Path, follow: bool) -> Result<Source> {
+pub(crate) fn walk(root: &Path, follow: bool) -> Result<SaveSource> {
     let cannot = |e| Error::io(format_args!("cannot look at {}", root.display()), e);
     match lmc::FileState::at(root).map_err(cannot)?.kind {
         FileKind::Folder => directory(root, follow),
@@ -204,7 +204,7 @@ pub(crate) fn walk(root: &Path, follow: bool) -> Result<Source> {
     }
 }
 
-fn single(root: &Path) -> Result<Source> {
+fn single(root: &Path) -> Result<SaveSource> {
     let cannot = |e| Error::io(format_args!("cannot open {}", root.display()), e);
     // Opening a pipe with this name would block.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -216,12 +216,12 @@ fn single(root: &Path) -> Result<Source> {
     let name = fs::canonicalize(root).ok().and_then(|path| Some(path.file_name()?.to_owned()));
     let name = root.file_name().map(ToOwned::to_owned).or(name).unwrap_or_default();
     let path = RelPath::new(name.as_bytes())?;
-    let place = Place::Open(file, root.to_path_buf());
-    let leaf = Leaf { path, place, what: What::File(FileState::new(state)), like: &[] };
-    Ok(Source { leaves: vec![leaf], root: Root::File { path: root.to_path_buf(), state } })
+    let source = FileSource::Open(file, root.to_path_buf());
+    let leaf = Leaf { path, source, what: What::File(FileState::new(state)), like: &[] };
+    Ok(SaveSource { leaves: vec![leaf], root: Root::File { path: root.to_path_buf(), state } })
 }
 
-fn directory(root: &Path, follow: bool) -> Result<Source> {
+fn directory(root: &Path, follow: bool) -> Result<SaveSource> {
     let links = if follow { Links::Followed } else { Links::Kept };
     let tree = Arc::new(Tree::read(root, links)?);
     let leaf = |(i, entry): (usize, &lmc::TreeEntry)| {
@@ -241,11 +241,11 @@ fn directory(root: &Path, follow: bool) -> Result<Source> {
             }
         };
         let path = RelPath::new(entry.path.as_os_str().as_bytes())?;
-        let place = Place::Below(tree.clone(), i);
-        Ok(Leaf { path, place, what, like: &[] })
+        let source = FileSource::Below(tree.clone(), i);
+        Ok(Leaf { path, source, what, like: &[] })
     };
     let leaves = tree.entries().iter().enumerate().map(leaf).collect::<Result<_>>()?;
-    Ok(Source { leaves, root: Root::Directory(tree) })
+    Ok(SaveSource { leaves, root: Root::Directory(tree) })
 }
 
 /// Files in memory, with the folders that they are in. They get `time_ms` as their time.
@@ -255,16 +255,16 @@ pub(crate) fn in_memory<'a>(files: &'a [MemoryFile<'a>], time_ms: u64) -> Result
     for MemoryFile { path, parts, like } in files {
         let twice = || Error::invalid(format!("{path} is there twice, or is a folder too"));
         for folder in std::iter::successors(path.folder(), RelPath::folder) {
-            let (place, what) = (Place::Memory(&[]), What::Directory { mode: FOLDER_MODE });
+            let (source, what) = (FileSource::Memory(&[]), What::Directory { mode: FOLDER_MODE });
             let leaf = leaves.entry(folder.clone());
-            let leaf = leaf.or_insert(Leaf { path: folder, place, what, like: &[] });
+            let leaf = leaf.or_insert(Leaf { path: folder, source, what, like: &[] });
             if matches!(leaf.what, What::File(_)) {
                 return Err(twice());
             }
         }
         let size = parts.iter().map(|part| part.len() as u64).sum();
         let what = What::File(FileState { mode: FILE_MODE, mtime, size, listed: None });
-        let leaf = Leaf { path: path.clone(), place: Place::Memory(parts), what, like };
+        let leaf = Leaf { path: path.clone(), source: FileSource::Memory(parts), what, like };
         if leaves.insert(path.clone(), leaf).is_some() {
             return Err(twice());
         }

@@ -7,7 +7,7 @@
 mod errors;
 
 use super::disk::{Disk, DiskStat, LISTS_MAX, RealDisk, Renamed};
-use super::{Access, Entry, Put, Stat, Storage, not_found, read_by_parts};
+use super::{Access, ObjectInfo, Put, Stat, Storage, not_found, read_by_parts};
 use crate::layout::config::CONFIG_NAME;
 use crate::layout::names::{FORGOTTEN, MARKER, NAME_PARTS_MAX, PRUNING, is_id, random_id};
 use errors::{object_error, swept};
@@ -317,7 +317,7 @@ impl LocalStorage {
         Ok(entries)
     }
 
-    fn walk_entries(&self, folder: &str, found: &mut Vec<Entry>) -> Result<()> {
+    fn walk_entries(&self, folder: &str, found: &mut Vec<ObjectInfo>) -> Result<()> {
         for (name, stat) in self.entries(folder)? {
             let Some(stat) = stat else { continue };
             let name = format!("{folder}/{name}");
@@ -327,7 +327,7 @@ impl LocalStorage {
                 }
             } else {
                 let stat = Stat { size: stat.size, modified_ms: stat.modified_ms };
-                found.push(Entry { name, stat });
+                found.push(ObjectInfo { name, stat });
             }
         }
         Ok(())
@@ -389,7 +389,7 @@ impl Storage for LocalStorage {
         Ok(Put::Created)
     }
 
-    fn settle(&self, name: &str) -> Result<()> {
+    fn make_durable(&self, name: &str) -> Result<()> {
         self.check_usable()?;
         let path = self.path(name);
         let folder = path.parent().unwrap_or(&self.root);
@@ -440,7 +440,7 @@ impl Storage for LocalStorage {
         Ok(entries.filter(|(_, is_dir)| *is_dir).map(|(name, _)| name).collect())
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         let mut entries = Vec::new();
         self.walk_entries(folder, &mut entries)?;
         Ok(entries)
@@ -471,7 +471,7 @@ impl Storage for LocalStorage {
     fn remove_temporaries(&self, before_ms: u64) -> Result<u64> {
         // A store may have been made where others already have a folder of this name.
         let is_ours = |name: &str| name.split_once('/').is_some_and(|(_, name)| is_id(name));
-        let old = |entry: &Entry| is_ours(&entry.name) && entry.stat.modified_ms < before_ms;
+        let old = |entry: &ObjectInfo| is_ours(&entry.name) && entry.stat.modified_ms < before_ms;
         let names: Vec<String> =
             self.list(TEMPORARY)?.into_iter().filter(old).map(|entry| entry.name).collect();
         self.delete(&names)?;
@@ -484,7 +484,7 @@ impl Storage for LocalStorage {
         true
     }
 
-    fn puts_at_once(&self) -> usize {
+    fn concurrent_puts(&self) -> usize {
         // One is synced while the next one is written.
         2
     }

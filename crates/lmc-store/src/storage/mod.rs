@@ -48,7 +48,7 @@ pub struct Stat {
 
 /// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ObjectInfo {
     /// Its whole name.
     pub name: String,
     /// Size and age.
@@ -74,7 +74,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// Makes sure that an object survives a power cut if another writer made it and we have only
     /// seen that it exists.
-    fn settle(&self, name: &str) -> Result<()>;
+    fn make_durable(&self, name: &str) -> Result<()>;
 
     /// Fills `out` with the bytes of an object from `at` on; they must exist.
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()>;
@@ -92,7 +92,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn folders(&self, folder: &str) -> Result<Vec<String>>;
 
     /// The same as `names` with sizes and ages.
-    fn list(&self, folder: &str) -> Result<Vec<Entry>>;
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>>;
 
     /// Removes objects. When it returns, they stay removed after a power cut. A missing object is
     /// not an error.
@@ -106,7 +106,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn has_cheap_stat(&self) -> bool;
 
     /// How many puts should run concurrently.
-    fn puts_at_once(&self) -> usize;
+    fn concurrent_puts(&self) -> usize;
 
     /// All bytes of an object of at most `len_max` bytes; a longer one is damaged.
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>>;

@@ -17,7 +17,7 @@ mod open;
 mod place;
 
 use self::place::{Place, is_unanswered, is_without_bucket};
-use super::{Entry, Location, Put, Stat, Storage, not_found};
+use super::{Location, ObjectInfo, Put, Stat, Storage, not_found};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lmc_format::{Error, ErrorKind, Result};
 use object_store::path::Path;
@@ -253,7 +253,7 @@ impl Storage for ObjectStorage {
         self.delete(&[from.to_string()]).map(|()| Put::Created)
     }
 
-    fn settle(&self, _name: &str) -> Result<()> {
+    fn make_durable(&self, _name: &str) -> Result<()> {
         Ok(())
     }
 
@@ -311,12 +311,13 @@ impl Storage for ObjectStorage {
         Ok(found.common_prefixes.iter().filter_map(last).collect())
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         let path = self.path(folder)?;
         let metas: object_store::Result<Vec<ObjectMeta>> =
             self.send(|| self.store.list(Some(&path)).try_collect());
         let metas = metas.map_err(|e| self.place.failed("list", folder, &e))?;
-        let entry = |meta: ObjectMeta| Some(Entry { name: self.name(&meta)?, stat: stat(&meta) });
+        let entry =
+            |meta: ObjectMeta| Some(ObjectInfo { name: self.name(&meta)?, stat: stat(&meta) });
         Ok(metas.into_iter().filter_map(entry).collect())
     }
 
@@ -343,7 +344,7 @@ impl Storage for ObjectStorage {
         false
     }
 
-    fn puts_at_once(&self) -> usize {
+    fn concurrent_puts(&self) -> usize {
         4
     }
 }

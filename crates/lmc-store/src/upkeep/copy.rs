@@ -222,7 +222,7 @@ impl<'a> Copying<'a> {
             // What a manifest says about itself proves nothing; all of it must be the same.
             if essence_of_theirs == essence(manifest) {
                 // The process that made it may not have made it durable.
-                self.target.storage.settle(&other.object()?)?;
+                self.target.storage.make_durable(&other.object()?)?;
                 or_leave_out!(self.complete(&theirs, manifest));
                 if !self.tag(&other, tags)? {
                     continue;

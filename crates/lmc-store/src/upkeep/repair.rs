@@ -16,7 +16,7 @@ use crate::layout::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::layout::names::{DAMAGED, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, random_id};
 use crate::save::packs::bytes_at_start;
 use crate::storage::Put;
-use crate::upkeep::check::{CheckOptions, Checked, Damage, is_damage};
+use crate::upkeep::check::{CheckOptions, CheckReport, Damage, is_damage};
 use crate::upkeep::damaged::damaged_key;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -38,7 +38,7 @@ pub struct Repaired {
     /// Manifests of the other store that hold something else than they claim.
     pub refused: Vec<(String, Error)>,
     /// The result of a check after the repair.
-    pub after: Checked,
+    pub after: CheckReport,
 }
 
 /// Packs that may have the bytes of others, by their hashes: where they are, and their sizes.

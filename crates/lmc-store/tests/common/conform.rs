@@ -13,7 +13,7 @@ pub fn conforms(storage: &dyn Storage) {
     assert_eq!(storage.read_all("packs/ab/one", 100).unwrap(), b"first");
     assert_eq!(storage.put_new("packs/ab/empty", b"").unwrap(), Put::Created);
     assert_eq!(storage.read_all("packs/ab/empty", 100).unwrap(), b"");
-    storage.settle("packs/ab/one").unwrap();
+    storage.make_durable("packs/ab/one").unwrap();
 
     let mut part = [0; 3];
     storage.read("packs/ab/one", 1, &mut part).unwrap();

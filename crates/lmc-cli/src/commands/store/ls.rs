@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lmc::Tensor;
-use lmc_store::{Entry, Manifest, Node, RelPath, Store, rfc3339};
+use lmc_store::{Manifest, ManifestEntry, Node, RelPath, Store, rfc3339};
 use serde_json::{Value, json};
 
 use super::{size_text, with_store};
@@ -59,7 +59,7 @@ fn files(manifest: &Manifest, as_json: bool) -> Result<(), Failure> {
     print(table)
 }
 
-fn entry_json(manifest: &Manifest, depths: &[usize], entry: &Entry) -> Value {
+fn entry_json(manifest: &Manifest, depths: &[usize], entry: &ManifestEntry) -> Value {
     let mut value = json!({"path": entry.path.to_string()});
     match &entry.node {
         Node::File(file) => {
