@@ -6,13 +6,13 @@
 mod common;
 
 use common::conform::{conforms, has_one_winner};
-use lmc_store::storage::{ObjectStorage, Storage};
+use lmc_store::storage::{BucketStorage, Storage};
 use lmc_store::{ErrorKind, Store, SystemClock};
 use lmc_testkit::s3::{ACCESS_KEY, BUCKET, Kind, SECRET_KEY, Server};
 use object_store::aws::AmazonS3Builder;
 use std::sync::Arc;
 
-fn storage(server: &Server, prefix: &str) -> ObjectStorage {
+fn storage(server: &Server, prefix: &str) -> BucketStorage {
     let store = AmazonS3Builder::new()
         .with_endpoint(format!("http://{}", server.address()))
         .with_allow_http(true)
@@ -20,7 +20,7 @@ fn storage(server: &Server, prefix: &str) -> ObjectStorage {
         .with_access_key_id(ACCESS_KEY)
         .with_secret_access_key(SECRET_KEY)
         .with_bucket_name(BUCKET);
-    ObjectStorage::new(Box::new(store.build().unwrap()), prefix.into()).unwrap()
+    BucketStorage::new(Box::new(store.build().unwrap()), prefix.into()).unwrap()
 }
 
 /// All that a storage promises, one winner of many creates each time, and lists of many pages.

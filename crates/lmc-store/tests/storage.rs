@@ -30,11 +30,11 @@ fn local() {
 #[cfg(feature = "bucket")]
 #[test]
 fn object() {
-    use lmc_store::storage::ObjectStorage;
+    use lmc_store::storage::BucketStorage;
     for prefix in ["", "a/b"] {
         let store = Box::new(object_store::memory::InMemory::new());
         let prefix = object_store::path::Path::from(prefix);
-        conforms(&ObjectStorage::new(store, prefix).unwrap());
+        conforms(&BucketStorage::new(store, prefix).unwrap());
     }
 }
 

@@ -3,20 +3,20 @@
 //! Objects have names like `packs/ab/abcd` and are written once. The guarantees of a store depend
 //! on those of each function here, so every storage passes the same tests (`tests/storage.rs`).
 
+#[cfg(feature = "bucket")]
+mod bucket;
 pub mod disk;
 mod interruptible;
 mod local;
 mod location;
 mod memory;
-#[cfg(feature = "bucket")]
-mod object;
 
+#[cfg(feature = "bucket")]
+pub use bucket::BucketStorage;
 pub use interruptible::Interruptible;
 pub use local::LocalStorage;
 pub use location::{Location, without_secrets};
 pub use memory::MemoryStorage;
-#[cfg(feature = "bucket")]
-pub use object::ObjectStorage;
 
 use crate::layout::config::CONFIG_NAME;
 use lmc::Folder;
@@ -208,7 +208,7 @@ fn local_path(location: &str) -> Option<&Path> {
 
 #[cfg(feature = "bucket")]
 fn open_url(url: &str) -> Result<Arc<dyn Storage>> {
-    Ok(Arc::new(ObjectStorage::from_url(url)?))
+    Ok(Arc::new(BucketStorage::from_url(url)?))
 }
 
 #[cfg(not(feature = "bucket"))]

@@ -11,13 +11,16 @@
 //! sending twice does no harm. A create that got no answer is sent again here. If the object then
 //! exists, its bytes show whether it is ours. A bucket is durable when it says so.
 
+mod error;
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 mod machine;
 mod open;
-mod place;
+mod url;
 
-use self::place::{Place, is_unanswered, is_without_bucket};
+use self::error::{is_unanswered, is_without_bucket};
+use self::url::BucketUrl;
 use super::{Location, ObjectInfo, Put, Stat, Storage, not_found};
+use ::url::Url;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lmc_format::{Error, ErrorKind, Result};
 use object_store::path::Path;
@@ -26,7 +29,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
-use url::Url;
 
 /// How many times a request is sent again; the pauses add up to about a minute.
 const RETRIES: usize = 10;
@@ -41,10 +43,10 @@ const CREATES_MAX: usize = 5;
 
 /// A bucket, or the part of it below a prefix.
 #[derive(Debug)]
-pub struct ObjectStorage {
+pub struct BucketStorage {
     store: Box<dyn ObjectStore>,
     prefix: Path,
-    place: Place,
+    url: BucketUrl,
     retries: usize,
     network: Network,
 }
@@ -95,7 +97,7 @@ fn start_network() -> Result<Runtime> {
     }
 }
 
-impl ObjectStorage {
+impl BucketStorage {
     /// Opens `url`. Keys and endpoints come from the environment, as in other tools
     /// (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
     /// `AZURE_STORAGE_ACCOUNT_NAME` and so on). `LMC_RETRIES` says how many times a request is sent
@@ -105,15 +107,15 @@ impl ObjectStorage {
             .map_err(|e| Error::invalid(format!("{} is not a URL: {e}", Location::from(url))))?;
         let retries = open::retries()?;
         let (store, prefix) = open::open(&parsed, std::env::vars_os(), retries)?;
-        Ok(Self { place: Place::of_url(&parsed), retries, ..Self::new(store, prefix)? })
+        Ok(Self { url: BucketUrl::of_url(&parsed), retries, ..Self::new(store, prefix)? })
     }
 
     /// Any store of `object_store`, below a prefix.
     pub fn new(store: Box<dyn ObjectStore>, prefix: Path) -> Result<Self> {
         let runtime = start_network()?;
         let network = Network { runtime: Arc::new(runtime), pid: std::process::id() };
-        let place = Place::of_store(&*store);
-        Ok(Self { store, prefix, place, retries: RETRIES, network })
+        let url = BucketUrl::of_store(&*store);
+        Ok(Self { store, prefix, url, retries: RETRIES, network })
     }
 
     fn path(&self, name: &str) -> Result<Path> {
@@ -159,7 +161,7 @@ impl ObjectStorage {
                 let is_ours = sent > 1 && self.has_bytes(name, bytes)?;
                 Ok(if is_ours { Put::Created } else { Put::Exists })
             }
-            Err(e) => Err(self.place.failed("put", name, &e)),
+            Err(e) => Err(self.url.failed("put", name, &e)),
         }
     }
 
@@ -179,7 +181,7 @@ impl ObjectStorage {
             Ok(()) => Ok(Put::Created),
             Err(E::AlreadyExists { .. }) => Ok(Put::Exists),
             Err(e @ E::NotFound { .. }) => Err(self.unread(from, &e)),
-            Err(e) => Err(self.place.failed("move", from, &e)),
+            Err(e) => Err(self.url.failed("move", from, &e)),
         }
     }
 
@@ -201,7 +203,7 @@ impl ObjectStorage {
     fn unread(&self, name: &str, error: &object_store::Error) -> Error {
         match error {
             object_store::Error::NotFound { .. } if !is_without_bucket(error) => not_found(name),
-            error => self.place.failed("read", name, error),
+            error => self.url.failed("read", name, error),
         }
     }
 
@@ -215,7 +217,7 @@ impl ObjectStorage {
     }
 }
 
-impl Storage for ObjectStorage {
+impl Storage for BucketStorage {
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
         for _ in 0..CREATES_MAX {
             match self.put(name, bytes, &PutMode::Create)? {
@@ -278,7 +280,7 @@ impl Storage for ObjectStorage {
         match self.wait(self.store.head(&path)) {
             Ok(meta) => Ok(Some(stat(&meta))),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(e) => Err(self.place.failed("look at", name, &e)),
+            Err(e) => Err(self.url.failed("look at", name, &e)),
         }
     }
 
@@ -306,7 +308,7 @@ impl Storage for ObjectStorage {
     fn folders(&self, folder: &str) -> Result<Vec<String>> {
         let path = self.path(folder)?;
         let found = self.send(|| self.store.list_with_delimiter(Some(&path)));
-        let found = found.map_err(|e| self.place.failed("list", folder, &e))?;
+        let found = found.map_err(|e| self.url.failed("list", folder, &e))?;
         let last = |path: &Path| Some(path.filename()?.to_string());
         Ok(found.common_prefixes.iter().filter_map(last).collect())
     }
@@ -315,7 +317,7 @@ impl Storage for ObjectStorage {
         let path = self.path(folder)?;
         let metas: object_store::Result<Vec<ObjectMeta>> =
             self.send(|| self.store.list(Some(&path)).try_collect());
-        let metas = metas.map_err(|e| self.place.failed("list", folder, &e))?;
+        let metas = metas.map_err(|e| self.url.failed("list", folder, &e))?;
         let entry =
             |meta: ObjectMeta| Some(ObjectInfo { name: self.name(&meta)?, stat: stat(&meta) });
         Ok(metas.into_iter().filter_map(entry).collect())
@@ -333,7 +335,7 @@ impl Storage for ObjectStorage {
             }
             Ok(())
         });
-        removed.map_err(|e| self.place.failed("remove", "objects", &e))
+        removed.map_err(|e| self.url.failed("remove", "objects", &e))
     }
 
     fn remove_temporaries(&self, _before_ms: u64) -> Result<u64> {
