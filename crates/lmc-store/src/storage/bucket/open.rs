@@ -94,7 +94,7 @@ fn build(
 }
 
 fn unknown() -> object_store::Error {
-    let source = "this lmc has s3://, gs:// and az:// only as far as they were built in".into();
+    let source = "this lmc was built without buckets of this kind".into();
     object_store::Error::Generic { store: "lmc", source }
 }
 
