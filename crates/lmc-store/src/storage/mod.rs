@@ -5,6 +5,8 @@
 
 #[cfg(feature = "bucket")]
 mod bucket;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod disk;
 mod interruptible;
 mod local;
