@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lmc::{Bases, Dependencies, FileId, Input, Level, Options, Output, Summary};
 
 use super::transfer::{self, Direction, FileTask, Opened, TaskInput};
-use crate::args::{CodecName, CompressArgs};
+use crate::args::files::{CodecName, CompressArgs};
 use crate::bases::{self, InputLocation};
 use crate::exit::{Exit, Failure};
 use crate::names;
@@ -19,7 +19,7 @@ use crate::table::ratio;
 pub fn run(args: &CompressArgs) -> Exit {
     let options = Options {
         level: level(args),
-        context: signals::context(args.files.threads),
+        context: signals::context(args.files.threads.count),
         verify: !args.no_verify,
         ..Options::default()
     };

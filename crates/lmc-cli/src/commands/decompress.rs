@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lmc::{Archive, Bases, Context, Dependencies, FileId, Output, Summary};
 
 use super::transfer::{self, Direction, FileTask, Opened, TaskInput};
-use crate::args::DecompressArgs;
+use crate::args::files::DecompressArgs;
 use crate::bases::{self, InputLocation};
 use crate::exit::{Exit, Failure};
 use crate::names;
@@ -17,7 +17,7 @@ use crate::table::ratio;
 
 /// Restores every file that `args` names.
 pub fn run(args: &DecompressArgs) -> Exit {
-    let (context, max_size) = (signals::context(args.files.threads), args.limit.max_size);
+    let (context, max_size) = (signals::context(args.files.threads.count), args.limit.max_size);
     transfer::run(&args.files, &Decompress { context, max_size })
 }
 

@@ -2,7 +2,7 @@
 
 use lmc::{Archive, Bases};
 
-use crate::args::TestArgs;
+use crate::args::files::TestArgs;
 use crate::bases;
 use crate::exit::{self, Exit};
 use crate::names::{self, Archives};
@@ -13,7 +13,7 @@ use crate::{signals, stdio};
 pub fn run(args: &TestArgs) -> Exit {
     let files = Archives::list(&args.files);
     let mut progress = ProgressBar::new(Volume::new(args.quiet, false));
-    let context = signals::context(args.threads);
+    let context = signals::context(args.threads.count);
     exit::for_each(&files.paths, |path| {
         let bases = bases::to_restore(&args.bases.paths, bases::location(path, &args.files));
         let bases = Bases::open(&bases, &context)?;

@@ -18,7 +18,7 @@ use lmc::{Dependencies, FileId, FileState, Origin, Output, Publish, Summary};
 
 pub use task::{FileTask, Opened, TaskInput};
 
-use crate::args::FileArgs;
+use crate::args::files::FileArgs;
 use crate::bases;
 use crate::exit::{self, Exit, Failure, Tally};
 use crate::names;

@@ -16,11 +16,11 @@ use crate::table::{Align, Table, ratio, shape};
 /// Lists what `args` names.
 pub fn run(args: &LsArgs) -> Exit {
     with_store(&args.store, |store| {
-        let name = store.find(&args.snapshot)?;
+        let name = store.find(&args.snapshot.name)?;
         let manifest = Arc::new(store.manifest(&name)?);
         match &args.file {
-            Some(file) => tensors(store, &manifest, file, args.json),
-            None => files(&manifest, args.json),
+            Some(file) => tensors(store, &manifest, file, args.format.json),
+            None => files(&manifest, args.format.json),
         }
     })
 }

@@ -17,7 +17,7 @@ pub fn run(args: &ShowArgs) -> Exit {
 }
 
 fn show(store: &Store, args: &ShowArgs) -> Result<(), Failure> {
-    let name = store.find(&args.snapshot)?;
+    let name = store.find(&args.snapshot.name)?;
     let manifest = store.manifest(&name)?;
     let tags = store.tags()?.remove(&name.id).unwrap_or_default();
     let json = || {
@@ -26,7 +26,7 @@ fn show(store: &Store, args: &ShowArgs) -> Result<(), Failure> {
         value
     };
     let listed: Vec<&str> = tags.iter().map(String::as_str).collect();
-    tell(Effect::Looked, text(&name, &manifest, &listed.join(", ")), args.json.then(json))
+    tell(Effect::Looked, text(&name, &manifest, &listed.join(", ")), args.format.json.then(json))
 }
 
 /// For each kind: the number of files, their bytes, and the bytes of their own archives.
