@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::archive::Archive;
+use crate::context::long;
 use crate::errors::Raise;
 use crate::snapshot::Snapshot;
 use crate::text::SnapshotPath;
-use crate::work::long;
 
 /// Path, type, bytes and kind.
 type EntryTuple = (SnapshotPath, &'static str, u64, &'static str);

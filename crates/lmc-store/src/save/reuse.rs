@@ -120,7 +120,7 @@ impl Presence {
         Ok(pack.map(|pack| manifest.packs[pack].name.clone()))
     }
 
-    /// The pack that an archive, or one of its bases, needs and that is missing. This recursion ends
+    /// A pack that an archive, or one of its bases, needs and that is missing. This recursion ends
     /// because base chains have a largest depth.
     fn missing_pack(
         &mut self,
