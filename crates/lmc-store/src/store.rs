@@ -60,9 +60,8 @@ impl Store {
     /// Opens a store.
     pub fn open(storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Result<Self> {
         let bytes = storage.read_all(CONFIG_NAME, CONFIG_LEN_MAX).map_err(|e| match e.kind {
-            ErrorKind::NotFound => {
-                Error::new(ErrorKind::NoStore, "no store is here").with_advice(Advice::CreateStore)
-            }
+            ErrorKind::NotFound => Error::new(ErrorKind::NoStore, "there is no store here")
+                .with_advice(Advice::CreateStore),
             ErrorKind::Corrupt => damaged(&e),
             _ => e,
         })?;

@@ -67,7 +67,7 @@ impl Config {
             return Err(unconditional());
         }
         if config.checksum()? != checksum {
-            return Err(damaged(&"its checksum is another"));
+            return Err(damaged(&"its checksum does not match"));
         }
         Ok(config)
     }
@@ -83,7 +83,7 @@ fn unwritable(error: serde_json::Error) -> Error {
 }
 
 pub(crate) fn unconditional() -> Error {
-    let message = "the storage makes an object twice when asked to make it only once, so that \
-                   two writers would overwrite each other; use a server that honours If-None-Match";
+    let message = "the storage lets two writers create the same object, so one would overwrite the \
+                   other; use a server that honours If-None-Match";
     Error::new(ErrorKind::Unsupported, message)
 }

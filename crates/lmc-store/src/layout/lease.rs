@@ -165,8 +165,8 @@ impl Drop for SaveLease<'_> {
 }
 
 fn lost() -> Error {
-    let message = "the save took so long without a sign of life that what it needs may be gone; \
-                   save again";
+    let message = "the save showed no sign of life for so long that its data may have been \
+                   removed; save again";
     Error::new(ErrorKind::Conflict, message)
 }
 
@@ -188,8 +188,8 @@ pub(crate) fn pendings(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
             Err(e) => {
                 let name = &entry.name;
                 let message = format!(
-                    "the lease {name} is damaged: {e}; it counts until it is as old as grace, or \
-                     remove it if no save is under way"
+                    "the lease {name} is damaged: {e}; it stays valid for the grace period; remove \
+                     it if no save is running"
                 );
                 return Err(Error::corrupt(message));
             }
@@ -252,7 +252,8 @@ impl<'a> PruneLease<'a> {
     pub(crate) fn check(&self) -> Result<()> {
         let age = self.store.clock.boot_ms().saturating_sub(self.made_boot_ms);
         if self.store.grace_ms() > 0 && age > self.store.grace_ms() / 2 {
-            let message = "the prune took too long to be sure of what nobody needs; prune again";
+            let message =
+                "the prune took too long to be sure which data is unreferenced; prune again";
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         Ok(())
@@ -284,9 +285,9 @@ pub(crate) fn check_times<'a>(
         Some(lease) => {
             let (name, minutes) = (&lease.name, (lease.stat.modified_ms - now_ms) / 60_000);
             let message = format!(
-                "the lease {name} is {minutes} minutes newer than what is written now, so that \
-                 nobody can tell what is old, and nothing was removed; set the clocks of all \
-                 machines that use the store, or remove that lease if its process has ended"
+                "the lease {name} is {minutes} minutes newer than objects that are written now, so \
+                 ages cannot be trusted and nothing was removed; set the clocks of all machines \
+                 that use the store, or remove that lease if its process has ended"
             );
             Err(Error::new(ErrorKind::Conflict, message))
         }

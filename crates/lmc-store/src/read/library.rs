@@ -213,7 +213,7 @@ impl Store {
     /// Opens the archive of one file of a snapshot, to read tensors or other parts of it.
     pub fn archive(&self, manifest: &Arc<Manifest>, path: &RelPath) -> Result<Archive> {
         let file = manifest.file(path).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("no file {path} is in the snapshot"))
+            Error::new(ErrorKind::NotFound, format!("the snapshot has no file {path}"))
         })?;
         SnapshotLibrary::new(self, manifest).open(file.archive).map_err(|e| e.at(path))
     }

@@ -111,7 +111,7 @@ impl Store {
         }
         match fs::metadata(target) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => work.new_directory(target),
-            Err(e) => Err(Error::io(format_args!("cannot look at {}", target.display()), e)),
+            Err(e) => Err(Error::io(format_args!("cannot access {}", target.display()), e)),
             Ok(metadata) if !metadata.is_dir() => {
                 Err(exists(format!("{} exists and is not a directory", target.display())))
             }
@@ -167,15 +167,15 @@ impl Work<'_> {
             };
             if let Some(path) = paths.replace(path) {
                 let message = format!(
-                    "the .lmc file of one entry and another entry would both be {path}; restore \
-                     the snapshot instead, and compress what is needed"
+                    "two files would both be exported as {path}; restore the snapshot instead, and \
+                     compress what you need"
                 );
                 return Err(Error::invalid(message));
             }
         }
         if paths.is_empty() && !self.options.only.is_empty() {
             let globs: Vec<String> = self.options.only.iter().map(Glob::to_string).collect();
-            let message = format!("nothing in the snapshot fits {}", globs.join(", "));
+            let message = format!("nothing in the snapshot matches {}", globs.join(", "));
             let error = Error::new(ErrorKind::NotFound, message);
             return Err(error.with_advice(Advice::ListPaths));
         }
@@ -190,7 +190,9 @@ impl Work<'_> {
     /// directory.
     fn single(&self, target: &Path) -> Result<Restored> {
         let entry = &self.library.manifest().entries[0];
-        let Node::File(file) = &entry.node else { return Err(Error::corrupt("no file is in it")) };
+        let Node::File(file) = &entry.node else {
+            return Err(Error::corrupt("it contains no file"));
+        };
         let (folder, path) = if target.is_dir() {
             (target, self.path(&entry.path)?)
         } else {

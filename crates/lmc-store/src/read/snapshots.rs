@@ -135,7 +135,7 @@ impl Store {
                 return Ok(newest);
             }
         }
-        let message = "snapshots go while the newest is looked for; try again";
+        let message = "snapshots are removed faster than the newest can be found; try again";
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
@@ -255,9 +255,9 @@ impl Store {
         }
         let marker = marker(folder);
         let message = format!(
-            "{folder}/ is not there, or lacks {marker}: it was renamed, is not mounted, or is not \
-             copied yet, so it is not taken to be empty and nothing was changed; put it back, or \
-             make an empty {marker} if what was in it is lost"
+            "{folder}/ is missing or has no {marker}: it may be renamed, not mounted, or not \
+             copied yet, so it is not treated as empty and nothing was changed; put it back, or \
+             create an empty {marker} if its contents are lost"
         );
         Err(Error::corrupt(message))
     }

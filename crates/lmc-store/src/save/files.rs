@@ -169,8 +169,7 @@ impl<'a, 'w> Coding<'a, 'w> {
             // A new checkpoint is not lost because an old one is damaged.
             Err(e) if is_lost(&e) && self.builder.parent().is_some() => {
                 let warning = format!(
-                    "{}: what it should be coded against cannot be read, so it is stored alone: \
-                     {e}",
+                    "{}: its base cannot be read, so it is stored without one: {e}",
                     leaf.path
                 );
                 self.warnings.push(Warning::new(warning).with_advice(Advice::CheckStore));
@@ -207,7 +206,7 @@ impl<'a, 'w> Coding<'a, 'w> {
                 Verdict::Different => {}
                 Verdict::Damaged(e) => {
                     let warning = format!(
-                        "{}: what the store has of it cannot be read, so it is stored again: {e}",
+                        "{}: its copy in the store cannot be read, so it is stored again: {e}",
                         leaf.path
                     );
                     self.warnings.push(Warning::new(warning).with_advice(Advice::CheckStore));

@@ -158,12 +158,12 @@ impl Builder {
             number.ok_or_else(|| {
                 if offered.iter().any(|&number| self.get(number).hash == base.hash) {
                     // For an archive that this save stored itself, hash and size are both right.
-                    let message = "an earlier snapshot says another size of it than it has";
+                    let message = "an earlier snapshot states a wrong size for it";
                     return Error::corrupt(message);
                 }
                 // A file beside it has changed since it was stored.
-                let message = "was coded against what changed while it was saved; save again when \
-                               nobody writes to it";
+                let message = "was coded against a file that changed while it was saved; save \
+                               again when nobody writes to it";
                 Error::new(ErrorKind::Conflict, message)
             })
         };

@@ -464,7 +464,7 @@ impl PackWriter<'_> {
 }
 
 fn failed() -> io::Error {
-    io::Error::other("a pack could not be put")
+    io::Error::other("a pack could not be stored")
 }
 
 impl Write for PackWriter<'_> {

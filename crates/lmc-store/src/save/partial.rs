@@ -37,12 +37,15 @@ pub struct PartialSnapshot {
 impl PartialSnapshot {
     /// The part as text, for the process that commits it.
     pub fn write(&self) -> Result<String> {
-        serde_json::to_string(self).map_err(|e| Error::invalid(format!("cannot write a part: {e}")))
+        serde_json::to_string(self)
+            .map_err(|e| Error::invalid(format!("cannot write a partial snapshot: {e}")))
     }
 
     /// Reads the text that [`PartialSnapshot::write`] gave. All its contents have been checked.
     pub fn read(text: &str) -> Result<Self> {
-        let wrong = |e: &dyn std::fmt::Display| Error::invalid(format!("it is not a part: {e}"));
+        let wrong = |e: &dyn std::fmt::Display| {
+            Error::invalid(format!("it is not a partial snapshot: {e}"))
+        };
         let part: Self = serde_json::from_str(text).map_err(|e| wrong(&e))?;
         part.manifest.check().map_err(|e| wrong(&e))?;
         let is_lease = |object: &String| {
@@ -132,8 +135,9 @@ fn merge(manifest: &mut Manifest, parts: &[PartialSnapshot]) -> Result<()> {
             let node = match node {
                 Node::File(file) => {
                     let archive = merged.adopt(&donor, file.archive).ok_or_else(|| {
-                        let message = "is coded against another archive than the other parts, with \
-                                       the same hash; save all parts again on one parent";
+                        let message = "is coded against an archive that has the same hash as a \
+                                       different one in another partial snapshot; save all of them \
+                                       again against one parent";
                         Error::new(ErrorKind::Conflict, message).at(path)
                     })?;
                     Node::File(FileNode { archive, ..*file })
@@ -144,7 +148,7 @@ fn merge(manifest: &mut Manifest, parts: &[PartialSnapshot]) -> Result<()> {
             let before = entries.insert(path.clone(), node);
             if before.is_some_and(|before| !(is_folder && matches!(before, Node::Directory { .. })))
             {
-                return Err(Error::invalid(format!("{path} is in two parts")));
+                return Err(Error::invalid(format!("{path} is in two partial snapshots")));
             }
         }
     }

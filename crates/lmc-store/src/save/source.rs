@@ -72,10 +72,10 @@ impl SaveSource {
             |what: fn(&What) -> bool| self.leaves.iter().filter(|leaf| what(&leaf.what)).count();
         let links = is(|what| matches!(what, What::Link { .. }));
         match (is(|what| matches!(what, What::File(_))), links) {
-            (0, 0) => Some(Warning::new("no file is in it")),
+            (0, 0) => Some(Warning::new("it contains no file")),
             (0, _) => {
                 let warning = format!(
-                    "no file is in it; {links} links are saved as links, without what they lead to"
+                    "it contains no file; {links} links are saved as links, without their targets"
                 );
                 Some(Warning::new(warning).with_advice(Advice::FollowLinks))
             }
@@ -126,7 +126,7 @@ impl FileSource<'_> {
             }
             Self::Open(file, _) => {
                 let file = file.try_clone();
-                Ok(Some(file.map_err(|e| Error::io("cannot open it once more", e))?))
+                Ok(Some(file.map_err(|e| Error::io("cannot open it again", e))?))
             }
             Self::Memory(_) => Ok(None),
         }
@@ -136,7 +136,7 @@ impl FileSource<'_> {
         match (self, self.file()?) {
             (_, Some(file)) => Ok(Opened::File(file)),
             (Self::Memory(parts), _) => Ok(Opened::Memory(parts)),
-            _ => Err(Error::invalid("it is nowhere")),
+            _ => Err(Error::invalid("it is not a file")),
         }
     }
 }
@@ -159,7 +159,7 @@ impl Opened<'_> {
     /// Fails if a file has changed since it was listed.
     pub(crate) fn check(&self, state: &FileState) -> Result<()> {
         let (Self::File(file), Some(listed)) = (self, &state.listed) else { return Ok(()) };
-        let now = lmc::FileState::of(file).map_err(|e| Error::io("cannot look at it", e))?;
+        let now = lmc::FileState::of(file).map_err(|e| Error::io("cannot access it", e))?;
         if !listed.is_unchanged(&now) {
             let message = "changed while it was saved; save again when nobody writes to it";
             return Err(Error::new(ErrorKind::Conflict, message));
@@ -196,7 +196,7 @@ impl FileState {
 /// Everything at `root`, or at the target of a link there. Links inside are kept, unless `follow`
 /// is set.
 pub(crate) fn walk(root: &Path, follow: bool) -> Result<SaveSource> {
-    let cannot = |e| Error::io(format_args!("cannot look at {}", root.display()), e);
+    let cannot = |e| Error::io(format_args!("cannot access {}", root.display()), e);
     match lmc::FileState::at(root).map_err(cannot)?.kind {
         FileKind::Folder => directory(root, follow),
         FileKind::File => single(root),
@@ -211,7 +211,7 @@ fn single(root: &Path) -> Result<SaveSource> {
     let file = File::options().read(true).custom_flags(flags).open(root).map_err(cannot)?;
     let state = lmc::FileState::of(&file).map_err(cannot)?;
     if state.kind != FileKind::File {
-        return Err(Error::invalid(format!("{} is not a file any more", root.display())));
+        return Err(Error::invalid(format!("{} is no longer a file", root.display())));
     }
     let name = fs::canonicalize(root).ok().and_then(|path| Some(path.file_name()?.to_owned()));
     let name = root.file_name().map(ToOwned::to_owned).or(name).unwrap_or_default();
@@ -253,7 +253,7 @@ pub(crate) fn in_memory<'a>(files: &'a [MemoryFile<'a>], time_ms: u64) -> Result
     let mut leaves: BTreeMap<RelPath, Leaf> = BTreeMap::new();
     let mtime = ((time_ms / 1000) as i64, (time_ms % 1000) as u32 * 1_000_000);
     for MemoryFile { path, parts, like } in files {
-        let twice = || Error::invalid(format!("{path} is there twice, or is a folder too"));
+        let twice = || Error::invalid(format!("{path} is given twice, or is also a folder"));
         for folder in std::iter::successors(path.folder(), RelPath::folder) {
             let (source, what) = (FileSource::Memory(&[]), What::Directory { mode: FOLDER_MODE });
             let leaf = leaves.entry(folder.clone());

@@ -161,8 +161,7 @@ impl RealDisk {
         }
         if stat.st_uid != first.owner {
             let message = format!(
-                "somebody has put a folder of another user in the place of {}; look into it, and \
-                 open the store again",
+                "a folder of another user has replaced {}; check it, and open the store again",
                 self.root.display()
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
@@ -276,8 +275,8 @@ fn blocked(above: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
         Ok(stat) if kind(&stat) != FileType::Directory => {
             let name = name.to_string_lossy();
             let message = format!(
-                "{name} is a link, or not a directory; a store holds no links, put its folders in \
-                 its place"
+                "{name} is a link, or not a directory; a store must not contain links: replace it \
+                 with its folder"
             );
             io::Error::new(io::ErrorKind::InvalidData, message)
         }
@@ -296,8 +295,10 @@ fn unopened(folder: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
 /// The error about something that is not a file: it is not an object, whatever its name is.
 fn no_file(kind: FileType) -> io::Error {
     let what = match kind {
-        FileType::Symlink => "it is a link; a store holds no links, put the file in its place",
-        FileType::Directory => "it is a folder and not a file",
+        FileType::Symlink => {
+            "it is a link; a store must not contain links: replace it with its file"
+        }
+        FileType::Directory => "it is a folder, not a file",
         _ => "it is not a file",
     };
     io::Error::new(io::ErrorKind::InvalidData, what)
@@ -389,7 +390,7 @@ impl Disk for RealDisk {
         match kind(&stat) {
             FileType::RegularFile if stat.st_nlink == 1 => {}
             FileType::RegularFile => {
-                let message = "it has another name, so that its bytes are not ours to take";
+                let message = "it has another name too, so it must not be emptied";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
             other => return Err(no_file(other)),
@@ -421,7 +422,7 @@ impl Disk for RealDisk {
         let made = Folder::from(made);
         // An older folder that somebody has put there instead does not get these permissions.
         if !made.is_just_made()? {
-            return Err(io::Error::other("somebody else has put another directory in its place"));
+            return Err(io::Error::other("another directory has replaced it"));
         }
         open_up(&made, mode)
     }

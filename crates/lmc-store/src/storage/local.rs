@@ -61,8 +61,8 @@ impl LocalStorage {
 
     fn check_usable(&self) -> Result<()> {
         if self.is_poisoned.load(Ordering::Acquire) {
-            let message = "an earlier sync failed, so nothing more is written; look at the disk \
-                           and start again";
+            let message = "an earlier sync failed, so nothing more is written; check the disk and \
+                           start again";
             return Err(Error::new(ErrorKind::Io, message).at(self.root.display()));
         }
         Ok(())
@@ -258,7 +258,9 @@ impl LocalStorage {
             }
             return Err(match is_swept {
                 true => swept(name),
-                false => self.failed(format_args!("cannot name {}", path.display()), error),
+                false => {
+                    self.failed(format_args!("cannot rename a file to {}", path.display()), error)
+                }
             });
         }
         self.sync_dir(&folder)?;
@@ -337,7 +339,7 @@ impl LocalStorage {
     fn check_root(&self) -> Result<()> {
         let path = self.path(CONFIG_NAME);
         let stat = self.disk.stat(&path);
-        stat.map(|_| ()).map_err(|e| Error::io(format_args!("cannot see {}", path.display()), e))
+        stat.map(|_| ()).map_err(|e| Error::io(format_args!("cannot access {}", path.display()), e))
     }
 }
 
@@ -382,7 +384,8 @@ impl Storage for LocalStorage {
         let is_both = |id_old: (u64, u64)| id(&new) == Some(id_old);
         // A file that has got the old name meanwhile stays.
         if renamed == Renamed::Linked && id(&old).is_some_and(is_both) {
-            let cannot = |e| Error::io(format_args!("cannot remove {from}, which is {to} too"), e);
+            let cannot =
+                |e| Error::io(format_args!("cannot remove {from}, which is now also {to}"), e);
             self.disk.remove(&old).map_err(cannot)?;
         }
         self.sync_dir(&folder(&old))?;
@@ -421,11 +424,11 @@ impl Storage for LocalStorage {
     fn stat(&self, name: &str) -> Result<Option<Stat>> {
         match self.disk.stat(&self.path(name)) {
             Ok(stat) if stat.is_dir => {
-                Err(Error::corrupt(format!("{name} is a folder and not a file")))
+                Err(Error::corrupt(format!("{name} is a folder, not a file")))
             }
             Ok(stat) => Ok(Some(Stat { size: stat.size, modified_ms: stat.modified_ms })),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(object_error(format_args!("cannot look at {name}"), e)),
+            Err(e) => Err(object_error(format_args!("cannot access {name}"), e)),
         }
     }
 

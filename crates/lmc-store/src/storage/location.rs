@@ -137,8 +137,8 @@ pub(super) fn check(location: &str) -> Result<()> {
         return refuse_user(&url).and_then(|()| refuse_query(&url));
     }
     let message = format!(
-        "{}: the URL of a store is written as s3://BUCKET/PREFIX, without blanks at its ends and \
-         without control characters; a directory of such a name is ./NAME",
+        "{}: the URL of a store is written as s3://BUCKET/PREFIX, without spaces at its ends and \
+         without control characters; write ./NAME for a directory of such a name",
         shown(location)
     );
     Err(Error::invalid(message))
@@ -155,8 +155,8 @@ fn refuse_user(url: &str) -> Result<()> {
     }
     let url = shown(url);
     let message = format!(
-        "{url}: the URL of a store has no user and no password; give keys by AWS_ACCESS_KEY_ID and \
-         AWS_SECRET_ACCESS_KEY, or by the variables of your cloud"
+        "{url}: the URL of a store must have no user and no password; set AWS_ACCESS_KEY_ID and \
+         AWS_SECRET_ACCESS_KEY, or the variables of your cloud"
     );
     Err(Error::invalid(message))
 }
@@ -170,8 +170,8 @@ fn refuse_query(url: &str) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "{}: the URL of a directory has no query and no fragment; a directory with ? or # in its \
-         name is given as /PATH or ./NAME",
+        "{}: the URL of a directory must have no query and no fragment; write /PATH or ./NAME for \
+         a directory with ? or # in its name",
         shown(url)
     );
     Err(Error::invalid(message))

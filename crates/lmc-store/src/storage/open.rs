@@ -96,7 +96,7 @@ pub(super) fn is_scheme(name: &str) -> bool {
 fn refused(location: &str, kind: ErrorKind) -> Error {
     let why = match kind {
         ErrorKind::Unsupported => "this lmc was built without it",
-        _ => "a store has no such URL",
+        _ => "it is not the URL of a store",
     };
     let built = SCHEMES.iter().filter(|scheme| scheme.is_built).map(|scheme| scheme.form);
     let forms = built.collect::<Vec<_>>().join(", ");
@@ -134,7 +134,7 @@ pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
 /// Fails if a folder belongs to another user, who can open it to everyone at any time.
 fn check_owner(path: &Path) -> Result<()> {
     let metadata = std::fs::metadata(path)
-        .map_err(|e| Error::io(format_args!("cannot look at {}", path.display()), e))?;
+        .map_err(|e| Error::io(format_args!("cannot access {}", path.display()), e))?;
     if metadata.uid() == rustix::process::geteuid().as_raw() {
         return Ok(());
     }

@@ -107,7 +107,9 @@ impl Store {
                         sizes_found.insert(name, size);
                         None
                     }
-                    None => error.or_else(|| Some(Error::corrupt("its bytes have another hash"))),
+                    None => {
+                        error.or_else(|| Some(Error::corrupt("its bytes have a different hash")))
+                    }
                 };
             }
             if error.is_none() && is_chosen {
@@ -383,7 +385,7 @@ fn wrong_object(object: &str, size: u64, found: Option<u64>) -> Option<Error> {
 /// The error about a manifest that states another size for a pack than the right bytes have.
 pub(crate) fn wrong_size(name: &PackName, size: u64, found: u64) -> Error {
     let object = name.object();
-    Error::corrupt(format!("the manifest says that {object} has {size} bytes, and it has {found}"))
+    Error::corrupt(format!("the manifest says that {object} has {size} bytes, but it has {found}"))
 }
 
 fn is_chosen(seed: &str, name: &PackName, percent: u8) -> bool {

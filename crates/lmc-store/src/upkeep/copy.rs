@@ -119,8 +119,8 @@ fn of_target(error: Error) -> Error {
         return error;
     }
     let message = format!(
-        "the target lacks what was put there: {error}; a prune there took this copy for a dead \
-         one, copy again"
+        "the target lacks what was copied there: {error}; a prune there considered this copy dead; \
+         copy again"
     );
     Error::new(ErrorKind::Conflict, message).with_source(error)
 }

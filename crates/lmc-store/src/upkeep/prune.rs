@@ -327,8 +327,8 @@ fn removed_meanwhile(object: &str) -> Error {
 
 fn no_snapshots(packs: usize) -> Error {
     let message = format!(
-        "there is not one snapshot, and {packs} packs would be lost, so nothing was removed: \
-         snapshots/ may be elsewhere, or not be copied yet"
+        "there are no snapshots, and {packs} packs would be lost, so nothing was removed: \
+         snapshots/ may be elsewhere, or not copied yet"
     );
     Error::new(ErrorKind::NotFound, message).with_advice(Advice::AllowEmpty)
 }

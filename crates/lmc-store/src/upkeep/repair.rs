@@ -142,7 +142,7 @@ impl Store {
         // A lease from the future is reported, since nobody should wait for that time.
         check_times(self, self.list_of(PRUNING)?.iter(), lease.storage_now_ms())?;
         if is_pruning(self, lease.storage_now_ms())? {
-            let message = "a prune is under way, which may remove what comes back; repair again";
+            let message = "a prune is running, which may remove what is brought back; repair again";
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         Ok(Some(lease))
@@ -328,7 +328,7 @@ impl Store {
                 Err(e) => return Err(e),
             }
         }
-        let message = format!("{DAMAGED}/{key} is there {MOVES_MAX} times; remove some of them");
+        let message = format!("{DAMAGED}/{key} exists {MOVES_MAX} times; remove some of them");
         Err(Error::new(ErrorKind::AlreadyExists, message))
     }
 }

@@ -27,14 +27,14 @@ impl BucketUrl {
     }
 }
 
-const NO_BUCKET: &str = "there is no such bucket; make it first, or look at the name";
-const NO_ACCESS: &str = "the server refuses these keys; look at AWS_ACCESS_KEY_ID and \
-                         AWS_SECRET_ACCESS_KEY, or those of your cloud, what they may do, and \
-                         the name of the bucket";
+const NO_BUCKET: &str = "there is no such bucket; create it first, or check the name";
+const NO_ACCESS: &str = "the server refuses these keys; check AWS_ACCESS_KEY_ID and \
+                         AWS_SECRET_ACCESS_KEY, or those of your cloud, their permissions, and the \
+                         name of the bucket";
 const NO_KEYS: &str = "there are no keys for it: set AWS_ACCESS_KEY_ID and \
                        AWS_SECRET_ACCESS_KEY, or those of your cloud";
-const NO_SERVER: &str = "the server does not answer; look at the network and at AWS_ENDPOINT_URL, \
-                         then try again: what is done is kept";
+const NO_SERVER: &str = "the server does not answer; check the network and AWS_ENDPOINT_URL, then \
+                         try again: finished work is kept";
 
 /// Whether an object is missing because its bucket does not exist.
 pub(super) fn is_without_bucket(error: &object_store::Error) -> bool {

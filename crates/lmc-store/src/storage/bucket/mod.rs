@@ -121,7 +121,8 @@ impl BucketStorage {
     fn path(&self, name: &str) -> Result<Path> {
         let prefix = self.prefix.as_ref();
         let whole = if prefix.is_empty() { name.to_string() } else { format!("{prefix}/{name}") };
-        Path::parse(&whole).map_err(|e| Error::invalid(format!("{whole} is not a name: {e}")))
+        Path::parse(&whole)
+            .map_err(|e| Error::invalid(format!("{whole} is not the name of an object: {e}")))
     }
 
     fn wait<T>(&self, work: impl Future<Output = T>) -> T {
@@ -227,7 +228,8 @@ impl Storage for BucketStorage {
                 Put::Exists => {}
             }
         }
-        let message = format!("{name} is refused as if it were there, and it is not; try again");
+        let message =
+            format!("the server refuses {name} because it exists, but it does not; try again");
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
@@ -244,12 +246,14 @@ impl Storage for BucketStorage {
         }
         let size = |name: &str| Ok(self.stat(name)?.map(|stat| stat.size));
         if size(from)? != size(to)? {
-            let message = format!("{to} is not the whole of {from}, which is as it was; try again");
+            let message =
+                format!("{to} is not a complete copy of {from}, which is unchanged; try again");
             return Err(Error::new(ErrorKind::Io, message));
         }
         // An object that somebody else has put there meanwhile was not copied.
         if self.version(from)? != before {
-            let message = format!("{from} was replaced meanwhile and stays; try again");
+            let message =
+                format!("{from} was replaced meanwhile, so it was not removed; try again");
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         self.delete(&[from.to_string()]).map(|()| Put::Created)
@@ -268,7 +272,7 @@ impl Storage for BucketStorage {
         let bytes = self.wait(self.store.get_range(&path, range));
         let bytes = bytes.map_err(|e| self.unread(name, &e))?;
         if bytes.len() != out.len() {
-            let message = format!("{name} gave {} bytes of {}", bytes.len(), out.len());
+            let message = format!("{name}: {} of {} bytes were received", bytes.len(), out.len());
             return Err(Error::truncated(message));
         }
         out.copy_from_slice(&bytes);
@@ -280,7 +284,7 @@ impl Storage for BucketStorage {
         match self.wait(self.store.head(&path)) {
             Ok(meta) => Ok(Some(stat(&meta))),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(e) => Err(self.url.failed("look at", name, &e)),
+            Err(e) => Err(self.url.failed("access", name, &e)),
         }
     }
 
@@ -294,7 +298,7 @@ impl Storage for BucketStorage {
             super::check_len(name, size, len_max)?;
             let bytes = found.bytes().await.map_err(unread)?;
             if bytes.len() as u64 != size {
-                let message = format!("{name} gave {} bytes of {size}", bytes.len());
+                let message = format!("{name}: {} of {size} bytes were received", bytes.len());
                 return Err(Error::truncated(message));
             }
             Ok(bytes.to_vec())

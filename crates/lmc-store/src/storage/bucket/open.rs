@@ -103,7 +103,7 @@ pub(super) fn retries() -> Result<usize> {
     match std::env::var("LMC_RETRIES") {
         Err(_) => Ok(super::RETRIES),
         Ok(text) => text.parse().map_err(|_| {
-            let message = format!("LMC_RETRIES is a number of times, not {text:?}");
+            let message = format!("LMC_RETRIES must be a number, not {text:?}");
             Error::new(ErrorKind::InvalidArgument, message)
         }),
     }
