@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressDrawTarget, ProgressStyle};
 use lmc::{Archive, Context, Summary};
 
 use crate::exit::Failure;
@@ -27,9 +27,9 @@ pub enum Volume {
 }
 
 /// The only writer to stderr while files are processed.
-pub struct Progress {
+pub struct ProgressBar {
     volume: Volume,
-    bar: ProgressBar,
+    bar: indicatif::ProgressBar,
     started: Instant,
 }
 
@@ -44,10 +44,10 @@ impl Volume {
     }
 }
 
-impl Progress {
+impl ProgressBar {
     /// Nothing is shown yet.
     pub fn new(volume: Volume) -> Self {
-        Self { volume, bar: ProgressBar::hidden(), started: Instant::now() }
+        Self { volume, bar: indicatif::ProgressBar::hidden(), started: Instant::now() }
     }
 
     /// Starts the bar of a file of `total` original bytes, if that is known.
@@ -57,7 +57,7 @@ impl Progress {
             return;
         }
         // Hidden until it has its style; otherwise the default style would appear for a moment.
-        self.bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
+        self.bar = indicatif::ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         self.bar.set_prefix(shortened(&Printable::word(name)));
         self.set_style(if total.is_some() { STYLE } else { STYLE_UNKNOWN });
         self.bar.set_draw_target(stdio::bar_target());
@@ -86,7 +86,7 @@ impl Progress {
     /// Ends the bar.
     pub fn finish(&mut self) {
         self.bar.finish_and_clear();
-        self.bar = ProgressBar::hidden();
+        self.bar = indicatif::ProgressBar::hidden();
     }
 
     /// The line for a finished file; `factor` is how many times smaller the compressed file is.

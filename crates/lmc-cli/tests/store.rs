@@ -190,7 +190,7 @@ fn what_prune_refuses() {
     for command in [&["prune", "--grace", "0s"][..], &["prune", "-n"], &["log"], &["check"]] {
         let output = folder.lmc(&[command, &["--store", "store"]].concat());
         assert_eq!(code(&output), 4, "{command:?}");
-        assert!(stderr(&output).contains("snapshots/ is not there"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("snapshots/ is missing"), "{}", stderr(&output));
     }
     std::fs::rename(&lost, folder.path("store/snapshots")).unwrap();
     assert_eq!(json(&folder, &["log"]).as_array().unwrap().len(), 2);

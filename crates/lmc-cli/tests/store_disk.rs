@@ -175,7 +175,7 @@ fn power_cuts_below_ext4_lose_nothing() {
         assert!(volume.unmount() && volume.mount(64), "the disk comes back");
         // What is seen after a cut is on the disk.
         expected = sources
-            .look(&store, &expected)
+            .verify(&store, &expected)
             .unwrap_or_else(|e| panic!("cut {cut}, LMC_SEED={seed}, {expected:?}: {e}"));
     }
     println!("{part}: {cuts} cuts, {commands} commands done in between, nothing lost");
@@ -208,7 +208,7 @@ fn fill(volume: &Volume) {
         }
         assert_eq!(output.status.code(), Some(1), "{message}");
         assert!(message.contains("No space left on device"), "{message}");
-        sources.look(&store, &expected).expect("all that was saved");
+        sources.verify(&store, &expected).expect("all that was saved");
         fails += 1;
         // Not a byte is left, and then a few.
         while other.write(&[1; 512]).is_ok_and(|written| written > 0) {}
@@ -220,12 +220,12 @@ fn fill(volume: &Volume) {
     for act in [Act::Forget(1), Act::Prune] {
         sources.done(act, &store).expect("room can be made on a full disk");
         expected = expected.after(act);
-        sources.look(&store, &expected).expect("what is kept");
+        sources.verify(&store, &expected).expect("what is kept");
     }
     drop(other);
     fs::remove_file(volume.path().join("other")).expect("it goes");
     sources.done(Act::Save(5000), &store).expect("there is room again");
-    sources.look(&store, &expected.after(Act::Save(5000))).expect("all of it");
+    sources.verify(&store, &expected.after(Act::Save(5000))).expect("all of it");
     println!("full after step {}", expected.must.last().copied().unwrap_or(0));
 }
 
@@ -248,14 +248,14 @@ fn use_up_files(volume: &Volume) {
     }
     let output = sources.run(Act::Save(7), &store);
     assert_eq!(output.status.code(), Some(1), "no file is left");
-    sources.look(&store, &expected).expect("all that was saved");
+    sources.verify(&store, &expected).expect("all that was saved");
     // Where a hard link takes a file, marks may not all be made at once.
     let mut rounds = 0;
     loop {
         let forgotten = sources.done(Act::Forget(1), &store);
         expected = expected.during(Act::Forget(1));
         sources.done(Act::Prune, &store).expect("files can be had back on a disk without files");
-        expected = sources.look(&store, &expected).expect("what is kept");
+        expected = sources.verify(&store, &expected).expect("what is kept");
         rounds += 1;
         match forgotten {
             Ok(()) => break,
@@ -264,7 +264,7 @@ fn use_up_files(volume: &Volume) {
     }
     assert_eq!(expected.must.len(), 1, "{expected:?}");
     sources.done(Act::Save(8), &store).expect("there are files again");
-    sources.look(&store, &expected.after(Act::Save(8))).expect("all of it");
+    sources.verify(&store, &expected.after(Act::Save(8))).expect("all of it");
     println!("{made} files were made beside the store, {rounds} rounds");
 }
 

@@ -63,17 +63,17 @@ impl Stage {
     }
 
     /// What must hold after a kill, and after the same command and one more save.
-    fn look(&self, scene: &Scene, store: &Path, is_done: bool) -> Result<(), Broken> {
+    fn verify(&self, scene: &Scene, store: &Path, is_done: bool) -> Result<(), Broken> {
         let Scene { act, expected, .. } = scene;
         let now = if is_done { expected.after(*act) } else { expected.during(*act) };
-        let seen = self.sources.look(store, &now)?;
+        let seen = self.sources.verify(store, &now)?;
         // A store that is there cannot be made again.
         if *act != Act::Init || !store.join("lmc-store.json").exists() {
             self.sources.done(*act, store).map_err(|e| format!("again: {e}"))?;
         }
         let after = seen.after(*act).after(Act::Init);
         self.sources.done(Act::Save(9), store).map_err(|e| format!("then: {e}"))?;
-        self.sources.look(store, &after.after(Act::Save(9))).map(|_| ())
+        self.sources.verify(store, &after.after(Act::Save(9))).map(|_| ())
     }
 }
 
@@ -135,7 +135,7 @@ fn killed_at_every_call() {
             let Some((_, code)) = kill_at(call, &command(&store)) else { return };
             kills += u64::from(code == 137);
             stage
-                .look(scene, &store, code == 0)
+                .verify(scene, &store, code == 0)
                 .unwrap_or_else(|e| panic!("{:?} killed at call {call}: {e}", scene.act));
         }
     }
@@ -158,7 +158,7 @@ fn the_wrong_order_is_found() {
         if calls < call {
             break;
         }
-        found += u64::from(stage.look(scene, &store, false).is_err());
+        found += u64::from(stage.verify(scene, &store, false).is_err());
     }
     assert!(found > 0, "nobody noticed");
 }
@@ -187,7 +187,7 @@ fn killed_at_any_moment() {
         let is_done = child.wait().expect("an end").success();
         killed += u64::from(!is_done);
         stage
-            .look(scene, &store, is_done)
+            .verify(scene, &store, is_done)
             .unwrap_or_else(|e| panic!("{:?}, kill {number}, LMC_SEED={seed}: {e}", scene.act));
     }
     println!("{part}: {killed} of {kills} were killed before they were done, no promise broken");

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::buffers::{Bytes, NewBytes, Scattered, check_apart, expect_writes};
+use crate::context::{long, short, sized};
 use crate::errors::{Raise, exception, partly_written};
 use crate::options::{base_sources, count, open_bases};
-use crate::work::{long, short, sized};
 
 /// A tensor: name, element type, shape, and where its bytes start and end in the original.
 type TensorTuple = (String, &'static str, Vec<u64>, u64, u64);

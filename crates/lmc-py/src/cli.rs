@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use std::ffi::OsString;
 
+use crate::context::short;
 use crate::errors::Raise;
-use crate::work::short;
 
 /// Runs the command line `args`, whose first item is the name of the program; returns its exit
 /// code.

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::archive::Archive;
+use crate::context::long;
 use crate::errors::Raise;
 use crate::snapshot::Snapshot;
 use crate::text::SnapshotPath;
-use crate::work::long;
 
 /// Path, type, bytes and kind.
 type EntryTuple = (SnapshotPath, &'static str, u64, &'static str);
@@ -29,7 +29,7 @@ pub struct Contents {
 impl Contents {
     /// Path, type, bytes and kind of each entry.
     fn entries(&self) -> Vec<EntryTuple> {
-        let entry = |entry: &lmc_store::Entry| {
+        let entry = |entry: &lmc_store::ManifestEntry| {
             let path = SnapshotPath(entry.path.clone());
             match &entry.node {
                 Node::File(file) => (path, "file", file.size, file.kind.name()),

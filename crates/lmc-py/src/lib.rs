@@ -2,7 +2,7 @@
 //! and errors.
 //!
 //! This crate makes no decision about bytes. Every call that does work releases the interpreter,
-//! and a call that may take long ends if a signal handler raises an exception (`work.rs`).
+//! and a call that may take long ends if a signal handler raises an exception (`context.rs`).
 #![deny(unsafe_code)]
 
 mod advice;
@@ -10,6 +10,7 @@ mod archive;
 mod buffers;
 mod cli;
 mod contents;
+mod context;
 mod copy;
 mod dtypes;
 mod errors;
@@ -18,7 +19,6 @@ mod options;
 mod snapshot;
 mod store;
 mod text;
-mod work;
 
 use pyo3::prelude::*;
 

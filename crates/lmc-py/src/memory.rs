@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::buffers::{Bytes, NewBytes, Scattered, check_outside, expect_writes, parts};
+use crate::context::{long, short, sized, watched};
 use crate::errors::{Raise, exception};
 use crate::options::{BaseSource, base_sources, count, level as level_of, open_bases, options};
-use crate::work::{long, short, sized, watched};
 
 /// Data of at least this length is coded directly into the object that is returned.
 const IN_PLACE_LEN_MIN: usize = 1 << 20;

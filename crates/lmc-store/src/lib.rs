@@ -11,13 +11,16 @@ mod layout;
 mod read;
 mod save;
 pub mod storage;
+mod store;
 mod upkeep;
 
 pub use layout::clock::{Clock, SystemClock, rfc3339};
-pub use layout::config::{CONFIG_NAME, Config, GRACE_SECONDS, GRACE_SECONDS_MIN, Store};
-pub use layout::file_kind::Kind;
+pub use layout::config::{CONFIG_NAME, Config, GRACE_SECONDS, GRACE_SECONDS_MIN};
+pub use layout::content_kind::ContentKind;
 pub use layout::lease::Pending;
-pub use layout::manifest::{ArchiveInfo, Bytes, Entry, Extent, FileNode, Manifest, Node, Pack};
+pub use layout::manifest::{
+    ArchiveInfo, Bytes, Extent, FileNode, Manifest, ManifestEntry, Node, Pack,
+};
 pub use layout::names::{PackName, SnapshotName};
 pub use layout::path::RelPath;
 pub use lmc_format::{Advice, Error, ErrorKind, Result};
@@ -27,11 +30,12 @@ pub use read::restore::{RestoreOptions, Restored};
 pub use read::stats::Stats;
 pub use save::base_choice::{CHAIN_DEPTH_MAX, READ_TIMES_MAX};
 pub use save::packs::{PACK_LEN, PackCount};
-pub use save::partial::Part;
+pub use save::partial::PartialSnapshot;
 pub use save::source::MemoryFile;
 pub use save::warning::Warning;
 pub use save::{Parent, RUN_DEFAULT, SaveOptions, Saved};
-pub use upkeep::check::{CheckOptions, Checked, Damage, Hurt};
+pub use store::Store;
+pub use upkeep::check::{CheckOptions, CheckReport, Damage, Hurt};
 pub use upkeep::copy::Copied;
 pub use upkeep::forget::{Forgotten, Keep, Thinned};
 pub use upkeep::prune::{PruneOptions, Pruned};

@@ -3,16 +3,14 @@
 //! `tools/s3-servers` installs them; a test whose server is not there says so.
 #![cfg(feature = "s3")]
 
-mod common;
-
-use common::conform::{conforms, has_one_winner};
-use lmc_store::storage::{ObjectStorage, Storage};
+use lmc_store::storage::conformance::{check_one_winner, check_promises};
+use lmc_store::storage::{BucketStorage, Storage};
 use lmc_store::{ErrorKind, Store, SystemClock};
 use lmc_testkit::s3::{ACCESS_KEY, BUCKET, Kind, SECRET_KEY, Server};
 use object_store::aws::AmazonS3Builder;
 use std::sync::Arc;
 
-fn storage(server: &Server, prefix: &str) -> ObjectStorage {
+fn storage(server: &Server, prefix: &str) -> BucketStorage {
     let store = AmazonS3Builder::new()
         .with_endpoint(format!("http://{}", server.address()))
         .with_allow_http(true)
@@ -20,20 +18,21 @@ fn storage(server: &Server, prefix: &str) -> ObjectStorage {
         .with_access_key_id(ACCESS_KEY)
         .with_secret_access_key(SECRET_KEY)
         .with_bucket_name(BUCKET);
-    ObjectStorage::new(Box::new(store.build().unwrap()), prefix.into()).unwrap()
+    BucketStorage::new(Box::new(store.build().unwrap()), prefix.into()).unwrap()
 }
 
 /// All that a storage promises, one winner of many creates each time, and lists of many pages.
 fn keeps_its_word(kind: Kind) {
     let folder = tempfile::tempdir().unwrap();
     let Some(server) = kind.start(&folder.path().join("server")) else { return };
-    conforms(&storage(&server, ""));
-    conforms(&storage(&server, "a/b"));
+    check_promises(&storage(&server, ""));
+    check_promises(&storage(&server, "a/b"));
     let storage = storage(&server, "winners");
-    // s3s-fs 0.14.1 looks and then writes: of 8 creates at once 2 to 8 were seen to win. Only two
-    // inits at once rest on there being one: all else is named by its content or by chance.
+    // s3s-fs 0.14.1 looks and then writes: 2 to 8 of 8 concurrent creates were seen to win. Only
+    // two concurrent inits depend on a single winner: the names of all other objects come from
+    // their content or are random.
     for i in (0..8).take_while(|_| kind != Kind::S3sFs) {
-        has_one_winner(&storage, &format!("x/{i}"));
+        check_one_winner(&storage, &format!("x/{i}"));
     }
     std::thread::scope(|scope| {
         for thread in 0..11 {

@@ -272,7 +272,7 @@ fn a_copy_that_slept_says_so() {
     });
     let error = source.copy_to(&sleeper, std::slice::from_ref(&name)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
-    assert!(error.to_string().contains("lacks"), "{error}");
+    assert!(error.to_string().contains("is missing or incomplete"), "{error}");
     assert_eq!(target.snapshots().unwrap().len(), 2);
     assert!(!target.check(&Default::default()).unwrap().is_clean());
 }

@@ -163,7 +163,8 @@ fn packs_that_are_no_files_are_damage() {
             assert_eq!((checked.damaged.len(), checked.hurt.len()), (2, 2), "{impostor:?}");
             let mut errors = checked.damaged.iter().map(|(_, damage)| damage.error.to_string());
             let is_named = |error: String| {
-                error.contains("not a file") || error.contains("is a link; a store holds no links")
+                error.contains("not a file")
+                    || error.contains("is a link; a store must not contain links")
             };
             assert!(errors.any(is_named), "{impostor:?}: {checked:?}");
         }

@@ -7,7 +7,7 @@ mod disks;
 use disks::crash::{Handle, Lie};
 use disks::faulty::{Failure, Fault, FaultyDisk, Kind};
 use disks::scene::{Player, ROOT, Scene, Step};
-use disks::verify::look;
+use disks::verify::verify_store;
 use lmc_store::storage::disk::Disk;
 use lmc_store::{CheckOptions, PruneOptions};
 use std::path::Path;
@@ -82,5 +82,5 @@ fn deep_folders_cost_nothing() {
         let limit = before + LISTS_MAX * PLACES.len() as u64;
         assert!(*after <= limit, "command {command}: {after} lists and {before} before");
     }
-    look(&player).unwrap();
+    verify_store(&player).unwrap();
 }

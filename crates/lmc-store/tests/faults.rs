@@ -11,7 +11,7 @@ use disks::crash::{Lie, State};
 use disks::cut::Cut;
 use disks::faulty::{EDQUOT, EINTR, EIO, ENOSPC, Failure, Fault, FaultyDisk, Kind};
 use disks::scene::{Expected, Player, Scene, Step};
-use disks::verify::{Broken, look, recover};
+use disks::verify::{Broken, recover, verify_store};
 use lmc_store::{CheckOptions, ErrorKind};
 use lmc_testkit::{Part, count};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Base {
             }
         }
         player.reopen(None);
-        look(&player)?;
+        verify_store(&player)?;
         let cut = Cut::ALL[random.below(Cut::ALL.len())];
         for cut in [Cut::None, cut] {
             let image = cut.image(&player.disk.state(), random);
@@ -178,9 +178,9 @@ fn a_failed_sync_is_never_forgotten() {
                     .unwrap_or_else(|e| panic!("{fault:?}, {cut:?}: {e}"));
             }
             player.reopen(None);
-            look(&player).unwrap_or_else(|e| panic!("{fault:?}: {e}"));
+            verify_store(&player).unwrap_or_else(|e| panic!("{fault:?}: {e}"));
             player.play(&save(6)).unwrap();
-            look(&player).unwrap_or_else(|e| panic!("{fault:?}: {e}"));
+            verify_store(&player).unwrap_or_else(|e| panic!("{fault:?}: {e}"));
         }
     }
     // The end of the lease is synced after the commit; that it may come back harms nobody.
@@ -201,10 +201,10 @@ fn room_can_be_made_on_a_full_disk() {
     for step in [Step::Forget { step: 1 }, Step::Forget { step: 2 }, Step::Prune] {
         player.play(&step).unwrap();
     }
-    look(&player).unwrap();
+    verify_store(&player).unwrap();
     player.reopen(None);
     player.play(&save).unwrap();
-    look(&player).unwrap();
+    verify_store(&player).unwrap();
 }
 
 /// On a disk without a single file left, snapshots can be forgotten, any number of them, and
@@ -230,13 +230,13 @@ fn room_can_be_made_on_a_disk_without_files() {
         let reserve = player.disk.state().size("/store/reserve");
         assert_eq!(reserve, Some(64 << 10), "marks need nothing of it");
         player.play(&Step::Prune).unwrap();
-        look(&player).unwrap();
+        verify_store(&player).unwrap();
         player.reopen(None);
         player.play(&Step::Prune).unwrap();
         assert_eq!(player.disk.state().size("/store/reserve"), Some(64 << 10));
     }
     player.play(&Step::Save { step: 9, tag: None }).unwrap();
-    look(&player).unwrap();
+    verify_store(&player).unwrap();
 }
 
 /// Where a second name takes a file too, one mark and one prune after the other still make room.
@@ -250,13 +250,13 @@ fn room_can_be_made_where_links_count_as_files() {
         player.reopen(Some(FaultyDisk::new(player.disk.clone(), full)));
         player.play(&Step::Forget { step }).unwrap();
         player.play(&Step::Prune).unwrap();
-        look(&player).unwrap();
+        verify_store(&player).unwrap();
         // What was freed makes the spare files again.
         player.reopen(None);
         player.play(&Step::Prune).unwrap();
     }
     player.play(&Step::Save { step: 9, tag: None }).unwrap();
-    look(&player).unwrap();
+    verify_store(&player).unwrap();
 }
 
 /// A pack or a manifest that the disk cannot read is damage like any other: a check names it and
@@ -291,7 +291,7 @@ fn bad_sectors_are_damage_and_the_rest_is_checked() {
         assert_eq!((repaired.lost.len(), repaired.moved.len()), (usize::from(is_pack), 0));
         assert!(repaired.packs.is_empty() && !repaired.after.is_clean());
         player.reopen(None);
-        look(&player).unwrap();
+        verify_store(&player).unwrap();
         assert!(player.store().unwrap().check(&options).unwrap().is_clean());
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use lmc_store::storage::{Entry, LocalStorage, MemoryStorage, Put, Stat, Storage};
+use lmc_store::storage::{LocalStorage, MemoryStorage, ObjectInfo, Put, Stat, Storage};
 use lmc_store::{Advice, CONFIG_NAME, ErrorKind, Result, Store};
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ impl Storage for Careless {
     fn move_new(&self, from: &str, to: &str) -> Result<Put> {
         self.0.move_new(from, to)
     }
-    fn settle(&self, name: &str) -> Result<()> {
-        self.0.settle(name)
+    fn make_durable(&self, name: &str) -> Result<()> {
+        self.0.make_durable(name)
     }
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
         self.0.read(name, at, out)
@@ -36,7 +36,7 @@ impl Storage for Careless {
     fn folders(&self, folder: &str) -> Result<Vec<String>> {
         self.0.folders(folder)
     }
-    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         self.0.list(folder)
     }
     fn delete(&self, names: &[String]) -> Result<()> {
@@ -48,7 +48,7 @@ impl Storage for Careless {
     fn has_cheap_stat(&self) -> bool {
         true
     }
-    fn puts_at_once(&self) -> usize {
+    fn concurrent_puts(&self) -> usize {
         1
     }
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {

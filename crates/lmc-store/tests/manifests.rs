@@ -172,7 +172,7 @@ fn endless_chains() {
     bad["archives"] = archives.into();
     bad["entries"] = json!([]);
     let error = parse(&bad).unwrap_err();
-    assert!(error.to_string().contains("chains are too long"), "{error}");
+    assert!(error.to_string().contains("a base chain is too long"), "{error}");
 }
 
 /// No bytes at all, cut off, nested without end, and every single bit flipped.

@@ -4,7 +4,8 @@ mod common;
 
 use common::{TestClock, checkpoint, memory_store, objects_in};
 use lmc_store::{
-    ErrorKind, MemoryFile, Parent, Part, PruneOptions, RelPath, SaveOptions, Saved, Store,
+    ErrorKind, MemoryFile, Parent, PartialSnapshot, PruneOptions, RelPath, SaveOptions, Saved,
+    Store,
 };
 use std::collections::BTreeMap;
 
@@ -21,13 +22,13 @@ fn options(step: u64) -> SaveOptions {
     SaveOptions { step: Some(step), ..SaveOptions::default() }
 }
 
-fn part(store: &Store, files: &[MemoryFile], options: &SaveOptions) -> Part {
+fn part(store: &Store, files: &[MemoryFile], options: &SaveOptions) -> PartialSnapshot {
     let part = store.save_part(files, options).unwrap();
     // As another process gets it.
-    Part::read(&part.write().unwrap()).unwrap()
+    PartialSnapshot::read(&part.write().unwrap()).unwrap()
 }
 
-fn commit(store: &Store, parts: &[Part], step: u64) -> Saved {
+fn commit(store: &Store, parts: &[PartialSnapshot], step: u64) -> Saved {
     let index = format!("index of step {step}");
     let files = [file("index.json", index.as_bytes(), &[])];
     store.commit_parts(parts, &files, &options(step)).unwrap()
@@ -155,9 +156,9 @@ fn wrong_parts() {
         ("{", "["),
     ] {
         let bad = text.replacen(good, bad, 1);
-        assert!(Part::read(&bad).is_err(), "{bad}");
+        assert!(PartialSnapshot::read(&bad).is_err(), "{bad}");
     }
-    assert!(Part::read("").is_err() && lease.starts_with("pending/"));
+    assert!(PartialSnapshot::read("").is_err() && lease.starts_with("pending/"));
 }
 
 /// Clocks of other machines do not matter: ages are told by that of the storage.

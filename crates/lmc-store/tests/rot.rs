@@ -11,7 +11,7 @@ use decay::{Expected, FileOf, History, Objects, Snapshot, content, folder, objec
 use disks::Random;
 use lmc_store::storage::{LocalStorage, MemoryStorage};
 use lmc_store::{
-    CONFIG_NAME, CheckOptions, Checked, Error, ErrorKind, PackName, PruneOptions, RelPath,
+    CONFIG_NAME, CheckOptions, CheckReport, Error, ErrorKind, PackName, PruneOptions, RelPath,
     Repaired, RestoreOptions, Store, SystemClock,
 };
 use lmc_testkit::{Part, count};
@@ -55,7 +55,7 @@ fn is_clear(error: &Error) -> bool {
 }
 
 /// The files that a check found to be hurt; each is named once and with a clear error.
-fn hurt(checked: &Checked) -> BTreeSet<FileOf> {
+fn hurt(checked: &CheckReport) -> BTreeSet<FileOf> {
     assert!(checked.hurt.iter().all(|hurt| is_clear(&hurt.error)));
     let files = checked.hurt.iter().map(|h| (h.snapshot.object().unwrap(), h.path.clone()));
     let hurt = set(files);
@@ -64,7 +64,7 @@ fn hurt(checked: &Checked) -> BTreeSet<FileOf> {
 }
 
 /// Compares what a check says with what it should.
-fn compare(checked: &Checked, expected: &Expected) -> BTreeSet<FileOf> {
+fn compare(checked: &CheckReport, expected: &Expected) -> BTreeSet<FileOf> {
     assert_eq!(set(checked.damaged.iter().map(|(_, d)| d.object.clone())), expected.packs);
     assert_eq!(set(checked.manifests.iter().map(|d| d.object.clone())), expected.manifests);
     assert_eq!(checked.damaged.len(), expected.packs.len());
@@ -135,7 +135,7 @@ impl Rot {
     }
 
     /// Everything that must hold of a damaged store, and its way back.
-    fn look(&mut self) {
+    fn verify_all(&mut self) {
         let now = self.now();
         let expected = self.history.expected(&now);
         let store = &self.history.store;
@@ -278,7 +278,8 @@ impl Rot {
         while self.tally.damages < damages {
             let most = damages - self.tally.damages;
             let done = self.damage(most);
-            let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.look()));
+            let looked =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.verify_all()));
             if let Err(panic) = looked {
                 println!("LMC_SEED={seed}, damage {}: {done:#?}", self.tally.damages);
                 std::panic::resume_unwind(panic);

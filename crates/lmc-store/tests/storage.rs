@@ -2,22 +2,24 @@
 
 mod common;
 
-use common::conform::{conforms, has_one_winner};
 use common::{local_store, write};
+use lmc_store::storage::conformance::{check_one_winner, check_promises};
 use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
 use lmc_store::{CONFIG_NAME, ErrorKind};
 
+/// A storage in memory passes the suite.
 #[test]
 fn memory() {
-    conforms(&MemoryStorage::default());
+    check_promises(&MemoryStorage::default());
 }
 
+/// A directory passes the suite, leaves nothing temporary, and is never taken for an empty store.
 #[test]
 fn local() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("store");
-    conforms(&LocalStorage::new(&root));
-    // A folder is no object, and no free name either.
+    check_promises(&LocalStorage::new(&root));
+    // A folder is not an object, and its name is not free.
     let stat = LocalStorage::new(&root).stat("packs/ab");
     assert_eq!(stat.unwrap_err().kind, ErrorKind::Corrupt);
     // Nothing temporary is left.
@@ -27,23 +29,24 @@ fn local() {
     assert!(LocalStorage::new(&root).names("snapshots").is_err());
 }
 
+/// A bucket passes the suite, at its root and below a prefix.
 #[cfg(feature = "bucket")]
 #[test]
-fn object() {
-    use lmc_store::storage::ObjectStorage;
+fn bucket() {
+    use lmc_store::storage::BucketStorage;
     for prefix in ["", "a/b"] {
         let store = Box::new(object_store::memory::InMemory::new());
         let prefix = object_store::path::Path::from(prefix);
-        conforms(&ObjectStorage::new(store, prefix).unwrap());
+        check_promises(&BucketStorage::new(store, prefix).unwrap());
     }
 }
 
-/// Of many that make the same object at once, one does.
+/// Of several threads that create the same object concurrently, exactly one does.
 #[test]
 fn one_winner() {
     let folder = tempfile::tempdir().unwrap();
-    has_one_winner(&MemoryStorage::default(), "x/y");
-    has_one_winner(&LocalStorage::new(&folder.path().join("store")), "x/y");
+    check_one_winner(&MemoryStorage::default(), "x/y");
+    check_one_winner(&LocalStorage::new(&folder.path().join("store")), "x/y");
 }
 
 /// Folders that are links, and objects that are no files, are errors and never followed.

@@ -5,13 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lmc_store::storage::Location;
 
-/// Which store is meant.
-#[derive(Args, Debug)]
-pub struct StoreArgs {
-    /// The store: a directory or a URL such as s3://bucket/runs; the default is LMC_STORE
-    #[arg(long = "store", value_name = "STORE")]
-    pub location: Option<Location>,
-}
+use super::shared::{FormatArgs, LimitArgs, SnapshotArgs, StoreArgs, ThreadArgs};
 
 #[derive(Args, Debug)]
 pub struct InitArgs {
@@ -26,9 +20,8 @@ pub struct InitArgs {
     /// Let others read it, as far as the umask allows; otherwise only you can
     #[arg(long)]
     pub shared: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
@@ -64,16 +57,13 @@ pub struct SaveArgs {
     /// Do not decode each block after coding it to compare it with the input
     #[arg(long)]
     pub no_verify: bool,
-    /// Number of threads; 0 means one per core
-    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
-    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub threads: u16,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
@@ -89,39 +79,36 @@ pub struct LogArgs {
     /// Show only the newest COUNT
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub count: Option<usize>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct ShowArgs {
-    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
-    pub snapshot: String,
+    #[command(flatten)]
+    pub snapshot: SnapshotArgs,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct LsArgs {
-    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
-    pub snapshot: String,
+    #[command(flatten)]
+    pub snapshot: SnapshotArgs,
     /// Show the tensors of this file
     pub file: Option<String>,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct RestoreArgs {
-    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
-    pub snapshot: String,
+    #[command(flatten)]
+    pub snapshot: SnapshotArgs,
     /// Where to restore to: a directory to create, or a file name if a single file was saved
     pub target: PathBuf,
     #[command(flatten)]
@@ -139,26 +126,22 @@ pub struct RestoreArgs {
     #[arg(long)]
     pub keep_going: bool,
     #[command(flatten)]
-    pub limit: super::LimitArgs,
-    /// Number of threads; 0 means one per core
-    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
-    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub threads: u16,
+    pub limit: LimitArgs,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct StatsArgs {
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
@@ -171,13 +154,10 @@ pub struct CheckArgs {
     /// Read a random PERCENT of the packs and compare each with its hash
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub read_data_subset: Option<u8>,
-    /// Number of threads; 0 means one per core
-    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
-    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub threads: u16,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
@@ -190,13 +170,10 @@ pub struct RepairArgs {
     /// Only show what would be done
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Number of threads; 0 means one per core
-    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
-    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub threads: u16,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
@@ -227,9 +204,8 @@ pub struct ForgetArgs {
     /// Only show what would be forgotten
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
@@ -246,33 +222,29 @@ pub struct PruneArgs {
     /// Remove packs even if there are no snapshots
     #[arg(long)]
     pub allow_empty: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct RebaseArgs {
-    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
-    pub snapshot: String,
+    #[command(flatten)]
+    pub snapshot: SnapshotArgs,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Number of threads; 0 means one per core
-    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
-    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub threads: u16,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct TagArgs {
-    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
-    pub snapshot: String,
+    #[command(flatten)]
+    pub snapshot: SnapshotArgs,
     /// Tags to add
     #[arg(required_unless_present = "remove", value_name = "TAG")]
     pub tags: Vec<String>,
@@ -281,9 +253,8 @@ pub struct TagArgs {
     pub remove: Vec<String>,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
@@ -301,33 +272,29 @@ pub struct CopyArgs {
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct ExportArgs {
-    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
-    pub snapshot: String,
+    #[command(flatten)]
+    pub snapshot: SnapshotArgs,
     /// The directory to create; the default is RUN-STEP.lmc here
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Number of threads; 0 means one per core
-    #[arg(short = 'T', long, value_name = "N", default_value_t = 0)]
-    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub threads: u16,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
     /// Write into a directory that is not empty, and overwrite files
     #[arg(short, long)]
     pub force: bool,
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 /// A share such as `10` or `10%`.

@@ -23,7 +23,7 @@ use lmc_engines::{
 };
 use serde_json::Value;
 
-use crate::args::BenchArgs;
+use crate::args::files::BenchArgs;
 use crate::exit::{self, Exit, Failure};
 use crate::printable::Printable;
 use crate::stdio::{self, print};

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use lmc::{Archive, ArchiveTensor, BaseSet, FileState, Origin, Publish};
 
-use crate::args::{CatArgs, Rows};
+use crate::args::files::{CatArgs, Rows};
 use crate::exit::Failure;
 use crate::names;
 use crate::signals;

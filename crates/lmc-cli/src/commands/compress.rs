@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use lmc::{BaseSet, Dependencies, FileId, Input, Level, Options, Output, Summary};
 
-use super::transfer::{self, Direction, Job, Opened, Source};
-use crate::args::{CodecName, CompressArgs};
-use crate::bases::{self, Place};
+use super::transfer::{self, Direction, FileTask, Opened, TaskInput};
+use crate::args::files::{CodecName, CompressArgs};
+use crate::bases::{self, InputLocation};
 use crate::exit::{Exit, Failure};
 use crate::names;
-use crate::progress::Progress;
+use crate::progress::ProgressBar;
 use crate::signals;
 use crate::table::ratio;
 
@@ -19,7 +19,7 @@ use crate::table::ratio;
 pub fn run(args: &CompressArgs) -> Exit {
     let options = Options {
         level: level(args),
-        context: signals::context(args.files.threads),
+        context: signals::context(args.files.threads.count),
         verify: !args.no_verify,
         ..Options::default()
     };
@@ -58,35 +58,39 @@ impl Direction for Compress<'_> {
         Some(file.metadata().ok()?.len())
     }
 
-    fn bases(&self, given: &[PathBuf], place: Place) -> Result<Vec<PathBuf>, Failure> {
-        bases::to_compress(given, place)
+    fn bases(&self, given: &[PathBuf], location: InputLocation) -> Result<Vec<PathBuf>, Failure> {
+        bases::to_compress(given, location)
     }
 
-    fn siblings(&self, files: &[PathBuf], open: &dyn Fn(usize) -> Option<File>) -> Vec<Vec<usize>> {
+    fn rounding_sources(
+        &self,
+        files: &[PathBuf],
+        open: &dyn Fn(usize) -> Option<File>,
+    ) -> Vec<Vec<usize>> {
         lmc::rounding_sources(files, open)
     }
 
-    fn add_needs(&self, job: &Job, id: FileId, _file: File, needs: &mut Dependencies) {
-        needs.add_bases(id, &job.bases);
+    fn add_needs(&self, task: &FileTask, id: FileId, _file: File, needs: &mut Dependencies) {
+        needs.add_bases(id, &task.bases);
     }
 
     fn convert(
         &self,
-        job: &Job,
-        source: Source,
+        task: &FileTask,
+        input: TaskInput,
         output: Output,
-        progress: &Progress,
+        progress: &ProgressBar,
     ) -> lmc::Result<Summary> {
         let context = progress.watching(&self.options.context);
-        let bases = BaseSet::open_with(&job.bases, source.siblings, &context)?;
+        let bases = BaseSet::open_with(&task.bases, input.rounding_sources, &context)?;
         let options = Options { context, bases, ..self.options.clone() };
-        let done = match source.input {
+        let done = match input.opened {
             Opened::File(file) => lmc::compress(Input::File(&file), output, &options),
             Opened::Stdin => lmc::compress(Input::Stream(&mut stdin()), output, &options),
         }?;
         let is_given = |base: &PathBuf| self.given.iter().any(|own| base.starts_with(own));
-        if done.bases.is_empty() && job.bases.iter().any(is_given) {
-            let name = job.source.as_deref().unwrap_or(Path::new("stdin")).display();
+        if done.bases.is_empty() && task.bases.iter().any(is_given) {
+            let name = task.source.as_deref().unwrap_or(Path::new("stdin")).display();
             progress.note(format_args!("lmc: {name}: its base was of no use; it needs none"));
         }
         Ok(done.summary)

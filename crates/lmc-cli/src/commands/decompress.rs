@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 
 use lmc::{Archive, BaseSet, Context, Dependencies, FileId, Output, Summary};
 
-use super::transfer::{self, Direction, Job, Opened, Source};
-use crate::args::DecompressArgs;
-use crate::bases::{self, Place};
+use super::transfer::{self, Direction, FileTask, Opened, TaskInput};
+use crate::args::files::DecompressArgs;
+use crate::bases::{self, InputLocation};
 use crate::exit::{Exit, Failure};
 use crate::names;
-use crate::progress::Progress;
+use crate::progress::ProgressBar;
 use crate::signals;
 use crate::stdio;
 use crate::table::ratio;
 
 /// Restores every file that `args` names.
 pub fn run(args: &DecompressArgs) -> Exit {
-    let (context, max_size) = (signals::context(args.files.threads), args.limit.max_size);
+    let (context, max_size) = (signals::context(args.files.threads.count), args.limit.max_size);
     transfer::run(&args.files, &Decompress { context, max_size })
 }
 
@@ -43,32 +43,36 @@ impl Direction for Decompress {
         None
     }
 
-    fn bases(&self, given: &[PathBuf], place: Place) -> Result<Vec<PathBuf>, Failure> {
-        Ok(bases::to_restore(given, place))
+    fn bases(&self, given: &[PathBuf], location: InputLocation) -> Result<Vec<PathBuf>, Failure> {
+        Ok(bases::to_restore(given, location))
     }
 
-    fn siblings(&self, files: &[PathBuf], _: &dyn Fn(usize) -> Option<File>) -> Vec<Vec<usize>> {
+    fn rounding_sources(
+        &self,
+        files: &[PathBuf],
+        _: &dyn Fn(usize) -> Option<File>,
+    ) -> Vec<Vec<usize>> {
         vec![Vec::new(); files.len()]
     }
 
-    fn add_needs(&self, job: &Job, id: FileId, file: File, needs: &mut Dependencies) {
-        let folder = job.source.as_deref().and_then(Path::parent);
-        needs.add_archive(id, file, folder, &job.bases);
+    fn add_needs(&self, task: &FileTask, id: FileId, file: File, needs: &mut Dependencies) {
+        let folder = task.source.as_deref().and_then(Path::parent);
+        needs.add_archive(id, file, folder, &task.bases);
     }
 
     fn convert(
         &self,
-        job: &Job,
-        source: Source,
+        task: &FileTask,
+        input: TaskInput,
         output: Output,
-        progress: &Progress,
+        progress: &ProgressBar,
     ) -> lmc::Result<Summary> {
-        let file = match source.input {
+        let file = match input.opened {
             Opened::File(file) => file,
             Opened::Stdin => stdio::spool_stdin()?,
         };
-        let bases = BaseSet::open(&job.bases, &self.context)?;
-        let folder = job.source.as_deref().and_then(Path::parent);
+        let bases = BaseSet::open(&task.bases, &self.context)?;
+        let folder = task.source.as_deref().and_then(Path::parent);
         let archive = Archive::from_file(file, folder, &bases)?;
         archive.check_size(self.max_size)?;
         progress.announce(&archive);

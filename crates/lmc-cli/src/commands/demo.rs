@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use lmc::{Archive, ArchiveTensor, Input, Leftover, Level, Options, Origin, Output, Publish};
 
-use crate::args::DemoArgs;
+use crate::args::files::DemoArgs;
 use crate::exit::Failure;
 use crate::printable::Printable;
 use crate::signals;
@@ -58,7 +58,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let mut kinds = None;
     for level in [Level::Fast, Level::Default, Level::Max, Level::Paper] {
         let options =
-            Options { level, context: signals::context(args.threads), ..Options::default() };
+            Options { level, context: signals::context(args.threads.count), ..Options::default() };
         levels.push(measure(&input, &original, &options)?);
         if level == Level::Default {
             kinds = Some(kind_table(&Archive::open(&input.with_extension("lmc"))?.tensors()?));

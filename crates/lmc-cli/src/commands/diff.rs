@@ -3,7 +3,7 @@
 use lmc::{BaseSet, BytesDiff, Change, Diff, Level, TensorDiff};
 use serde_json::{Value, json};
 
-use crate::args::DiffArgs;
+use crate::args::files::DiffArgs;
 use crate::exit::Failure;
 use crate::printable::Printable;
 use crate::signals;
@@ -13,14 +13,14 @@ use crate::table::{Align, Table, shape};
 /// Compares the two files that `args` names.
 pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     let paths: Vec<_> = [&args.old, &args.new].into_iter().chain(&args.bases.paths).collect();
-    let context = signals::context(args.threads);
+    let context = signals::context(args.threads.count);
     if let Some(dir) = [&args.old, &args.new].into_iter().find(|path| path.is_dir()) {
         return Err(Failure::new(format!("{} is a directory; name a file in it", dir.display())));
     }
     let files = BaseSet::open(&paths, &context)?;
     let [old, new, ..] = files.list() else { return Err(Failure::new("two files are compared")) };
     let diff = lmc::diff(old, new, Level::Default, &context)?;
-    if args.json {
+    if args.format.json {
         return print(Printable::json(&diff_json(&diff)));
     }
     print(text(&diff))

@@ -6,7 +6,7 @@ use lmc::{Archive, BlockInfo, SpanInfo};
 use lmc_format::file::{FOOTER_LEN, HEADER_LEN, VERSION};
 use serde_json::{Map, Value, json};
 
-use crate::args::InspectArgs;
+use crate::args::files::InspectArgs;
 use crate::bases;
 use crate::exit::Failure;
 use crate::json;
@@ -19,7 +19,7 @@ use crate::table::{Align, Table, ratio};
 pub fn run(args: &InspectArgs) -> Result<(), Failure> {
     let archive = Archive::open(&args.file)?;
     let mut pages = Pages::default();
-    if args.json {
+    if args.format.json {
         print_json(&mut pages, &archive, args.blocks)?;
         pages.push(Printable::line(""))?;
         return pages.finish();

@@ -7,7 +7,7 @@ use std::path::Path;
 use lmc::{Archive, ArchiveTensor, BaseSet, DtypeId};
 use serde_json::{Map, Value, json};
 
-use crate::args::ListArgs;
+use crate::args::files::ListArgs;
 use crate::bases;
 use crate::exit::{self, Exit, Failure};
 use crate::json::{self, Array};
@@ -22,10 +22,10 @@ pub fn run(args: &ListArgs) -> Exit {
     let files = Archives::list(&args.files);
     let (mut pages, mut array) = (Pages::default(), Array::new(0));
     let exit = exit::for_each(&files.paths, |path| {
-        let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
+        let bases = bases::to_restore(&args.bases.paths, bases::location(path, &args.files));
         let archive = files.open(path, &BaseSet::open(&bases, &signals::context(0))?)?;
         let listed = Listed { path, tensors: archive.tensors()?, archive: &archive };
-        if args.json {
+        if args.format.json {
             array.next(&mut pages)?;
             return listed.print_json(&mut pages);
         }
@@ -33,7 +33,7 @@ pub fn run(args: &ListArgs) -> Exit {
         listed.print(&mut pages)?;
         pages.finish()
     });
-    if !args.json {
+    if !args.format.json {
         return exit;
     }
     let end = array

@@ -2,20 +2,20 @@
 
 use lmc::{Archive, BaseSet};
 
-use crate::args::TestArgs;
+use crate::args::files::TestArgs;
 use crate::bases;
 use crate::exit::{self, Exit};
 use crate::names::{self, Archives};
-use crate::progress::{Progress, Volume};
+use crate::progress::{ProgressBar, Volume};
 use crate::{signals, stdio};
 
 /// Tests every file.
 pub fn run(args: &TestArgs) -> Exit {
     let files = Archives::list(&args.files);
-    let mut progress = Progress::new(Volume::new(args.quiet, false));
-    let context = signals::context(args.threads);
+    let mut progress = ProgressBar::new(Volume::new(args.quiet, false));
+    let context = signals::context(args.threads.count);
     exit::for_each(&files.paths, |path| {
-        let bases = bases::to_restore(&args.bases.paths, bases::place(path, &args.files));
+        let bases = bases::to_restore(&args.bases.paths, bases::location(path, &args.files));
         let bases = BaseSet::open(&bases, &context)?;
         let archive = match names::is_dash(path) {
             true => Archive::from_file(stdio::stdin_or_spooled()?, None, &bases)?,

@@ -5,9 +5,9 @@
 //! this is reported and the next one is processed. Nothing appears under its final name before it
 //! is whole, and only files that were read are removed.
 
-mod job;
 mod plan;
 mod removal;
+mod task;
 mod tree;
 
 use std::collections::{HashMap, HashSet};
@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 
 use lmc::{Dependencies, FileId, FileState, Origin, Output, Publish, Summary};
 
-pub use job::{Job, Opened, Source};
+pub use task::{FileTask, Opened, TaskInput};
 
-use crate::args::FileArgs;
+use crate::args::files::FileArgs;
 use crate::bases;
 use crate::exit::{self, Exit, Failure, Tally};
 use crate::names;
-use crate::progress::{Progress, Volume};
+use crate::progress::{ProgressBar, Volume};
 use crate::{signals, stdio};
 use plan::{Batch, refuse_collisions};
 use removal::Read;
@@ -40,20 +40,28 @@ pub trait Direction {
     /// The size of the original in bytes, if known before the work starts.
     fn total(&self, file: &File) -> Option<u64>;
     /// The bases of a file, from those that were given.
-    fn bases(&self, given: &[PathBuf], place: bases::Place) -> Result<Vec<PathBuf>, Failure>;
-    /// For each file of a directory, the other files in it that may be its bases. A file is opened
-    /// by its number.
-    fn siblings(&self, files: &[PathBuf], open: &dyn Fn(usize) -> Option<File>) -> Vec<Vec<usize>>;
+    fn bases(
+        &self,
+        given: &[PathBuf],
+        location: bases::InputLocation,
+    ) -> Result<Vec<PathBuf>, Failure>;
+    /// For each file of a directory, the other files in it that it may be the rounding of. A file
+    /// is opened by its number.
+    fn rounding_sources(
+        &self,
+        files: &[PathBuf],
+        open: &dyn Fn(usize) -> Option<File>,
+    ) -> Vec<Vec<usize>>;
     /// Adds the files that must not be removed before this one, which is open, is done: all that
     /// may be read for it.
-    fn add_needs(&self, job: &Job, id: FileId, file: File, needs: &mut Dependencies);
+    fn add_needs(&self, task: &FileTask, id: FileId, file: File, needs: &mut Dependencies);
     /// Does the work.
     fn convert(
         &self,
-        job: &Job,
-        source: Source,
+        task: &FileTask,
+        input: TaskInput,
         output: Output,
-        progress: &Progress,
+        progress: &ProgressBar,
     ) -> lmc::Result<Summary>;
     /// Whether several results, one after the other, can be read back.
     fn joins(&self) -> bool;
@@ -66,7 +74,7 @@ pub fn run(args: &FileArgs, direction: &dyn Direction) -> Exit {
     if let Err(failure) = check(args, direction) {
         return exit::report("options".as_ref(), Err(failure));
     }
-    let progress = Progress::new(Volume::new(args.quiet, args.verbose));
+    let progress = ProgressBar::new(Volume::new(args.quiet, args.verbose));
     let (tally, renewed) = (Tally::default(), HashMap::new());
     let mut transfer = Transfer { args, direction, progress, tally, renewed };
     let mut batches = Vec::new();
@@ -105,7 +113,7 @@ fn check(args: &FileArgs, direction: &dyn Direction) -> Result<(), Failure> {
 struct Transfer<'a> {
     args: &'a FileArgs,
     direction: &'a dyn Direction,
-    progress: Progress,
+    progress: ProgressBar,
     tally: Tally,
     /// The current state of files that have lost one of several names to us.
     renewed: HashMap<FileId, FileState>,
@@ -127,7 +135,7 @@ impl Transfer<'_> {
                 Ok(read) => kept.extend(read),
                 Err(failure) => {
                     self.failed(name, &failure);
-                    left.extend(batch.jobs.iter().filter_map(Job::id));
+                    left.extend(batch.tasks.iter().filter_map(FileTask::id));
                 }
             }
             if self.tally.exit() == Exit::PipeClosed {
@@ -157,20 +165,20 @@ impl Transfer<'_> {
         let mut total = Summary { bytes_in: 0, bytes_out: 0 };
         let mut tally = Tally::default();
         let (mut kept, mut is_written) = (Vec::new(), false);
-        for (i, job) in batch.jobs.iter().enumerate() {
-            let source = job.source.as_deref().unwrap_or(name);
+        for (i, task) in batch.tasks.iter().enumerate() {
+            let source = task.source.as_deref().unwrap_or(name);
             let done =
-                self.run_job(source, job, batch, target.as_ref()).and_then(|(done, read)| {
+                self.run_task(source, task, batch, target.as_ref()).and_then(|(done, read)| {
                     total.bytes_in += done.bytes_in;
                     total.bytes_out += done.bytes_out;
                     is_written = true;
                     // The file stays open until it is removed, so its inode number is not reused.
                     let Some((_file, state)) = read.filter(|_| self.args.rm) else { return Ok(()) };
-                    if job.id().is_some_and(|id| needed.contains(&id)) {
-                        kept.push(Read { batch: number, job: i, state });
+                    if task.id().is_some_and(|id| needed.contains(&id)) {
+                        kept.push(Read { batch: number, task: i, state });
                         return Ok(());
                     }
-                    self.remove(job, batch.tree.as_ref(), &state)
+                    self.remove(task, batch.tree.as_ref(), &state)
                 });
             match done {
                 Ok(()) => {
@@ -180,7 +188,7 @@ impl Transfer<'_> {
                 Err(failure) => {
                     tally.failed(&failure);
                     self.failed(source, &failure);
-                    left.extend(job.id());
+                    left.extend(task.id());
                 }
             }
             if tally.exit() == Exit::PipeClosed {
@@ -210,18 +218,18 @@ impl Transfer<'_> {
 
     /// Processes one file: the result is whole under its name, or there is none. Returns the file
     /// that was read, as it was then.
-    fn run_job(
+    fn run_task(
         &mut self,
         name: &Path,
-        job: &Job,
+        task: &FileTask,
         batch: &Batch,
         target: Option<&TargetTree>,
     ) -> Result<(Summary, Option<(File, FileState)>), Failure> {
-        if let Some(failure) = &job.refused {
+        if let Some(failure) = &task.refused {
             return Err(failure.clone());
         }
-        let input = job.open_renewed(batch.tree.as_ref(), &self.renewed)?;
-        let (total, read) = match &input {
+        let opened = task.open_renewed(batch.tree.as_ref(), &self.renewed)?;
+        let (total, read) = match &opened {
             Opened::File(file) => {
                 let kept = file.try_clone().and_then(|file| Ok((FileState::of(&file)?, file)));
                 let (state, file) = kept.map_err(|error| Failure::io("look at it", &error))?;
@@ -229,39 +237,40 @@ impl Transfer<'_> {
             }
             Opened::Stdin => (None, None),
         };
-        let sibling = |&i: &usize| {
-            let sibling = &batch.jobs[i];
-            let path = sibling.source.clone().unwrap_or_default();
-            match sibling.open_renewed(batch.tree.as_ref(), &self.renewed)? {
+        let open = |&i: &usize| {
+            let other = &batch.tasks[i];
+            let path = other.source.clone().unwrap_or_default();
+            match other.open_renewed(batch.tree.as_ref(), &self.renewed)? {
                 Opened::File(file) => Ok((path, file)),
                 Opened::Stdin => Err(Failure::new("a file beside it is gone")),
             }
         };
-        let siblings = job.siblings.iter().map(sibling).collect::<Result<_, Failure>>()?;
-        let source = Source { input, siblings };
+        let sources = task.rounding_sources.iter().map(open);
+        let rounding_sources = sources.collect::<Result<_, Failure>>()?;
+        let input = TaskInput { opened, rounding_sources };
         let state = read.as_ref().map(|(_, state)| state);
-        let origin = match (&job.source, state) {
+        let origin = match (&task.source, state) {
             (Some(_), Some(state)) => Origin::file(state),
             (None, Some(state)) => Origin::part_of(state),
             _ => Origin::nothing(),
         };
         self.progress.start(name.display(), total);
-        let done = match &job.target {
-            Some(path) => self.to_file(job, source, &origin, name, path, target),
-            None => self.to_stdout(job, source),
+        let done = match &task.target {
+            Some(path) => self.to_file(task, input, &origin, name, path, target),
+            None => self.to_stdout(task, input),
         };
         self.progress.finish();
         let done = done?;
-        let shown = job.target.as_deref().map(Path::display);
+        let shown = task.target.as_deref().map(Path::display);
         let shown = shown.map_or_else(|| "stdout".into(), |target| target.to_string());
         self.progress.summary(name.display(), shown, done, &self.direction.factor(done));
-        Ok((done, read.filter(|_| job.source.is_some())))
+        Ok((done, read.filter(|_| task.source.is_some())))
     }
 
     fn to_file(
         &self,
-        job: &Job,
-        source: Source,
+        task: &FileTask,
+        input: TaskInput,
         origin: &Origin,
         name: &Path,
         path: &Path,
@@ -270,21 +279,21 @@ impl Transfer<'_> {
         if names::is_same_file(name, path) {
             return Err(Failure::new("input and output are the same file; give another -o"));
         }
-        let mut publish = match (target, &job.in_tree) {
+        let mut publish = match (target, &task.in_tree) {
             (Some(target), Some(place)) => target.sandbox.create(&place.target, origin)?,
             _ => Publish::create(path, self.args.force, origin)?,
         };
         let _guard = signals::guard(publish.leftover());
         let output = Output::File(&mut publish);
-        let done = self.direction.convert(job, source, output, &self.progress)?;
+        let done = self.direction.convert(task, input, output, &self.progress)?;
         publish.commit()?;
         Ok(done)
     }
 
-    fn to_stdout(&self, job: &Job, source: Source) -> Result<Summary, Failure> {
+    fn to_stdout(&self, task: &FileTask, input: TaskInput) -> Result<Summary, Failure> {
         let mut stdout = stdio::BytesOut::new(self.args.force)?;
         let output = Output::Stream(&mut stdout);
-        let done = self.direction.convert(job, source, output, &self.progress);
+        let done = self.direction.convert(task, input, output, &self.progress);
         stdout.check(done)
     }
 }

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use super::common::{code, stderr, text, weights};
-use lmc_store::storage::{ObjectStorage, Storage};
+use lmc_store::storage::{BucketStorage, Storage};
 use lmc_testkit::s3::{ACCESS_KEY, BUCKET, SECRET_KEY, Server};
 use object_store::aws::AmazonS3Builder;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub fn storage(address: SocketAddr, prefix: &str) -> Arc<dyn Storage> {
         .with_secret_access_key(SECRET_KEY)
         .with_bucket_name(BUCKET);
     let store = Box::new(store.build().expect("a bucket"));
-    Arc::new(ObjectStorage::new(store, prefix.into()).expect("network threads"))
+    Arc::new(BucketStorage::new(store, prefix.into()).expect("network threads"))
 }
 
 #[derive(Clone)]

@@ -152,7 +152,7 @@ impl Sources {
 
     /// Fails unless a store holds what it must and nothing that it may not, all of it whole;
     /// returns what is there, which must be there from now on.
-    pub fn look(&self, path: &Path, expected: &Expected) -> Result<Expected, Broken> {
+    pub fn verify(&self, path: &Path, expected: &Expected) -> Result<Expected, Broken> {
         let storage = storage::open(path.to_str().expect("text")).map_err(|e| e.to_string())?;
         let store = match Store::open(storage, Arc::new(SystemClock)) {
             Ok(store) => store,

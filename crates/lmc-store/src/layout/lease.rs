@@ -5,7 +5,7 @@
 
 use crate::Store;
 use crate::layout::names::{PENDING, PRUNING, random_copy_number, random_id};
-use crate::storage::Entry;
+use crate::storage::ObjectInfo;
 use lmc_format::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -31,7 +31,7 @@ pub struct Pending {
 /// A lease that was found, and how old it is.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub entry: Entry,
+    pub entry: ObjectInfo,
     pub pending: Pending,
 }
 
@@ -165,8 +165,8 @@ impl Drop for SaveLease<'_> {
 }
 
 fn lost() -> Error {
-    let message = "the save took so long without a sign of life that what it needs may be gone; \
-                   save again";
+    let message = "the save showed no sign of life for so long that its data may have been \
+                   removed; save again";
     Error::new(ErrorKind::Conflict, message)
 }
 
@@ -188,8 +188,8 @@ pub(crate) fn pendings(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
             Err(e) => {
                 let name = &entry.name;
                 let message = format!(
-                    "the lease {name} is damaged: {e}; it counts until it is as old as grace, or \
-                     remove it if no save is under way"
+                    "the lease {name} is damaged: {e}; it stays valid for the grace period; remove \
+                     it if no save is running"
                 );
                 return Err(Error::corrupt(message));
             }
@@ -252,7 +252,8 @@ impl<'a> PruneLease<'a> {
     pub(crate) fn check(&self) -> Result<()> {
         let age = self.store.clock.boot_ms().saturating_sub(self.made_boot_ms);
         if self.store.grace_ms() > 0 && age > self.store.grace_ms() / 2 {
-            let message = "the prune took too long to be sure of what nobody needs; prune again";
+            let message =
+                "the prune took too long to be sure which data is unreferenced; prune again";
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         Ok(())
@@ -275,7 +276,7 @@ pub(crate) fn is_pruning(store: &Store, now_ms: u64) -> Result<bool> {
 /// times are then so far apart that ages mean nothing. `now_ms` is by the clock of the storage.
 pub(crate) fn check_times<'a>(
     store: &Store,
-    mut leases: impl Iterator<Item = &'a Entry>,
+    mut leases: impl Iterator<Item = &'a ObjectInfo>,
     now_ms: u64,
 ) -> Result<()> {
     let limit_ms = now_ms.saturating_add(store.grace_ms() / 4);
@@ -284,9 +285,9 @@ pub(crate) fn check_times<'a>(
         Some(lease) => {
             let (name, minutes) = (&lease.name, (lease.stat.modified_ms - now_ms) / 60_000);
             let message = format!(
-                "the lease {name} is {minutes} minutes newer than what is written now, so that \
-                 nobody can tell what is old, and nothing was removed; set the clocks of all \
-                 machines that use the store, or remove that lease if its process has ended"
+                "the lease {name} is {minutes} minutes newer than objects that are written now, so \
+                 ages cannot be trusted and nothing was removed; set the clocks of all machines \
+                 that use the store, or remove that lease if its process has ended"
             );
             Err(Error::new(ErrorKind::Conflict, message))
         }

@@ -4,7 +4,7 @@
 //! contents are checked before they are used: a path cannot lead out of the snapshot, an archive
 //! depends only on archives before it, and every extent lies in its pack.
 
-use crate::layout::file_kind::Kind;
+use crate::layout::content_kind::ContentKind;
 use crate::layout::names::{PackName, SnapshotName};
 use crate::layout::path::{PATH_LEN_MAX, RelPath};
 use lmc_format::{Advice, Error, ErrorKind, Result};
@@ -55,7 +55,7 @@ pub struct Manifest {
     /// Bytes that it added to the store.
     pub added: u64,
     /// Files, directories and links, in the order of their paths.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ManifestEntry>,
     /// All archives that its files need, each after its bases.
     pub archives: Vec<ArchiveInfo>,
     /// The packs that hold the archives, with their sizes.
@@ -64,7 +64,7 @@ pub struct Manifest {
 
 /// A name in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ManifestEntry {
     /// Where it is.
     pub path: RelPath,
     /// What it is.
@@ -100,7 +100,7 @@ pub struct FileNode {
     /// Bytes.
     pub size: u64,
     /// What it is for.
-    pub kind: Kind,
+    pub kind: ContentKind,
     /// The number of its archive.
     pub archive: usize,
 }
@@ -184,7 +184,7 @@ impl Manifest {
         }
         let manifest = Self::parse(bytes)?;
         if manifest.name(name.page, name.id.clone()) != *name {
-            return Err(Error::corrupt("the manifest is that of another snapshot"));
+            return Err(Error::corrupt("the manifest belongs to another snapshot"));
         }
         Ok(manifest)
     }
@@ -279,7 +279,7 @@ impl Manifest {
                 return Err(Error::invalid("a pack is named twice"));
             }
             if pack.size > PACK_LEN_MAX {
-                return Err(Error::invalid("a pack is larger than packs are"));
+                return Err(Error::invalid("a pack is larger than a pack can be"));
             }
         }
         // So that no sum of them overflows.
@@ -287,11 +287,11 @@ impl Manifest {
         let files = self.files().map(|(_, file)| file.size);
         let total = sizes.flatten().chain(files).map(u128::from).sum::<u128>();
         if total > u128::from(SIZE_MAX) {
-            return Err(Error::invalid("the files are larger than files are"));
+            return Err(Error::invalid("the files are larger than files can be"));
         }
         let said = self.archives.iter().flat_map(|a| [a.alone, a.read, a.rent]);
         if said.chain([self.added]).any(|bytes| bytes > SIZE_MAX) {
-            return Err(Error::invalid("it tells of more bytes than there are"));
+            return Err(Error::invalid("it states sizes that no archive can have"));
         }
         Ok(())
     }
@@ -299,43 +299,45 @@ impl Manifest {
     fn check_entries(&self) -> Result<()> {
         let mut folders: HashSet<RelPath> = HashSet::new();
         let mut last: Option<&RelPath> = None;
-        for Entry { path, node } in &self.entries {
+        for ManifestEntry { path, node } in &self.entries {
             let wrong = |why: &str| Err(Error::invalid(format!("{path}: {why}")));
             if last.is_some_and(|last| last >= path) {
-                return wrong("is there twice or out of order");
+                return wrong("is listed twice or out of order");
             }
             last = Some(path);
             if path.folder().is_some_and(|folder| !folders.contains(&folder)) {
-                return wrong("is in a folder that is not there");
+                return wrong("is in a folder that is not listed");
             }
             match node {
                 Node::File(file) => self.check_file(file).map_err(|e| e.at(path))?,
-                Node::Directory { mode } if *mode > MODE_BITS => return wrong("has an odd mode"),
+                Node::Directory { mode } if *mode > MODE_BITS => {
+                    return wrong("has an invalid mode");
+                }
                 Node::Directory { .. } => drop(folders.insert(path.clone())),
                 Node::Link { target } => {
                     let len = target.0.len();
                     if len == 0 || len > PATH_LEN_MAX || target.0.contains(&0) {
-                        return wrong("is a link to nowhere");
+                        return wrong("is a link with an invalid target");
                     }
                 }
             }
         }
         if self.root_mode.is_some_and(|mode| mode > MODE_BITS) {
-            return Err(Error::invalid("the directory has an odd mode"));
+            return Err(Error::invalid("the directory has an invalid mode"));
         }
         if self.is_file && (self.entries.len() != 1 || self.files().count() != 1) {
-            return Err(Error::invalid("one file was saved, but there are others"));
+            return Err(Error::invalid("a single file was saved, but more is listed"));
         }
         Ok(())
     }
 
     fn check_file(&self, file: &FileNode) -> Result<()> {
         if file.mode > MODE_BITS || file.mtime.1 >= 1_000_000_000 {
-            return Err(Error::invalid("has an odd mode or time"));
+            return Err(Error::invalid("has an invalid mode or time"));
         }
         match self.archives.get(file.archive) {
             Some(archive) if archive.size == file.size => Ok(()),
-            Some(_) => Err(Error::invalid("is not as long as its archive says")),
+            Some(_) => Err(Error::invalid("has another size than its archive")),
             None => Err(Error::invalid("has no archive")),
         }
     }
@@ -347,7 +349,7 @@ impl Manifest {
         for (i, archive) in self.archives.iter().enumerate() {
             let wrong = |why: &str| Err(Error::invalid(format!("archive {i} {why}")));
             if archive.bases.iter().any(|&base| base >= i) {
-                return wrong("is on one that does not stand before it");
+                return wrong("has a base that does not come before it");
             }
             let bases: HashSet<&usize> = archive.bases.iter().collect();
             if bases.len() != archive.bases.len() {
@@ -356,10 +358,10 @@ impl Manifest {
             for &base in &archive.bases {
                 let hash = self.archives[base].hash;
                 if hash == archive.hash {
-                    return wrong("is on one with its own hash");
+                    return wrong("has a base with its own hash");
                 }
                 if *based.entry(hash).or_insert(base) != base {
-                    return wrong("is on one of two bases that have the same hash");
+                    return wrong("has a base whose hash another base has too");
                 }
             }
             let mut len = 0_u128;
@@ -367,16 +369,16 @@ impl Manifest {
                 let end = extent.offset.checked_add(extent.len);
                 let size = self.packs.get(extent.pack).map(|pack| pack.size);
                 if extent.len == 0 || end.is_none() || size.is_none() || end > size {
-                    return wrong("has a part outside of its pack");
+                    return wrong("has an extent outside of its pack");
                 }
                 len += u128::from(extent.len);
             }
             if len != u128::from(archive.stored) {
-                return wrong("has parts that are not as long as it is");
+                return wrong("has extents that do not add up to its length");
             }
         }
         match self.depths().into_iter().max() {
-            Some(depth) if depth > DEPTH_MAX => Err(Error::invalid("chains are too long")),
+            Some(depth) if depth > DEPTH_MAX => Err(Error::invalid("a base chain is too long")),
             _ => Ok(()),
         }
     }
@@ -410,7 +412,7 @@ impl<'de> Deserialize<'de> for Pack {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let (name, size) = <(String, u64)>::deserialize(deserializer)?;
         let name = PackName::parse(&name);
-        let name = name.ok_or_else(|| serde::de::Error::custom("no name of a pack"))?;
+        let name = name.ok_or_else(|| serde::de::Error::custom("not the name of a pack"))?;
         Ok(Self { name, size })
     }
 }
@@ -438,7 +440,7 @@ impl<'de> Deserialize<'de> for Bytes {
             Text::Plain(text) => Ok(Self(text.into_bytes())),
             Text::Hex { hex } => {
                 let bytes = crate::layout::names::unhex(&hex);
-                Ok(Self(bytes.ok_or_else(|| serde::de::Error::custom("no hex"))?))
+                Ok(Self(bytes.ok_or_else(|| serde::de::Error::custom("not hex"))?))
             }
         }
     }
@@ -455,7 +457,7 @@ mod hash_text {
         let text = String::deserialize(deserializer)?;
         let is_hash = text.len() == 32 && crate::layout::names::is_hex(&text);
         let hash = u128::from_str_radix(&text, 16).ok().filter(|_| is_hash);
-        hash.ok_or_else(|| serde::de::Error::custom("no content hash"))
+        hash.ok_or_else(|| serde::de::Error::custom("not a content hash"))
     }
 }
 

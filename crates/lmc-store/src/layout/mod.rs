@@ -2,7 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod config;
-pub(crate) mod file_kind;
+pub(crate) mod content_kind;
 pub(crate) mod identity;
 pub(crate) mod lease;
 pub(crate) mod manifest;

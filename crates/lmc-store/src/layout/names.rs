@@ -59,7 +59,7 @@ pub(crate) fn random_copy_number() -> Result<u32> {
 }
 
 fn no_random(error: &getrandom::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("no random numbers: {error}"))
+    Error::new(ErrorKind::Io, format!("cannot get random numbers: {error}"))
 }
 
 /// Bytes as hex digits.
@@ -130,11 +130,13 @@ pub fn unescape(text: &str) -> Option<String> {
 /// Fails unless `label` can name a run or a tag.
 pub fn check_label(label: &str) -> Result<()> {
     if label.is_empty() || label.len() > LABEL_LEN_MAX {
-        let message = format!("a run or a tag has a name of 1 to {LABEL_LEN_MAX} bytes");
+        let message = format!("the name of a run or a tag must have 1 to {LABEL_LEN_MAX} bytes");
         return Err(Error::invalid(message));
     }
     if label.chars().any(char::is_control) {
-        return Err(Error::invalid("a run or a tag has no control characters in its name"));
+        return Err(Error::invalid(
+            "the name of a run or a tag must not contain control characters",
+        ));
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ impl Store {
             let library = libraries.1.with_first(file.archive);
             let bases = BaseSet::from_library(library, &[hashes.1], context)?;
             let ([old_base], [new_base]) = (before_bases.list(), bases.list()) else {
-                return Err(Error::invalid("two files are compared"));
+                return Err(Error::invalid("a file could not be opened; please report it"));
             };
             let tensors = lmc::diff(old_base, new_base, Level::Default, context)?;
             let (old_size, new_size) = (before.size, file.size);

@@ -1,4 +1,4 @@
-//! Reading archives in place in the store: parts of packs appear as one `.lmc`.
+//! Reading archives in place in the store: slices of packs appear as one `.lmc`.
 
 use crate::Store;
 use crate::layout::manifest::{ArchiveInfo, Extent, Manifest};
@@ -29,25 +29,31 @@ impl Packs for StoredPacks {
     }
 }
 
-/// The bytes of an archive, stored as parts of packs.
+/// The bytes of an archive, stored as slices of packs.
 #[derive(Debug)]
 pub(crate) struct StoredBytes {
     packs: Arc<dyn Packs>,
-    /// Where each part starts in the archive, and its extent.
-    parts: Vec<(u64, Extent)>,
+    slices: Vec<PackSlice>,
     size: u64,
+}
+
+/// A slice of a pack that holds the bytes of an archive from `start` on.
+#[derive(Debug)]
+struct PackSlice {
+    start: u64,
+    extent: Extent,
 }
 
 impl StoredBytes {
     pub(crate) fn new(packs: &Arc<dyn Packs>, archive: &ArchiveInfo) -> Self {
         let mut size = 0;
-        let part = |extent: &Extent| {
+        let slice = |extent: &Extent| {
             let start = size;
             size += extent.len;
-            (start, *extent)
+            PackSlice { start, extent: *extent }
         };
-        let parts = archive.extents.iter().map(part).collect();
-        Self { packs: packs.clone(), parts, size }
+        let slices = archive.extents.iter().map(slice).collect();
+        Self { packs: packs.clone(), slices, size }
     }
 }
 
@@ -57,16 +63,16 @@ impl ReadAt for StoredBytes {
     }
 
     fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
-        let first = self.parts.partition_point(|(start, _)| *start <= at).saturating_sub(1);
+        let first = self.slices.partition_point(|slice| slice.start <= at).saturating_sub(1);
         let (mut at, mut rest) = (at, out);
-        for (start, Extent { pack, offset, len }) in &self.parts[first.min(self.parts.len())..] {
+        for PackSlice { start, extent } in &self.slices[first.min(self.slices.len())..] {
             if rest.is_empty() {
                 break;
             }
             let skip = at - start;
-            let len = (len - skip).min(rest.len() as u64);
+            let len = (extent.len - skip).min(rest.len() as u64);
             let (out, after) = rest.split_at_mut(len as usize);
-            self.packs.read(*pack, offset + skip, out)?;
+            self.packs.read(extent.pack, extent.offset + skip, out)?;
             rest = after;
             at += len;
         }
@@ -207,7 +213,7 @@ impl Store {
     /// Opens the archive of one file of a snapshot, to read tensors or other parts of it.
     pub fn archive(&self, manifest: &Arc<Manifest>, path: &RelPath) -> Result<Archive> {
         let file = manifest.file(path).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("no file {path} is in the snapshot"))
+            Error::new(ErrorKind::NotFound, format!("the snapshot has no file {path}"))
         })?;
         SnapshotLibrary::new(self, manifest).open(file.archive).map_err(|e| e.at(path))
     }

@@ -1,12 +1,13 @@
 //! Restoring a snapshot to files.
 
 use crate::Store;
-use crate::layout::file_kind::Kind;
-use crate::layout::manifest::{Entry, FileNode, Node};
+use crate::layout::content_kind::ContentKind;
+use crate::layout::manifest::{FileNode, ManifestEntry, Node};
 use crate::layout::names::SnapshotName;
 use crate::layout::path::RelPath;
 use crate::read::glob::Glob;
 use crate::read::library::SnapshotLibrary;
+use crate::upkeep::check::is_lost;
 use crate::upkeep::rebase::original;
 use lmc::{Input, Leftover, NewDirectory, Options, Origin, Output, Sandbox};
 use lmc_format::{Advice, Error, ErrorKind, Result};
@@ -53,8 +54,9 @@ pub struct Restored {
 
 impl RestoreOptions {
     /// Whether an entry is to be restored.
-    pub fn wants(&self, entry: &Entry) -> bool {
-        let is_left_out = matches!(&entry.node, Node::File(file) if file.kind == Kind::Optimizer);
+    pub fn wants(&self, entry: &ManifestEntry) -> bool {
+        let is_left_out =
+            matches!(&entry.node, Node::File(file) if file.kind == ContentKind::Optimizer);
         let fits = |glob: &Glob| glob.fits_path(&entry.path);
         !(self.weights_only && is_left_out) && (self.only.is_empty() || self.only.iter().any(fits))
     }
@@ -95,7 +97,7 @@ impl Store {
         form: Form,
     ) -> Result<Restored> {
         let manifest = &Arc::new(self.manifest(name)?);
-        let size = |entry: &Entry| match &entry.node {
+        let size = |entry: &ManifestEntry| match &entry.node {
             Node::File(file) if options.wants(entry) => file.size,
             _ => 0,
         };
@@ -109,7 +111,7 @@ impl Store {
         }
         match fs::metadata(target) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => work.new_directory(target),
-            Err(e) => Err(Error::io(format_args!("cannot look at {}", target.display()), e)),
+            Err(e) => Err(Error::io(format_args!("cannot access {}", target.display()), e)),
             Ok(metadata) if !metadata.is_dir() => {
                 Err(exists(format!("{} exists and is not a directory", target.display())))
             }
@@ -165,22 +167,22 @@ impl Work<'_> {
             };
             if let Some(path) = paths.replace(path) {
                 let message = format!(
-                    "the .lmc file of one entry and another entry would both be {path}; restore \
-                     the snapshot instead, and compress what is needed"
+                    "two files would both be exported as {path}; restore the snapshot instead, and \
+                     compress what you need"
                 );
                 return Err(Error::invalid(message));
             }
         }
         if paths.is_empty() && !self.options.only.is_empty() {
             let globs: Vec<String> = self.options.only.iter().map(Glob::to_string).collect();
-            let message = format!("nothing in the snapshot fits {}", globs.join(", "));
+            let message = format!("nothing in the snapshot matches {}", globs.join(", "));
             let error = Error::new(ErrorKind::NotFound, message);
             return Err(error.with_advice(Advice::ListPaths));
         }
         Ok(())
     }
 
-    fn wanted(&self) -> impl Iterator<Item = &Entry> {
+    fn wanted(&self) -> impl Iterator<Item = &ManifestEntry> {
         self.library.manifest().entries.iter().filter(|entry| self.options.wants(entry))
     }
 
@@ -188,7 +190,9 @@ impl Work<'_> {
     /// directory.
     fn single(&self, target: &Path) -> Result<Restored> {
         let entry = &self.library.manifest().entries[0];
-        let Node::File(file) = &entry.node else { return Err(Error::corrupt("no file is in it")) };
+        let Node::File(file) = &entry.node else {
+            return Err(Error::corrupt("it contains no file"));
+        };
         let (folder, path) = if target.is_dir() {
             (target, self.path(&entry.path)?)
         } else {
@@ -206,7 +210,7 @@ impl Work<'_> {
     /// still exists after an error.
     fn all(&self, sandbox: &Sandbox, stays: bool) -> Result<Restored> {
         let manifest = self.library.manifest();
-        let wanted: Vec<&Entry> = self.wanted().collect();
+        let wanted: Vec<&ManifestEntry> = self.wanted().collect();
         let folders = self.folders(&wanted)?;
         let mode = |path: &RelPath| match manifest.node(path) {
             Some(Node::Directory { mode }) => *mode,
@@ -219,21 +223,21 @@ impl Work<'_> {
             old.insert(path, sandbox.make_dir(path.as_path(), mode(path))?);
         }
         let mut restored = Restored::default();
-        for Entry { path, node } in wanted.iter().copied() {
+        for ManifestEntry { path, node } in wanted.iter().copied() {
             let Node::File(file) = node else { continue };
             match self.file(sandbox, &self.path(path)?, file, stays) {
                 Ok(()) => {
                     restored.files += 1;
                     restored.bytes += file.size;
                 }
-                Err(e) if self.options.keep_going && is_damage(&e) => {
+                Err(e) if self.options.keep_going && is_lost(&e) => {
                     restored.failed.push((path.clone(), e));
                 }
                 Err(e) => return Err(e),
             }
         }
         // Links last: nothing is written after them.
-        for Entry { path, node } in wanted.iter().copied() {
+        for ManifestEntry { path, node } in wanted.iter().copied() {
             if let Node::Link { target } = node {
                 sandbox.link(path.as_path(), Path::new(OsStr::from_bytes(&target.0)))?;
             }
@@ -247,7 +251,7 @@ impl Work<'_> {
     }
 
     /// The folders that are wanted, and those that contain wanted entries.
-    fn folders(&self, wanted: &[&Entry]) -> Result<BTreeSet<RelPath>> {
+    fn folders(&self, wanted: &[&ManifestEntry]) -> Result<BTreeSet<RelPath>> {
         let mut folders = BTreeSet::new();
         for entry in wanted {
             let mut next = match &entry.node {
@@ -313,11 +317,6 @@ impl Work<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether an error is about this file alone.
-fn is_damage(error: &Error) -> bool {
-    matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated | ErrorKind::NotFound)
 }
 
 fn exists(message: String) -> Error {

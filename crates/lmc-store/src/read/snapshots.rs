@@ -7,7 +7,7 @@ use crate::layout::names::{
     unescape,
 };
 use crate::save::ancestors::LOOKED_AT_MAX;
-use crate::storage::{Entry, Stat};
+use crate::storage::{ObjectInfo, Stat};
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -135,7 +135,7 @@ impl Store {
                 return Ok(newest);
             }
         }
-        let message = "snapshots go while the newest is looked for; try again";
+        let message = "snapshots are removed faster than the newest can be found; try again";
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
@@ -188,7 +188,7 @@ impl Store {
             if page == recent.page && objects.len() >= PAGE_LEN {
                 recent.page = (page + 1).min(PAGE_MAX);
             }
-            let parse = |entry: &Entry| {
+            let parse = |entry: &ObjectInfo| {
                 let (_, name) = entry.name.rsplit_once('/')?;
                 let name = SnapshotName::parse_in(run, &format!("{page:08}/{name}"))?;
                 Some(Dated::new(name, &entry.stat))
@@ -235,7 +235,7 @@ impl Store {
     }
 
     /// The same with sizes and times.
-    pub(crate) fn list_of(&self, folder: &str) -> Result<Vec<Entry>> {
+    pub(crate) fn list_of(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         let (mut entries, marker) = (self.storage.list(folder)?, marker(folder));
         let len = entries.len();
         entries.retain(|entry| entry.name != marker);
@@ -255,9 +255,9 @@ impl Store {
         }
         let marker = marker(folder);
         let message = format!(
-            "{folder}/ is not there, or lacks {marker}: it was renamed, is not mounted, or is not \
-             copied yet, so it is not taken to be empty and nothing was changed; put it back, or \
-             make an empty {marker} if what was in it is lost"
+            "{folder}/ is missing or has no {marker}: it may be renamed, not mounted, or not \
+             copied yet, so it is not treated as empty and nothing was changed; put it back, or \
+             create an empty {marker} if its contents are lost"
         );
         Err(Error::corrupt(message))
     }

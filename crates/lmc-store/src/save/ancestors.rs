@@ -1,7 +1,7 @@
 //! Files that the parent lacks but an earlier snapshot has: weights may be saved at every step, and
 //! optimizer state only at every tenth.
 
-use crate::layout::manifest::{Entry, Manifest, Node};
+use crate::layout::manifest::{Manifest, ManifestEntry, Node};
 use crate::layout::path::RelPath;
 use crate::save::manifest_builder::{Donor, Renumbered};
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ pub(crate) const LOOKED_AT_MAX: usize = 12;
 /// archives with the same hashes.
 pub(crate) fn adopt(manifest: &mut Manifest, older: &Manifest, wanted: &mut BTreeSet<RelPath>) {
     let mut merged = Renumbered::of(manifest);
-    let found: Vec<&Entry> = older
+    let found: Vec<&ManifestEntry> = older
         .entries
         .iter()
         .filter(|entry| matches!(entry.node, Node::File(_)) && wanted.contains(&entry.path))

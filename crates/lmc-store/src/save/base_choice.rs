@@ -8,7 +8,7 @@
 //! limits always hold, whatever the costs are: the depth of a base chain, and the bytes that a
 //! restore reads.
 
-use crate::layout::file_kind::Kind;
+use crate::layout::content_kind::ContentKind;
 use crate::layout::manifest::{ArchiveInfo, DEPTH_MAX, Manifest, SIZE_MAX};
 use crate::layout::path::RelPath;
 use crate::read::library::SnapshotLibrary;
@@ -25,7 +25,7 @@ const OFFERED_MAX: usize = 32;
 
 /// What a file should be coded against, by the numbers of archives of the parent.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct BaseChoice {
     pub bases: Vec<usize>,
     /// Archives that would be better bases but are likely to cost too much. The file is coded
     /// against them to find out. They become the bases if that pays after all, as when layers have
@@ -46,7 +46,7 @@ pub(crate) struct Wanted<'a> {
 /// Archives of the parent that are offered to files that are not in it, by kind of file. They are
 /// looked up once and not again for each file.
 #[derive(Debug, Default)]
-pub(crate) struct Offered(BTreeMap<Kind, Vec<usize>>);
+pub(crate) struct Offered(BTreeMap<ContentKind, Vec<usize>>);
 
 impl Offered {
     pub(crate) fn of(parent: &Manifest) -> Self {
@@ -57,7 +57,7 @@ impl Offered {
         offered
     }
 
-    fn get(&self, kind: Kind) -> &[usize] {
+    fn get(&self, kind: ContentKind) -> &[usize] {
         self.0.get(&kind).map_or(&[], |archives| archives)
     }
 }
@@ -70,12 +70,12 @@ fn offer(offered: &mut Vec<usize>, archive: usize) {
 }
 
 /// Chooses what a file should be coded against.
-pub(crate) fn plan(
+pub(crate) fn choose(
     library: &SnapshotLibrary,
     offered: &Offered,
     wanted: &Wanted,
     depth_max: usize,
-) -> Plan {
+) -> BaseChoice {
     let (parent, depths) = (library.manifest(), library.depths());
     let depth_max = depth_max.min(DEPTH_MAX);
     let is_deep = |i: usize| depths[i] >= depth_max;
@@ -89,20 +89,20 @@ pub(crate) fn plan(
         let own = file.archive;
         let archive = &parent.archives[own];
         let next = likely_next(archive, depths[own]);
-        if fits(&own) && pays(archive.size, next, &[archive]) {
-            return Plan { bases: vec![own], doubted: Vec::new() };
+        if fits(&own) && is_worth_its_rent(archive.size, next, &[archive]) {
+            return BaseChoice { bases: vec![own], doubted: Vec::new() };
         }
         let doubted = Some(own).filter(|&own| !is_deep(own)).into_iter().collect();
         // A file that changes fast is no longer similar to its root.
         let is_slow = depths[own] == 0 || archive.stored < archive.alone / 2;
         let root = Some(root(parent, own)).filter(|i| *i != own && is_slow && fits(i));
-        return Plan { bases: root.into_iter().collect(), doubted };
+        return BaseChoice { bases: root.into_iter().collect(), doubted };
     }
     // Renamed, resharded, new, or not in every snapshot: any of the parent's files of its kind may
     // hold its tensors.
     let mut own: Vec<usize> = Vec::new();
     if wanted.like.is_empty() {
-        own.extend(offered.get(Kind::of(wanted.path)));
+        own.extend(offered.get(ContentKind::of(wanted.path)));
     }
     for file in wanted.like.iter().filter_map(|path| parent.file(path)) {
         if file.size > 0 {
@@ -115,7 +115,7 @@ pub(crate) fn plan(
     bases.dedup();
     own.retain(|&i| !is_deep(i));
     let doubted = if own.iter().all(fits) { Vec::new() } else { own };
-    Plan { bases, doubted }
+    BaseChoice { bases, doubted }
 }
 
 /// Whether a restore of a delta against this archive stays within its limit, even if the delta
@@ -132,7 +132,7 @@ fn likely_next(archive: &ArchiveInfo, depth: usize) -> u64 {
 
 /// Whether an archive of `stored` bytes against `bases` costs less than a whole copy, and a restore
 /// of it stays within its limit.
-pub(crate) fn pays(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> bool {
+pub(crate) fn is_worth_its_rent(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> bool {
     let (alone, read, rent) = costs(size, stored, bases);
     rent <= alone.saturating_sub(stored) && read <= alone.saturating_mul(READ_TIMES_MAX)
 }
@@ -178,7 +178,7 @@ pub(crate) fn costs(size: u64, stored: u64, bases: &[&ArchiveInfo]) -> (u64, u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::manifest::{Entry, FileNode, MANIFEST_FORMAT, Node};
+    use crate::layout::manifest::{FileNode, MANIFEST_FORMAT, ManifestEntry, Node};
     use crate::read::library::Packs;
     use lmc_format::{Error, Result};
     use std::sync::Arc;
@@ -214,8 +214,8 @@ mod tests {
         };
         let entry = |i: usize| {
             let (mode, mtime, size) = (0o644, (0, 0), 100);
-            let node = FileNode { mode, mtime, size, kind: Kind::Weights, archive: i };
-            Entry { path: path("a", i), node: Node::File(node) }
+            let node = FileNode { mode, mtime, size, kind: ContentKind::Weights, archive: i };
+            ManifestEntry { path: path("a", i), node: Node::File(node) }
         };
         let manifest = Manifest {
             format: MANIFEST_FORMAT,
@@ -237,12 +237,12 @@ mod tests {
         let library = SnapshotLibrary::with_packs(Arc::new(NoPacks), &Arc::new(manifest));
         let offered = Offered::of(library.manifest());
         for i in 0..count {
-            let plan_of = |path: &RelPath| {
+            let chosen = |path: &RelPath| {
                 let wanted = Wanted { path, is_adopted: false, like: &[] };
-                plan(&library, &offered, &wanted, CHAIN_DEPTH_MAX)
+                choose(&library, &offered, &wanted, CHAIN_DEPTH_MAX)
             };
-            assert_eq!(plan_of(&path("a", i)).bases, [i]);
-            assert_eq!(plan_of(&path("new", i)).bases.len(), OFFERED_MAX);
+            assert_eq!(chosen(&path("a", i)).bases, [i]);
+            assert_eq!(chosen(&path("new", i)).bases.len(), OFFERED_MAX);
         }
     }
 }

@@ -107,16 +107,16 @@ impl Store {
             return Ok(false);
         }
         let conflict = |what: String| {
-            let message = format!("the save was taken for a dead one by a prune, and {what}");
+            let message = format!("a prune considered this save dead, and {what}");
             Err(Error::new(ErrorKind::Conflict, message))
         };
         if !is_there && !self.list_of(PRUNING)?.is_empty() {
-            return conflict("that may go on".to_string());
+            return conflict("that prune may still be running".to_string());
         }
         for Pack { name, size } in &manifest.packs {
             let object = name.object();
             if self.storage.stat(&object)?.is_none_or(|stat| stat.size != *size) {
-                return conflict(format!("lacks {object} now"));
+                return conflict(format!("{object} is missing or incomplete now"));
             }
         }
         self.put_tags(name, tags)?;

@@ -1,8 +1,8 @@
 //! The files of a save. Each is coded against bases that the planner and its folder offer.
 
 use crate::Store;
-use crate::layout::file_kind::Kind;
-use crate::layout::manifest::{Entry, FileNode, Node};
+use crate::layout::content_kind::ContentKind;
+use crate::layout::manifest::{FileNode, ManifestEntry, Node};
 use crate::layout::path::RelPath;
 use crate::save::SaveOptions;
 use crate::save::base_choice::{self, Offered};
@@ -12,9 +12,9 @@ use crate::save::reuse::{Presence, Verdict, compare, has_blake3, is_unreadable};
 use crate::save::room::Room;
 use crate::save::source::{FileState, Leaf, Opened, What};
 use crate::save::warning::Warning;
-use crate::upkeep::check::is_damage;
+use crate::upkeep::check::is_lost;
 use lmc::{BaseSet, Context, Options, Output};
-use lmc_format::{Advice, Error, ErrorKind, Result};
+use lmc_format::{Advice, Error, Result};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -84,7 +84,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         }
     }
 
-    pub(crate) fn entries(&mut self, leaves: &[Leaf]) -> Result<Vec<Entry>> {
+    pub(crate) fn entries(&mut self, leaves: &[Leaf]) -> Result<Vec<ManifestEntry>> {
         let archives = self.archives(leaves)?;
         self.warnings.extend(self.presence.healed.iter().map(healed_warning));
         let entry = |(leaf, archive): (&Leaf, Option<usize>)| {
@@ -101,20 +101,20 @@ impl<'a, 'w> Coding<'a, 'w> {
     /// comes last, in packs of its own, which are removed when it is.
     fn archives(&mut self, leaves: &[Leaf]) -> Result<Vec<Option<usize>>> {
         // Files in memory have no path and no files beside them.
-        let sources: Vec<PathBuf> = leaves.iter().map(|leaf| leaf.place.path()).collect();
+        let paths: Vec<PathBuf> = leaves.iter().map(|leaf| leaf.source.path()).collect();
         // The target of a link is not opened.
         let open = |i: usize| match &leaves[i].what {
-            What::File(_) => leaves[i].place.file().ok().flatten(),
+            What::File(_) => leaves[i].source.file().ok().flatten(),
             _ => None,
         };
-        let mut masters = lmc::rounding_sources(&sources, open);
-        for (leaf, masters) in leaves.iter().zip(&mut masters) {
+        let mut rounding_sources = lmc::rounding_sources(&paths, open);
+        for (leaf, sources) in leaves.iter().zip(&mut rounding_sources) {
             // Weights must not depend on optimizer state, which may be removed first.
-            masters.retain(|&i| Kind::of(&leaves[i].path) == Kind::of(&leaf.path));
+            sources.retain(|&i| ContentKind::of(&leaves[i].path) == ContentKind::of(&leaf.path));
         }
         let mut order: Vec<usize> = (0..leaves.len()).collect();
-        let is_optimizer = |i: usize| Kind::of(&leaves[i].path) == Kind::Optimizer;
-        order.sort_by_key(|&i| (is_optimizer(i), !masters[i].is_empty()));
+        let is_optimizer = |i: usize| ContentKind::of(&leaves[i].path) == ContentKind::Optimizer;
+        order.sort_by_key(|&i| (is_optimizer(i), !rounding_sources[i].is_empty()));
         let mut archives = vec![None; leaves.len()];
         let mut was_optimizer = false;
         for i in order {
@@ -124,9 +124,10 @@ impl<'a, 'w> Coding<'a, 'w> {
                 self.writer.cut()?;
                 was_optimizer = true;
             }
-            let twins = masters[i].iter().filter_map(|&i| Some((&leaves[i], archives[i]?)));
-            let twins: Vec<(&Leaf, usize)> = twins.collect();
-            let archive = self.file(leaf, state, &twins);
+            let sources = rounding_sources[i].iter();
+            let sources = sources.filter_map(|&i| Some((&leaves[i], archives[i]?)));
+            let sources: Vec<(&Leaf, usize)> = sources.collect();
+            let archive = self.file(leaf, state, &sources);
             let archive = archive.map_err(|e| e.at(&leaf.path))?;
             if self.listed.insert(archive) {
                 self.room.take_archive(self.builder.get(archive))?;
@@ -137,8 +138,13 @@ impl<'a, 'w> Coding<'a, 'w> {
     }
 
     /// Codes a file, unless its content is known; returns the number of its archive.
-    fn file(&mut self, leaf: &Leaf, state: &FileState, twins: &[(&Leaf, usize)]) -> Result<usize> {
-        let file = leaf.place.open()?;
+    fn file(
+        &mut self,
+        leaf: &Leaf,
+        state: &FileState,
+        rounding_sources: &[(&Leaf, usize)],
+    ) -> Result<usize> {
+        let file = leaf.source.open()?;
         file.check(state)?;
         let mut is_alike = false;
         // A file can only equal another one of the same size.
@@ -157,14 +163,13 @@ impl<'a, 'w> Coding<'a, 'w> {
             // No base is used, so it does not matter which archive with its hash is meant.
             self.code_on(&[], Vec::new(), &file)
         } else {
-            self.code(leaf, &file, twins)
+            self.code(leaf, &file, rounding_sources)
         };
         let archive = match coded {
             // A new checkpoint is not lost because an old one is damaged.
-            Err(e) if is_gone(&e) && self.builder.parent().is_some() => {
+            Err(e) if is_lost(&e) && self.builder.parent().is_some() => {
                 let warning = format!(
-                    "{}: what it should be coded against cannot be read, so it is stored alone: \
-                     {e}",
+                    "{}: its base cannot be read, so it is stored without one: {e}",
                     leaf.path
                 );
                 self.warnings.push(Warning::new(warning).with_advice(Advice::CheckStore));
@@ -175,9 +180,9 @@ impl<'a, 'w> Coding<'a, 'w> {
         file.check(state)?;
         // Its bases were read from the disk and not from the store, so they must not have changed
         // since they were stored.
-        for (twin, _) in twins {
-            let What::File(state) = &twin.what else { continue };
-            twin.place.open()?.check(state).map_err(|e| e.at(&twin.path))?;
+        for (other, _) in rounding_sources {
+            let What::File(state) = &other.what else { continue };
+            other.source.open()?.check(state).map_err(|e| e.at(&other.path))?;
         }
         Ok(archive)
     }
@@ -201,7 +206,7 @@ impl<'a, 'w> Coding<'a, 'w> {
                 Verdict::Different => {}
                 Verdict::Damaged(e) => {
                     let warning = format!(
-                        "{}: what the store has of it cannot be read, so it is stored again: {e}",
+                        "{}: its copy in the store cannot be read, so it is stored again: {e}",
                         leaf.path
                     );
                     self.warnings.push(Warning::new(warning).with_advice(Advice::CheckStore));
@@ -246,15 +251,20 @@ impl<'a, 'w> Coding<'a, 'w> {
         Ok(Ok(()))
     }
 
-    fn code(&mut self, leaf: &Leaf, file: &Opened, twins: &[(&Leaf, usize)]) -> Result<usize> {
+    fn code(
+        &mut self,
+        leaf: &Leaf,
+        file: &Opened,
+        rounding_sources: &[(&Leaf, usize)],
+    ) -> Result<usize> {
         let depth_max = self.options.depth_max;
         let is_adopted = self.adopted.contains(&leaf.path);
         let wanted = base_choice::Wanted { path: &leaf.path, is_adopted, like: leaf.like };
-        let plan = |parent| base_choice::plan(parent, &self.offered, &wanted, depth_max);
-        let plan = self.builder.parent().map(|parent| plan(parent)).unwrap_or_default();
-        let doubted = self.as_bases(&plan.doubted);
-        let is_better = !doubted.is_empty() && self.pays(&doubted, file)?;
-        let numbers = if is_better { doubted } else { self.as_bases(&plan.bases) };
+        let choose = |parent| base_choice::choose(parent, &self.offered, &wanted, depth_max);
+        let choice = self.builder.parent().map(|parent| choose(parent)).unwrap_or_default();
+        let doubted = self.as_bases(&choice.doubted);
+        let is_better = !doubted.is_empty() && self.is_better_with(&doubted, file)?;
+        let numbers = if is_better { doubted } else { self.as_bases(&choice.bases) };
         // In a bucket, that would be one request per pack in every save.
         if self.store.storage.has_cheap_stat() {
             self.check_packs(&numbers)??;
@@ -267,9 +277,9 @@ impl<'a, 'w> Coding<'a, 'w> {
             self.builder.may_carry(*archive, depth_max) && is_new(*archive)
         };
         let mut opened = Vec::new();
-        for (twin, archive) in twins.iter().filter(may_carry) {
-            let file = twin.place.file().map_err(|e| e.at(&twin.path))?;
-            opened.extend(file.map(|file| (twin.place.path(), file, *archive)));
+        for (other, archive) in rounding_sources.iter().filter(may_carry) {
+            let file = other.source.file().map_err(|e| e.at(&other.path))?;
+            opened.extend(file.map(|file| (other.source.path(), file, *archive)));
         }
         self.code_on(&numbers, opened, file)
     }
@@ -294,14 +304,14 @@ impl<'a, 'w> Coding<'a, 'w> {
     fn code_on(
         &mut self,
         numbers: &[usize],
-        twins: Vec<(PathBuf, File, usize)>,
+        rounding_sources: Vec<(PathBuf, File, usize)>,
         file: &Opened,
     ) -> Result<usize> {
         let SaveOptions { level, verify, .. } = *self.options;
         let context = &self.store.context;
-        let beside = twins.iter().map(|(_, _, archive)| *archive);
+        let beside = rounding_sources.iter().map(|(_, _, archive)| *archive);
         let offered: Vec<usize> = numbers.iter().copied().chain(beside).collect();
-        let files = twins.into_iter().map(|(path, file, _)| (path, file)).collect();
+        let files = rounding_sources.into_iter().map(|(path, file, _)| (path, file)).collect();
         let bases = self.builder.bases(numbers, files, context)?;
         let options = Options { context: context.clone(), level, verify, bases };
         self.builder.add(self.writer, &offered, |writer| {
@@ -310,33 +320,28 @@ impl<'a, 'w> Coding<'a, 'w> {
     }
 
     /// Whether a file is best coded against archives of the parent. This is found out by trying.
-    fn pays(&self, numbers: &[usize], file: &Opened) -> Result<bool> {
+    fn is_better_with(&self, numbers: &[usize], file: &Opened) -> Result<bool> {
         let context = self.store.context.unwatched();
         let bases = self.builder.bases(numbers, Vec::new(), &context)?;
         let options = Options { context, level: self.options.level, verify: false, bases };
         let mut nowhere = io::sink();
         let output = Output::Stream(&mut nowhere);
         let tried = lmc::compress(file.input(), output, &options)?;
-        self.builder.pays(&tried, numbers)
+        self.builder.is_worth_its_rent(&tried, numbers)
     }
 }
 
 /// The manifest entry of a name; `archive` is the number of the archive of a file.
-pub(crate) fn entry(leaf: &Leaf, archive: usize) -> Entry {
+pub(crate) fn entry(leaf: &Leaf, archive: usize) -> ManifestEntry {
     let node = match &leaf.what {
         What::Directory { mode } => Node::Directory { mode: *mode },
         What::Link { target } => Node::Link { target: target.clone() },
         What::File(state) => {
             let FileState { mode, mtime, size, .. } = *state;
-            Node::File(FileNode { mode, mtime, size, kind: Kind::of(&leaf.path), archive })
+            Node::File(FileNode { mode, mtime, size, kind: ContentKind::of(&leaf.path), archive })
         }
     };
-    Entry { path: leaf.path.clone(), node }
-}
-
-/// Whether an error says that earlier data in the store is damaged or missing.
-pub(crate) fn is_gone(error: &Error) -> bool {
-    is_damage(error) || error.kind == ErrorKind::NotFound
+    ManifestEntry { path: leaf.path.clone(), node }
 }
 
 impl Builder {

@@ -139,11 +139,11 @@ impl Builder {
     }
 
     /// Whether a coded delta is better than a whole copy.
-    pub(crate) fn pays(&self, coded: &Compressed, offered: &[usize]) -> Result<bool> {
+    pub(crate) fn is_worth_its_rent(&self, coded: &Compressed, offered: &[usize]) -> Result<bool> {
         let bases = self.bases_of(coded, offered)?;
         let below: Vec<&ArchiveInfo> = bases.iter().map(|&base| self.get(base)).collect();
         let (size, stored) = (coded.summary.bytes_in, coded.summary.bytes_out);
-        Ok(!below.is_empty() && base_choice::pays(size, stored, &below))
+        Ok(!below.is_empty() && base_choice::is_worth_its_rent(size, stored, &below))
     }
 
     /// The bases by their numbers: only archives that were offered, never others with the same
@@ -158,12 +158,12 @@ impl Builder {
             number.ok_or_else(|| {
                 if offered.iter().any(|&number| self.get(number).hash == base.hash) {
                     // For an archive that this save stored itself, hash and size are both right.
-                    let message = "an earlier snapshot says another size of it than it has";
+                    let message = "an earlier snapshot states a wrong size for it";
                     return Error::corrupt(message);
                 }
                 // A file beside it has changed since it was stored.
-                let message = "was coded against what changed while it was saved; save again when \
-                               nobody writes to it";
+                let message = "was coded against a file that changed while it was saved; save \
+                               again when nobody writes to it";
                 Error::new(ErrorKind::Conflict, message)
             })
         };

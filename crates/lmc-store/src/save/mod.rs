@@ -409,8 +409,8 @@ fn wrong_clock(now_ms: u64, stored_ms: u64) -> Option<Warning> {
     (apart_ms > AHEAD_MAX_MS).then(|| {
         let minutes = apart_ms / 60_000;
         Warning::new(format!(
-            "the clock of this machine is {minutes} minutes {way} that of the storage, whose time \
-             the snapshot has: set the clock"
+            "the clock of this machine is {minutes} minutes {way} that of the storage; the \
+             snapshot has the time of the storage; set the clock"
         ))
     })
 }
@@ -419,9 +419,9 @@ fn wrong_clock(now_ms: u64, stored_ms: u64) -> Option<Warning> {
 fn later(name: &SnapshotName, ahead_ms: u64) -> Warning {
     let minutes = ahead_ms / 60_000;
     Warning::new(format!(
-        "snapshot {} of step {} has a time that is {minutes} minutes from now, and the storage had \
-         it then: until that time it counts as newer than this one, for latest and for forget. \
-         Restore by step, and keep what is wanted by a tag",
+        "snapshot {} of step {} has a time {minutes} minutes in the future, because the clock of \
+         the storage was wrong then: until that time it counts as newer than this one, for latest \
+         and for forget. Restore by step, and keep snapshots by tag",
         name.id, name.step
     ))
 }
@@ -430,7 +430,7 @@ fn check_options(options: &SaveOptions) -> Result<()> {
     check_label(&options.run)?;
     options.tags.iter().try_for_each(|tag| check_label(tag))?;
     if options.pack_len == 0 || options.pack_len as u64 > PACK_LEN_MAX {
-        return Err(Error::invalid(format!("a pack has 1 to {PACK_LEN_MAX} bytes")));
+        return Err(Error::invalid(format!("a pack must have 1 to {PACK_LEN_MAX} bytes")));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::read::library::Packs;
 use crate::save::reuse::is_unreadable;
 use crate::save::warning::Warning;
 use crate::storage::{Put, Storage};
-use crate::upkeep::check::{has_bad_bytes, is_damage};
+use crate::upkeep::check::{has_bad_bytes, is_lost};
 use crossbeam_channel::{Receiver, bounded};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -74,12 +74,12 @@ struct State {
 struct Shared<'a> {
     putter: Putter<'a>,
     bytes: Arc<PackBytes>,
-    done: Mutex<Done>,
+    done: Mutex<PutResults>,
     has_failed: AtomicBool,
 }
 
 #[derive(Default)]
-struct Done {
+struct PutResults {
     packs: BTreeMap<usize, Pack>,
     failure: Option<Error>,
 }
@@ -183,7 +183,7 @@ pub(crate) fn write_packs<'a, T>(
             Builder::new().spawn_scoped(scope, put_all).ok()
         };
         let threads: Vec<ScopedJoinHandle<()>> =
-            (0..store.storage.puts_at_once().max(1)).map_while(start).collect();
+            (0..store.storage.concurrent_puts().max(1)).map_while(start).collect();
         drop(receiver);
         let has_threads = !threads.is_empty();
         let send = |i, bytes: Arc<Vec<u8>>| {
@@ -262,7 +262,7 @@ impl<'a> Putter<'a> {
         }
         let (name, is_new) = self.place(&plain, bytes)?;
         if !is_new {
-            self.store.storage.settle(&name.object())?;
+            self.store.storage.make_durable(&name.object())?;
             self.compare(&name, bytes)?;
         }
         let mut state = self.state();
@@ -348,7 +348,7 @@ impl<'a> Putter<'a> {
         let storage = &self.store.storage;
         let is_good = match storage.read_all(&name.object(), bytes.len() as u64) {
             Ok(found) => found == bytes,
-            Err(e) if is_damage(&e) || e.kind == ErrorKind::NotFound => false,
+            Err(e) if is_lost(&e) => false,
             Err(e) if has_bad_bytes(&**storage, &name.object(), &e) => false,
             Err(e) => return Err(e),
         };
@@ -464,7 +464,7 @@ impl PackWriter<'_> {
 }
 
 fn failed() -> io::Error {
-    io::Error::other("a pack could not be put")
+    io::Error::other("a pack could not be stored")
 }
 
 impl Write for PackWriter<'_> {

@@ -8,7 +8,7 @@
 //! proof.
 
 use crate::Store;
-use crate::layout::manifest::{Entry, FileNode, Manifest, Node};
+use crate::layout::manifest::{FileNode, Manifest, ManifestEntry, Node};
 use crate::layout::names::{PENDING, is_id};
 use crate::layout::path::RelPath;
 use crate::save::manifest_builder::{Donor, Renumbered};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 /// A partial snapshot: stored files that are not visible yet. It survives a power cut, and nothing
 /// of it is removed until its leases are older than the grace period.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Part {
+pub struct PartialSnapshot {
     manifest: Manifest,
     /// The lease that protects it, by its objects.
     leases: Vec<String>,
@@ -34,15 +34,18 @@ pub struct Part {
     pub warnings: Vec<Warning>,
 }
 
-impl Part {
+impl PartialSnapshot {
     /// The part as text, for the process that commits it.
     pub fn write(&self) -> Result<String> {
-        serde_json::to_string(self).map_err(|e| Error::invalid(format!("cannot write a part: {e}")))
+        serde_json::to_string(self)
+            .map_err(|e| Error::invalid(format!("cannot write a partial snapshot: {e}")))
     }
 
-    /// Reads the text that [`Part::write`] gave. All its contents have been checked.
+    /// Reads the text that [`PartialSnapshot::write`] gave. All its contents have been checked.
     pub fn read(text: &str) -> Result<Self> {
-        let wrong = |e: &dyn std::fmt::Display| Error::invalid(format!("it is not a part: {e}"));
+        let wrong = |e: &dyn std::fmt::Display| {
+            Error::invalid(format!("it is not a partial snapshot: {e}"))
+        };
         let part: Self = serde_json::from_str(text).map_err(|e| wrong(&e))?;
         part.manifest.check().map_err(|e| wrong(&e))?;
         let is_lease = |object: &String| {
@@ -63,19 +66,30 @@ impl Part {
 impl Store {
     /// Stores files in memory as a partial snapshot, which [`Store::commit_parts`] makes visible
     /// and [`Store::abandon_parts`] gives up. The commit sets the step and the tags.
-    pub fn save_part(&self, files: &[MemoryFile], options: &SaveOptions) -> Result<Part> {
+    pub fn save_part(
+        &self,
+        files: &[MemoryFile],
+        options: &SaveOptions,
+    ) -> Result<PartialSnapshot> {
         let leaves = in_memory(files, self.clock.now_ms())?;
         let stored = self.store_leaves(&leaves, false, Some(0), options)?;
         let Stored { manifest, lease, unchanged, packs, warnings, .. } = stored;
         let PackCount { put: packs_put, found: packs_found } = packs;
-        Ok(Part { manifest, leases: lease.leave(), unchanged, packs_put, packs_found, warnings })
+        Ok(PartialSnapshot {
+            manifest,
+            leases: lease.leave(),
+            unchanged,
+            packs_put,
+            packs_found,
+            warnings,
+        })
     }
 
     /// Makes one snapshot of parts and of files in memory. On an error there is no new snapshot, as
     /// with [`Store::save`], and the parts may be committed again.
     pub fn commit_parts(
         &self,
-        parts: &[Part],
+        parts: &[PartialSnapshot],
         files: &[MemoryFile],
         options: &SaveOptions,
     ) -> Result<Saved> {
@@ -102,27 +116,28 @@ impl Store {
     }
 
     /// Ends the leases of parts: a prune then removes what no snapshot needs.
-    pub fn abandon_parts(&self, parts: &[Part]) -> Result<()> {
+    pub fn abandon_parts(&self, parts: &[PartialSnapshot]) -> Result<()> {
         let leases = parts.iter().flat_map(|part| part.leases.iter().cloned());
         self.storage.delete(&leases.collect::<Vec<_>>())
     }
 }
 
 /// Adds the files of parts to a manifest. Several parts may have the same folder.
-fn merge(manifest: &mut Manifest, parts: &[Part]) -> Result<()> {
+fn merge(manifest: &mut Manifest, parts: &[PartialSnapshot]) -> Result<()> {
     let mut merged = Renumbered::of(manifest);
     let own = std::mem::take(&mut manifest.entries).into_iter();
     let mut entries: BTreeMap<RelPath, Node> =
-        own.map(|Entry { path, node }| (path, node)).collect();
+        own.map(|ManifestEntry { path, node }| (path, node)).collect();
     for part in parts {
         manifest.added = manifest.added.saturating_add(part.manifest.added);
         let donor = Donor::new(&part.manifest);
-        for Entry { path, node } in &part.manifest.entries {
+        for ManifestEntry { path, node } in &part.manifest.entries {
             let node = match node {
                 Node::File(file) => {
                     let archive = merged.adopt(&donor, file.archive).ok_or_else(|| {
-                        let message = "is coded against another archive than the other parts, with \
-                                       the same hash; save all parts again on one parent";
+                        let message = "is coded against an archive that has the same hash as a \
+                                       different one in another partial snapshot; save all of them \
+                                       again against one parent";
                         Error::new(ErrorKind::Conflict, message).at(path)
                     })?;
                     Node::File(FileNode { archive, ..*file })
@@ -133,11 +148,12 @@ fn merge(manifest: &mut Manifest, parts: &[Part]) -> Result<()> {
             let before = entries.insert(path.clone(), node);
             if before.is_some_and(|before| !(is_folder && matches!(before, Node::Directory { .. })))
             {
-                return Err(Error::invalid(format!("{path} is in two parts")));
+                return Err(Error::invalid(format!("{path} is in two partial snapshots")));
             }
         }
     }
-    manifest.entries = entries.into_iter().map(|(path, node)| Entry { path, node }).collect();
+    manifest.entries =
+        entries.into_iter().map(|(path, node)| ManifestEntry { path, node }).collect();
     (manifest.archives, manifest.packs) = merged.into_parts();
     Ok(())
 }

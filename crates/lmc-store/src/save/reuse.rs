@@ -114,14 +114,15 @@ impl Presence {
     ) -> Result<Option<PackName>> {
         let manifest = parent.manifest();
         let pack = match archive < manifest.archives.len() {
-            true => self.look(manifest, storage, archive)?,
+            true => self.missing_pack(manifest, storage, archive)?,
             false => None,
         };
         Ok(pack.map(|pack| manifest.packs[pack].name.clone()))
     }
 
-    /// This recursion ends because base chains have a largest depth.
-    fn look(
+    /// A pack that an archive, or one of its bases, needs and that is missing. This recursion ends
+    /// because base chains have a largest depth.
+    fn missing_pack(
         &mut self,
         manifest: &Manifest,
         storage: &dyn Storage,
@@ -144,7 +145,7 @@ impl Presence {
         }
         for &base in &archive.bases {
             if lacking.is_none() {
-                lacking = self.look(manifest, storage, base)?;
+                lacking = self.missing_pack(manifest, storage, base)?;
             }
         }
         self.archives.insert(number, lacking);

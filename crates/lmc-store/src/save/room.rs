@@ -59,8 +59,8 @@ impl Room {
 
     fn too_small(&self) -> Error {
         let message = format!(
-            "{} files and folders are more than one snapshot can list, in {} MiB; save parts of \
-             them on their own",
+            "{} files and folders are more than one snapshot can list in {} MiB; save them as \
+             several snapshots",
             self.entries,
             MANIFEST_LEN_MAX >> 20
         );

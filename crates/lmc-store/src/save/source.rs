@@ -31,7 +31,7 @@ pub struct MemoryFile<'a> {
 
 /// A file or a directory on a disk that is to be saved.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct SaveSource {
     pub leaves: Vec<Leaf<'static>>,
     root: Root,
 }
@@ -42,7 +42,7 @@ enum Root {
     File { path: PathBuf, state: lmc::FileState },
 }
 
-impl Source {
+impl SaveSource {
     /// Whether it is a single file.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.root, Root::File { .. })
@@ -72,10 +72,10 @@ impl Source {
             |what: fn(&What) -> bool| self.leaves.iter().filter(|leaf| what(&leaf.what)).count();
         let links = is(|what| matches!(what, What::Link { .. }));
         match (is(|what| matches!(what, What::File(_))), links) {
-            (0, 0) => Some(Warning::new("no file is in it")),
+            (0, 0) => Some(Warning::new("it contains no file")),
             (0, _) => {
                 let warning = format!(
-                    "no file is in it; {links} links are saved as links, without what they lead to"
+                    "it contains no file; {links} links are saved as links, without their targets"
                 );
                 Some(Warning::new(warning).with_advice(Advice::FollowLinks))
             }
@@ -90,7 +90,7 @@ pub(crate) struct Leaf<'a> {
     /// Its path in the snapshot.
     pub path: RelPath,
     /// Where it is now.
-    pub place: Place<'a>,
+    pub source: FileSource<'a>,
     /// What it is.
     pub what: What,
     /// Files of the parent that hold its earlier content, if known.
@@ -99,7 +99,7 @@ pub(crate) struct Leaf<'a> {
 
 /// Where a file is.
 #[derive(Debug)]
-pub(crate) enum Place<'a> {
+pub(crate) enum FileSource<'a> {
     /// Below a directory, by its number there.
     Below(Arc<Tree>, usize),
     /// An open file, and its path.
@@ -107,7 +107,7 @@ pub(crate) enum Place<'a> {
     Memory(&'a [&'a [u8]]),
 }
 
-impl Place<'_> {
+impl FileSource<'_> {
     /// Its path; empty for files in memory.
     pub(crate) fn path(&self) -> PathBuf {
         match self {
@@ -126,7 +126,7 @@ impl Place<'_> {
             }
             Self::Open(file, _) => {
                 let file = file.try_clone();
-                Ok(Some(file.map_err(|e| Error::io("cannot open it once more", e))?))
+                Ok(Some(file.map_err(|e| Error::io("cannot open it again", e))?))
             }
             Self::Memory(_) => Ok(None),
         }
@@ -136,7 +136,7 @@ impl Place<'_> {
         match (self, self.file()?) {
             (_, Some(file)) => Ok(Opened::File(file)),
             (Self::Memory(parts), _) => Ok(Opened::Memory(parts)),
-            _ => Err(Error::invalid("it is nowhere")),
+            _ => Err(Error::invalid("it is not a file")),
         }
     }
 }
@@ -159,7 +159,7 @@ impl Opened<'_> {
     /// Fails if a file has changed since it was listed.
     pub(crate) fn check(&self, state: &FileState) -> Result<()> {
         let (Self::File(file), Some(listed)) = (self, &state.listed) else { return Ok(()) };
-        let now = lmc::FileState::of(file).map_err(|e| Error::io("cannot look at it", e))?;
+        let now = lmc::FileState::of(file).map_err(|e| Error::io("cannot access it", e))?;
         if !listed.is_unchanged(&now) {
             let message = "changed while it was saved; save again when nobody writes to it";
             return Err(Error::new(ErrorKind::Conflict, message));
@@ -195,8 +195,8 @@ impl FileState {
 
 /// Everything at `root`, or at the target of a link there. Links inside are kept, unless `follow`
 /// is set.
-pub(crate) fn walk(root: &Path, follow: bool) -> Result<Source> {
-    let cannot = |e| Error::io(format_args!("cannot look at {}", root.display()), e);
+pub(crate) fn walk(root: &Path, follow: bool) -> Result<SaveSource> {
+    let cannot = |e| Error::io(format_args!("cannot access {}", root.display()), e);
     match lmc::FileState::at(root).map_err(cannot)?.kind {
         FileKind::Folder => directory(root, follow),
         FileKind::File => single(root),
@@ -204,24 +204,24 @@ pub(crate) fn walk(root: &Path, follow: bool) -> Result<Source> {
     }
 }
 
-fn single(root: &Path) -> Result<Source> {
+fn single(root: &Path) -> Result<SaveSource> {
     let cannot = |e| Error::io(format_args!("cannot open {}", root.display()), e);
     // Opening a pipe with this name would block.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(root).map_err(cannot)?;
     let state = lmc::FileState::of(&file).map_err(cannot)?;
     if state.kind != FileKind::File {
-        return Err(Error::invalid(format!("{} is not a file any more", root.display())));
+        return Err(Error::invalid(format!("{} is no longer a file", root.display())));
     }
     let name = fs::canonicalize(root).ok().and_then(|path| Some(path.file_name()?.to_owned()));
     let name = root.file_name().map(ToOwned::to_owned).or(name).unwrap_or_default();
     let path = RelPath::new(name.as_bytes())?;
-    let place = Place::Open(file, root.to_path_buf());
-    let leaf = Leaf { path, place, what: What::File(FileState::new(state)), like: &[] };
-    Ok(Source { leaves: vec![leaf], root: Root::File { path: root.to_path_buf(), state } })
+    let source = FileSource::Open(file, root.to_path_buf());
+    let leaf = Leaf { path, source, what: What::File(FileState::new(state)), like: &[] };
+    Ok(SaveSource { leaves: vec![leaf], root: Root::File { path: root.to_path_buf(), state } })
 }
 
-fn directory(root: &Path, follow: bool) -> Result<Source> {
+fn directory(root: &Path, follow: bool) -> Result<SaveSource> {
     let links = if follow { Links::Followed } else { Links::Kept };
     let tree = Arc::new(Tree::read(root, links)?);
     let leaf = |(i, entry): (usize, &lmc::TreeEntry)| {
@@ -241,11 +241,11 @@ fn directory(root: &Path, follow: bool) -> Result<Source> {
             }
         };
         let path = RelPath::new(entry.path.as_os_str().as_bytes())?;
-        let place = Place::Below(tree.clone(), i);
-        Ok(Leaf { path, place, what, like: &[] })
+        let source = FileSource::Below(tree.clone(), i);
+        Ok(Leaf { path, source, what, like: &[] })
     };
     let leaves = tree.entries().iter().enumerate().map(leaf).collect::<Result<_>>()?;
-    Ok(Source { leaves, root: Root::Directory(tree) })
+    Ok(SaveSource { leaves, root: Root::Directory(tree) })
 }
 
 /// Files in memory, with the folders that they are in. They get `time_ms` as their time.
@@ -253,18 +253,18 @@ pub(crate) fn in_memory<'a>(files: &'a [MemoryFile<'a>], time_ms: u64) -> Result
     let mut leaves: BTreeMap<RelPath, Leaf> = BTreeMap::new();
     let mtime = ((time_ms / 1000) as i64, (time_ms % 1000) as u32 * 1_000_000);
     for MemoryFile { path, parts, like } in files {
-        let twice = || Error::invalid(format!("{path} is there twice, or is a folder too"));
+        let twice = || Error::invalid(format!("{path} is given twice, or is also a folder"));
         for folder in std::iter::successors(path.folder(), RelPath::folder) {
-            let (place, what) = (Place::Memory(&[]), What::Directory { mode: FOLDER_MODE });
+            let (source, what) = (FileSource::Memory(&[]), What::Directory { mode: FOLDER_MODE });
             let leaf = leaves.entry(folder.clone());
-            let leaf = leaf.or_insert(Leaf { path: folder, place, what, like: &[] });
+            let leaf = leaf.or_insert(Leaf { path: folder, source, what, like: &[] });
             if matches!(leaf.what, What::File(_)) {
                 return Err(twice());
             }
         }
         let size = parts.iter().map(|part| part.len() as u64).sum();
         let what = What::File(FileState { mode: FILE_MODE, mtime, size, listed: None });
-        let leaf = Leaf { path: path.clone(), place: Place::Memory(parts), what, like };
+        let leaf = Leaf { path: path.clone(), source: FileSource::Memory(parts), what, like };
         if leaves.insert(path.clone(), leaf).is_some() {
             return Err(twice());
         }

@@ -135,7 +135,7 @@ impl DiskFile for RealFile {
 }
 
 /// A name in an open folder.
-struct Place<'a> {
+struct NameInFolder<'a> {
     folder: OwnedFd,
     name: &'a OsStr,
     /// The permissions of a folder that is made there.
@@ -161,8 +161,7 @@ impl RealDisk {
         }
         if stat.st_uid != first.owner {
             let message = format!(
-                "somebody has put a folder of another user in the place of {}; look into it, and \
-                 open the store again",
+                "a folder of another user has replaced {}; check it, and open the store again",
                 self.root.display()
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
@@ -211,13 +210,13 @@ impl RealDisk {
         }
     }
 
-    /// The place that a path below the root names.
-    fn place<'a>(&self, path: &'a Path) -> io::Result<Place<'a>> {
+    /// The open folder and the name in it that a path below the root means.
+    fn locate<'a>(&self, path: &'a Path) -> io::Result<NameInFolder<'a>> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let (folder, mode) = self.folder(above)?;
-        Ok(Place { folder, name, mode })
+        Ok(NameInFolder { folder, name, mode })
     }
 
     /// Makes the directory itself; the kernel removes the permissions that the umask forbids.
@@ -276,8 +275,8 @@ fn blocked(above: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
         Ok(stat) if kind(&stat) != FileType::Directory => {
             let name = name.to_string_lossy();
             let message = format!(
-                "{name} is a link, or not a directory; a store holds no links, put its folders in \
-                 its place"
+                "{name} is a link, or not a directory; a store must not contain links: replace it \
+                 with its folder"
             );
             io::Error::new(io::ErrorKind::InvalidData, message)
         }
@@ -296,8 +295,10 @@ fn unopened(folder: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
 /// The error about something that is not a file: it is not an object, whatever its name is.
 fn no_file(kind: FileType) -> io::Error {
     let what = match kind {
-        FileType::Symlink => "it is a link; a store holds no links, put the file in its place",
-        FileType::Directory => "it is a folder and not a file",
+        FileType::Symlink => {
+            "it is a link; a store must not contain links: replace it with its file"
+        }
+        FileType::Directory => "it is a folder, not a file",
         _ => "it is not a file",
     };
     io::Error::new(io::ErrorKind::InvalidData, what)
@@ -329,7 +330,7 @@ fn open_up(made: impl AsFd, wanted: RawMode) -> io::Result<()> {
 
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let Place { folder, name, mode } = self.place(path)?;
+        let NameInFolder { folder, name, mode } = self.locate(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&folder, name, flags, OWN_FILE)?;
         open_up(&file, mode & 0o666)?;
@@ -344,7 +345,7 @@ impl Disk for RealDisk {
         let file = match open_below(&root, below, flags) {
             Some(file) => file,
             None => {
-                let Place { folder, name, .. } = self.place(path)?;
+                let NameInFolder { folder, name, .. } = self.locate(path)?;
                 rustix::fs::openat(&folder, name, flags, Mode::empty())
                     .map_err(|e| unopened(&folder, name, e))?
             }
@@ -356,7 +357,7 @@ impl Disk for RealDisk {
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed> {
-        let (old, new) = (self.place(from)?, self.place(to)?);
+        let (old, new) = (self.locate(from)?, self.locate(to)?);
         let no_replace = RenameFlags::NOREPLACE;
         match rustix::fs::renameat_with(&old.folder, old.name, &new.folder, new.name, no_replace) {
             // Some file systems cannot rename without replacing, but a hard link can.
@@ -369,18 +370,18 @@ impl Disk for RealDisk {
     }
 
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (old, new) = (self.place(from)?, self.place(to)?);
+        let (old, new) = (self.locate(from)?, self.locate(to)?);
         Ok(rustix::fs::renameat(&old.folder, old.name, &new.folder, new.name)?)
     }
 
     fn link_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (old, new) = (self.place(from)?, self.place(to)?);
+        let (old, new) = (self.locate(from)?, self.locate(to)?);
         let flags = AtFlags::empty();
         Ok(rustix::fs::linkat(&old.folder, old.name, &new.folder, new.name, flags)?)
     }
 
     fn truncate(&self, path: &Path) -> io::Result<()> {
-        let Place { folder, name, .. } = self.place(path)?;
+        let NameInFolder { folder, name, .. } = self.locate(path)?;
         // Opening a pipe would block.
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&folder, name, flags, Mode::empty())
@@ -389,7 +390,7 @@ impl Disk for RealDisk {
         match kind(&stat) {
             FileType::RegularFile if stat.st_nlink == 1 => {}
             FileType::RegularFile => {
-                let message = "it has another name, so that its bytes are not ours to take";
+                let message = "it has another name too, so it must not be emptied";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
             other => return Err(no_file(other)),
@@ -399,7 +400,7 @@ impl Disk for RealDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let Place { folder, name, .. } = self.place(path)?;
+        let NameInFolder { folder, name, .. } = self.locate(path)?;
         Ok(rustix::fs::unlinkat(&folder, name, AtFlags::empty())?)
     }
 
@@ -407,7 +408,7 @@ impl Disk for RealDisk {
         if path == self.root {
             return self.create_root();
         }
-        let Place { folder, name, mode } = self.place(path)?;
+        let NameInFolder { folder, name, mode } = self.locate(path)?;
         if let Err(e) = rustix::fs::mkdirat(&folder, name, OWN_FOLDER) {
             // An existing folder must be one that can be used.
             let is_there = e == Errno::EXIST;
@@ -421,7 +422,7 @@ impl Disk for RealDisk {
         let made = Folder::from(made);
         // An older folder that somebody has put there instead does not get these permissions.
         if !made.is_just_made()? {
-            return Err(io::Error::other("somebody else has put another directory in its place"));
+            return Err(io::Error::other("another directory has replaced it"));
         }
         open_up(&made, mode)
     }
@@ -460,7 +461,7 @@ impl Disk for RealDisk {
     }
 
     fn stat(&self, path: &Path) -> io::Result<DiskStat> {
-        let Place { folder, name, .. } = self.place(path)?;
+        let NameInFolder { folder, name, .. } = self.locate(path)?;
         let stat = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(disk_stat(&stat))
     }

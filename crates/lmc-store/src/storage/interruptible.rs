@@ -3,7 +3,7 @@
 //! From then on every call fails, except those that clean up. So all running work ends in the same
 //! way as on any other error: leases are removed, and so are files that have no name yet.
 
-use super::{Entry, Put, Stat, Storage};
+use super::{ObjectInfo, Put, Stat, Storage};
 use crate::layout::names::{FORGOTTEN, PENDING, PRUNING};
 use lmc::Interrupt;
 use lmc_format::Result;
@@ -53,9 +53,9 @@ impl Storage for Interruptible {
         self.inner.move_new(from, to)
     }
 
-    fn settle(&self, name: &str) -> Result<()> {
+    fn make_durable(&self, name: &str) -> Result<()> {
         self.check()?;
-        self.inner.settle(name)
+        self.inner.make_durable(name)
     }
 
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
@@ -78,7 +78,7 @@ impl Storage for Interruptible {
         self.inner.folders(folder)
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         self.check()?;
         self.inner.list(folder)
     }
@@ -102,8 +102,8 @@ impl Storage for Interruptible {
         self.inner.has_cheap_stat()
     }
 
-    fn puts_at_once(&self) -> usize {
-        self.inner.puts_at_once()
+    fn concurrent_puts(&self) -> usize {
+        self.inner.concurrent_puts()
     }
 
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {

@@ -7,7 +7,7 @@
 mod errors;
 
 use super::disk::{Disk, DiskStat, LISTS_MAX, RealDisk, Renamed};
-use super::{Access, Entry, Put, Stat, Storage, not_found, read_by_parts};
+use super::{Access, ObjectInfo, Put, Stat, Storage, not_found, read_by_parts};
 use crate::layout::config::CONFIG_NAME;
 use crate::layout::names::{FORGOTTEN, MARKER, NAME_PARTS_MAX, PRUNING, is_id, random_id};
 use errors::{object_error, swept};
@@ -61,8 +61,8 @@ impl LocalStorage {
 
     fn check_usable(&self) -> Result<()> {
         if self.is_poisoned.load(Ordering::Acquire) {
-            let message = "an earlier sync failed, so nothing more is written; look at the disk \
-                           and start again";
+            let message = "an earlier sync failed, so nothing more is written; check the disk and \
+                           start again";
             return Err(Error::new(ErrorKind::Io, message).at(self.root.display()));
         }
         Ok(())
@@ -258,7 +258,9 @@ impl LocalStorage {
             }
             return Err(match is_swept {
                 true => swept(name),
-                false => self.failed(format_args!("cannot name {}", path.display()), error),
+                false => {
+                    self.failed(format_args!("cannot rename a file to {}", path.display()), error)
+                }
             });
         }
         self.sync_dir(&folder)?;
@@ -317,7 +319,7 @@ impl LocalStorage {
         Ok(entries)
     }
 
-    fn walk_entries(&self, folder: &str, found: &mut Vec<Entry>) -> Result<()> {
+    fn walk_entries(&self, folder: &str, found: &mut Vec<ObjectInfo>) -> Result<()> {
         for (name, stat) in self.entries(folder)? {
             let Some(stat) = stat else { continue };
             let name = format!("{folder}/{name}");
@@ -327,7 +329,7 @@ impl LocalStorage {
                 }
             } else {
                 let stat = Stat { size: stat.size, modified_ms: stat.modified_ms };
-                found.push(Entry { name, stat });
+                found.push(ObjectInfo { name, stat });
             }
         }
         Ok(())
@@ -337,7 +339,7 @@ impl LocalStorage {
     fn check_root(&self) -> Result<()> {
         let path = self.path(CONFIG_NAME);
         let stat = self.disk.stat(&path);
-        stat.map(|_| ()).map_err(|e| Error::io(format_args!("cannot see {}", path.display()), e))
+        stat.map(|_| ()).map_err(|e| Error::io(format_args!("cannot access {}", path.display()), e))
     }
 }
 
@@ -382,14 +384,15 @@ impl Storage for LocalStorage {
         let is_both = |id_old: (u64, u64)| id(&new) == Some(id_old);
         // A file that has got the old name meanwhile stays.
         if renamed == Renamed::Linked && id(&old).is_some_and(is_both) {
-            let cannot = |e| Error::io(format_args!("cannot remove {from}, which is {to} too"), e);
+            let cannot =
+                |e| Error::io(format_args!("cannot remove {from}, which is now also {to}"), e);
             self.disk.remove(&old).map_err(cannot)?;
         }
         self.sync_dir(&folder(&old))?;
         Ok(Put::Created)
     }
 
-    fn settle(&self, name: &str) -> Result<()> {
+    fn make_durable(&self, name: &str) -> Result<()> {
         self.check_usable()?;
         let path = self.path(name);
         let folder = path.parent().unwrap_or(&self.root);
@@ -421,11 +424,11 @@ impl Storage for LocalStorage {
     fn stat(&self, name: &str) -> Result<Option<Stat>> {
         match self.disk.stat(&self.path(name)) {
             Ok(stat) if stat.is_dir => {
-                Err(Error::corrupt(format!("{name} is a folder and not a file")))
+                Err(Error::corrupt(format!("{name} is a folder, not a file")))
             }
             Ok(stat) => Ok(Some(Stat { size: stat.size, modified_ms: stat.modified_ms })),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(object_error(format_args!("cannot look at {name}"), e)),
+            Err(e) => Err(object_error(format_args!("cannot access {name}"), e)),
         }
     }
 
@@ -440,7 +443,7 @@ impl Storage for LocalStorage {
         Ok(entries.filter(|(_, is_dir)| *is_dir).map(|(name, _)| name).collect())
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         let mut entries = Vec::new();
         self.walk_entries(folder, &mut entries)?;
         Ok(entries)
@@ -471,7 +474,7 @@ impl Storage for LocalStorage {
     fn remove_temporaries(&self, before_ms: u64) -> Result<u64> {
         // A store may have been made where others already have a folder of this name.
         let is_ours = |name: &str| name.split_once('/').is_some_and(|(_, name)| is_id(name));
-        let old = |entry: &Entry| is_ours(&entry.name) && entry.stat.modified_ms < before_ms;
+        let old = |entry: &ObjectInfo| is_ours(&entry.name) && entry.stat.modified_ms < before_ms;
         let names: Vec<String> =
             self.list(TEMPORARY)?.into_iter().filter(old).map(|entry| entry.name).collect();
         self.delete(&names)?;
@@ -484,7 +487,7 @@ impl Storage for LocalStorage {
         true
     }
 
-    fn puts_at_once(&self) -> usize {
+    fn concurrent_puts(&self) -> usize {
         // One is synced while the next one is written.
         2
     }

@@ -1,5 +1,6 @@
 //! The location of a store: as the user wrote it, to open it, and without its secrets, to show it.
 
+use super::open;
 use lmc_format::{Error, Result};
 use std::fmt;
 
@@ -110,16 +111,12 @@ fn as_read(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_string()
 }
 
-/// What the URL of a store starts with.
-const SCHEMES: [&str; 11] =
-    ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https", "file"];
-
 /// Whether a text is meant as a URL, valid or not: it starts like one, with the colon or with
 /// something else before two slashes.
 fn is_meant_as_url(text: &str) -> bool {
     let is_scheme = |name: &str| {
         let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_ascii_lowercase();
-        SCHEMES.contains(&&name[..])
+        open::is_scheme(&name)
     };
     let before = |end: &str| text.split_once(end).map(|(name, _)| name);
     // A leading dot or slash says that it is a directory.
@@ -140,8 +137,8 @@ pub(super) fn check(location: &str) -> Result<()> {
         return refuse_user(&url).and_then(|()| refuse_query(&url));
     }
     let message = format!(
-        "{}: the URL of a store is written as s3://BUCKET/PREFIX, without blanks at its ends and \
-         without control characters; a directory of such a name is ./NAME",
+        "{}: the URL of a store is written as s3://BUCKET/PREFIX, without spaces at its ends and \
+         without control characters; write ./NAME for a directory of such a name",
         shown(location)
     );
     Err(Error::invalid(message))
@@ -158,8 +155,8 @@ fn refuse_user(url: &str) -> Result<()> {
     }
     let url = shown(url);
     let message = format!(
-        "{url}: the URL of a store has no user and no password; give keys by AWS_ACCESS_KEY_ID and \
-         AWS_SECRET_ACCESS_KEY, or by the variables of your cloud"
+        "{url}: the URL of a store must have no user and no password; set AWS_ACCESS_KEY_ID and \
+         AWS_SECRET_ACCESS_KEY, or the variables of your cloud"
     );
     Err(Error::invalid(message))
 }
@@ -167,12 +164,14 @@ fn refuse_user(url: &str) -> Result<()> {
 /// Fails if the URL of a directory has a query or a fragment: it would become part of the name, and
 /// may hold secrets.
 fn refuse_query(url: &str) -> Result<()> {
-    if !url.starts_with("file://") || !url.contains(['?', '#']) {
+    let is_file =
+        split_scheme(url).is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("file://"));
+    if !is_file || !url.contains(['?', '#']) {
         return Ok(());
     }
     let message = format!(
-        "{}: the URL of a directory has no query and no fragment; a directory with ? or # in its \
-         name is given as /PATH or ./NAME",
+        "{}: the URL of a directory must have no query and no fragment; write /PATH or ./NAME for \
+         a directory with ? or # in its name",
         shown(url)
     );
     Err(Error::invalid(message))
@@ -303,6 +302,7 @@ mod tests {
             "file:/data?sig=hunter2",
             "file:///data?sig=hunter2",
             "file:///data#hunter2",
+            "FILE:///data?sig=hunter2",
             "file://TheKey:hunter2@host/data",
         ] {
             let said = check(url).expect_err(url).to_string();

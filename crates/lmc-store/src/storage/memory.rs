@@ -1,6 +1,6 @@
 //! Memory as storage, for tests.
 
-use super::{Entry, Put, Stat, Storage, folders_of_names, not_found, read_by_parts};
+use super::{ObjectInfo, Put, Stat, Storage, folders_of_names, not_found, read_by_parts};
 use crate::layout::clock::{Clock, SystemClock};
 use lmc_format::{Error, Result};
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl Storage for MemoryStorage {
         Ok(Put::Created)
     }
 
-    fn settle(&self, _name: &str) -> Result<()> {
+    fn make_durable(&self, _name: &str) -> Result<()> {
         Ok(())
     }
 
@@ -96,12 +96,14 @@ impl Storage for MemoryStorage {
         Ok(folders_of_names(&self.names(folder)?, folder))
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         let start = format!("{folder}/");
         let objects = self.objects();
         let below = objects.iter().filter(|(name, _)| name.starts_with(&start));
-        let entry =
-            |(name, object): (&String, &Object)| Entry { name: name.clone(), stat: object.stat() };
+        let entry = |(name, object): (&String, &Object)| ObjectInfo {
+            name: name.clone(),
+            stat: object.stat(),
+        };
         Ok(below.map(entry).collect())
     }
 
@@ -119,7 +121,7 @@ impl Storage for MemoryStorage {
         true
     }
 
-    fn puts_at_once(&self) -> usize {
+    fn concurrent_puts(&self) -> usize {
         1
     }
 

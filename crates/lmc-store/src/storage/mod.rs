@@ -1,32 +1,30 @@
 //! Where a store keeps its objects: a directory, memory or a bucket, all with the same trait.
 //!
 //! Objects have names like `packs/ab/abcd` and are written once. The guarantees of a store depend
-//! on those of each function here, so every storage passes the same tests (`tests/storage.rs`).
+//! on those of each function here, so every storage passes the same tests (`conformance.rs`).
 
+#[cfg(feature = "bucket")]
+mod bucket;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod disk;
 mod interruptible;
 mod local;
 mod location;
 mod memory;
-#[cfg(feature = "bucket")]
-mod object;
+mod open;
 
+#[cfg(feature = "bucket")]
+pub use bucket::BucketStorage;
 pub use interruptible::Interruptible;
 pub use local::LocalStorage;
 pub use location::{Location, without_secrets};
 pub use memory::MemoryStorage;
-#[cfg(feature = "bucket")]
-pub use object::ObjectStorage;
+pub use open::{Access, mode, open, open_new};
 
-use crate::layout::config::CONFIG_NAME;
-use lmc::Folder;
-use lmc_format::{Advice, Error, ErrorKind, Result};
+use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
-use std::sync::Arc;
 
 /// How a put ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +46,7 @@ pub struct Stat {
 
 /// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ObjectInfo {
     /// Its whole name.
     pub name: String,
     /// Size and age.
@@ -74,7 +72,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// Makes sure that an object survives a power cut if another writer made it and we have only
     /// seen that it exists.
-    fn settle(&self, name: &str) -> Result<()>;
+    fn make_durable(&self, name: &str) -> Result<()>;
 
     /// Fills `out` with the bytes of an object from `at` on; they must exist.
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()>;
@@ -92,7 +90,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn folders(&self, folder: &str) -> Result<Vec<String>>;
 
     /// The same as `names` with sizes and ages.
-    fn list(&self, folder: &str) -> Result<Vec<Entry>>;
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>>;
 
     /// Removes objects. When it returns, they stay removed after a power cut. A missing object is
     /// not an error.
@@ -106,7 +104,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn has_cheap_stat(&self) -> bool;
 
     /// How many puts should run concurrently.
-    fn puts_at_once(&self) -> usize;
+    fn concurrent_puts(&self) -> usize;
 
     /// All bytes of an object of at most `len_max` bytes; a longer one is damaged.
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>>;
@@ -125,97 +123,6 @@ pub fn read_by_parts(storage: &dyn Storage, name: &str, len_max: u64) -> Result<
 pub fn folders_of_names(names: &[String], folder: &str) -> Vec<String> {
     let below = names.iter().filter_map(|name| name.get(folder.len() + 1..)?.split_once('/'));
     below.map(|(name, _)| name.to_string()).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-/// Who may see the contents of a new store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Access {
-    /// Only its owner.
-    #[default]
-    Private,
-    /// Everyone who may see other new files of its owner, according to the umask.
-    Shared,
-}
-
-/// Opens the storage at `location`: a directory, or a URL such as `s3://bucket/prefix`.
-pub fn open(location: &str) -> Result<Arc<dyn Storage>> {
-    location::check(location)?;
-    match local_path(location) {
-        Some(path) => Ok(Arc::new(LocalStorage::new(path))),
-        None => open_url(location),
-    }
-}
-
-/// Opens a place for a new store. A directory is made with all folders above it; if it already
-/// exists and is empty, it is closed to others. A directory of another user is refused, unless the
-/// store is to be shared. A bucket has no folders.
-pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
-    location::check(location)?;
-    let Some(path) = local_path(location) else { return open(location) };
-    let cannot = |e: io::Error| Error::io(format_args!("cannot make {}", path.display()), e);
-    let mode = match access {
-        Access::Private => PRIVATE,
-        Access::Shared => 0o777,
-    };
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Folder::reach_or_make(parent, mode).map_err(cannot)?;
-    }
-    if let Some(folder) = Folder::reach(path).ok().filter(|_| access == Access::Private) {
-        let names = folder.names().ok();
-        // `init` will say that a store already exists.
-        if !names.iter().flatten().any(|name| name == CONFIG_NAME) {
-            check_owner(path)?;
-        }
-        if names.is_some_and(|names| names.is_empty()) {
-            // The file system may not support modes; `mode` tells.
-            let _ = folder.set_mode(PRIVATE);
-        }
-    }
-    Ok(Arc::new(LocalStorage::on(path, Arc::new(disk::RealDisk::new(path, access)))))
-}
-
-/// Fails if a folder belongs to another user, who can open it to everyone at any time.
-fn check_owner(path: &Path) -> Result<()> {
-    let metadata = std::fs::metadata(path)
-        .map_err(|e| Error::io(format_args!("cannot look at {}", path.display()), e))?;
-    if metadata.uid() == rustix::process::geteuid().as_raw() {
-        return Ok(());
-    }
-    let message = format!(
-        "{} belongs to another user, who can open it to others, so a private store cannot be in it",
-        path.display()
-    );
-    Err(Error::invalid(message).with_advice(Advice::ChooseOwnFolder))
-}
-
-/// The permission bits of a store in a directory, which everything in it follows.
-pub fn mode(location: &str) -> Option<u32> {
-    let metadata = std::fs::metadata(local_path(location)?).ok()?;
-    Some(metadata.permissions().mode() & 0o777)
-}
-
-/// The permissions of a folder that only its owner may use.
-const PRIVATE: u32 = 0o700;
-
-/// The directory that `location` names, if it is one.
-fn local_path(location: &str) -> Option<&Path> {
-    match location.split_once("://") {
-        None => Some(Path::new(location)),
-        Some(("file", path)) => Some(Path::new(path)),
-        Some(_) => None,
-    }
-}
-
-#[cfg(feature = "bucket")]
-fn open_url(url: &str) -> Result<Arc<dyn Storage>> {
-    Ok(Arc::new(ObjectStorage::from_url(url)?))
-}
-
-#[cfg(not(feature = "bucket"))]
-fn open_url(url: &str) -> Result<Arc<dyn Storage>> {
-    let url = Location::from(url);
-    let message = format!("{url}: this lmc is built without buckets; name a directory");
-    Err(Error::new(ErrorKind::Unsupported, message))
 }
 
 /// Fails if an object is longer than it may be: somebody has made it longer, which is damage.

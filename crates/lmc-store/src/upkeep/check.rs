@@ -44,7 +44,7 @@ pub struct Hurt {
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckReport {
     /// Snapshots that were looked at.
     pub snapshots: u64,
     /// Packs that they need.
@@ -61,7 +61,7 @@ pub struct Checked {
     pub hurt: Vec<Hurt>,
 }
 
-impl Checked {
+impl CheckReport {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.manifests.is_empty() && self.damaged.is_empty() && self.hurt.is_empty()
@@ -78,10 +78,10 @@ impl Store {
     /// Looks for damage. If packs are not read, only missing and cut-off objects are found.
     ///
     /// An error means that the check could not be done; damage is not an error.
-    pub fn check(&self, options: &CheckOptions) -> Result<Checked> {
+    pub fn check(&self, options: &CheckOptions) -> Result<CheckReport> {
         let Manifests { good, bad } = self.all_manifests()?;
         let mut checked =
-            Checked { snapshots: good.len() as u64, manifests: bad, ..Checked::default() };
+            CheckReport { snapshots: good.len() as u64, manifests: bad, ..CheckReport::default() };
         // Manifests may state different sizes for one pack.
         let mut packs: BTreeMap<&PackName, BTreeSet<u64>> = BTreeMap::new();
         for pack in good.iter().flat_map(|(_, manifest)| &manifest.packs) {
@@ -99,7 +99,7 @@ impl Store {
             let is_chosen = is_chosen(&seed, name, options.read_percent);
             let size = found.filter(|found| sizes.contains(found));
             let Some(size) = size.or_else(|| sizes.first().copied()) else { continue };
-            let mut error = look(&object, size, found);
+            let mut error = wrong_object(&object, size, found);
             if found.is_some() && (error.is_some() || sizes.len() > 1) {
                 // A pack with the hash in its name is right, whatever manifests state.
                 error = match self.size_of_pack(name)? {
@@ -107,7 +107,9 @@ impl Store {
                         sizes_found.insert(name, size);
                         None
                     }
-                    None => error.or_else(|| Some(Error::corrupt("its bytes have another hash"))),
+                    None => {
+                        error.or_else(|| Some(Error::corrupt("its bytes have a different hash")))
+                    }
                 };
             }
             if error.is_none() && is_chosen {
@@ -125,7 +127,7 @@ impl Store {
         let damaged = checked.damaged.iter().map(|(name, _)| name).collect();
         let mut contents = Contents { store: self, damaged, read, tested: HashMap::new() };
         for (snapshot, manifest) in &good {
-            let (hurt, lies) = contents.look(snapshot, manifest)?;
+            let (hurt, lies) = contents.test_snapshot(snapshot, manifest)?;
             checked.hurt.extend(hurt);
             checked.manifests.extend(lies);
             let is_wrong =
@@ -149,7 +151,7 @@ impl Store {
             Err(e) if is_damage(&e) => return Ok(Some(e)),
             found => found?.map(|stat| stat.size),
         };
-        match look(&object, size, found) {
+        match wrong_object(&object, size, found) {
             None => Ok(self.read_pack(name, size)?.err()),
             error => Ok(self.no_file(&object).or(error)),
         }
@@ -165,7 +167,7 @@ impl Store {
     /// found missing, that is damage.
     fn leave_out_removed(
         &self,
-        checked: &mut Checked,
+        checked: &mut CheckReport,
         good: &[(SnapshotName, Arc<Manifest>)],
     ) -> Result<()> {
         if checked.is_clean() {
@@ -275,7 +277,7 @@ impl Store {
         let object = name.object();
         let bytes = match self.storage.read_all(&object, len_max) {
             Ok(bytes) => bytes,
-            Err(e) if is_damage(&e) || e.kind == ErrorKind::NotFound => return Ok(Err(e)),
+            Err(e) if is_lost(&e) => return Ok(Err(e)),
             Err(e) if has_bad_bytes(&*self.storage, &object, &e) => return Ok(Err(e)),
             Err(e) => return Err(e),
         };
@@ -303,7 +305,7 @@ impl Contents<'_> {
     /// hold what the manifest says. Each file that needs a damaged pack is decoded: damage
     /// elsewhere in the pack does not affect it. Every archive in packs that were read is decoded
     /// and compared with what the manifest says about it.
-    fn look(
+    fn test_snapshot(
         &mut self,
         snapshot: &SnapshotName,
         manifest: &Arc<Manifest>,
@@ -357,6 +359,11 @@ pub(crate) fn is_damage(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Truncated)
 }
 
+/// Whether an error says that data in the store is damaged or missing.
+pub(crate) fn is_lost(error: &Error) -> bool {
+    is_damage(error) || error.kind == ErrorKind::NotFound
+}
+
 /// Whether an error of the system is about the bytes of an object, as with a bad sector: it is on a
 /// disk, and the object can still be opened. In a bucket, an error says nothing about the object.
 pub(crate) fn has_bad_bytes(storage: &dyn Storage, object: &str, error: &Error) -> bool {
@@ -364,7 +371,8 @@ pub(crate) fn has_bad_bytes(storage: &dyn Storage, object: &str, error: &Error) 
     error.kind == ErrorKind::Io && storage.has_cheap_stat() && can_open()
 }
 
-fn look(object: &str, size: u64, found: Option<u64>) -> Option<Error> {
+/// The error about an object that is missing or has another size.
+fn wrong_object(object: &str, size: u64, found: Option<u64>) -> Option<Error> {
     match found {
         Some(found) if found == size => None,
         Some(found) => {
@@ -377,7 +385,7 @@ fn look(object: &str, size: u64, found: Option<u64>) -> Option<Error> {
 /// The error about a manifest that states another size for a pack than the right bytes have.
 pub(crate) fn wrong_size(name: &PackName, size: u64, found: u64) -> Error {
     let object = name.object();
-    Error::corrupt(format!("the manifest says that {object} has {size} bytes, and it has {found}"))
+    Error::corrupt(format!("the manifest says that {object} has {size} bytes, but it has {found}"))
 }
 
 fn is_chosen(seed: &str, name: &PackName, percent: u8) -> bool {

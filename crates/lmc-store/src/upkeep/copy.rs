@@ -119,8 +119,8 @@ fn of_target(error: Error) -> Error {
         return error;
     }
     let message = format!(
-        "the target lacks what was put there: {error}; a prune there took this copy for a dead \
-         one, copy again"
+        "the target lacks what was copied there: {error}; a prune there considered this copy dead; \
+         copy again"
     );
     Error::new(ErrorKind::Conflict, message).with_source(error)
 }
@@ -222,7 +222,7 @@ impl<'a> Copying<'a> {
             // What a manifest says about itself proves nothing; all of it must be the same.
             if essence_of_theirs == essence(manifest) {
                 // The process that made it may not have made it durable.
-                self.target.storage.settle(&other.object()?)?;
+                self.target.storage.make_durable(&other.object()?)?;
                 or_leave_out!(self.complete(&theirs, manifest));
                 if !self.tag(&other, tags)? {
                     continue;

@@ -79,7 +79,7 @@ impl Store {
         match above.iter().find(is_object) {
             None => Ok(()),
             Some(object) => {
-                let message = format!("{object} is a folder and no file, so nothing was removed");
+                let message = format!("{object} is a folder, not a file, so nothing was removed");
                 Err(Error::corrupt(message))
             }
         }

@@ -76,7 +76,7 @@ impl Live {
     }
 
     /// Bytes of archives that are only bases of others, and bytes of packs outside all archives.
-    fn held(&self, packs: &[storage::Entry]) -> (u64, u64) {
+    fn held(&self, packs: &[storage::ObjectInfo]) -> (u64, u64) {
         let len = |((_, _, len), _): (&(PackName, u64, u64), &bool)| *len;
         let needed = total(self.places.iter().map(len));
         let bases = total(self.places.iter().filter(|(_, has_file)| !**has_file).map(len));
@@ -90,7 +90,7 @@ impl Live {
 struct Seen {
     /// When the prune began, by the clock of the storage.
     now_ms: u64,
-    packs: Vec<storage::Entry>,
+    packs: Vec<storage::ObjectInfo>,
     /// Ids of forgotten snapshots.
     marks: HashSet<String>,
     /// Live leases.
@@ -98,8 +98,8 @@ struct Seen {
     /// Expired leases, which are already removed unless this is a dry run.
     dead: Vec<String>,
     /// Leases of prunes.
-    prunes: Vec<storage::Entry>,
-    tags: Vec<storage::Entry>,
+    prunes: Vec<storage::ObjectInfo>,
+    tags: Vec<storage::ObjectInfo>,
     /// Snapshots as run, page and name, including those that cannot be parsed.
     keys: BTreeMap<String, Option<SnapshotName>>,
     damaged: Damaged,
@@ -115,7 +115,7 @@ impl Store {
             true => None,
             false => Some(PruneLease::create(self)?),
         };
-        let seen = self.look(lease.as_ref())?;
+        let seen = self.list_all(lease.as_ref())?;
         let needed: HashSet<&String> =
             seen.leases.iter().flat_map(|found| &found.pending.parents).collect();
         // A mark counts only if it existed before the leases were listed.
@@ -182,7 +182,7 @@ impl Store {
         Ok(pruned)
     }
 
-    /// The order of the lists matters.
+    /// Lists everything that a prune must know. The order of the lists matters.
     ///
     /// * Packs before leases: a save without a listed lease puts no pack that is listed.
     /// * Marks before leases: such a save does not choose a parent whose mark is listed.
@@ -194,7 +194,7 @@ impl Store {
     ///   and one that it brings back has a lease.
     /// * Snapshots once more after `damaged/`: if that lease had expired, the manifest is among
     ///   them.
-    fn look(&self, lease: Option<&PruneLease>) -> Result<Seen> {
+    fn list_all(&self, lease: Option<&PruneLease>) -> Result<Seen> {
         let packs = self.list_of(PACKS)?;
         let marks = self.marks()?.into_iter().filter(|mark| is_id(mark)).collect();
         let now_ms = lease.map_or_else(|| self.latest_ms(&packs), |lease| lease.stored_ms);
@@ -222,7 +222,7 @@ impl Store {
     }
 
     /// The time by the clock of this machine, or that of the newest pack if it is later.
-    fn latest_ms(&self, packs: &[storage::Entry]) -> u64 {
+    fn latest_ms(&self, packs: &[storage::ObjectInfo]) -> u64 {
         let newest = packs.iter().map(|entry| entry.stat.modified_ms).max();
         self.clock.now_ms().max(newest.unwrap_or(0))
     }
@@ -303,7 +303,7 @@ impl Store {
     /// Leases of dead prunes, and tags of snapshots that are gone.
     fn leftovers(&self, seen: &Seen, going: &BTreeMap<&String, &SnapshotName>) -> Vec<String> {
         let is_left =
-            |lease: &&storage::Entry| self.is_dead(&lease.stat, seen) && is_ours(&lease.name);
+            |lease: &&storage::ObjectInfo| self.is_dead(&lease.stat, seen) && is_ours(&lease.name);
         let leases = seen.prunes.iter().filter(is_left);
         let tags = seen.tags.iter().filter(|tag| {
             let key = tag.name.splitn(3, '/').nth(2).unwrap_or_default().to_string();
@@ -327,8 +327,8 @@ fn removed_meanwhile(object: &str) -> Error {
 
 fn no_snapshots(packs: usize) -> Error {
     let message = format!(
-        "there is not one snapshot, and {packs} packs would be lost, so nothing was removed: \
-         snapshots/ may be elsewhere, or not be copied yet"
+        "there are no snapshots, and {packs} packs would be lost, so nothing was removed: \
+         snapshots/ may be elsewhere, or not copied yet"
     );
     Error::new(ErrorKind::NotFound, message).with_advice(Advice::AllowEmpty)
 }

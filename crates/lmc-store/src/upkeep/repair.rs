@@ -16,7 +16,7 @@ use crate::layout::manifest::{MANIFEST_LEN_MAX, Manifest};
 use crate::layout::names::{DAMAGED, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, random_id};
 use crate::save::packs::bytes_at_start;
 use crate::storage::Put;
-use crate::upkeep::check::{CheckOptions, Checked, Damage, is_damage};
+use crate::upkeep::check::{CheckOptions, CheckReport, Damage, is_damage};
 use crate::upkeep::damaged::damaged_key;
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -38,7 +38,7 @@ pub struct Repaired {
     /// Manifests of the other store that hold something else than they claim.
     pub refused: Vec<(String, Error)>,
     /// The result of a check after the repair.
-    pub after: Checked,
+    pub after: CheckReport,
 }
 
 /// Packs that may have the bytes of others, by their hashes: where they are, and their sizes.
@@ -142,7 +142,7 @@ impl Store {
         // A lease from the future is reported, since nobody should wait for that time.
         check_times(self, self.list_of(PRUNING)?.iter(), lease.storage_now_ms())?;
         if is_pruning(self, lease.storage_now_ms())? {
-            let message = "a prune is under way, which may remove what comes back; repair again";
+            let message = "a prune is running, which may remove what is brought back; repair again";
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         Ok(Some(lease))
@@ -328,7 +328,7 @@ impl Store {
                 Err(e) => return Err(e),
             }
         }
-        let message = format!("{DAMAGED}/{key} is there {MOVES_MAX} times; remove some of them");
+        let message = format!("{DAMAGED}/{key} exists {MOVES_MAX} times; remove some of them");
         Err(Error::new(ErrorKind::AlreadyExists, message))
     }
 }

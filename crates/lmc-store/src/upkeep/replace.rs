@@ -55,8 +55,8 @@ impl Store {
         }
         if !lease.is_there()? {
             let message = format!(
-                "snapshot {} has taken the place of {}, and may lack a tag that this was given \
-                 meanwhile: a prune took this process for a dead one",
+                "snapshot {} has replaced {}, and may lack a tag that was added meanwhile: a prune \
+                 considered this process dead",
                 new.short_id(),
                 name.short_id()
             );

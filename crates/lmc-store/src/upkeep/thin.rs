@@ -2,8 +2,8 @@
 //! weights, but without state that is only needed to continue the training.
 
 use crate::Store;
-use crate::layout::file_kind::Kind;
-use crate::layout::manifest::{Entry, Manifest, Node};
+use crate::layout::content_kind::ContentKind;
+use crate::layout::manifest::{Manifest, ManifestEntry, Node};
 use crate::layout::names::SnapshotName;
 use crate::layout::path::RelPath;
 use crate::read::library::SnapshotLibrary;
@@ -37,11 +37,11 @@ impl Store {
 
 /// The files that can be left out; none if no weights would remain.
 pub(crate) fn optimizer_files(manifest: &Manifest) -> Vec<RelPath> {
-    let has_weights = manifest.files().any(|(_, file)| file.kind == Kind::Weights);
+    let has_weights = manifest.files().any(|(_, file)| file.kind == ContentKind::Weights);
     let files = manifest.entries.iter().filter(|entry| has_weights && is_optimizer(entry));
     files.map(|entry| entry.path.clone()).collect()
 }
 
-fn is_optimizer(entry: &Entry) -> bool {
-    matches!(&entry.node, Node::File(file) if file.kind == Kind::Optimizer)
+fn is_optimizer(entry: &ManifestEntry) -> bool {
+    matches!(&entry.node, Node::File(file) if file.kind == ContentKind::Optimizer)
 }

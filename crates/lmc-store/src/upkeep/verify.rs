@@ -36,13 +36,15 @@ pub(crate) fn verify(
     let own: HashSet<(u128, u64)> =
         archive.bases().iter().map(|base| (base.hash, base.len)).collect();
     if own != bases {
-        return Err(Error::corrupt("the archive is on other bases than the manifest names for it"));
+        return Err(Error::corrupt("the archive has other bases than the manifest says"));
     }
     let Some(content) = info.blake3 else { return archive.test(&context) };
     let mut hashing = Hashing(blake3::Hasher::new());
     lmc::decompress(&archive, Output::Stream(&mut hashing), &context)?;
     if *hashing.0.finalize().as_bytes() != content {
-        return Err(Error::corrupt("the original has another BLAKE3 hash than the manifest says"));
+        return Err(Error::corrupt(
+            "the original has a different BLAKE3 hash than the manifest says",
+        ));
     }
     Ok(())
 }

@@ -1,12 +1,11 @@
 //! What the tests of the store share: stores in memory, a clock that is set, trees of files.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
-pub mod conform;
 pub mod watched;
 
 use lmc::Context;
 use lmc_store::storage::{
-    Entry, LocalStorage, MemoryStorage, Put, Stat, Storage, folders_of_names, read_by_parts,
+    LocalStorage, MemoryStorage, ObjectInfo, Put, Stat, Storage, folders_of_names, read_by_parts,
 };
 use lmc_store::{
     Clock, Error, ErrorKind, RestoreOptions, Result, SaveOptions, Saved, SnapshotName, Store,
@@ -369,9 +368,9 @@ impl Storage for MortalStorage {
         self.change(from, || self.inner.move_new(from, to))
     }
 
-    fn settle(&self, name: &str) -> Result<()> {
+    fn make_durable(&self, name: &str) -> Result<()> {
         self.readable(name)?;
-        self.inner.settle(name)
+        self.inner.make_durable(name)
     }
 
     fn read(&self, name: &str, at: u64, out: &mut [u8]) -> Result<()> {
@@ -394,7 +393,7 @@ impl Storage for MortalStorage {
         Ok(folders_of_names(&self.names(folder)?, folder))
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         self.listed(folder, || self.inner.list(folder), |entry| is_marker(&entry.name))
     }
 
@@ -416,7 +415,7 @@ impl Storage for MortalStorage {
         false
     }
 
-    fn puts_at_once(&self) -> usize {
+    fn concurrent_puts(&self) -> usize {
         1
     }
 

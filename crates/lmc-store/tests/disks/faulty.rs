@@ -75,7 +75,7 @@ pub struct Fault {
 }
 
 #[derive(Debug)]
-struct Plan {
+struct FaultScript {
     fault: Fault,
     done: AtomicU64,
 }
@@ -84,7 +84,7 @@ struct Plan {
 #[derive(Debug)]
 pub struct FaultyDisk<N> {
     disk: Handle<N>,
-    plan: Arc<Plan>,
+    script: Arc<FaultScript>,
     /// The end of the path of a file that cannot be read.
     bad: Option<String>,
     /// Manifests that were to get their names.
@@ -94,11 +94,11 @@ pub struct FaultyDisk<N> {
 #[derive(Debug)]
 struct FaultyFile<N> {
     file: CrashFile<N>,
-    plan: Arc<Plan>,
+    script: Arc<FaultScript>,
     is_bad: bool,
 }
 
-impl Plan {
+impl FaultScript {
     /// How this operation fails, if it does.
     fn next(&self, kind: Kind) -> Option<Failure> {
         let is_file = matches!(kind, Kind::Create | Kind::Link);
@@ -125,16 +125,16 @@ impl Plan {
 
 impl<N> FaultyDisk<N> {
     pub fn new(disk: Arc<CrashDisk<N>>, fault: Fault) -> Arc<Self> {
-        let plan = Arc::new(Plan { fault, done: 0.into() });
-        Arc::new(Self { disk: Handle(disk), plan, bad: None, commits: AtomicU64::new(0) })
+        let script = Arc::new(FaultScript { fault, done: 0.into() });
+        Arc::new(Self { disk: Handle(disk), script, bad: None, commits: AtomicU64::new(0) })
     }
 
     /// A disk on which the files whose paths end so can be opened and not be read.
     pub fn with_bad_sectors(disk: Arc<CrashDisk<N>>, bad: &str) -> Arc<Self> {
         let fault = Fault { kind: Kind::ReadAt, at: 0, times: 0, failure: Failure::Short };
-        let plan = Arc::new(Plan { fault, done: 0.into() });
+        let script = Arc::new(FaultScript { fault, done: 0.into() });
         let (bad, commits) = (Some(bad.to_string()), AtomicU64::new(0));
-        Arc::new(Self { disk: Handle(disk), plan, bad, commits })
+        Arc::new(Self { disk: Handle(disk), script, bad, commits })
     }
 
     /// How often a manifest was to get its name: before that, a save has left no snapshot.
@@ -144,18 +144,18 @@ impl<N> FaultyDisk<N> {
 
     /// Operations of the kind that fails, so far.
     pub fn count(&self) -> u64 {
-        self.plan.done.load(Ordering::SeqCst)
+        self.script.done.load(Ordering::SeqCst)
     }
 
     /// Whether anything has failed.
     pub fn was_touched(&self) -> bool {
-        self.count() > self.plan.fault.at
+        self.count() > self.script.fault.at
     }
 }
 
 impl<N: Note> DiskFile for FaultyFile<N> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.plan.next(Kind::Write) {
+        match self.script.next(Kind::Write) {
             None => self.file.write(bytes),
             Some(Failure::Short) => self.file.write(&bytes[..bytes.len().div_ceil(2)]),
             // A write that fails may have written some of it.
@@ -172,7 +172,7 @@ impl<N: Note> DiskFile for FaultyFile<N> {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        match self.plan.next(Kind::Sync) {
+        match self.script.next(Kind::Sync) {
             Some(Failure::Error(number) | Failure::ErrorAfter(number)) => {
                 self.file.fail_sync();
                 Err(io::Error::from_raw_os_error(number))
@@ -189,7 +189,7 @@ impl<N: Note> DiskFile for FaultyFile<N> {
         if self.is_bad {
             return Err(io::Error::from_raw_os_error(EIO));
         }
-        match self.plan.next(Kind::ReadAt) {
+        match self.script.next(Kind::ReadAt) {
             None => self.file.read_at(at, out),
             Some(Failure::Short) => {
                 let len = out.len().div_ceil(2);
@@ -206,51 +206,51 @@ impl<N: Note> DiskFile for FaultyFile<N> {
 impl<N: Note> FaultyDisk<N> {
     fn file(&self, path: &Path, file: CrashFile<N>) -> Box<dyn DiskFile> {
         let is_bad = self.bad.as_ref().is_some_and(|bad| path.ends_with(bad));
-        Box::new(FaultyFile { file, plan: self.plan.clone(), is_bad })
+        Box::new(FaultyFile { file, script: self.script.clone(), is_bad })
     }
 }
 
 impl<N: Note> Disk for FaultyDisk<N> {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.plan
+        self.script
             .run(Kind::Create, || self.disk.create_file(path))
             .map(|file| self.file(path, file))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.plan.run(Kind::Open, || self.disk.open_file(path)).map(|file| self.file(path, file))
+        self.script.run(Kind::Open, || self.disk.open_file(path)).map(|file| self.file(path, file))
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<Renamed> {
         if to.components().any(|part| part.as_os_str() == "snapshots") {
             self.commits.fetch_add(1, Ordering::SeqCst);
         }
-        self.plan.run(Kind::Rename, || self.disk.rename_new(from, to))
+        self.script.run(Kind::Rename, || self.disk.rename_new(from, to))
     }
 
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.plan.run(Kind::Rename, || self.disk.rename_over(from, to))
+        self.script.run(Kind::Rename, || self.disk.rename_over(from, to))
     }
 
     fn link_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.plan.run(Kind::Link, || self.disk.link_new(from, to))
+        self.script.run(Kind::Link, || self.disk.link_new(from, to))
     }
 
     fn truncate(&self, path: &Path) -> io::Result<()> {
-        self.plan.run(Kind::Truncate, || self.disk.truncate(path))
+        self.script.run(Kind::Truncate, || self.disk.truncate(path))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.plan.run(Kind::Remove, || self.disk.remove(path))
+        self.script.run(Kind::Remove, || self.disk.remove(path))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.plan.run(Kind::CreateDir, || self.disk.create_dir(path))
+        self.script.run(Kind::CreateDir, || self.disk.create_dir(path))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         // What could not be synced is as it was.
-        match self.plan.next(Kind::SyncDir) {
+        match self.script.next(Kind::SyncDir) {
             Some(Failure::Error(number) | Failure::ErrorAfter(number)) => {
                 Err(io::Error::from_raw_os_error(number))
             }
@@ -260,15 +260,15 @@ impl<N: Note> Disk for FaultyDisk<N> {
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<(String, bool)>> {
-        self.plan.run(Kind::ReadDir, || self.disk.read_dir(path))
+        self.script.run(Kind::ReadDir, || self.disk.read_dir(path))
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Option<DiskStat>)>> {
-        self.plan.run(Kind::ReadDir, || self.disk.list_dir(path))
+        self.script.run(Kind::ReadDir, || self.disk.list_dir(path))
     }
 
     fn stat(&self, path: &Path) -> io::Result<DiskStat> {
-        self.plan.run(Kind::Stat, || self.disk.stat(path))
+        self.script.run(Kind::Stat, || self.disk.stat(path))
     }
 
     fn now_ms(&self) -> u64 {

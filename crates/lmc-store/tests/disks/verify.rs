@@ -28,24 +28,24 @@ pub fn recover(
         }
         Err(e) => return Err(format!("the store does not open: {e}")),
     }
-    look(&player)?;
+    verify_store(&player)?;
     // The next one that no cut before this one has used.
     let step = player.expected.may.union(&player.expected.must).max().copied().unwrap_or(0);
     let step = (step + 1).max(STEP_AFTER);
     let save = Step::Save { step, tag: None };
     player.play(&save).map_err(|e| format!("a save after the cut: {e}"))?;
-    look(&player)?;
+    verify_store(&player)?;
     if random.once_in(3) {
         player.play(&Step::PassHours(60)).map_err(|e| e.to_string())?;
         player.play(&Step::Prune).map_err(|e| format!("a prune after the cut: {e}"))?;
-        look(&player)?;
+        verify_store(&player)?;
         nothing_is_left(&player.store().map_err(|e| e.to_string())?)?;
     }
     Ok(player.disk.take_moments())
 }
 
 /// Fails unless the store holds what it must and nothing that it may not, all of it whole.
-pub fn look(player: &Player) -> Result<(), Broken> {
+pub fn verify_store(player: &Player) -> Result<(), Broken> {
     let store = player.store().map_err(|e| format!("the store does not open: {e}"))?;
     let expected = &player.expected;
     let names = store.snapshots().map_err(|e| format!("no list: {e}"))?;

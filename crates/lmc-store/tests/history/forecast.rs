@@ -4,7 +4,7 @@ use super::Broken;
 use super::model::Model;
 use crate::common::is_marker;
 use crate::ensure;
-use lmc_store::storage::{Entry, Storage};
+use lmc_store::storage::{ObjectInfo, Storage};
 use lmc_store::{PackName, Pending, PruneOptions, Pruned, SnapshotName, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub fn objects(storage: &dyn Storage) -> BTreeMap<String, (u64, u64)> {
 }
 
 /// The objects of a folder.
-fn entries(storage: &dyn Storage, folder: &str) -> Vec<Entry> {
+fn entries(storage: &dyn Storage, folder: &str) -> Vec<ObjectInfo> {
     let entries = storage.list(folder).expect("a list").into_iter();
     entries.filter(|entry| !is_marker(&entry.name)).collect()
 }

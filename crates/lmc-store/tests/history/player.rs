@@ -115,7 +115,7 @@ impl<'a> Player<'a> {
             }
             _ => self.at_once()?,
         }
-        self.look()
+        self.verify_some()
     }
 
     fn pass_time(&mut self) {
@@ -344,7 +344,7 @@ impl<'a> Player<'a> {
     }
 
     /// Nothing that is needed is missing, and something restores.
-    fn look(&mut self) -> Result<(), Broken> {
+    fn verify_some(&mut self) -> Result<(), Broken> {
         let read_percent = if self.random.once_in(20) { 100 } else { 0 };
         self.check(read_percent)?;
         if self.random.once_in(3) && !self.model.snaps.is_empty() {

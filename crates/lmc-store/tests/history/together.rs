@@ -1,7 +1,7 @@
 //! A save by several processes: two parts, and a commit that has the rest of the files.
 
 use super::sources::Content;
-use lmc_store::{MemoryFile, Part, RelPath, Result, SaveOptions, Saved, Store};
+use lmc_store::{MemoryFile, PartialSnapshot, RelPath, Result, SaveOptions, Saved, Store};
 
 const PARTS: usize = 2;
 
@@ -19,7 +19,7 @@ pub fn save_together(store: &Store, content: &Content, options: &SaveOptions) ->
     let share = |own: usize| -> Vec<MemoryFile> {
         files.iter().skip(own).step_by(PARTS + 1).cloned().collect()
     };
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<PartialSnapshot> = Vec::new();
     let mut save = || {
         for own in 0..PARTS {
             parts.push(store.save_part(&share(own), options)?);

@@ -50,18 +50,21 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy for `server`; `plan` decides what happens to each request.
-    pub fn start(server: SocketAddr, plan: impl FnMut(&Request) -> Fault + Send + 'static) -> Self {
+    /// Starts a proxy for `server`; `script` decides what happens to each request.
+    pub fn start(
+        server: SocketAddr,
+        script: impl FnMut(&Request) -> Fault + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
         let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
-        let plan: Arc<Mutex<Box<FaultScript>>> = Arc::new(Mutex::new(Box::new(plan)));
+        let script: Arc<Mutex<Box<FaultScript>>> = Arc::new(Mutex::new(Box::new(script)));
         let seen = requests.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (seen, plan) = (seen.clone(), plan.clone());
+                let (seen, script) = (seen.clone(), script.clone());
                 // An error here is just another fault of the connection.
-                thread::spawn(move || drop(serve(stream, server, &seen, &plan)));
+                thread::spawn(move || drop(serve(stream, server, &seen, &script)));
             }
         });
         Self { address, requests }
@@ -83,7 +86,7 @@ fn serve(
     mut client: TcpStream,
     server: SocketAddr,
     seen: &Mutex<Vec<Request>>,
-    plan: &Mutex<Box<FaultScript>>,
+    script: &Mutex<Box<FaultScript>>,
 ) -> io::Result<()> {
     let (head, body) = read_head(&mut client)?;
     let mut words = head.split(' ');
@@ -93,7 +96,7 @@ fn serve(
         Some((from.parse().ok()?, to.parse().ok()?))
     });
     let mut request = Request { method: word(), target: word(), range, fault: Fault::None };
-    request.fault = plan.lock().unwrap_or_else(PoisonError::into_inner)(&request);
+    request.fault = script.lock().unwrap_or_else(PoisonError::into_inner)(&request);
     let fault = request.fault;
     seen.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     match fault {

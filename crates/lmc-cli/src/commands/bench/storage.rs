@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use lmc_engines::Measured;
 
-use crate::args::BenchArgs;
+use crate::args::files::BenchArgs;
 use crate::exit::Failure;
 
 /// Bytes that are written to measure a directory.

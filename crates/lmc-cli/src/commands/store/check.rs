@@ -1,6 +1,6 @@
 //! `lmc check`: looks for damage.
 
-use lmc_store::{CheckOptions, Checked, Damage, Hurt, Store};
+use lmc_store::{CheckOptions, CheckReport, Damage, Hurt, Store};
 use serde_json::{Value, json};
 
 use super::{size_text, with_store};
@@ -19,13 +19,13 @@ pub fn run(args: &CheckArgs) -> Exit {
 fn check(store: &Store, args: &CheckArgs) -> Result<(), Failure> {
     let read_percent = args.read_data_subset.unwrap_or(if args.read_data { 100 } else { 0 });
     let options = CheckOptions { read_percent };
-    let checked = store.with_context(&signals::context(args.threads)).check(&options)?;
-    let json = args.json.then(|| checked_json(&checked));
+    let checked = store.with_context(&signals::context(args.threads.count)).check(&options)?;
+    let json = args.format.json.then(|| checked_json(&checked));
     exit::both(tell(Effect::Looked, text(&checked), json), verdict(&checked))
 }
 
 /// Damage is a failure, reported in one line.
-pub(super) fn verdict(checked: &Checked) -> Result<(), Failure> {
+pub(super) fn verdict(checked: &CheckReport) -> Result<(), Failure> {
     if checked.is_clean() {
         return Ok(());
     }
@@ -39,7 +39,7 @@ pub(super) fn verdict(checked: &Checked) -> Result<(), Failure> {
 }
 
 /// The result as JSON.
-pub(super) fn checked_json(checked: &Checked) -> Value {
+pub(super) fn checked_json(checked: &CheckReport) -> Value {
     let damage = |Damage { object, error }: &Damage| {
         let error = advice::of_error(error);
         json!({"object": object, "error": error})
@@ -63,7 +63,7 @@ pub(super) fn checked_json(checked: &Checked) -> Value {
 }
 
 /// The result as lines of text.
-pub(super) fn text(checked: &Checked) -> Printable {
+pub(super) fn text(checked: &CheckReport) -> Printable {
     let mut text = Printable::default();
     let packs = checked.damaged.iter().map(|(_, damage)| damage);
     for Damage { object, error } in checked.manifests.iter().chain(packs) {

@@ -8,7 +8,7 @@ use crate::advice;
 use crate::args::store::CopyArgs;
 use crate::exit::{self, Exit, Failure, Tally};
 use crate::printable::Printable;
-use crate::progress::{Progress, Volume};
+use crate::progress::{ProgressBar, Volume};
 use crate::signals;
 use crate::stdio::{Effect, say, tell};
 
@@ -35,14 +35,14 @@ fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
         (None, []) => source.snapshots()?,
         (None, named) => named.iter().map(|name| source.find(name)).collect::<Result<_, _>>()?,
     };
-    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(&args.target, None);
     let source = source.with_context(&progress.watching(&signals::context(0)));
     let copied = source.copy_to(&target, &names);
     progress.finish();
     let copied = copied?;
     let tally = say_left_out(&copied);
-    if args.quiet && !args.json {
+    if args.quiet && !args.format.json {
         return Ok(tally);
     }
     let text = Printable::line(format_args!(
@@ -51,7 +51,7 @@ fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
         copied.packs.put,
         copied.there,
     ));
-    tell(Effect::Changed, text, args.json.then(|| copied_json(&copied)))?;
+    tell(Effect::Changed, text, args.format.json.then(|| copied_json(&copied)))?;
     Ok(tally)
 }
 

@@ -7,7 +7,7 @@ use lmc_store::{FileDiff, RelPath, SnapshotDiff, Store};
 use serde_json::{Value, json};
 
 use super::with_store;
-use crate::args::DiffArgs;
+use crate::args::files::DiffArgs;
 use crate::commands::diff::{diff_json, text as tensors_text};
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
@@ -32,8 +32,8 @@ fn diff(store: &Store, args: &DiffArgs) -> Result<(), Failure> {
         Ok(Arc::new(store.manifest(&name)?))
     };
     let (old, new) = (manifest(&args.old)?, manifest(&args.new)?);
-    let diff = store.with_context(&signals::context(args.threads)).diff(&old, &new)?;
-    tell(Effect::Looked, text(&diff), args.json.then(|| json(&diff)))
+    let diff = store.with_context(&signals::context(args.threads.count)).diff(&old, &new)?;
+    tell(Effect::Looked, text(&diff), args.format.json.then(|| json(&diff)))
 }
 
 fn json(diff: &SnapshotDiff) -> Value {

@@ -9,7 +9,7 @@ use super::{size_text, with_store};
 use crate::args::store::ExportArgs;
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
-use crate::progress::{Progress, Volume};
+use crate::progress::{ProgressBar, Volume};
 use crate::signals;
 use crate::stdio::{Effect, tell};
 
@@ -19,7 +19,7 @@ pub fn run(args: &ExportArgs) -> Exit {
 }
 
 fn export(store: &Store, args: &ExportArgs) -> Result<(), Failure> {
-    let name = store.find(&args.snapshot)?;
+    let name = store.find(&args.snapshot.name)?;
     let safe = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let run: String = name.run.trim_start_matches('.').chars().map(safe).collect();
     let here = || PathBuf::from(format!("{run}-{}.lmc", name.step));
@@ -29,13 +29,13 @@ fn export(store: &Store, args: &ExportArgs) -> Result<(), Failure> {
         on_temporary: Some(signals::note),
         ..RestoreOptions::default()
     };
-    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(target.display(), Some(name.size));
-    let store = store.with_context(&progress.watching(&signals::context(args.threads)));
+    let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));
     let exported = store.export(&name, &target, &options);
     progress.finish();
     let exported = exported?;
-    if args.quiet && !args.json {
+    if args.quiet && !args.format.json {
         return Ok(());
     }
     let json = || {
@@ -49,5 +49,5 @@ fn export(store: &Store, args: &ExportArgs) -> Result<(), Failure> {
     let (id, files, size) = (name.short_id(), exported.files, size_text(exported.bytes));
     let target = target.display();
     let text = Printable::line(format_args!("{id}: {files} files, {size} to {target}"));
-    tell(Effect::Changed, text, args.json.then(json))
+    tell(Effect::Changed, text, args.format.json.then(json))
 }

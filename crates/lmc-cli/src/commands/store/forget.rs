@@ -52,7 +52,7 @@ fn forget(store: &Store, args: &ForgetArgs) -> Result<(), Failure> {
         }
     }
     let text = text(&plan, &thinned, args);
-    let json = args.json.then(|| json(&plan, &thinned, args));
+    let json = args.format.json.then(|| json(&plan, &thinned, args));
     tell(Effect::unless(args.dry_run), text, json)
 }
 

@@ -40,7 +40,7 @@ fn make(location: &Location, args: &InitArgs) -> Result<(), Failure> {
         })
     };
     let text = format!("made a store at {location}{}", access_text(mode));
-    tell(Effect::Changed, Printable::line(text), args.json.then(json))
+    tell(Effect::Changed, Printable::line(text), args.format.json.then(json))
 }
 
 /// Who may see the contents of a store; for a bucket, its own settings decide.

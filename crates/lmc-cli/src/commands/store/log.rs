@@ -31,7 +31,7 @@ fn list(store: &Store, args: &LogArgs) -> Result<(), Failure> {
     let skipped = args.count.map_or(0, |count| names.len().saturating_sub(count));
     names.drain(..skipped);
     let json = || names.iter().map(|name| json(name, &tags)).collect::<Value>();
-    tell(Effect::Looked, text(&names, &tags), args.json.then(json))
+    tell(Effect::Looked, text(&names, &tags), args.format.json.then(json))
 }
 
 fn json(name: &SnapshotName, tags: &Tags) -> Value {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lmc::ArchiveTensor;
-use lmc_store::{Entry, Manifest, Node, RelPath, Store, rfc3339};
+use lmc_store::{Manifest, ManifestEntry, Node, RelPath, Store, rfc3339};
 use serde_json::{Value, json};
 
 use super::{size_text, with_store};
@@ -16,11 +16,11 @@ use crate::table::{Align, Table, ratio, shape};
 /// Lists what `args` names.
 pub fn run(args: &LsArgs) -> Exit {
     with_store(&args.store, |store| {
-        let name = store.find(&args.snapshot)?;
+        let name = store.find(&args.snapshot.name)?;
         let manifest = Arc::new(store.manifest(&name)?);
         match &args.file {
-            Some(file) => tensors(store, &manifest, file, args.json),
-            None => files(&manifest, args.json),
+            Some(file) => tensors(store, &manifest, file, args.format.json),
+            None => files(&manifest, args.format.json),
         }
     })
 }
@@ -59,7 +59,7 @@ fn files(manifest: &Manifest, as_json: bool) -> Result<(), Failure> {
     print(table)
 }
 
-fn entry_json(manifest: &Manifest, depths: &[usize], entry: &Entry) -> Value {
+fn entry_json(manifest: &Manifest, depths: &[usize], entry: &ManifestEntry) -> Value {
     let mut value = json!({"path": entry.path.to_string()});
     match &entry.node {
         Node::File(file) => {

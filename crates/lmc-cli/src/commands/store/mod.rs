@@ -23,7 +23,7 @@ use lmc_store::storage::{self, Location};
 use lmc_store::{SnapshotName, Store, SystemClock, rfc3339};
 use serde_json::{Value, json};
 
-use crate::args::store::StoreArgs;
+use crate::args::shared::StoreArgs;
 use crate::exit::{self, Exit, Failure};
 use crate::signals;
 

@@ -18,7 +18,7 @@ fn prune(store: &Store, args: &PruneArgs) -> Result<(), Failure> {
     let PruneArgs { grace: grace_ms, dry_run, allow_empty, .. } = *args;
     let options = PruneOptions { grace_ms, dry_run, allow_empty };
     let pruned = store.prune(&options)?;
-    let json = args.json.then(|| json(&pruned, args));
+    let json = args.format.json.then(|| json(&pruned, args));
     tell(Effect::unless(args.dry_run), text(&pruned, args), json)
 }
 

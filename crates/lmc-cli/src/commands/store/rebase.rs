@@ -7,7 +7,7 @@ use super::{name_json, size_text, with_store};
 use crate::args::store::RebaseArgs;
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
-use crate::progress::{Progress, Volume};
+use crate::progress::{ProgressBar, Volume};
 use crate::signals;
 use crate::stdio::{Effect, tell};
 
@@ -17,15 +17,15 @@ pub fn run(args: &RebaseArgs) -> Exit {
 }
 
 fn rebase(store: &Store, args: &RebaseArgs) -> Result<(), Failure> {
-    let old = store.find(&args.snapshot)?;
-    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    let old = store.find(&args.snapshot.name)?;
+    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(old.short_id(), Some(old.size));
     let options = SaveOptions::default();
-    let store = store.with_context(&progress.watching(&signals::context(args.threads)));
+    let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));
     let new = store.rebase(&old, &options);
     progress.finish();
     let new = new?;
-    if args.quiet && !args.json {
+    if args.quiet && !args.format.json {
         return Ok(());
     }
     let json = || {
@@ -39,5 +39,5 @@ fn rebase(store: &Store, args: &RebaseArgs) -> Result<(), Failure> {
         old.short_id(),
         size_text(new.added)
     ));
-    tell(Effect::Changed, text, args.json.then(json))
+    tell(Effect::Changed, text, args.format.json.then(json))
 }

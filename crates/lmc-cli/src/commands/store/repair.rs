@@ -21,7 +21,7 @@ pub fn run(args: &RepairArgs) -> Exit {
 fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
     let open_other = |from: &Location| open(from).map_err(|failure| failure.at(from));
     let other = args.from.as_ref().map(open_other).transpose()?;
-    let store = store.with_context(&signals::context(args.threads));
+    let store = store.with_context(&signals::context(args.threads.count));
     let repaired = store.repair(other.as_ref(), args.dry_run)?;
     let text = text(&repaired, args.dry_run);
     for (object, error) in &repaired.refused {
@@ -29,7 +29,7 @@ fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
         let error = advice::of_error(error);
         say(Printable::line(format_args!("lmc: {object} {message}: {error}")));
     }
-    let told = tell(Effect::unless(args.dry_run), text, args.json.then(|| json(&repaired)));
+    let told = tell(Effect::unless(args.dry_run), text, args.format.json.then(|| json(&repaired)));
     exit::both(told, verdict(&repaired, args.dry_run))
 }
 

@@ -8,7 +8,7 @@ use crate::advice;
 use crate::args::store::RestoreArgs;
 use crate::exit::{self, Exit, Failure};
 use crate::printable::Printable;
-use crate::progress::{Progress, Volume};
+use crate::progress::{ProgressBar, Volume};
 use crate::signals;
 use crate::stdio::{Effect, tell};
 
@@ -18,7 +18,7 @@ pub fn run(args: &RestoreArgs) -> Exit {
 }
 
 fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
-    let name = store.find(&args.snapshot)?;
+    let name = store.find(&args.snapshot.name)?;
     let options = RestoreOptions {
         only: args.only.iter().map(|glob| Glob::new(glob)).collect(),
         weights_only: args.weights_only,
@@ -27,9 +27,9 @@ fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
         max_size: args.limit.max_size,
         on_temporary: Some(signals::note),
     };
-    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(args.target.display(), Some(name.size));
-    let store = store.with_context(&progress.watching(&signals::context(args.threads)));
+    let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));
     let restored = store.restore(&name, &args.target, &options);
     progress.finish();
     let restored = restored?;
@@ -58,9 +58,9 @@ fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
         size_text(restored.bytes),
         args.target.display(),
     ));
-    let told = match args.quiet && !args.json {
+    let told = match args.quiet && !args.format.json {
         true => Ok(()),
-        false => tell(Effect::Changed, text, args.json.then(json)),
+        false => tell(Effect::Changed, text, args.format.json.then(json)),
     };
     let found = match failed {
         0 => Ok(()),

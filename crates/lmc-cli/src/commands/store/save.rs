@@ -11,7 +11,7 @@ use crate::advice;
 use crate::args::store::SaveArgs;
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
-use crate::progress::{Progress, Volume};
+use crate::progress::{ProgressBar, Volume};
 use crate::signals;
 use crate::stdio::{self, Effect, tell};
 use crate::table::ratio;
@@ -23,20 +23,20 @@ pub fn run(args: &SaveArgs) -> Exit {
 
 fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
     refuse_store_inside(args)?;
-    let mut progress = Progress::new(Volume::new(args.quiet || args.json, false));
+    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(args.path.display(), None);
     let options = options(store, args)?;
-    let store = store.with_context(&progress.watching(&signals::context(args.threads)));
+    let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));
     let saved = store.save(&args.path, &options);
     progress.finish();
     let saved = saved?;
     for warning in &saved.warnings {
         stdio::say(Printable::line(format_args!("lmc: {}", advice::of_warning(warning))));
     }
-    if args.quiet && !args.json {
+    if args.quiet && !args.format.json {
         return Ok(());
     }
-    tell(Effect::Changed, text(&saved), args.json.then(|| saved_json(&saved)))
+    tell(Effect::Changed, text(&saved), args.format.json.then(|| saved_json(&saved)))
 }
 
 /// A store inside the saved directory would contain itself, again and again.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lmc_store::{Kind, Manifest, Node, SnapshotName, Store};
+use lmc_store::{ContentKind, Manifest, Node, SnapshotName, Store};
 use serde_json::{Value, json};
 
 use super::{name_json, size_text, time_text, with_store};
@@ -17,7 +17,7 @@ pub fn run(args: &ShowArgs) -> Exit {
 }
 
 fn show(store: &Store, args: &ShowArgs) -> Result<(), Failure> {
-    let name = store.find(&args.snapshot)?;
+    let name = store.find(&args.snapshot.name)?;
     let manifest = store.manifest(&name)?;
     let tags = store.tags()?.remove(&name.id).unwrap_or_default();
     let json = || {
@@ -26,12 +26,12 @@ fn show(store: &Store, args: &ShowArgs) -> Result<(), Failure> {
         value
     };
     let listed: Vec<&str> = tags.iter().map(String::as_str).collect();
-    tell(Effect::Looked, text(&name, &manifest, &listed.join(", ")), args.json.then(json))
+    tell(Effect::Looked, text(&name, &manifest, &listed.join(", ")), args.format.json.then(json))
 }
 
 /// For each kind: the number of files, their bytes, and the bytes of their own archives.
-fn kinds(manifest: &Manifest) -> BTreeMap<Kind, (u64, u64, u64)> {
-    let mut kinds: BTreeMap<Kind, (u64, u64, u64)> = BTreeMap::new();
+fn kinds(manifest: &Manifest) -> BTreeMap<ContentKind, (u64, u64, u64)> {
+    let mut kinds: BTreeMap<ContentKind, (u64, u64, u64)> = BTreeMap::new();
     for (_, file) in manifest.files() {
         let kind = kinds.entry(file.kind).or_default();
         kind.0 += 1;
@@ -94,7 +94,7 @@ fn text(name: &SnapshotName, manifest: &Manifest, tags: &str) -> Printable {
     if manifest.is_thinned {
         line("optimizer", "left out by forget".to_string());
     }
-    let folders = |entry: &&lmc_store::Entry| matches!(entry.node, Node::Directory { .. });
+    let folders = |entry: &&lmc_store::ManifestEntry| matches!(entry.node, Node::Directory { .. });
     let (depth, read) = reading(manifest);
     line("folders", manifest.entries.iter().filter(folders).count().to_string());
     line("restore", format!("reads {} in chains of up to {depth} deltas", size_text(read)));

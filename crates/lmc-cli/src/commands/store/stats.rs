@@ -17,7 +17,7 @@ pub fn run(args: &StatsArgs) -> Exit {
 
 fn show(store: &Store, args: &StatsArgs) -> Result<(), Failure> {
     let stats = store.stats()?;
-    tell(Effect::Looked, text(&stats), args.json.then(|| json(&stats)))
+    tell(Effect::Looked, text(&stats), args.format.json.then(|| json(&stats)))
 }
 
 fn json(stats: &Stats) -> serde_json::Value {

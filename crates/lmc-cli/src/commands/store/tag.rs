@@ -15,7 +15,7 @@ pub fn run(args: &TagArgs) -> Exit {
 }
 
 fn tag(store: &Store, args: &TagArgs) -> Result<(), Failure> {
-    let name = store.find(&args.snapshot)?;
+    let name = store.find(&args.snapshot.name)?;
     for tag in &args.tags {
         store.tag(&name, tag)?;
     }
@@ -27,5 +27,5 @@ fn tag(store: &Store, args: &TagArgs) -> Result<(), Failure> {
     let listed = if tags.is_empty() { "no tags".to_string() } else { listed.join(", ") };
     let (id, run, step) = (name.short_id(), &name.run, name.step);
     let text = Printable::line(format_args!("{id} {run}@{step}: {listed}"));
-    tell(Effect::Changed, text, args.json.then(|| json!({"id": name.id, "tags": tags})))
+    tell(Effect::Changed, text, args.format.json.then(|| json!({"id": name.id, "tags": tags})))
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use lmc::{Dependencies, FileId, FileKind, FileState, Folder, Links, Tree};
 
 use super::Transfer;
-use super::job::{InTree, Job, Target};
+use super::task::{FileTask, InTree, Target};
 use super::tree::TreePlan;
 use crate::bases;
 use crate::exit::Failure;
@@ -16,7 +16,7 @@ use crate::names;
 
 /// The work of one argument.
 pub(super) struct Batch {
-    pub(super) jobs: Vec<Job>,
+    pub(super) tasks: Vec<FileTask>,
     pub(super) tree: Option<TreePlan>,
 }
 
@@ -25,8 +25,8 @@ impl Transfer<'_> {
     pub(super) fn batch(&self, source: &Path) -> Result<Batch, Failure> {
         if names::is_dash(source) {
             let target = self.args.output.clone().filter(|path| !names::is_dash(path));
-            let bases = self.bases(bases::Place::Stdin)?;
-            return Ok(Batch { jobs: vec![Job::new(None, bases, target, None)], tree: None });
+            let bases = self.bases(bases::InputLocation::Stdin)?;
+            return Ok(Batch { tasks: vec![FileTask::new(None, bases, target, None)], tree: None });
         }
         let state = FileState::at(source).map_err(|error| Failure::io("open it", &error))?;
         if self.args.rm {
@@ -44,15 +44,15 @@ impl Transfer<'_> {
         match (refused, &target, &self.args.output) {
             (Some(why), Some(_), None) => Err(Failure::new(why)),
             _ => {
-                let bases = self.bases(bases::Place::File(source))?;
-                let job = Job::new(Some(source.to_path_buf()), bases, target, Some(state));
-                Ok(Batch { jobs: vec![job], tree: None })
+                let bases = self.bases(bases::InputLocation::File(source))?;
+                let task = FileTask::new(Some(source.to_path_buf()), bases, target, Some(state));
+                Ok(Batch { tasks: vec![task], tree: None })
             }
         }
     }
 
-    fn bases(&self, place: bases::Place) -> Result<Vec<PathBuf>, Failure> {
-        self.direction.bases(&self.args.bases.paths, place)
+    fn bases(&self, location: bases::InputLocation) -> Result<Vec<PathBuf>, Failure> {
+        self.direction.bases(&self.args.bases.paths, location)
     }
 
     fn target(&self, source: &Path) -> Result<Target, Failure> {
@@ -64,7 +64,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// A job for each file of a directory.
+    /// A task for each file of a directory.
     fn directory(&self, source: &Path) -> Result<Batch, Failure> {
         let target = self.target(source)?;
         let target =
@@ -83,20 +83,20 @@ impl Transfer<'_> {
             left_out: Vec::new(),
             source: tree,
         };
-        let mut jobs = Vec::new();
+        let mut tasks = Vec::new();
         for entry in plan.source.entries() {
             let from = source.join(&entry.path);
             match (entry.state.kind, self.direction.target_below(&entry.path)) {
                 (FileKind::Folder, _) => plan.dirs.push((entry.path.clone(), entry.state)),
                 (FileKind::File, Some(to)) => {
                     let bases = match lmc::is_findable(&entry.path) {
-                        true => self.bases(bases::Place::InTree(&entry.path))?,
+                        true => self.bases(bases::InputLocation::InTree(&entry.path))?,
                         false => Vec::new(),
                     };
                     let target = Some(plan.target.join(&to));
-                    let mut job = Job::new(Some(from), bases, target, Some(entry.state));
-                    job.in_tree = Some(InTree { source: entry.path.clone(), target: to });
-                    jobs.push(job);
+                    let mut task = FileTask::new(Some(from), bases, target, Some(entry.state));
+                    task.in_tree = Some(InTree { source: entry.path.clone(), target: to });
+                    tasks.push(task);
                 }
                 (FileKind::File, None) => {
                     plan.left_out.push((from, Failure::new("does not end in .lmc; left out")));
@@ -111,17 +111,20 @@ impl Transfer<'_> {
             let name = plan.left_out[0].0.display();
             return Err(Failure::new(format!("{name} would be left out, so --rm is refused")));
         }
-        plan.fit_folders(&jobs);
-        refuse_folders_in_the_way(&jobs, &plan)?;
-        let sources: Vec<PathBuf> = jobs.iter().filter_map(|job| job.source.clone()).collect();
-        let siblings = self.direction.siblings(&sources, &|i| jobs[i].open_in(&plan).ok());
+        plan.fit_folders(&tasks);
+        refuse_folders_in_the_way(&tasks, &plan)?;
+        let sources: Vec<PathBuf> = tasks.iter().filter_map(|task| task.source.clone()).collect();
+        let rounding_sources =
+            self.direction.rounding_sources(&sources, &|i| tasks[i].open_in(&plan).ok());
         // A file that gets a folder of its own is no longer beside the others.
         let is_beside = |i: usize| lmc::has_room(&sources[i]);
-        for (i, siblings) in siblings.into_iter().enumerate().filter(|(i, _)| is_beside(*i)) {
+        for (i, rounding_sources) in
+            rounding_sources.into_iter().enumerate().filter(|(i, _)| is_beside(*i))
+        {
             let is_findable = |&i: &usize| lmc::is_findable(&sources[i]);
-            jobs[i].siblings = siblings.into_iter().filter(is_findable).collect();
+            tasks[i].rounding_sources = rounding_sources.into_iter().filter(is_findable).collect();
         }
-        Ok(Batch { jobs, tree: Some(plan) })
+        Ok(Batch { tasks, tree: Some(plan) })
     }
 }
 
@@ -144,9 +147,9 @@ fn refuse_links(source: &Path) -> Result<(), Failure> {
 /// that asks.
 fn needed_by(batches: &[(&Path, Batch)], needs: &Dependencies) -> HashMap<FileId, Vec<PathBuf>> {
     let mut needed: HashMap<FileId, Vec<PathBuf>> = HashMap::new();
-    let jobs = batches.iter().flat_map(|(_, batch)| &batch.jobs);
+    let tasks = batches.iter().flat_map(|(_, batch)| &batch.tasks);
     let mut open: Vec<(FileId, &PathBuf)> =
-        jobs.filter_map(|job| Some((job.id()?, job.source.as_ref()?))).collect();
+        tasks.filter_map(|task| Some((task.id()?, task.source.as_ref()?))).collect();
     while let Some((id, source)) = open.pop() {
         for file in needs.of(id) {
             let by = needed.entry(file).or_default();
@@ -159,7 +162,7 @@ fn needed_by(batches: &[(&Path, Batch)], needs: &Dependencies) -> HashMap<FileId
     needed
 }
 
-/// Refuses jobs whose results would replace an input of another job, a file that it needs, or its
+/// Refuses tasks whose results would replace an input of another task, a file that it needs, or its
 /// result. Everything that was given counts, including files that are left out or cannot be
 /// processed. Inputs are identified by what they are, not by their names.
 pub(super) fn refuse_collisions(
@@ -168,9 +171,9 @@ pub(super) fn refuse_collisions(
     needs: &Dependencies,
 ) {
     let needed = needed_by(batches, needs);
-    let jobs = || batches.iter().flat_map(|(_, batch)| &batch.jobs);
+    let tasks = || batches.iter().flat_map(|(_, batch)| &batch.tasks);
     let mut inputs: HashMap<FileId, PathBuf> = HashMap::new();
-    for path in given.iter().chain(jobs().flat_map(|job| &job.bases)) {
+    for path in given.iter().chain(tasks().flat_map(|task| &task.bases)) {
         let state = FileState::at(path).ok().filter(|state| state.kind != FileKind::Folder);
         inputs.extend(state.map(|state| (state.id, path.clone())));
     }
@@ -180,27 +183,27 @@ pub(super) fn refuse_collisions(
         inputs.extend(files.map(|file| (file.state.id, tree.source.path().join(&file.path))));
     }
     let mut results: HashMap<PathBuf, PathBuf> = HashMap::new();
-    for (root, job) in batches.iter_mut().flat_map(|(_, batch)| {
+    for (root, task) in batches.iter_mut().flat_map(|(_, batch)| {
         // No link is followed below it, so it is resolved once for all results.
         let root = batch.tree.as_ref().map(|tree| names::resolved(&tree.target));
-        batch.jobs.iter_mut().map(move |job| (root.clone(), job))
+        batch.tasks.iter_mut().map(move |task| (root.clone(), task))
     }) {
-        let Some(target) = &job.target else { continue };
-        let name = job.source.clone().unwrap_or_default();
+        let Some(target) = &task.target else { continue };
+        let name = task.source.clone().unwrap_or_default();
         // Whether it would replace its own file or base is checked later, when it is processed.
-        let is_own = |path: &&PathBuf| **path == name || job.bases.contains(path);
+        let is_own = |path: &&PathBuf| **path == name || task.bases.contains(path);
         let there = [FileState::at(target), FileState::of_name(target)].into_iter().flatten();
         let there: Vec<FileId> = there.map(|there| there.id).collect();
         let replaced = there.iter().filter_map(|id| inputs.get(id)).find(|path| !is_own(path));
         let mut by = there.iter().filter_map(|id| needed.get(id)).flatten();
         let needed_by = by.find(|path| **path != name);
-        let place = match (root, &job.in_tree) {
+        let place = match (root, &task.in_tree) {
             (Some(root), Some(place)) => root.join(&place.target),
             _ => names::resolved(target),
         };
         let other = results.insert(place, name.clone());
         let target = target.display();
-        job.refused = match (replaced, needed_by, other) {
+        task.refused = match (replaced, needed_by, other) {
             (Some(input), ..) => Some(Failure::new(format!(
                 "its result {target} would replace the input {}; give another -o",
                 input.display()
@@ -219,10 +222,10 @@ pub(super) fn refuse_collisions(
 }
 
 /// Refuses a directory in which a file and a folder would get the same name.
-fn refuse_folders_in_the_way(jobs: &[Job], plan: &TreePlan) -> Result<(), Failure> {
+fn refuse_folders_in_the_way(tasks: &[FileTask], plan: &TreePlan) -> Result<(), Failure> {
     let dirs: HashSet<&Path> = plan.dirs.iter().map(|(dir, _)| dir.as_path()).collect();
-    for job in jobs {
-        let (Some(place), Some(source)) = (&job.in_tree, &job.source) else { continue };
+    for task in tasks {
+        let (Some(place), Some(source)) = (&task.in_tree, &task.source) else { continue };
         if dirs.contains(place.target.as_path()) {
             let folder = plan.source.path().join(&place.target);
             return Err(Failure::new(format!(

@@ -6,32 +6,33 @@ use std::path::Path;
 use lmc::{Dependencies, FileId, FileState, Folder};
 
 use super::Transfer;
-use super::job::{Job, Opened};
 use super::plan::Batch;
+use super::task::{FileTask, Opened};
 use super::tree::TreePlan;
 use crate::exit::Failure;
 
 /// An input that may be removed because its result exists.
 pub(super) struct Read {
     pub(super) batch: usize,
-    pub(super) job: usize,
+    pub(super) task: usize,
     pub(super) state: FileState,
 }
 
 impl Transfer<'_> {
     /// For each file that is processed, the files that it needs, whatever their names are.
     pub(super) fn needs(&self, batches: &[(&Path, Batch)]) -> Dependencies {
-        let jobs = batches.iter().flat_map(|(_, batch)| &batch.jobs);
-        let mut needs = Dependencies::new(jobs.flat_map(|job| &job.bases));
+        let tasks = batches.iter().flat_map(|(_, batch)| &batch.tasks);
+        let mut needs = Dependencies::new(tasks.flat_map(|task| &task.bases));
         for batch in batches.iter().map(|(_, batch)| batch) {
-            for job in batch.jobs.iter().filter(|job| job.is_file()) {
+            for task in batch.tasks.iter().filter(|task| task.is_file()) {
                 // A file that cannot be opened fails later, when it is processed.
-                let (Ok(Opened::File(file)), Some(id)) = (job.open(batch.tree.as_ref()), job.id())
+                let (Ok(Opened::File(file)), Some(id)) =
+                    (task.open(batch.tree.as_ref()), task.id())
                 else {
                     continue;
                 };
-                needs.add(id, job.siblings.iter().filter_map(|&i| batch.jobs[i].id()));
-                self.direction.add_needs(job, id, file, &mut needs);
+                needs.add(id, task.rounding_sources.iter().filter_map(|&i| batch.tasks[i].id()));
+                self.direction.add_needs(task, id, file, &mut needs);
             }
         }
         needs.finish();
@@ -53,13 +54,13 @@ impl Transfer<'_> {
         }
         for read in kept {
             let batch = &batches[read.batch].1;
-            let job = &batch.jobs[read.job];
-            let name = job.source.as_deref().unwrap_or(Path::new("-"));
-            if job.id().is_some_and(|id| left.contains(&id)) {
+            let task = &batch.tasks[read.task];
+            let name = task.source.as_deref().unwrap_or(Path::new("-"));
+            if task.id().is_some_and(|id| left.contains(&id)) {
                 let name = name.display();
                 self.progress
                     .note(format_args!("lmc: {name}: kept, since a file that is left needs it"));
-            } else if let Err(failure) = self.remove(job, batch.tree.as_ref(), &read.state) {
+            } else if let Err(failure) = self.remove(task, batch.tree.as_ref(), &read.state) {
                 self.failed(name, &failure);
             }
         }
@@ -68,14 +69,14 @@ impl Transfer<'_> {
     /// Removes an input if it is still the file that was read.
     pub(super) fn remove(
         &mut self,
-        job: &Job,
+        task: &FileTask,
         tree: Option<&TreePlan>,
         read: &FileState,
     ) -> Result<(), Failure> {
         let seen = *self.renewed.get(&read.id).unwrap_or(read);
         // Its other names may be inputs too: the removal of this name does not count as a change.
-        let other_name = (seen.names > 1).then(|| job.open_renewed(tree, &self.renewed));
-        match (tree, &job.in_tree, &job.source) {
+        let other_name = (seen.names > 1).then(|| task.open_renewed(tree, &self.renewed));
+        match (tree, &task.in_tree, &task.source) {
             (Some(tree), Some(place), _) => tree.source.remove(&place.source, &seen)?,
             (_, _, Some(path)) => {
                 let (folder, name) = Folder::reach_parent(path)

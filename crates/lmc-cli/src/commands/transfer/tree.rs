@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lmc::{FileKind, FileState, Origin, Sandbox, Tree};
 
-use super::job::Job;
+use super::task::FileTask;
 use crate::exit::Failure;
 
 /// A directory that was given, and its folders.
@@ -20,14 +20,14 @@ pub(super) struct TreePlan {
 impl TreePlan {
     /// Adds the folders that results need because of their long names, and leaves out those that
     /// exist only because of such a name.
-    pub(super) fn fit_folders(&mut self, jobs: &[Job]) {
+    pub(super) fn fit_folders(&mut self, tasks: &[FileTask]) {
         let mut alone: HashMap<&Path, bool> = HashMap::new();
         for folder in self.source.entries().iter().filter_map(|entry| entry.path.parent()) {
             alone.entry(folder).and_modify(|alone| *alone = false).or_insert(true);
         }
         let mut made = HashSet::new();
         for (place, state) in
-            jobs.iter().filter_map(|job| Some((job.in_tree.as_ref()?, job.state?)))
+            tasks.iter().filter_map(|task| Some((task.in_tree.as_ref()?, task.state?)))
         {
             if place.target.parent() == Some(&place.source) {
                 // Whoever may read the file may enter its folder.

@@ -7,7 +7,7 @@ use std::io;
 pub(super) fn swept(name: &str) -> Error {
     let message = format!(
         "the file that should become {name} was removed meanwhile: this process was paused for so \
-         long that a prune took it for a dead one; try again"
+         long that a prune considered it dead; try again"
     );
     Error::new(ErrorKind::Conflict, message)
 }

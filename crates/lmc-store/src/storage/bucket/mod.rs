@@ -11,13 +11,16 @@
 //! sending twice does no harm. A create that got no answer is sent again here. If the object then
 //! exists, its bytes show whether it is ours. A bucket is durable when it says so.
 
+mod error;
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 mod machine;
 mod open;
-mod place;
+mod url;
 
-use self::place::{Place, is_unanswered, is_without_bucket};
-use super::{Entry, Location, Put, Stat, Storage, not_found};
+use self::error::{is_unanswered, is_without_bucket};
+use self::url::BucketUrl;
+use super::{Location, ObjectInfo, Put, Stat, Storage, not_found};
+use ::url::Url;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lmc_format::{Error, ErrorKind, Result};
 use object_store::path::Path;
@@ -26,7 +29,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
-use url::Url;
 
 /// How many times a request is sent again; the pauses add up to about a minute.
 const RETRIES: usize = 10;
@@ -41,10 +43,10 @@ const CREATES_MAX: usize = 5;
 
 /// A bucket, or the part of it below a prefix.
 #[derive(Debug)]
-pub struct ObjectStorage {
+pub struct BucketStorage {
     store: Box<dyn ObjectStore>,
     prefix: Path,
-    place: Place,
+    url: BucketUrl,
     retries: usize,
     network: Network,
 }
@@ -95,7 +97,7 @@ fn start_network() -> Result<Runtime> {
     }
 }
 
-impl ObjectStorage {
+impl BucketStorage {
     /// Opens `url`. Keys and endpoints come from the environment, as in other tools
     /// (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
     /// `AZURE_STORAGE_ACCOUNT_NAME` and so on). `LMC_RETRIES` says how many times a request is sent
@@ -105,21 +107,22 @@ impl ObjectStorage {
             .map_err(|e| Error::invalid(format!("{} is not a URL: {e}", Location::from(url))))?;
         let retries = open::retries()?;
         let (store, prefix) = open::open(&parsed, std::env::vars_os(), retries)?;
-        Ok(Self { place: Place::of_url(&parsed), retries, ..Self::new(store, prefix)? })
+        Ok(Self { url: BucketUrl::of_url(&parsed), retries, ..Self::new(store, prefix)? })
     }
 
     /// Any store of `object_store`, below a prefix.
     pub fn new(store: Box<dyn ObjectStore>, prefix: Path) -> Result<Self> {
         let runtime = start_network()?;
         let network = Network { runtime: Arc::new(runtime), pid: std::process::id() };
-        let place = Place::of_store(&*store);
-        Ok(Self { store, prefix, place, retries: RETRIES, network })
+        let url = BucketUrl::of_store(&*store);
+        Ok(Self { store, prefix, url, retries: RETRIES, network })
     }
 
     fn path(&self, name: &str) -> Result<Path> {
         let prefix = self.prefix.as_ref();
         let whole = if prefix.is_empty() { name.to_string() } else { format!("{prefix}/{name}") };
-        Path::parse(&whole).map_err(|e| Error::invalid(format!("{whole} is not a name: {e}")))
+        Path::parse(&whole)
+            .map_err(|e| Error::invalid(format!("{whole} is not the name of an object: {e}")))
     }
 
     fn wait<T>(&self, work: impl Future<Output = T>) -> T {
@@ -159,7 +162,7 @@ impl ObjectStorage {
                 let is_ours = sent > 1 && self.has_bytes(name, bytes)?;
                 Ok(if is_ours { Put::Created } else { Put::Exists })
             }
-            Err(e) => Err(self.place.failed("put", name, &e)),
+            Err(e) => Err(self.url.failed("put", name, &e)),
         }
     }
 
@@ -179,7 +182,7 @@ impl ObjectStorage {
             Ok(()) => Ok(Put::Created),
             Err(E::AlreadyExists { .. }) => Ok(Put::Exists),
             Err(e @ E::NotFound { .. }) => Err(self.unread(from, &e)),
-            Err(e) => Err(self.place.failed("move", from, &e)),
+            Err(e) => Err(self.url.failed("move", from, &e)),
         }
     }
 
@@ -201,7 +204,7 @@ impl ObjectStorage {
     fn unread(&self, name: &str, error: &object_store::Error) -> Error {
         match error {
             object_store::Error::NotFound { .. } if !is_without_bucket(error) => not_found(name),
-            error => self.place.failed("read", name, error),
+            error => self.url.failed("read", name, error),
         }
     }
 
@@ -215,7 +218,7 @@ impl ObjectStorage {
     }
 }
 
-impl Storage for ObjectStorage {
+impl Storage for BucketStorage {
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
         for _ in 0..CREATES_MAX {
             match self.put(name, bytes, &PutMode::Create)? {
@@ -225,7 +228,8 @@ impl Storage for ObjectStorage {
                 Put::Exists => {}
             }
         }
-        let message = format!("{name} is refused as if it were there, and it is not; try again");
+        let message =
+            format!("the server refuses {name} because it exists, but it does not; try again");
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
@@ -242,18 +246,20 @@ impl Storage for ObjectStorage {
         }
         let size = |name: &str| Ok(self.stat(name)?.map(|stat| stat.size));
         if size(from)? != size(to)? {
-            let message = format!("{to} is not the whole of {from}, which is as it was; try again");
+            let message =
+                format!("{to} is not a complete copy of {from}, which is unchanged; try again");
             return Err(Error::new(ErrorKind::Io, message));
         }
         // An object that somebody else has put there meanwhile was not copied.
         if self.version(from)? != before {
-            let message = format!("{from} was replaced meanwhile and stays; try again");
+            let message =
+                format!("{from} was replaced meanwhile, so it was not removed; try again");
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         self.delete(&[from.to_string()]).map(|()| Put::Created)
     }
 
-    fn settle(&self, _name: &str) -> Result<()> {
+    fn make_durable(&self, _name: &str) -> Result<()> {
         Ok(())
     }
 
@@ -266,7 +272,7 @@ impl Storage for ObjectStorage {
         let bytes = self.wait(self.store.get_range(&path, range));
         let bytes = bytes.map_err(|e| self.unread(name, &e))?;
         if bytes.len() != out.len() {
-            let message = format!("{name} gave {} bytes of {}", bytes.len(), out.len());
+            let message = format!("{name}: {} of {} bytes were received", bytes.len(), out.len());
             return Err(Error::truncated(message));
         }
         out.copy_from_slice(&bytes);
@@ -278,7 +284,7 @@ impl Storage for ObjectStorage {
         match self.wait(self.store.head(&path)) {
             Ok(meta) => Ok(Some(stat(&meta))),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(e) => Err(self.place.failed("look at", name, &e)),
+            Err(e) => Err(self.url.failed("access", name, &e)),
         }
     }
 
@@ -292,7 +298,7 @@ impl Storage for ObjectStorage {
             super::check_len(name, size, len_max)?;
             let bytes = found.bytes().await.map_err(unread)?;
             if bytes.len() as u64 != size {
-                let message = format!("{name} gave {} bytes of {size}", bytes.len());
+                let message = format!("{name}: {} of {size} bytes were received", bytes.len());
                 return Err(Error::truncated(message));
             }
             Ok(bytes.to_vec())
@@ -306,17 +312,18 @@ impl Storage for ObjectStorage {
     fn folders(&self, folder: &str) -> Result<Vec<String>> {
         let path = self.path(folder)?;
         let found = self.send(|| self.store.list_with_delimiter(Some(&path)));
-        let found = found.map_err(|e| self.place.failed("list", folder, &e))?;
+        let found = found.map_err(|e| self.url.failed("list", folder, &e))?;
         let last = |path: &Path| Some(path.filename()?.to_string());
         Ok(found.common_prefixes.iter().filter_map(last).collect())
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Entry>> {
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         let path = self.path(folder)?;
         let metas: object_store::Result<Vec<ObjectMeta>> =
             self.send(|| self.store.list(Some(&path)).try_collect());
-        let metas = metas.map_err(|e| self.place.failed("list", folder, &e))?;
-        let entry = |meta: ObjectMeta| Some(Entry { name: self.name(&meta)?, stat: stat(&meta) });
+        let metas = metas.map_err(|e| self.url.failed("list", folder, &e))?;
+        let entry =
+            |meta: ObjectMeta| Some(ObjectInfo { name: self.name(&meta)?, stat: stat(&meta) });
         Ok(metas.into_iter().filter_map(entry).collect())
     }
 
@@ -332,7 +339,7 @@ impl Storage for ObjectStorage {
             }
             Ok(())
         });
-        removed.map_err(|e| self.place.failed("remove", "objects", &e))
+        removed.map_err(|e| self.url.failed("remove", "objects", &e))
     }
 
     fn remove_temporaries(&self, _before_ms: u64) -> Result<u64> {
@@ -343,7 +350,7 @@ impl Storage for ObjectStorage {
         false
     }
 
-    fn puts_at_once(&self) -> usize {
+    fn concurrent_puts(&self) -> usize {
         4
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// What a file is for. Retention and partial restores depend on it; the stored bytes do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ContentKind {
     /// Parameters of a model.
     Weights,
     /// State that is only needed to continue the training: moments, schedules, random numbers.
@@ -45,7 +45,7 @@ const TENSORS: [&str; 13] = [
     "pkl",
 ];
 
-impl Kind {
+impl ContentKind {
     /// The kind of the file at `path`. Only whole words count. A file that cannot hold tensors is
     /// never training state: nothing else may be left out by mistake.
     pub fn of(path: &RelPath) -> Self {
@@ -103,9 +103,9 @@ mod tests {
     /// Files of the usual frameworks are told apart.
     #[test]
     fn usual_names() {
-        let kind = |path: &str| Kind::of(&RelPath::new(path.as_bytes()).unwrap());
+        let kind = |path: &str| ContentKind::of(&RelPath::new(path.as_bytes()).unwrap());
         for path in ["model.safetensors", "pytorch_model.bin", "__0_0.distcp", "a/mp_rank_00.pt"] {
-            assert_eq!(kind(path), Kind::Weights, "{path}");
+            assert_eq!(kind(path), ContentKind::Weights, "{path}");
         }
         let states = [
             "optimizer.pt",
@@ -124,7 +124,7 @@ mod tests {
             "a/optimizer/state.pt",
         ];
         for path in states {
-            assert_eq!(kind(path), Kind::Optimizer, "{path}");
+            assert_eq!(kind(path), ContentKind::Optimizer, "{path}");
         }
         // Words that only start the same way, and folders that are named for something else.
         let weights = [
@@ -137,7 +137,7 @@ mod tests {
             "adamantium.bin",
         ];
         for path in weights {
-            assert_eq!(kind(path), Kind::Weights, "{path}");
+            assert_eq!(kind(path), ContentKind::Weights, "{path}");
         }
         let others = [
             "config.json",
@@ -151,7 +151,7 @@ mod tests {
             "trainer_state.json",
         ];
         for path in others {
-            assert_eq!(kind(path), Kind::Other, "{path}");
+            assert_eq!(kind(path), ContentKind::Other, "{path}");
         }
     }
 }

@@ -69,7 +69,7 @@ impl ObjectStore for Replacing {
 /// the same length.
 #[test]
 fn what_takes_the_place_of_a_moved_object_stays() {
-    let bucket = ObjectStorage::new(Box::new(Replacing::default()), Path::from("")).unwrap();
+    let bucket = BucketStorage::new(Box::new(Replacing::default()), Path::from("")).unwrap();
     bucket.put_new("snapshots/a", b"evil").unwrap();
     let error = bucket.move_new("snapshots/a", "damaged/a").unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");

@@ -18,23 +18,23 @@ pub enum Opened {
     Stdin,
 }
 
-/// An open input, and the files of its directory that it may be coded against.
-pub struct Source {
-    pub input: Opened,
-    pub siblings: Vec<(PathBuf, File)>,
+/// An open input, and the files of its directory that it may be the rounding of.
+pub struct TaskInput {
+    pub opened: Opened,
+    pub rounding_sources: Vec<(PathBuf, File)>,
 }
 
 /// Where a result goes; none for stdout.
 pub type Target = Option<PathBuf>;
 
 /// One file and its result.
-pub struct Job {
+pub struct FileTask {
     /// None for stdin.
     pub source: Option<PathBuf>,
     /// The files that it is or may be coded against.
     pub bases: Vec<PathBuf>,
-    /// The same for files of its own directory, by their numbers in the batch.
-    pub(super) siblings: Vec<usize>,
+    /// Files of its own directory that it may be the rounding of, by their numbers in the batch.
+    pub(super) rounding_sources: Vec<usize>,
     /// Where it goes.
     pub target: Target,
     /// Its place in the directory that was given, and the place of its result.
@@ -51,15 +51,15 @@ pub(super) struct InTree {
     pub(super) target: PathBuf,
 }
 
-impl Job {
+impl FileTask {
     pub(super) fn new(
         source: Option<PathBuf>,
         bases: Vec<PathBuf>,
         target: Target,
         state: Option<FileState>,
     ) -> Self {
-        let (siblings, in_tree, refused) = (Vec::new(), None, None);
-        Self { source, bases, siblings, target, in_tree, state, refused }
+        let (rounding_sources, in_tree, refused) = (Vec::new(), None, None);
+        Self { source, bases, rounding_sources, target, in_tree, state, refused }
     }
 
     /// The id of its file, whatever its name is.

@@ -1,6 +1,7 @@
 //! From a URL to a bucket: settings from the environment, timeouts and retries.
 
-use super::place::{Place, library_words};
+use super::error::library_words;
+use super::url::BucketUrl;
 use lmc_format::{Error, ErrorKind, Result};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreScheme};
@@ -20,7 +21,7 @@ pub(super) fn open(
     retries: usize,
 ) -> Result<(Box<dyn ObjectStore>, Path)> {
     let cannot = |e: object_store::Error| {
-        Error::invalid(format!("cannot use {}: {}", Place::of_url(url), library_words(&e)))
+        Error::invalid(format!("cannot use {}: {}", BucketUrl::of_url(url), library_words(&e)))
     };
     let (scheme, path) = ObjectStoreScheme::parse(url).map_err(|e| cannot(e.into()))?;
     let path = Path::parse(path).map_err(|e| cannot(e.into()))?;
@@ -93,7 +94,7 @@ fn build(
 }
 
 fn unknown() -> object_store::Error {
-    let source = "this lmc has s3://, gs:// and az:// only as far as they were built in".into();
+    let source = "this lmc was built without buckets of this kind".into();
     object_store::Error::Generic { store: "lmc", source }
 }
 
@@ -102,7 +103,7 @@ pub(super) fn retries() -> Result<usize> {
     match std::env::var("LMC_RETRIES") {
         Err(_) => Ok(super::RETRIES),
         Ok(text) => text.parse().map_err(|_| {
-            let message = format!("LMC_RETRIES is a number of times, not {text:?}");
+            let message = format!("LMC_RETRIES must be a number, not {text:?}");
             Error::new(ErrorKind::InvalidArgument, message)
         }),
     }

@@ -1,10 +1,12 @@
 //! A store: snapshots of directories and of files in memory.
 
-use lmc::{Context, Level};
+mod save;
+
+use lmc::Context;
 use lmc_store::storage::{Access, Interruptible, Location, Storage};
 use lmc_store::{
-    CheckOptions, Keep, MemoryFile, Parent, Part, PruneOptions, RelPath, RestoreOptions,
-    SaveOptions, SnapshotName, SystemClock, storage,
+    CheckOptions, Keep, MemoryFile, PartialSnapshot, PruneOptions, RelPath, RestoreOptions,
+    SnapshotName, SystemClock, storage,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -12,14 +14,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use self::save::{FileTuple, HeldFile, Save, SnapshotArg};
 use crate::advice;
-use crate::buffers::{Bytes, parts};
 use crate::contents::Contents;
+use crate::context::{long, watched};
 use crate::errors::Raise;
-use crate::options::{count, level as level_of};
+use crate::options::count;
 use crate::snapshot::Snapshot;
 use crate::text::{Pattern, SnapshotPath, Text, strings, visible};
-use crate::work::{long, watched};
 
 /// Damaged objects, and files by snapshot and path, each with its error.
 type CheckTuple = (Vec<(String, String)>, Vec<(String, SnapshotPath, String)>);
@@ -35,105 +37,7 @@ pub struct Store {
     location: Location,
 }
 
-/// The options of a save: a mapping with these keys.
-struct Save {
-    run: String,
-    step: Option<u64>,
-    tags: Vec<String>,
-    meta: BTreeMap<String, String>,
-    parent: SnapshotArg,
-    level: Level,
-    threads: usize,
-    verify: bool,
-}
-
-// Not derived: that would turn every error of a field into a TypeError.
-impl FromPyObject<'_, '_> for Save {
-    type Error = PyErr;
-
-    fn extract(save: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let meta: BTreeMap<Text, Text> = save.get_item("meta")?.extract()?;
-        Ok(Self {
-            run: save.get_item("run")?.extract::<Text>()?.0,
-            step: count(&save.get_item("step")?)?,
-            tags: strings(save.get_item("tags")?.extract()?),
-            meta: meta.into_iter().map(|(key, value)| (key.0, value.0)).collect(),
-            parent: save.get_item("parent")?.extract()?,
-            level: level_of(&save.get_item("level")?)?,
-            threads: count(&save.get_item("threads")?)?,
-            verify: save.get_item("verify")?.extract()?,
-        })
-    }
-}
-
-/// A snapshot, or a text that names one.
-enum SnapshotArg {
-    Snapshot(Py<Snapshot>),
-    Text(String),
-}
-
-impl FromPyObject<'_, '_> for SnapshotArg {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        match object.cast::<Snapshot>() {
-            Ok(snapshot) => Ok(Self::Snapshot(snapshot.to_owned().unbind())),
-            Err(_) => Ok(Self::Text(object.extract::<Text>()?.0)),
-        }
-    }
-}
-
-/// A file in memory as it comes from Python: a path, a buffer or a list of buffers, and paths of
-/// files of the parent that hold its earlier content.
-type FileTuple<'py> = (SnapshotPath, Bound<'py, PyAny>, Vec<SnapshotPath>);
-
-/// The same, held while it is saved.
-struct HeldFile {
-    path: RelPath,
-    parts: Vec<Bytes>,
-    like: Vec<RelPath>,
-}
-
-impl HeldFile {
-    fn all(files: Vec<FileTuple<'_>>) -> PyResult<Vec<Self>> {
-        let file = |(path, data, like): FileTuple<'_>| {
-            let like = like.into_iter().map(|path| path.0).collect();
-            Ok(Self { path: path.0, parts: parts(&data)?, like })
-        };
-        files.into_iter().map(file).collect()
-    }
-
-    fn get(&self) -> MemoryFile<'_> {
-        let parts = self.parts.iter().map(Bytes::get).collect();
-        MemoryFile { path: self.path.clone(), parts, like: self.like.clone() }
-    }
-}
-
 impl Store {
-    /// The options, and the number of threads.
-    fn save_options(&self, py: Python<'_>, save: Save) -> PyResult<(SaveOptions, usize)> {
-        let parent = match save.parent {
-            // It may be gone by now, which is not a reason to fail.
-            SnapshotArg::Snapshot(snapshot) => Parent::Preferred(snapshot.get().name.clone()),
-            SnapshotArg::Text(text) => match &text[..] {
-                "auto" => Parent::Auto,
-                "none" => Parent::None,
-                id => Parent::Snapshot(self.work(py, |store| store.find(id))?),
-            },
-        };
-        let options = SaveOptions {
-            run: save.run,
-            step: save.step,
-            tags: save.tags.into_iter().collect(),
-            meta: save.meta,
-            parent,
-            level: save.level,
-            verify: save.verify,
-            ..SaveOptions::default()
-        };
-        Ok((options, save.threads))
-    }
-
     /// Does work on the store in the context of this call.
     fn work<T: Send>(
         &self,
@@ -481,6 +385,6 @@ impl Store {
     }
 }
 
-fn read_parts(parts: &[Text]) -> lmc_store::Result<Vec<Part>> {
-    parts.iter().map(|text| Part::read(&text.0)).collect()
+fn read_parts(parts: &[Text]) -> lmc_store::Result<Vec<PartialSnapshot>> {
+    parts.iter().map(|text| PartialSnapshot::read(&text.0)).collect()
 }

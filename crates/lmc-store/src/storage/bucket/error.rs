@@ -1,25 +1,10 @@
-//! Which bucket is meant, and errors that name it and say what to do.
+//! Errors of a bucket: which one it is, what went wrong, and what to do.
 
-use crate::storage::location::{Location, map_words, without_secrets};
+use super::url::BucketUrl;
+use crate::storage::location::{map_words, without_secrets};
 use lmc_format::{Error, ErrorKind};
-use std::fmt;
-use url::Url;
 
-/// A bucket and a prefix, as the user wrote them.
-#[derive(Clone, Debug)]
-pub(super) struct Place(String);
-
-impl Place {
-    /// Without user, password and query, which may be secret.
-    pub(super) fn of_url(url: &Url) -> Self {
-        let shown = Location::from(url.as_str()).to_string();
-        Self(shown.trim_end_matches('/').to_string())
-    }
-
-    pub(super) fn of_store(store: &dyn object_store::ObjectStore) -> Self {
-        Self(store.to_string())
-    }
-
+impl BucketUrl {
     /// The error about `name` in this bucket.
     pub(super) fn failed(&self, what: &str, name: &str, error: &object_store::Error) -> Error {
         use object_store::Error as E;
@@ -42,20 +27,14 @@ impl Place {
     }
 }
 
-const NO_BUCKET: &str = "there is no such bucket; make it first, or look at the name";
-const NO_ACCESS: &str = "the server refuses these keys; look at AWS_ACCESS_KEY_ID and \
-                         AWS_SECRET_ACCESS_KEY, or those of your cloud, what they may do, and \
-                         the name of the bucket";
+const NO_BUCKET: &str = "there is no such bucket; create it first, or check the name";
+const NO_ACCESS: &str = "the server refuses these keys; check AWS_ACCESS_KEY_ID and \
+                         AWS_SECRET_ACCESS_KEY, or those of your cloud, their permissions, and the \
+                         name of the bucket";
 const NO_KEYS: &str = "there are no keys for it: set AWS_ACCESS_KEY_ID and \
                        AWS_SECRET_ACCESS_KEY, or those of your cloud";
-const NO_SERVER: &str = "the server does not answer; look at the network and at AWS_ENDPOINT_URL, \
-                         then try again: what is done is kept";
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+const NO_SERVER: &str = "the server does not answer; check the network and AWS_ENDPOINT_URL, then \
+                         try again: finished work is kept";
 
 /// Whether an object is missing because its bucket does not exist.
 pub(super) fn is_without_bucket(error: &object_store::Error) -> bool {

@@ -86,7 +86,7 @@ impl Client {
         for _ in 0..TRIES {
             match tokio::time::timeout(ANSWER_MAX, self.client.execute(request.clone())).await {
                 Ok(Ok(answer)) if answer.status().as_u16() == 404 => {
-                    return Err(no_keys("the machine has no role that gives any".to_string()));
+                    return Err(no_keys("the machine has no role that provides any".to_string()));
                 }
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(e)) => why = format!("the machine cannot be asked: {e}"),

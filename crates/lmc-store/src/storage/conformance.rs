@@ -1,10 +1,16 @@
-//! What every storage promises.
+//! The conformance suite of storages, behind the feature `conformance`. A new storage is done when
+//! it passes.
 
-use lmc_store::storage::{Put, Storage};
-use lmc_store::{CONFIG_NAME, ErrorKind};
+use super::{Put, Storage};
+use crate::layout::config::CONFIG_NAME;
+use lmc_format::ErrorKind;
 
-/// All that [`Storage`] says.
-pub fn conforms(storage: &dyn Storage) {
+/// Tries everything that [`Storage`] promises on an empty storage.
+///
+/// # Panics
+///
+/// If the storage breaks a promise.
+pub fn check_promises(storage: &dyn Storage) {
     // A folder that is missing is empty in a store, and an error where there is none.
     assert_eq!(storage.put_new(CONFIG_NAME, b"{}").unwrap(), Put::Created);
     assert!(storage.names("packs").unwrap().is_empty());
@@ -13,7 +19,7 @@ pub fn conforms(storage: &dyn Storage) {
     assert_eq!(storage.read_all("packs/ab/one", 100).unwrap(), b"first");
     assert_eq!(storage.put_new("packs/ab/empty", b"").unwrap(), Put::Created);
     assert_eq!(storage.read_all("packs/ab/empty", 100).unwrap(), b"");
-    storage.settle("packs/ab/one").unwrap();
+    storage.make_durable("packs/ab/one").unwrap();
 
     let mut part = [0; 3];
     storage.read("packs/ab/one", 1, &mut part).unwrap();
@@ -62,8 +68,12 @@ pub fn conforms(storage: &dyn Storage) {
     assert_eq!(storage.read_all("packs/ab/one", 100).unwrap(), b"third");
 }
 
-/// Of many that make the same object at once, one does.
-pub fn has_one_winner(storage: &dyn Storage, name: &str) {
+/// Creates the same object from several threads concurrently: exactly one of them may create it.
+///
+/// # Panics
+///
+/// If none of them does, or more than one, or if the bytes of several are mixed.
+pub fn check_one_winner(storage: &dyn Storage, name: &str) {
     let put = |i: u8| storage.put_new(name, &[i; 1000]).unwrap() == Put::Created;
     let put = &put;
     let winners = std::thread::scope(|scope| {

@@ -1,0 +1,70 @@
+//! Options that several commands have. Each is defined here alone.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lmc_store::storage::Location;
+
+/// How many threads work.
+#[derive(Args, Debug)]
+pub struct ThreadArgs {
+    /// Number of threads; 0 means one per core
+    #[arg(id = "threads", short = 'T', long = "threads", value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub count: u16,
+}
+
+/// How the result is printed.
+#[derive(Args, Debug)]
+pub struct FormatArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which store is meant.
+#[derive(Args, Debug)]
+pub struct StoreArgs {
+    /// The store: a directory or a URL such as s3://bucket/runs; the default is LMC_STORE
+    #[arg(long = "store", value_name = "STORE")]
+    pub location: Option<Location>,
+}
+
+/// Which snapshot is meant.
+#[derive(Args, Debug)]
+pub struct SnapshotArgs {
+    /// The snapshot: the start of its id, latest, RUN@STEP or RUN@latest
+    #[arg(id = "snapshot", value_name = "SNAPSHOT")]
+    pub name: String,
+}
+
+/// What files are or may be coded against.
+#[derive(Args, Debug)]
+pub struct BaseArgs {
+    /// An older checkpoint (raw or .lmc) to compress against, or a directory of them; may be given
+    /// several times. Restoring needs it again: given here, or next to the file
+    #[arg(long = "base", value_name = "OLD")]
+    pub paths: Vec<PathBuf>,
+}
+
+/// Limits on what is restored.
+#[derive(Args, Debug)]
+pub struct LimitArgs {
+    /// Refuse larger originals before decoding anything; K, M, G and T are powers of 1024
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub max_size: Option<u64>,
+}
+
+/// A number of bytes such as `4096`, `512M` or `10G`.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+        Some(b'T' | b't') => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    let number: Option<u64> = number.parse().ok();
+    let size = number.and_then(|number| number.checked_mul(1 << shift));
+    size.ok_or_else(|| "a size is a number of bytes, optionally followed by K, M, G or T".into())
+}
