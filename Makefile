@@ -48,9 +48,10 @@ $(VENV)/ready: reference/requirements.txt
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r reference/requirements.txt
 	touch $@
 
-## lint: formatting and warnings, both of which must be clean, in the fuzz targets too
+## lint: formatting, spelling and warnings, all of which must be clean, in the fuzz targets too
 lint:
 	tools/tidy
+	tools/spelling
 	tools/deny
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
