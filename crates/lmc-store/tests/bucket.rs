@@ -3,9 +3,7 @@
 //! `tools/s3-servers` installs them; a test whose server is not there says so.
 #![cfg(feature = "s3")]
 
-mod common;
-
-use common::conform::{conforms, has_one_winner};
+use crate::common::conform::{conforms, has_one_winner};
 use lmc_store::storage::{ObjectStorage, Storage};
 use lmc_store::{ErrorKind, Store, SystemClock};
 use lmc_testkit::s3::{ACCESS_KEY, BUCKET, Kind, SECRET_KEY, Server};

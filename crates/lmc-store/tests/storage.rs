@@ -1,9 +1,7 @@
 //! What every storage promises, tried on each of them.
 
-mod common;
-
-use common::conform::{conforms, has_one_winner};
-use common::{local_store, write};
+use crate::common::conform::{conforms, has_one_winner};
+use crate::common::{local_store, write};
 use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
 use lmc_store::{CONFIG_NAME, ErrorKind};
 
