@@ -41,16 +41,17 @@ test-package: $(VENV)/ready
 test-s3:
 	tools/s3-servers all
 	LMC_REQUIRE_ALL=1 LMC_WRITERS=8x100 $(CARGO) test --locked -p lmc-store -p lmc-cli \
-		--features lmc-store/s3 --test bucket --test s3 --test writers
+		--features lmc-store/s3 --test all -- bucket:: s3:: writers::
 
 $(VENV)/ready: reference/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r reference/requirements.txt
 	touch $@
 
-## lint: formatting and warnings, both of which must be clean, in the fuzz targets too
+## lint: formatting, spelling and warnings, all of which must be clean, in the fuzz targets too
 lint:
 	tools/tidy
+	tools/spelling
 	tools/deny
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
@@ -72,11 +73,11 @@ fuzz:
 ## crash: a store through power cuts, bad and rotting disks, kills, random histories (python3, root)
 crash:
 	LMC_CRASH_IMAGES=100000 LMC_FAULT_STRIDE=1 LMC_HISTORY_STEPS=10000 LMC_ROT=1000 \
-		$(CARGO) test --locked -p lmc-store --test crash --test faults --test histories \
-		--test rot -- --nocapture
+		$(CARGO) test --locked -p lmc-store --test all -- --nocapture \
+		crash:: faults:: histories:: rot::
 	LMC_KILL_STRIDE=1 LMC_KILLS=1000 LMC_POWER_CUTS=100 \
-		$(CARGO) test --locked -p lmc-cli --test store_kill --test store_disk \
-		-- --nocapture --include-ignored --test-threads=1
+		$(CARGO) test --locked -p lmc-cli --test all -- --nocapture --include-ignored \
+		--test-threads=1 store_kill:: store_disk::
 
 ## soak: many commands on two stores for ten minutes, killed and stopped at random
 soak:

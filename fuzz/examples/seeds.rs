@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --manifest-path fuzz/Cargo.toml --example seeds`
 
-#[path = "../../crates/lmc-codec/tests/common/recipes.rs"]
+#[path = "../../crates/lmc-codec/tests/common/recipes/mod.rs"]
 #[allow(dead_code, reason = "each test uses its part")]
 mod recipes;
 

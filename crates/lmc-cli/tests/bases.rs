@@ -1,11 +1,10 @@
 //! Files on bases: restored with the right one, wherever it stands; refused, with a word about what
 //! is needed and nothing written, with any other.
 
-mod common;
-
+use crate::common;
 use std::fs;
 
-use common::{Folder, code, noise, safetensors, stderr, text, weights};
+use crate::common::{Folder, code, noise, safetensors, stderr, text, weights};
 use serde_json::Value;
 
 /// A checkpoint of two matrices, with some values changed.

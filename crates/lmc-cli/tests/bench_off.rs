@@ -1,9 +1,7 @@
 //! A build without the feature `bench` knows the command, and says how to get it.
 #![cfg(not(feature = "bench"))]
 
-mod common;
-
-use common::{Folder, checkpoint, code, stderr, text};
+use crate::common::{Folder, checkpoint, code, stderr, text};
 
 #[test]
 fn says_how_to_build_it() {

@@ -2,9 +2,7 @@
 //! `bench`, which tests of the whole workspace have.
 #![cfg(feature = "bench")]
 
-mod common;
-
-use common::{Folder, checkpoint, code, noise, safetensors, stderr, text, weights};
+use crate::common::{Folder, checkpoint, code, noise, safetensors, stderr, text, weights};
 
 /// Name, type, shape and bytes.
 type Tensor<'a> = (&'a str, &'a str, &'a [usize], &'a [u8]);

@@ -1,8 +1,6 @@
 //! `cat` gives one tensor, or some of its rows, as bytes and as .npy.
 
-mod common;
-
-use common::{Folder, checkpoint, code, safetensors, stderr, weights};
+use crate::common::{Folder, checkpoint, code, safetensors, stderr, weights};
 
 fn folder() -> Folder {
     let folder = Folder::new();

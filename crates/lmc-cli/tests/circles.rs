@@ -1,13 +1,11 @@
 //! Nothing that a file needs is taken from it by the command itself: not by its own name, not by
 //! that of what its base is on, and not by files that change while they are read.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use common::{Folder, code, safetensors, stderr, weights};
+use crate::common::{Folder, code, safetensors, stderr, weights};
 
 /// A checkpoint with some values changed.
 fn checkpoint(changes: usize) -> Vec<u8> {

@@ -1,12 +1,10 @@
 //! Whatever goes in comes back byte for byte, with its mode and time.
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
-use common::{Folder, checkpoint, code, noise, stderr};
+use crate::common::{Folder, checkpoint, code, noise, stderr};
 
 /// Every level restores a checkpoint, a file of noise, one byte and nothing at all.
 #[test]

@@ -1,11 +1,9 @@
 //! stdin and stdout that are closed, or open the wrong way round, are errors where they are needed,
 //! and no obstacle where they are not.
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::{Folder, checkpoint, code, stderr};
+use crate::common::{Folder, checkpoint, code, stderr};
 
 /// Runs `lmc` in a shell that closes or turns round what `redirected` says.
 fn run(folder: &Folder, args: &str, redirected: &str) -> Output {

@@ -1,8 +1,6 @@
 //! What the command says about itself: completions and man pages.
 
-mod common;
-
-use common::{Folder, code, text};
+use crate::common::{Folder, code, text};
 
 /// Every shell gets a script that knows the commands.
 #[test]

@@ -1,8 +1,6 @@
 //! The demo does the main job on data of its own.
 
-mod common;
-
-use common::{Folder, text};
+use crate::common::{Folder, text};
 
 /// The demo restores what it made, at every level.
 #[test]

@@ -1,13 +1,12 @@
 //! A directory becomes a directory of .lmc files, and comes back byte for byte.
 
-mod common;
-
+use crate::common;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use common::{Folder, checkpoint, code, noise, stderr};
+use crate::common::{Folder, checkpoint, code, noise, stderr};
 
 fn shards(folder: &Folder) {
     folder.write("ckpt/model-00001-of-00002.safetensors", &checkpoint());

@@ -1,8 +1,7 @@
 //! Exit codes: 0 done, 1 error, 2 wrong use, 3 partial, 4 damaged data; errors are one line.
 
-mod common;
-
-use common::{Folder, checkpoint, code, stderr};
+use crate::common;
+use crate::common::{Folder, checkpoint, code, stderr};
 
 /// A file that is not there is an error of one line that names it.
 #[test]

@@ -1,12 +1,10 @@
 //! stdout and stderr that take nothing: what was done is said all the same, the exit code is right,
 //! and nothing panics.
 
-mod common;
-
 use std::fs::{File, OpenOptions};
 use std::process::{Output, Stdio};
 
-use common::{Folder, checkpoint, code, command, noise, stderr};
+use crate::common::{Folder, checkpoint, code, command, noise, stderr};
 
 /// A file that is always full, if the system has one.
 fn full() -> Option<File> {

@@ -1,13 +1,11 @@
 //! Inputs are safe from the command that reads them: only what was read is removed or stored, and
 //! no result takes the place of another input.
 
-mod common;
-
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::symlink;
 
-use common::held::Held;
-use common::{Folder, checkpoint, code, noise, safetensors, stderr, weights};
+use crate::common::held::Held;
+use crate::common::{Folder, checkpoint, code, noise, safetensors, stderr, weights};
 
 /// Writes other bytes of the same length over a file, in place or by renaming another over it, and
 /// puts its time of change back.

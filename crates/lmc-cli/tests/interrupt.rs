@@ -2,13 +2,12 @@
 //!
 //! The input is a pipe that stays open, so that the run is surely in its middle.
 
-mod common;
-
+use crate::common;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::Folder;
+use crate::common::Folder;
 
 /// A compression that waits for its input and has its temporary file already.
 fn waiting(folder: &Folder) -> Child {

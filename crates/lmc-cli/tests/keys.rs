@@ -2,11 +2,8 @@
 //! elsewhere the error says what to set, soon.
 #![cfg(feature = "s3")]
 
-#[path = "common/answers.rs"]
-mod answers;
-mod common;
-
-use common::{Folder, code, command, stderr};
+use crate::common::answers;
+use crate::common::{Folder, code, command, stderr};
 use std::net::{SocketAddr, TcpListener};
 use std::process::Output;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,7 @@
 //! `list` and `inspect` tell what is in a file, as tables and as JSON.
 
-mod common;
-
-use common::{Folder, checkpoint, code};
+use crate::common;
+use crate::common::{Folder, checkpoint, code};
 use serde_json::Value;
 
 fn json(bytes: &[u8]) -> Value {

@@ -1,12 +1,10 @@
 //! However many bases a file names, and whatever is beside it, it takes the memory, the time and
 //! the open files of a few.
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-use common::{Folder, code, noise, safetensors, stderr};
+use crate::common::{Folder, code, noise, safetensors, stderr};
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::{
     BaseId, Conversion, Footer, Hash, Index, Item, Piece, Reference, SourceKind, Span, file, hash,

@@ -1,9 +1,8 @@
 //! A small file may announce an original of any length: it can be refused by that before anything
 //! is decoded, and one that is far larger than the file is announced.
 
-mod common;
-
-use common::{Folder, code, stderr};
+use crate::common;
+use crate::common::{Folder, code, stderr};
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::{
     BlockKind, BlockPrefix, Footer, Index, Item, Piece, SourceKind, Span, file, hash,

@@ -1,10 +1,9 @@
 //! Memory is bounded by the index of a file, whatever a command does with it.
 
-mod common;
-
+use crate::common;
 use std::process::{Command, Stdio};
 
-use common::{Folder, code};
+use crate::common::{Folder, code};
 use lmc_format::hash::hash_of_hashes;
 use lmc_format::{Footer, Index, Item, Piece, SourceKind, Span, file, hash};
 

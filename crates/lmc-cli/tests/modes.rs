@@ -1,14 +1,12 @@
 //! Nothing is more open than what it was made from, at any moment, and nothing is written through a
 //! link.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 
-use common::held::Held;
-use common::{Folder, checkpoint, code, noise, stderr};
+use crate::common::held::Held;
+use crate::common::{Folder, checkpoint, code, noise, stderr};
 
 fn mode(folder: &Folder, name: &str) -> u32 {
     fs::symlink_metadata(folder.path(name)).expect(name).permissions().mode() & 0o7777

@@ -1,8 +1,6 @@
 //! Nothing that is there is lost without -f, and nothing is left half done.
 
-mod common;
-
-use common::{Folder, code, noise, stderr};
+use crate::common::{Folder, code, noise, stderr};
 
 /// An output that exists stays as it is, with exit code 1 and a line that says what to do.
 #[test]

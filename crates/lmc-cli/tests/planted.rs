@@ -1,12 +1,10 @@
 //! Links that another user has put into a folder which everyone or a group writes to, such as
 //! `/tmp`, lead nobody astray.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
-use common::{Folder, checkpoint, code, stderr};
+use crate::common::{Folder, checkpoint, code, stderr};
 use lmc_testkit::{Missing, skip};
 
 /// Another user.

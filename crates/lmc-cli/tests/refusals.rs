@@ -1,14 +1,13 @@
 //! What the system refuses (threads, stack, larger files, more open files) is worked around or told
 //! of; nothing panics, and nothing half-written is left.
 
-mod common;
-
+use crate::common;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Folder, code, noise, stderr, weights};
+use crate::common::{Folder, code, noise, stderr, weights};
 
 /// A user that nobody else is, so that limits count the processes of one test alone.
 fn lonely_user(number: u32) -> String {

@@ -3,12 +3,8 @@
 //! `tools/s3-servers` installs the servers; a test whose server is not there says so.
 #![cfg(feature = "s3")]
 
-#[path = "common/bucket.rs"]
-mod bucket;
-mod common;
-
-use bucket::{Bucket, same};
-use common::*;
+use crate::common::bucket::{Bucket, same};
+use crate::common::*;
 use lmc_testkit::s3::{BUCKET, Fault, Kind, Proxy, Server};
 use std::path::Path;
 use std::process::Stdio;

@@ -1,14 +1,11 @@
 //! Who reads a terminal, a log or JSON learns no password, key or signature of a store's URL.
 
 #[cfg(feature = "s3")]
-#[path = "common/answers.rs"]
-mod answers;
-mod common;
-
+use crate::common::answers;
 use std::net::{SocketAddr, TcpListener};
 use std::process::Output;
 
-use common::{Folder, code, command, stderr};
+use crate::common::{Folder, code, command, stderr};
 
 /// Parts of the URLs below that nobody may see.
 const SECRETS: [&str; 8] = [

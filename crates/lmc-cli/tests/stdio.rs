@@ -1,11 +1,10 @@
 //! stdin and stdout carry what files do.
 
-mod common;
-
+use crate::common;
 use std::fs::File;
 use std::process::Stdio;
 
-use common::{Folder, checkpoint, code, stderr};
+use crate::common::{Folder, checkpoint, code, stderr};
 
 /// Through pipes there and back, and the bytes are those that files get.
 #[test]

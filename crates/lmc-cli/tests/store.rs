@@ -1,8 +1,6 @@
 //! The commands of a store from end to end: what is printed, exit codes, and the bytes.
 
-mod common;
-
-use common::{Folder, code, stderr, text};
+use crate::common::{Folder, code, stderr, text};
 use serde_json::Value;
 
 /// A store, two steps of a run in it, and the folder they are in.

@@ -3,9 +3,7 @@
 //! Both need root and loop devices, so they run by `make crash`. A power cut is an ioctl of ext4
 //! that stops all writing at once and leaves the journal as it is.
 
-mod history;
-
-use history::{Act, Expected, Random, Sources};
+use crate::history::{Act, Expected, Random, Sources};
 use lmc_testkit::{Part, count};
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};

@@ -2,9 +2,8 @@
 //!
 //! It is held at one of its system calls while it is asked, so that it is surely in its middle.
 
-mod common;
-
-use common::Folder;
+use crate::common;
+use crate::common::Folder;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,9 +1,7 @@
 //! `kill -9` of the real command at every system call that changes something, and at any moment:
 //! what was saved is there, nothing is half there, and the next commands work without repair.
 
-mod history;
-
-use history::{Act, Broken, Expected, Random, Sources, fast_folder, lmc};
+use crate::history::{Act, Broken, Expected, Random, Sources, fast_folder, lmc};
 use lmc_testkit::{Part, count};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

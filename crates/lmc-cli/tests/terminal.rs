@@ -2,16 +2,13 @@
 //! printed, whatever the names of files, tensors, runs, tags and servers' words hold.
 
 #[cfg(feature = "s3")]
-#[path = "common/answers.rs"]
-mod answers;
-mod common;
-
+use crate::common::answers;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{Folder, checkpoint, code, command, noise, safetensors, stderr, text, weights};
+use crate::common::{Folder, checkpoint, code, command, noise, safetensors, stderr, text, weights};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 /// Sets the title of a terminal, clears it, turns text around, leaves no trace and forges a line.

@@ -3,12 +3,10 @@
 //!
 //! `LMC_WRITERS=8x100` sets how many writers commit how often.
 
+use crate::common;
 #[cfg(feature = "s3")]
-#[path = "common/bucket.rs"]
-mod bucket;
-mod common;
-
-use common::*;
+use crate::common::bucket;
+use crate::common::*;
 use lmc_store::storage::{self, Storage};
 use lmc_store::{Store, SystemClock};
 use std::collections::BTreeSet;

@@ -1,20 +1,16 @@
 //! Bytes that were changed after they were written: an error or other bytes, never a panic, and
 //! the same by every instruction set.
 
-#[path = "common/recipes.rs"]
-#[allow(dead_code, reason = "each test uses its part")]
-mod recipes;
-
+use crate::common::recipes::bins::{BinShape, random_bin_case};
+use crate::common::recipes::changes::{ChangeKinds, ChangeShape, random_change_case};
+use crate::common::recipes::classes::ClassShape;
+use crate::common::recipes::features::{all_features, count_features, features};
+use crate::common::recipes::floats::values_near;
+use crate::common::recipes::palettes::{self, random_palette_case};
+use crate::common::recipes::{Case, CoderKind, Kinds, Offsets, Shape};
 use lmc_codec::{Block, Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_format::{BaseUse, Bin, BinRules, Coder, PaletteRecipe, WordMap};
 use lmc_testkit::data::{self, Kind, Random};
-use recipes::bins::{BinShape, random_bin_case};
-use recipes::changes::{ChangeKinds, ChangeShape, random_change_case};
-use recipes::classes::ClassShape;
-use recipes::features::{all_features, count_features, features};
-use recipes::floats::values_near;
-use recipes::palettes::{self, random_palette_case};
-use recipes::{Case, CoderKind, Kinds, Offsets, Shape};
 use std::collections::BTreeSet;
 
 /// Decoders of every instruction set, and one that streams, kept for all blocks so that their

@@ -1,20 +1,14 @@
 //! Blocks on a base: what is decoded is what was encoded, on every instruction set, and a base
 //! never costs.
 
-#[allow(dead_code, reason = "each test uses its part")]
-mod common;
-#[path = "common/recipes.rs"]
-#[allow(dead_code, reason = "each test uses its part")]
-mod recipes;
-
-use common::{LEVELS, encode, tensor};
+use crate::common::recipes::Case;
+use crate::common::recipes::features::features;
+use crate::common::{LEVELS, encode, tensor};
 use lmc_codec::{
     BasePart, Block, Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec,
 };
 use lmc_testkit::data::{Kind, Random};
 use proptest::prelude::*;
-use recipes::Case;
-use recipes::features::features;
 use std::collections::BTreeSet;
 
 /// How a tensor came from its base.

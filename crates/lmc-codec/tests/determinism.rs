@@ -1,8 +1,6 @@
 //! Every instruction set writes the same bytes and reads what any other wrote.
 
-mod common;
-
-use common::{LEVELS, check, encode, tensor};
+use crate::common::{LEVELS, check, encode, tensor};
 use lmc_codec::{Dtype, Isa, TensorSpec};
 use lmc_testkit::data::Kind;
 

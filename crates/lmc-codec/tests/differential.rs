@@ -4,18 +4,13 @@
 //! The cases go to a file that `reference/decode.py --batch` checks; see `reference/README.md`.
 //! `LMC_SEED` chooses other cases, `LMC_PYTHON` another Python than that of `.venv`.
 
-#[allow(dead_code, reason = "each test uses its part")]
-mod common;
-#[path = "common/recipes.rs"]
-#[allow(dead_code, reason = "each test uses its part")]
-mod recipes;
-
-use common::LEVELS;
+use crate::common;
+use crate::common::LEVELS;
+use crate::common::recipes::features::{all_features, count_features};
+use crate::common::recipes::floats::values_near;
+use crate::common::recipes::{Case, any_case};
 use lmc_codec::{Block, Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_testkit::data::{Kind, Random};
-use recipes::features::{all_features, count_features};
-use recipes::floats::values_near;
-use recipes::{Case, any_case};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};

@@ -1,17 +1,11 @@
 //! Memory and time: what a block claims is checked before anything is paid for it.
 
-#[path = "common/hostile.rs"]
-mod hostile;
-#[path = "common/recipes.rs"]
-#[allow(dead_code, reason = "each test uses its part")]
-mod recipes;
-
-use hostile::{KIB, MIB, block, chain, decode, decode_bound, level_len, measured};
+use crate::common::hostile::{KIB, MIB, block, chain, decode, decode_bound, level_len, measured};
+use crate::common::recipes::any_case;
 use lmc_codec::{Decoder, Isa, SharedRecipe};
 use lmc_format::limits::{BLOCK_LEN_MAX, COLUMNS_MAX, RECIPE_LEN_MAX, SEGMENT_LOG2_MAX};
 use lmc_format::{BaseUse, Coder, Columns, PaletteRecipe, Recipe, WordMap, varint};
 use lmc_testkit::data::Random;
-use recipes::any_case;
 use std::time::Duration;
 
 fn recipe(width_log2: u8, symbol_bits: u8, segment_log2: u8, coder: Coder) -> Recipe {

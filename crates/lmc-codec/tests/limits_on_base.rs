@@ -1,10 +1,6 @@
 //! Memory of blocks on a base: what they claim is checked before anything is paid for it.
 
-#[path = "common/hostile.rs"]
-#[allow(dead_code, reason = "each test uses its part")]
-mod hostile;
-
-use hostile::{KIB, MIB, block, chain, decode_against, decode_bound, level_len};
+use crate::common::hostile::{KIB, MIB, block, chain, decode_against, decode_bound, level_len};
 use lmc_codec::Isa;
 use lmc_codec::internals::RansEncoder;
 use lmc_format::limits::SEGMENT_LOG2_MAX;

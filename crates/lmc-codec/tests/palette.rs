@@ -1,10 +1,7 @@
 //! Tensors of few different values: they become palettes where that is smaller, and whatever does
 //! not fit one comes back all the same.
 
-#[allow(dead_code, reason = "each test uses its part")]
-mod common;
-
-use common::{LEVELS, check, encode, tensor};
+use crate::common::{LEVELS, check, encode, tensor};
 use lmc_codec::{Decoder, Dtype, Isa, Level, RecipeShape, SharedRecipe, TensorSpec};
 use lmc_format::{AnyRecipe, BlockKind, BlockPrefix, Reader};
 use lmc_testkit::data::{Kind, Random};

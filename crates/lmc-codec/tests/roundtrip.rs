@@ -1,8 +1,6 @@
 //! What is decoded is what was encoded, for every type, level, kind of data and size.
 
-mod common;
-
-use common::{LEVELS, check, encode, tensor};
+use crate::common::{LEVELS, check, encode, tensor};
 use lmc_codec::{Decoder, Dtype, Isa, Level, TensorSpec};
 use lmc_testkit::data::{Kind, Random};
 use proptest::prelude::*;

@@ -1,9 +1,7 @@
 //! What is not there is no evidence: nothing is removed because a folder, a list or the end of an
 //! object is missing, and a repair moves whole objects, which come back.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
 use lmc_store::{
     Advice, CONFIG_NAME, CheckOptions, ErrorKind, Keep, PruneOptions, Repaired, SnapshotName,

@@ -1,9 +1,7 @@
 //! Commands beside each other: what a command said when it ended is true after all of them.
 
-mod common;
-
-use common::watched::{Moment, WatchedDisk};
-use common::*;
+use crate::common::watched::{Moment, WatchedDisk};
+use crate::common::*;
 use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
 use lmc_store::{
     Clock, ErrorKind, Forgotten, Keep, Parent, PruneOptions, Result, SaveOptions, SnapshotName,

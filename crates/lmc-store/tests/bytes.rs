@@ -1,9 +1,7 @@
 //! Names in a directory that are not UTF-8, as one wrong bit makes them: what such a name stood for
 //! is told of as damage, and nothing that it may need is removed.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::{CheckOptions, PruneOptions, Store};
 use std::ffi::OsString;
 use std::fs;

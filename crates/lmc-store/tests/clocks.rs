@@ -1,9 +1,7 @@
 //! Wrong clocks: a time that is ahead is said and not inherited, retention and `latest` go by the
 //! storage's own times, and no clock makes a save return without its packs.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::{MemoryStorage, Storage};
 use lmc_store::{
     Clock, ErrorKind, Keep, Parent, PruneOptions, SaveOptions, Saved, SnapshotName, Store, Warning,

@@ -1,8 +1,6 @@
 //! Writers, readers and prunes at once, with no lock: nothing that was committed is lost.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::LocalStorage;
 use lmc_store::{ErrorKind, Keep, PruneOptions, RestoreOptions, SaveOptions, Store, SystemClock};
 use std::sync::Arc;

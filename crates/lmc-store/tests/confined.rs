@@ -1,8 +1,6 @@
 //! A store in a directory: nothing in it is a link, and nobody sees more of it than of its root.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::{self, Access, LocalStorage, MemoryStorage};
 use lmc_store::{
     CONFIG_NAME, CheckOptions, ErrorKind, Parent, PruneOptions, RestoreOptions, SaveOptions,

@@ -1,9 +1,7 @@
 //! Nothing takes the place of anything else: a content hash selects what may be the same, and bytes
 //! decide. Good bytes at hand are not given up for bad ones in the store.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc::Context;
 use lmc_store::storage::{MemoryStorage, Storage};
 use lmc_store::{

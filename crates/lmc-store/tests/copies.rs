@@ -1,9 +1,7 @@
 //! Copies between stores: what one has finished no other undoes, what is taken for the same is the
 //! same, and one snapshot that cannot be copied does not keep back the others.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::disk::{Disk, DiskFile, DiskStat, RealDisk, Renamed};
 use lmc_store::storage::{Access, LocalStorage, MemoryStorage, Storage};
 use lmc_store::{ErrorKind, SnapshotName, Store};

@@ -1,15 +1,12 @@
 //! Power cuts at every moment of a store's history: what was saved is there, whole, nothing else is
 //! seen, and the store goes on without repair.
 
-mod common;
-mod disks;
-
-use common::TestClock;
-use disks::Random;
-use disks::crash::{Lie, State};
-use disks::cut::{Cut, fingerprint};
-use disks::scene::{Expected, Player, Scene};
-use disks::verify::{Broken, recover};
+use crate::common::TestClock;
+use crate::disks::Random;
+use crate::disks::crash::{Lie, State};
+use crate::disks::cut::{Cut, fingerprint};
+use crate::disks::scene::{Expected, Player, Scene};
+use crate::disks::verify::{Broken, recover};
 use lmc_testkit::{Part, count};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

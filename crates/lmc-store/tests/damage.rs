@@ -1,8 +1,6 @@
 //! Damage is found and named, the rest still restores, and a repair makes nothing worse.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::{MemoryStorage, Storage};
 use lmc_store::{
     Advice, CheckOptions, ErrorKind, RestoreOptions, SaveOptions, SnapshotName, Store,

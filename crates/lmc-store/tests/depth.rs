@@ -1,13 +1,10 @@
 //! Folders that somebody has put into a store, thousands deep: what a command costs depends on what
 //! is in the store, and not on how deep they are.
 
-mod common;
-mod disks;
-
-use disks::crash::{Handle, Lie};
-use disks::faulty::{Failure, Fault, FaultyDisk, Kind};
-use disks::scene::{Player, ROOT, Scene, Step};
-use disks::verify::verify_store;
+use crate::disks::crash::{Handle, Lie};
+use crate::disks::faulty::{Failure, Fault, FaultyDisk, Kind};
+use crate::disks::scene::{Player, ROOT, Scene, Step};
+use crate::disks::verify::verify_store;
 use lmc_store::storage::disk::Disk;
 use lmc_store::{CheckOptions, PruneOptions};
 use std::path::Path;

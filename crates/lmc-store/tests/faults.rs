@@ -2,16 +2,13 @@
 //! are as they were, nothing is half there, also after a power cut, and all is well when the fault
 //! is gone.
 
-mod common;
-mod disks;
-
-use common::TestClock;
-use disks::Random;
-use disks::crash::{Lie, State};
-use disks::cut::Cut;
-use disks::faulty::{EDQUOT, EINTR, EIO, ENOSPC, Failure, Fault, FaultyDisk, Kind};
-use disks::scene::{Expected, Player, Scene, Step};
-use disks::verify::{Broken, recover, verify_store};
+use crate::common::TestClock;
+use crate::disks::Random;
+use crate::disks::crash::{Lie, State};
+use crate::disks::cut::Cut;
+use crate::disks::faulty::{EDQUOT, EINTR, EIO, ENOSPC, Failure, Fault, FaultyDisk, Kind};
+use crate::disks::scene::{Expected, Player, Scene, Step};
+use crate::disks::verify::{Broken, recover, verify_store};
 use lmc_store::{CheckOptions, ErrorKind};
 use lmc_testkit::{Part, count};
 use std::sync::Arc;

@@ -2,9 +2,7 @@
 //! nothing is read by the length that it claims, no save relies on it, and every command says the
 //! same.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::LocalStorage;
 use lmc_store::{
     Advice, CONFIG_NAME, CheckOptions, ErrorKind, Parent, PruneOptions, RestoreOptions,

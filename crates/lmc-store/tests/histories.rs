@@ -2,13 +2,9 @@
 //! errors or go on at the same time, against a model: what should be there is there, in order and
 //! byte for byte, and nothing else.
 
-mod common;
-mod disks;
-mod history;
-
-use history::Broken;
-use history::player::{Player, Tally};
-use history::trouble::Lie;
+use crate::history::Broken;
+use crate::history::player::{Player, Tally};
+use crate::history::trouble::Lie;
 use lmc_testkit::{Part, count};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -62,9 +58,7 @@ fn histories_agree_with_the_model() {
 /// Mistakes of a store are found, here made by a storage that lies to it.
 #[test]
 fn lies_are_found() {
-    // The others need a rare order of calls, and thousands of steps.
-    let lies = [Lie::Leases, Lie::Snapshots, Lie::ErrorsOfLists];
-    for lie in lies {
+    for lie in [Lie::Leases, Lie::Snapshots, Lie::ErrorsOfLists] {
         let tally = Tally::default();
         let found = (0..20).find_map(|seed| play(seed, lie, &tally).err());
         let found = found.unwrap_or_else(|| panic!("nobody noticed {lie:?}"));

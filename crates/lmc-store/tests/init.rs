@@ -1,8 +1,6 @@
 //! A store is made only where an object cannot be made twice, and once.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::{LocalStorage, MemoryStorage, ObjectInfo, Put, Stat, Storage};
 use lmc_store::{Advice, CONFIG_NAME, ErrorKind, Result, Store};
 use std::sync::Arc;

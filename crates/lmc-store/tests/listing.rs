@@ -1,8 +1,6 @@
 //! Lists beside a snapshot that takes the place of another: one of the two is always seen.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::Storage;
 use lmc_store::{Parent, PruneOptions, SaveOptions, SnapshotName, Store};
 use std::path::PathBuf;

@@ -1,8 +1,6 @@
 //! Looking needs no right to write, and calls nothing damaged that was removed rightly.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::Storage;
 use lmc_store::{CheckOptions, PruneOptions, SnapshotName, Store};
 use std::path::PathBuf;

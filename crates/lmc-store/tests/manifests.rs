@@ -1,8 +1,6 @@
 //! Manifests that were made to do harm, or that rotted, are refused with a sentence.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::{Advice, ErrorKind, Manifest, SaveOptions};
 use serde_json::{Value, json};
 

@@ -1,9 +1,7 @@
 //! What a repair moves, and what lies where it moves it to: no pack goes meanwhile, nothing that
 //! was forgotten comes back, and nothing is deleted that is not there twice.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
 use lmc_store::{ErrorKind, PruneOptions, SnapshotName, Store, SystemClock};
 use std::fs;

@@ -1,9 +1,7 @@
 //! Numbers in manifests that somebody made: whatever they are, no command panics, no sum is
 //! nonsense, and what others have saved beside them is as it was.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::{MemoryStorage, Storage};
 use lmc_store::{
     CheckOptions, ErrorKind, Keep, Parent, PruneOptions, RestoreOptions, SaveOptions, SnapshotName,

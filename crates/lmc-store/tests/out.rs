@@ -1,8 +1,6 @@
 //! What leaves a store: exports that need no store, differences between snapshots, statistics.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc::Context;
 use lmc_store::{RelPath, RestoreOptions, SaveOptions};
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! Snapshots that several processes save together.
 
-mod common;
-
-use common::{TestClock, checkpoint, memory_store, objects_in};
+use crate::common;
+use crate::common::{TestClock, checkpoint, memory_store, objects_in};
 use lmc_store::{
     ErrorKind, MemoryFile, Parent, PartialSnapshot, PruneOptions, RelPath, SaveOptions, Saved,
     Store,

@@ -1,9 +1,7 @@
 //! A restore never writes outside of its target, whatever a manifest says and whatever is in the
 //! target already. A tree of sentinels around the target must stay as it is.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::{RestoreOptions, SaveOptions, SnapshotName, Store};
 use serde_json::json;
 use std::fs;

@@ -1,8 +1,6 @@
 //! A save that is killed leaves no snapshot and harms none; run again, it puts what is missing.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc::Context;
 use lmc_store::storage::Storage;
 use lmc_store::{ErrorKind, RestoreOptions, Result, SaveOptions, Store};

@@ -1,8 +1,6 @@
 //! Forget and prune remove what no rule keeps and nothing that anyone needs.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::Storage;
 use lmc_store::{CheckOptions, ErrorKind, Keep, PruneOptions, SaveOptions, SnapshotName, Store};
 use std::path::PathBuf;

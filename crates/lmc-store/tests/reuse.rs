@@ -1,8 +1,6 @@
 //! What did not change costs nothing, what changed costs its change, and chains stay bounded.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::{CHAIN_DEPTH_MAX, Keep, Parent, PruneOptions, READ_TIMES_MAX, SaveOptions};
 use std::fs;
 

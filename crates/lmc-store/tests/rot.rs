@@ -2,13 +2,9 @@
 //! exactly the files that this hurts, everything else restores, no wrong byte ever comes out, and
 //! `repair` takes nothing away that could be read; with a good copy it puts all right.
 
-mod common;
-mod decay;
-mod disks;
-
-use common::TestClock;
-use decay::{Expected, FileOf, History, Objects, Snapshot, content, folder, objects};
-use disks::Random;
+use crate::common::TestClock;
+use crate::decay::{Expected, FileOf, History, Objects, Snapshot, content, folder, objects};
+use crate::disks::Random;
 use lmc_store::storage::{LocalStorage, MemoryStorage};
 use lmc_store::{
     CONFIG_NAME, CheckOptions, CheckReport, Error, ErrorKind, PackName, PruneOptions, RelPath,

@@ -1,8 +1,6 @@
 //! What was saved is what is restored: bytes, names, modes, times, links, empty folders.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::{Advice, Glob, Parent, RestoreOptions, SaveOptions};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

@@ -1,9 +1,7 @@
 //! Work grows with what there is, not with its square. Nothing here looks at a clock: where each
 //! file walks through all archives that it needs, these tests take minutes instead of seconds.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::Storage;
 use lmc_store::{CheckOptions, MemoryFile, PackName, Parent, RelPath, SaveOptions, Store};
 use serde_json::{Value, json};

@@ -1,9 +1,7 @@
 //! Manifests that say of packs, files and bases what is not true: whoever lies is named, and what
 //! is shared with them is not called damaged.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::Storage;
 use lmc_store::{CheckOptions, ErrorKind, SnapshotName, Store};
 use serde_json::{Value, json};

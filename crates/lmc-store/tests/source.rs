@@ -1,9 +1,7 @@
 //! What is saved is what was listed, and nothing else is opened: not what a link leads to, not what
 //! took the place of a file or a folder meanwhile.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::{ErrorKind, RestoreOptions, SaveOptions, Store};
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::symlink;

@@ -1,8 +1,6 @@
 //! What every storage promises, tried on each of them.
 
-mod common;
-
-use common::{local_store, write};
+use crate::common::{local_store, write};
 use lmc_store::storage::conformance::{check_one_winner, check_promises};
 use lmc_store::storage::{LocalStorage, MemoryStorage, Storage};
 use lmc_store::{CONFIG_NAME, ErrorKind};

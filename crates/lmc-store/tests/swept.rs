@@ -1,9 +1,7 @@
 //! A process that stood still for longer than grace finds its temporary file gone, which a prune
 //! has removed: it is told to run again, and nothing else is wrong.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::disk::{Disk, DiskFile, DiskStat, RealDisk, Renamed};
 use lmc_store::storage::{Access, LocalStorage, Storage};
 use lmc_store::{CONFIG_NAME, ErrorKind};

@@ -1,9 +1,7 @@
 //! Tags beside prunes, forgets and whatever takes the place of a snapshot: a command that says that
 //! a tag is there has given it for good.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::storage::{MemoryStorage, Storage};
 use lmc_store::{ErrorKind, Keep, Parent, PruneOptions, SaveOptions, SnapshotName, Store};
 use std::collections::BTreeSet;

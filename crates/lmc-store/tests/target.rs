@@ -1,9 +1,7 @@
 //! What a restore and an export write: only in their target, never more open than what was saved,
 //! and nothing in the place of something else.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lmc_store::{ErrorKind, Glob, MemoryFile, RelPath, RestoreOptions, SaveOptions};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,8 +1,6 @@
 //! Whatever bases are offered, what is compressed can be restored, or it is an error.
 
-mod common;
-
-use common::{Part, bases, compress, safetensors};
+use crate::common::{Part, bases, compress, safetensors};
 use lmc::{
     Advice, Archive, BaseSet, Context, Input, Level, Options, Origin, Output, Publish,
     decompress_to_vec,

@@ -3,9 +3,10 @@
 //! `LMC_WRITE_GOLDEN=1` writes the golden files of this version anew; `testdata/README.md` says
 //! when that is allowed.
 
-mod common;
-
-use common::{bases, compress, compress_on, golden, golden_deltas, golden_inputs, golden_path};
+use crate::common;
+use crate::common::{
+    bases, compress, compress_on, golden, golden_deltas, golden_inputs, golden_path,
+};
 use lmc::{Archive, Context, decompress_to_vec};
 use std::path::Path;
 

@@ -1,9 +1,7 @@
 //! Real training state comes back byte for byte, at every level. Skipped where the corpus is
 //! absent.
 
-mod common;
-
-use common::compress;
+use crate::common::compress;
 use lmc::{Archive, Context, Level, decompress_to_vec};
 use lmc_testkit::corpus;
 use std::path::{Path, PathBuf};

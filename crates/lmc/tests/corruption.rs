@@ -1,9 +1,8 @@
 //! Damage is found: every single-bit flip and every truncation of the golden files, and files that
 //! lie about their lengths, are refused, quickly and in little memory.
 
-mod common;
-
-use common::{bases, golden, golden_deltas, golden_path};
+use crate::common;
+use crate::common::{bases, golden, golden_deltas, golden_path};
 use lmc::{Archive, BaseSet, Context, ErrorKind, Result, decompress_to_vec};
 use lmc_format::{
     BaseId, Conversion, Footer, Index, Item, Piece, Reference, SourceKind, Span, hash,

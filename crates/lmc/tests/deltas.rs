@@ -1,9 +1,7 @@
 //! Files on bases come back byte for byte, whole and in parts, whatever became of their tensors; a
 //! base never costs more than it is worth.
 
-mod common;
-
-use common::{Part, bases, compress, compress_on, nudged, safetensors};
+use crate::common::{Part, bases, compress, compress_on, nudged, safetensors};
 use lmc::{Archive, BaseSet, Context, Input, Level, Options, Output, decompress_to_vec};
 use lmc_testkit::casts;
 use lmc_testkit::data::{self, Kind, Random};

@@ -1,8 +1,6 @@
 //! Work that is interrupted ends before it is done, leaves nothing, and can be done again.
 
-mod common;
-
-use common::{bases, compress_on, nudged};
+use crate::common::{bases, compress_on, nudged};
 use lmc::{
     Archive, Context, ErrorKind, Input, Level, Options, Origin, Output, Publish, Result, compress,
     compress_parts, content_hash, decompress, decompress_into, decompress_to_vec,

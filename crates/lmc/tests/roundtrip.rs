@@ -1,9 +1,7 @@
 //! Every file comes back byte for byte: safetensors of every type and shape, anything else, on any
 //! number of threads, as a whole and in parts.
 
-mod common;
-
-use common::{compress, compress_with, safetensors};
+use crate::common::{compress, compress_with, safetensors};
 use lmc::{Archive, Context, Level, Options, decompress_to_vec};
 use lmc_testkit::data::{self, Kind, Random};
 use proptest::prelude::*;

@@ -1,9 +1,7 @@
 //! A file is restored into the memory of its base, however that memory is cut and whatever is coded
 //! against bytes that are overwritten.
 
-mod common;
-
-use common::{bases, compress_on, few_moved, golden_deltas, moved, nudged, safetensors};
+use crate::common::{bases, compress_on, few_moved, golden_deltas, moved, nudged, safetensors};
 use lmc::{Archive, Context, Level, Site, Update};
 use lmc_testkit::data::{self, Kind, Random};
 

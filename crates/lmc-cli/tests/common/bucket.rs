@@ -1,7 +1,6 @@
 //! A store in a bucket, and a folder in which commands on it run.
-#![allow(dead_code, reason = "each test uses some of it")]
 
-use super::common::{code, stderr, text, weights};
+use super::{code, stderr, text, weights};
 use lmc_store::storage::{BucketStorage, Storage};
 use lmc_testkit::s3::{ACCESS_KEY, BUCKET, SECRET_KEY, Server};
 use object_store::aws::AmazonS3Builder;
@@ -67,13 +66,13 @@ impl Bucket {
         for i in (0..values.len()).step_by(14) {
             values[i] ^= (step as u8).wrapping_mul(i as u8 | 1) & 3;
         }
-        let file = super::common::safetensors(&[("w", "BF16", &[20_000], &values)]);
+        let file = super::safetensors(&[("w", "BF16", &[20_000], &values)]);
         self.write(&format!("{name}/model.safetensors"), &file);
         self.write(&format!("{name}/config.json"), b"{}");
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = super::common::command(&self.folder, args);
+        let mut command = super::command(&self.folder, args);
         command.env("LMC_STORE", self.url());
         command.envs(Server::environment(self.address));
         command

@@ -1,6 +1,9 @@
 //! What the tests of the command share: running it, and files to run it on.
-#![allow(dead_code, reason = "each test uses some of it")]
 
+#[cfg(feature = "s3")]
+pub mod answers;
+#[cfg(feature = "s3")]
+pub mod bucket;
 pub mod held;
 
 use std::fs;

@@ -1,5 +1,4 @@
 //! The history of a store by the real command, and what must be seen of it at each moment.
-#![allow(dead_code, reason = "each test uses some of it")]
 
 use lmc_store::{CheckOptions, ErrorKind, RestoreOptions, Store, SystemClock, storage};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,8 @@
 //! A tensor coded and decoded as a container would do it.
 
+pub mod hostile;
+pub mod recipes;
+
 use lmc_codec::{Block, Decoder, Dtype, Encoder, Isa, Level, Plan, SharedRecipe, TensorSpec};
 use lmc_testkit::data::{self, Kind};
 

@@ -173,7 +173,7 @@ fn lost() -> Error {
 /// The leases of all saves. A lease that disappears while they are read has ended. A damaged lease
 /// is an error unless it has expired, since an expired lease no longer counts. `now_ms` is by the
 /// clock of the storage.
-pub(crate) fn pendings(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
+pub(crate) fn save_leases(store: &Store, now_ms: u64) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in store.list_of(PENDING)? {
         let bytes = match store.storage.read_all(&entry.name, LEASE_LEN_MAX) {

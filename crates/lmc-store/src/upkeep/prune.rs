@@ -4,7 +4,7 @@
 //! looking ends the prune before anything is removed.
 
 use crate::Store;
-use crate::layout::lease::{Found, PruneLease, check_times, is_stale, pendings};
+use crate::layout::lease::{Found, PruneLease, check_times, is_stale, save_leases};
 use crate::layout::manifest::{MANIFEST_LEN_MAX, Manifest, total};
 use crate::layout::names::{
     DAMAGED, FORGOTTEN, PACKS, PRUNING, PackName, SNAPSHOTS, SnapshotName, TAGS, is_id,
@@ -229,7 +229,7 @@ impl Store {
 
     /// The live leases of saves, and the names of the expired ones.
     fn leases(&self, now_ms: u64) -> Result<(Vec<Found>, Vec<String>)> {
-        let found = pendings(self, now_ms)?;
+        let found = save_leases(self, now_ms)?;
         let is_dead = |found: &Found| is_stale(self, &found.entry.stat, now_ms);
         let (dead, living): (Vec<Found>, Vec<Found>) = found.into_iter().partition(is_dead);
         let dead = dead.into_iter().map(|found| found.entry.name).filter(|name| is_ours(name));

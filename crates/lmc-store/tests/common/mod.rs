@@ -1,5 +1,4 @@
 //! What the tests of the store share: stores in memory, a clock that is set, trees of files.
-#![allow(dead_code, reason = "each test program uses some of it")]
 
 pub mod watched;
 

@@ -1,6 +1,5 @@
 //! Disks in memory for tests: one that a power cut can come to, and one that fails; and the history
 //! of a store that both are put below.
-#![allow(dead_code, reason = "each test uses some of it")]
 
 pub mod crash;
 pub mod cut;

@@ -1,5 +1,4 @@
 //! Random histories of a store, and a model that says what must be there after each step.
-#![allow(dead_code, reason = "each test uses some of it")]
 
 pub mod clock;
 pub mod forecast;

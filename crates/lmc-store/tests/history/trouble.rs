@@ -47,10 +47,6 @@ pub enum Lie {
     Leases,
     /// Prunes see no snapshots.
     Snapshots,
-    /// Saves see no mark of the snapshot that they take for their parent.
-    MarkOfParent,
-    /// Saves see no prunes.
-    Prunes,
     /// Prunes take an error of a list for an empty folder.
     ErrorsOfLists,
 }
@@ -62,8 +58,6 @@ impl Lie {
             Self::None | Self::ErrorsOfLists => false,
             Self::Leases => is_of(Call::List, "pending"),
             Self::Snapshots => is_prune && is_of(Call::List, "snapshots"),
-            Self::MarkOfParent => is_of(Call::Read, "forgotten/"),
-            Self::Prunes => !is_prune && is_of(Call::List, "pruning"),
         }
     }
 }

@@ -1,5 +1,4 @@
 //! Files for the tests: safetensors from their parts, and the compressed form of anything.
-#![allow(dead_code, reason = "each test program uses some of it")]
 
 use lmc::{BaseSet, Context, Input, Level, Options, Output};
 use lmc_testkit::casts;

@@ -1,0 +1,17 @@
+//! The tests of the library for files as one program, which is quicker to build than one for each
+//! file.
+//!
+//! `cargo test -p lmc --test all acl::` runs those of `acl.rs`.
+
+mod common;
+
+mod acl;
+mod bases;
+mod compatibility;
+mod corpus;
+mod corruption;
+mod deltas;
+mod interrupt;
+mod publish;
+mod roundtrip;
+mod update;
