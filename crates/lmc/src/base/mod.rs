@@ -212,7 +212,7 @@ impl Base {
     }
 
     fn of_file(file: File, path: &Path, shelf: &Weak<Shelf>) -> Result<Arc<Self>> {
-        let kind = file.metadata().map_err(|e| Error::io("cannot look at it", e))?;
+        let kind = file.metadata().map_err(|e| Error::io("cannot access it", e))?;
         if !kind.is_file() {
             return Err(Error::invalid("is not a regular file"));
         }
