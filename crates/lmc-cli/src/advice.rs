@@ -49,7 +49,7 @@ fn words(advice: Advice) -> &'static str {
         Advice::ListSnapshots => "lmc log lists the snapshots",
         Advice::ListPaths => "lmc ls lists the paths",
         Advice::RestoreIntoDirectory => "-f restores into it",
-        Advice::FollowLinks => "--dereference saves what they lead to",
+        Advice::FollowLinks => "--dereference saves their targets",
         Advice::CheckStore => "run lmc check",
         Advice::RepairStore => "lmc repair moves it away",
         Advice::CheckAndRepair => "run lmc check and lmc repair",

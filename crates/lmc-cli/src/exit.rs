@@ -112,7 +112,7 @@ impl Failure {
             closed if closed.is_pipe_closed() => closed,
             Self { message, .. } => Self {
                 exit: Exit::Partial,
-                message: format!("what is said above is done, but lmc {message}"),
+                message: format!("the work above is done, but lmc {message}"),
             },
         }
     }

@@ -22,7 +22,7 @@ pub fn is_dash(path: &Path) -> bool {
 pub fn compressed(path: &Path) -> Result<PathBuf, Failure> {
     let name = path.file_name().ok_or_else(|| Failure::new("has no name; give one with -o"))?;
     if !lmc::has_room(path) {
-        return Err(Failure::new("its name has no room for .lmc; give another one with -o"));
+        return Err(Failure::new("its name is too long to add .lmc; give another one with -o"));
     }
     let mut name = OsString::from(name);
     name.push(".");

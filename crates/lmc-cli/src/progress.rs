@@ -106,7 +106,8 @@ impl ProgressBar {
         if archive.expands_far() {
             let (original, file) = (archive.original_len(), archive.file_len());
             self.note(format_args!(
-                "lmc: {original} bytes come out of a file of {file}; --max-size refuses larger ones"
+                "lmc: {original} bytes will be restored from a file of {file}; --max-size refuses \
+                 larger ones"
             ));
         }
     }

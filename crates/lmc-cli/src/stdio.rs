@@ -243,5 +243,5 @@ pub fn spool_stdin() -> lmc::Result<File> {
         file.rewind()?;
         Ok(file)
     });
-    spooled.map_err(|e| lmc::Error::io("cannot keep stdin in a temporary file", e))
+    spooled.map_err(|e| lmc::Error::io("cannot copy stdin to a temporary file", e))
 }

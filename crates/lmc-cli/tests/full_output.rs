@@ -49,7 +49,7 @@ fn what_is_done_is_said_where_stdout_is_full() {
         (&["restore", "latest", "out"], "main@4"),
         (&["export", "latest", "-o", "out.lmc"], "out.lmc"),
         (&["copy", "store", "other"], "copied 4"),
-        (&["rebase", "latest"], "takes the place of"),
+        (&["rebase", "latest"], "replaces"),
         (&["forget", "--keep-last", "3"], "main@1"),
         (&["prune"], "removed"),
         (&["repair"], "no damage"),

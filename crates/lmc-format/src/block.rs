@@ -57,7 +57,7 @@ impl BlockPrefix {
             Ok(len) if raw_len <= BLOCK_LEN_MAX => Ok(Self { kind, raw_len: len }),
             _ => Err(Error::new(
                 ErrorKind::LimitExceeded,
-                format!("block of {raw_len} bytes, {BLOCK_LEN_MAX} is the most"),
+                format!("block of {raw_len} bytes, at most {BLOCK_LEN_MAX} expected"),
             )),
         }
     }

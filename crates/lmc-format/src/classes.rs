@@ -131,7 +131,7 @@ impl ClassRecipe {
         }
         if self.symbols() > 128 {
             return Err(Error::corrupt(format!(
-                "twice {} symbols do not fit a byte",
+                "twice {} symbols do not fit in a byte",
                 self.symbols()
             )));
         }

@@ -89,7 +89,7 @@ impl ChainTable {
         }
         if symbols.len() != wanted || wanted > CHAIN_SYMBOLS_MAX {
             return Err(Error::corrupt(format!(
-                "chain table has {} symbols where its shape has {wanted} and 31 is the most",
+                "chain table has {} symbols, {wanted} by its shape and at most 31 expected",
                 symbols.len()
             )));
         }
@@ -194,7 +194,9 @@ fn check_complete(what: &str, lengths: &[u8; 256], escape: u8) -> Result<()> {
     let mut sum = 0_u32;
     for &length in lengths.iter().chain([&escape]).filter(|&&l| l > 0) {
         let Some(spare) = HUFFMAN_BITS_MAX.checked_sub(length) else {
-            return Err(Error::corrupt(format!("{what} code of {length} bits, 12 is the most")));
+            return Err(Error::corrupt(format!(
+                "{what} code of {length} bits, at most 12 expected"
+            )));
         };
         sum = sum.saturating_add(1 << spare);
     }
@@ -260,7 +262,7 @@ impl RansTable {
         for slot in freqs.iter_mut().skip(first).take(count) {
             let freq = input.varint("rans frequency")?;
             *slot = u16::try_from(freq).ok().filter(|&f| f < 1 << RANS_SCALE_BITS).ok_or_else(
-                || Error::corrupt(format!("rans frequency {freq}, 4095 is the most")),
+                || Error::corrupt(format!("rans frequency {freq}, at most 4095 expected")),
             )?;
         }
         Self::new(freqs)
@@ -353,7 +355,9 @@ impl Coder {
             6 => Ok(Self::Runs),
             7 => match input.u8("low bits of gaps")? {
                 bits if bits <= GAP_BITS_MAX => Ok(Self::Gaps(bits)),
-                bits => Err(Error::corrupt(format!("gaps with {bits} low bits, 24 is the most"))),
+                bits => {
+                    Err(Error::corrupt(format!("gaps with {bits} low bits, at most 24 expected")))
+                }
             },
             8 => {
                 let depth = depth

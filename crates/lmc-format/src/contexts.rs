@@ -152,7 +152,7 @@ fn read_table(input: &mut Reader) -> Result<RansTable> {
     let low_bits = input.u8("low bits of frequencies")?;
     if low_bits > LOW_BITS_MAX {
         return Err(Error::corrupt(format!(
-            "frequencies with {low_bits} low bits, 12 is the most"
+            "frequencies with {low_bits} low bits, at most 12 expected"
         )));
     }
     let mut freqs = [0; 256];

@@ -63,8 +63,8 @@ impl Footer {
         }
         if start.len() != HEADER_LEN || end.len() != FOOTER_LEN || !end.ends_with(&END_MAGIC) {
             return Err(Error::truncated(
-                "the file does not end as it should: it was cut off, never finished or added to; \
-                 get a whole copy of it",
+                "the file does not end as it should: it was cut off, not finished, or extended; \
+                 get a complete copy of it",
             ));
         }
         let mut input = Reader::new(end);
@@ -91,14 +91,14 @@ impl Footer {
             .and_then(|len| len.checked_add(footer.index_len));
         if whole != Some(file_len) {
             return Err(Error::corrupt(format!(
-                "body of {} and index of {} bytes do not make a file of {file_len}",
+                "body of {} and index of {} bytes do not add up to a file of {file_len}",
                 footer.body_len, footer.index_len
             )));
         }
         if footer.index_len > INDEX_LEN_MAX {
             return Err(Error::new(
                 ErrorKind::LimitExceeded,
-                format!("index of {} bytes, {INDEX_LEN_MAX} is the most", footer.index_len),
+                format!("index of {} bytes, at most {INDEX_LEN_MAX} expected", footer.index_len),
             ));
         }
         Ok(footer)

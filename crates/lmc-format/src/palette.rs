@@ -56,7 +56,8 @@ impl PaletteRecipe {
         }
         let count = usize::from(last).saturating_add(1);
         if count < PALETTE_WORDS_MIN {
-            let message = format!("palette of {count} words, {PALETTE_WORDS_MIN} is the least");
+            let message =
+                format!("palette of {count} words, at least {PALETTE_WORDS_MIN} expected");
             return Err(Error::corrupt(message));
         }
         let words = read_words(1 << width_log2, count, input)?;

@@ -39,7 +39,9 @@ impl BaseId {
         let name_len = usize::try_from(input.varint("length of name")?).unwrap_or(usize::MAX);
         if name_len > BASE_NAME_LEN_MAX {
             let most = BASE_NAME_LEN_MAX;
-            return Err(Error::corrupt(format!("name of {name_len} bytes, {most} is the most")));
+            return Err(Error::corrupt(format!(
+                "name of {name_len} bytes, at most {most} expected"
+            )));
         }
         let name = str::from_utf8(input.take(name_len, "name")?).ok();
         match name.filter(|name| Self::is_name(name)) {

@@ -32,7 +32,7 @@ pub fn read(bytes: &[u8]) -> Result<(u64, usize)> {
         let part = u64::from(byte & 0x7f);
         let shift = u32::try_from(i).unwrap_or(0).saturating_mul(7);
         if shift == 63 && part > 1 {
-            return Err(Error::corrupt("varint does not fit 64 bits"));
+            return Err(Error::corrupt("varint does not fit in 64 bits"));
         }
         value |= part << shift;
         if byte & 0x80 == 0 {

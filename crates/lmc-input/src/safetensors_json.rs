@@ -154,7 +154,7 @@ impl<'de> Visitor<'de> for DtypeReader {
     fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<Self::Value, A::Error> {
         let (name, rest) = data.variant_seed(Text)?;
         rest.unit_variant()?;
-        Dtype::from_safetensors(&name).ok_or_else(|| A::Error::custom("no such dtype"))
+        Dtype::from_safetensors(&name).ok_or_else(|| A::Error::custom("unknown dtype"))
     }
 }
 
@@ -312,6 +312,6 @@ impl<'de> Visitor<'de> for Anything {
 fn put<T, E: Error>(slot: &mut Option<T>, value: T) -> Result<(), E> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(E::custom("a field comes twice")),
+        Some(_) => Err(E::custom("a field appears twice")),
     }
 }

@@ -31,7 +31,7 @@ pub fn words(advice: Advice) -> &'static str {
         Advice::ChooseOutput | Advice::ChooseFileOrStream => "give another path",
         Advice::CreateFolder => "make it, or give another path",
         Advice::RaiseMaxSize => "max_size allows more",
-        Advice::GiveBase => "put it beside the file, or give it to decompress in bases=",
+        Advice::GiveBase => "put it next to the file, or give it to decompress in bases=",
         Advice::GiveOlderBase => "give an older one",
         Advice::GiveOtherBase => "give another base",
         Advice::ShortenChain => "compress with an older base, or decompress one of the files first",
@@ -49,7 +49,7 @@ pub fn words(advice: Advice) -> &'static str {
         Advice::ListSnapshots => "Store.snapshots() lists the snapshots",
         Advice::ListPaths => "Store.files(snapshot) lists the paths",
         Advice::RestoreIntoDirectory => "overwrite=True restores into it",
-        Advice::FollowLinks => "save what they lead to instead",
+        Advice::FollowLinks => "save their targets instead",
         Advice::CheckStore => "run Store.check()",
         // The package has no repair, but the command that comes with it has.
         Advice::RepairStore => "the command lmc repair moves it away",

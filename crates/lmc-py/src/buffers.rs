@@ -75,7 +75,7 @@ impl<'py> NewBytes<'py> {
     /// An object of `len` undefined bytes; fails if there is not enough memory.
     pub fn new(py: Python<'py>, len: u64) -> PyResult<Self> {
         let too_many = || {
-            let message = format!("{len} bytes are more than memory holds");
+            let message = format!("{len} bytes are more than memory can hold");
             exception(&Error::new(ErrorKind::LimitExceeded, message))
         };
         let size = ffi::Py_ssize_t::try_from(len).map_err(|_| too_many())?;

@@ -115,7 +115,7 @@ fn failure(panic: &(dyn Any + Send)) -> PyErr {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = text.unwrap_or("for an unknown reason");
-    internal(&format!("lmc failed: {text}; if the system did not refuse it something, report it"))
+    internal(&format!("lmc failed: {text}; unless the system refused something, please report it"))
 }
 
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {

@@ -18,7 +18,7 @@ pub fn level(name: &Bound<'_, PyAny>) -> PyResult<Level> {
         "default" => Ok(Level::Default),
         "max" => Ok(Level::Max),
         name => {
-            Err(Error::invalid(format!("level {name:?} is none of fast, default and max"))).raise()
+            Err(Error::invalid(format!("level must be fast, default or max, not {name:?}"))).raise()
         }
     }
 }
@@ -78,7 +78,7 @@ pub fn open_bases(sources: Vec<BaseSource>, context: &Context) -> lmc::Result<Ba
     match (paths.is_empty(), files.is_empty()) {
         (_, true) => BaseSet::open(&paths, context),
         (true, false) => BaseSet::from_elsewhere(files, context),
-        _ => Err(Error::invalid("bases are all paths or all buffers")),
+        _ => Err(Error::invalid("bases must be all paths or all buffers")),
     }
 }
 

@@ -163,7 +163,7 @@ impl<'a> ByteSource<'a> {
     pub(crate) fn new(input: Input<'a>) -> Result<Self> {
         match input {
             Input::File(file) => {
-                let kind = file.metadata().map_err(|e| Error::io("cannot look at it", e))?;
+                let kind = file.metadata().map_err(|e| Error::io("cannot access it", e))?;
                 if kind.is_dir() {
                     return Err(Error::invalid("is a directory; name a file in it"));
                 }
@@ -184,7 +184,7 @@ impl<'a> ByteSource<'a> {
     /// cannot be written to.
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>> {
         let Self::File(file) = self else { return Ok(None) };
-        let metadata = file.get().metadata().map_err(|e| Error::io("cannot look at it", e))?;
+        let metadata = file.get().metadata().map_err(|e| Error::io("cannot access it", e))?;
         Ok(Some(Stamp::of(&metadata)))
     }
 
@@ -197,7 +197,7 @@ impl<'a> ByteSource<'a> {
         match self {
             Self::File(file) => {
                 let metadata = file.get().metadata();
-                Ok(metadata.map_err(|e| Error::io("cannot look at it", e))?.len())
+                Ok(metadata.map_err(|e| Error::io("cannot access it", e))?.len())
             }
             Self::Bytes(bytes) => Ok(bytes.len() as u64),
             Self::Parts(parts) => Ok(parts.len()),
@@ -276,7 +276,7 @@ pub(crate) fn zeroed(len: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let reserved = usize::try_from(len).ok().filter(|&len| bytes.try_reserve_exact(len).is_ok());
     let Some(len) = reserved else {
-        let message = format!("{len} bytes are more than memory holds");
+        let message = format!("{len} bytes are more than memory can hold");
         return Err(Error::new(ErrorKind::LimitExceeded, message));
     };
     bytes.resize(len, 0);
@@ -308,8 +308,9 @@ fn read_error(at: u64, len: usize, error: io::Error) -> Error {
 pub(crate) fn spool(stream: &mut (impl Read + ?Sized)) -> Result<File> {
     let mut file =
         tempfile::tempfile().map_err(|e| Error::io("cannot make a temporary file", e))?;
-    io::copy(stream, &mut file).map_err(|e| Error::io("cannot keep the input", e))?;
-    file.rewind().map_err(|e| Error::io("cannot go back in a temporary file", e))?;
+    io::copy(stream, &mut file)
+        .map_err(|e| Error::io("cannot copy the input to a temporary file", e))?;
+    file.rewind().map_err(|e| Error::io("cannot rewind a temporary file", e))?;
     Ok(file)
 }
 

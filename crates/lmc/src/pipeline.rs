@@ -277,7 +277,7 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Makes it `len` bytes long; the contents are arbitrary.
     pub(crate) fn sized(&mut self, len: u64) -> Result<&mut [u8]> {
-        self.len = usize::try_from(len).map_err(|_| Error::invalid("more than memory holds"))?;
+        self.len = usize::try_from(len).map_err(|_| Error::invalid("more than memory can hold"))?;
         if self.memory.len() < self.len {
             self.memory.resize(self.len, 0);
         }

@@ -18,7 +18,7 @@ use crate::stdio::BytesOut;
 pub fn run(args: &CatArgs) -> Result<(), Failure> {
     let bases = BaseSet::open(&args.bases.paths, &signals::context(0))?;
     let file = File::open(&args.file).map_err(|error| Failure::io("open it", &error))?;
-    let state = FileState::of(&file).map_err(|error| Failure::io("look at it", &error))?;
+    let state = FileState::of(&file).map_err(|error| Failure::io("access it", &error))?;
     let archive = Archive::from_file(file, args.file.parent(), &bases)?;
     archive.check_size(args.limit.max_size)?;
     let tensor = find(&archive, &args.tensor)?;

@@ -51,7 +51,7 @@ impl Direction for Compress<'_> {
     }
 
     fn refuses(&self, source: &Path) -> Option<&'static str> {
-        names::is_compressed(source).then_some("ends in .lmc already; -f compresses it once more")
+        names::is_compressed(source).then_some("already ends in .lmc; -f compresses it again")
     }
 
     fn total(&self, file: &File) -> Option<u64> {
@@ -91,7 +91,7 @@ impl Direction for Compress<'_> {
         let is_given = |base: &PathBuf| self.given.iter().any(|own| base.starts_with(own));
         if done.bases.is_empty() && task.bases.iter().any(is_given) {
             let name = task.source.as_deref().unwrap_or(Path::new("stdin")).display();
-            progress.note(format_args!("lmc: {name}: its base was of no use; it needs none"));
+            progress.note(format_args!("lmc: {name}: its base did not help; it needs none"));
         }
         Ok(done.summary)
     }

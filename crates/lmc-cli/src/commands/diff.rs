@@ -18,7 +18,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
         return Err(Failure::new(format!("{} is a directory; name a file in it", dir.display())));
     }
     let files = BaseSet::open(&paths, &context)?;
-    let [old, new, ..] = files.list() else { return Err(Failure::new("two files are compared")) };
+    let [old, new, ..] = files.list() else { return Err(Failure::new("two files are needed")) };
     let diff = lmc::diff(old, new, Level::Default, &context)?;
     if args.format.json {
         return print(Printable::json(&diff_json(&diff)));
@@ -88,8 +88,8 @@ fn bytes_text(bytes: &BytesDiff) -> String {
     };
     let differing = common - same;
     format!(
-        "no safetensors, so bytes are compared: {sizes}, {differing} of the first {common} differ, \
-         from byte {first} on"
+        "not safetensors, so bytes are compared: {sizes}, {differing} of the first {common} \
+         differ, from byte {first} on"
     )
 }
 

@@ -232,7 +232,7 @@ impl Transfer<'_> {
         let (total, read) = match &opened {
             Opened::File(file) => {
                 let kept = file.try_clone().and_then(|file| Ok((FileState::of(&file)?, file)));
-                let (state, file) = kept.map_err(|error| Failure::io("look at it", &error))?;
+                let (state, file) = kept.map_err(|error| Failure::io("access it", &error))?;
                 (self.direction.total(&file), Some((file, state)))
             }
             Opened::Stdin => (None, None),
@@ -242,7 +242,7 @@ impl Transfer<'_> {
             let path = other.source.clone().unwrap_or_default();
             match other.open_renewed(batch.tree.as_ref(), &self.renewed)? {
                 Opened::File(file) => Ok((path, file)),
-                Opened::Stdin => Err(Failure::new("a file beside it is gone")),
+                Opened::Stdin => Err(Failure::new("a file next to it is gone")),
             }
         };
         let sources = task.rounding_sources.iter().map(open);

@@ -335,7 +335,7 @@ impl Archive {
     /// if no span refers to it. Also fails if the file names no base.
     pub fn check_named_bases(&self, context: &Context) -> Result<()> {
         if self.index.bases.is_empty() {
-            return Err(Error::invalid("it names no base that it was made on"));
+            return Err(Error::invalid("it names no base"));
         }
         let mut bases = self.index.bases.iter().enumerate();
         bases.try_for_each(|(i, base)| self.own_bases.height(i, base, 0, context).map(|_| ()))

@@ -169,9 +169,9 @@ impl<'a> Effort<'a> {
             return Ok(());
         }
         let message = format!(
-            "its parts refer to each other and to its bases so often that it would take the work \
-             of decoding more than {most} bytes; no file that lmc makes does on the bases it was \
-             made on, so it may be meant to waste time"
+            "its parts refer to each other and to its bases so often that it would cost as much as \
+             decoding more than {most} bytes; no file that lmc makes does so with its own bases, \
+             so it may be meant to waste time"
         );
         Err(Error::new(ErrorKind::LimitExceeded, message).with_advice(Advice::RestoreBasesFirst))
     }

@@ -180,7 +180,7 @@ impl Search<'_> {
             Ok(metadata) => Stamp::of(&metadata),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
             Err(e) => {
-                self.failed(&shown, Error::io("cannot look at it", e));
+                self.failed(&shown, Error::io("cannot access it", e));
                 return None;
             }
         };
@@ -248,7 +248,7 @@ impl Search<'_> {
             return stopped;
         }
         let found = match &self.others[..] {
-            [] => "it is not beside the file".to_string(),
+            [] => "it is not next to the file".to_string(),
             others => others.join(", "),
         };
         let lmc_format::BaseId { hash, len, name } = self.wanted;

@@ -98,7 +98,7 @@ impl Base {
         path: &Path,
         catalog: &Arc<BaseCatalog>,
     ) -> Result<Arc<Self>> {
-        let kind = file.metadata().map_err(|e| Error::io("cannot look at it", e))?;
+        let kind = file.metadata().map_err(|e| Error::io("cannot access it", e))?;
         if !kind.is_file() {
             return Err(Error::invalid("is not a regular file"));
         }

@@ -112,7 +112,8 @@ impl<'a> CompressJob<'a> {
 fn check_named(bases: &BaseSet) -> Result<()> {
     let count = bases.list().len();
     if bases.is_named() && count as u64 > BASES_MAX {
-        let message = format!("{count} bases are to be named, but a file can name {BASES_MAX}");
+        let message =
+            format!("the file would need {count} bases, and at most {BASES_MAX} are allowed");
         return Err(Error::invalid(message));
     }
     Ok(())

@@ -309,7 +309,7 @@ impl Folder {
         let made = self.folder(name, Links::Kept)?;
         let stat = rustix::fs::fstat(&made.fd)?;
         if !is_ours(&stat) || !is_just_made(&stat) || !made.names()?.is_empty() {
-            return Err(io::Error::other("somebody else has put another directory in its place"));
+            return Err(io::Error::other("another directory has replaced it"));
         }
         acl::remove(&made.fd)?;
         if stat.st_mode & 0o077 != 0 {
@@ -383,7 +383,7 @@ impl Folder {
     /// Removes an empty directory, if it still is the one with this id.
     pub fn remove_folder(&self, name: &OsStr, id: FileId) -> io::Result<()> {
         if self.look(name, Links::Kept)?.id != id {
-            return Err(io::Error::other("another one is in its place"));
+            return Err(io::Error::other("another one has replaced it"));
         }
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
     }

@@ -178,7 +178,7 @@ impl Publish {
         let origin = origin.in_place_of(old.filter(|old| old.kind == FileKind::File));
         let made = origin.make_file(folder, &prefix(name));
         let (leftover, file) =
-            made.map_err(|e| Error::io("cannot make a temporary file beside it", e))?;
+            made.map_err(|e| Error::io("cannot make a temporary file next to it", e))?;
         let (leftover, shown) = (Arc::new(leftover), shown.to_path_buf());
         let name = name.to_os_string();
         Ok(Self { file, leftover, name, shown, overwrite, origin, is_named: false })
@@ -209,7 +209,7 @@ impl Publish {
         self.place()?;
         leftover.folder.sync().map_err(|e| {
             let shown = shown.display();
-            Error::io(format_args!("{shown} is there, but may be gone after a power cut"), e)
+            Error::io(format_args!("{shown} is complete, but a power cut may still lose it"), e)
         })
     }
 
@@ -220,7 +220,7 @@ impl Publish {
         let Leftover { folder, name: temporary, .. } = &*self.leftover;
         folder.rename(temporary, &self.name, self.overwrite).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => exists(&self.shown),
-            _ => Error::io("cannot give it its name", e),
+            _ => Error::io("cannot give it its final name", e),
         })?;
         self.is_named = true;
         Ok(())
@@ -254,7 +254,7 @@ fn not_a_file(path: &Path) -> Error {
 fn create_error(path: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            let message = format!("no folder {}", parent(path).display());
+            let message = format!("there is no folder {}", parent(path).display());
             Error::new(ErrorKind::NotFound, message).with_advice(Advice::CreateFolder)
         }
         _ => Error::io(format_args!("cannot reach {}", path.display()), error),

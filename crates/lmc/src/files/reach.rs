@@ -139,7 +139,8 @@ impl Walk {
             }
             if is_last && name != ".." {
                 if was_link && look(&self.folder, &name).is_err() {
-                    let message = format!("a link leads to {}, which is not there", name.display());
+                    let message =
+                        format!("a link points to {}, which does not exist", name.display());
                     return Err(io::Error::other(message));
                 }
                 return Ok((self.open()?, name));
@@ -158,7 +159,7 @@ impl Walk {
         let folder = rustix::fs::fstat(&self.folder)?;
         if is_planted(&folder, &link, rustix::process::geteuid().as_raw()) {
             let message = format!(
-                "{} is a link that another user has put there; give the path that it leads to, or \
+                "{} is a link that another user has put there; give the path that it points to, or \
                  another one",
                 name.display()
             );

@@ -38,7 +38,7 @@ fn move_and_remove(folder: &Folder, name: &OsStr, seen: &FileState) -> Result<()
             Err(e) => cannot(e),
         },
         Ok(_) => Error::new(ErrorKind::Conflict, "replaced while it was worked on, so it is kept"),
-        Err(e) => Error::io("cannot look at it before it is removed, so it is kept", e),
+        Err(e) => Error::io("cannot check it before it is removed, so it is kept", e),
     };
     Err(give_back(folder, &aside, name, error))
 }
@@ -49,7 +49,7 @@ fn give_back(folder: &Folder, aside: &OsStr, name: &OsStr, error: Error) -> Erro
     if folder.rename(aside, name, false).is_ok() {
         return error;
     }
-    let message = format!("{error}; it is beside it now, as {}", aside.display());
+    let message = format!("{error}; it is next to it now, as {}", aside.display());
     Error::new(error.kind, message).with_source(error)
 }
 
@@ -133,7 +133,7 @@ mod tests {
         fs::write(dir.path().join(aside), b"replaced").expect("ours");
         let cause = || Error::new(ErrorKind::Conflict, "replaced");
         let error = give_back(&folder, aside, name, cause()).to_string();
-        assert_eq!(error, "replaced; it is beside it now, as aside");
+        assert_eq!(error, "replaced; it is next to it now, as aside");
         assert_eq!(fs::read(dir.path().join(aside)).expect("there"), b"replaced");
         assert_eq!(fs::read(dir.path().join(name)).expect("there"), b"read");
         fs::remove_file(dir.path().join(name)).expect("ours");

@@ -155,8 +155,8 @@ impl Sandbox {
     /// The error where the file system does not distinguish this name from that of another result.
     fn is_another(&self, path: &Path) -> Error {
         let message = format!(
-            "{}: another result has this name already on this file system, which may tell no \
-             capital letters from small ones; use another directory",
+            "{}: another result already has this name on this file system, which may ignore the \
+             case of letters; use another directory",
             self.shown(path).display()
         );
         Error::new(ErrorKind::AlreadyExists, message)
@@ -226,7 +226,7 @@ impl Sandbox {
     fn in_the_way(&self, path: &Path, error: io::Error) -> Error {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::LOOP | Errno::NOTDIR) => {
-                let message = "a link or a file is where a folder of it should be; nothing is \
+                let message = "a link or a file has the place of one of its folders; nothing is \
                                written through it";
                 let path = self.shown(path);
                 Error::new(ErrorKind::AlreadyExists, format!("{}: {message}", path.display()))
@@ -252,7 +252,7 @@ impl NewDirectory {
         let (folder, name) = Folder::reach_parent(path)
             .map_err(|e| Error::io(format_args!("cannot reach {}", path.display()), e))?;
         let cannot =
-            |e| Error::io(format_args!("cannot make a folder beside {}", path.display()), e);
+            |e| Error::io(format_args!("cannot make a folder next to {}", path.display()), e);
         let leftover = Leftover::make_directory(folder, ".lmc-restore-").map_err(cannot)?;
         let root = leftover.content().ok_or_else(|| io::Error::other("it is gone"));
         match root.and_then(Folder::again) {
@@ -282,7 +282,7 @@ impl NewDirectory {
     /// get the final name.
     pub fn commit(mut self, mode: Option<u32>) -> Result<()> {
         let name = &self.name;
-        let cannot = |e| Error::io(format_args!("cannot name {}", name.display()), e);
+        let cannot = |e| Error::io(format_args!("cannot give {} its name", name.display()), e);
         let (root, above) = (&self.sandbox.root, &self.leftover.folder);
         let given = match mode {
             Some(mode) => Origin::recorded_mode(mode).give_folder(root),
@@ -307,8 +307,8 @@ impl NewDirectory {
     fn swapped(&self) -> Error {
         let temporary = self.leftover.name.display();
         let message = format!(
-            "somebody has put something else in the place of {temporary}, which was being filled; \
-             use a folder that nobody else can write to"
+            "something else has replaced {temporary}, which was being filled; use a folder that \
+             nobody else can write to"
         );
         Error::new(ErrorKind::Conflict, message)
     }

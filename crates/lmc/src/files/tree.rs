@@ -149,7 +149,7 @@ impl Tree {
             Some(_) => Error::io("cannot open it", e),
             None => self.replaced(path),
         })?;
-        let state = FileState::of(&file).map_err(|e| Error::io("cannot look at it", e))?;
+        let state = FileState::of(&file).map_err(|e| Error::io("cannot access it", e))?;
         if !listed.is_unchanged(&state) {
             return Err(changed());
         }

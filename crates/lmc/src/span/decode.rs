@@ -198,7 +198,7 @@ impl SpanDecoder {
     ) -> Result<()> {
         if let Some(base) = piece.base() {
             if base.start < piece.part.start || base.end > piece.part.end {
-                return Err(Error::corrupt("a part of it needs more of its base than it is"));
+                return Err(Error::corrupt("a block needs more of its base than its own length"));
             }
             self.base.sized(out.len() as u64)?.copy_from_slice(out);
         }
@@ -339,7 +339,7 @@ fn read_block<'a>(
     }
     if raw_len > CODED_BLOCK_LEN_MAX && !matches!(kind, BlockKind::Same | BlockKind::Constant) {
         return Err(Error::corrupt(format!(
-            "{place} holds {raw_len} bytes, {CODED_BLOCK_LEN_MAX} is the most of its kind"
+            "{place} holds {raw_len} bytes, at most {CODED_BLOCK_LEN_MAX} expected"
         )));
     }
     let block = CodedBlock { number: i, coded, bounds, part, need, is_same };
@@ -379,7 +379,7 @@ fn read_hull(span: &Span, blocks: &[CodedBlock]) -> Range<u64> {
 }
 
 fn no_reference() -> Error {
-    Error::corrupt("a block needs a base, and its span refers to none")
+    Error::corrupt("a block needs a base, but its span refers to none")
 }
 
 fn take<'a>(rest: &mut &'a [u8], piece: &Piece, what: &str, effort: Effort) -> Result<&'a [u8]> {
@@ -387,7 +387,7 @@ fn take<'a>(rest: &mut &'a [u8], piece: &Piece, what: &str, effort: Effort) -> R
     let len = usize::try_from(piece.len).unwrap_or(usize::MAX);
     let (bytes, after) = rest
         .split_at_checked(len)
-        .ok_or_else(|| Error::truncated(format!("{what} is not all there")))?;
+        .ok_or_else(|| Error::truncated(format!("{what} is incomplete")))?;
     *rest = after;
     check(bytes, piece.hash, what)?;
     Ok(bytes)

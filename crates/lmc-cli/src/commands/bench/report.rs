@@ -66,7 +66,7 @@ fn verdict(len: usize, measured: &[Measured], storage: &Storage) -> Printable {
         let best_s = time(&best);
         match best_s < plain {
             true => text.push_line(format_args!(
-                "  {name}: {plain:.3} s as it is, {best_s:.3} s with {}: compression pays",
+                "  {name}: {plain:.3} s as it is, {best_s:.3} s with {}: compression pays off",
                 best.label
             )),
             false => {

@@ -30,8 +30,8 @@ pub(super) fn verdict(checked: &CheckReport) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::damage(format!(
-        "{} manifests and {} packs are damaged, {} files cannot be restored; lmc repair puts right \
-         what copies can",
+        "{} manifests and {} packs are damaged, {} files cannot be restored; lmc repair repairs \
+         what it can from good copies",
         checked.manifests.len(),
         checked.damaged.len(),
         checked.hurt.len(),

@@ -46,7 +46,7 @@ fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
         return Ok(tally);
     }
     let text = Printable::line(format_args!(
-        "copied {} snapshots with {} packs; {} snapshots were there already",
+        "copied {} snapshots with {} packs; {} snapshots were already there",
         copied.snapshots.len(),
         copied.packs.put,
         copied.there,

@@ -23,7 +23,8 @@ pub fn run(args: &InitArgs) -> Exit {
 fn make(location: &Location, args: &InitArgs) -> Result<(), Failure> {
     if args.grace / 1000 < GRACE_SECONDS_MIN {
         return Err(Failure::usage(
-            "a grace of less than a minute leaves saves no time; the least is 1m, the usual 24h",
+            "a grace period of less than a minute leaves saves no time; use at least 1m, usually \
+             24h",
         ));
     }
     let access = if args.shared { Access::Shared } else { Access::Private };
@@ -48,7 +49,8 @@ fn access_text(mode: Option<u32>) -> &'static str {
     match mode {
         None => "",
         Some(mode) if mode & 0o077 == 0 => {
-            "; it is private: only you can read it (chmod of the directory shares what comes later)"
+            "; it is private: only you can read it (chmod of the directory shares what is saved \
+             later)"
         }
         Some(_) => "; others can read it, as the mode of its directory says",
     }

@@ -49,7 +49,7 @@ fn text(pruned: &Pruned, args: &PruneArgs) -> Printable {
     if pruned.bytes_young > 0 {
         let size = size_text(pruned.bytes_young);
         text.push_line(format_args!(
-            "{size} that nobody needs are too young; a later prune removes them"
+            "{size} of unreferenced data are too recent; a later prune removes them"
         ));
         if pruned.leases > 0 {
             let count = pruned.leases;
@@ -61,20 +61,20 @@ fn text(pruned: &Pruned, args: &PruneArgs) -> Printable {
     if pruned.bytes_bases > 0 || pruned.bytes_beside > 0 {
         let (bases, beside) = (size_text(pruned.bytes_bases), size_text(pruned.bytes_beside));
         text.push_line(format_args!(
-            "kept: {bases} that only deltas of what is kept stand on, {beside} beside what is \
-             needed; lmc rebase of what is kept, then prune, frees them"
+            "kept: {bases} that are only bases of snapshots that are kept, {beside} in the same \
+             packs as needed data; to free them, run lmc rebase on those snapshots, then prune"
         ));
     }
     for object in &pruned.unreadable {
         text.push_line(format_args!(
-            "{object} is not a whole manifest: it may name any pack, so none is removed until lmc \
-             repair --from a copy brings it back, or it is moved out of the store"
+            "{object} is not a complete manifest: it may name any pack, so none is removed until \
+             lmc repair --from a copy brings it back, or it is moved out of the store"
         ));
     }
     for object in &pruned.too_long {
         text.push_line(format_args!(
             "{object} is too long to be a manifest: it may name any pack, so none is removed until \
-             it is cut, or moved out of the store"
+             it is shortened, or moved out of the store"
         ));
     }
     text

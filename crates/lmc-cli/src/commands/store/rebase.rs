@@ -34,7 +34,7 @@ fn rebase(store: &Store, args: &RebaseArgs) -> Result<(), Failure> {
         value
     };
     let text = Printable::line(format_args!(
-        "{} takes the place of {}; {} were added",
+        "{} replaces {}; {} were added",
         new.short_id(),
         old.short_id(),
         size_text(new.added)

@@ -25,7 +25,7 @@ fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
     let repaired = store.repair(other.as_ref(), args.dry_run)?;
     let text = text(&repaired, args.dry_run);
     for (object, error) in &repaired.refused {
-        let message = "is not what it says it is in the other store, and was not taken";
+        let message = "does not hold what it claims in the other store, and was not used";
         let error = advice::of_error(error);
         say(Printable::line(format_args!("lmc: {object} {message}: {error}")));
     }
@@ -37,12 +37,14 @@ fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
 fn verdict(repaired: &Repaired, dry_run: bool) -> Result<(), Failure> {
     if !repaired.moved.is_empty() {
         return Err(Failure::damage(match dry_run {
-            true => "some snapshots would be moved to damaged/ and not be in the log any more",
-            false => "some snapshots are in damaged/ and not in the log any more",
+            true => "some snapshots would be moved to damaged/ and no longer be in the log",
+            false => "some snapshots are in damaged/ and no longer in the log",
         }));
     }
     if !repaired.refused.is_empty() {
-        return Err(Failure::damage("some snapshots of the other store are not what they say"));
+        return Err(Failure::damage(
+            "some snapshots of the other store do not hold what they claim",
+        ));
     }
     check::verdict(&repaired.after)
 }

@@ -48,7 +48,7 @@ fn refuse_store_inside(args: &SaveArgs) -> Result<(), Failure> {
         return Ok(());
     };
     if store.starts_with(&saved) {
-        let message = "the store is inside of what is to be saved; keep it elsewhere";
+        let message = "the store is inside the directory to be saved; keep it elsewhere";
         return Err(Failure::new(message).at(saved.display()));
     }
     Ok(())
@@ -81,7 +81,7 @@ fn options(store: &Store, args: &SaveArgs) -> Result<SaveOptions, Failure> {
 fn text(saved: &Saved) -> Printable {
     let name = &saved.name;
     let on = saved.parent.as_ref().map_or(String::new(), |parent| {
-        format!(" on {} ({}@{})", parent.short_id(), parent.run, parent.step)
+        format!(" against {} ({}@{})", parent.short_id(), parent.run, parent.step)
     });
     Printable::line(format_args!(
         "{} {}@{}: {} files, {} of them known, {} in {} ({}x){on}",

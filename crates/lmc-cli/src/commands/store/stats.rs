@@ -54,9 +54,9 @@ fn text(stats: &Stats) -> Printable {
         ("saved: coded against another", signed(stats.saved_delta)),
         ("saved: coded alone", stats.saved_coding),
         ("stored archives", signed(stats.archives)),
-        ("only to code against", signed(stats.bases_only)),
+        ("only needed as bases", signed(stats.bases_only)),
         ("packs", signed(stats.pack_bytes)),
-        ("packs that nobody needs", signed(stats.unneeded_bytes)),
+        ("unreferenced packs", signed(stats.unneeded_bytes)),
         ("manifests", signed(stats.manifest_bytes)),
     ];
     for (label, bytes) in rows {
@@ -66,7 +66,8 @@ fn text(stats: &Stats) -> Printable {
     }
     let mut text = Printable::from(table);
     text.push_line(format_args!(
-        "{} snapshots of {} files in {} packs, {}x; {} archives alone, {} on others, up to {} deep",
+        "{} snapshots of {} files in {} packs, {}x; {} archives without a base, {} deltas, up to \
+         {} deep",
         stats.snapshots,
         stats.files,
         stats.packs,

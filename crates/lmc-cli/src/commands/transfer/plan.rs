@@ -67,8 +67,8 @@ impl Transfer<'_> {
     /// A task for each file of a directory.
     fn directory(&self, source: &Path) -> Result<Batch, Failure> {
         let target = self.target(source)?;
-        let target =
-            target.ok_or_else(|| Failure::new("a directory does not fit into stdout; use -o"))?;
+        let target = target
+            .ok_or_else(|| Failure::new("a directory cannot be written to stdout; use -o"))?;
         if !self.args.force && target.symlink_metadata().is_ok() {
             let target = target.display();
             return Err(Failure::new(format!("{target} already exists; -f writes into it")));
@@ -134,7 +134,7 @@ fn refuse_links(source: &Path) -> Result<(), Failure> {
     // Without trailing slashes, which would follow a link.
     let name = source.components().as_path();
     if fs::symlink_metadata(name).is_ok_and(|found| found.is_symlink()) {
-        return Err(Failure::new("is a link, so --rm is refused; name what it leads to"));
+        return Err(Failure::new("is a link, so --rm is refused; name its target"));
     }
     let reached = match name.file_name() {
         Some(_) => Folder::reach_parent(name).map(|_| ()),

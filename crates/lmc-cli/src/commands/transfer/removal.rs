@@ -59,7 +59,7 @@ impl Transfer<'_> {
             if task.id().is_some_and(|id| left.contains(&id)) {
                 let name = name.display();
                 self.progress
-                    .note(format_args!("lmc: {name}: kept, since a file that is left needs it"));
+                    .note(format_args!("lmc: {name}: kept, because a file that remains needs it"));
             } else if let Err(failure) = self.remove(task, batch.tree.as_ref(), &read.state) {
                 self.failed(name, &failure);
             }
@@ -86,7 +86,7 @@ impl Transfer<'_> {
             _ => {}
         }
         if let Some(Opened::File(file)) = other_name.transpose()? {
-            let now = FileState::of(&file).map_err(|error| Failure::io("look at it", &error))?;
+            let now = FileState::of(&file).map_err(|error| Failure::io("access it", &error))?;
             self.renewed.insert(seen.id, seen.renewed(now));
         }
         Ok(())

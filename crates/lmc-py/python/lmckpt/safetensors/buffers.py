@@ -105,7 +105,7 @@ def numpy_bytes(array: Any) -> Any:
     import numpy
 
     if is_masked(array):
-        raise InvalidError("a masked array is two; save its data and its mask")
+        raise InvalidError("a masked array is two arrays; save its data and its mask")
     if array.dtype.hasobject:
         raise InvalidError("an array of objects has no bytes of its own")
     if not array.flags.c_contiguous:

@@ -78,8 +78,8 @@ def build(entries: Iterable[Entry], metadata: Mapping[str, str] | None) -> bytes
     text += b" " * (-len(text) % 8)
     if len(text) > HEADER_JSON_LEN_MAX:
         raise InvalidError(
-            f"names, shapes and metadata take {len(text)} bytes, and a safetensors file may have "
-            f"{HEADER_JSON_LEN_MAX} of them; save the tensors in several files"
+            f"names, shapes and metadata take {len(text)} bytes, and a safetensors file allows "
+            f"{HEADER_JSON_LEN_MAX}; save the tensors in several files"
         )
     return len(text).to_bytes(8, "little") + text
 

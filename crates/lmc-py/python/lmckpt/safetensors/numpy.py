@@ -49,7 +49,7 @@ def refusal(array: Any) -> str | None:
     if not isinstance(array, numpy.ndarray):
         return f"a {type(array).__name__} is not an array"
     if is_masked(array):
-        return "a masked array is two; save its data and its mask"
+        return "a masked array is two arrays; save its data and its mask"
     if array.dtype.name not in NAME_OF_NUMPY:
         return f"arrays of {array.dtype} cannot be saved; turn them into numbers"
     return None

@@ -142,5 +142,5 @@ def _check_group(regions: Sequence[_Region], values: Sequence[Any]) -> None:
             near = [p.name for p in later if p.low() < own.high() and own.low() < p.high()]
             with_whom = f"{own.name} and {near[0]} share" if near else f"values of {own.name} share"
             raise InvalidError(
-                f"{with_whom} memory and are to be different; copy one of them first"
+                f"{with_whom} memory but need different values; copy one of them first"
             )

@@ -91,7 +91,7 @@ class Merge:
         name, first = self._placed.setdefault((id(container), key), (_text(way), value))
         if not _is_same(first, value):
             raise InvalidError(
-                f"{name} and {_text(way)} are one place in into and are to be different"
+                f"{name} and {_text(way)} are one place in into but need different values"
             )
         if value is not container[key]:
             self._values.append((container, key, value))

@@ -76,7 +76,7 @@ def named_file(contents: _lmckpt.Contents, path: str) -> _lmckpt.Archive:
     try:
         return contents.file(path)
     except InvalidError as error:
-        raise CorruptError(f"a file of the snapshot names one that cannot be: {error}") from None
+        raise CorruptError(f"a file of the snapshot names an impossible path: {error}") from None
 
 
 def read_small(contents: _lmckpt.Contents, path: str, max_size: int) -> bytes:

@@ -55,7 +55,7 @@ class FlatState:
         state = {"format": FORMAT, "tree": self.tree}
         text = json.dumps(state, separators=(",", ":"), allow_nan=False).encode()
         if len(text) > STATE_LEN_MAX:
-            raise InvalidError("the state has too much beside its tensors; turn it into tensors")
+            raise InvalidError("the state has too much besides its tensors; turn it into tensors")
         return text
 
     def tensor_files(self) -> Iterator[tuple[str, list[Any]]]:
