@@ -3,10 +3,12 @@ CARGO ?= cargo
 PYTHON ?= python3
 VENV := .venv
 FUZZ_SECONDS ?= 60
+# Python compiles what it imports; to compile all of PyTorch takes a minute.
+PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 # Where tests note what they skipped; tools/skips sums it up.
 export LMC_SKIPS := $(CURDIR)/target/skipped
 
-.PHONY: demo test test-scalar test-python test-package test-s3 lint bench fuzz crash soak ci
+.PHONY: demo test quick test-scalar test-python test-package test-s3 lint bench fuzz crash soak ci
 
 ## demo: a made-up checkpoint at every level, there and back, in a table
 demo:
@@ -15,27 +17,38 @@ demo:
 ## test: everything that must hold, in Rust and in Python
 test:
 	rm -f $(LMC_SKIPS)
+	$(MAKE) --jobs=2 $(VENV)/packages built
 	$(MAKE) test-python test-package
 	$(CARGO) test --workspace --locked
 	tools/skips $(LMC_SKIPS)
 
-## test-scalar: the same with vector instructions switched off
+## quick: what catches most mistakes, in at most 3 minutes once it is built
+quick: $(VENV)/ready
+	$(CARGO) test --workspace --locked --lib --bins --tests -- $(addprefix --skip ,$(SLOW))
+	$(VENV)/bin/python -m unittest discover -s reference
+
+## test-scalar: the codec's tests with vector instructions switched off
 test-scalar:
-	LMC_SIMD=portable $(CARGO) test -p lmc-codec --locked
+	LMC_SIMD=portable tools/run-tests lmc-codec
 
 ## test-python: the reference decoder, alone and against blocks that the Rust encoder wrote
 test-python: $(VENV)/ready
 	$(VENV)/bin/python -m unittest discover -s reference
 
 ## test-package: the Python package, built and installed with all that it works with
-test-package: $(VENV)/ready
+test-package: $(VENV)/packages
 	tools/s3-servers
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check \
-		--config-settings=build-args="--profile dev" '.[test]'
+	$(VENV)/bin/pip install $(PIP_OPTIONS) \
+		--config-settings=build-args="--profile dev --features like-tests" '.[test]'
 	$(VENV)/bin/ruff check crates/lmc-py
 	$(VENV)/bin/ruff format --check crates/lmc-py
 	$(VENV)/bin/mypy
 	$(VENV)/bin/python -m pytest --quiet
+
+# All test programs. The package needs most of what is built for them.
+.PHONY: built
+built:
+	$(CARGO) test --workspace --locked --no-run
 
 ## test-s3: buckets on every server that is known, and many writers at full count
 test-s3:
@@ -45,7 +58,14 @@ test-s3:
 
 $(VENV)/ready: reference/requirements.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r reference/requirements.txt
+	$(VENV)/bin/pip install $(PIP_OPTIONS) -r reference/requirements.txt
+	touch $@
+
+# What the package is tested with. It is downloaded while cargo builds.
+$(VENV)/packages: $(VENV)/ready pyproject.toml
+	$(VENV)/bin/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); \
+		print(*project["project"]["optional-dependencies"]["test"], sep="\n")' > $(VENV)/packages.txt
+	$(VENV)/bin/pip install $(PIP_OPTIONS) -r $(VENV)/packages.txt
 	touch $@
 
 ## lint: formatting, spelling and warnings, all of which must be clean, in the fuzz targets too
