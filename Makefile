@@ -68,13 +68,14 @@ $(VENV)/packages: $(VENV)/ready pyproject.toml
 	$(VENV)/bin/pip install $(PIP_OPTIONS) -r $(VENV)/packages.txt
 	touch $@
 
-## lint: formatting, spelling and warnings, all of which must be clean, in the fuzz targets too
+## lint: formatting, spelling, warnings and links of the docs, all clean, in the fuzz targets too
 lint:
 	tools/tidy
 	tools/spelling
 	tools/deny
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --locked -- -D warnings
 

@@ -95,8 +95,8 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// The content hash of a file or of any bytes: the same as [`Archive::content_hash`] of an archive
-/// of it. Everything is read.
+/// The content hash of a file or of any bytes: the same as [`crate::Archive::content_hash`] of an
+/// archive of it. Everything is read.
 pub fn content_hash(input: Input, context: &Context) -> Result<u128> {
     Raw::new(ByteSource::new(input)?)?.hash(context)
 }

@@ -124,7 +124,7 @@ impl BaseSet {
     }
 
     /// The same, but an archive that is compressed against them names each of them, even if
-    /// restoring the original does not need it. [`Archive::check_named_bases`] can then tell
+    /// restoring the original does not need it. [`crate::Archive::check_named_bases`] can then tell
     /// whether they are there.
     pub fn named(self) -> Self {
         Self { is_named: true, ..self }
