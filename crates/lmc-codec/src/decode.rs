@@ -1,13 +1,10 @@
 //! Decodes one block to bytes. The input is hostile: every length is checked before it is used.
 
-use crate::bins::BinBuffers;
-use crate::changes::ChangeBuffers;
-use crate::classes::ClassBuffers;
+use crate::buffers::RecipeBuffers;
 use crate::entropy::{PlaneDecoder, Scratch};
 use crate::need::{Need, RecipeShape, segment_len, widened};
-use crate::palette::PaletteBuffers;
 use crate::recipe_decoder::{PlaneRecipeDecoder, RecipeDecoder};
-use crate::segment::{Buffers, SegmentTarget, segment_error};
+use crate::segment::{SegmentTarget, segment_error};
 use crate::simd::chain::Hints;
 use crate::simd::{Isa, fence};
 use crate::transform::against;
@@ -109,11 +106,7 @@ struct BodyShape {
 pub struct Decoder {
     isa: Isa,
     streaming: bool,
-    buffers: Buffers,
-    class_buffers: ClassBuffers,
-    bin_buffers: BinBuffers,
-    change_buffers: ChangeBuffers,
-    palette_buffers: PaletteBuffers,
+    buffers: RecipeBuffers,
 }
 
 impl Default for Decoder {
@@ -130,15 +123,7 @@ impl Decoder {
 
     /// A decoder with the given instruction set.
     pub fn with_isa(isa: Isa) -> Self {
-        Self {
-            isa,
-            streaming: false,
-            buffers: Buffers::default(),
-            class_buffers: ClassBuffers::default(),
-            bin_buffers: BinBuffers::default(),
-            change_buffers: ChangeBuffers::default(),
-            palette_buffers: PaletteBuffers::default(),
-        }
+        Self { isa, streaming: false, buffers: RecipeBuffers::default() }
     }
 
     /// Whether output that is not read again soon may bypass the caches; off by default. The
@@ -295,7 +280,7 @@ impl Decoder {
                 let segment_log2 = recipe.segment_log2;
                 let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
                 self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
-                    let buffers = &mut own.class_buffers;
+                    let buffers = &mut own.buffers.classes;
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
                 })
             }
@@ -304,7 +289,7 @@ impl Decoder {
                 let BinRules { segment_log2, .. } = recipe.rules;
                 let shape = BodyShape { width: recipe.rules.width(), segment_log2, raw_len };
                 self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
-                    let buffers = &mut own.bin_buffers;
+                    let buffers = &mut own.buffers.bins;
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
                 })
             }
@@ -313,7 +298,7 @@ impl Decoder {
                 let segment_log2 = recipe.rules.segment_log2;
                 let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
                 self.decode_body(shape, input, range, out, |own, bytes, coded, dst, hints| {
-                    let buffers = &mut own.change_buffers;
+                    let buffers = &mut own.buffers.changes;
                     segments.decode(own.isa, coded, base.get(bytes)?, buffers, dst, hints)
                 })
             }
@@ -321,7 +306,7 @@ impl Decoder {
                 let segment_log2 = recipe.segment_log2;
                 let shape = BodyShape { width: recipe.width(), segment_log2, raw_len };
                 self.decode_body(shape, input, range, out, |own, _, coded, dst, _| {
-                    segments.decode(own.isa, coded, &mut own.palette_buffers, dst)
+                    segments.decode(own.isa, coded, &mut own.buffers.palette, dst)
                 })
             }
         }
@@ -392,7 +377,7 @@ impl Decoder {
             let bytes = i * segment_bytes..coded_len.min((i + 1) * segment_bytes);
             let hints = Hints { streaming: self.streaming, ahead: rest };
             let target = SegmentTarget { start: i << prepared.recipe.segment_log2, offsets, hints };
-            let (isa, buffers) = (self.isa, &mut self.buffers);
+            let (isa, buffers) = (self.isa, &mut self.buffers.planes);
             decode_part(bytes, &range, out, |dst, is_direct| {
                 let hints = if is_direct { target.hints } else { Hints::default() };
                 prepared.segments.decode(

@@ -1,15 +1,12 @@
 //! Encodes one block by a plan.
 
-use crate::bins::BinBuffers;
-use crate::changes::ChangeBuffers;
-use crate::classes::ClassBuffers;
+use crate::buffers::RecipeBuffers;
 use crate::entropy::{PlaneEncoder, Scratch};
 use crate::express::{CannotExpress, Encoded, all_or_nothing, only_if};
-use crate::palette::PaletteBuffers;
 use crate::plan::{
     Plan, PlaneRecipeEncoder, RecipeEncoder, Scope, Target, block_rows, choose, choose_bytes,
 };
-use crate::segment::{Buffers, SegmentInput};
+use crate::segment::SegmentInput;
 use crate::simd::{Isa, fence};
 use crate::spec::{Block, Level};
 use crate::transform::against;
@@ -24,11 +21,7 @@ const SMALL_LEN: usize = 1 << 16;
 pub struct Encoder {
     isa: Isa,
     streaming: bool,
-    buffers: Buffers,
-    class_buffers: ClassBuffers,
-    bin_buffers: BinBuffers,
-    change_buffers: ChangeBuffers,
-    palette_buffers: PaletteBuffers,
+    buffers: RecipeBuffers,
     /// The differences of words from their base.
     apart: Vec<u8>,
 }
@@ -47,16 +40,7 @@ impl Encoder {
 
     /// An encoder with the given instruction set; the output does not depend on it.
     pub fn with_isa(isa: Isa) -> Self {
-        Self {
-            isa,
-            streaming: false,
-            buffers: Buffers::default(),
-            class_buffers: ClassBuffers::default(),
-            bin_buffers: BinBuffers::default(),
-            change_buffers: ChangeBuffers::default(),
-            palette_buffers: PaletteBuffers::default(),
-            apart: Vec::new(),
-        }
+        Self { isa, streaming: false, buffers: RecipeBuffers::default(), apart: Vec::new() }
     }
 
     /// Whether output that is not read again soon may bypass the caches; off by default. The
@@ -206,7 +190,7 @@ impl Encoder {
         let isa = self.isa;
         match (prepared, base) {
             (RecipeEncoder::Classes(prepared), Some(base)) => {
-                let buffers = &mut self.class_buffers;
+                let buffers = &mut self.buffers.classes;
                 write_segments(
                     prepared.recipe.segment_len(),
                     whole,
@@ -216,7 +200,7 @@ impl Encoder {
                 )
             }
             (RecipeEncoder::Bins(prepared), Some(base)) => {
-                let buffers = &mut self.bin_buffers;
+                let buffers = &mut self.buffers.bins;
                 write_segments(
                     prepared.rules.segment_len(),
                     whole,
@@ -226,7 +210,7 @@ impl Encoder {
                 )
             }
             (RecipeEncoder::Changes(prepared), Some(base)) => {
-                let buffers = &mut self.change_buffers;
+                let buffers = &mut self.buffers.changes;
                 write_segments(
                     prepared.recipe.segment_len(),
                     whole,
@@ -240,7 +224,7 @@ impl Encoder {
                 None,
             ) => Err(CannotExpress),
             (RecipeEncoder::Palette(prepared), _) => {
-                let buffers = &mut self.palette_buffers;
+                let buffers = &mut self.buffers.palette;
                 // Palettes need no base; the values are passed instead.
                 write_segments(
                     prepared.recipe.segment_len(),
@@ -281,7 +265,7 @@ impl Encoder {
             let start = i << prepared.recipe.segment_log2;
             let streaming = self.streaming;
             let input = SegmentInput { values: segment, start, rows: rows.as_mut(), streaming };
-            prepared.segments.encode(self.isa, input, &mut self.buffers, out)?;
+            prepared.segments.encode(self.isa, input, &mut self.buffers.planes, out)?;
             index.end_segment(out)?;
         }
         if self.streaming {

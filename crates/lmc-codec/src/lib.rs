@@ -62,6 +62,7 @@
 )]
 
 mod bins;
+mod buffers;
 mod changes;
 mod classes;
 mod decode;

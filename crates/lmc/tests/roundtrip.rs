@@ -2,7 +2,7 @@
 //! number of threads, as a whole and in parts.
 
 use crate::common::{compress, compress_with, safetensors};
-use lmc::{Archive, Context, Level, Options, decompress_to_vec};
+use lmc::{Archive, Context, Dtype, Level, Options, decompress_to_vec};
 use lmc_testkit::data::{self, Kind, Random};
 use proptest::prelude::*;
 
@@ -35,30 +35,8 @@ fn check_tensors(archive: &Archive, original: &[u8]) {
 /// Tensors of every type that safetensors has, with odd shapes, scalars and nothing in them.
 #[test]
 fn every_safetensors_type() {
-    let types = [
-        ("BOOL", 8),
-        ("F4", 4),
-        ("F6_E2M3", 6),
-        ("F6_E3M2", 6),
-        ("U8", 8),
-        ("I8", 8),
-        ("F8_E5M2", 8),
-        ("F8_E4M3", 8),
-        ("F8_E8M0", 8),
-        ("F8_E4M3FNUZ", 8),
-        ("F8_E5M2FNUZ", 8),
-        ("I16", 16),
-        ("U16", 16),
-        ("F16", 16),
-        ("BF16", 16),
-        ("I32", 32),
-        ("U32", 32),
-        ("F32", 32),
-        ("C64", 64),
-        ("F64", 64),
-        ("I64", 64),
-        ("U64", 64),
-    ];
+    let named = |dtype: Dtype| Some((dtype.in_safetensors()?, dtype.bits()));
+    let types = Dtype::ALL.into_iter().filter_map(named);
     let mut tensors = Vec::new();
     for (name, bits) in types {
         for shape in [vec![], vec![8], vec![0, 3], vec![3, 40], vec![24, 1, 77], vec![100_000]] {

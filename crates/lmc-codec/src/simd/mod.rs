@@ -6,6 +6,18 @@
 //! instructions exist.
 #![allow(unsafe_code, reason = "vector instructions need it; every block says why it is sound")]
 
+/// Calls a function that has the width of a value, in bytes, as its constant.
+macro_rules! for_width {
+    ($width_log2:expr, $run:ident($($arg:expr),*)) => {
+        match $width_log2 {
+            0 => $run::<1>($($arg),*),
+            1 => $run::<2>($($arg),*),
+            2 => $run::<4>($($arg),*),
+            _ => $run::<8>($($arg),*),
+        }
+    };
+}
+
 pub(crate) mod bins;
 pub(crate) mod chain;
 pub(crate) mod changes;

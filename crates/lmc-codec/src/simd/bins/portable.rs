@@ -5,18 +5,6 @@ use super::{BINS, EXCEPTION, Joined, Parts, Progress, Tables};
 use super::{parts_of, through, too_few_exceptions};
 use lmc_format::Result;
 
-/// Calls a function for the width of a value.
-macro_rules! for_width {
-    ($width_log2:expr, $run:ident($($arg:expr),*)) => {
-        match $width_log2 {
-            0 => $run::<1>($($arg),*),
-            1 => $run::<2>($($arg),*),
-            2 => $run::<4>($($arg),*),
-            _ => $run::<8>($($arg),*),
-        }
-    };
-}
-
 /// The contexts of all values with this base.
 pub(super) fn contexts(tables: &Tables, by_bin: &[u8; BINS], base: &[u8], out: &mut [u8]) {
     for_width!(tables.width_log2, contexts_of(tables, by_bin, base, out));

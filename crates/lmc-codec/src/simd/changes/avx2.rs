@@ -11,18 +11,6 @@ const AHEAD: usize = 1024;
 /// Up to this many values of a group are moved one by one; more are moved eight at a time.
 const FEW: u32 = 8;
 
-/// Runs a function for the width of a value.
-macro_rules! for_width {
-    ($width_log2:expr, $run:ident($($arg:expr),*)) => {
-        match $width_log2 {
-            0 => $run::<1>($($arg),*),
-            1 => $run::<2>($($arg),*),
-            2 => $run::<4>($($arg),*),
-            _ => $run::<8>($($arg),*),
-        }
-    };
-}
-
 /// [`super::masks`].
 ///
 /// # Safety

@@ -8,18 +8,6 @@ use std::arch::x86_64::*;
 /// How far ahead to prefetch, in bytes.
 const AHEAD: usize = 1024;
 
-/// Runs a function for the width of a value.
-macro_rules! for_width {
-    ($width_log2:expr, $run:ident($($arg:expr),*)) => {
-        match $width_log2 {
-            0 => $run::<1>($($arg),*),
-            1 => $run::<2>($($arg),*),
-            2 => $run::<4>($($arg),*),
-            _ => $run::<8>($($arg),*),
-        }
-    };
-}
-
 /// [`super::masks`].
 ///
 /// # Safety

@@ -4,18 +4,6 @@ use super::{ContextRule, GROUP};
 use crate::simd::chain::eights::gather;
 use crate::simd::chain::low_bits;
 
-/// Calls a macro's body for the width of a value.
-macro_rules! for_width {
-    ($width_log2:expr, $run:ident($($arg:expr),*)) => {
-        match $width_log2 {
-            0 => $run::<1>($($arg),*),
-            1 => $run::<2>($($arg),*),
-            2 => $run::<4>($($arg),*),
-            _ => $run::<8>($($arg),*),
-        }
-    };
-}
-
 /// [`super::masks`].
 pub(super) fn masks(rule: ContextRule, base: &[u8], out: &mut [u64]) {
     for_width!(rule.width_log2, masks_of(rule, base, out));
