@@ -2,6 +2,7 @@
 //!
 //! There is no I/O and no unsafe code, and memory use is bounded by the number of bytes read.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -3,6 +3,7 @@
 //! Nothing here decides whether a file can be compressed: anything that is not understood is
 //! treated as bytes.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod cut;
 mod safetensors_header;

@@ -6,6 +6,7 @@
 //! written once and never changed. One object, the manifest, makes a whole snapshot visible.
 //! `docs/store.md` describes the layout and shows why writers, readers and prunes need no lock.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod layout;
 mod read;

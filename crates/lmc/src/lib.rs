@@ -5,6 +5,7 @@
 //! depends only on the input, the level and the version. A file under its final name is always
 //! complete: [`Publish`] makes sure of that.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod archive;
 mod base;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The object whose presence makes a place a store. `init` writes it last.
 pub const CONFIG_NAME: &str = "lmc-store.json";
 /// The version of the layout that this code reads and writes.
-pub const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 /// The default grace period, in seconds.
 pub const GRACE_SECONDS: u64 = 86_400;
 /// The shortest useful grace period: a save must show that it is alive within a quarter of it.

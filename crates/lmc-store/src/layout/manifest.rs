@@ -12,18 +12,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Largest manifest in bytes.
-pub const MANIFEST_LEN_MAX: u64 = 1 << 28;
+pub(crate) const MANIFEST_LEN_MAX: u64 = 1 << 28;
 /// The version of manifests that this code reads and writes.
-pub const MANIFEST_FORMAT: u32 = 1;
+pub(crate) const MANIFEST_FORMAT: u32 = 1;
 /// The most bases that a base chain may have.
-pub const DEPTH_MAX: usize = 48;
+pub(crate) const DEPTH_MAX: usize = 48;
 /// The longest pack that a reader accepts, in bytes; packs that are written are shorter.
-pub const PACK_LEN_MAX: u64 = 256 << 20;
+pub(crate) const PACK_LEN_MAX: u64 = 256 << 20;
 /// The most bytes that all files and archives of a snapshot may have together, and the largest byte
 /// count that a manifest may state.
 pub(crate) const SIZE_MAX: u64 = 1 << 60;
 /// The bits of a mode that are kept.
-pub const MODE_BITS: u32 = lmc::MODE_BITS;
+pub(crate) const MODE_BITS: u32 = lmc::MODE_BITS;
 
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -449,11 +449,13 @@ impl<'de> Deserialize<'de> for Bytes {
 mod hash_text {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(hash: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(hash: &u128, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format!("{hash:032x}"))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<u128, D::Error> {
         let text = String::deserialize(deserializer)?;
         let is_hash = text.len() == 32 && crate::layout::names::is_hex(&text);
         let hash = u128::from_str_radix(&text, 16).ok().filter(|_| is_hash);
@@ -464,7 +466,7 @@ mod hash_text {
 mod blake3_text {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(
+    pub(super) fn serialize<S: Serializer>(
         hash: &Option<[u8; 32]>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -474,7 +476,7 @@ mod blake3_text {
         }
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<[u8; 32]>, D::Error> {
         let text = String::deserialize(deserializer)?;

@@ -6,26 +6,27 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 
 /// Longest name of a run or a tag in bytes: even escaped, it fits in a file name.
-pub const LABEL_LEN_MAX: usize = 80;
+pub(crate) const LABEL_LEN_MAX: usize = 80;
 /// Folder of manifests.
-pub const SNAPSHOTS: &str = "snapshots";
+pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// Folder of the marks of forgotten snapshots.
-pub const FORGOTTEN: &str = "forgotten";
+pub(crate) const FORGOTTEN: &str = "forgotten";
 /// Folder of tags.
-pub const TAGS: &str = "tags";
+pub(crate) const TAGS: &str = "tags";
 /// Folder of packs.
-pub const PACKS: &str = "packs";
+pub(crate) const PACKS: &str = "packs";
 /// Folder of the leases of saves.
-pub const PENDING: &str = "pending";
+pub(crate) const PENDING: &str = "pending";
 /// Folder of the leases of prunes.
-pub const PRUNING: &str = "pruning";
+pub(crate) const PRUNING: &str = "pruning";
 /// Folder of manifests that a repair moved away.
-pub const DAMAGED: &str = "damaged";
+pub(crate) const DAMAGED: &str = "damaged";
 /// The folders of a store, which exist from the start.
-pub const FOLDERS: [&str; 7] = [PACKS, SNAPSHOTS, FORGOTTEN, TAGS, PENDING, PRUNING, DAMAGED];
+pub(crate) const FOLDERS: [&str; 7] =
+    [PACKS, SNAPSHOTS, FORGOTTEN, TAGS, PENDING, PRUNING, DAMAGED];
 /// The empty object in each folder that shows that the folder exists. No run, tag or id has this
 /// name.
-pub const MARKER: &str = ".folder";
+pub(crate) const MARKER: &str = ".folder";
 
 /// The most parts that the name of an object has; those of tags have the most. Anything deeper is
 /// not ours.
@@ -44,7 +45,7 @@ pub(crate) fn is_unreachable(object: &str) -> bool {
 }
 
 /// 128 random bits in hex.
-pub fn random_id() -> Result<String> {
+pub(crate) fn random_id() -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|e| no_random(&e))?;
     Ok(hex(&bytes))
@@ -94,7 +95,7 @@ pub(crate) fn is_id(text: &str) -> bool {
 
 /// A run or a tag as part of the name of an object. Upper-case letters, separators, a leading dot
 /// and the names of devices are escaped: a byte becomes `=` and two hex digits.
-pub fn escape(label: &str) -> Result<String> {
+pub(crate) fn escape(label: &str) -> Result<String> {
     check_label(label)?;
     let mut text = String::new();
     for (i, byte) in label.bytes().enumerate() {
@@ -110,7 +111,7 @@ pub fn escape(label: &str) -> Result<String> {
 }
 
 /// The label that was escaped; none if [`escape`] could not have written this text.
-pub fn unescape(text: &str) -> Option<String> {
+pub(crate) fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -128,7 +129,7 @@ pub fn unescape(text: &str) -> Option<String> {
 }
 
 /// Fails unless `label` can name a run or a tag.
-pub fn check_label(label: &str) -> Result<()> {
+pub(crate) fn check_label(label: &str) -> Result<()> {
     if label.is_empty() || label.len() > LABEL_LEN_MAX {
         let message = format!("the name of a run or a tag must have 1 to {LABEL_LEN_MAX} bytes");
         return Err(Error::invalid(message));

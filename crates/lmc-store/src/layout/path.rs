@@ -9,9 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Longest path in bytes.
-pub const PATH_LEN_MAX: usize = 4096;
+pub(crate) const PATH_LEN_MAX: usize = 4096;
 /// Longest name in it.
-pub const NAME_LEN_MAX: usize = 255;
+pub(crate) const NAME_LEN_MAX: usize = 255;
 
 /// A path below the root of a snapshot. It cannot lead out of it: no part is empty, `.` or `..`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
