@@ -1,4 +1,4 @@
-"""Section 7.6: the element types of safetensors."""
+"""The element types of safetensors, which section 7.6 needs to tell whether a file is one."""
 
 # bits of a value, by the name in a header
 DTYPE_BITS = {

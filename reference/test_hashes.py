@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from decode_file import Shelf, read_file
+from dtypes import DTYPE_BITS
 from file_builders import digest, u64
 from hashes import content_hash_of
 
@@ -109,6 +110,7 @@ class Safetensors(unittest.TestCase):
             "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F16": 16, "BF16": 16, "F32": 32,
             "F64": 64, "C64": 64,
         }
+        self.assertEqual(bits, DTYPE_BITS)
         for dtype, size in bits.items():
             self.check({"a": tensor(dtype, [2, 4], 0, size)}, [bytes(size)])
 

@@ -125,9 +125,10 @@ const fn complex(exponent_bits: u8, mantissa_bits: u8, bias: i32) -> DtypeKind {
     DtypeKind::Complex(fields(exponent_bits, mantissa_bits, bias))
 }
 
-/// Every type, by id: the type, its name, its bits, its structure, and its names elsewhere.
+/// Every type, by id: the type, its name, its bits, its structure, and its names elsewhere. Ids are
+/// places in this list, and files contain them: add a row at the end, never between others.
 #[rustfmt::skip]
-const ROWS: [Row; Dtype::COUNT] = [
+const ROWS: &[Row] = &[
     row(Dtype::Bytes,      "bytes",       8,   DtypeKind::Unsigned),
     row(Dtype::Bf16,       "bf16",        16,  float(8, 7, 127)).safetensors("BF16").torch("bfloat16").ml_dtypes("bfloat16"),
     row(Dtype::F16,        "f16",         16,  float(5, 10, 15)).safetensors("F16").both("float16"),
@@ -157,7 +158,7 @@ const ROWS: [Row; Dtype::COUNT] = [
 
 impl Dtype {
     /// The number of types.
-    const COUNT: usize = Self::F6E3M2 as usize + 1;
+    const COUNT: usize = ROWS.len();
 
     /// Every type, in the order of ids.
     #[expect(clippy::indexing_slicing, reason = "the compiler checks constants")]

@@ -3,6 +3,7 @@
 use crate::common::*;
 use lmc_store::storage::{LocalStorage, MemoryStorage, ObjectInfo, Put, Stat, Storage};
 use lmc_store::{Advice, CONFIG_NAME, ErrorKind, Result, Store};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A server that ignores conditions: the last put wins.
@@ -48,6 +49,9 @@ impl Storage for Careless {
     }
     fn concurrent_puts(&self) -> usize {
         1
+    }
+    fn directory(&self) -> Option<&Path> {
+        self.0.directory()
     }
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {
         self.0.read_all(name, len_max)

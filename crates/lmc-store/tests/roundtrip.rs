@@ -146,3 +146,17 @@ fn files_in_memory() {
         assert_eq!(error.kind, lmc_store::ErrorKind::InvalidArgument);
     }
 }
+
+/// A directory that contains the store is refused, whoever saves it and however the store is named.
+#[test]
+fn a_directory_that_contains_the_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("model"), b"weights").unwrap();
+    fs::create_dir(folder.path().join("deep")).unwrap();
+    let (store, _) = local_store(&folder.path().join("deep/store"));
+    for saved in [folder.path().to_path_buf(), folder.path().join("deep/../deep")] {
+        let error = store.save(&saved, &SaveOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("inside the directory"), "{error}");
+    }
+    store.save(&folder.path().join("model"), &SaveOptions::default()).unwrap();
+}

@@ -35,7 +35,9 @@ fn bucket() {
     for prefix in ["", "a/b"] {
         let store = Box::new(object_store::memory::InMemory::new());
         let prefix = object_store::path::Path::from(prefix);
-        check_promises(&BucketStorage::new(store, prefix).unwrap());
+        let storage = BucketStorage::new(store, prefix).unwrap();
+        check_promises(&storage);
+        check_one_winner(&storage, "x/y");
     }
 }
 

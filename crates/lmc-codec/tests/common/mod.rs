@@ -59,20 +59,7 @@ pub fn check(isa: Isa, coded: &Coded, what: &str) {
 
 /// Whether the words of a type are floats, for the data makers.
 pub fn is_float(dtype: Dtype) -> bool {
-    use Dtype::*;
-    matches!(
-        dtype,
-        Bf16 | F16
-            | F32
-            | F64
-            | F8E4M3
-            | F8E5M2
-            | F8E4M3Fnuz
-            | F8E5M2Fnuz
-            | Complex32
-            | Complex64
-            | Complex128
-    )
+    dtype.float_fields().is_some()
 }
 
 /// `n` words that look like `kind` in this type.

@@ -161,6 +161,7 @@ impl Store {
     /// is no new snapshot, or, if the storage failed during the commit, the whole one. Earlier
     /// snapshots are unchanged.
     pub fn save(&self, path: &Path, options: &SaveOptions) -> Result<Saved> {
+        self.refuse_store_inside(path)?;
         let source = walk(path, options.follow_links)?;
         let step = options.step.or_else(|| step_of(path));
         let is_file = source.is_file();
@@ -169,6 +170,17 @@ impl Store {
         stored.manifest.root_mode = source.root_mode();
         stored.warnings.extend(source.warning());
         self.finish(stored, options)
+    }
+
+    /// A store inside the saved directory would contain itself, again and again.
+    fn refuse_store_inside(&self, path: &Path) -> Result<()> {
+        let store = self.storage.directory().and_then(|store| store.canonicalize().ok());
+        let (Some(store), Ok(saved)) = (store, path.canonicalize()) else { return Ok(()) };
+        if store.starts_with(&saved) {
+            let message = "the store is inside the directory to be saved; keep it elsewhere";
+            return Err(Error::invalid(message).at(saved.display()));
+        }
+        Ok(())
     }
 
     /// Saves files in memory as if they were a directory.

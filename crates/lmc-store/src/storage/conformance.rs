@@ -11,7 +11,7 @@ use lmc_format::ErrorKind;
 ///
 /// If the storage breaks a promise.
 pub fn check_promises(storage: &dyn Storage) {
-    // A folder that is missing is empty in a store, and an error where there is none.
+    // A folder that is missing is empty in a store.
     assert_eq!(storage.put_new(CONFIG_NAME, b"{}").unwrap(), Put::Created);
     assert!(storage.names("packs").unwrap().is_empty());
     assert_eq!(storage.put_new("packs/ab/one", b"first").unwrap(), Put::Created);

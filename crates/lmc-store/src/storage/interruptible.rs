@@ -8,6 +8,7 @@ use crate::layout::names::{FORGOTTEN, PENDING, PRUNING};
 use lmc::Interrupt;
 use lmc_format::Result;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Folders of objects that announce running work; they are removed when it ends, for any reason. A
@@ -104,6 +105,10 @@ impl Storage for Interruptible {
 
     fn concurrent_puts(&self) -> usize {
         self.inner.concurrent_puts()
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        self.inner.directory()
     }
 
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {

@@ -381,9 +381,8 @@ impl Storage for LocalStorage {
         // The new name first, so that after a power cut at least one of the two exists.
         self.sync_dir(&folder(&new))?;
         let id = |path: &Path| self.disk.stat(path).map(|stat| stat.id).ok();
-        let is_both = |id_old: (u64, u64)| id(&new) == Some(id_old);
         // A file that has got the old name meanwhile stays.
-        if renamed == Renamed::Linked && id(&old).is_some_and(is_both) {
+        if renamed == Renamed::Linked && id(&old).is_some_and(|own| id(&new) == Some(own)) {
             let cannot =
                 |e| Error::io(format_args!("cannot remove {from}, which is now also {to}"), e);
             self.disk.remove(&old).map_err(cannot)?;
@@ -488,8 +487,11 @@ impl Storage for LocalStorage {
     }
 
     fn concurrent_puts(&self) -> usize {
-        // One is synced while the next one is written.
-        2
+        2 // One is synced while the next one is written.
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.root)
     }
 
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {

@@ -164,9 +164,7 @@ fn refuse_user(url: &str) -> Result<()> {
 /// Fails if the URL of a directory has a query or a fragment: it would become part of the name, and
 /// may hold secrets.
 fn refuse_query(url: &str) -> Result<()> {
-    let is_file =
-        split_scheme(url).is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("file://"));
-    if !is_file || !url.contains(['?', '#']) {
+    if !open::is_directory_url(url) || !url.contains(['?', '#']) {
         return Ok(());
     }
     let message = format!(

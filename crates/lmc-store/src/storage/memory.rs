@@ -4,6 +4,7 @@ use super::{ObjectInfo, Put, Stat, Storage, folders_of_names, not_found, read_by
 use crate::layout::clock::{Clock, SystemClock};
 use lmc_format::{Error, Result};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Objects in memory.
@@ -123,6 +124,10 @@ impl Storage for MemoryStorage {
 
     fn concurrent_puts(&self) -> usize {
         1
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        None
     }
 
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {

@@ -25,6 +25,7 @@ pub use open::{Access, mode, open, open_new};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
 
 /// How a put ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +106,9 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// How many puts should run concurrently.
     fn concurrent_puts(&self) -> usize;
+
+    /// The directory that holds the objects, if it is on a disk of this machine.
+    fn directory(&self) -> Option<&Path>;
 
     /// All bytes of an object of at most `len_max` bytes; a longer one is damaged.
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>>;

@@ -22,7 +22,7 @@ struct Scheme {
     is_built: bool,
 }
 
-/// What opens a location.
+/// What opens a location. One that is on a disk must keep new stores private, in [`open_new`].
 #[derive(Clone, Copy)]
 enum Opens {
     Directory,
@@ -32,7 +32,7 @@ enum Opens {
 const HAS_BUCKETS: bool = cfg!(any(feature = "s3", feature = "gcs", feature = "azure"));
 
 /// One row for each way. A location that is not a URL belongs to the first row.
-const SCHEMES: [Scheme; 5] = [
+const SCHEMES: &[Scheme] = &[
     row(&["file"], "DIRECTORY", Opens::Directory, true),
     row(&["s3", "s3a"], "s3://BUCKET/PREFIX", Opens::Bucket, cfg!(feature = "s3")),
     row(&["gs"], "gs://BUCKET/PREFIX", Opens::Bucket, cfg!(feature = "gcs")),
@@ -85,6 +85,11 @@ fn parse(location: &str) -> Result<(Opens, &str)> {
         Some(_) => Err(refused(location, ErrorKind::Unsupported)),
         None => Err(refused(location, ErrorKind::InvalidArgument)),
     }
+}
+
+/// Whether a location is the URL of a directory, whose path is a path of the file system.
+pub(super) fn is_directory_url(location: &str) -> bool {
+    location.contains("://") && local_path(location).is_ok_and(|path| path.is_some())
 }
 
 /// Whether the URL of a store may start with this name, in lower case.
@@ -157,7 +162,10 @@ const PRIVATE: u32 = 0o700;
 /// The directory that `location` names, if it is one.
 fn local_path(location: &str) -> Result<Option<&Path>> {
     let (opens, path) = parse(location)?;
-    Ok(matches!(opens, Opens::Directory).then(|| Path::new(path)))
+    Ok(match opens {
+        Opens::Directory => Some(Path::new(path)),
+        Opens::Bucket => None,
+    })
 }
 
 #[cfg(test)]
@@ -174,9 +182,11 @@ mod tests {
             let said = error.to_string();
             assert!(said.contains("DIRECTORY") && !said.contains("hunter2"), "{said}");
         }
-        for (scheme, url) in [(1, "S3://bucket"), (2, "gs://bucket"), (3, "az://container")] {
+        for (name, url) in [("s3", "S3://bucket"), ("gs", "gs://bucket"), ("az", "az://container")]
+        {
+            let is_built = SCHEMES.iter().any(|row| row.is_built && row.names.contains(&name));
             let is_unbuilt = open(url).is_err_and(|e| e.kind == ErrorKind::Unsupported);
-            assert_eq!(is_unbuilt, !SCHEMES[scheme].is_built, "{url}");
+            assert_eq!(is_unbuilt, !is_built, "{url}");
         }
         for location in ["dir", "/dir", "file:///dir", "FILE:///dir"] {
             assert!(local_path(location).unwrap().is_some(), "{location}");

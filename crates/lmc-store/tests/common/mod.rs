@@ -418,6 +418,10 @@ impl Storage for MortalStorage {
         1
     }
 
+    fn directory(&self) -> Option<&Path> {
+        self.inner.directory()
+    }
+
     fn read_all(&self, name: &str, len_max: u64) -> Result<Vec<u8>> {
         read_by_parts(self, name, len_max)
     }

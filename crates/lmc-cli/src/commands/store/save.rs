@@ -1,7 +1,5 @@
 //! `lmc save`: saves a file or a directory as a snapshot.
 
-use std::fs;
-
 use lmc::Level;
 use lmc_store::{Parent, SaveOptions, Saved, Store};
 use serde_json::json;
@@ -22,7 +20,6 @@ pub fn run(args: &SaveArgs) -> Exit {
 }
 
 fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
-    refuse_store_inside(args)?;
     let mut progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(args.path.display(), None);
     let options = options(store, args)?;
@@ -37,21 +34,6 @@ fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
         return Ok(());
     }
     tell(Effect::Changed, text(&saved), args.format.json.then(|| saved_json(&saved)))
-}
-
-/// A store inside the saved directory would contain itself, again and again.
-fn refuse_store_inside(args: &SaveArgs) -> Result<(), Failure> {
-    let location = args.store.location()?;
-    let location = location.with_secrets();
-    let store = location.strip_prefix("file://").unwrap_or(location);
-    let (Ok(store), Ok(saved)) = (fs::canonicalize(store), fs::canonicalize(&args.path)) else {
-        return Ok(());
-    };
-    if store.starts_with(&saved) {
-        let message = "the store is inside the directory to be saved; keep it elsewhere";
-        return Err(Failure::new(message).at(saved.display()));
-    }
-    Ok(())
 }
 
 fn options(store: &Store, args: &SaveArgs) -> Result<SaveOptions, Failure> {

@@ -10,8 +10,9 @@
    ``SaveOptions`` if users may choose tags, parent or step too, with the decorator ``takes`` of the
    same class (``store/options.py``), and pass them on to ``Store.save``.
 
-3. The public methods of ``Store`` are enough for most. What goes beyond them is in
-   ``store/native.py``, by ``native_of(store)``:
+3. ``Store.save_async(state, run=..., step=...)`` at a step and ``Store.wait()`` at the end are all
+   that a callback needs. The state is copied first, and an error is raised by the next of these
+   calls. What goes beyond the public methods is in ``store/native.py``, by ``native_of(store)``:
 
    * ``background.start(save)`` calls a function in a thread, for files and directories that stay as
      they are meanwhile; ``background.save(flatten(state), save)`` copies a state first. One save is
@@ -20,10 +21,16 @@
    * ``contents(snapshot)`` lists and opens the files of one snapshot.
    * ``shown`` is the URL without its secrets, for errors and whatever is written.
 
-4. Nothing is pickled into a store, and nothing that is read is unpickled. Errors are those of
+4. With several processes, all of them must have written their files before one saves them
+   (``_barrier`` in ``hf.py``). States whose parts are saved by each process go through
+   ``lmckpt.dcp``.
+
+5. Nothing is pickled into a store, and nothing that is read is unpickled. Errors are those of
    ``lmckpt.errors``.
 
-Beside the module: ``tests/test_NAME.py``, the library in the extra ``test`` of ``pyproject.toml``,
-``docs/python/NAME.md``, and a line in ``docs/python.md``. ``hf.py`` is the shortest example of a
-save of directories, ``lightning.py`` of states, ``fsspec.py`` of reading.
+Beside ``integrations/NAME.py`` and its re-export ``NAME.py``: ``tests/test_NAME.py`` and a row in
+``tests/test_imports.py``; in ``pyproject.toml`` the library in the extra ``test``, and in the
+overrides of mypy if it has no types; ``docs/python/NAME.md`` and a row under Frameworks in
+``docs/python.md``; a line in ``CHANGELOG.md``. ``hf.py`` is the shortest example of a save of
+directories, ``lightning.py`` of states, ``fsspec.py`` of reading.
 """

@@ -353,6 +353,10 @@ impl Storage for BucketStorage {
     fn concurrent_puts(&self) -> usize {
         4
     }
+
+    fn directory(&self) -> Option<&std::path::Path> {
+        None
+    }
 }
 
 fn stat(meta: &ObjectMeta) -> Stat {
