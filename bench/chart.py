@@ -14,9 +14,10 @@ import argparse
 import json
 import math
 import sys
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
+
+from svg import document, line, text
 
 BENCH = Path(__file__).resolve().parent
 RECORDS = BENCH / "record" / "xeon-icelake-2.8ghz"
@@ -59,26 +60,6 @@ RATIOS = (1.30, 1.54)
 SPEED_TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 RATIO_TICKS = (1.30, 1.35, 1.40, 1.45, 1.50)
 
-STYLE = """
-  text { font: 13px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #3d444d; }
-  .title { font-size: 15px; font-weight: 600; fill: #1f2328; }
-  .note { font-size: 12px; fill: #59636e; }
-  .ours { font-weight: 600; fill: #0a58ca; }
-  .grid { stroke: #d1d9e0; stroke-width: 1; }
-  .copy { stroke: #818b98; stroke-width: 1.5; stroke-dasharray: 4 4; }
-  circle.other { fill: #818b98; }
-  circle.ours { fill: #0a58ca; }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #d1d7e0; }
-    .title { fill: #f0f6fc; }
-    .note { fill: #9198a1; }
-    .ours { fill: #6cb6ff; }
-    .grid { stroke: #3d444d; }
-    circle.other { fill: #9198a1; }
-    circle.ours { fill: #6cb6ff; }
-  }
-"""
-
 
 def rows(record: str) -> list[dict]:
     """The rows of the newest record of that name, for the set that is drawn."""
@@ -95,15 +76,6 @@ def x_of(speed: float) -> float:
 def y_of(ratio: float, panel: tuple[int, int]) -> float:
     top, bottom = panel
     return bottom - (ratio - RATIOS[0]) / (RATIOS[1] - RATIOS[0]) * (bottom - top)
-
-
-def text(x: float, y: float, content: str, anchor: str = "start", kind: str = "") -> str:
-    kind = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}>{escape(content)}</text>'
-
-
-def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
 
 
 def axes(what: str, panel: tuple[int, int]) -> list[str]:
@@ -154,11 +126,7 @@ def chart() -> str:
         " README.md compares with the best graph that we found.",
     )
     parts += [text(8, HEIGHT - 26 + 18 * i, note, kind="note") for i, note in enumerate(notes)]
-    size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
-    return "\n".join(
-        [head, f"<title>{title}</title>", f"<style>{STYLE}</style>", *parts, "</svg>", ""]
-    )
+    return document(title, WIDTH, HEIGHT, parts)
 
 
 def main() -> int:
