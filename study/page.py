@@ -98,7 +98,7 @@ def files() -> Iterator[tuple[Path, str]]:
     yield DOCS / "study/steps.svg", by_step(large)
     yield DOCS / "study/tables.md", tables.everything(found)
     page = DOCS / "study.md"
-    made = tables.named(found)
+    made = tables.named(found, large)
 
     def filled(match: re.Match[str]) -> str:
         return match[1] + made[match[2]] + match[3]

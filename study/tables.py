@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from figures import PHASES, STATES, Row, find
 
@@ -118,9 +119,28 @@ def convergence(found: list[Row]) -> str:
     return table(columns, lines)
 
 
-def named(found: Found) -> dict[str, str]:
+def whole(record: dict[str, Any]) -> str:
+    """Ratios of everything that a mixed-precision run saves, at the default level."""
+
+    def ratio(figures: dict[str, Any]) -> str:
+        # 14 bytes of a parameter are four values.
+        return number(3.5 * figures["values"] / figures["bytes"]["default"])
+
+    distances = (1, 10, 100, 1000)
+    lines = []
+    for window in record["windows"]:
+        against = {pair["distance"]: pair["states"].get("whole") for pair in window["pairs"]}
+        cells = [f"{PHASES[window['phase']]}, step {window['step']:,}"]
+        cells.append(ratio(window["alone"]["whole"]))
+        cells += [ratio(against[d]) if against.get(d) else "-" for d in distances]
+        lines.append(cells)
+    return table(["checkpoint", "alone", *(f"{d:,}" for d in distances)], lines)
+
+
+def named(found: Found, record: dict[str, Any]) -> dict[str, str]:
     """The tables of docs/study.md."""
     return {
+        "whole": whole(record),
         "grouping": grouping(found["110m"]),
         "convergence": convergence(found["110m"]),
         "summary": summary(found["110m"]),
