@@ -43,7 +43,8 @@ pub struct LocalStorage {
 }
 
 impl LocalStorage {
-    /// The directory `root`, which need not exist before the first put.
+    /// The directory `root`. It need not exist before `lmc-store.json` is put, which makes it, but
+    /// the folder above it must. Lists fail where that file is missing: the disk may be unmounted.
     pub fn new(root: &Path) -> Self {
         Self::on(root, Arc::new(RealDisk::new(root, Access::Private)))
     }
