@@ -43,8 +43,7 @@ pub struct LocalStorage {
 }
 
 impl LocalStorage {
-    /// The directory `root`. It need not exist before `lmc-store.json` is put, which makes it, but
-    /// the folder above it must. Lists fail where that file is missing: the disk may be unmounted.
+    /// The directory `root`, which putting `lmc-store.json` makes, but not the folders above it.
     pub fn new(root: &Path) -> Self {
         Self::on(root, Arc::new(RealDisk::new(root, Access::Private)))
     }
