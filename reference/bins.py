@@ -160,7 +160,7 @@ def by_bin(entries: list[int], numbers: Counts) -> Counts:
 
 @dataclass(frozen=True)
 class Listed:
-    """Section 4.4: what stands in front of the symbols."""
+    """Section 4.4: what comes before the symbols."""
 
     records: Words
     exceptions: Words

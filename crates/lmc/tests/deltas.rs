@@ -295,7 +295,7 @@ fn files_without_tensors() {
     check(&new, &bases(&[("", b"")]), Level::Fast);
 }
 
-/// A base that is of no use costs nothing: rows in another order, zeros against noise, NaNs, and
+/// A useless base costs nothing: rows in another order, zeros against noise, NaNs, and
 /// many small tensors in another order.
 #[test]
 fn bad_bases_cost_nothing() {
