@@ -272,9 +272,9 @@ fn diff() {
 #[test]
 fn diff_of_other_files() {
     let folder = Folder::new();
-    folder.write("a", b"some text, not a checkpoint");
-    folder.write("same", b"some text, not a checkpoint");
-    folder.write("b", b"some TEXT, not a checkpoint at all");
+    folder.write("a", b"some text that is no checkpoint");
+    folder.write("same", b"some text that is no checkpoint");
+    folder.write("b", b"some TEXT that is no checkpoint at all");
     folder.write("c", &checkpoint(0));
     let diff = |new: &str| text(folder.ok(&["diff", "a", new]));
     assert_eq!(diff("same"), "the same 31 bytes\n");
