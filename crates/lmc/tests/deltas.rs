@@ -122,7 +122,7 @@ fn every_type_and_change() {
     }
 }
 
-/// Tensors that grew or became another type stand for themselves; those that were renamed or moved
+/// Tensors that grew or became another type are coded alone; those that were renamed or moved
 /// to another file are found.
 #[test]
 fn tensors_that_are_not_what_they_were() {
