@@ -99,7 +99,7 @@ fn closed_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// A server that cannot be reached is told of without the secrets of the store's URL, and without
+/// A server that cannot be reached is reported without the secrets of the store's URL, and without
 /// those of the server's.
 #[test]
 #[cfg(feature = "s3")]

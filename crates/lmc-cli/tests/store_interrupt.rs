@@ -74,7 +74,7 @@ fn work_ends_by_itself() {
         for call in (1..=calls).step_by(calls.div_ceil(8) as usize) {
             let folder = scene();
             let Some((_, code)) = signal_at(&folder, call, number, "0.2", args) else { return };
-            // Once it needs nothing more of the store it goes on to its end.
+            // Once it needs nothing more of the store it runs to its end.
             assert!(code == 130 || code == 0, "{args:?} at call {call} of {calls}: {code}");
             interrupted += u64::from(code == 130);
             if code == 130 {

@@ -7,7 +7,7 @@
 //! There are never more parts in the pipeline than permits, so memory is bounded whatever a file
 //! holds: a part takes a permit before it is read and gives it back when it is written.
 //!
-//! The system may refuse to start threads. Then the work goes on with those that could be started.
+//! The system may refuse to start threads. Then the work is done with those that could be started.
 //! If there are none, the calling thread does everything.
 
 use crate::context::{Context, Interrupt};

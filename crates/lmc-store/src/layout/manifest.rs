@@ -337,7 +337,7 @@ impl Manifest {
         }
         match self.archives.get(file.archive) {
             Some(archive) if archive.size == file.size => Ok(()),
-            Some(_) => Err(Error::invalid("has another size than its archive")),
+            Some(_) => Err(Error::invalid("does not have the size of its archive")),
             None => Err(Error::invalid("has no archive")),
         }
     }

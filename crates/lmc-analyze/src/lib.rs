@@ -1,0 +1,5 @@
+//! Measures how checkpoints compress and how they change from step to step.
+//!
+//! `docs/analyze.md` defines every figure.
+#![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
