@@ -45,7 +45,8 @@ pub struct KeepArgs {
     #[arg(long = "keep-last", value_name = "N")]
     pub last: Option<u64>,
     /// Keep those whose step is a multiple of N
-    #[arg(long = "keep-every", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long = "keep-every", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub every: Option<u64>,
     /// Keep those with this tag
     #[arg(long = "keep-tag", value_name = "TAG")]

@@ -197,8 +197,8 @@ fn usual_rules(snapshots: &[Dated]) -> Vec<Keep> {
     // The smallest of those that are equally frequent.
     let usual = distances.into_iter().rev().max_by_key(|(_, count)| *count);
     let every = usual.map_or(0, |(distance, _)| distance.saturating_mul(USUAL_DISTANCES));
-    let is_kept = |dated: &Dated| dated.name.step > 0 && dated.name.step % every == 0;
-    if every > 0 && snapshots.iter().any(is_kept) {
+    let is_kept = |dated: &Dated| dated.name.step > 0 && dated.name.step.is_multiple_of(every);
+    if snapshots.iter().any(is_kept) {
         rules.push(Keep { every: Some(every), ..Keep::default() });
     }
     rules

@@ -70,7 +70,7 @@ impl CheckReport {
 
 /// What became of a manifest that was listed.
 pub(crate) enum Look {
-    Good(Manifest),
+    Good(Box<Manifest>),
     Bad(Error),
     /// A prune has removed it since.
     Gone,
@@ -236,7 +236,7 @@ impl Store {
                 continue;
             };
             match self.look_at_manifest(&object, &name)? {
-                Look::Good(manifest) => good.push((name, Arc::new(manifest))),
+                Look::Good(manifest) => good.push((name, Arc::from(manifest))),
                 Look::Bad(error) => bad.push(Damage { object, error }),
                 Look::Gone => {
                     seen.remove(&object);
@@ -261,7 +261,7 @@ impl Store {
             first => first,
         };
         match read {
-            Ok(manifest) => Ok(Look::Good(manifest)),
+            Ok(manifest) => Ok(Look::Good(Box::new(manifest))),
             Err(e) if e.kind == ErrorKind::NotFound => Ok(Look::Gone),
             Err(error) if is_bad(&error) => Ok(Look::Bad(error)),
             Err(e) => Err(e),

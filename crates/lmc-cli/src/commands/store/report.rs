@@ -47,11 +47,12 @@ fn report(store: &Store, args: &ReportArgs) -> Result<(), Failure> {
     let report = store.with_context(&context).report(&ReportOptions { keep, check })?;
     let mut text = text(&report);
     let mut data = Value::Null;
+    let name = args.store.location()?.to_string();
     if args.format.json || page.is_some() {
-        data = json(&args.store.location()?.to_string(), &report, check.as_ref());
+        data = json(&name, &report, check.as_ref());
     }
     if let (Some(path), Some(mut page)) = (&args.html, page.take()) {
-        let html = page::render(&data);
+        let html = page::render(&name, &data);
         let written = page.write_all(html.as_bytes()).and_then(|()| page.flush());
         let what = format!("write {}", path.display());
         written.map_err(|error| Failure::io(&what, &error))?;
