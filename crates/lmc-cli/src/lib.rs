@@ -108,6 +108,7 @@ fn dispatch(command: &Command) -> Exit {
         Command::Ls(args) => commands::store::ls::run(args),
         Command::Restore(args) => commands::store::restore::run(args),
         Command::Stats(args) => commands::store::stats::run(args),
+        Command::Report(args) => commands::store::report::run(args),
         Command::Check(args) => commands::store::check::run(args),
         Command::Repair(args) => commands::store::repair::run(args),
         Command::Forget(args) => commands::store::forget::run(args),

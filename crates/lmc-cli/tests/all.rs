@@ -29,6 +29,7 @@ mod modes;
 mod overwrite;
 mod planted;
 mod refusals;
+mod report;
 mod s3;
 mod secrets;
 mod stdio;

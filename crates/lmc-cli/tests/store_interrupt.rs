@@ -62,7 +62,8 @@ fn signal_at(
 /// Saves and copies end their leases; restores and exports remove what they have written.
 #[test]
 fn work_ends_by_itself() {
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
+        (&["report", "--html", "page.html", "--store", "store"], "2"),
         (&["save", "data", "--store", "store", "--step", "2"], "2"),
         (&["copy", "store", "other"], "15"),
         (&["restore", "latest", "out", "--store", "store"], "1"),
@@ -93,7 +94,8 @@ fn work_ends_by_itself() {
 /// What hangs is cut off by a second signal, or when it takes too long, and leaves nothing either.
 #[test]
 fn work_is_cut_off() {
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
+        (&["report", "--read-data", "--html", "page.html", "--store", "store"], "2 2"),
         (&["restore", "latest", "out", "--store", "store"], "2 2"),
         (&["export", "latest", "-o", "out", "--store", "store"], "2 15"),
         (&["restore", "latest", "there", "-f", "--store", "store"], "2 2"),

@@ -54,6 +54,8 @@ pub enum Command {
     Restore(store::RestoreArgs),
     /// Show the size of a store and where its savings come from
     Stats(store::StatsArgs),
+    /// Show the history of a store: what each snapshot added and what retention would free
+    Report(store::ReportArgs),
     /// Look for damage in a store
     Check(store::CheckArgs),
     /// Repair damaged objects from good copies
