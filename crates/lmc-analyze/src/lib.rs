@@ -1,5 +1,20 @@
 //! Measures how checkpoints compress and how they change from step to step.
 //!
-//! `docs/analyze.md` defines every figure.
+//! [`Series::from_paths`] finds the checkpoints, [`analyze`] reads them and gives a [`Report`], which
+//! becomes JSON or tables. `docs/analyze.md` defines every figure.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+
+mod analysis;
+mod count;
+mod figures;
+mod opened;
+mod pass;
+mod piece;
+mod report;
+mod series;
+
+pub use analysis::{Options, analyze};
+pub use figures::{Alone, Blocks, Change, Exponents};
+pub use report::{CheckpointRow, PairRow, Report, Reshaped, Skipped, TensorRow};
+pub use series::{Checkpoint, Series};

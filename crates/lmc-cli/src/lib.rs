@@ -101,6 +101,7 @@ fn dispatch(command: &Command) -> Exit {
             commands::store::diff::run(args)
         }
         Command::Diff(args) => exit::report(&args.new, commands::diff::run(args)),
+        Command::Analyze(args) => commands::analyze::run(args),
         Command::Init(args) => commands::store::init::run(args),
         Command::Save(args) => commands::store::save::run(args),
         Command::Log(args) => commands::store::log::run(args),

@@ -122,9 +122,10 @@ fn run_alone<S: Stages>(
     })
 }
 
-/// Works on parts 0 to `count` on several threads. Returns the results in order, or the error of
-/// the first part that fails.
-pub(crate) fn each<W, R: Send>(
+/// Works on parts 0 to `count` on several threads, each with a `worker` of its own. Returns the
+/// results in order, or the error of the first part that fails. Looks for the interrupt of
+/// `context` before each part.
+pub fn each<W, R: Send>(
     count: usize,
     context: &Context,
     worker: impl Fn() -> W + Sync,

@@ -69,7 +69,7 @@ fn with_store(args: &StoreArgs, work: impl FnOnce(&Store) -> Result<(), Failure>
 }
 
 /// Opens the store at `location`.
-fn open(location: &Location) -> Result<Store, Failure> {
+pub(super) fn open(location: &Location) -> Result<Store, Failure> {
     let storage = signals::interruptible(storage::open(location.with_secrets())?);
     Ok(Store::open(storage, Arc::new(SystemClock))?)
 }
@@ -94,7 +94,7 @@ fn time_text(time_ms: u64) -> String {
 }
 
 /// A number of bytes for people.
-fn size_text(bytes: u64) -> String {
+pub(super) fn size_text(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
     let mut unit = 0;

@@ -1,0 +1,32 @@
+//! The options of `lmc analyze`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::shared::{BaseArgs, FormatArgs, StoreArgs, ThreadArgs};
+
+#[derive(Args, Debug)]
+pub struct AnalyzeArgs {
+    /// Checkpoints: a file, a directory, a directory with one for each step, or several of these in
+    /// their order. In a store: runs and snapshots
+    #[arg(required = true, value_name = "CHECKPOINT")]
+    pub checkpoints: Vec<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub bases: BaseArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// Write tables into this directory: checkpoints.csv, pairs.csv, tensors.csv and changes.csv
+    #[arg(long, value_name = "DIR")]
+    pub csv: Option<PathBuf>,
+    /// Read and code everything, where a sample would do
+    #[arg(long)]
+    pub all: bool,
+    /// Overwrite tables
+    #[arg(short, long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
+}
