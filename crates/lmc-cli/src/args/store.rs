@@ -160,13 +160,13 @@ pub struct ReportArgs {
     /// Read every pack and compare it with its hash, as `lmc check --read-data` does
     #[arg(long)]
     pub read_data: bool,
-    /// Show what this rule of `lmc forget` would free, instead of a few usual rules
-    #[command(flatten)]
-    pub keep: KeepArgs,
     #[command(flatten)]
     pub threads: ThreadArgs,
     #[command(flatten)]
     pub format: FormatArgs,
+    // Last, since the heading holds for all options after it.
+    #[command(flatten, next_help_heading = "What this rule of `lmc forget` would free")]
+    pub keep: KeepArgs,
 }
 
 #[derive(Args, Debug)]
