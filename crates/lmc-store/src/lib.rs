@@ -26,6 +26,7 @@ pub use layout::names::{PackName, SnapshotName};
 pub use layout::path::RelPath;
 pub use lmc_format::{Advice, Error, ErrorKind, Result};
 pub use read::diff::{FileDiff, SnapshotDiff};
+pub use read::files::SnapshotFiles;
 pub use read::glob::Glob;
 pub use read::restore::{RestoreOptions, Restored};
 pub use read::stats::Stats;

@@ -1,6 +1,7 @@
 //! Reading a store: which snapshots there are, and what they hold.
 
 pub(crate) mod diff;
+pub(crate) mod files;
 pub(crate) mod glob;
 pub(crate) mod library;
 pub(crate) mod restore;
