@@ -7,6 +7,7 @@
 
 mod analysis;
 mod count;
+mod csv;
 mod figures;
 mod opened;
 mod pass;
@@ -15,6 +16,7 @@ mod report;
 mod series;
 
 pub use analysis::{Options, analyze};
+pub use csv::{CSV_TABLES, CsvTable};
 pub use figures::{Alone, Blocks, Change, Exponents};
 pub use report::{CheckpointRow, PairRow, Report, Reshaped, Skipped, TensorRow};
 pub use series::{Checkpoint, Series};

@@ -132,9 +132,10 @@ impl Skipped {
     pub(crate) fn of_error(path: &str, error: &Error) -> Self {
         // The library names the file that it reads as a base.
         let text = error.to_string();
-        let (base, own) = (format!("base {path}: "), format!("{path}: "));
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let places = [path, name].map(|place| [format!("base {place}: "), format!("{place}: ")]);
         let mut why = text.as_str();
-        while let Some(rest) = why.strip_prefix(&base).or(why.strip_prefix(&own)) {
+        while let Some(rest) = places.iter().flatten().find_map(|place| why.strip_prefix(place)) {
             why = rest;
         }
         Self::new(path, why)
@@ -213,7 +214,7 @@ mod tests {
     /// The place that an error names twice is named once.
     #[test]
     fn places_are_named_once() {
-        let error = Error::corrupt("is cut off").at("base a/b").at("base a/b");
+        let error = Error::corrupt("is cut off").at("base b").at("base a/b");
         assert_eq!(Skipped::of_error("a/b", &error).why, "is cut off");
         let other = Skipped::of_error("a", &Error::corrupt("is cut off").at("base b"));
         assert_eq!(other.why, "base b: is cut off");

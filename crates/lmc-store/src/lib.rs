@@ -27,6 +27,7 @@ pub use layout::path::RelPath;
 pub use lmc_format::{Advice, Error, ErrorKind, Result};
 pub use read::count::Figures;
 pub use read::diff::{FileDiff, SnapshotDiff};
+pub use read::files::SnapshotFiles;
 pub use read::glob::Glob;
 pub use read::report::{Report, ReportOptions, Retention, SnapshotReport};
 pub use read::restore::{RestoreOptions, Restored};

@@ -199,18 +199,14 @@ impl Series {
             self.skipped.push(Skipped::new(path.display().to_string(), why));
         }
         for (step, mut checkpoint) in checkpoints {
-            let names: Vec<&str> = names.remove(&step).unwrap_or_default().into_iter().collect();
-            checkpoint.name = match names.as_slice() {
-                [only] => (*only).to_string(),
-                several => common_name(several, step),
-            };
+            checkpoint.name = common_name(&names.remove(&step).unwrap_or_default(), step);
             self.checkpoints.push(checkpoint);
         }
     }
 }
 
-/// What the names of the files of a step have in common, up to the step.
-fn common_name(names: &[&str], step: u64) -> String {
+/// What the names of the files and folders of a step have in common, up to the step.
+fn common_name(names: &BTreeSet<&str>, step: u64) -> String {
     let start = |name: &str| {
         let number = names::numbers(name).into_iter().find(|number| number.value == Some(step));
         number

@@ -1,11 +1,17 @@
 //! `lmc analyze`: how checkpoints compress and how they change from step to step.
 
+mod store;
 mod text;
 
-use lmc::Context;
-use lmc_analyze::{Options, Report, Series, Skipped};
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use lmc::{Context, Origin, Publish};
+use lmc_analyze::{CSV_TABLES, Options, Report, Series, Skipped};
 
 use crate::args::analyze::AnalyzeArgs;
+use crate::commands::store::open;
 use crate::exit::{self, Exit, Failure};
 use crate::json;
 use crate::printable::Printable;
@@ -22,19 +28,30 @@ pub fn run(args: &AnalyzeArgs) -> Exit {
     for Skipped { path, why } in &report.skipped {
         stdio::say(Failure::new(why.clone()).line(path));
     }
-    let told = match args.format.json {
-        true => print_json(&report),
-        false => print(text::summary(&report)),
-    };
-    match exit::report_at("analyze", told) {
+    match exit::report_at("analyze", tell(&report, args)) {
         Exit::Done if !report.skipped.is_empty() => Exit::Partial,
         exit => exit,
     }
 }
 
 fn analyze(args: &AnalyzeArgs) -> Result<Report, Failure> {
+    // Hours of work should not end with a table that may not be written.
+    if let Some(dir) = args.csv.as_ref().filter(|_| !args.force) {
+        let taken = CSV_TABLES.iter().map(|table| dir.join(table.file_name));
+        if let Some(path) = taken.into_iter().find(|path| path.symlink_metadata().is_ok()) {
+            let path = path.display();
+            return Err(Failure::new(format!("{path} already exists; -f overwrites it")));
+        }
+    }
     let context = signals::context(args.threads.count);
-    let series = Series::from_paths(&args.checkpoints, &args.bases.paths);
+    let series = match store::is_meant(args) {
+        true => {
+            let location = args.store.location()?;
+            let series = open(&location).and_then(|store| store::series(&store, args, &context));
+            series.map_err(|failure| failure.at(location))?
+        }
+        false => Series::from_paths(&args.checkpoints, &args.bases.paths),
+    };
     measure(series, args, &context)
 }
 
@@ -50,10 +67,39 @@ fn measure(series: Series, args: &AnalyzeArgs, context: &Context) -> Result<Repo
     Ok(report?)
 }
 
+fn tell(report: &Report, args: &AnalyzeArgs) -> Result<(), Failure> {
+    if let Some(dir) = &args.csv {
+        write_tables(report, dir, args.force)?;
+    }
+    match args.format.json {
+        true => print_json(report),
+        false => print(text::summary(report)),
+    }
+}
+
 /// Prints the report piece by piece: there may be many tensors.
 fn print_json(report: &Report) -> Result<(), Failure> {
     let mut pages = Pages::default();
     json::object(&mut pages, 0, &report.fields(), "tensors", report.tensors().map(Ok))?;
     pages.push(Printable::line(""))?;
     pages.finish()
+}
+
+/// Writes all tables into a directory, which is made if it does not exist.
+fn write_tables(report: &Report, dir: &Path, force: bool) -> Result<(), Failure> {
+    if !dir.is_dir() {
+        let made = fs::create_dir(dir);
+        made.map_err(|e| Failure::io(&format!("make the directory {}", dir.display()), &e))?;
+    }
+    for table in CSV_TABLES {
+        let path = dir.join(table.file_name);
+        let mut publish = Publish::create(&path, force, &Origin::nothing())?;
+        let _guard = signals::guard(publish.leftover());
+        let mut lines = BufWriter::new(&mut publish);
+        let written = table.write(report, &mut lines).and_then(|()| lines.flush());
+        drop(lines);
+        written.map_err(|e| Failure::io(&format!("write {}", path.display()), &e))?;
+        publish.commit()?;
+    }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod count;
 pub(crate) mod diff;
+pub(crate) mod files;
 pub(crate) mod glob;
 pub(crate) mod library;
 pub(crate) mod report;
