@@ -3,3 +3,5 @@
 //! `docs/analyze.md` defines every figure.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+
+pub mod page;
