@@ -23,8 +23,8 @@ function tableSection() {
     search: ({ tensor }) => `${tensor.name} ${tensor.kind} ${tensor.dtype}`,
     columns: [
       { label: "Tensor", text: true, get: ({ tensor }) => tensor.name },
-      { label: "Type", text: true, get: ({ tensor }) => tensor.dtype },
-      { label: "Shape", text: true, get: ({ tensor }) => list(tensor.shape).join(" × ") },
+      { label: "Type", text: true, short: true, get: ({ tensor }) => tensor.dtype },
+      { label: "Shape", text: true, short: true, get: ({ tensor }) => list(tensor.shape).join(" × ") },
       figure("alone", "bytes", "Size", fmt.bytes),
       figure("alone", "coded", "lmc, alone", fmt.bits, "Bits per value"),
       figure("alone", "bound", "Bound", fmt.bits, "Bits per value"),

@@ -14,7 +14,8 @@ function linearTicks(low, high, count) {
   return ticks;
 }
 
-function logTicks(low, high, count) {
+function logTicks(low, high, room) {
+  const count = room * 1.5;
   const [from, to] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
   const factors = [[1, 2, 5], [1, 3], [1]].find(
     (some) => some.length * Math.log10(high / low) <= count,

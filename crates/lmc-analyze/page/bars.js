@@ -15,7 +15,7 @@ function barsAcross({ svg, width }, { rows, format, label, most }) {
   svg.append(svgEl("text", { class: "axis", x: room, y: 12 }, label));
   const spots = rows.map((row) => {
     const from = y;
-    const name = shown(row.name, Math.max(6, letters));
+    const name = brief(row.name, letters);
     const size = row.values.length * (thick + 3);
     svg.append(svgEl("text", { x: room - 8, y: y + size / 2 + 3, "text-anchor": "end" }, name));
     for (const { cls, value, dash } of row.values) {
@@ -66,7 +66,7 @@ function histogram({ svg, width }, { series, low, high, high_y, kind, x, y, spot
     height,
     { scale: scale("linear", low - 0.5, high + 0.5), label: x.label, format: x.format,
       ticks: linearTicks(low, high, Math.max(2, width / 90)).filter(Number.isInteger) },
-    { scale: yScale, label: y.label, format: y.format },
+    { scale: yScale, label: y.label, format: tick(y.format) },
   );
   const wide = (place.right - place.left) / (high - low + 1);
   series.forEach(({ cls, values }, i) => {

@@ -1,47 +1,50 @@
-// Base chains: the snapshots of a run in a row, with an arc from each to those it is coded against.
+// Base chains: a line for each run, its snapshots in the order in which they were saved, and an
+// arc from each to those that it is coded against.
 
-// Snapshots as in the data; `number` is how many of the last are drawn.
-function chainPicture({ svg, width }, snapshots, number) {
-  const some = snapshots.slice(-number);
+// Lanes are {name, snapshots}; of all their snapshots, the last `number` are drawn.
+function chainPicture({ svg, width }, lanes, number) {
+  const order = (a, b) => String(a.snapshot.time).localeCompare(String(b.snapshot.time)) || a.at - b.at;
+  const some = lanes
+    .flatMap(({ snapshots }, lane) => snapshots.map((snapshot, at) => ({ snapshot, lane, at })))
+    .sort(order)
+    .slice(-number);
   if (some.length === 0) return emptyPlot(svg, width);
-  const height = 210;
-  const ground = height - 46;
-  const [left, right] = [14, width - 14];
+  const tall = lanes.length === 1 ? 200 : 116;
+  const height = tall * lanes.length + 20;
+  const [left, right] = [16, width - 16];
   const gap = some.length > 1 ? (right - left) / (some.length - 1) : 0;
-  const x = (i) => (some.length > 1 ? left + i * gap : width / 2);
-  const at = new Map(some.map(({ id }, i) => [id, i]));
-  svg.append(svgEl("path", { class: "base", d: `M${left} ${ground}H${right}` }));
-  const arcs = new Map();
-  some.forEach(({ bases }, i) => {
-    for (const id of new Set(list(bases))) {
-      const from = at.get(id);
-      const arc = from === undefined
-        // The base is not in the picture: an arc that begins outside of it, or a stub.
-        ? svgEl("path", { class: "arc c7", "stroke-dasharray": "3 3", d: `M${x(i)} ${ground}q-8 -26 -20 -30` })
-        : svgEl("path", { class: "arc c2", d: arcOf(x(from), x(i), ground) });
-      svg.append(arc);
-      arcs.set(i, [...(arcs.get(i) ?? []), arc]);
-    }
+  const places = some.map(({ lane }, i) => [
+    some.length > 1 ? left + i * gap : width / 2,
+    (lane + 1) * tall - 36,
+  ]);
+  lanes.forEach(({ name }, lane) => {
+    const y = (lane + 1) * tall - 36;
+    svg.append(svgEl("path", { class: "base", d: `M${left} ${y}H${right}` }));
+    const label = { class: "axis", x: 0, y: lane * tall + 12 };
+    if (lanes.length > 1) svg.append(svgEl("text", label, shown(name, 60)));
   });
+  const index = new Map(some.map(({ snapshot }, i) => [snapshot.id, i]));
+  const arcs = some.map(({ snapshot }, i) =>
+    [...new Set(list(snapshot.bases))].map((id) => chainArc(places, index.get(id), i, tall - 56)),
+  );
+  svg.append(...arcs.flat());
   const r = Math.max(2, Math.min(6, gap === 0 ? 6 : gap / 3));
-  some.forEach((snapshot, i) => svg.append(marker(chainMark(snapshot), x(i), ground, r)));
-  chainTicks(svg, some, x, ground, width);
+  some.forEach(({ snapshot }, i) => svg.append(marker(chainMark(snapshot), ...places[i], r)));
+  chainTicks(svg, some, places, width);
   svg.append(svgEl("text", { class: "axis", x: right, y: height - 6, "text-anchor": "end" }, "step"));
-  const spots = some.map((snapshot, i) => ({
-    x: x(i),
-    y: ground,
-    title: `step ${fmt.count(snapshot.step)}`,
+  const spots = some.map(({ snapshot }, i) => ({
+    x: places[i][0],
+    y: places[i][1],
+    title: `${shown(snapshot.run, 40)}, step ${fmt.count(snapshot.step)}`,
     lines: [
       ["snapshot", shown(String(snapshot.id ?? ""), 24)],
-      ["depth", fmt.count(snapshot.depth)],
+      ["bases in its chain", fmt.count(snapshot.depth)],
       ["added", fmt.bytes(snapshot.added_bytes)],
-      ["against", baseNames(snapshot, some, at)],
+      ["coded against", baseNames(snapshot, some, index)],
     ],
     mark: [
-      svgEl("circle", { class: "ring", cx: x(i), cy: ground, r: r + 5 }),
-      ...(arcs.get(i) ?? []).map((arc) =>
-        svgEl("path", { class: "arc c8", d: arc.getAttribute("d"), "stroke-width": 3 }),
-      ),
+      svgEl("circle", { class: "ring", cx: places[i][0], cy: places[i][1], r: r + 5 }),
+      ...arcs[i].map((arc) => svgEl("path", { class: "arc strong c8", d: arc.getAttribute("d") })),
     ],
   }));
   return { height, spots: listSpots(spots, true) };
@@ -56,27 +59,43 @@ const chainMark = (snapshot) =>
       ? { cls: "c1", shape: "square" }
       : { cls: "c2", shape: "circle" };
 
-function arcOf(a, b, ground) {
-  const tall = Math.min(ground - 12, Math.max(14, Math.abs(b - a) / 2));
-  return `M${a} ${ground}C${a} ${ground - tall * 1.3} ${b} ${ground - tall * 1.3} ${b} ${ground}`;
+// An arc above a line, a curve between lines, or the end of one if the base is not drawn.
+function chainArc(places, base, own, most) {
+  const [x, y] = places[own];
+  if (base === undefined) {
+    return svgEl("path", { class: "arc outside c7", d: `M${x} ${y}q-5 -17 -14 -20` });
+  }
+  const [from, line] = places[base];
+  if (line === y) {
+    const tall = Math.min(most, Math.max(12, Math.abs(x - from) / 2)) * 1.33;
+    return svgEl("path", { class: "arc c2", d: `M${from} ${y}C${from} ${y - tall} ${x} ${y - tall} ${x} ${y}` });
+  }
+  const middle = (line + y) / 2;
+  return svgEl("path", { class: "arc c4", d: `M${from} ${line}C${from} ${middle} ${x} ${middle} ${x} ${y}` });
 }
 
-const baseNames = (snapshot, some, at) =>
+const baseNames = (snapshot, some, index) =>
   isWhole(snapshot)
-    ? "nothing: it is whole"
+    ? "nothing"
     : list(snapshot.bases)
         .slice(0, 4)
-        .map((id) => (at.has(id) ? `step ${fmt.count(some[at.get(id)].step)}` : shown(String(id), 16)))
-        .join(", ");
+        .map((id) => {
+          const base = some[index.get(id)]?.snapshot;
+          if (!base) return shown(String(id), 16);
+          return base.run === snapshot.run
+            ? `step ${fmt.count(base.step)}`
+            : `${shown(base.run, 24)}, step ${fmt.count(base.step)}`;
+        })
+        .join("; ");
 
-function chainTicks(svg, some, x, ground, width) {
-  let after = -Infinity;
-  some.forEach(({ step }, i) => {
-    const text = fmt.count(step);
+function chainTicks(svg, some, places, width) {
+  const after = new Map();
+  some.forEach(({ snapshot, lane }, i) => {
+    const text = fmt.count(snapshot.step);
     const half = textWidth(text) / 2;
-    const middle = Math.max(half, Math.min(x(i), width - half));
-    if (middle - half < after + 10) return;
-    after = middle + half;
-    svg.append(svgEl("text", { x: middle, y: ground + 24, "text-anchor": "middle" }, text));
+    const middle = Math.max(half, Math.min(places[i][0], width - half));
+    if (middle - half < (after.get(lane) ?? -Infinity) + 10) return;
+    after.set(lane, middle + half);
+    svg.append(svgEl("text", { x: middle, y: places[i][1] + 22, "text-anchor": "middle" }, text));
   });
 }

@@ -90,7 +90,7 @@ function choice(label, options, value, change) {
   }
   const select = el(
     "select",
-    { onchange: () => change(options[select.selectedIndex][0]) },
+    { "aria-label": label, onchange: () => change(options[select.selectedIndex][0]) },
     options.map(([key, text]) =>
       el("option", { value: key, selected: key === value }, text),
     ),
@@ -103,6 +103,7 @@ function slider(label, most, position, text, change) {
   const output = el("output", null, text(position));
   const input = el("input", {
     type: "range",
+    "aria-label": label,
     min: 0,
     max: most,
     step: 1,

@@ -64,7 +64,7 @@ function enginesSection() {
       .map((point) => ({
         ...point,
         isAhead: ahead.has(point),
-        label: point.strong || ahead.has(point) || some.length <= 16 ? shortName(point.row) : null,
+        label: point.strong || ahead.has(point) || some.length <= 60 ? shortName(point.row) : null,
       }))
       .sort((a, b) => b.strong - a.strong || b.isAhead - a.isAhead);
   };
@@ -85,14 +85,18 @@ function enginesSection() {
     ],
     legend: () => {
       const some = points();
-      const keys = [
-        [{ name: "lmc", cls: "c2", shape: "circle" }, (point) => point.strong && point.shape === "circle"],
-        [{ name: "lmc, against a base", cls: "c2", shape: "diamond" }, (point) => point.strong && point.shape === "diamond"],
-        [{ name: "others, bytes as they are", cls: "c7", shape: "circle", hollow: true }, (point) => !point.strong && point.hollow],
-        [{ name: "others, bytes grouped", cls: "c7", shape: "circle" }, (point) => !point.strong && !point.hollow],
-      ];
+      const keys = ["circle", "diamond"].flatMap((shape) => {
+        const how = shape === "diamond" ? ", against a base" : "";
+        return [
+          { name: `lmc${how}`, cls: "c2", shape, strong: true, hollow: false },
+          { name: `others${how}, bytes grouped`, cls: "c7", shape, strong: false, hollow: false },
+          { name: `others${how}, bytes as they are`, cls: "c7", shape, strong: false, hollow: true },
+        ];
+      });
+      const isKey = (key) => (point) =>
+        ["shape", "strong", "hollow"].every((field) => point[field] === key[field]);
       return [
-        ...keys.filter(([, test]) => some.some(test)).map(([key]) => key),
+        ...keys.filter((key) => some.some(isKey(key))),
         { name: "not beaten", cls: "c8", dash: "dashed" },
       ];
     },

@@ -28,6 +28,13 @@ function significant(value) {
   return value.toExponential(1);
 }
 
+// What stands at an axis: no zeros at the end.
+const tick = (write) => (value) => write(value).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
+
+// A time at an axis, such as 10 min.
+const timeTick = (value) =>
+  value < 60 ? `${value} s` : value < 3600 ? `${value / 60} min` : `${value / 3600} h`;
+
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 // The unit for sizes up to this, as [name, bytes].
@@ -80,6 +87,21 @@ function shown(text, most = 120) {
         : c,
     )
     .join("");
+}
+
+// The name of a tensor or a kind in a narrow place: without what most names share, and only then cut.
+function brief(name, most) {
+  const shorter = [
+    (text) => text,
+    (text) => text.replace(/\.weight$/, ""),
+    (text) => text.replace(/^(?:(?:model|module|transformer|_orig_mod)\.)*(?:layers|h|blocks)\./, ""),
+  ];
+  let text = name;
+  for (const step of shorter) {
+    text = step(text);
+    if (text.length <= most) break;
+  }
+  return shown(text, Math.max(4, most));
 }
 
 const plural = (count, word) => `${fmt.count(count)} ${word}${count === 1 ? "" : "s"}`;

@@ -48,7 +48,7 @@ function heatMap({ svg, canvas, width }, options) {
   const most = Math.max(4, Math.floor((left - 10) / 6.7));
   for (const [line, name] of names) {
     const y = top + ((line + 0.5) * inner) / lines + 4;
-    svg.append(svgEl("text", { x: left - 6, y, "text-anchor": "end" }, shown(name, most)));
+    svg.append(svgEl("text", { x: left - 6, y, "text-anchor": "end" }, brief(name, most)));
   }
   const wide = (right - left) / columns.length;
   let after = -Infinity;

@@ -29,7 +29,7 @@ function lineChart({ svg, width }, { series, x, y, name, height = 320, extra }) 
     width,
     height,
     { scale: xScale, label: x.label, format: x.format, ticks },
-    { scale: yScale, label: y.label, format: y.tick ?? y.format },
+    { scale: yScale, label: y.label, format: tick(y.tick ?? y.format) },
   );
   for (const each of clean) {
     const points = each.points.map(([a, b]) => [place.x(a), place.y(b)]);
@@ -93,8 +93,8 @@ function scatterChart({ svg, width }, { points, lines = [], x, y, height = 400 }
     svg,
     width,
     height,
-    { scale: xScale, label: x.label, format: x.format },
-    { scale: roundScale(Math.min(1, smallest(ys)), largest(ys)), label: y.label, format: y.format },
+    { scale: xScale, label: x.label, format: tick(x.format) },
+    { scale: roundScale(Math.min(1, smallest(ys)), largest(ys)), label: y.label, format: tick(y.format) },
   );
   for (const each of lines) {
     const path = each.points.map(([a, b]) => [place.x(a), place.y(b)]);
@@ -115,8 +115,8 @@ function nameSome(svg, points, { left, right, top }) {
   for (const { x, y, label, strong } of points.filter((point) => point.label)) {
     const size = textWidth(label) * 0.95;
     const places = [
-      [x + 9, y + 4], [x - 9 - size, y + 4], [x - size / 2, y - 10], [x - size / 2, y + 19],
-      [x + 7, y - 8], [x - 7 - size, y - 8], [x + 7, y + 16], [x - 7 - size, y + 16],
+      [x - size / 2, y - 10], [x + 7, y - 9], [x - 7 - size, y - 9], [x + 9, y + 4],
+      [x - 9 - size, y + 4], [x - size / 2, y + 19], [x + 7, y + 17], [x - 7 - size, y + 17],
     ];
     const free = places.find(([a, b]) => {
       const box = [a, b - 10, a + size, b + 3];

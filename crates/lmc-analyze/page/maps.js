@@ -33,10 +33,18 @@ function tensorMapSection() {
     nothing(part, "There are no figures of single tensors.");
     return;
   }
-  const state = { figure: figures[0], order: "kind", words: "" };
+  // Types differ in width, and so in most figures: the map begins with the one that has most bytes.
+  const bytes = new Map();
+  for (const { dtype, alone } of tensors) {
+    const size = num(list(alone).find((each) => num(each?.bytes) !== null)?.bytes) ?? 0;
+    bytes.set(String(dtype), (bytes.get(String(dtype)) ?? 0) + size);
+  }
+  const dtypes = [...bytes.keys()].sort((a, b) => bytes.get(b) - bytes.get(a));
+  const state = { figure: figures[0], order: "kind", words: "", dtype: `=${dtypes[0]}` };
   const rows = () => {
     const { figure, order, words } = state;
-    let some = tensors.map((tensor) => ({
+    const typed = tensors.filter(({ dtype }) => !state.dtype || `=${dtype}` === state.dtype);
+    let some = typed.map((tensor) => ({
       name: String(tensor.name ?? ""),
       kind: String(tensor.kind ?? ""),
       values: figure.columns.map(({ place }) => figure.of(tensor, place)),
@@ -59,6 +67,11 @@ function tensorMapSection() {
         state.figure = figures.find((figure) => figure.id === id);
         card.refresh();
       }),
+      choice("Type", dtypes.length > 1 ? [...dtypes.map((dtype) => [`=${dtype}`, shown(dtype, 30)]), ["", "All"]] : [],
+        state.dtype, (dtype) => {
+          state.dtype = dtype;
+          card.refresh();
+        }),
       choice("Order", [["kind", "By kind"], ["file", "As in the files"]], "kind", (order) => {
         state.order = order;
         card.refresh();

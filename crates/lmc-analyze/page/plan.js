@@ -88,7 +88,7 @@ function planSection() {
         })
       : null;
   const sliders = [
-    input("bandwidth", "Bandwidth of the storage", 10e6, 100e9, false, fmt.speed),
+    input("bandwidth", "Storage bandwidth", 10e6, 100e9, false, fmt.speed),
     input("cores", "Cores for compression", 1, 256, true, fmt.count),
     input("interval", "Steps between saves", 1, 10000, true, fmt.count),
     input("state_bytes", "Size of a checkpoint", 1e8, 1e13, false, fmt.bytes),
@@ -145,7 +145,7 @@ function planTable(part, methods, rows, state, parts) {
       { label: "Time lost", get: (row) => way(row, "lost"), format: fmt.share, best: "low",
         help: "Share of the time in which training waits" },
       ...(percents.length > 0 ? percents : ["1", "2", "5"]).map((percent) => ({
-        label: `Every, at ${percent} %`,
+        label: `Save every, ${percent} % lost`,
         help: `The shortest time between saves with at most ${percent} % of the time lost`,
         get: (row) => way(row, "shortest")[percent],
         format: fmt.seconds,
@@ -188,7 +188,7 @@ function planChart(part, rows, inputs, state, parts) {
         ...each,
         points: times.map((seconds) => [seconds, Math.max(1e-5, lostAt(each.row, seconds))]),
       })),
-      x: { label: "time between saves", kind: "log", format: fmt.seconds,
+      x: { label: "time between saves", kind: "log", format: timeTick,
         ticks: [1, 10, 60, 600, 3600, 36000] },
       y: { label: "time lost", kind: "log", low: 1e-4, high: 1, format: fmt.share },
       name: (seconds) => `a save every ${fmt.seconds(seconds)}`,

@@ -2,7 +2,7 @@
 // of rows stay quick.
 
 // A column is {label, get, format, text, best, help}: `get` takes a row, `format` what it gave.
-// `text` columns are sorted as text; `best` is "low" or "high" and marks the best value.
+// `short` columns are not broken. `text` columns are sorted as text; `best` is "low" or "high" and marks the best value.
 function dataTable({ label, columns, rows, cap = 50, search = null, sort = null, row = null }) {
   const state = { rows, words: "", sort: sort?.[0] ?? null, down: sort?.[1] === "down", cap };
   const head = el("tr");
@@ -23,7 +23,7 @@ function dataTable({ label, columns, rows, cap = 50, search = null, sort = null,
       },
       column.label,
     );
-    head.append(el("th", { scope: "col", class: column.text ? null : "number" }, button));
+    head.append(el("th", { scope: "col", class: [column.text ? "text" : "number", column.short ? "short" : ""].join(" ").trim() }, button));
     return button;
   });
 
@@ -58,7 +58,9 @@ function dataTable({ label, columns, rows, cap = 50, search = null, sort = null,
       column.text && column === columns[0] ? "th" : "td",
       {
         scope: column.text && column === columns[0] ? "row" : null,
-        class: [column.text ? "text" : "number", isBest ? "best" : ""].join(" ").trim(),
+        class: [column.text ? "text" : "number", column.short ? "short" : "", isBest ? "best" : ""]
+          .filter(Boolean)
+          .join(" "),
         "data-value": column.text ? null : num(value),
         title: column.text && typeof value === "string" ? shown(value, 2000) : null,
       },
