@@ -1,5 +1,7 @@
 // Ways through the data of `lmc analyze --json`.
 
+const quotient = (a, b) => (num(a) !== null && num(b) !== null && b > 0 ? a / b : null);
+
 const checkpoints = list(data.checkpoints).map(table);
 const pairs = list(data.pairs).map(table);
 const tensors = list(data.tensors).map(table);
@@ -26,6 +28,7 @@ const steps = (() => {
     areSteps,
     name,
     x: (i) => place[i],
+    at: (x) => at.get(x),
     title: (x) => {
       const i = at.get(x);
       const label = shown(String(checkpoints[i]?.name ?? ""), 80);
@@ -66,13 +69,39 @@ function bitsBefore(alone) {
   return bytes !== null && values ? (8 * bytes) / values : null;
 }
 
-const quotient = (a, b) => (num(a) !== null && num(b) !== null && b > 0 ? a / b : null);
+// Bits before of the values that a checkpoint shares with the one before it, which may be a part.
+function sharedBitsBefore(i, group) {
+  const { pair } = pairOf.get(i) ?? {};
+  if (!pair || group !== "total") return bitsBefore(pick(checkpoints[i], group));
+  let [bits, values] = [0, 0];
+  for (const [dtype, change] of Object.entries(table(pair.dtypes))) {
+    const width = bitsBefore(own(checkpoints[i].dtypes, dtype));
+    if (width === null || !num(change?.values)) continue;
+    bits += width * change.values;
+    values += change.values;
+  }
+  return quotient(bits, values) ?? bitsBefore(checkpoints[i].total);
+}
+
+// Where not all checkpoints have the same tensors, means over everything say little: then the type
+// that all of them share and that has the most bytes is shown first.
+const firstGroup = (() => {
+  const isSame = pairs.every((pair) => ["only_new", "only_base"].every((key) => list(pair[key]).length === 0));
+  if (isSame) return "total";
+  const last = table(checkpoints.at(-1)?.dtypes);
+  const inAll = Object.keys(last)
+    .filter((dtype) => [...checkpoints, ...pairs].every((each) => own(each.dtypes, dtype)))
+    .sort((a, b) => (last[b]?.bytes ?? 0) - (last[a]?.bytes ?? 0));
+  return inAll.length > 0 && groups().some(([group]) => group === `dtypes:${inAll[0]}`)
+    ? `dtypes:${inAll[0]}`
+    : "total";
+})();
 
 // Ways to write a checkpoint; `of` takes the figures alone and those against the step before.
 const METHODS = [
-  { key: "alone", name: "lmc, alone", cls: "c1", of: (alone) => alone.coded },
+  { key: "alone", isAlone: true, name: "lmc, alone", cls: "c1", of: (alone) => alone.coded },
   { key: "coded", name: "lmc, against the step before", cls: "c2", of: (_, change) => change.coded },
-  { key: "bound", name: "bound, alone", cls: "c5", dash: "dashed", of: (alone) => alone.bound },
+  { key: "bound", isAlone: true, name: "bound, alone", cls: "c5", dash: "dashed", of: (alone) => alone.bound },
   { key: "xor", name: "XOR", cls: "c4", dash: "dotted", of: (_, change) => change.xor },
   { key: "difference", name: "difference", cls: "c6", dash: "dashed", of: (_, change) => change.difference },
   {

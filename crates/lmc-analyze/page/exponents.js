@@ -32,7 +32,7 @@ function exponentsSection() {
   // Exponents that the picture covers: the same for all checkpoints, and without the exponent 0,
   // far away, which zeros have.
   function range() {
-    const least = state.kind === "log" ? 0 : 1e-4;
+    const least = state.kind === "log" ? 0 : 5e-4;
     let [low, high, top] = [Infinity, -Infinity, 0];
     checkpoints.forEach((_, i) => {
       for (const [exponent, share] of histogramOf(i).shares) {

@@ -22,8 +22,9 @@ const FIGURES = [
   of: (tensor, place) => num(list(isChange ? tensor.changes : tensor.alone)[place]?.[key]),
 }));
 
-const hasFigure = (figure) =>
-  tensors.some((tensor) => figure.columns.some(({ place }) => figure.of(tensor, place) !== null));
+const hasValue = (figure, tensor) =>
+  figure.columns.some(({ place }) => figure.of(tensor, place) !== null);
+const hasFigure = (figure) => tensors.some((tensor) => hasValue(figure, tensor));
 
 function tensorMapSection() {
   const part = section("map", "Tensors", "Tensors over steps",
@@ -33,12 +34,13 @@ function tensorMapSection() {
     nothing(part, "There are no figures of single tensors.");
     return;
   }
-  // Types differ in width, and so in most figures: the map begins with the one that has most bytes.
+  // Types differ in width, and so in most figures: the map begins with the one that has the most bytes.
   const bytes = new Map();
-  for (const { dtype, alone } of tensors) {
+  for (const { dtype, alone } of tensors.filter((tensor) => hasValue(figures[0], tensor))) {
     const size = num(list(alone).find((each) => num(each?.bytes) !== null)?.bytes) ?? 0;
     bytes.set(String(dtype), (bytes.get(String(dtype)) ?? 0) + size);
   }
+  for (const { dtype } of tensors) bytes.set(String(dtype), bytes.get(String(dtype)) ?? 0);
   const dtypes = [...bytes.keys()].sort((a, b) => bytes.get(b) - bytes.get(a));
   const state = { figure: figures[0], order: "kind", words: "", dtype: `=${dtypes[0]}` };
   const rows = () => {

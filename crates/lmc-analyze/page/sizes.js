@@ -15,8 +15,9 @@ function sums() {
     const against = num(pairOf.get(i)?.pair.total?.coded);
     if (against === null) return;
     hasPair = true;
-    sum.compared += size;
-    sum.against += (against * values) / 8;
+    const shared = num(pairOf.get(i).pair.total.values) ?? values;
+    sum.compared += (sharedBitsBefore(i, "total") * shared) / 8;
+    sum.against += (against * shared) / 8;
   });
   return {
     bytes: sum.bytes,
@@ -55,12 +56,11 @@ function summarySection() {
       ? [["Ratio against a base", fmt.ratio(against), "each against the step before"]]
       : []),
   ]);
-  const ratioOf = (row, coded) => quotient(bitsBefore(row.checkpoint.total), coded);
   part.append(
     dataTable({
       label: "Checkpoints",
       cap: 12,
-      rows: checkpoints.map((checkpoint, i) => ({ checkpoint, change: pairOf.get(i)?.pair.total })),
+      rows: checkpoints.map((checkpoint, i) => ({ i, checkpoint, change: pairOf.get(i)?.pair.total })),
       columns: [
         { label: "Checkpoint", text: true, get: (row) => row.checkpoint.name },
         { label: "Step", get: (row) => row.checkpoint.step, format: fmt.count },
@@ -72,8 +72,10 @@ function summarySection() {
           format: fmt.bytes,
           help: "Bytes that were counted but not measured",
         },
-        { label: "Ratio alone", get: (row) => ratioOf(row, row.checkpoint.total?.coded), format: fmt.ratio },
-        { label: "Against a base", get: (row) => ratioOf(row, row.change?.coded), format: fmt.ratio },
+        { label: "Ratio alone", format: fmt.ratio,
+          get: (row) => quotient(bitsBefore(row.checkpoint.total), row.checkpoint.total?.coded) },
+        { label: "Against a base", format: fmt.ratio,
+          get: (row) => quotient(sharedBitsBefore(row.i, "total"), row.change?.coded) },
         { label: "Unchanged", get: (row) => row.change?.unchanged ?? null, format: fmt.share },
       ],
     }).node,
@@ -109,12 +111,13 @@ function stepsSection() {
     nothing(part, "There are no checkpoints.");
     return;
   }
-  const state = { group: "total", unit: "bits" };
+  const state = { group: firstGroup, unit: "bits" };
   const hidden = new Set();
   const value = (i, method) => {
     const alone = pick(checkpoints[i], state.group);
     const bits = num(method.of(alone, pick(pairOf.get(i)?.pair, state.group)));
-    return state.unit === "bits" ? bits : quotient(bitsBefore(alone), bits);
+    if (state.unit === "bits") return bits;
+    return quotient(method.isAlone ? bitsBefore(alone) : sharedBitsBefore(i, state.group), bits);
   };
   const format = (v) => (state.unit === "bits" ? fmt.bits(v) : fmt.ratio(v));
   const present = () =>
@@ -128,7 +131,7 @@ function stepsSection() {
         state.unit = unit;
         card.refresh();
       }),
-      choice("Of", groups(), "total", (group) => {
+      choice("Of", groups(), firstGroup, (group) => {
         state.group = group;
         card.refresh();
       }),
@@ -147,6 +150,7 @@ function stepsSection() {
         x: steps.axis,
         y: { label: unit, format, tick: fmt.plain, zero: state.unit === "bits" ? 0 : 1 },
         name: steps.title,
+        extra: (x) => shareCompared(steps.at(x), state.group),
       });
     },
     values: () => ({
@@ -157,6 +161,12 @@ function stepsSection() {
       ],
     }),
   });
+}
+
+// A line for the tooltip if not all values of a checkpoint are in the one before it.
+function shareCompared(i, group) {
+  const share = quotient(pick(pairOf.get(i)?.pair, group).values, pick(checkpoints[i], group).values);
+  return share !== null && share < 0.9995 ? [["in the step before", fmt.share(share)]] : [];
 }
 
 // Bars in place of lines that would be points.
@@ -209,7 +219,7 @@ function distanceSection() {
   const part = section("distance", "By distance", "How much a base helps, by its distance",
     "The further back the base, the more has changed since, and the less it helps.");
   const areSteps = pairs.every((pair) => num(pair.steps) !== null);
-  const state = { group: "total" };
+  const state = { group: firstGroup };
   const hidden = new Set();
   const title = (apart) => (areSteps ? `${plural(apart, "step")} apart` : `${plural(apart, "checkpoint")} apart`);
   const present = (rows) => DISTANCE.filter(({ key }) => rows.some((row) => row.mean(key) !== null));
@@ -219,7 +229,7 @@ function distanceSection() {
       + "a base no longer helps.",
     hidden,
     controls: [
-      choice("Of", groups(), "total", (group) => {
+      choice("Of", groups(), firstGroup, (group) => {
         state.group = group;
         card.refresh();
       }),

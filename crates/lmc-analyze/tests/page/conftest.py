@@ -62,7 +62,8 @@ class Opener:
     def __init__(self, maker: str, browser: Any, folder: pathlib.Path) -> None:
         self.maker, self.browser, self.folder = maker, browser, folder
         self.wrong: list[str] = []
-        self.contexts: list[Any] = []
+        self.contexts: dict[str, Any] = {}
+        self.files = 0
 
     def __call__(
         self,
@@ -78,14 +79,10 @@ class Opener:
         made = subprocess.run(
             [self.maker, kind, title], input=text, check=True, stdout=subprocess.PIPE
         )
-        file = self.folder / f"page-{len(self.contexts)}.html"
+        self.files += 1
+        file = self.folder / f"page-{self.files}.html"
         file.write_bytes(made.stdout)
-        size = {"width": width, "height": 900}
-        context = self.browser.new_context(
-            viewport=size, color_scheme=theme, offline=True, **options
-        )
-        self.contexts.append(context)
-        page = context.new_page()
+        page = self.context(width, theme, options).new_page()
         page.set_default_timeout(10_000)
         own = file.as_uri()
 
@@ -96,12 +93,24 @@ class Opener:
                 self.wrong.append(f"asked for {route.request.url}")
                 route.abort()
 
-        context.route("**/*", answer)
+        page.route("**/*", answer)
         page.on("console", lambda message: self.wrong.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         page.goto(own)
         page.wait_for_function(DRAWN)
         return page
+
+    def context(self, width: int, theme: str, options: dict[str, Any]) -> Any:
+        """Where pages are opened; a test has one for all pages that are alike."""
+        key = repr((width, theme, options))
+        if key not in self.contexts:
+            self.contexts[key] = self.browser.new_context(
+                viewport={"width": width, "height": 900},
+                color_scheme=theme,
+                offline=True,
+                **options,
+            )
+        return self.contexts[key]
 
 
 @pytest.fixture
@@ -109,6 +118,6 @@ def opened(maker: str, browser: Any, tmp_path: pathlib.Path) -> Iterator[Opener]
     """Opens pages; in the end, nothing may have gone wrong in them."""
     opener = Opener(maker, browser, tmp_path)
     yield opener
-    for context in opener.contexts:
+    for context in opener.contexts.values():
         context.close()
     assert not opener.wrong

@@ -95,6 +95,30 @@ def test_sizes_over_steps_are_those_of_the_data(opened: Any, data: made.Json) ->
                 close(row[1:], bits)
 
 
+def test_a_part_of_a_checkpoint_is_compared_with_itself(opened: Any) -> None:
+    """If the step before lacks some tensors, ratios against it are those of the others."""
+    data = made.analyze(steps=3, layers=2)
+    for pair in data["pairs"]:
+        pair["only_new"] = ["embed.weight"]
+        pair["total"] = pair["dtypes"]["BF16"]
+        del pair["dtypes"]["F32"]
+    page = opened("analyze", data)
+    before = [pair["total"] for pair in data["pairs"] if pair["distance"] == 1]
+    against = [row[6] for row in cells(page.locator("#summary table"))]
+    close(against[1:], [16 / change["coded"] for change in before])
+    ratio = 16 * 2 / sum(change["coded"] for change in before)
+    assert page.locator(".tiles dd").nth(4).inner_text().startswith(f"{ratio:.2f}×")
+    chart = card(page, "Size by method")
+    assert chart.get_by_label("Of", exact=True).input_value() == "dtypes:BF16"
+    choose(chart, "Of", "everything")
+    choose(chart, "Show", "Ratio")
+    close([row[2] for row in values(chart)][1:], [16 / change["coded"] for change in before])
+    chart.locator(".plot").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    assert "in the step before" in page.locator(".tooltip").inner_text()
+
+
 def test_means_by_distance_are_those_of_the_data(opened: Any, data: made.Json) -> None:
     """Pairs with the same distance give one point, their mean over values."""
     page = opened("analyze", data)

@@ -318,6 +318,7 @@ def test_any_part_may_be_missing(opened: Any) -> None:
     for data in ({}, None, [], 3, one, two, unnamed, single, integers, odd, no_time, same):
         page = opened("analyze", data)
         assert page.locator("#summary").count() == 1
+        page.close()
     page = opened("analyze", one)
     assert card(page, "Size by method").locator("rect.area").count() == 2
     assert page.locator("#distance, #bits, #engines, #plan").count() == 0

@@ -123,5 +123,6 @@ def test_what_is_not_there_is_not_needed(opened: Any) -> None:
     ):
         page = opened("report", data)
         assert page.locator("#summary").count() == 1
+        page.close()
     page = opened("report", made.report(runs=30, snapshots=40))
     assert page.locator("#snapshots tbody tr").count() == 50
