@@ -42,10 +42,11 @@ test-python: $(VENV)/ready
 ## test-package: the Python package, built and installed with all that it works with
 test-package: $(VENV)/packages
 	tools/s3-servers
+	tools/chromium
 	$(VENV)/bin/pip install $(PIP_OPTIONS) \
 		--config-settings=build-args="--profile dev --features like-tests" '.[test]'
-	$(VENV)/bin/ruff check crates/lmc-py
-	$(VENV)/bin/ruff format --check crates/lmc-py
+	$(VENV)/bin/ruff check crates/conftest.py crates/lmc-analyze crates/lmc-py
+	$(VENV)/bin/ruff format --check crates/conftest.py crates/lmc-analyze crates/lmc-py
 	$(VENV)/bin/mypy
 	$(VENV)/bin/python -m pytest --quiet
 

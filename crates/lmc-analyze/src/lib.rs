@@ -10,6 +10,7 @@ mod count;
 mod csv;
 mod figures;
 mod opened;
+pub mod page;
 mod pass;
 mod piece;
 mod report;
