@@ -11,6 +11,7 @@ mod args;
 mod bases;
 mod commands;
 mod exit;
+mod html;
 mod json;
 mod names;
 mod printable;

@@ -18,13 +18,16 @@ pub struct AnalyzeArgs {
     pub bases: BaseArgs,
     #[command(flatten)]
     pub format: FormatArgs,
+    /// Write a page with charts to this file; it loads nothing from elsewhere
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Write tables into this directory: checkpoints.csv, pairs.csv, tensors.csv and changes.csv
     #[arg(long, value_name = "DIR")]
     pub csv: Option<PathBuf>,
     /// Read and code everything, where a sample would do
     #[arg(long)]
     pub all: bool,
-    /// Overwrite tables
+    /// Overwrite the page and tables
     #[arg(short, long)]
     pub force: bool,
     #[command(flatten)]

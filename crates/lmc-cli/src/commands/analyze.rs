@@ -8,11 +8,13 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use lmc::{Context, Origin, Publish};
+use lmc_analyze::page::Kind;
 use lmc_analyze::{CSV_TABLES, Options, Report, Series, Skipped};
 
 use crate::args::analyze::AnalyzeArgs;
 use crate::commands::store::open;
 use crate::exit::{self, Exit, Failure};
+use crate::html::Page;
 use crate::json;
 use crate::printable::Printable;
 use crate::progress::{ProgressBar, Volume};
@@ -21,14 +23,15 @@ use crate::stdio::{self, Pages, print};
 
 /// Measures the checkpoints that `args` names.
 pub fn run(args: &AnalyzeArgs) -> Exit {
-    let report = match analyze(args) {
-        Ok(report) => report,
+    let begun = args.html.as_ref().map(|path| Page::begin(path, args.force)).transpose();
+    let (page, report) = match begun.and_then(|page| Ok((page, analyze(args)?))) {
+        Ok(done) => done,
         Err(failure) => return exit::report_at("analyze", Err(failure)),
     };
     for Skipped { path, why } in &report.skipped {
         stdio::say(Failure::new(why.clone()).line(path));
     }
-    match exit::report_at("analyze", tell(&report, args)) {
+    match exit::report_at("analyze", tell(&report, page, args)) {
         Exit::Done if !report.skipped.is_empty() => Exit::Partial,
         exit => exit,
     }
@@ -67,7 +70,10 @@ fn measure(series: Series, args: &AnalyzeArgs, context: &Context) -> Result<Repo
     Ok(report?)
 }
 
-fn tell(report: &Report, args: &AnalyzeArgs) -> Result<(), Failure> {
+fn tell(report: &Report, page: Option<Page>, args: &AnalyzeArgs) -> Result<(), Failure> {
+    if let Some(page) = page {
+        page.finish(Kind::Analyze, &report.title, &report.to_json())?;
+    }
     if let Some(dir) = &args.csv {
         write_tables(report, dir, args.force)?;
     }

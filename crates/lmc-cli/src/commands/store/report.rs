@@ -1,11 +1,6 @@
 //! `lmc report`: the history of a store, as a summary, as JSON, or as a page with charts.
 
-mod page;
-
-use std::io::Write;
-use std::path::Path;
-
-use lmc::{Origin, Publish};
+use lmc_analyze::page::Kind;
 use lmc_store::{
     CheckOptions, Damage, Figures, Keep, Report, ReportOptions, Retention, SnapshotReport, Store,
     rfc3339,
@@ -16,7 +11,7 @@ use super::{signed_text, size_text, stats, time_text, with_store};
 use crate::advice;
 use crate::args::store::ReportArgs;
 use crate::exit::{self, Exit, Failure};
-use crate::names;
+use crate::html::Page;
 use crate::printable::Printable;
 use crate::signals;
 use crate::stdio::{Effect, tell};
@@ -33,11 +28,7 @@ pub fn run(args: &ReportArgs) -> Exit {
 }
 
 fn report(store: &Store, args: &ReportArgs) -> Result<(), Failure> {
-    let mut page = match &args.html {
-        Some(path) => Some(begin(path, args.force)?),
-        None => None,
-    };
-    let _guard = page.as_ref().map(|page| signals::guard(page.leftover()));
+    let page = args.html.as_ref().map(|path| Page::begin(path, args.force)).transpose()?;
     args.keep.warn_of_typos(store)?;
     let rule = args.keep.rule();
     let keep = if rule.is_empty() { Vec::new() } else { vec![rule] };
@@ -51,24 +42,12 @@ fn report(store: &Store, args: &ReportArgs) -> Result<(), Failure> {
     if args.format.json || page.is_some() {
         data = json(&name, &report, check.as_ref());
     }
-    if let (Some(path), Some(mut page)) = (&args.html, page.take()) {
-        let html = page::render(&name, &data);
-        let written = page.write_all(html.as_bytes()).and_then(|()| page.flush());
-        let what = format!("write {}", path.display());
-        written.map_err(|error| Failure::io(&what, &error))?;
-        page.commit()?;
+    if let (Some(path), Some(page)) = (&args.html, page) {
+        page.finish(Kind::Report, &name, &data)?;
         text.push_line(format_args!("the page is {}", path.display()));
     }
     let effect = if args.html.is_some() { Effect::Changed } else { Effect::Looked };
     exit::both(tell(effect, text, args.format.json.then_some(data)), verdict(&report))
-}
-
-/// Starts the page before the work, so that a name that cannot be used is refused at once.
-fn begin(path: &Path, overwrite: bool) -> Result<Publish, Failure> {
-    if names::is_dash(path) {
-        return Err(Failure::usage("--html writes a file, not stdout; give it a name"));
-    }
-    Ok(Publish::create(path, overwrite, &Origin::nothing())?)
 }
 
 /// Damage is a failure, reported in one line.
