@@ -119,8 +119,10 @@ function enginesSection() {
         { label: "Bits per value", get: (row) => row.bits_per_value, format: fmt.bits, best: "low" },
         { label: "Compress", get: (row) => row.compress_speed, format: fmt.speed, best: "high" },
         { label: "Decompress", get: (row) => row.decompress_speed, format: fmt.speed, best: "high" },
-        { label: "Compress, CPU", get: (row) => row.compress_cpu, format: fmt.seconds },
-        { label: "Decompress, CPU", get: (row) => row.decompress_cpu, format: fmt.seconds },
+        { label: "Compress, CPU time", get: (row) => row.compress_cpu, format: fmt.speed,
+          help: "Bytes per second of CPU time" },
+        { label: "Decompress, CPU time", get: (row) => row.decompress_cpu, format: fmt.speed,
+          help: "Bytes per second of CPU time" },
       ],
     }),
   });

@@ -42,7 +42,7 @@ function planned(method, inputs) {
       : monthBytes({ bytes, ratio, whole, chain, keep_last, keep_every, interval: inputs.interval },
         MONTH / (between + background)),
     restore: method.delta
-      ? coded(method.decompress_speed, whole) + ((chain - 1) / 2) * restoreDelta
+      ? coded(method.whole_decompress_speed ?? method.decompress_speed, whole) + ((chain - 1) / 2) * restoreDelta
       : restoreDelta,
   };
 }
@@ -172,10 +172,10 @@ function planChart(part, rows, inputs, state, parts) {
     const wait = state.way === "blocking" ? row.save : copy + Math.max(0, row.save - seconds);
     return wait / (seconds + wait);
   };
-  const series = () => rows().slice(0, 8).map((row, i) => ({
+  const series = () => rows().map((row, i) => ({
     name: fmt.text(row.method.name),
-    cls: `c${i + 1}`,
-    dash: ["", "dashed", "dotted"][i % 3],
+    cls: `c${[8, 1, 2, 3, 4, 6, 7, 5][i % 8]}`,
+    dash: row.method.delta ? "dashed" : i < 8 ? "" : "dotted",
     row,
   }));
   const card = chart(part, {

@@ -16,8 +16,6 @@ from typing import Any
 
 import pytest
 
-sync_api = pytest.importorskip("playwright.sync_api")
-
 ROOT = pathlib.Path(__file__).parents[4]
 BROWSERS = ["chromium", "chromium-browser", "google-chrome"]
 QUIET = ["--no-first-run", "--disable-background-networking", "--disable-component-update"]
@@ -45,6 +43,7 @@ def maker() -> str:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """One browser for all tests."""
+    sync_api = pytest.importorskip("playwright.sync_api")
     named = [os.environ["LMC_CHROMIUM"]] if "LMC_CHROMIUM" in os.environ else BROWSERS
     path = next(filter(None, map(shutil.which, named)), None)
     if path is None:

@@ -186,8 +186,8 @@ def made_engines(rng: random.Random) -> Json:
                     | {"xor": base and engine != "lmc", "bytes_in": 2**28}
                     | {"bytes_out": int(2**28 / (ratio * factor)), "ratio": ratio * factor}
                     | {"bits_per_value": 16 / (ratio * factor), "compress_speed": rate}
-                    | {"decompress_speed": rate * 2.2, "compress_cpu": 2**28 / rate}
-                    | {"decompress_cpu": 2**28 / rate / 2.2}
+                    | {"decompress_speed": rate * 2.2, "compress_cpu": rate * 0.98}
+                    | {"decompress_cpu": rate * 2.1}
                 )
     return {"sample_bytes": 2**28, "checkpoint": 1, "base": 0, "rows": rows}
 
@@ -212,7 +212,7 @@ def planned(method: Json, inputs: Json) -> Json:
     stored = size / method["ratio"]
     if method["delta"]:
         every = inputs["whole_every"]
-        whole = moves(method["decompress_speed"], method["whole_ratio"])
+        whole = moves(method["whole_decompress_speed"], method["whole_ratio"])
         restore = whole + (every - 1) / 2 * restore
         stored = (stored * (every - 1) + size / method["whole_ratio"]) / every
     shares = {"1": 0.01, "2": 0.02, "5": 0.05}
@@ -245,6 +245,7 @@ def made_plan() -> Json:
         method = {"name": name, "engine": engine, "level": level, "delta": delta, "ratio": ratio}
         method |= {"whole_ratio": 1.5 if delta else ratio}
         method |= {"compress_speed": fast, "decompress_speed": back}
+        method["whole_decompress_speed"] = 5e9 if delta else back
         methods.append(method | planned(method, inputs))
     return {"inputs": inputs, "methods": methods}
 

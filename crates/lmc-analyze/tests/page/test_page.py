@@ -193,7 +193,7 @@ CONTRAST = """() => {
         const [a, b] = [light(parse(isDrawn ? style.fill : style.color)), light(back)];
         const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
         count += 1;
-        if (contrast < worst[0]) worst = [contrast, `${node.tagName} ${node.className} ${node.textContent}`];
+        if (contrast < worst[0]) worst = [contrast, `${node.tagName} ${node.textContent}`];
     }
     return [...worst, count];
 }"""
