@@ -3,3 +3,6 @@
 //! `docs/analyze.md` defines every figure.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
+
+pub mod engines;
+pub mod plan;
