@@ -1,5 +1,7 @@
 //! The command line, as clap reads it and as the man page shows it.
 
+#[cfg_attr(not(test), expect(dead_code, reason = "lmc analyze is about to have them"))]
+pub mod analyze_plan;
 pub mod files;
 pub mod shared;
 pub mod store;
