@@ -71,7 +71,7 @@ pub struct Method {
     pub ratio: f64,
     /// The same of a checkpoint that is stored whole.
     pub whole_ratio: f64,
-    /// Bytes per second of one core; None without compression.
+    /// Bytes per second of one core, by CPU time; None without compression.
     pub compress_speed: Option<f64>,
     /// The same of decompressing.
     pub decompress_speed: Option<f64>,

@@ -20,7 +20,7 @@ fn inputs() -> Inputs {
 }
 
 fn row(engine: &'static str, level: &str, grouped: bool, base: bool, figures: [f64; 3]) -> Row {
-    let [ratio, compress_speed, decompress_speed] = figures;
+    let [ratio, compress_cpu, decompress_cpu] = figures;
     Row {
         engine,
         level: level.into(),
@@ -31,10 +31,11 @@ fn row(engine: &'static str, level: &str, grouped: bool, base: bool, figures: [f
         bytes_out: 500,
         ratio,
         bits_per_value: 16.0 / ratio,
-        compress_speed,
-        decompress_speed,
-        compress_cpu: compress_speed,
-        decompress_cpu: decompress_speed,
+        // Twice as slow by the clock, as on a busy machine.
+        compress_speed: compress_cpu / 2.0,
+        decompress_speed: decompress_cpu / 2.0,
+        compress_cpu,
+        decompress_cpu,
     }
 }
 
