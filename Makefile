@@ -78,6 +78,7 @@ lint:
 	tools/tidy
 	tools/spelling
 	tools/deny
+	tools/without-peers
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet

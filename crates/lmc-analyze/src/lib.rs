@@ -8,11 +8,13 @@
 mod analysis;
 mod count;
 mod csv;
+pub mod engines;
 mod figures;
 mod opened;
 pub mod page;
 mod pass;
 mod piece;
+pub mod plan;
 mod report;
 mod series;
 

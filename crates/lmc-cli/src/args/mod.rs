@@ -1,6 +1,7 @@
 //! The command line, as clap reads it and as the man page shows it.
 
 pub mod analyze;
+pub mod analyze_plan;
 pub mod files;
 pub mod shared;
 pub mod store;
