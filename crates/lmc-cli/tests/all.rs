@@ -5,6 +5,7 @@
 mod common;
 mod history;
 
+mod analyze;
 mod bases;
 mod bench_off;
 mod bench_rows;
