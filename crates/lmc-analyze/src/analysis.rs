@@ -4,6 +4,7 @@ use crate::figures::{Alone, AloneMeans, Change, ChangeMeans, Exponents};
 use crate::opened::Opened;
 use crate::pass::{Found, Measured, Pass};
 use crate::report::{CheckpointRow, PairRow, Report, Reshaped, Skipped, TensorRow};
+use crate::sample::{self, Sample};
 use crate::series::{Checkpoint, Series};
 use lmc::{Context, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap};
@@ -13,6 +14,17 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Options {
     /// Whether everything is read and coded, also where a sample would do.
     pub is_all: bool,
+    /// Bytes of the last checkpoint to keep in memory, if engines are to be measured on them.
+    pub sample: Option<u64>,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Analysis {
+    /// The figures.
+    pub report: Report,
+    /// Parts of the last checkpoint, if they were asked for.
+    pub sample: Option<Sample>,
 }
 
 /// Measures a series. Before each checkpoint `start` is given its name and the number of bytes that
@@ -22,7 +34,7 @@ pub fn analyze(
     series: Series,
     options: Options,
     mut start: impl FnMut(&str, u64) -> Context,
-) -> Result<Report> {
+) -> Result<Analysis> {
     let Series { title, checkpoints, skipped } = series;
     let has_prefixes = checkpoints.iter().any(Checkpoint::has_several_keys);
     let report = Report { title, is_all: options.is_all, skipped, ..Report::default() };
@@ -41,7 +53,11 @@ pub fn analyze(
         };
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-    Ok(work.report)
+    let sample = match options.sample {
+        Some(len) => Some(work.sample(len, &start("sample", 0))?),
+        None => None,
+    };
+    Ok(Analysis { report: work.report, sample })
 }
 
 /// The work so far.
@@ -105,6 +121,22 @@ impl Work {
         }
         self.last = Some(new);
         Ok(())
+    }
+
+    /// Parts of the last checkpoint, and of the one before it.
+    fn sample(&mut self, len: u64, context: &Context) -> Result<Sample> {
+        let checkpoint = self.kept.len() - 1;
+        let old = match checkpoint.checked_sub(1) {
+            Some(base) => {
+                let skipped = &mut self.report.skipped;
+                Some(Opened::open(&mut self.kept[base], self.has_prefixes, context, skipped)?)
+            }
+            None => None,
+        };
+        let new = self.last.get_or_insert_default();
+        let pieces = sample::read(new, old.as_ref(), len, context)?;
+        let has_base = pieces.iter().any(|piece| piece.base.is_some());
+        Ok(Sample { checkpoint, base: has_base.then(|| checkpoint - 1), pieces })
     }
 
     /// About how many bytes will be looked at of a checkpoint with this many.

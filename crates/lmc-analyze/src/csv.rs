@@ -3,7 +3,9 @@
 //! Each has a line of names first. Cells without a figure are empty, and lists such as planes have a
 //! space between their numbers.
 
+use crate::engines::Row;
 use crate::figures::{Alone, Change};
+use crate::plan::Method;
 use crate::report::Report;
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -17,11 +19,13 @@ pub struct CsvTable {
 }
 
 /// All tables.
-pub const CSV_TABLES: [CsvTable; 4] = [
+pub const CSV_TABLES: [CsvTable; 6] = [
     CsvTable { file_name: "checkpoints.csv", write: checkpoints },
     CsvTable { file_name: "pairs.csv", write: pairs },
     CsvTable { file_name: "tensors.csv", write: tensors },
     CsvTable { file_name: "changes.csv", write: changes },
+    CsvTable { file_name: "engines.csv", write: engines },
+    CsvTable { file_name: "plan.csv", write: plan },
 ];
 
 const ALONE: &str = "values,bytes,planes,sign,exponent,mantissa,bound,block_planes,block_sign,\
@@ -29,7 +33,23 @@ const ALONE: &str = "values,bytes,planes,sign,exponent,mantissa,bound,block_plan
 const CHANGE: &str = "values,compared,unchanged,exponent_changed,flipped,xor,xor_planes,difference,\
                       difference_given_exponent,coded,coded_alone,counted";
 
+const ENGINE: &str = "engine,level,grouped,base,xor,bytes_in,bytes_out,ratio,bits_per_value,\
+                      compress_speed,decompress_speed,compress_cpu,decompress_cpu";
+const PLAN: &str = "method,delta,ratio,whole_ratio,compress_speed,decompress_speed,\
+                    whole_decompress_speed,save,wait_blocking,wait_background,lost_blocking,\
+                    lost_background,blocking_1,blocking_2,blocking_5,background_1,background_2,\
+                    background_5,month_bytes,restore";
+
 impl CsvTable {
+    /// Whether a report has anything for it.
+    pub fn is_in(&self, report: &Report) -> bool {
+        match self.file_name {
+            "engines.csv" => report.engines.is_some(),
+            "plan.csv" => report.plan.is_some(),
+            _ => true,
+        }
+    }
+
     /// Writes it.
     pub fn write(&self, report: &Report, to: &mut dyn Write) -> io::Result<()> {
         (self.write)(report, to)
@@ -95,6 +115,62 @@ fn changes(report: &Report, to: &mut dyn Write) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn engines(report: &Report, to: &mut dyn Write) -> io::Result<()> {
+    writeln!(to, "{ENGINE}")?;
+    for row in report.engines.iter().flat_map(|engines| &engines.rows) {
+        writeln!(to, "{}", engine(row))?;
+    }
+    Ok(())
+}
+
+fn engine(row: &Row) -> String {
+    [
+        row.engine.to_string(),
+        row.level.clone(),
+        row.grouped.to_string(),
+        row.base.to_string(),
+        row.xor.to_string(),
+        row.bytes_in.to_string(),
+        row.bytes_out.to_string(),
+        real(Some(row.ratio)),
+        real(Some(row.bits_per_value)),
+        real(Some(row.compress_speed)),
+        real(Some(row.decompress_speed)),
+        real(Some(row.compress_cpu)),
+        real(Some(row.decompress_cpu)),
+    ]
+    .join(",")
+}
+
+fn plan(report: &Report, to: &mut dyn Write) -> io::Result<()> {
+    writeln!(to, "{PLAN}")?;
+    for method in report.plan.iter().flat_map(|plan| &plan.methods) {
+        writeln!(to, "{}", planned(method))?;
+    }
+    Ok(())
+}
+
+fn planned(method: &Method) -> String {
+    let mut cells = vec![
+        quoted(&method.name),
+        method.delta.to_string(),
+        real(Some(method.ratio)),
+        real(Some(method.whole_ratio)),
+        real(method.compress_speed),
+        real(method.decompress_speed),
+        real(method.whole_decompress_speed),
+        real(Some(method.save)),
+        real(Some(method.wait_blocking)),
+        real(Some(method.wait_background)),
+        real(Some(method.lost_blocking)),
+        real(Some(method.lost_background)),
+    ];
+    let shortest = [&method.shortest_blocking, &method.shortest_background];
+    cells.extend(shortest.into_iter().flat_map(|of| of.values()).map(|&s| real(Some(s))));
+    cells.extend([real(Some(method.month_bytes)), real(Some(method.restore))]);
+    cells.join(",")
 }
 
 fn alone(figures: &Alone) -> String {

@@ -16,10 +16,12 @@ mod pass;
 mod piece;
 pub mod plan;
 mod report;
+mod sample;
 mod series;
 
-pub use analysis::{Options, analyze};
+pub use analysis::{Analysis, Options, analyze};
 pub use csv::{CSV_TABLES, CsvTable};
 pub use figures::{Alone, Blocks, Change, Exponents};
 pub use report::{CheckpointRow, PairRow, Report, Reshaped, Skipped, TensorRow};
+pub use sample::Sample;
 pub use series::{Checkpoint, Series};

@@ -1,6 +1,8 @@
 //! What was found, as it is written as JSON: `docs/analyze.md` has the schema.
 
+use crate::engines::Engines;
 use crate::figures::{Alone, Change};
+use crate::plan::Plan;
 use lmc::Error;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -27,9 +29,9 @@ pub struct Report {
     /// What was left out.
     pub skipped: Vec<Skipped>,
     /// Other compressors beside lmc.
-    pub engines: Option<Value>,
+    pub engines: Option<Engines>,
     /// How often a checkpoint can be saved.
-    pub plan: Option<Value>,
+    pub plan: Option<Plan>,
 }
 
 /// A checkpoint.

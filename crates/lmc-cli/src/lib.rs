@@ -18,10 +18,6 @@ mod printable;
 mod progress;
 mod signals;
 mod stdio;
-#[cfg_attr(
-    not(any(test, feature = "bench")),
-    expect(dead_code, reason = "lmc analyze is about to use it")
-)]
 mod storage_speed;
 mod table;
 

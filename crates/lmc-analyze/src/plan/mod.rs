@@ -75,6 +75,8 @@ pub struct Method {
     pub compress_speed: Option<f64>,
     /// The same of decompressing.
     pub decompress_speed: Option<f64>,
+    /// The same of a checkpoint that is stored whole.
+    pub whole_decompress_speed: Option<f64>,
     /// How long a save takes.
     pub save: f64,
     /// How long training waits if it waits for a save.
@@ -158,6 +160,7 @@ impl Inputs {
             whole_ratio: whole.ratio,
             compress_speed: coded.compress_speed,
             decompress_speed: coded.decompress_speed,
+            whole_decompress_speed: whole.decompress_speed,
             save,
             wait_blocking: save,
             wait_background,

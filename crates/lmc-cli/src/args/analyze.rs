@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::analyze_plan::{EngineArgs, PlanArgs};
 use super::shared::{BaseArgs, FormatArgs, StoreArgs, ThreadArgs};
 
 #[derive(Args, Debug)]
@@ -21,7 +22,8 @@ pub struct AnalyzeArgs {
     /// Write a page with charts to this file; it loads nothing from elsewhere
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write tables into this directory: checkpoints.csv, pairs.csv, tensors.csv and changes.csv
+    /// Write tables into this directory: checkpoints.csv, pairs.csv, tensors.csv, changes.csv, and
+    /// engines.csv and plan.csv if asked for
     #[arg(long, value_name = "DIR")]
     pub csv: Option<PathBuf>,
     /// Read and code everything, where a sample would do
@@ -30,6 +32,10 @@ pub struct AnalyzeArgs {
     /// Overwrite the page and tables
     #[arg(short, long)]
     pub force: bool,
+    #[command(flatten)]
+    pub engines: EngineArgs,
+    #[command(flatten)]
+    pub plan: PlanArgs,
     #[command(flatten)]
     pub threads: ThreadArgs,
 }

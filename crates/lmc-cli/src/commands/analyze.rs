@@ -1,5 +1,6 @@
 //! `lmc analyze`: how checkpoints compress and how they change from step to step.
 
+mod measured;
 mod store;
 mod text;
 
@@ -9,7 +10,7 @@ use std::path::Path;
 
 use lmc::{Context, Origin, Publish};
 use lmc_analyze::page::Kind;
-use lmc_analyze::{CSV_TABLES, Options, Report, Series, Skipped};
+use lmc_analyze::{Analysis, CSV_TABLES, Options, Report, Series, Skipped};
 
 use crate::args::analyze::AnalyzeArgs;
 use crate::commands::store::open;
@@ -38,6 +39,7 @@ pub fn run(args: &AnalyzeArgs) -> Exit {
 }
 
 fn analyze(args: &AnalyzeArgs) -> Result<Report, Failure> {
+    let names = measured::names(args)?;
     // Hours of work should not end with a table that may not be written.
     if let Some(dir) = args.csv.as_ref().filter(|_| !args.force) {
         let taken = CSV_TABLES.iter().map(|table| dir.join(table.file_name));
@@ -55,19 +57,30 @@ fn analyze(args: &AnalyzeArgs) -> Result<Report, Failure> {
         }
         false => Series::from_paths(&args.checkpoints, &args.bases.paths),
     };
-    measure(series, args, &context)
+    measure(series, &names, args, &context)
 }
 
 /// Measures a series, and shows how far that is.
-fn measure(series: Series, args: &AnalyzeArgs, context: &Context) -> Result<Report, Failure> {
+fn measure(
+    series: Series,
+    names: &[String],
+    args: &AnalyzeArgs,
+    context: &Context,
+) -> Result<Report, Failure> {
     let mut progress = ProgressBar::new(Volume::Normal);
-    let report = lmc_analyze::analyze(series, Options { is_all: args.all }, |name, bytes| {
+    let sample = (!names.is_empty()).then_some(args.engines.sample);
+    let options = Options { is_all: args.all, sample };
+    let analysis = lmc_analyze::analyze(series, options, |name, bytes| {
         progress.finish();
         progress.start(name, Some(bytes));
         progress.watching(context)
     });
     progress.finish();
-    Ok(report?)
+    let Analysis { mut report, sample } = analysis?;
+    if let Some(sample) = sample {
+        measured::add(&mut report, sample, names, args, context)?;
+    }
+    Ok(report)
 }
 
 fn tell(report: &Report, page: Option<Page>, args: &AnalyzeArgs) -> Result<(), Failure> {
@@ -79,7 +92,11 @@ fn tell(report: &Report, page: Option<Page>, args: &AnalyzeArgs) -> Result<(), F
     }
     match args.format.json {
         true => print_json(report),
-        false => print(text::summary(report)),
+        false => {
+            let mut summary = text::summary(report);
+            summary.push(measured::text(report, args.engines.engines.is_some()));
+            print(summary)
+        }
     }
 }
 
@@ -97,7 +114,7 @@ fn write_tables(report: &Report, dir: &Path, force: bool) -> Result<(), Failure>
         let made = fs::create_dir(dir);
         made.map_err(|e| Failure::io(&format!("make the directory {}", dir.display()), &e))?;
     }
-    for table in CSV_TABLES {
+    for table in CSV_TABLES.iter().filter(|table| table.is_in(report)) {
         let path = dir.join(table.file_name);
         let mut publish = Publish::create(&path, force, &Origin::nothing())?;
         let _guard = signals::guard(publish.leftover());
