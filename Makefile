@@ -7,6 +7,10 @@ FUZZ_SECONDS ?= 60
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 # Where tests note what they skipped; tools/skips sums it up.
 export LMC_SKIPS := $(CURDIR)/target/skipped
+# Parts of the names of tests that take more than about ten seconds; `make quick` leaves them out.
+SLOW := store_kill:: s3:: writers:: bucket:: faults:: crash:: rot:: differential:: any_bytes \
+	changed_blocks work_ends_by_itself a_deep_directory a_new_directory_is_whole random_pairs \
+	every_type_level_and_change bit_flips_are_found
 
 .PHONY: demo test quick test-scalar test-python test-package test-s3 lint bench fuzz crash soak ci
 
@@ -38,10 +42,11 @@ test-python: $(VENV)/ready
 ## test-package: the Python package, built and installed with all that it works with
 test-package: $(VENV)/packages
 	tools/s3-servers
+	tools/chromium
 	$(VENV)/bin/pip install $(PIP_OPTIONS) \
 		--config-settings=build-args="--profile dev --features like-tests" '.[test]'
-	$(VENV)/bin/ruff check crates/lmc-py
-	$(VENV)/bin/ruff format --check crates/lmc-py
+	$(VENV)/bin/ruff check crates/conftest.py crates/lmc-analyze crates/lmc-py
+	$(VENV)/bin/ruff format --check crates/conftest.py crates/lmc-analyze crates/lmc-py
 	$(VENV)/bin/mypy
 	$(VENV)/bin/python -m pytest --quiet
 
@@ -73,6 +78,7 @@ lint:
 	tools/tidy
 	tools/spelling
 	tools/deny
+	tools/without-peers
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet

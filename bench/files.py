@@ -60,7 +60,7 @@ def run(command: list[str], source: Path, target: Path) -> tuple[float, int]:
 
 
 def programs(lmc: str, python: str, threads: list[int]) -> list[Program]:
-    """Every program that is there."""
+    """Every program that is installed."""
     found = [Program("cp", 1, ["cp", "IN", "OUT"], ["cp", "IN", "OUT"])]
     for n in threads:
         levels = {"default": [], "default, no verify": ["--no-verify"], "fast": ["--fast"]}

@@ -3,7 +3,7 @@
 Usage: history.py [--work DIR] [--seed N] [--only NAME ...]
 
 The snapshots are made from the corpus (LMC_CORPUS, ../shared/corpus if it is not set) and from
-changes made here: a step with frozen layers, a renamed tensor, files sharded anew, a fork, an RL
+changes made here: a step with frozen layers, a renamed tensor, files sharded again, a fork, an RL
 tail. Every snapshot is restored in a random order and compared byte for byte. lmc is taken from
 LMC, or from the PATH; restic, borg and zstd from the PATH, dvc from DVC or the PATH. A rival that
 is not installed is left out. Needs numpy.
@@ -44,7 +44,7 @@ def read_safetensors(path):
 
 
 def write_safetensors(path, metadata, tensors):
-    """Writes `(name, entry, bytes)` one behind the other."""
+    """Writes `(name, entry, bytes)` one after the other."""
     header, at = {}, 0
     if metadata is not None:
         header["__metadata__"] = metadata
@@ -75,7 +75,7 @@ def nudged(data, share, rng):
 
 
 class History:
-    """Folders, each with the run, the step and the parent that its save is told."""
+    """Folders, each with the run, the step and the parent of its save."""
 
     def __init__(self, root, seed):
         self.root, self.rng, self.snapshots = root, np.random.default_rng(seed), []
@@ -336,7 +336,7 @@ def measure(engine_class, history, work, order):
 
 
 def best_deltas(history, work):
-    """The sum over all files of the smallest archive of each: alone, or on any one file before."""
+    """The sum over all files of the smallest archive: alone, or against any one earlier file."""
     total, before, out = 0, [], os.path.join(work, "delta.lmc")
     start = time.monotonic()
     lines = []

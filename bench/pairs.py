@@ -1,6 +1,6 @@
 """Sizes of ZipNN's delta on pairs of checkpoints: their list on stdin, sizes as JSON on stdout.
 
-Run it by bench/pairs.sh, which gives both to lmc-bench.
+Run it with bench/pairs.sh, which gives both to lmc-bench.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Times the Python peers beside our levels, one thread, interleaved; see bench/README.md.
 
-Run it by bench/peers.sh, which makes the environment and builds lmc-bench.
+Run it with bench/peers.sh, which makes the environment and builds lmc-bench.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def parse_args():
 
 
 def run_lmc_bench(binary, *args):
-    """Output of the Rust program; its message on a failure, and ours when there is no corpus."""
+    """Output of the Rust program; on a failure its message, or ours if there is no corpus."""
     done = subprocess.run([binary, *args], stdout=subprocess.PIPE, check=True, text=True)
     if done.stdout.startswith("no corpus"):
         print(done.stdout, end="")

@@ -1,5 +1,5 @@
 """Trains a small GPT on several ranks with FSDP and saves its shards into a store every few steps.
-It goes on where it was ended, on as many ranks as before or on others.
+When it is started again, it continues from the last save, on the same number of ranks or another.
 
     torchrun --standalone --nproc-per-node 2 examples/train_fsdp.py --store /tmp/store --steps 20
     torchrun --standalone --nproc-per-node 3 examples/train_fsdp.py --store /tmp/store --steps 40
@@ -54,11 +54,11 @@ class Training:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Trains a small GPT on several ranks.")
     parser.add_argument(
-        "--store", required=True, help="where snapshots go; made if it is not there"
+        "--store", required=True, help="where snapshots go; created if it does not exist"
     )
     # Not --run, which torchrun takes for an option of its own.
     parser.add_argument("--run-name", dest="run", default="fsdp")
-    parser.add_argument("--resume", help="a snapshot to go on from instead of the run's latest")
+    parser.add_argument("--resume", help="a snapshot to continue from instead of the run's latest")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--every", type=int, default=5, help="steps from one save to the next")
     parser.add_argument("--losses", help="a file that each step's loss is added to")
@@ -90,7 +90,7 @@ def main() -> None:
     if resume is not None:
         dcp.load(state, storage_reader=StoreReader(store, resume))
         if rank == 0:
-            print(f"goes on after step {training.step}")
+            print(f"continues after step {training.step}")
     while training.step < options.steps:
         training.step += 1
         # The same batch for any number of ranks, of which each takes its share.
@@ -118,7 +118,7 @@ def leave() -> NoReturn:
     """Ends the process without shutting the interpreter down.
 
     The threads of gloo outlive destroy_process_group() here, since caches of torch keep the group.
-    One that lets go of a tensor asks for the interpreter's lock; if the interpreter is shutting
+    One that releases a tensor asks for the interpreter's lock; if the interpreter is shutting
     down, Python before 3.14 ends that thread by unwinding it, inside a C++ destructor, and the
     process dies with "terminate called without an active exception" though all its work is done.
     """

@@ -1,8 +1,9 @@
-"""Trains a small GPT on the text of a file, saves into a store every few steps, and goes on where
-it was killed: the losses are those of a run that was never stopped, bit for bit.
+"""Trains a small GPT on the text of a file and saves into a store every few steps. If it is killed,
+the next start continues from the last save: the losses are those of a run that was never stopped,
+bit for bit.
 
-    python examples/train_gpt.py --store /tmp/store --steps 3000        # kill it whenever you like
-    python examples/train_gpt.py --store /tmp/store --steps 3000        # goes on from the last save
+    python examples/train_gpt.py --store /tmp/store --steps 3000    # kill it whenever you like
+    python examples/train_gpt.py --store /tmp/store --steps 3000    # continues from the last save
 
 Needs lmckpt and torch; runs on a CPU in about a minute.
 """
@@ -56,7 +57,7 @@ class Gpt(nn.Module):
 def batch(
     text: torch.Tensor, context: int = 64, size: int = 8
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Some places of the text by chance, and the bytes that follow."""
+    """Bytes from random places of the text, and for each the byte that follows."""
     starts = torch.randint(len(text) - context - 1, (size,))
     rows = torch.stack([text[start : start + context + 1] for start in starts])
     return rows[:, :-1], rows[:, 1:]
@@ -67,7 +68,7 @@ def main() -> None:
         description="Trains a small GPT that can be killed at any time."
     )
     parser.add_argument(
-        "--store", required=True, help="where snapshots go; made if it is not there"
+        "--store", required=True, help="where snapshots go; created if it does not exist"
     )
     parser.add_argument("--run", default="gpt")
     parser.add_argument("--steps", type=int, default=60)
@@ -76,7 +77,7 @@ def main() -> None:
     parser.add_argument("--losses", help="a file that each step's loss is added to")
     options = parser.parse_args()
 
-    # Sums in another order would be other sums.
+    # Sums in another order would give other results.
     torch.set_num_threads(1)
     torch.manual_seed(0)
     text = torch.frombuffer(bytearray(pathlib.Path(options.text).read_bytes()), dtype=torch.uint8)
@@ -91,7 +92,7 @@ def main() -> None:
             optimizer.load_state_dict(state["optimizer"])
             torch.set_rng_state(state["rng"])
             start = state["step"]
-            print(f"goes on after step {start}")
+            print(f"continues after step {start}")
         for step in range(start + 1, options.steps + 1):
             x, y = batch(text)
             loss = functional.cross_entropy(model(x).flatten(0, 1), y.flatten())

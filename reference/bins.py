@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from classes import MAX_EXPONENT_BITS, Counts, read_class_records, sizes_of
+from classes import Counts, read_class_records, read_shape, sizes_of
 from contexts import BY_CONTEXT, ByContext, read_by_context
 from reader import Bytes, Reader, Words, require
 from streams import Coder, read_coder, read_rans_by_context, read_stream
@@ -81,13 +81,7 @@ def read_bin_recipe(reader: Reader, layout: int) -> BinBlock:
 def read_bin_fields(reader: Reader, layout: int) -> BinRecipe:
     """Sections 3.7 and 3.8: the fields from `raw_bytes` to `rows`."""
     width, is_integer = 1 << (layout & 3), bool(layout & 8)
-    raw_bytes = reader.uint(1)
-    require(raw_bytes < width, f"raw_bytes is {raw_bytes}")
-    segment_log2 = reader.uint(1)
-    require(10 <= segment_log2 <= 18, f"segment_log2 is {segment_log2}")
-    exponent_bits = reader.uint(1)
-    fits = 1 <= exponent_bits <= min(MAX_EXPONENT_BITS, 8 * width - 1)
-    require(fits, f"exponent_bits is {exponent_bits}")
+    raw_bytes, segment_log2, exponent_bits = read_shape(reader, width)
     first = reader.uint(2)
     bin_count = reader.uint(1)
     require(1 <= bin_count <= MAX_BINS, f"recipe has {bin_count} bins")
@@ -160,7 +154,7 @@ def by_bin(entries: list[int], numbers: Counts) -> Counts:
 
 @dataclass(frozen=True)
 class Listed:
-    """Section 4.4: what stands in front of the symbols."""
+    """Section 4.4: what comes before the symbols."""
 
     records: Words
     exceptions: Words

@@ -12,7 +12,7 @@ from builders import SEGMENT_LOG2, Coder, Raw, bit_string, u16, u24, values_of, 
 
 
 class FloatSpec:
-    """What recipes for floats on a base have in common."""
+    """What recipes for floats with a base have in common."""
 
     width: int
     raw_bytes: int

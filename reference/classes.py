@@ -42,9 +42,8 @@ class ClassRecipe:
         return classes << (self.sign_in_symbol + self.top_in_symbol)
 
 
-def read_class_recipe(reader: Reader, layout: int) -> ClassRecipe:
-    """Section 3.6: a recipe by classes, after its layout."""
-    width = 1 << (layout & 3)
+def read_shape(reader: Reader, width: int) -> tuple[int, int, int]:
+    """Sections 3.6 to 3.8: `raw_bytes`, `segment_log2` and `exponent_bits`."""
     raw_bytes = reader.uint(1)
     require(raw_bytes < width, f"raw_bytes is {raw_bytes}")
     segment_log2 = reader.uint(1)
@@ -52,6 +51,13 @@ def read_class_recipe(reader: Reader, layout: int) -> ClassRecipe:
     exponent_bits = reader.uint(1)
     fits = 1 <= exponent_bits <= min(MAX_EXPONENT_BITS, 8 * width - 1)
     require(fits, f"exponent_bits is {exponent_bits}")
+    return raw_bytes, segment_log2, exponent_bits
+
+
+def read_class_recipe(reader: Reader, layout: int) -> ClassRecipe:
+    """Section 3.6: a recipe by classes, after its layout."""
+    width = 1 << (layout & 3)
+    raw_bytes, segment_log2, exponent_bits = read_shape(reader, width)
     contexts = reader.uint(1)
     require(1 <= contexts <= MAX_CONTEXTS, f"recipe has {contexts} contexts")
     first = reader.uint(2)

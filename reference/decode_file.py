@@ -321,7 +321,7 @@ def check_items_meet_spans(index: Index) -> None:
         start, end = item_bounds[number], item_bounds[number + 1]
         met = spans_of_item(span_bounds, start, end)
         whole = len(met) < 2 or (span_bounds[met.start], span_bounds[met.stop]) == (start, end)
-        require(whole, f"item {number} cuts a span and goes on in another")
+        require(whole, f"item {number} cuts a span and continues in another")
 
 
 def check_item_hashes(index: Index, spans: list[bytes], data: bytes) -> None:

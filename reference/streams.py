@@ -110,7 +110,7 @@ Coder = Raw | Constant | Packed | Chain | Huffman | Rans | Runs | Gaps | Apart |
 
 
 def read_coder(reader: Reader, apart_depth: int = 0) -> Coder:
-    """Section 3.5: a coder's id and parameters. It stands in `apart_depth` coders of id 8."""
+    """Section 3.5: a coder's id and parameters. It is nested in `apart_depth` coders of id 8."""
     coder_id = reader.uint(1)
     if coder_id == 0:
         return Raw()
@@ -151,7 +151,7 @@ def read_gaps_parameters(reader: Reader) -> Gaps:
 
 def read_apart_parameters(reader: Reader, depth: int) -> Apart:
     """Section 3.5: the common byte and the two coders, which may be of the same id again."""
-    require(depth <= MAX_APART_DEPTH, "more than 3 apart coders stand one in the other")
+    require(depth <= MAX_APART_DEPTH, "more than 3 apart coders are nested")
     return Apart(reader.uint(1), read_coder(reader, depth), read_coder(reader, depth))
 
 

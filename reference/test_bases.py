@@ -111,7 +111,7 @@ class Accepts(FolderTest):
             self.check([shared, inline], [base_of(OLD)])
 
     def test_reference_that_no_block_uses(self) -> None:
-        """Blocks that need no base may stand in a span with a reference."""
+        """Blocks that need no base may be in a span with a reference."""
         self.check([Span(b"abc", [stored(b"abc")], reference=reference(1))], [base_of(OLD)])
 
     def test_conversions(self) -> None:
@@ -318,7 +318,7 @@ class Rejects(FolderTest):
             self.index(index, "span 0: span has a reference, but the file has no bases")
 
     def test_same_without_reference(self) -> None:
-        """A block that needs a base stands in a span with a reference."""
+        """A block that needs a base is in a span with a reference."""
         file = one_span_file(Span(b"abc", [same(3)]), [base_of(OLD)])
         self.check(file, "span 0: block 0: the block needs a base and none is given")
 

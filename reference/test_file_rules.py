@@ -309,7 +309,7 @@ class RejectsItems(RejectTest):
             bounds = [0, *cuts] + ([9] if cuts[-1] < 9 else [])
             raw = b"abcdefghi"
             items = [item(raw[a:b]) for a, b in pairwise(bounds)]
-            self.items(spans, items, "item . cuts a span and goes on in another")
+            self.items(spans, items, "item . cuts a span and continues in another")
 
     def test_hashes(self) -> None:
         """Every item's hash is checked, of whatever spans it is made, none left out."""

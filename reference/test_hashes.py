@@ -72,7 +72,7 @@ class AnyFile(unittest.TestCase):
         self.assertEqual(content_hash_of(deep), hash_of_items(deep))
 
     def test_header_too_long(self) -> None:
-        """A header of more than 100,000,000 bytes, without those of its length, is no header."""
+        """A header of more than 100,000,000 bytes, without those of its length, is not a header."""
         limit = 100_000_000
         one = json.dumps({"a": tensor("U8", [1], 0, 1)}).encode()
         data = head(one.ljust(limit)) + b"x"

@@ -94,7 +94,7 @@ CHANGE = ("unchanged", "exponent_changed", "xor", "difference", "difference_give
 
 
 def mean(names: tuple[str, ...], parts: Iterable[tuple[int, torch.Tensor]]) -> dict[str, object]:
-    """The mean over tensors, by their number of values, with names; what is left are planes."""
+    """The mean over tensors, by their number of values, with names; the rest are planes."""
     parts = list(parts)
     total = sum(values for values, _ in parts)
     sums = sum(values * figures.cpu() for values, figures in parts) / total

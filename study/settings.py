@@ -19,7 +19,7 @@ class Phase:
     steps: int
     rate: float
     betas: tuple[float, float]
-    # The rate grows for so many steps and then falls to a tenth on a cosine; 0: it is constant.
+    # The rate grows for this many steps and then falls to a tenth on a cosine; 0: it is constant.
     warm_up: int
     # The steps whose checkpoint is compared with earlier ones.
     anchors: tuple[int, ...]

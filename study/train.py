@@ -183,7 +183,7 @@ class Progress:
 
 
 def save(path: Path, training: Training, windows: Windows, phase: int, step: int) -> None:
-    """Everything that is needed to go on."""
+    """Everything that is needed to continue."""
     state = {
         "model": training.model.state_dict(),
         "optimizer": training.optimizer.state_dict(),
@@ -201,7 +201,7 @@ def save(path: Path, training: Training, windows: Windows, phase: int, step: int
 
 
 def go_on(path: Path, training: Training, windows: Windows) -> tuple[int, int]:
-    """The phase and step to go on after."""
+    """The phase and step to continue after."""
     if not path.exists():
         return 0, 0
     state = torch.load(path, map_location=training.device, weights_only=True)
@@ -215,12 +215,12 @@ def go_on(path: Path, training: Training, windows: Windows) -> tuple[int, int]:
     sized = path.with_name("record.json")
     known = json.loads(sized.read_text()) if sized.exists() else state["record"]
     windows.record.content.update(known)
-    print(f"goes on after step {state['step']} of {training.run.phases[state['phase']].name}")
+    print(f"continues after step {state['step']} of {training.run.phases[state['phase']].name}")
     return state["phase"], state["step"]
 
 
 def train(options: argparse.Namespace, training: Training, windows: Windows) -> bool:
-    """Runs all phases; false if time was over before."""
+    """Runs all phases; false if time ran out first."""
     run = training.run
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
     state = Path(options.state) / "state.pt" if options.state else None
@@ -238,7 +238,7 @@ def train(options: argparse.Namespace, training: Training, windows: Windows) -> 
                 if state:
                     state.parent.mkdir(parents=True, exist_ok=True)
                     save(state, training, windows, number, step)
-                print(f"time is over after step {step} of {phase.name}", flush=True)
+                print(f"out of time after step {step} of {phase.name}", flush=True)
                 return False
         done = 0
     return True
@@ -252,7 +252,7 @@ def main() -> int:
     parser.add_argument("--anchors", nargs="*", metavar="PHASE:STEP", help="checkpoints to measure")
     parser.add_argument("--batch", type=int, help="rows of text per step")
     parser.add_argument("--minutes", type=float, help="stop training after this time")
-    parser.add_argument("--state", help="a folder to keep the state in, to go on from later")
+    parser.add_argument("--state", help="a folder to keep the state in, to continue from later")
     parser.add_argument("--folder", help="for temporary files; /dev/shm if there is one")
     parser.add_argument("--keep", type=Path, help="a folder for bf16 weights of the last anchor")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -279,7 +279,7 @@ def main() -> int:
         if options.state and not finished:
             # With the sizes that were missing when the state was saved.
             shutil.copyfile(options.out, Path(options.state) / "record.json")
-    print("finished" if finished else "not finished: the same command goes on")
+    print("finished" if finished else "not finished: the same command continues")
     return 0
 
 

@@ -1,9 +1,9 @@
-"""Checkpoints of a run compared with earlier ones while it goes on.
+"""Checkpoints of a run compared with earlier ones while the run continues.
 
 A window is a checkpoint (the anchor) and its bases, 1 to 1000 steps earlier. Copies of the bases
 stay on the device until the anchor is reached. Bounds are computed there; sizes by lmc come from a
 thread beside the training. After each window the record is written again, so a run that is cut off
-leaves what it had.
+keeps what it had.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ a second one, forget and prune both, check them, restore snapshots, and compress
 with `--rm` while new versions are renamed over them. A random third of the commands is killed or
 stopped for a while, some for longer than the store's grace period.
 
-What must hold: a save that returned 0 is there, or a forget removed it; what is restored has the
-bytes that were saved; a check finds no damage; a file that `--rm` removed is in its archive, byte
-for byte. Ends with `N passed, N failed` and exit code 1 if anything failed.
+What must hold: a save that returned 0 is in the store, or a forget removed it; what is restored has
+the bytes that were saved; a check finds no damage; a file that `--rm` removed is in its archive,
+byte for byte. Ends with `N passed, N failed` and exit code 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Soak:
         self.saved: dict[tuple[str, int], str] = {}
         """What saves that returned 0 had, by run and step."""
         self.tried: dict[tuple[str, int], str] = {}
-        """The same of all saves: one that was killed may have committed."""
+        """The same for all saves: one that was killed may have committed."""
         self.counts: dict[str, int] = {}
         self.failures: list[str] = []
         for store in self.stores:
@@ -107,7 +107,7 @@ class Soak:
     def chance(self, name: str) -> random.Random:
         return random.Random(f"{self.seed} {name}")
 
-    # What goes on at once.
+    # What runs concurrently.
 
     def write(self, number: int) -> None:
         """Saves a folder again and again, a little changed each time."""
@@ -218,7 +218,7 @@ class Soak:
         if code == OK:
             found = digest(target)
             if found != self.tried.get(key):
-                self.fail(f"{key} of {store} came back as something else")
+                self.fail(f"{key} of {store} came back different")
         elif code != KILLED and snapshot["id"] in {s["id"] for s in self.log(store)}:
             # It was not forgotten meanwhile.
             self.fail(f"restore of {key} of {store} ended with {code}: {output}")

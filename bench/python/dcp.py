@@ -51,7 +51,7 @@ ENGINES: dict[str, tuple[Callable[[Path, int], Any], Callable[[Path, int], Any]]
 
 
 def copied(value: Any) -> Any:
-    """A copy of a state, so that training can go on."""
+    """A copy of a state, so that training can continue."""
     if isinstance(value, dict):
         return {key: copied(item) for key, item in value.items()}
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
@@ -143,7 +143,7 @@ def _tensors(state: Any) -> list[torch.Tensor]:
 
 
 def copy_seconds(state: dict[str, Any]) -> float:
-    """How long a copy of a rank's shards takes, to memory that is there."""
+    """How long a copy of a rank's shards takes, to existing memory."""
     tensors = [getattr(tensor, "to_local", lambda t=tensor: t)() for tensor in _tensors(state)]
     memory = [torch.empty_like(tensor) for tensor in tensors]
     best = float("inf")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""lmckpt.delta and lmckpt.apply beside XOR and zstd: bytes, seconds, and memory beside the weights.
+"""lmckpt.delta and lmckpt.apply beside XOR and zstd: bytes, seconds, and extra memory.
 
 Each pair of weights is measured in rounds, in which every way has its turn; the fastest round
 counts. Memory is the most that a call took beyond what was there before it, in a process of its
-own. XOR is of torch, and zstd has the same number of threads.
+own. XOR is done by torch, and zstd has the same number of threads.
 
     python bench/python/delta.py --threads 2
 """
@@ -144,13 +144,13 @@ def measure(old: Tensors, new: Tensors, rounds: int, threads: int) -> dict[str, 
 
 
 def high_water() -> int:
-    """The most memory that this process has had since it was last asked to forget."""
+    """The most memory that this process has had since the count was last reset."""
     status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 
 
 def extra(call: Callable[..., Any], *arguments: Any) -> tuple[int, Any]:
-    """Bytes that a call takes at most beyond what is there, and what it returns."""
+    """The most bytes that a call takes beyond what exists, and what it returns."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before = high_water()
     result = call(*arguments)

@@ -50,7 +50,7 @@ class Engine:
 
 
 class Memcpy(Engine):
-    """numpy's copy into buffers that are there already."""
+    """numpy's copy into existing buffers."""
 
     name = "memcpy"
 
@@ -72,7 +72,7 @@ class Memcpy(Engine):
 
 
 class TorchCopy(Engine):
-    """torch's copy of one piece into memory that is there already."""
+    """torch's copy of one piece into existing memory."""
 
     name = "memcpy"
 
@@ -90,7 +90,7 @@ class TorchCopy(Engine):
 
 
 class Lmckpt(Engine):
-    """Ours. Coded bytes are new memory, or go to `room`, which is used again."""
+    """Ours. Coded bytes are new memory, or go to `room`, which is reused."""
 
     name = "lmckpt"
 
@@ -239,7 +239,7 @@ class OpenZlPieces(OpenZl):
 
 
 class Blosc2(Engine):
-    """blosc2 chunks; it can fill an output that is there already."""
+    """blosc2 chunks; it can fill an existing output."""
 
     name = "blosc2"
 

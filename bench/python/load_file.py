@@ -5,7 +5,8 @@ Both are timed until every page of every tensor has been touched: safetensors ma
 reads nothing before. The files are in the page cache; with --cold they are also thrown out of it
 before each load, which measures this machine's own disk. The last table says what disks of a given
 speed would come to: the size over that speed, or the time from the cache if that is longer. Both
-read ahead while they decode or copy, lmckpt by a span of 8 MiB a thread, so that times do not add.
+read ahead while they decode or copy, lmckpt by a span of 8 MiB a thread, so the times do not add
+up.
 """
 
 from __future__ import annotations
@@ -134,8 +135,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size-mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", default=f"1,{cores()}", help="1 and all cores unless told")
-    parser.add_argument("--dir", help="folder for the files; that for temporary ones unless told")
+    parser.add_argument("--threads", default=f"1,{cores()}", help="1 and all cores by default")
+    parser.add_argument("--dir", help="folder for the files; by default that for temporary ones")
     parser.add_argument("--cold", action="store_true", help="measure this disk too")
     options = parser.parse_args()
     threads = sorted({int(count) for count in options.threads.split(",")})

@@ -79,7 +79,7 @@ def run(tensor: torch.Tensor, threads: list[int], rounds: int, lmc_bench: str | 
         for number in range(rounds):
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
             for engine in engines:
-                # Twice, as lmc-bench does: new memory is faster that was given back just before.
+                # Twice, as lmc-bench does: new memory is faster if it was given back just before.
                 measure(engine, words, out)
                 measure(engine, words, out)
             for one in rust:
@@ -108,7 +108,7 @@ def report_rust(engines: list[Timed], rust: list[Rust], size: int) -> None:
         decompress_s = min(new.decompress_s, there.decompress_s)
         pairs = [
             ("compress into new memory", size / GIB / new.compress_s, one.compress_new),
-            ("compress into memory that is there", size / GIB / there.compress_s, one.compress),
+            ("compress into existing memory", size / GIB / there.compress_s, one.compress),
             ("decompress", size / GIB / decompress_s, one.decompress),
         ]
         for name, own, other in pairs:
@@ -122,7 +122,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size-mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", default=f"1,{cores()}", help="1 and all cores unless told")
+    parser.add_argument("--threads", default=f"1,{cores()}", help="1 and all cores by default")
     parser.add_argument("--lmc-bench", help="this program, to time the Rust library beside")
     options = parser.parse_args()
     threads = sorted({int(count) for count in options.threads.split(",")})

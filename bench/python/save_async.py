@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""How long Store.save_async keeps a training loop waiting, beside a copy of the same state.
+"""How long Store.save_async keeps a training loop waiting, compared with a copy of the same state.
 
 The first call of a store makes memory for its copy, later ones use it again; both are timed in
-every round, when no save is under way. The copies go to memory that is there already.
+every round, when no save is running. The copies go to existing memory.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size-mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--dir", help="folder for the store; that for temporary files unless told")
+    parser.add_argument("--dir", help="folder for the store; by default that for temporary files")
     options = parser.parse_args()
     torch.set_num_threads(cores())
     state = training_state(options.size_mib * MIB)

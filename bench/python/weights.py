@@ -1,7 +1,7 @@
-"""Weights as a trained model has them, without one: normal values, another scale in every row.
+"""Weights like those of a trained model, made without one: normal values, a scale for each row.
 
-Their bf16 exponents have an entropy of 2.6 bits, as those of real models, so that ratios and speeds
-are near what real weights give.
+Their bf16 exponents have an entropy of 2.6 bits, like those of real models, so that ratios and
+speeds are near what real weights give.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def model(size: int, dtype: torch.dtype = torch.bfloat16, std: float = 0.02) -> 
 
 
 def tensor(size: int) -> torch.Tensor:
-    """One bf16 tensor of `size` bytes, the matrices of a model one behind the other."""
+    """One bf16 tensor of `size` bytes, the matrices of a model one after the other."""
     parts = [part.reshape(-1) for name, part in model(size).items() if name.endswith("weight")]
     return torch.cat(parts)[: size // 2]
 

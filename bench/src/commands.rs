@@ -8,7 +8,7 @@ use lmc_bench::buffers::{self, Buffer, BufferTensor};
 use lmc_bench::report::{self, Clock, Report};
 use lmc_bench::run::{self, Limits};
 use lmc_bench::{Result, corpus_bits, load_corpus};
-use lmc_engines::{ALONE, Engine, Lmc, Memcpy, Spec, alone, check_names};
+use lmc_engines::{Engine, Lmc, Memcpy, Spec, alone, check_names};
 use lmc_testkit::{CorpusFile, entropy};
 
 use crate::pairs::{self, Pair};
@@ -18,7 +18,7 @@ const MIB: usize = 1 << 20;
 
 /// Sizes on the corpus files, then speed on every set.
 pub fn bench(args: &RunArgs, clock: Clock) -> Result<()> {
-    check_names(&args.engines, &ALONE)?;
+    check_names(&args.engines)?;
     let Some(corpus) = load_corpus()? else { return Ok(()) };
     let mut report = Report::default();
     if args.engines.iter().any(|name| name == "ours" || name == "lmc") {

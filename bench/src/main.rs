@@ -52,7 +52,8 @@ struct RunArgs {
     /// Sets to time.
     #[arg(long, value_delimiter = ',', default_values_t = Set::ALL)]
     sets: Vec<Set>,
-    /// `ours`, `peers`, or names: lmc, zstd, lz4, bzip2, xz. memcpy always runs.
+    /// `ours`, `peers`, `all`, or names: lmc, zstd, zstd-19, lz4, snappy, zlib, brotli, bzip2, xz.
+    /// memcpy always runs.
     #[arg(long, value_delimiter = ',', default_value = "ours,peers")]
     engines: Vec<String>,
     /// Write the rows to this file too; `-` is stdout.
@@ -123,7 +124,8 @@ struct PairsArgs {
     /// Pairs to measure, by name or the beginning of a name.
     #[arg(long, value_delimiter = ',')]
     pairs: Vec<String>,
-    /// Engines to measure: fast, default, max, alone, xor+huffman, xor+zstd-3, xor+bzip2-9.
+    /// Engines to measure: fast, default, max, alone, xor+huffman, xor+zstd-3, xor+bzip2-9, and
+    /// `xor+` before other names with a level. By default those named here.
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
     /// Measure sizes only.

@@ -12,7 +12,7 @@ use lmc_bench::Result;
 use lmc_bench::buffers::Buffer;
 use lmc_bench::corpus_bits::FileBits;
 use lmc_bench::run::{self, Limits};
-use lmc_engines::{Engine, Measured, Memcpy, ON_BASE, check_names, on_base};
+use lmc_engines::{Engine, Measured, Memcpy, ON_BASE, on_base};
 use lmc_testkit::CorpusFile;
 use serde::{Deserialize, Serialize};
 
@@ -123,13 +123,14 @@ impl Pair {
     }
 }
 
-/// The engines of [`ON_BASE`] that `names` lists, or all if it is empty, for values of `width`
+/// The engines that `names` lists, or those of [`ON_BASE`] if it is empty, for values of `width`
 /// bytes.
 fn engines_on_base(names: &[String], width: usize) -> Result<Vec<(String, Box<dyn Engine>)>> {
-    check_names(names, &ON_BASE)?;
-    let is_wanted = |name: &&str| names.is_empty() || names.iter().any(|n| n == name);
     let engine = |name: &str| Ok((name.into(), on_base(name, width)?.for_buffer()?));
-    ON_BASE.into_iter().filter(is_wanted).map(engine).collect()
+    match names {
+        [] => ON_BASE.into_iter().map(engine).collect(),
+        _ => names.iter().map(|name| engine(name)).collect(),
+    }
 }
 
 const fn pair(name: &'static str, new: &'static str, base: &'static str) -> Pair {

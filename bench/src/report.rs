@@ -186,7 +186,7 @@ pub fn print_corpus_bits(files: &[FileBits]) {
 /// Prints the sizes of files against a base, in bits per value.
 pub fn print_pair_bits(pairs: &[FileBits]) {
     let Some(first) = pairs.first() else { return };
-    println!("bits a value: new/base, tables and lengths included");
+    println!("bits per value: new/base, tables and lengths included");
     print!("{:16} {:>9}", "pair", "values");
     first.levels.iter().for_each(|l| print!(" {:>11}", l.level));
     println!();

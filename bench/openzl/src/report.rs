@@ -5,8 +5,8 @@ use lmc_bench::report::Row;
 /// Prints the heading of the table.
 pub fn print_heading() {
     println!(
-        "| data | engine | bits a value | compress GiB/s | decompress GiB/s | of memcpy | by wall \
-         time |"
+        "| data | engine | bits per value | compress GiB/s | decompress GiB/s | of memcpy \
+         | by wall time |"
     );
     println!("|---|---|---|---|---|---|---|");
 }

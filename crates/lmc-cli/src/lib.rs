@@ -11,12 +11,14 @@ mod args;
 mod bases;
 mod commands;
 mod exit;
+mod html;
 mod json;
 mod names;
 mod printable;
 mod progress;
 mod signals;
 mod stdio;
+mod storage_speed;
 mod table;
 
 use std::ffi::OsString;
@@ -101,6 +103,7 @@ fn dispatch(command: &Command) -> Exit {
             commands::store::diff::run(args)
         }
         Command::Diff(args) => exit::report(&args.new, commands::diff::run(args)),
+        Command::Analyze(args) => commands::analyze::run(args),
         Command::Init(args) => commands::store::init::run(args),
         Command::Save(args) => commands::store::save::run(args),
         Command::Log(args) => commands::store::log::run(args),
@@ -108,6 +111,7 @@ fn dispatch(command: &Command) -> Exit {
         Command::Ls(args) => commands::store::ls::run(args),
         Command::Restore(args) => commands::store::restore::run(args),
         Command::Stats(args) => commands::store::stats::run(args),
+        Command::Report(args) => commands::store::report::run(args),
         Command::Check(args) => commands::store::check::run(args),
         Command::Repair(args) => commands::store::repair::run(args),
         Command::Forget(args) => commands::store::forget::run(args),

@@ -5,6 +5,7 @@
 mod common;
 mod history;
 
+mod analyze;
 mod bases;
 mod bench_off;
 mod bench_rows;
@@ -29,6 +30,7 @@ mod modes;
 mod overwrite;
 mod planted;
 mod refusals;
+mod report;
 mod s3;
 mod secrets;
 mod stdio;

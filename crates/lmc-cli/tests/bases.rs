@@ -291,7 +291,7 @@ fn diff_of_other_files() {
     );
 }
 
-/// A base that nothing was taken from is told of, unless quiet, and is not needed any more.
+/// A base that nothing was taken from is reported, unless quiet, and is no longer needed.
 #[test]
 fn a_base_of_no_use() {
     let folder = folder();

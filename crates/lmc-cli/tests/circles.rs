@@ -25,7 +25,8 @@ fn folder() -> Folder {
     folder
 }
 
-/// Two files that would stand on each other, or three: the last one is refused and stays.
+/// Two files that would be each other's bases, or three in a circle: the last one is refused and
+/// stays.
 #[test]
 fn circles_are_refused() {
     let folder = folder();

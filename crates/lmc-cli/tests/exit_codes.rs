@@ -70,7 +70,7 @@ fn clear_lines() {
     }
 }
 
-/// Options may stand in front of the command.
+/// Options may come before the command.
 #[test]
 fn options_in_front() {
     let folder = Folder::new();

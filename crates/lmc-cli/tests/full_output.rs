@@ -42,7 +42,8 @@ fn what_is_done_is_said_where_stdout_is_full() {
         return;
     }
     let folder = store();
-    let commands: [(&[&str], &str); 12] = [
+    let commands: [(&[&str], &str); 13] = [
+        (&["report", "--html", "page.html"], "page.html"),
         (&["init", "third"], "third"),
         (&["save", "dir", "--step", "4"], "main@4"),
         (&["tag", "latest", "best"], "best"),
@@ -82,6 +83,7 @@ fn looking_fails_where_stdout_is_full() {
         &["ls", "latest", "model.safetensors"],
         &["diff", "main@1", "main@2"],
         &["stats"],
+        &["report"],
         &["check"],
         &["repair", "-n"],
         &["forget", "--keep-last", "1", "-n"],
@@ -115,6 +117,7 @@ fn damage_is_told_of_where_stdout_is_full() {
     for args in [
         &["check", "--read-data"][..],
         &["check", "--read-data", "--json"],
+        &["report", "--read-data"],
         &["restore", "latest", "out", "--keep-going"],
         &["repair"],
     ] {

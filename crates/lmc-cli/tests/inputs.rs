@@ -58,7 +58,7 @@ fn rm_removes_only_what_was_read_of_a_directory() {
     assert!(!folder.exists("ckpt/b") && folder.exists("ckpt.lmc/b.lmc"));
 }
 
-/// Two names of one file both go: removing one of them is no change of the other.
+/// Two names of one file both go: removing one of them does not count as a change of the other.
 #[test]
 fn rm_removes_both_names_of_a_file() {
     let folder = Folder::new();

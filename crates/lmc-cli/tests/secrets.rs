@@ -32,7 +32,7 @@ fn commands(url: &str) -> Vec<Vec<String>> {
         vec!["copy", "here", url],
         vec!["repair", "--store", "here", "--from", url],
     ];
-    let with_option: [&[&str]; 17] = [
+    let with_option: [&[&str]; 18] = [
         &["init"],
         &["save", "file"],
         &["log"],
@@ -41,6 +41,7 @@ fn commands(url: &str) -> Vec<Vec<String>> {
         &["restore", "latest", "out"],
         &["diff", "latest", "main@1"],
         &["stats"],
+        &["report", "--check"],
         &["check"],
         &["repair"],
         &["forget", "--keep-last", "1"],
@@ -99,7 +100,7 @@ fn closed_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// A server that cannot be reached is told of without the secrets of the store's URL, and without
+/// A server that cannot be reached is reported without the secrets of the store's URL, and without
 /// those of the server's.
 #[test]
 #[cfg(feature = "s3")]

@@ -218,8 +218,8 @@ fn exit_codes() {
     assert_eq!(code(&output), 2, "{}", stderr(&output));
 }
 
-/// A copy goes on without a snapshot whose packs are damaged or missing, names it, and ends with 4;
-/// what it puts right in the target it says.
+/// A copy continues without a snapshot whose packs are damaged or missing, names it, and ends with
+/// 4. It says what it repairs in the target.
 #[test]
 fn copies_say_what_they_left_out() {
     let folder = scene();

@@ -62,7 +62,8 @@ fn signal_at(
 /// Saves and copies end their leases; restores and exports remove what they have written.
 #[test]
 fn work_ends_by_itself() {
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
+        (&["report", "--html", "page.html", "--store", "store"], "2"),
         (&["save", "data", "--store", "store", "--step", "2"], "2"),
         (&["copy", "store", "other"], "15"),
         (&["restore", "latest", "out", "--store", "store"], "1"),
@@ -74,7 +75,7 @@ fn work_ends_by_itself() {
         for call in (1..=calls).step_by(calls.div_ceil(8) as usize) {
             let folder = scene();
             let Some((_, code)) = signal_at(&folder, call, number, "0.2", args) else { return };
-            // Once it needs nothing more of the store it goes on to its end.
+            // Once it needs nothing more of the store it runs to its end.
             assert!(code == 130 || code == 0, "{args:?} at call {call} of {calls}: {code}");
             interrupted += u64::from(code == 130);
             if code == 130 {
@@ -93,7 +94,8 @@ fn work_ends_by_itself() {
 /// What hangs is cut off by a second signal, or when it takes too long, and leaves nothing either.
 #[test]
 fn work_is_cut_off() {
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
+        (&["report", "--read-data", "--html", "page.html", "--store", "store"], "2 2"),
         (&["restore", "latest", "out", "--store", "store"], "2 2"),
         (&["export", "latest", "-o", "out", "--store", "store"], "2 15"),
         (&["restore", "latest", "there", "-f", "--store", "store"], "2 2"),

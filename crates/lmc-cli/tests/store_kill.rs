@@ -161,7 +161,7 @@ fn the_wrong_order_is_found() {
     assert!(found > 0, "nobody noticed");
 }
 
-/// Kills at moments by chance; `LMC_KILLS` says how many.
+/// Kills at random moments; `LMC_KILLS` says how many.
 #[test]
 fn killed_at_any_moment() {
     let part = Part::from_env();

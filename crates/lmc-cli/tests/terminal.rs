@@ -225,6 +225,7 @@ fn names_in_stores_steer_no_terminal() {
         run(&["ls", &newest, &file]);
         run(&["ls", &newest, &format!("optimizer{EVIL}.pt")]);
         run(&["stats"]);
+        run(&["report", "--keep-tag", MARKS, "-f", "--html", &format!("page{EVIL}.html")]);
         run(&["check", "--read-data"]);
         run(&["repair", "-n"]);
         run(&["repair", "--from", &format!("second{EVIL}")]);
@@ -284,6 +285,8 @@ fn check_objects(folder: &Folder, store: &str) {
         &["restore", "latest", "broken", "--keep-going"],
         &["restore", "latest", "broken-json", "--keep-going", "--json"],
         &["stats"],
+        &["report", "--read-data"],
+        &["report", "--read-data", "--json"],
         &["prune", "-n"],
         &["repair", "-n"],
         &["repair", "--json"],

@@ -227,7 +227,7 @@ impl Storm<'_> {
         }
     }
 
-    /// Restores snapshots of any writer, by chance: each is whole and the one that was meant.
+    /// Restores random snapshots of any writer: each is whole and the one that was meant.
     fn read(&self, reader: u64) {
         let mut chance = Chance(self.seed * 77 + reader);
         while !self.is_over.load(Ordering::Relaxed) {

@@ -189,50 +189,34 @@ impl Encoder {
         let base = values.base.map(|base| &base[..whole.len()]);
         let isa = self.isa;
         match (prepared, base) {
-            (RecipeEncoder::Classes(prepared), Some(base)) => {
-                let buffers = &mut self.buffers.classes;
-                write_segments(
-                    prepared.recipe.segment_len(),
-                    whole,
-                    base,
-                    out,
-                    |values, base, out| prepared.segments.encode(isa, values, base, buffers, out),
-                )
+            (RecipeEncoder::Classes(own), Some(base)) => {
+                let (len, buffers) = (own.recipe.segment_len(), &mut self.buffers.classes);
+                write_segments(len, whole, base, out, |values, base, out| {
+                    own.segments.encode(isa, values, base, buffers, out)
+                })
             }
-            (RecipeEncoder::Bins(prepared), Some(base)) => {
-                let buffers = &mut self.buffers.bins;
-                write_segments(
-                    prepared.rules.segment_len(),
-                    whole,
-                    base,
-                    out,
-                    |values, base, out| prepared.segments.encode(isa, values, base, buffers, out),
-                )
+            (RecipeEncoder::Bins(own), Some(base)) => {
+                let (len, buffers) = (own.rules.segment_len(), &mut self.buffers.bins);
+                write_segments(len, whole, base, out, |values, base, out| {
+                    own.segments.encode(isa, values, base, buffers, out)
+                })
             }
-            (RecipeEncoder::Changes(prepared), Some(base)) => {
-                let buffers = &mut self.buffers.changes;
-                write_segments(
-                    prepared.recipe.segment_len(),
-                    whole,
-                    base,
-                    out,
-                    |values, base, out| prepared.segments.encode(isa, values, base, buffers, out),
-                )
+            (RecipeEncoder::Changes(own), Some(base)) => {
+                let (len, buffers) = (own.recipe.segment_len(), &mut self.buffers.changes);
+                write_segments(len, whole, base, out, |values, base, out| {
+                    own.segments.encode(isa, values, base, buffers, out)
+                })
             }
             (
                 RecipeEncoder::Classes(_) | RecipeEncoder::Bins(_) | RecipeEncoder::Changes(_),
                 None,
             ) => Err(CannotExpress),
-            (RecipeEncoder::Palette(prepared), _) => {
-                let buffers = &mut self.buffers.palette;
+            (RecipeEncoder::Palette(own), _) => {
+                let (len, buffers) = (own.recipe.segment_len(), &mut self.buffers.palette);
                 // Palettes need no base; the values are passed instead.
-                write_segments(
-                    prepared.recipe.segment_len(),
-                    whole,
-                    whole,
-                    out,
-                    |values, _, out| prepared.segments.encode(isa, values, buffers, out),
-                )
+                write_segments(len, whole, whole, out, |values, _, out| {
+                    own.segments.encode(isa, values, buffers, out)
+                })
             }
             (RecipeEncoder::Planes(prepared), _) if prepared.recipe.base == BaseUse::None => {
                 self.write_planes(prepared, first_value, whole, out)

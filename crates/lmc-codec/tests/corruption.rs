@@ -218,7 +218,7 @@ fn shape_cases(random: &mut Random) -> Vec<Case> {
     cases
 }
 
-/// Coders of the kind apart with all that can stand in them.
+/// Coders of the kind apart with everything that can be nested in them.
 fn apart_cases(random: &mut Random) -> Vec<Case> {
     let shape = ClassShape { bounds: Vec::new(), ..class_shape(0) };
     new_cases(random, |random| {

@@ -30,7 +30,7 @@ fn bytes_of(recipe: &Recipe) -> Vec<u8> {
     bytes
 }
 
-/// Lengths beyond 2^26 are refused at once for every kind of block, whatever stands behind them,
+/// Lengths beyond 2^26 are refused immediately for every kind of block, whatever follows them,
 /// by the length alone and by the decoder.
 #[test]
 fn claimed_lengths_are_limited() {

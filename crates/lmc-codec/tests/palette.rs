@@ -93,7 +93,7 @@ fn a_palette_has_up_to_256_words() {
     }
 }
 
-/// A palette is planned from all values, not from a sample: a word that stands once in a tensor of
+/// A palette is planned from all values, not from a sample: a word that occurs once in a tensor of
 /// several blocks is in it.
 #[test]
 fn rare_words_are_found() {

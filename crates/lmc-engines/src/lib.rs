@@ -1,11 +1,12 @@
 //! All compressors in the comparison, with one common trait: lmc's levels, a plain copy, and
 //! general compressors on raw or grouped bytes, alone or after XOR with a base.
 //!
-//! This is a separate crate, so that the C libraries of the others are linked only where they are
-//! needed: `lmc bench` (a feature of lmc-cli) and the benchmarks in `bench/`. To add a compressor,
-//! write a `Codec` in `codecs/` and give it a row in `select.rs`.
+//! The others are there only with the feature `peers`, because some are C libraries: in the
+//! benchmarks in `bench/` and in a command that was built with its feature `bench`. To add a
+//! compressor, write a `Codec` in `codecs/` and give it a row in `select.rs`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "peers")]
 mod codecs;
 mod file;
 mod filter;
@@ -19,13 +20,13 @@ mod share;
 
 use std::fmt;
 
-use lmc_codec::TensorSpec;
+use lmc_codec::{Dtype, TensorSpec};
 
 pub use file::WholeFile;
 pub use levels::{LevelName, Lmc};
 pub use measure::{Measured, Room, Times};
 pub use memcpy::Memcpy;
-pub use select::{ALONE, ON_BASE, Spec, alone, check_names, on_base};
+pub use select::{HAS_PEERS, ON_BASE, Spec, against, alone, check_names, names, on_base};
 
 /// Every error of an engine ends up as one line of text.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -83,6 +84,13 @@ pub struct SampleTensor {
     pub spec: TensorSpec,
 }
 
+impl SampleTensor {
+    /// A tensor of `len` bytes in rows of `row_len` values; 0 if it has no rows.
+    pub fn new(len: usize, dtype: Dtype, row_len: u64) -> Self {
+        Self { len, spec: TensorSpec { dtype, row_len } }
+    }
+}
+
 /// The result of an engine on a sample.
 #[derive(Clone, Debug, Default)]
 pub struct Coded {
@@ -116,9 +124,9 @@ pub struct Label {
 pub enum Pace {
     /// Everything, in every round.
     Full,
-    /// A part of it, in every round: zstd, lz4.
+    /// A part of it, in every round: zstd at low levels, lz4, snappy.
     Part,
-    /// A small part of it, in one round: bzip2, xz.
+    /// A small part of it, in one round: the others.
     Slow,
 }
 

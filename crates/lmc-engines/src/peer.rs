@@ -1,9 +1,34 @@
 //! Code that the general compressors share: raw or grouped, alone or after XOR with a base, in one
 //! call or one per block.
 
-use crate::codecs::Codec;
 use crate::filter::Filter;
 use crate::{Coded, Engine, Label, Pace, Result, Sample};
+
+/// A general-purpose compressor: one call is one frame.
+pub trait Codec: Send {
+    /// Its usual name.
+    fn name(&self) -> &'static str;
+
+    /// Its level, in the form that its own command takes.
+    fn level(&self) -> String;
+
+    /// Whether it takes seconds for 100 MB, so that it should get only a little data.
+    fn is_slow(&self) -> bool;
+
+    /// Bytes that are grouped and then coded in one call.
+    fn grouped_block_len(&self) -> usize;
+
+    /// Bytes of memory that it needs for the coded bytes of `len` bytes, in all calls together.
+    fn room_len(&self, len: usize) -> usize {
+        len + len / 16 + (1 << 16)
+    }
+
+    /// Returns the coded length; fails where `coded` is too short.
+    fn compress(&mut self, data: &[u8], coded: &mut [u8]) -> Result<usize>;
+
+    /// `out` has the length of the data.
+    fn decompress(&mut self, coded: &[u8], out: &mut [u8]) -> Result<()>;
+}
 
 /// How much of a sample goes through a compressor in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +78,10 @@ impl Engine for Peer {
 
     fn pace(&self) -> Pace {
         if self.codec.is_slow() { Pace::Slow } else { Pace::Part }
+    }
+
+    fn room_len(&self, len: usize) -> usize {
+        self.codec.room_len(len)
     }
 
     /// The filter allocates its memory in the first call only; that round is not the fastest.

@@ -48,6 +48,13 @@ pub struct TensorInfo {
     pub range: Range<u64>,
 }
 
+impl TensorInfo {
+    /// Its type and shape for people, such as `BF16 [2, 3]`.
+    pub fn form(&self) -> String {
+        format!("{} {:?}", self.dtype.label(), self.shape)
+    }
+}
+
 impl FileLayout {
     /// A file with nothing known but its length.
     pub fn bytes(len: u64) -> Self {

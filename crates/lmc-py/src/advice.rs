@@ -44,7 +44,7 @@ pub fn words(advice: Advice) -> &'static str {
         }
         // Sharing a store is also possible, but only with the command.
         Advice::ChooseOwnFolder => {
-            "name a folder of your own or a new one, or share the store by the command lmc init"
+            "name a folder of your own or a new one, or share the store with the command lmc init"
         }
         Advice::ListSnapshots => "Store.snapshots() lists the snapshots",
         Advice::ListPaths => "Store.files(snapshot) lists the paths",

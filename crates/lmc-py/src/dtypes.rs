@@ -1,4 +1,4 @@
-//! The table of element types, for Python, which has no table of its own.
+//! The table of element types, for Python, which has no other table of the types of safetensors.
 
 use lmc::{Dtype, NumpyName};
 

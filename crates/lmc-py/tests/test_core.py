@@ -128,7 +128,7 @@ def test_errors_pickle() -> None:
 
 
 def test_threads() -> None:
-    """The interpreter goes on while the library works, and calls from many threads are right."""
+    """The interpreter continues while the library works, and calls from many threads are right."""
     data = [weights(200_000, seed) for seed in range(4)]
     packed = [b""] * 4
 

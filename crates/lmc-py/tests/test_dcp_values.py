@@ -76,7 +76,7 @@ def test_every_type(store: lmckpt.Store) -> None:
         "large": torch.randn(1000, 300, generator=generator),
     }
     save(store, state)
-    # To fresh memory, and to memory that is no plain copy of the file.
+    # To fresh memory, and to memory that is not a plain copy of the file.
     fresh = {name: torch.zeros_like(value).contiguous() for name, value in state.items()}
     strided = dict(fresh, transposed=torch.zeros(64, 48).t(), large=torch.zeros(1000, 600)[:, ::2])
     for found in (fresh, strided):
@@ -90,7 +90,7 @@ def test_every_type(store: lmckpt.Store) -> None:
 
 
 def test_values(store: lmckpt.Store) -> None:
-    """What is no tensor comes back without a pickle of the store being read."""
+    """What is not a tensor comes back without a pickle of the store being read."""
     state = {
         "rng": torch.get_rng_state(),
         "step": 7,
@@ -168,7 +168,7 @@ def test_names_and_steps(store: lmckpt.Store, caplog: pytest.LogCaptureFixture) 
     reader = StoreReader(store)
     dcp.load({"w": torch.zeros(1000)}, checkpoint_id="r@100", storage_reader=reader, no_dist=True)
     assert reader.snapshot is not None and reader.snapshot.step == 100
-    # What was saved in another way is no distributed checkpoint, but may be coded against.
+    # What was saved in another way is not a distributed checkpoint, but may be coded against.
     store.save({"w": torch.arange(1000.0)}, run="plain")
     with pytest.raises(dcp.api.CheckpointException):
         load(store, dict(state), "plain@latest")

@@ -134,7 +134,7 @@ def test_threads_on_one_store(store: Store, tmp_path) -> None:
 
 
 def test_interpreter_is_free(tmp_path) -> None:
-    """Another thread goes on while a call works: the call waits for what that thread will do.
+    """Another thread continues while a call works: the call waits for what that thread will do.
 
     The source is a pipe. With the interpreter held, nobody could ever write to it.
     """
@@ -186,7 +186,7 @@ except KeyboardInterrupt:
     assert store.latest().run == "old"
     assert lmckpt.decompress(lmckpt.compress(b"abc")) == b"abc"
     if "save_async" in call:
-        os._exit(0)  # The save itself goes on; it is not what is looked at here.
+        os._exit(0)  # The save itself continues; it is not what this tests.
 else:
     print("ended", flush=True)
 """
@@ -236,7 +236,7 @@ def test_ctrl_c(name: str, folder: Path) -> None:
 
 
 def test_other_signals(tmp_path) -> None:
-    """Handlers run while a call goes on; one that does not raise does not end it."""
+    """Handlers run while a call continues; one that does not raise does not end it."""
     seen: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: seen.append(number))
     pipe = tmp_path / "pipe"
@@ -265,7 +265,7 @@ def test_other_signals(tmp_path) -> None:
 
 
 def test_end_of_the_interpreter(store: Store) -> None:
-    """A save that is under way when the program ends is finished first."""
+    """A save that is running when the program ends is finished first."""
     script = (
         "import sys, torch, lmckpt\n"
         "state = {'x': torch.arange(3_000_000.0)}\n"
@@ -292,7 +292,7 @@ def test_a_save_after_the_end_of_the_main_thread(store: Store, waits: bool) -> N
 
 
 def test_a_wait_is_also_for_what_is_called_after_the_save(store: Store) -> None:
-    """Nothing of a save goes on when the wait for it ends; what is called after it may wait too."""
+    """A save has ended when the wait for it ends; what is called after it may wait too."""
     seen = []
 
     def after(future) -> None:

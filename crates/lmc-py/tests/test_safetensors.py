@@ -265,7 +265,7 @@ def test_what_can_be_saved_can_be_loaded_up_to_the_longest_header(tmp_path) -> N
 
 
 def test_states_with_long_headers_are_loaded(tmp_path) -> None:
-    """A header of 20 MB, as that of 200,000 tensors with short names, is no obstacle to a store."""
+    """A header of 20 MB, such as that of 200,000 tensors with short names, fits into a store."""
     values = torch.arange(20_000, dtype=torch.float32)
     tensors = {f"{i}.{'x' * 1000}": value for i, value in enumerate(values)}
     store = lmckpt.Store.init(tmp_path / "store")

@@ -42,7 +42,7 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("make", [Store, Store.open, Store.init, lambda u: Store(u, create=True)])
 def test_errors_show_no_secrets(make, unreachable) -> None:
-    """A server that does not answer is told of without the secrets of both URLs."""
+    """A server that does not answer is reported without the secrets of either URL."""
     with pytest.raises(errors.StorageError) as found:
         make(USABLE_URL)
     check(str(found.value))
@@ -125,7 +125,7 @@ def test_stores_show_no_secrets(store: Store, tmp_path: Path) -> None:
 
 
 def test_plugins_show_no_secrets(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """Errors, logs and what torch is told of have none."""
+    """Errors, logs and what torch gets to see contain none."""
     from lmckpt.dcp import StoreReader, StoreWriter
     from lmckpt.fs import LmcFileSystem
 

@@ -152,12 +152,12 @@ def test_one_dict_in_two_places_gets_one_value(store: Store, first: Any) -> None
     if first == 2:
         assert store.load(into={"a": group, "b": group})["a"]["k"] == 2
         return
-    with pytest.raises(errors.InvalidError, match=r"a\.k and b\.k are one place"):
+    with pytest.raises(errors.InvalidError, match=r"a\.k and b\.k are the same place"):
         store.load(into={"a": group, "b": group})
     assert group["k"] is None and not group["t"].any()
     store.save({"a": [first, 1], "b": [2, 1]})
     items = [None, 1]
-    with pytest.raises(errors.InvalidError, match=r"a\.0 and b\.0 are one place"):
+    with pytest.raises(errors.InvalidError, match=r"a\.0 and b\.0 are the same place"):
         store.load(into={"a": items, "b": items})
     assert items == [None, 1]
 

@@ -25,8 +25,11 @@ pub use layout::manifest::{
 pub use layout::names::{PackName, SnapshotName};
 pub use layout::path::RelPath;
 pub use lmc_format::{Advice, Error, ErrorKind, Result};
+pub use read::count::Figures;
 pub use read::diff::{FileDiff, SnapshotDiff};
+pub use read::files::SnapshotFiles;
 pub use read::glob::Glob;
+pub use read::report::{Report, ReportOptions, Retention, SnapshotReport};
 pub use read::restore::{RestoreOptions, Restored};
 pub use read::stats::Stats;
 pub use save::base_choice::{CHAIN_DEPTH_MAX, READ_TIMES_MAX};

@@ -1,4 +1,4 @@
-//! What is not there is no evidence: nothing is removed because a folder, a list or the end of an
+//! Absence is not evidence: nothing is removed because a folder, a list or the end of an
 //! object is missing, and a repair moves whole objects, which come back.
 
 use crate::common::*;
@@ -200,7 +200,7 @@ fn a_long_object_in_damaged_keeps_all_its_packs() {
     let key = name.key().unwrap();
     let path = root.join("snapshots").join(&key);
     let good = fs::read(&path).unwrap();
-    // The manifest stands behind more zeros than can be read.
+    // The manifest comes after more zeros than can be read.
     let zeros = (1 << 42) + 12_345;
     let file = fs::OpenOptions::new().write(true).truncate(true).open(&path).unwrap();
     file.write_all_at(&good, zeros).unwrap();

@@ -31,6 +31,7 @@ mod numbers;
 mod out;
 mod parts;
 mod paths;
+mod report;
 mod resume;
 mod retention;
 mod reuse;

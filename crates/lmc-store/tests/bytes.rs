@@ -1,5 +1,5 @@
 //! Names in a directory that are not UTF-8, as one wrong bit makes them: what such a name stood for
-//! is told of as damage, and nothing that it may need is removed.
+//! is reported as damage, and nothing that it may need is removed.
 
 use crate::common::*;
 use lmc_store::{CheckOptions, PruneOptions, Store};

@@ -104,7 +104,7 @@ fn a_clock_that_is_behind_makes_no_save_an_old_one() {
     }
 }
 
-/// A clock that is behind by less than what is told of: the save comes after the newest of its run
+/// A clock that is behind by less than what is reported: the save comes after the newest of its run
 /// all the same, whatever it is coded against, also if that newest one is damaged.
 #[test]
 fn a_save_is_later_than_the_newest_of_its_run() {
@@ -308,7 +308,8 @@ impl Clients {
         Self { times, storage }
     }
 
-    /// The store as a client sees it whose clock is ahead; `before` is told of its calls.
+    /// The store as a client sees it whose clock is ahead; `before` is called before each of its
+    /// calls.
     fn client(&self, ahead_ms: i64, before: impl Fn(Call, &str) + Send + Sync + 'static) -> Store {
         let storage = MortalStorage::new(self.storage.clone(), u64::MAX);
         let times = self.times.clone();
@@ -382,7 +383,7 @@ fn the_clock_of_a_prune_makes_nothing_old() {
 }
 
 /// A clock that is set to another time whenever somebody has looked at it, while the one that
-/// nobody sets goes on.
+/// nobody sets continues.
 #[derive(Debug)]
 struct Jumping {
     steady: Arc<TestClock>,

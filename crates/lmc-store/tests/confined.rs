@@ -54,7 +54,7 @@ fn nothing_goes_through_a_folder_that_is_a_link() {
         let (store, _) = local_store(&root);
         let name = save_step(&store, &one, "r", 1).name;
         store.tag(&name, "good").unwrap();
-        // What a thief would like: all of it stands behind the link.
+        // What a thief would like: all of it is behind the link.
         let _ = fs::remove_dir_all(&victim);
         fs::rename(root.join(&link), &victim).unwrap();
         let before = tree(&victim);
@@ -106,7 +106,7 @@ fn objects_that_are_links_are_refused() {
     }
 }
 
-/// What is in the place of an object and is no file.
+/// What is in the place of an object and is not a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Impostor {
     Pipe,
@@ -134,9 +134,9 @@ impl Impostor {
     }
 }
 
-/// A pack that is no file is named by a check and by a repair, which go on with the rest. A repair
-/// that has its bytes puts a file in its place, unless it is a folder: that stays, and so does all
-/// that nobody has the bytes of.
+/// A pack that is not a file is named by a check and by a repair, which continue with the rest. A
+/// repair that has its bytes puts a file in its place, unless it is a folder: that stays, and so
+/// does all that nobody has the bytes of.
 #[test]
 fn packs_that_are_no_files_are_damage() {
     for impostor in Impostor::ALL {
@@ -184,8 +184,8 @@ fn packs_that_are_no_files_are_damage() {
     }
 }
 
-/// The same for manifests: one that is no file is named and stays, unless there is a copy of it,
-/// and a repair goes on with the rest.
+/// The same for manifests: one that is not a file is named and stays, unless there is a copy of it,
+/// and a repair continues with the rest.
 #[test]
 fn manifests_that_are_no_files_are_damage() {
     for impostor in [Impostor::Pipe, Impostor::Socket, Impostor::Link] {
@@ -350,7 +350,7 @@ fn no_private_store_is_made_in_a_folder_of_another_user() {
     }
 }
 
-/// A root of another user opens nothing to all for writing. One who made the store goes on deciding
+/// A root of another user opens nothing to all for writing. The creator of the store still decides
 /// about it, and others do not: what is made is as open as the store was then.
 #[test]
 fn a_root_of_another_user_opens_nothing_to_all() {

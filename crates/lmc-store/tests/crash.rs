@@ -1,5 +1,5 @@
 //! Power cuts at every moment of a store's history: what was saved is there, whole, nothing else is
-//! seen, and the store goes on without repair.
+//! seen, and the store works on without repair.
 
 use crate::common::TestClock;
 use crate::disks::Random;
@@ -58,7 +58,8 @@ fn cut_history(seed: u64, lie: Lie, images_max: u64, tally: &Tally) -> Result<()
     Ok(())
 }
 
-/// Goes on with the store on an image, and now and then cuts the power again in the middle of that.
+/// Continues with the store on an image, and now and then cuts the power again in the middle of
+/// that.
 fn look_at(
     scene: &Scene,
     image: State,

@@ -122,7 +122,7 @@ fn the_rest_is_restored() {
     assert!(found.iter().all(|(path, node)| wanted[path] == *node));
 }
 
-/// With another store everything is put right; without one, nothing gets worse.
+/// With another store everything is repaired; without one, nothing gets worse.
 #[test]
 fn repair() {
     let (store, storage, saved, _folder) = history();
@@ -199,7 +199,7 @@ fn references_to_what_is_there() {
     check_restores(&store, &again.name, root);
 }
 
-/// A new snapshot is not lost because an old one rotted: it is saved, and the damage is told of.
+/// A new snapshot is not lost because an old one rotted: it is saved, and the damage is reported.
 #[test]
 fn saves_beside_damage() {
     let (store, storage, saved, folder) = history();

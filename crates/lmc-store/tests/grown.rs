@@ -160,8 +160,8 @@ fn a_save_relies_on_no_pack_that_is_cut() {
     }
 }
 
-/// A manifest that is too long is as damaged as any other: a save goes on without it, and all else
-/// says that it is damage.
+/// A manifest that is too long is as damaged as any other: a save continues without it, and all
+/// else says that it is damage.
 #[test]
 fn a_manifest_that_is_too_long_is_damage() {
     let scene = Scene::new();

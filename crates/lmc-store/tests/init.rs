@@ -69,7 +69,7 @@ fn careless_storage_is_refused() {
     assert_eq!(Store::open(storage, TestClock::new()).unwrap_err().kind, ErrorKind::NoStore);
 }
 
-/// A place is a store once, and what is no store is not taken for one.
+/// A place is a store once, and what is not a store is not taken for one.
 #[test]
 fn once() {
     let folder = tempfile::tempdir().unwrap();

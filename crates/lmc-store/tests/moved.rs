@@ -257,7 +257,7 @@ fn a_repair_deletes_nothing_but_what_is_there_again() {
         for end in [".1", ".2", ".3", ".notes"] {
             assert!(place(end).symlink_metadata().is_ok(), "{end}");
         }
-        // It is told of once.
+        // It is reported once.
         assert!(store.repair(Some(&other), false).unwrap().manifests.is_empty());
         for end in [".2", ".3", ".notes"] {
             assert!(store.prune(&NOW).is_err() || end == ".notes");

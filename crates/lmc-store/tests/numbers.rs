@@ -4,8 +4,8 @@
 use crate::common::*;
 use lmc_store::storage::{MemoryStorage, Storage};
 use lmc_store::{
-    CheckOptions, ErrorKind, Keep, Parent, PruneOptions, RestoreOptions, SaveOptions, SnapshotName,
-    Store, rfc3339,
+    CheckOptions, ErrorKind, Keep, Parent, PruneOptions, ReportOptions, RestoreOptions,
+    SaveOptions, SnapshotName, Store, rfc3339,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -68,6 +68,7 @@ impl Scene {
             store.find(text).unwrap();
         }
         let _ = store.stats();
+        let _ = store.report(&ReportOptions::default());
         let _ = store.check(&CheckOptions::default());
         let _ = store.check(&ALL);
         let (other, _, _) = memory_store();
@@ -182,6 +183,8 @@ fn sums_of_claims_do_not_wrap() {
         plant(&store, &manifest);
     }
     let stats = store.stats().unwrap();
+    let report = store.report(&ReportOptions::default()).unwrap();
+    assert_eq!(report.stats, stats);
     assert!(stats.logical >= 40 * (SIZE_MAX / 4), "{stats:?}");
     assert_eq!((stats.saved_delta, stats.saved_coding), (u64::MAX, i64::MIN), "{stats:?}");
     store.prune(&PruneOptions { dry_run: true, ..PruneOptions::default() }).unwrap();

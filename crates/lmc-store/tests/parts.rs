@@ -87,7 +87,7 @@ fn prunes_keep_parts() {
     let now = PruneOptions { grace_ms: Some(0), ..PruneOptions::default() };
     assert!(store.prune(&now).unwrap().packs.is_empty());
     store.abandon_parts(std::slice::from_ref(&abandoned)).unwrap();
-    assert!(store.prune(&now).unwrap().packs.is_empty(), "another part is under way");
+    assert!(store.prune(&now).unwrap().packs.is_empty(), "another part is being saved");
     let saved = commit(&store, std::slice::from_ref(&kept), 1);
     clock.pass_hours(1);
     assert_eq!(store.prune(&now).unwrap().packs.len(), 1);
@@ -136,7 +136,7 @@ fn parents_that_go() {
     assert_eq!(error.kind, ErrorKind::Conflict);
 }
 
-/// A file in two parts, and text that is no part, are refused.
+/// A file in two parts, and text that is not a part, are refused.
 #[test]
 fn wrong_parts() {
     let (store, storage, _) = memory_store();

@@ -142,7 +142,7 @@ fn killed_prunes() {
     }
 }
 
-/// A save under way keeps its parent, even if that is forgotten and pruned meanwhile.
+/// A running save keeps its parent, even if that is forgotten and pruned meanwhile.
 #[test]
 fn prune_beside_a_save() {
     let (store, storage, clock) = memory_store();
@@ -177,7 +177,7 @@ fn prune_beside_a_save() {
 }
 
 /// Of two prunes one removes a pack, a save puts the same bytes again, and the other one, which has
-/// the pack in its list, goes on: what was saved stays.
+/// the pack in its list, continues: what was saved stays.
 #[test]
 fn two_prunes_beside_a_save() {
     let (store, storage, clock) = memory_store();
@@ -235,7 +235,7 @@ fn dead_saves_are_cleaned_up() {
     assert_eq!(mortal.packs_put.load(Ordering::SeqCst), 1);
     let objects = |folder: &str| objects_in(&*storage, folder).len();
     assert_eq!((objects("pending"), objects("packs")), (1, 1));
-    // Even a prune without grace leaves what may be under way.
+    // Even a prune without grace leaves what a running save may have put.
     let now = PruneOptions { grace_ms: Some(0), ..PruneOptions::default() };
     store.prune(&now).unwrap();
     assert_eq!((objects("pending"), objects("packs")), (1, 1));
@@ -300,7 +300,7 @@ fn optimizer_state_is_thinned() {
     assert!(store.check(&CheckOptions { read_percent: 100 }).unwrap().is_clean());
 }
 
-/// Many in one run are on several pages; the next one goes on from the newest all the same.
+/// Many in one run are on several pages; the next one still continues from the newest.
 #[test]
 fn long_runs_have_pages() {
     let (store, storage, clock) = memory_store();

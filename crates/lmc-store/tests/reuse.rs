@@ -95,7 +95,7 @@ fn chains_are_bounded() {
     }
 }
 
-/// A rebased snapshot stands alone, is otherwise the same, and what stands on the old one stays.
+/// A rebased snapshot needs no other, is otherwise the same, and what depends on the old one stays.
 #[test]
 fn rebase_cuts_chains() {
     let (store, _, clock) = memory_store();
@@ -190,8 +190,8 @@ fn roundings_cost_little() {
     }
 }
 
-/// A chain that would be left for what its last delta cost goes on if the next one is small: layers
-/// were frozen, or only moved to other files.
+/// A chain that would be left for what its last delta cost continues if the next one is small:
+/// layers were frozen, or only moved to other files.
 #[test]
 fn a_chain_goes_on_where_little_changes() {
     let (store, _, _) = memory_store();

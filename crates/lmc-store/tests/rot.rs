@@ -35,7 +35,7 @@ struct Tally {
 /// A history and what is known of it.
 struct Rot {
     history: History,
-    /// How many damages come at once is by chance too.
+    /// How many damages come together is random too.
     random: Random,
     tally: Tally,
 }
@@ -211,7 +211,7 @@ impl Rot {
         }
     }
 
-    /// What can be had from other packs of the same bytes, or grew, is put right; damaged manifests
+    /// What can be had from other packs of the same bytes, or grew, is repaired; damaged manifests
     /// are moved away; all else is as it was, byte for byte, and so is what can be read.
     fn repair_alone(&mut self, now: &Objects, expected: &Expected, hurt: &BTreeSet<FileOf>) {
         let twin = |object: &&String| {
@@ -242,7 +242,7 @@ impl Rot {
         self.tally.healed += healed.len() as u64;
     }
 
-    /// With a good copy everything that is shown is put right; what was moved away stays where it
+    /// With a good copy everything that is shown is repaired; what was moved away stays where it
     /// is.
     fn repair_with_copy(&mut self, now: &Objects, expected: &Expected) {
         let moved = self.now().into_iter().filter(|(name, _)| name.starts_with("damaged/"));

@@ -73,7 +73,7 @@ fn whatever_slept_before_its_commit_has_its_tags() {
     assert_eq!(tags_of(&target, &copied.snapshots[0]), tags, "copy");
 }
 
-/// A tag that is older than grace and has no snapshot stays while a save is under way, whose
+/// A tag that is older than grace and has no snapshot stays while a save is running, whose
 /// snapshot may be the one that is tagged. When no save is, it goes.
 #[test]
 fn a_prune_takes_no_tag_from_a_save_under_way() {

@@ -16,7 +16,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The temporary folder of a restore under way.
+/// The temporary folder of a running restore.
 fn temporary(folder: &Path) -> PathBuf {
     let mut paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let is_temporary = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "part");

@@ -10,7 +10,7 @@ use std::fmt;
 /// Panics when the variable is set to something else.
 pub fn count(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")),
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")),
         Err(_) => default,
     }
 }

@@ -3,11 +3,10 @@
 use crate::base::Base;
 use crate::context::Context;
 use crate::pipeline::{Buffer, each};
-use crate::span::SpanEncoder;
-use crate::{Level, Reference};
-use lmc_codec::{Dtype, TensorSpec};
+use crate::{Level, SpanSizer};
+use lmc_codec::Dtype;
+use lmc_format::Result;
 use lmc_format::dtype::{DtypeKind, FloatFields};
-use lmc_format::{Conversion, Result};
 use lmc_input::{Cut, TensorInfo};
 use std::collections::HashMap;
 
@@ -107,7 +106,7 @@ pub fn diff(old: &Base, new: &Base, level: Level, context: &Context) -> Result<D
         match pair {
             None => diff.only_new.push(tensor.name.clone()),
             Some(old) if !is_alike(&old) => {
-                diff.reshaped.push((tensor.name.clone(), kind(old), kind(tensor)));
+                diff.reshaped.push((tensor.name.clone(), old.form(), tensor.form()));
             }
             Some(_) => {}
         }
@@ -160,21 +159,15 @@ fn compare_bytes(old: &Base, new: &Base) -> Result<BytesDiff> {
     Ok(diff)
 }
 
-fn kind(tensor: &TensorInfo) -> String {
-    format!("{} {:?}", tensor.dtype.label(), tensor.shape)
-}
-
 struct Worker {
-    spans: SpanEncoder,
+    spans: SpanSizer,
     old: Buffer,
     new: Buffer,
-    out: Vec<u8>,
 }
 
 impl Worker {
     fn new(level: Level) -> Self {
-        let spans = SpanEncoder::new(level, false);
-        Self { spans, old: Buffer::default(), new: Buffer::default(), out: Vec::new() }
+        Self { spans: SpanSizer::new(level), old: Buffer::default(), new: Buffer::default() }
     }
 
     /// Compares a span of the new checkpoint with the old one from `start` on.
@@ -185,12 +178,7 @@ impl Worker {
         let (old, new) = (self.old.bytes(), self.new.bytes());
         let dtype = cut.dtype.unwrap_or(Dtype::Bytes);
         let mut change = change(dtype, old, new);
-        let reference = Reference { source: 1, start, conversion: Conversion::None };
-        let spec = TensorSpec { dtype, row_len: cut.row_len };
-        let out = std::mem::take(&mut self.out);
-        let coded = self.spans.encode(&spec, new, Some((reference, old)), out, |_| ())?;
-        change.coded_len = coded.bytes.len() as u64;
-        self.out = coded.bytes;
+        change.coded_len = self.spans.coded_len(dtype, cut.row_len, new, Some(old))?;
         Ok(change)
     }
 }

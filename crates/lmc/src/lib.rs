@@ -45,10 +45,12 @@ pub use lmc_codec::Level;
 pub use lmc_format::{
     Advice, Conversion, Dtype, DtypeId, Error, ErrorKind, NumpyName, Reference, Result,
 };
-pub use lmc_input::JSON_LEN_MAX as HEADER_JSON_LEN_MAX;
+pub use lmc_input::{FileLayout, JSON_LEN_MAX as HEADER_JSON_LEN_MAX, LayoutItem, TensorInfo};
 pub use memory::{
     compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_vec,
 };
+pub use pipeline::each;
+pub use span::SpanSizer;
 
 /// How to compress.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@
 //! There are never more parts in the pipeline than permits, so memory is bounded whatever a file
 //! holds: a part takes a permit before it is read and gives it back when it is written.
 //!
-//! The system may refuse to start threads. Then the work goes on with those that could be started.
+//! The system may refuse to start threads. Then the work is done with those that could be started.
 //! If there are none, the calling thread does everything.
 
 use crate::context::{Context, Interrupt};
@@ -122,9 +122,10 @@ fn run_alone<S: Stages>(
     })
 }
 
-/// Works on parts 0 to `count` on several threads. Returns the results in order, or the error of
-/// the first part that fails.
-pub(crate) fn each<W, R: Send>(
+/// Works on parts 0 to `count` on several threads, each with a `worker` of its own. Returns the
+/// results in order, or the error of the first part that fails. Looks for the interrupt of
+/// `context` before each part.
+pub fn each<W, R: Send>(
     count: usize,
     context: &Context,
     worker: impl Fn() -> W + Sync,

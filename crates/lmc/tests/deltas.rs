@@ -122,7 +122,7 @@ fn every_type_and_change() {
     }
 }
 
-/// Tensors that grew or became another type stand for themselves; those that were renamed or moved
+/// Tensors that grew or became another type are coded alone; those that were renamed or moved
 /// to another file are found.
 #[test]
 fn tensors_that_are_not_what_they_were() {
@@ -295,7 +295,7 @@ fn files_without_tensors() {
     check(&new, &bases(&[("", b"")]), Level::Fast);
 }
 
-/// A base that is of no use costs nothing: rows in another order, zeros against noise, NaNs, and
+/// A useless base costs nothing: rows in another order, zeros against noise, NaNs, and
 /// many small tensors in another order.
 #[test]
 fn bad_bases_cost_nothing() {

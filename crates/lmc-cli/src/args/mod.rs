@@ -1,5 +1,7 @@
 //! The command line, as clap reads it and as the man page shows it.
 
+pub mod analyze;
+pub mod analyze_plan;
 pub mod files;
 pub mod shared;
 pub mod store;
@@ -39,6 +41,8 @@ pub enum Command {
     Inspect(files::InspectArgs),
     /// Show how much changed between two checkpoints, raw, .lmc or snapshots, tensor by tensor
     Diff(files::DiffArgs),
+    /// Measure how checkpoints compress and how they change from step to step
+    Analyze(analyze::AnalyzeArgs),
     /// Create a store: a directory or a bucket that holds the history of training runs
     Init(store::InitArgs),
     /// Save a checkpoint, a file or a directory, as a snapshot in a store
@@ -54,6 +58,8 @@ pub enum Command {
     Restore(store::RestoreArgs),
     /// Show the size of a store and where its savings come from
     Stats(store::StatsArgs),
+    /// Show the history of a store: what each snapshot added and what retention would free
+    Report(store::ReportArgs),
     /// Look for damage in a store
     Check(store::CheckArgs),
     /// Repair damaged objects from good copies

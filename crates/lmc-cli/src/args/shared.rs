@@ -38,6 +38,24 @@ pub struct SnapshotArgs {
     pub name: String,
 }
 
+/// Which snapshots are kept.
+#[derive(Args, Debug)]
+pub struct KeepArgs {
+    /// Keep the newest N of each run
+    #[arg(long = "keep-last", value_name = "N")]
+    pub last: Option<u64>,
+    /// Keep those whose step is a multiple of N
+    #[arg(long = "keep-every", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub every: Option<u64>,
+    /// Keep those with this tag
+    #[arg(long = "keep-tag", value_name = "TAG")]
+    pub tags: Vec<String>,
+    /// Keep those saved within this time before the newest of their run, such as 7d
+    #[arg(long = "keep-within", value_name = "TIME", value_parser = super::store::parse_time)]
+    pub within: Option<u64>,
+}
+
 /// What files are or may be coded against.
 #[derive(Args, Debug)]
 pub struct BaseArgs {
@@ -56,7 +74,7 @@ pub struct LimitArgs {
 }
 
 /// A number of bytes such as `4096`, `512M` or `10G`.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, shift) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
         Some(b'M' | b'm') => (&text[..text.len() - 1], 20),

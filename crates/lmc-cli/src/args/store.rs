@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lmc_store::storage::Location;
 
-use super::shared::{FormatArgs, LimitArgs, SnapshotArgs, StoreArgs, ThreadArgs};
+use super::shared::{FormatArgs, KeepArgs, LimitArgs, SnapshotArgs, StoreArgs, ThreadArgs};
 
 #[derive(Args, Debug)]
 pub struct InitArgs {
@@ -145,6 +145,31 @@ pub struct StatsArgs {
 }
 
 #[derive(Args, Debug)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Write a page with charts to FILE, too
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Overwrite FILE
+    #[arg(short, long, requires = "html")]
+    pub force: bool,
+    /// Look for missing and cut-off objects, as `lmc check` does
+    #[arg(long)]
+    pub check: bool,
+    /// Read every pack and compare it with its hash, as `lmc check --read-data` does
+    #[arg(long)]
+    pub read_data: bool,
+    #[command(flatten)]
+    pub threads: ThreadArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
+    // Last, since the heading holds for all options after it.
+    #[command(flatten, next_help_heading = "What this rule of `lmc forget` would free")]
+    pub keep: KeepArgs,
+}
+
+#[derive(Args, Debug)]
 pub struct CheckArgs {
     #[command(flatten)]
     pub store: StoreArgs,
@@ -183,18 +208,8 @@ pub struct ForgetArgs {
     /// Consider only this run
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
-    /// Keep the newest N of each run
-    #[arg(long, value_name = "N")]
-    pub keep_last: Option<u64>,
-    /// Keep those whose step is a multiple of N
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub keep_every: Option<u64>,
-    /// Keep those with this tag
-    #[arg(long, value_name = "TAG")]
-    pub keep_tag: Vec<String>,
-    /// Keep those saved within this time before the newest of their run, such as 7d
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub keep_within: Option<u64>,
+    #[command(flatten)]
+    pub keep: KeepArgs,
     /// Of those kept, leave optimizer state only in the newest N of each run
     #[arg(long, value_name = "N")]
     pub keep_optimizer_last: Option<u64>,

@@ -1,5 +1,6 @@
 //! One file per command: arguments in, exit code out.
 
+pub mod analyze;
 #[cfg(feature = "bench")]
 pub mod bench;
 pub mod cat;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// A broken promise, in words.
 pub type Broken = String;
 
-/// Numbers by chance that a seed gives again.
+/// Random numbers that a seed reproduces.
 pub struct Random(u64);
 
 impl Random {

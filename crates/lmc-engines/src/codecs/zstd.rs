@@ -30,11 +30,12 @@ impl Codec for Zstd {
     }
 
     fn is_slow(&self) -> bool {
-        false
+        self.level > 3
     }
 
+    /// Higher levels look back further than a block of grouped bytes.
     fn grouped_block_len(&self) -> usize {
-        1 << 20
+        if self.is_slow() { usize::MAX } else { 1 << 20 }
     }
 
     fn compress(&mut self, data: &[u8], coded: &mut [u8]) -> Result<usize> {

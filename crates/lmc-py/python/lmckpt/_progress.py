@@ -1,4 +1,4 @@
-"""``progress=`` of long calls: a function that is told of the bytes done, or a bar of tqdm."""
+"""``progress=`` of long calls: a function that gets the bytes done so far, or a tqdm bar."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Progress: TypeAlias = Callable[[int], object] | bool | None
 def reporting(
     progress: Progress, *, total: int | None = None, title: str | None = None
 ) -> Iterator[Callable[[int], None] | None]:
-    """Gives what a native call is to call with the bytes done so far, or None.
+    """Gives what a native call should call with the bytes done so far, or None.
 
     It may be called from any thread. What it passes on only grows: threads may overtake each other
-    on the way. ``total`` and ``title`` are for the bar, which is closed at the end, also after an
+    on the way. ``total`` and ``title`` are for the bar, which is closed at the end, even after an
     error. Without tqdm, ``progress=True`` shows nothing and logs why: no save fails for lack of a
     bar.
     """

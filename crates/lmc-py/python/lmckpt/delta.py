@@ -43,9 +43,8 @@ def delta(
 ) -> bytes:
     """What turns ``old`` into ``new``: dicts of tensors or arrays of any types.
 
-    Tensors may be added and left out. The result names what it is against by a hash of all of
-    ``old``, names and shapes included. ``verify`` decodes everything as it is coded and
-    compares.
+    Tensors may be added and left out. The result identifies ``old`` by a hash of all of it,
+    names and shapes included. ``verify`` decodes everything as it is coded and compares.
     """
     return _lmckpt.compress(
         _lay_out(new).parts(),
@@ -60,14 +59,15 @@ def delta(
 def apply(
     old: Mapping[str, Any], data: Any, *, threads: int = 0, safe: bool = False
 ) -> dict[str, Any]:
-    """Brings ``old`` up to date, in place, by what ``delta`` returned; returns all tensors.
+    """Brings ``old`` up to date, in place, with what ``delta`` returned; returns all tensors.
 
-    Tensors of the same name, shape and type are overwritten, others are new ones in the result.
-    Nothing is changed unless ``old`` is what the delta was made against, the delta is undamaged and
-    its tensors fit. Then the weights are overwritten bit by bit, without a second copy of them. If
-    that fails, they are partly old and partly new, and ``PartlyWrittenError`` says so; the same
-    holds for Ctrl-C. With ``safe``, all of it is decoded to other memory and checked before
-    anything is overwritten, so that a call that fails has changed nothing.
+    Tensors of the same name, shape and type are overwritten; the result has new ones for the
+    others. Nothing is changed unless ``old`` is what the delta was made against, the delta is
+    undamaged and its tensors fit. Then the weights are overwritten a little at a time, without a
+    second copy of them. If that fails, they are partly old and partly new, and
+    ``PartlyWrittenError`` says so; the same holds for Ctrl-C. With ``safe``, all of it is decoded
+    to other memory and checked before anything is overwritten, so that a call that fails has
+    changed nothing.
     """
     current = _lay_out(old)
     archive = _lmckpt.Archive(view(data), bases=[current.parts()], threads=threads)

@@ -69,14 +69,14 @@ def compress(
 ) -> bytes | memoryview:
     """Compresses a buffer, an array or a tensor to the bytes of a .lmc file.
 
-    With ``into``, a buffer that is kept for many calls, they are written there, and what was
-    written of it is returned: reused memory is faster than new memory. A thousandth and 64
+    With ``into``, a buffer that may be kept for many calls, they are written there, and the part
+    that was written is returned: reused memory is faster than new memory. A thousandth and 64
     KiB more than the data always suffice.
 
-    The type of the values is found out by looking at them, unless the bytes are a safetensors
-    file. ``bases`` are earlier versions, as paths or as buffers, that it is coded against where
-    that is smaller; the same are needed to restore it. ``verify`` decodes everything as it is
-    coded and compares; without it this is faster. The data must not be changed while this runs.
+    The type of the values is guessed from the bytes, unless these are a safetensors file. ``bases``
+    are earlier versions, as paths or as buffers, that it is coded against where that is smaller;
+    the same are needed to restore it. ``verify`` decodes everything as it is coded and compares;
+    without it this is faster. The data must not be changed while this runs.
     """
     known = checked_bases(bases)
     if into is None:
@@ -119,7 +119,8 @@ def decompress(
     """Restores the original of a .lmc file that is in memory.
 
     With ``into``, a buffer, array or tensor of the right size, it goes there and nothing is
-    returned. An original of more than ``max_size`` bytes is refused: a small file may claim any.
+    returned. An original of more than ``max_size`` bytes is refused: a small file may claim any
+    size.
     """
     return _lmckpt.decompress(
         view(data),
@@ -144,7 +145,7 @@ def compress_file(
     """Compresses a file, to ``target`` or to its own name with .lmc; returns where it is.
 
     The target appears whole or not at all. ``progress`` is called with the bytes done so far, or is
-    True for a bar of tqdm.
+    True for a tqdm bar.
     """
     source = path_text(source)
     target = f"{source}.lmc" if target is None else path_text(target)
@@ -176,7 +177,7 @@ def decompress_file(
     """Restores a file, to ``target`` or to its name without .lmc; returns where it is.
 
     An original of more than ``max_size`` bytes is refused. ``progress`` is called with the bytes
-    done so far, or is True for a bar of tqdm.
+    done so far, or is True for a tqdm bar.
     """
     source = path_text(source)
     if target is None:

@@ -1,4 +1,4 @@
-"""The functions of ``safetensors.torch`` for .lmc files: change the import, and that is all.
+"""The functions of ``safetensors.torch`` for .lmc files: only the import changes.
 
 Files that ``save_file`` writes hold a safetensors file; ``lmc decompress`` gives it back, and
 ``load_file`` reads both. Beyond safetensors, tensors may share memory and need not be contiguous,

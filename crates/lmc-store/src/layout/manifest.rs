@@ -258,6 +258,15 @@ impl Manifest {
         needed
     }
 
+    /// The number of bases in the longest base chain that a restore reads, and all bytes that it
+    /// reads.
+    pub fn reading(&self) -> (usize, u64) {
+        let depths = self.depths();
+        let needed = self.closure(self.files().map(|(_, file)| file.archive));
+        let depth = needed.iter().map(|&i| depths[i]).max().unwrap_or(0);
+        (depth, total(needed.iter().map(|&i| self.archives[i].stored)))
+    }
+
     /// Which archives need one of some packs, for themselves or for their bases.
     pub(crate) fn archives_in(&self, packs: &[bool]) -> Vec<bool> {
         let mut is_in: Vec<bool> = Vec::with_capacity(self.archives.len());
@@ -337,7 +346,7 @@ impl Manifest {
         }
         match self.archives.get(file.archive) {
             Some(archive) if archive.size == file.size => Ok(()),
-            Some(_) => Err(Error::invalid("has another size than its archive")),
+            Some(_) => Err(Error::invalid("does not have the size of its archive")),
             None => Err(Error::invalid("has no archive")),
         }
     }

@@ -5,9 +5,8 @@ use crate::layout::identity::identities;
 use crate::layout::manifest::Manifest;
 use crate::layout::names::PackName;
 use crate::layout::path::RelPath;
-use crate::read::library::SnapshotLibrary;
 use crate::save::reuse::have_same_original;
-use lmc::{BaseSet, Diff, Level};
+use lmc::{Diff, Level};
 use lmc_format::{Error, Result};
 use std::sync::Arc;
 
@@ -41,7 +40,7 @@ impl Store {
     /// Compares two snapshots.
     pub fn diff(&self, old: &Arc<Manifest>, new: &Arc<Manifest>) -> Result<SnapshotDiff> {
         let context = &self.context;
-        let libraries = (SnapshotLibrary::new(self, old), SnapshotLibrary::new(self, new));
+        let files = (self.files(old), self.files(new));
         let places = (identities(old, PackName::hash), identities(new, PackName::hash));
         let mut diff = SnapshotDiff::default();
         for (path, file) in new.files() {
@@ -52,7 +51,8 @@ impl Store {
             let hashes = (old.archives[before.archive].hash, new.archives[file.archive].hash);
             // The same hash does not prove that the bytes are the same, so the bytes are compared.
             let is_same = || {
-                let archives = (libraries.0.open(before.archive)?, libraries.1.open(file.archive)?);
+                let (old, new) = (&files.0.library, &files.1.library);
+                let archives = (old.open(before.archive)?, new.open(file.archive)?);
                 have_same_original(&archives.0, &archives.1, context)
             };
             if places.0[before.archive] == places.1[file.archive]
@@ -61,10 +61,8 @@ impl Store {
                 diff.same.push(path.clone());
                 continue;
             }
-            let before_library = libraries.0.with_first(before.archive);
-            let before_bases = BaseSet::from_library(before_library, &[hashes.0], context)?;
-            let library = libraries.1.with_first(file.archive);
-            let bases = BaseSet::from_library(library, &[hashes.1], context)?;
+            let before_bases = files.0.open_archive(before.archive, context)?;
+            let bases = files.1.open_archive(file.archive, context)?;
             let ([old_base], [new_base]) = (before_bases.list(), bases.list()) else {
                 return Err(Error::invalid("a file could not be opened; please report it"));
             };

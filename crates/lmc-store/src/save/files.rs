@@ -244,7 +244,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         let Some(parent) = self.builder.parent() else { return Ok(Ok(())) };
         for &number in numbers {
             if let Some(pack) = self.presence.lacks(parent, &*self.store.storage, number)? {
-                let message = format!("{} is missing or has another size", pack.object());
+                let message = format!("{} is missing or has a different size", pack.object());
                 return Ok(Err(Error::corrupt(message)));
             }
         }

@@ -43,7 +43,7 @@ pub struct LocalStorage {
 }
 
 impl LocalStorage {
-    /// The directory `root`, which need not exist before the first put.
+    /// The directory `root`, which putting `lmc-store.json` makes, but not the folders above it.
     pub fn new(root: &Path) -> Self {
         Self::on(root, Arc::new(RealDisk::new(root, Access::Private)))
     }

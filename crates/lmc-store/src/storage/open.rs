@@ -22,7 +22,7 @@ struct Scheme {
     is_built: bool,
 }
 
-/// What opens a location. One that is on a disk must keep new stores private, in [`open_new`].
+/// What opens a location. One that is on a disk must keep new stores private ([`make_folders`]).
 #[derive(Clone, Copy)]
 enum Opens {
     Directory,
@@ -113,7 +113,20 @@ fn refused(location: &str, kind: ErrorKind) -> Error {
 /// store is to be shared. A bucket has no folders.
 pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
     location::check(location)?;
-    let Some(path) = local_path(location)? else { return open(location) };
+    let (opens, path) = parse(location)?;
+    match opens {
+        Opens::Directory => {
+            let path = Path::new(path);
+            make_folders(path, access)?;
+            Ok(Arc::new(LocalStorage::on(path, Arc::new(RealDisk::new(path, access)))))
+        }
+        Opens::Bucket => open(location),
+    }
+}
+
+/// Makes the folders above the directory of a new store, and closes the directory to others if it
+/// already exists and nothing is in it.
+fn make_folders(path: &Path, access: Access) -> Result<()> {
     let cannot = |e: io::Error| Error::io(format_args!("cannot make {}", path.display()), e);
     let mode = match access {
         Access::Private => PRIVATE,
@@ -133,7 +146,7 @@ pub fn open_new(location: &str, access: Access) -> Result<Arc<dyn Storage>> {
             let _ = folder.set_mode(PRIVATE);
         }
     }
-    Ok(Arc::new(LocalStorage::on(path, Arc::new(RealDisk::new(path, access)))))
+    Ok(())
 }
 
 /// Fails if a folder belongs to another user, who can open it to everyone at any time.

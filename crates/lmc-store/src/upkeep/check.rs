@@ -68,6 +68,14 @@ impl CheckReport {
     }
 }
 
+/// What became of a manifest that was listed.
+pub(crate) enum Look {
+    Good(Box<Manifest>),
+    Bad(Error),
+    /// A prune has removed it since.
+    Gone,
+}
+
 /// The manifests of a store: the readable ones, and the others.
 pub(crate) struct Manifests {
     pub good: Vec<(SnapshotName, Arc<Manifest>)>,
@@ -223,31 +231,41 @@ impl Store {
             if name.as_ref().is_some_and(|name| forgotten.contains(&name.id)) {
                 continue;
             }
-            let name = name.ok_or_else(|| misnamed(&object));
-            let read = || {
-                let name = name.clone()?;
-                let bytes = self.storage.read_all(&object, MANIFEST_LEN_MAX)?;
-                Ok((Manifest::read(&bytes, &name)?, name))
+            let Some(name) = name else {
+                bad.push(Damage { error: misnamed(&object), object });
+                continue;
             };
-            let is_bad =
-                |error: &Error| is_damage(error) || has_bad_bytes(&*self.storage, &object, error);
-            // Nothing is called damaged after a single look.
-            let read = match read() {
-                Err(error) if is_bad(&error) => read(),
-                first => first,
-            };
-            match read {
-                Ok((manifest, name)) => good.push((name, Arc::new(manifest))),
-                // A prune has removed it since it was listed.
-                Err(e) if e.kind == ErrorKind::NotFound => {
+            match self.look_at_manifest(&object, &name)? {
+                Look::Good(manifest) => good.push((name, Arc::from(manifest))),
+                Look::Bad(error) => bad.push(Damage { object, error }),
+                Look::Gone => {
                     seen.remove(&object);
                     are_there = false;
                 }
-                Err(error) if is_bad(&error) => bad.push(Damage { object, error }),
-                Err(e) => return Err(e),
             }
         }
         Ok(are_there)
+    }
+
+    /// Reads the manifest of the snapshot `name`. Nothing is called damaged after a single look. An
+    /// error means that the manifest could not be looked at.
+    pub(crate) fn look_at_manifest(&self, object: &str, name: &SnapshotName) -> Result<Look> {
+        let read = || {
+            let bytes = self.storage.read_all(object, MANIFEST_LEN_MAX)?;
+            Manifest::read(&bytes, name)
+        };
+        let is_bad =
+            |error: &Error| is_damage(error) || has_bad_bytes(&*self.storage, object, error);
+        let read = match read() {
+            Err(error) if is_bad(&error) => read(),
+            first => first,
+        };
+        match read {
+            Ok(manifest) => Ok(Look::Good(Box::new(manifest))),
+            Err(e) if e.kind == ErrorKind::NotFound => Ok(Look::Gone),
+            Err(error) if is_bad(&error) => Ok(Look::Bad(error)),
+            Err(e) => Err(e),
+        }
     }
 
     /// Objects that were moved away and have names by which they cannot be brought back.

@@ -23,6 +23,21 @@ pub(crate) struct Damaged {
     pub gone: Vec<String>,
 }
 
+impl Damaged {
+    /// Leaves out objects whose snapshots exist or were forgotten: a snapshot of which that is
+    /// known does not need packs that only its damaged manifest names.
+    pub(crate) fn forgive(&mut self, is_known: impl Fn(&str) -> bool) {
+        let may_come_back = |object: &String| !is_known(damaged_key(object));
+        self.unreadable.retain(may_come_back);
+        self.too_long.retain(may_come_back);
+    }
+
+    /// Whether an object may need any pack, so that all packs stay.
+    pub(crate) fn keeps_all(&self) -> bool {
+        !self.unreadable.is_empty() || !self.too_long.is_empty()
+    }
+}
+
 impl Store {
     /// The contents of `damaged/`, and the packs that they name.
     pub(crate) fn look_at_damaged(&self) -> Result<Damaged> {

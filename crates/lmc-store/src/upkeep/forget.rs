@@ -9,8 +9,8 @@ use crate::layout::manifest::Pack;
 use crate::layout::names::{PACKS, SnapshotName};
 use crate::layout::path::RelPath;
 use crate::read::snapshots::Dated;
-use crate::storage::Put;
-use crate::upkeep::check::{has_bad_bytes, is_damage};
+use crate::storage::{ObjectInfo, Put};
+use crate::upkeep::check::Look;
 use crate::upkeep::thin;
 use lmc_format::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -175,49 +175,85 @@ impl Store {
 
     fn split(&self, snapshots: Vec<Dated>, keep: &Keep) -> Result<Forgotten> {
         let tags = self.tags()?;
-        let mut runs: BTreeMap<String, Vec<Dated>> = BTreeMap::new();
+        Candidates::new(self, snapshots, &tags, None).split(keep)
+    }
+}
+
+/// Snapshots by their runs, which rules split into those that stay and those that are forgotten.
+/// Nothing is looked up twice, however many rules are tried.
+pub(crate) struct Candidates<'a> {
+    store: &'a Store,
+    tags: &'a BTreeMap<String, BTreeSet<String>>,
+    runs: BTreeMap<String, Run>,
+    /// The existing packs, once they were listed.
+    packs: Option<HashMap<String, u64>>,
+}
+
+/// The snapshots of a run in order, and the newest whole one among them, once it was looked for.
+#[derive(Default)]
+struct Run {
+    snapshots: Vec<Dated>,
+    newest_whole: Option<Option<SnapshotName>>,
+}
+
+impl<'a> Candidates<'a> {
+    /// The snapshots are in order; `packs` are the existing ones, if they are known.
+    pub(crate) fn new(
+        store: &'a Store,
+        snapshots: Vec<Dated>,
+        tags: &'a BTreeMap<String, BTreeSet<String>>,
+        packs: Option<&[ObjectInfo]>,
+    ) -> Self {
+        let mut runs: BTreeMap<String, Run> = BTreeMap::new();
         for dated in snapshots {
-            runs.entry(dated.name.run.clone()).or_default().push(dated);
+            runs.entry(dated.name.run.clone()).or_default().snapshots.push(dated);
         }
+        Self { store, tags, runs, packs: packs.map(sizes) }
+    }
+
+    /// What a rule keeps and forgets.
+    pub(crate) fn split(&mut self, keep: &Keep) -> Result<Forgotten> {
         let mut all = Forgotten::default();
-        let mut packs = None;
-        for run in runs.into_values() {
-            let mut split = keep.split(&run, &tags, None);
+        for Run { snapshots, newest_whole } in self.runs.values_mut() {
+            let mut split = keep.split(snapshots, self.tags, None);
             if !split.forgotten.is_empty() {
-                split = keep.split(&run, &tags, self.newest_whole(&run, &mut packs)?);
+                let whole = match newest_whole {
+                    Some(whole) => whole,
+                    None => {
+                        newest_whole.insert(find_whole(self.store, snapshots, &mut self.packs)?)
+                    }
+                };
+                split = keep.split(snapshots, self.tags, whole.as_ref());
             }
             all.kept.extend(split.kept);
             all.forgotten.extend(split.forgotten);
         }
         Ok(all)
     }
+}
 
-    /// The newest snapshot of a run that has a good manifest and all its packs, by their sizes. Any
-    /// newer one is damaged, or its save is about to take it back. `packs` are the existing packs,
-    /// once they were listed.
-    fn newest_whole<'a>(
-        &self,
-        run: &'a [Dated],
-        packs: &mut Option<HashMap<String, u64>>,
-    ) -> Result<Option<&'a SnapshotName>> {
-        let packs = match packs {
-            Some(packs) => packs,
-            None => {
-                let found = self.list_of(PACKS)?.into_iter();
-                packs.insert(found.map(|entry| (entry.name, entry.stat.size)).collect())
-            }
-        };
-        for Dated { name, .. } in run.iter().rev() {
-            let manifest = match self.manifest_of(name) {
-                Err(e) if is_damage(&e) => continue,
-                Err(e) if has_bad_bytes(&*self.storage, &name.object()?, &e) => continue,
-                manifest => manifest?,
-            };
-            let is_there = |pack: &Pack| packs.get(&pack.name.object()) == Some(&pack.size);
-            if manifest.is_some_and(|manifest| manifest.packs.iter().all(is_there)) {
-                return Ok(Some(name));
-            }
+/// The newest snapshot of a run that has a good manifest and all its packs, by their sizes. Any
+/// newer one is damaged, or its save is about to take it back.
+fn find_whole(
+    store: &Store,
+    run: &[Dated],
+    packs: &mut Option<HashMap<String, u64>>,
+) -> Result<Option<SnapshotName>> {
+    let packs = match packs {
+        Some(packs) => packs,
+        None => packs.insert(sizes(&store.list_of(PACKS)?)),
+    };
+    for Dated { name, .. } in run.iter().rev() {
+        let Look::Good(manifest) = store.look_at_manifest(&name.object()?, name)? else { continue };
+        let is_there = |pack: &Pack| packs.get(&pack.name.object()) == Some(&pack.size);
+        if manifest.packs.iter().all(is_there) {
+            return Ok(Some(name.clone()));
         }
-        Ok(None)
     }
+    Ok(None)
+}
+
+/// The sizes of objects, by their names.
+fn sizes(objects: &[ObjectInfo]) -> HashMap<String, u64> {
+    objects.iter().map(|entry| (entry.name.clone(), entry.stat.size)).collect()
 }

@@ -11,7 +11,7 @@ use crate::layout::names::{
 };
 use crate::storage::{self, Stat};
 use crate::upkeep::check::misnamed;
-use crate::upkeep::damaged::{Damaged, damaged_key};
+use crate::upkeep::damaged::Damaged;
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -115,7 +115,7 @@ impl Store {
             true => None,
             false => Some(PruneLease::create(self)?),
         };
-        let seen = self.list_all(lease.as_ref())?;
+        let mut seen = self.list_all(lease.as_ref())?;
         let needed: HashSet<&String> =
             seen.leases.iter().flat_map(|found| &found.pending.parents).collect();
         // A mark counts only if it existed before the leases were listed.
@@ -148,17 +148,13 @@ impl Store {
             bytes_beside,
             ..Pruned::default()
         };
-        // A snapshot that exists or was forgotten does not need packs that only its damaged
-        // manifest names.
-        let staying: HashSet<&String> = staying.iter().map(|(key, _)| *key).collect();
-        let may_come_back = |object: &&String| {
-            let key = damaged_key(object).to_string();
-            !staying.contains(&key)
-                && !SnapshotName::parse(&key).is_some_and(|name| is_marked(&name))
-        };
-        pruned.unreadable = seen.damaged.unreadable.iter().filter(may_come_back).cloned().collect();
-        pruned.too_long = seen.damaged.too_long.iter().filter(may_come_back).cloned().collect();
-        let stay_all = !pruned.unreadable.is_empty() || !pruned.too_long.is_empty();
+        let staying: HashSet<&str> = staying.iter().map(|(key, _)| key.as_str()).collect();
+        seen.damaged.forgive(|key| {
+            staying.contains(key) || SnapshotName::parse(key).is_some_and(|name| is_marked(&name))
+        });
+        let stay_all = seen.damaged.keeps_all();
+        pruned.unreadable.clone_from(&seen.damaged.unreadable);
+        pruned.too_long.clone_from(&seen.damaged.too_long);
         for entry in &seen.packs {
             let Some(name) = PackName::from_object(&entry.name) else { continue };
             if stay_all || live.contains(&entry.name) {

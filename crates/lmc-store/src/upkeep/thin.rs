@@ -20,7 +20,7 @@ impl Store {
     pub fn thin(&self, name: &SnapshotName) -> Result<SnapshotName> {
         let (save, lease, old) = self.lease_of(name)?;
         if optimizer_files(&old).is_empty() {
-            let message = "it has no optimizer state beside its weights";
+            let message = "it has no optimizer state besides its weights";
             return Err(Error::invalid(message).at(format_args!("snapshot {}", name.short_id())));
         }
         let old = Arc::new(old);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-/// A clock that goes on by a second each time it is asked, and by more if told to.
+/// A clock that advances by a second each time it is read, and by more if told to.
 #[derive(Debug)]
 pub struct TestClock(AtomicU64);
 

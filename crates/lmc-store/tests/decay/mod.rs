@@ -1,4 +1,4 @@
-//! A store that rots: a history in more than a thousand packs, damage by chance, and what must be
+//! A store that rots: a history in more than a thousand packs, random damage, and what must be
 //! said of it, told from what the manifests say and not by the code that looks for damage.
 
 use crate::common::{TestClock, checkpoint, is_marker, save, tree, write};

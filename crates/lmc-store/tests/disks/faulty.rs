@@ -52,7 +52,7 @@ pub enum Failure {
     Error(i32),
     /// With this number, though it is done.
     ErrorAfter(i32),
-    /// Half of the bytes are written or read, and that is no error.
+    /// Half of the bytes are written or read, and that is not an error.
     Short,
     /// It is not done and reported to be, to see that tests notice.
     Silent,

@@ -7,7 +7,7 @@ pub mod faulty;
 pub mod scene;
 pub mod verify;
 
-/// Numbers by chance that a seed gives again.
+/// Random numbers that a seed reproduces.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

@@ -42,7 +42,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What holds while a step is under way, and if it failed.
+    /// What holds while a step is running, and if it failed.
     pub fn during(&self, step: &Step) -> Self {
         let mut expected = self.clone();
         match step {
@@ -179,7 +179,7 @@ impl<'a> Player<'a> {
         Self { scene, disk, clock, expected, storage }
     }
 
-    /// Goes on as a new process, maybe through another disk above the same one.
+    /// Continues as a new process, maybe through another disk above the same one.
     pub fn reopen(&mut self, disk: Option<Arc<dyn Disk>>) {
         self.storage = storage_on(disk.unwrap_or_else(|| Arc::new(Handle(self.disk.clone()))));
     }
@@ -188,7 +188,7 @@ impl<'a> Player<'a> {
         Store::open(self.storage.clone(), self.clock.clone()).map(crate::common::alone)
     }
 
-    /// Does a step, and notes what holds before it, while it goes on and after it.
+    /// Does a step, and notes what holds before it, while it runs and after it.
     pub fn play(&mut self, step: &Step) -> Result<()> {
         let during = self.expected.during(step);
         self.disk.note(during.clone());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A broken promise, in words.
 pub type Broken = String;
 
-/// Opens the store that is on an image as a new process would, and goes on with it. Returns each
+/// Opens the store that is on an image as a new process would, and continues with it. Returns each
 /// moment of that, for the power to be cut again.
 pub fn recover(
     scene: &Scene,

@@ -4,7 +4,7 @@ use lmc_store::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// The time by the clock of the storage. It goes on by a tick whenever an object is put.
+/// The time by the clock of the storage. It advances by a tick whenever an object is put.
 #[derive(Debug)]
 pub struct World {
     now_ms: AtomicU64,

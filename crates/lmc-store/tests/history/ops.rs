@@ -1,4 +1,4 @@
-//! What can be done to a store, by chance, and doing it.
+//! What can be done to a store: random choices of it, and doing it.
 
 use super::sources::{SOURCES, Sources};
 use super::together::save_together;

@@ -16,7 +16,7 @@ struct State {
     turn: usize,
     is_alive: Vec<bool>,
     random: Random,
-    /// Once in so many calls another one goes on.
+    /// Once in so many calls it is another one's turn.
     calls_mean: usize,
     world: Arc<World>,
     /// Time that may pass meanwhile.

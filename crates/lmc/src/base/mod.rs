@@ -162,7 +162,7 @@ impl Base {
     }
 
     /// The tensors of its original, in the order of their bytes.
-    pub(crate) fn tensors(&self) -> Result<&[TensorInfo]> {
+    pub fn tensors(&self) -> Result<&[TensorInfo]> {
         let tensors = || match &self.content {
             Content::Raw(raw) => Ok(raw.examined()?.input.tensors()),
             Content::Archive(archive) => archive.original_tensors(),
@@ -171,8 +171,8 @@ impl Base {
         Ok(tensors)
     }
 
-    /// The layout of its original.
-    pub(crate) fn layout(&self) -> Result<lmc_input::FileLayout> {
+    /// The layout of its original. If that has tensors, they are all items but the first.
+    pub fn layout(&self) -> Result<lmc_input::FileLayout> {
         match &self.content {
             Content::Raw(raw) => Ok(raw.examined()?.input.layout.clone()),
             Content::Archive(archive) => archive.layout(),
@@ -205,9 +205,9 @@ impl Base {
         }
     }
 
-    /// Fills `out` for callers that only choose or show something: a write to the file in the
-    /// meantime goes unnoticed.
-    pub(crate) fn sample(&self, start: u64, out: &mut [u8]) -> Result<()> {
+    /// Fills `out` with the bytes of its original from `start` on, for callers that only choose or
+    /// show something: a write to the file in the meantime goes unnoticed.
+    pub fn sample(&self, start: u64, out: &mut [u8]) -> Result<()> {
         match &self.content {
             Content::Raw(raw) => raw.source.read(start, out).map_err(|e| self.named(e, 1)),
             Content::Archive(_) => self.read_alone(start, out),

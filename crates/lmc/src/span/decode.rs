@@ -327,7 +327,9 @@ fn read_block<'a>(
     let bounds = block_bounds(span, i);
     let raw_len = Decoder::raw_len(coded).map_err(|e| e.at(&place))?;
     if raw_len as u64 != bounds.end - bounds.start {
-        return Err(Error::corrupt(format!("{place} has another length than the index says")));
+        return Err(Error::corrupt(format!(
+            "{place} does not have the length that the index says"
+        )));
     }
     let part = wanted.start.max(bounds.start)..wanted.end.min(bounds.end);
     let need = need(coded, recipe, &bounds, &part).map_err(|e| e.at(&place))?;

@@ -2,9 +2,11 @@
 
 mod decode;
 mod encode;
+mod sizer;
 
 pub(crate) use decode::{SpanDecoder, SpanPart, check_part};
 pub(crate) use encode::SpanEncoder;
+pub use sizer::SpanSizer;
 
 use lmc_format::{Error, Hash, Result, Span, hash};
 use std::ops::Range;

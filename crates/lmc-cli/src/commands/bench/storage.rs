@@ -1,13 +1,12 @@
 //! The speed of storage, and how long a save and a load take with it.
 
-use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
 
 use lmc_engines::Measured;
 
 use crate::args::files::BenchArgs;
 use crate::exit::Failure;
+use crate::{signals, storage_speed};
 
 /// Bytes that are written to measure a directory.
 const PROBE_LEN: usize = 1 << 30;
@@ -32,17 +31,9 @@ impl Storage {
 
     /// Writes some of `data` to a file without a name in `dir`, and syncs it to the disk.
     fn measure(dir: &Path, data: &[u8]) -> Result<Self, Failure> {
-        let data = &data[..data.len().min(PROBE_LEN)];
-        let write = || {
-            let mut file = tempfile::tempfile_in(dir)?;
-            let start = Instant::now();
-            file.write_all(data)?;
-            file.sync_all()?;
-            Ok(data.len() as f64 / start.elapsed().as_secs_f64())
-        };
-        let speed = write();
-        let what = format!("write a file into {}", dir.display());
-        let speed = speed.map_err(|error| Failure::io(&what, &error))?;
+        let interrupt = signals::context(1).interrupt;
+        let len = data.len().min(PROBE_LEN);
+        let speed = storage_speed::measure(dir, data, len, &interrupt)?;
         Ok(Self { speed, is_measured: true })
     }
 

@@ -1,7 +1,5 @@
 //! `lmc forget`: marks snapshots that no rule keeps.
 
-use std::collections::BTreeSet;
-
 use lmc_store::{ErrorKind, Forgotten, Keep, SnapshotName, Store, Thinned};
 use serde_json::{Value, json};
 
@@ -9,7 +7,7 @@ use super::{name_json, time_text, with_store};
 use crate::args::store::ForgetArgs;
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
-use crate::stdio::{self, Effect, tell};
+use crate::stdio::{Effect, tell};
 
 /// Forgets the snapshots that `args` does not keep.
 pub fn run(args: &ForgetArgs) -> Exit {
@@ -17,12 +15,7 @@ pub fn run(args: &ForgetArgs) -> Exit {
 }
 
 fn forget(store: &Store, args: &ForgetArgs) -> Result<(), Failure> {
-    let keep = Keep {
-        last: args.keep_last,
-        every: args.keep_every,
-        tags: args.keep_tag.iter().cloned().collect(),
-        within_ms: args.keep_within,
-    };
+    let keep = args.keep.rule();
     let (last, every) = (args.keep_optimizer_last, args.keep_optimizer_every);
     let keep_optimizer = Keep { last, every, ..Keep::default() };
     if keep.is_empty() && keep_optimizer.is_empty() {
@@ -56,7 +49,7 @@ fn forget(store: &Store, args: &ForgetArgs) -> Result<(), Failure> {
     tell(Effect::unless(args.dry_run), text, json)
 }
 
-/// A run or a tag that does not exist is probably a typing error.
+/// The same for a run that does not exist as for such a tag.
 fn warn_of_typos(store: &Store, args: &ForgetArgs, plan: &Forgotten) -> Result<(), Failure> {
     if let Some(run) = &args.run
         && plan.kept.is_empty()
@@ -64,11 +57,7 @@ fn warn_of_typos(store: &Store, args: &ForgetArgs, plan: &Forgotten) -> Result<(
         let message = format!("no snapshot of run {run}; lmc log shows what there is");
         return Err(lmc_store::Error::new(ErrorKind::NotFound, message).into());
     }
-    let tags: BTreeSet<String> = store.tags()?.into_values().flatten().collect();
-    for tag in args.keep_tag.iter().filter(|tag| !tags.contains(*tag)) {
-        stdio::say(Printable::line(format_args!("lmc: no snapshot has the tag {tag}")));
-    }
-    Ok(())
+    args.keep.warn_of_typos(store)
 }
 
 fn json(plan: &Forgotten, thinned: &[Thinned], args: &ForgetArgs) -> Value {

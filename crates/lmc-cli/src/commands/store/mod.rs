@@ -11,6 +11,7 @@ pub mod ls;
 pub mod prune;
 pub mod rebase;
 pub mod repair;
+pub mod report;
 pub mod restore;
 pub mod save;
 pub mod show;
@@ -20,12 +21,13 @@ pub mod tag;
 use std::sync::Arc;
 
 use lmc_store::storage::{self, Location};
-use lmc_store::{SnapshotName, Store, SystemClock, rfc3339};
+use lmc_store::{Keep, SnapshotName, Store, SystemClock, rfc3339};
 use serde_json::{Value, json};
 
-use crate::args::shared::StoreArgs;
+use crate::args::shared::{KeepArgs, StoreArgs};
 use crate::exit::{self, Exit, Failure};
-use crate::signals;
+use crate::printable::Printable;
+use crate::{signals, stdio};
 
 impl StoreArgs {
     /// The location of the store, from the option or from the environment.
@@ -35,6 +37,24 @@ impl StoreArgs {
         named
             .filter(|location| !location.with_secrets().is_empty())
             .ok_or_else(|| Failure::usage("no store is named; give --store, or set LMC_STORE"))
+    }
+}
+
+impl KeepArgs {
+    /// The rule.
+    fn rule(&self) -> Keep {
+        let tags = self.tags.iter().cloned().collect();
+        Keep { last: self.last, every: self.every, tags, within_ms: self.within }
+    }
+
+    /// A tag that does not exist is probably a typing error.
+    fn warn_of_typos(&self, store: &Store) -> Result<(), Failure> {
+        let known = store.tags()?;
+        let exists = |tag: &String| known.values().any(|tags| tags.contains(tag));
+        for tag in self.tags.iter().filter(|tag| !exists(tag)) {
+            stdio::say(Printable::line(format_args!("lmc: no snapshot has the tag {tag}")));
+        }
+        Ok(())
     }
 }
 
@@ -49,7 +69,7 @@ fn with_store(args: &StoreArgs, work: impl FnOnce(&Store) -> Result<(), Failure>
 }
 
 /// Opens the store at `location`.
-fn open(location: &Location) -> Result<Store, Failure> {
+pub(super) fn open(location: &Location) -> Result<Store, Failure> {
     let storage = signals::interruptible(storage::open(location.with_secrets())?);
     Ok(Store::open(storage, Arc::new(SystemClock))?)
 }
@@ -74,7 +94,7 @@ fn time_text(time_ms: u64) -> String {
 }
 
 /// A number of bytes for people.
-fn size_text(bytes: u64) -> String {
+pub(super) fn size_text(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
     let mut unit = 0;
@@ -83,4 +103,10 @@ fn size_text(bytes: u64) -> String {
         unit += 1;
     }
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
+}
+
+/// The same for a number that may be negative.
+fn signed_text(bytes: i64) -> String {
+    let sign = if bytes < 0 { "-" } else { "" };
+    format!("{sign}{}", size_text(bytes.unsigned_abs()))
 }

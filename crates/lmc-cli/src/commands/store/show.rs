@@ -42,14 +42,6 @@ fn kinds(manifest: &Manifest) -> BTreeMap<ContentKind, (u64, u64, u64)> {
     kinds
 }
 
-/// The depth of the deepest base chain that a restore reads, and all bytes that it reads.
-fn reading(manifest: &Manifest) -> (usize, u64) {
-    let depths = manifest.depths();
-    let needed = manifest.closure(manifest.files().map(|(_, file)| file.archive));
-    let depth = needed.iter().map(|&i| depths[i]).max().unwrap_or(0);
-    (depth, needed.iter().map(|&i| manifest.archives[i].stored).sum())
-}
-
 fn json(name: &SnapshotName, manifest: &Manifest) -> Value {
     let kinds: BTreeMap<&str, Value> = kinds(manifest)
         .into_iter()
@@ -57,7 +49,7 @@ fn json(name: &SnapshotName, manifest: &Manifest) -> Value {
             (kind.name(), json!({"files": files, "bytes": bytes, "stored_bytes": stored}))
         })
         .collect();
-    let (depth, read) = reading(manifest);
+    let (depth, read) = manifest.reading();
     let mut value = name_json(name);
     value["parent"] = json!(manifest.parent);
     value["meta"] = json!(manifest.meta);
@@ -95,7 +87,7 @@ fn text(name: &SnapshotName, manifest: &Manifest, tags: &str) -> Printable {
         line("optimizer", "left out by forget".to_string());
     }
     let folders = |entry: &&lmc_store::ManifestEntry| matches!(entry.node, Node::Directory { .. });
-    let (depth, read) = reading(manifest);
+    let (depth, read) = manifest.reading();
     line("folders", manifest.entries.iter().filter(folders).count().to_string());
     line("restore", format!("reads {} in chains of up to {depth} deltas", size_text(read)));
     text

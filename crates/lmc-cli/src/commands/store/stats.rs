@@ -3,7 +3,7 @@
 use lmc_store::{Stats, Store};
 use serde_json::json;
 
-use super::{size_text, with_store};
+use super::{signed_text, with_store};
 use crate::args::store::StatsArgs;
 use crate::exit::{Exit, Failure};
 use crate::printable::Printable;
@@ -20,7 +20,8 @@ fn show(store: &Store, args: &StatsArgs) -> Result<(), Failure> {
     tell(Effect::Looked, text(&stats), args.format.json.then(|| json(&stats)))
 }
 
-fn json(stats: &Stats) -> serde_json::Value {
+/// The sums as JSON.
+pub(super) fn json(stats: &Stats) -> serde_json::Value {
     json!({
         "snapshots": stats.snapshots,
         "files": stats.files,
@@ -40,7 +41,8 @@ fn json(stats: &Stats) -> serde_json::Value {
     })
 }
 
-fn text(stats: &Stats) -> Printable {
+/// The sums as a table, and a line.
+pub(super) fn text(stats: &Stats) -> Printable {
     let share = |bytes: i64| match stats.logical {
         0 => "-".to_string(),
         logical => format!("{:.1} %", 100.0 * bytes as f64 / logical as f64),
@@ -60,9 +62,7 @@ fn text(stats: &Stats) -> Printable {
         ("manifests", signed(stats.manifest_bytes)),
     ];
     for (label, bytes) in rows {
-        let sign = if bytes < 0 { "-" } else { "" };
-        let size = format!("{sign}{}", size_text(bytes.unsigned_abs()));
-        table.push(vec![label.to_string(), size, share(bytes)]);
+        table.push(vec![label.to_string(), signed_text(bytes), share(bytes)]);
     }
     let mut text = Printable::from(table);
     text.push_line(format_args!(

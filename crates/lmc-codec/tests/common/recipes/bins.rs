@@ -173,7 +173,7 @@ impl BinShape {
         Case { raw: raw.to_vec(), base: Some(base.to_vec()), ..block }
     }
 
-    /// A block of anything that could stand for values on `base`.
+    /// A block of anything that could stand for values against `base`.
     pub fn code_wild(
         &self,
         kind: CoderKind,
@@ -275,7 +275,7 @@ fn symbols(coded: &[Coded]) -> Vec<u8> {
     coded.iter().map(|value| value.symbol).collect()
 }
 
-/// A random recipe by bins for `n` values on a base.
+/// A random recipe by bins for `n` values against a base.
 pub fn random_bin_case(n: usize, random: &mut Random) -> Case {
     let (mut shape, mut base) = random_shape(n, random);
     let floats = shape.floats();

@@ -94,7 +94,7 @@ impl ChangeShape {
         Case { raw: raw.to_vec(), base: Some(base.to_vec()), ..block }
     }
 
-    /// A block of anything that could stand for values on `base`.
+    /// A block of anything that could stand for values against `base`.
     pub fn code_wild(
         &self,
         kinds: ChangeKinds,
@@ -182,7 +182,7 @@ impl ChangeShape {
     }
 }
 
-/// A random recipe by changes for `n` values on a base.
+/// A random recipe by changes for `n` values against a base.
 pub fn random_change_case(n: usize, random: &mut Random) -> Case {
     let (mut bins, mut base) = random_shape(n, random);
     bins.all_differ = true;

@@ -148,7 +148,7 @@ impl ClassShape {
         Case { raw: raw.to_vec(), base: Some(base.to_vec()), ..block }
     }
 
-    /// A block of anything that could stand for values on `base`.
+    /// A block of anything that could stand for values against `base`.
     pub fn code_wild(
         &self,
         kinds: &[CoderKind],
@@ -241,7 +241,7 @@ fn symbols(coded: &[Coded], k: usize) -> Vec<u8> {
     coded.iter().filter(|value| value.context == k).map(|value| value.symbol).collect()
 }
 
-/// A random recipe by classes for `n` values on a base.
+/// A random recipe by classes for `n` values against a base.
 pub fn random_class_case(n: usize, random: &mut Random) -> Case {
     let floats = Floats::random(random);
     let mut shape = ClassShape {

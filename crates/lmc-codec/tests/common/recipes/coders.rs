@@ -4,7 +4,7 @@ use lmc_codec::internals::{build_huffman, build_rans, build_tree};
 use lmc_format::{ApartCoder, ChainTable, Coder, RansTable, TreeTable};
 use lmc_testkit::data::Random;
 
-/// Coders of the kind apart that may stand one in the other (`docs/format.md`, section 3.5).
+/// Coders of the kind apart that may be nested (`docs/format.md`, section 3.5).
 const APART_DEPTH_MAX: usize = 3;
 /// Bits set in sequences that gaps are used for; the reference decoder takes them one by one.
 const GAPS_MAX: u32 = 1000;

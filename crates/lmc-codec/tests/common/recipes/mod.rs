@@ -118,7 +118,8 @@ impl Shape {
         std::iter::once(u32::from(self.symbol_bits)).chain(partial).chain(bytes).collect()
     }
 
-    /// What stands for values on a base, or with `back` the values that it stands for (section 3).
+    /// What stands for values against a base, or with `back` the values that it stands for (section
+    /// 3).
     fn on_base(&self, values: &[u8], base: &[u8], back: bool) -> Vec<u8> {
         let width = 1 << self.width_log2;
         let words = values.chunks(width).zip(base.chunks(width)).map(|(x, b)| {

@@ -1,7 +1,8 @@
 """torch.distributed.checkpoint in a store: ``dcp.save(state, storage_writer=StoreWriter(...))``.
 
-Every rank stores what it holds, one commits. What did not change since the snapshot before is
-referred to, what did is a delta, by name and region, also if the number of ranks is another one.
+Every rank stores what it holds, and one commits. What has not changed since the previous snapshot
+is referred to. What has changed is stored as a delta, by name and region, even if the number of
+ranks is different.
 Nothing that is read is unpickled.
 """
 

@@ -3,7 +3,7 @@
 A snapshot of a distributed checkpoint holds safetensors files, ``model/00003.safetensors`` and
 ``optimizer/00003.safetensors`` for what rank 3 wrote, and ``dcp.json``, which this module reads and
 writes. A chunk of a tensor is in one file, as one tensor or cut between rows into several; each
-is named by what it is of the whole: ``weight``, or ``weight[0:512,0:64]``.
+is named by the part that it is: ``weight``, or ``weight[0:512,0:64]``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPTIMIZER = frozenset({"optim", "optimizer", "optimizers"})
 _CUT_MIN = 4096
 _CUTS_MAX = 64
 _DIMENSIONS_MAX = 64
-# Most files that one is coded against.
+# The most files that one file is coded against.
 _LIKE_MAX = 32
 
 Shape = tuple[int, ...]
@@ -124,7 +124,7 @@ class Layout:
 
     @staticmethod
     def of(contents: Contents) -> Layout:
-        """That of a snapshot."""
+        """The layout of a snapshot."""
         return Layout.from_json(read_small(contents, LAYOUT_FILE, _LAYOUT_LEN_MAX))
 
     @staticmethod
@@ -182,7 +182,7 @@ class Earlier:
     """What an earlier checkpoint offers to code against."""
 
     def __init__(self, layout: Layout | None, files: Collection[str] = ()) -> None:
-        """``files`` are those that are there, whatever the layout says."""
+        """``files`` are those that exist, whatever the layout says."""
         self._tensors: Mapping[str, Whole] = layout.tensors if layout is not None else {}
         self._files = files
 

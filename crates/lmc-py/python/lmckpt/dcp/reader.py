@@ -144,7 +144,7 @@ class _File:
             raise CorruptError(f"{self._path} has no tensor {piece.name}")
         start, end = self._places[piece.name]
         if end - start != torch.Size(piece.sizes).numel() * piece.dtype.itemsize:
-            raise CorruptError(f"{self._path}: {piece.name} has another size than the layout says")
+            raise CorruptError(f"{self._path}: {piece.name} has a size other than in the layout")
         return start, end
 
     def fill(self, pieces: Sequence[_Piece]) -> None:
@@ -344,7 +344,7 @@ class StoreReader(StorageReader):
             whole, chunk = chunks[index.fqn, shape_of(index.offset)]
             target = planner.resolve_tensor(item)
             if shape_of(target.shape) != shape_of(item.lengths):
-                raise InvalidError(f"{index.fqn} has another shape in the state that is loaded")
+                raise InvalidError(f"{index.fqn} has a different shape in the state that is loaded")
             start = shape_of(item.storage_offsets)
             wanted.append(Wanted(index.fqn, whole, chunk, start, target.detach()))
             resolved.append((item, target))

@@ -115,7 +115,7 @@ class Gathered:
         return files
 
     def results(self, part: str) -> list[WriteResult]:
-        """What the coordinator is told, with the part that the files became."""
+        """What the coordinator gets, with the partial snapshot that the files became."""
         results = []
         for i, (index, size, file, rows) in enumerate(self._items):
             written: Written = (file, rows, part if i == 0 else None)
@@ -135,7 +135,7 @@ class StoreWriter(StorageWriter):
         step: int | None = None,
         **options: Unpack[SnapshotOptions],
     ) -> None:
-        """``store`` is a Store, or where one is or shall be made.
+        """``store`` is a Store, or the path or URL of one, which is created if it does not exist.
 
         Without a step, it is the number at the end of the ``checkpoint_id``, or one more than the
         last. With ``threads=0`` each rank takes its share of the cores, by LOCAL_WORLD_SIZE. The

@@ -2,13 +2,15 @@
 
 1. ``integrations/NAME.py`` has the classes that the library asks for, and is the only module that
    imports it. Users import ``lmckpt.NAME``: a module of a few lines that re-exports what is public
-   and lists it in ``__all__``. The code decorates that by ``documented_as("lmckpt.NAME")``, so that
-   ``help()`` and pickles name the documented place.
+   and lists it in ``__all__``. The code decorates that with ``documented_as("lmckpt.NAME")``
+   (``_documented.py``), so that ``help()`` and pickles name the documented place. The two modules
+   have the same name, except that ``fsspec.py`` is imported as ``lmckpt.fs``.
 
-2. Take ``store: Store | Path`` and make it a store by ``as_store(store, create=True)``. Take the
-   options of a save as ``**options: Unpack[CodingOptions]``, or ``SnapshotOptions`` or
-   ``SaveOptions`` if users may choose tags, parent or step too, with the decorator ``takes`` of the
-   same class (``store/options.py``), and pass them on to ``Store.save``.
+2. Take ``store: Store | Path`` and turn it into a store with ``as_store(store, create=True)``
+   (``store/store.py``). Take the options of a save as ``**options: Unpack[CodingOptions]``, or
+   ``SnapshotOptions`` or ``SaveOptions`` if users may choose tags, parent or step too. Decorate
+   the function with ``takes`` of the same class (``store/options.py``), and pass the options on to
+   ``Store.save``.
 
 3. ``Store.save_async(state, run=..., step=...)`` at a step and ``Store.wait()`` at the end are all
    that a callback needs. The state is copied first, and an error is raised by the next of these
@@ -31,6 +33,7 @@
 Beside ``integrations/NAME.py`` and its re-export ``NAME.py``: ``tests/test_NAME.py`` and a row in
 ``tests/test_imports.py``; in ``pyproject.toml`` the library in the extra ``test``, and in the
 overrides of mypy if it has no types; ``docs/python/NAME.md`` and a row under Frameworks in
-``docs/python.md``; a line in ``CHANGELOG.md``. ``hf.py`` is the shortest example of a save of
-directories, ``lightning.py`` of states, ``fsspec.py`` of reading.
+``docs/python.md``; its name in ``ARCHITECTURE.md`` where the Python code is listed; a line in
+``CHANGELOG.md``. ``hf.py`` is the shortest example of a save of directories, ``lightning.py`` of
+states, ``fsspec.py`` of reading. The tests run what ``make test-package`` has installed.
 """

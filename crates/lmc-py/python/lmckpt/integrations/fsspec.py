@@ -1,7 +1,8 @@
 """The files of snapshots for everything that reads through fsspec; they cannot be changed.
 
 ``lmc://STORE!/SNAPSHOT/PATH`` names a file, where SNAPSHOT is ``latest``, ``RUN@STEP``,
-``RUN@latest`` or an id. ``lmc://SNAPSHOT/PATH`` does with ``storage_options={"store": STORE}``.
+``RUN@latest`` or an id. ``lmc://SNAPSHOT/PATH`` does so with
+``storage_options={"store": STORE}``.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
     protocol = "lmc"
 
     def __init__(self, store: Store | Path | None = None, **options: Any) -> None:
-        """``store`` is a Store or where one is."""
+        """``store`` is a Store, or the path or URL of one."""
         super().__init__(**options)
         if store is None:
             raise InvalidError(
@@ -196,11 +197,11 @@ class LmcFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return archive.read(first, max(first, last))
 
     def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
-        """Refused, as everything that changes something."""
+        """Refused, like everything that changes something."""
         _refuse()
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Refused, unless the directory already exists and may."""
+        """Refused, unless the directory already exists and ``exist_ok`` allows that."""
         if not (exist_ok and self.isdir(path)):
             _refuse()
 

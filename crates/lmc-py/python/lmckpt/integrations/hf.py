@@ -42,17 +42,17 @@ class StoreCallback(TrainerCallback):
         tags: Sequence[str] = (),
         **options: Unpack[CodingOptions],
     ) -> None:
-        """``store`` is a Store, or where one is or shall be made.
+        """``store`` is a Store, or the path or URL of one, which is created if it does not exist.
 
-        With ``background``, training goes on meanwhile; the next checkpoint waits for the one
-        before, and an error is raised at the next step, save or end. With ``delete``, the
+        With ``background``, training continues meanwhile; the next checkpoint waits for the
+        previous one, and an error is raised at the next step, save or end. With ``delete``, the
         directory is deleted once it is safe in the store.
         """
         self._store = as_store(store, create=True)
         self._run, self._tags = run, tags
         self._background, self._delete = background, delete
         self._options = options
-        self._under_way: Future[Snapshot] | None = None
+        self._saving: Future[Snapshot] | None = None
 
     @property
     def store(self) -> Store:
@@ -61,7 +61,7 @@ class StoreCallback(TrainerCallback):
 
     def wait(self) -> None:
         """Waits for the save in the background, if there is one, and raises its error."""
-        future, self._under_way = self._under_way, None
+        future, self._saving = self._saving, None
         if future is not None:
             future.result()
 
@@ -77,7 +77,7 @@ class StoreCallback(TrainerCallback):
     ) -> None:
         """Raises what went wrong in the background."""
         # The trainer deletes old checkpoints when it writes one: none may be read then.
-        is_done = self._under_way is not None and self._under_way.done()
+        is_done = self._saving is not None and self._saving.done()
         if control.should_save or is_done:
             self.wait()
 
@@ -108,7 +108,7 @@ class StoreCallback(TrainerCallback):
             self._save(folder, state.global_step, meta)
             return
         background, step = native_of(self._store).background, state.global_step
-        self._under_way = background.start(lambda: self._save(folder, step, meta))
+        self._saving = background.start(lambda: self._save(folder, step, meta))
         # At the end, the trainer may delete checkpoints before it says that training has ended.
         if step >= state.max_steps or control.should_training_stop:
             self.wait()
@@ -141,7 +141,7 @@ def restore_checkpoint(
     """Restores the newest checkpoint of a run, or that of a step, to ``target/checkpoint-N``.
 
     Returns that directory, for ``trainer.train(resume_from_checkpoint=...)``; it appears whole or
-    not at all. One that already exists is taken as it is, unless ``overwrite`` is set. With
+    not at all. One that already exists is used as it is, unless ``overwrite`` is set. With
     ``missing_ok``, nothing is returned if the run has no checkpoint yet.
     """
     try:

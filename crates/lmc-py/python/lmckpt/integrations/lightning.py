@@ -37,7 +37,7 @@ KEPT = "lightning"
 PATH_KEY = "lightning.path"
 _POINTER_KEY = "lmckpt.snapshot"
 _POINTER_LEN_MAX = 65_536
-# The file in which processes that Lightning spawned hand their weights to the one that did.
+# The file in which processes that Lightning spawned hand their weights to their parent.
 _HANDOVER = ".temp.ckpt"
 
 
@@ -62,10 +62,10 @@ class StoreCheckpointIO(CheckpointIO):
         background: bool = False,
         **options: Unpack[CodingOptions],
     ) -> None:
-        """``store`` is a Store, or where one is or shall be made.
+        """``store`` is a Store, or the path or URL of one, which is created if it does not exist.
 
-        With ``background``, a copy is saved while training goes on, one at a time; an error is
-        raised at the next save or at the end. That takes the place of an AsyncCheckpointIO.
+        With ``background``, a copy is saved while training continues, one at a time; an error is
+        raised at the next save or at the end. This replaces an AsyncCheckpointIO.
         """
         super().__init__()
         self._store = as_store(store, create=True)
@@ -159,7 +159,7 @@ class StoreCheckpointIO(CheckpointIO):
             native_of(self._store).background.settle()
 
     def teardown(self) -> None:
-        """Waits for the save in the background and raises its error, unless a save has."""
+        """Waits for the save in the background and raises its error, if no save has."""
         if self._background:
             native_of(self._store).background.close(again=False)
 

@@ -150,7 +150,7 @@ class _Tensors:
         self._ahead = _Ahead(archive, places) if whole else None
 
     def close(self) -> None:
-        """Lets go of the file; what is read later fails."""
+        """Closes the file; later reads fail."""
         self._archive = self._ahead = None
 
     def __contains__(self, name: object) -> bool:
@@ -286,7 +286,7 @@ def open_tensors(
     *,
     whole: bool = False,
 ) -> safe_open:
-    """A ``safe_open`` of an archive that is open already.
+    """A ``safe_open`` of an archive that is already open.
 
     With ``whole``, all tensors will be asked for, so that small ones are read together.
     """

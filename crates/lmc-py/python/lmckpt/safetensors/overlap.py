@@ -1,4 +1,4 @@
-"""Whether tensors that share memory can all hold what they are to get.
+"""Whether tensors that share memory can all hold what they should get.
 
 Tied weights share all of their memory, views a part of it. Writing one changes the other, which is
 right only if both hold in the end what was meant for them.
@@ -19,7 +19,7 @@ class _Region:
     """Where the values of a tensor or an array are in memory."""
 
     name: str
-    # What its addresses count in: the memory of a device.
+    # What its addresses refer to: the memory of a device.
     space: str
     address: int
     shape: tuple[int, ...]
@@ -97,7 +97,7 @@ def close_together(targets: Iterable[tuple[str, Any]]) -> set[str]:
 
 
 def check_apart(writes: Sequence[tuple[str, Any, Any]]) -> None:
-    """Fails if tensors share memory and are to be different.
+    """Fails if tensors share memory and should be different.
 
     ``writes`` are names, tensors or arrays, and the values that they are to get, of the same type
     and shape. Those that may share memory are written to other memory first, and compared there.

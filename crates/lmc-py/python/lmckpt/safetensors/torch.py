@@ -28,7 +28,7 @@ def refusal(tensor: Any) -> str | None:
     if not isinstance(tensor, torch.Tensor):
         return f"a {type(tensor).__name__} is not a tensor"
     if torch.nn.parameter.is_lazy(tensor):
-        return "a parameter of a lazy module has no values yet; run the module once before"
+        return "a parameter of a lazy module has no values yet; run the module once first"
     if not is_dense(tensor):
         return "sparse, nested and quantized tensors cannot be saved; make them dense first"
     if tensor.device.type == "meta":
@@ -136,7 +136,7 @@ def new_tensor(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     try:
         return torch.empty(shape, dtype=dtype)
     except (MemoryError, OverflowError, RuntimeError, TypeError) as error:
-        # The first line says it; C++ goes on for many.
+        # The first line says it; C++ adds many more.
         why = str(error).partition("\n")[0]
         raise LimitError(f"torch cannot hold a tensor of {shape} values: {why}") from None
 

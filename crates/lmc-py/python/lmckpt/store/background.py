@@ -100,7 +100,7 @@ class BackgroundSaver:
     def save(self, flat: FlatState, save: Callable[[FlatState], Snapshot]) -> Future[Snapshot]:
         """Copies all tensors of a state and calls ``save`` with the copy in a thread.
 
-        Waits for the save before, and raises its error if nobody has been told of it.
+        Waits for the previous save, and raises its error if nobody has seen it yet.
         """
         self._wait_for_last()
         used: dict[_Key, list[Any]] = {}
@@ -117,7 +117,7 @@ class BackgroundSaver:
     def start(self, save: Callable[[], Snapshot]) -> Future[Snapshot]:
         """Calls ``save`` in a thread, for what needs no copy: files and directories.
 
-        Waits for the save before, and raises its error if nobody has been told of it.
+        Waits for the previous save, and raises its error if nobody has seen it yet.
         """
         self._wait_for_last()
         return self._start(save, self._free)
@@ -139,7 +139,7 @@ class BackgroundSaver:
     def close(self, *, again: bool = True) -> None:
         """Waits as ``wait`` does and gives the memory back.
 
-        Without ``again``, an error that somebody has been told of is not raised once more.
+        Without ``again``, an error that somebody has already seen is not raised again.
         """
         self._forget_others()
         try:

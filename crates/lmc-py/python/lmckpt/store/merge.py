@@ -22,11 +22,11 @@ class Merge:
         self._copies: list[tuple[str, Any, Any]] = []
         # Dicts and lists, the key, and the value that it gets.
         self._values: list[tuple[Any, Any, Any]] = []
-        # Names and values by dict or list and key, as one may be there several times.
+        # Names and values by dict or list and key, as one may appear several times.
         self._placed: dict[tuple[int, Any], tuple[str, Any]] = {}
 
     def node(self, into: Any, found: Any, way: tuple[str, ...]) -> Any:
-        """What a node becomes: what was found, or ``into``, which is to get all of it."""
+        """What a node becomes: what was found, or ``into``, which will get all of it."""
         if found is MISSING:
             return MISSING
         if isinstance(found, dict):
@@ -44,7 +44,7 @@ class Merge:
 
     def _dict(self, into: Any, found: dict[Any, Any], way: tuple[str, ...]) -> Any:
         if into is not None and not isinstance(into, Mapping):
-            raise InvalidError(f"{_text(way)}: a dict is in the snapshot, and none in into")
+            raise InvalidError(f"{_text(way)}: the snapshot has a dict here, and into does not")
         if into is not None and self._only is None:
             for key in into:
                 if key not in found:
@@ -70,7 +70,7 @@ class Merge:
         targets = into if isinstance(into, (list, tuple)) else [None] * len(found)
         if len(targets) != len(found):
             raise InvalidError(
-                f"{_text(way)} has {len(targets)} items in into, and {len(found)} here"
+                f"{_text(way)} has {len(targets)} items in into, and {len(found)} in the snapshot"
             )
         nodes = [
             self.node(target, value, (*way, str(i)))
@@ -91,7 +91,7 @@ class Merge:
         name, first = self._placed.setdefault((id(container), key), (_text(way), value))
         if not _is_same(first, value):
             raise InvalidError(
-                f"{name} and {_text(way)} are one place in into but need different values"
+                f"{name} and {_text(way)} are the same place in into but need different values"
             )
         if value is not container[key]:
             self._values.append((container, key, value))
@@ -100,7 +100,7 @@ class Merge:
         if into is None:
             return found
         if not is_torch(into) and not is_numpy(into):
-            raise InvalidError(f"{_text(way)}: a tensor is in the snapshot, and none in into")
+            raise InvalidError(f"{_text(way)}: the snapshot has a tensor here, and into does not")
         if into.shape != found.shape or into.dtype != found.dtype:
             there = f"{found.dtype} {tuple(found.shape)}"
             raise InvalidError(

@@ -1,8 +1,8 @@
 """The options of a save, spelled out once.
 
 Users pass them as keyword arguments. A function takes them as ``**options: Unpack[...]`` of one of
-the classes here, so that type checkers know them, and is decorated by ``takes``, so that ``help()``
-shows them and Python refuses others.
+the classes here, so that type checkers know them, and is decorated with ``takes``, so that
+``help()`` shows them and Python refuses others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CodingOptions(TypedDict, total=False):
 
 
 class SnapshotOptions(CodingOptions, total=False):
-    """What a snapshot is told beyond the run and the step that it is of."""
+    """What a snapshot may be given besides its run and step."""
 
     tags: Sequence[str]
     # Values are kept as text.
@@ -45,7 +45,7 @@ class SnapshotOptions(CodingOptions, total=False):
 
 
 class SaveOptions(SnapshotOptions, total=False):
-    """All that ``Store.save`` takes beside the state."""
+    """All that ``Store.save`` takes besides the state."""
 
     run: str
     # Without one, the number at the end of a path, or one more than the last of the run.
@@ -101,7 +101,7 @@ def takes(options: type[CodingOptions]) -> Callable[[Callable[_P, _R]], Callable
 
 
 def native_options(options: SaveOptions) -> NativeSaveOptions:
-    """What the native module is told of a save: all options, checked."""
+    """The options as the native module takes them: all of them, checked."""
     given: SaveOptions = {**_DEFAULTS, **options}
     step, tags, meta = given["step"], given["tags"], given["meta"]
     is_number = hasattr(step, "__index__") and not isinstance(step, bool)

@@ -1,9 +1,9 @@
 """A training state as files: tensors in safetensors files, all else as JSON. Nothing is pickled.
 
-A state is a tree of dicts, lists and tuples with tensors, arrays and plain values at its ends.
+A state is a tree of dicts, lists and tuples whose leaves are tensors, arrays and plain values.
 ``state.json`` holds the tree. Tensors are in one file for each name at the top of the tree, such as
 ``model.safetensors`` and ``optimizer.safetensors``, or all in ``model.safetensors`` if they are at
-the top themselves; a tensor is named by the way to it.
+the top themselves; a tensor is named by the path to it.
 
 A node of the tree is an object whose one key says what it is. A value comes back as the type that
 it had, or is refused; ``docs/python.md`` lists the few that change.
@@ -36,7 +36,7 @@ _FACTORIES = {
     kind.__name__: kind for kind in (bool, bytes, dict, float, int, list, set, str, tuple)
 }
 
-# Gives a tensor by its kind, its file, its name there and the way to it in the state.
+# Gives a tensor by its kind, its file, its name there and the path to it in the state.
 Tensor = Callable[[str, str, str, tuple[str, ...]], Any]
 
 
@@ -193,7 +193,7 @@ def _dict_node(value: Mapping[Any, Any], way: tuple[str, ...], flat: FlatState, 
             )
         return {"dd": [name, items]}
     if isinstance(value, OrderedDict):
-        # The versions of modules, which torch hangs on what state_dict() returns.
+        # The versions of modules, which torch attaches to what state_dict() returns.
         versions = getattr(value, "_metadata", None)
         if not isinstance(versions, Mapping):
             return {"od": [items, None]}

@@ -26,12 +26,12 @@ State = Mapping[str, Any]
 
 @documented_as("lmckpt.store")
 class Store:
-    """A store, which ``open`` and ``init`` give. It may be used from any thread and pickled."""
+    """A store, as ``open`` and ``init`` return it. It may be used from any thread and pickled."""
 
     def __init__(self, url: Path, *, create: bool = False) -> None:
         """Opens the store at ``url``: a directory, or s3://, gs:// or az://.
 
-        With ``create``, one is made where there is none.
+        With ``create``, one is made if there is none.
         """
         self._native = NativeStore(path_text(url))
         if create:
@@ -66,7 +66,7 @@ class Store:
 
     @property
     def url(self) -> str:
-        """Where it is, as it was given: a URL with its secrets, if it has some."""
+        """Where it is, as it was given: a URL with its secrets, if it has any."""
         return self._native.url
 
     @takes(SaveOptions)
@@ -77,7 +77,7 @@ class Store:
 
         A state is a dict, nested as you like, of tensors, arrays and plain values. It must not be
         changed while this runs. When it returns, the snapshot survives a power cut. ``progress`` is
-        called with the bytes done so far, or is True for a bar of tqdm.
+        called with the bytes done so far, or is True for a tqdm bar.
         """
         told = native_options(options)
         with reporting(progress, title="save") as report:
@@ -90,7 +90,7 @@ class Store:
         """Copies a state and saves the copy in the background.
 
         It returns as soon as the copy is made; then the state may be changed. There is one copy:
-        if the save before has not ended, this waits for it. Memory for the copy is kept for the
+        if the previous save has not ended, this waits for it. Memory for the copy is kept for the
         next save; ``close`` gives it back. A file or a directory is not copied: it must stay as it
         is until the future is done.
         """
@@ -130,9 +130,9 @@ class Store:
         other values take the places of its values; nothing is written unless all fits. ``only`` is
         a pattern such as ``model.*`` for the names of tensors, with the name at the top of the
         state in front; all else is left out, and may be missing in ``into``. A snapshot of a
-        directory gives the tensors of its safetensors files by file and name. A save of this store
-        in the background is waited for. ``progress`` is called with the bytes of tensors read so
-        far, or is True for a bar of tqdm.
+        directory gives the tensors of its safetensors files by file and name. It waits for a save
+        of this store that runs in the background. ``progress`` is called with the bytes of tensors
+        read so far, or is True for a tqdm bar.
         """
         self._native.background.settle()
         # One manifest for all of it: another snapshot may become the latest meanwhile.
@@ -180,7 +180,7 @@ class Store:
         """Restores the files of a snapshot to a directory, byte for byte.
 
         If they have more than ``max_size`` bytes together, nothing is restored. ``progress`` is
-        called with the bytes done so far, or is True for a bar of tqdm.
+        called with the bytes done so far, or is True for a tqdm bar.
         """
         is_all = not only and not weights_only
         total = snapshot.size if is_all and isinstance(snapshot, Snapshot) else None
@@ -269,7 +269,7 @@ class Store:
 
 
 def as_store(store: Store | Path, *, create: bool = False) -> Store:
-    """The store that an integration is given: one, or where one is."""
+    """The store that an integration gets, as a Store or as its path or URL."""
     return store if isinstance(store, Store) else Store(store, create=create)
 
 

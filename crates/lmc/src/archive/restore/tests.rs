@@ -348,7 +348,7 @@ fn what_is_compressed_can_be_restored() {
 }
 
 /// The extra cost of threads that get in each other's way is not a reason to refuse a file: the
-/// work goes on where it stopped, on one thread. A file that costs too much there too is refused.
+/// work continues where it stopped, on one thread. A file that costs too much there too is refused.
 #[test]
 fn work_that_costs_too_much_goes_on_alone() {
     let weights = data::words(Kind::Weights, 4, true, 1 << 20, 3);

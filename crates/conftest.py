@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""What holds for all tests in Python."""
 
 from __future__ import annotations
 
