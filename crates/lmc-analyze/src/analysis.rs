@@ -16,8 +16,8 @@ pub struct Options {
 }
 
 /// Measures a series. Before each checkpoint `start` is given its name and the number of bytes that
-/// will be looked at, and says in which context that is done. What cannot be read is left out. Fails
-/// if nothing is left.
+/// will be looked at, and says in which context that is done. What cannot be read is left out.
+/// Fails if nothing is left.
 pub fn analyze(
     series: Series,
     options: Options,

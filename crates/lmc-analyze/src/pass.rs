@@ -285,8 +285,8 @@ impl Sums {
     }
 }
 
-/// A buffer as long as a range; the contents are arbitrary. It keeps its longest length, because new
-/// memory costs a page fault for each 4 KiB.
+/// A buffer as long as a range; the contents are arbitrary. It keeps its longest length, because
+/// new memory costs a page fault for each 4 KiB.
 fn sized<'a>(buffer: &'a mut Vec<u8>, range: &Range<u64>) -> &'a mut [u8] {
     let len = (range.end - range.start) as usize;
     if buffer.len() < len {

@@ -15,7 +15,7 @@ const LOW_MAX: usize = 6;
 const WIDE_CELLS: usize = 1 << (11 + CLASS_BITS);
 
 /// What changed in a tensor, or in a part of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChangeTally {
     /// Values that were compared.
     pub values: u64,
