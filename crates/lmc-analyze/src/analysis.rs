@@ -15,16 +15,17 @@ pub struct Options {
     pub is_all: bool,
 }
 
-/// Measures a series. Before each checkpoint `start` is given its name and the number of bytes that
+/// Measures a series; what is left of it are the checkpoints of the report. Before each checkpoint `start` is given its name and the number of bytes that
 /// will be looked at, and says in which context that is done. What cannot be read is left out.
 /// Fails if nothing is left.
 pub fn analyze(
-    series: Series,
+    series: &mut Series,
     options: Options,
     mut start: impl FnMut(&str, u64) -> Context,
 ) -> Result<Report> {
-    let Series { title, checkpoints, skipped } = series;
+    let checkpoints = std::mem::take(&mut series.checkpoints);
     let has_prefixes = checkpoints.iter().any(Checkpoint::has_several_keys);
+    let (title, skipped) = (series.title.clone(), series.skipped.clone());
     let report = Report { title, is_all: options.is_all, skipped, ..Report::default() };
     let mut work =
         Work { has_prefixes, report, kept: Vec::new(), numbers: HashMap::new(), last: None };
@@ -41,6 +42,7 @@ pub fn analyze(
         };
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
+    (series.checkpoints, series.has_prefixes) = (work.kept, has_prefixes);
     Ok(work.report)
 }
 
@@ -65,7 +67,7 @@ impl Work {
         let opening = start(&checkpoint.name, 0);
         let skipped = &mut self.report.skipped;
         let mut new = Opened::open(&mut checkpoint, self.has_prefixes, &opening, skipped)?;
-        if new.files.is_empty() {
+        if checkpoint.parts.is_empty() {
             return Ok(());
         }
         let distances = distances(self.kept.len());
@@ -86,7 +88,7 @@ impl Work {
         let (files, bytes, own) = new.sizes(&is_bad);
         new.exponents = vec![Exponents::new(); new.tensors.len()];
         new.leave_out(&is_bad);
-        if files == 0 {
+        if checkpoint.parts.is_empty() {
             return Ok(());
         }
         for (to, from) in new.exponents.iter_mut().zip(&mut tensors) {

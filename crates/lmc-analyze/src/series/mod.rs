@@ -26,6 +26,8 @@ pub struct Series {
     pub checkpoints: Vec<Checkpoint>,
     /// What was left out.
     pub skipped: Vec<Skipped>,
+    /// Whether the names of tensors begin with those of their files, once that is decided.
+    pub(crate) has_prefixes: bool,
 }
 
 /// A checkpoint.

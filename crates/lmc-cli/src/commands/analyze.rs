@@ -44,7 +44,7 @@ fn analyze(args: &AnalyzeArgs) -> Result<Report, Failure> {
         }
     }
     let context = signals::context(args.threads.count);
-    let series = match store::is_meant(args) {
+    let mut series = match store::is_meant(args) {
         true => {
             let location = args.store.location()?;
             let series = open(&location).and_then(|store| store::series(&store, args, &context));
@@ -52,11 +52,11 @@ fn analyze(args: &AnalyzeArgs) -> Result<Report, Failure> {
         }
         false => Series::from_paths(&args.checkpoints, &args.bases.paths),
     };
-    measure(series, args, &context)
+    measure(&mut series, args, &context)
 }
 
 /// Measures a series, and shows how far that is.
-fn measure(series: Series, args: &AnalyzeArgs, context: &Context) -> Result<Report, Failure> {
+fn measure(series: &mut Series, args: &AnalyzeArgs, context: &Context) -> Result<Report, Failure> {
     let mut progress = ProgressBar::new(Volume::Normal);
     let report = lmc_analyze::analyze(series, Options { is_all: args.all }, |name, bytes| {
         progress.finish();
