@@ -128,7 +128,9 @@ def method(planned: dict[str, Any], writer: str) -> dict[str, Any]:
     raise SystemExit(f"the plan has no method for {writer}")
 
 
-def lost(training: Training, writer: str, folder: Path, interval: int, saves: int) -> dict[str, Any]:
+def lost(
+    training: Training, writer: str, folder: Path, interval: int, saves: int
+) -> dict[str, Any]:
     """Trains with saves; what a save takes and what it makes the loop lose."""
     make, _ = ENGINES[writer]
     if writer == "StoreWriter" and training.rank == 0:
@@ -164,7 +166,8 @@ def work(rank: int, options: argparse.Namespace, place: str) -> None:
     step_time = training.steps(options.distance) / options.distance
     training.write(folder / "step-2" / f"rank-{rank}.safetensors")
     dist.barrier()
-    size = torch.tensor(sum(t.to_local().nbytes for t in _tensors(training.state()) if hasattr(t, "to_local")))
+    own = [t.to_local() for t in _tensors(training.state()) if hasattr(t, "to_local")]
+    size = torch.tensor(sum(tensor.nbytes for tensor in own))
     dist.all_reduce(size)
     shared: list[Any] = [None]
     if rank == 0:

@@ -28,8 +28,8 @@ pub struct Analysis {
 }
 
 /// Measures a series. Before each checkpoint `start` is given its name and the number of bytes that
-/// will be looked at, and says in which context that is done. What cannot be read is left out. Fails
-/// if nothing is left.
+/// will be read, and says in which context that is done. What cannot be read is left out. Fails if
+/// nothing is left.
 pub fn analyze(
     series: Series,
     options: Options,
@@ -81,7 +81,7 @@ impl Work {
         let opening = start(&checkpoint.name, 0);
         let skipped = &mut self.report.skipped;
         let mut new = Opened::open(&mut checkpoint, self.has_prefixes, &opening, skipped)?;
-        if new.files.is_empty() {
+        if checkpoint.parts.is_empty() {
             return Ok(());
         }
         let distances = distances(self.kept.len());
@@ -102,7 +102,7 @@ impl Work {
         let (files, bytes, own) = new.sizes(&is_bad);
         new.exponents = vec![Exponents::new(); new.tensors.len()];
         new.leave_out(&is_bad);
-        if files == 0 {
+        if checkpoint.parts.is_empty() {
             return Ok(());
         }
         for (to, from) in new.exponents.iter_mut().zip(&mut tensors) {

@@ -1,7 +1,7 @@
 //! The report as tables of comma-separated values: a report in, lines of text out.
 //!
-//! Each has a line of names first. Cells without a figure are empty, and lists such as planes have a
-//! space between their numbers.
+//! Each has a line of names first. Cells without a figure are empty, and lists such as planes have
+//! a space between their numbers.
 
 use crate::engines::Row;
 use crate::figures::{Alone, Change};

@@ -1,7 +1,7 @@
 //! Measures how checkpoints compress and how they change from step to step.
 //!
-//! [`Series::from_paths`] finds the checkpoints, [`analyze`] reads them and gives a [`Report`], which
-//! becomes JSON or tables. `docs/analyze.md` defines every figure.
+//! [`Series::from_paths`] finds the checkpoints, [`analyze`] reads them and gives a [`Report`],
+//! which becomes JSON or tables. `docs/analyze.md` defines every figure.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 

@@ -11,7 +11,10 @@ use std::sync::Arc;
 /// A checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
+    /// Its files that have tensors. The others are not kept open.
     pub files: Vec<OpenFile>,
+    /// The number of the others, and their bytes.
+    others: (u64, u64),
     pub tensors: Vec<OpenTensor>,
     by_name: HashMap<String, usize>,
     /// How often each exponent occurs in each tensor, once all of it was counted.
@@ -97,7 +100,12 @@ impl Opened {
             let message = "is not a whole safetensors file: it is cut off, damaged or another file";
             return Err(lmc::Error::corrupt(message));
         }
-        let infos = if is_safetensors { base.tensors()? } else { &[] };
+        if !is_safetensors {
+            self.others.0 += 1;
+            self.others.1 += base.original_len();
+            return Ok(None);
+        }
+        let infos = base.tensors()?;
         let file = self.files.len();
         let mut repeated = 0;
         for (info, item) in infos.iter().zip(layout.items.iter().skip(1)) {
@@ -142,7 +150,7 @@ impl Opened {
     pub(crate) fn sizes(&self, is_bad: &[bool]) -> (u64, u64, u64) {
         let good = self.files.iter().zip(is_bad).filter(|(_, is_bad)| !**is_bad);
         let (files, bytes) =
-            good.fold((0, 0), |(n, sum), (file, _)| (n + 1, sum + file.base.original_len()));
+            good.fold(self.others, |(n, sum), (file, _)| (n + 1, sum + file.base.original_len()));
         let own = self.tensors.iter().filter(|tensor| !is_bad[tensor.file]);
         (files, bytes, own.map(OpenTensor::len).sum())
     }

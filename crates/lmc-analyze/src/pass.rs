@@ -55,7 +55,7 @@ struct Sums {
     /// How often each exponent occurs in the sample of the base.
     exponents: Vec<u64>,
     coded: Coded,
-    coded_on_base: Coded,
+    coded_against: Coded,
 }
 
 /// Why a piece could not be read.
@@ -227,7 +227,7 @@ impl Pass<'_> {
         if raw > 0 {
             let (new, old) = (&new[coded.clone()], &old[coded]);
             let len = worker.sizer.coded_len(dtype, row_len, new, Some(old));
-            sums.coded_on_base = Coded { raw, coded: len.map_err(Failure::New)? };
+            sums.coded_against = Coded { raw, coded: len.map_err(Failure::New)? };
         }
         Ok(())
     }
@@ -253,7 +253,7 @@ impl Pass<'_> {
             }
             let alone = measured.alone.as_ref().or(self.alone.get(i).and_then(Option::as_ref));
             let alone = alone.and_then(|alone| alone.coded);
-            let (tally, coded) = (&sums.change, sums.coded_on_base);
+            let (tally, coded) = (&sums.change, sums.coded_against);
             measured.change = Some(Change::new(words, values, tally, &exponents, coded, alone));
         }
         measured
@@ -270,7 +270,7 @@ impl Sums {
             change: ChangeTally::new(words),
             exponents: vec![0; words.heads() / 2],
             coded: Coded::default(),
-            coded_on_base: Coded::default(),
+            coded_against: Coded::default(),
         }
     }
 
@@ -281,12 +281,12 @@ impl Sums {
         self.change.add(&piece.change);
         self.exponents.iter_mut().zip(&piece.exponents).for_each(|(sum, n)| *sum += n);
         self.coded.add(piece.coded);
-        self.coded_on_base.add(piece.coded_on_base);
+        self.coded_against.add(piece.coded_against);
     }
 }
 
-/// A buffer as long as a range; the contents are arbitrary. It keeps its longest length, because new
-/// memory costs a page fault for each 4 KiB.
+/// A buffer as long as a range; the contents are arbitrary. It keeps its longest length, because
+/// new memory costs a page fault for each 4 KiB.
 fn sized<'a>(buffer: &'a mut Vec<u8>, range: &Range<u64>) -> &'a mut [u8] {
     let len = (range.end - range.start) as usize;
     if buffer.len() < len {

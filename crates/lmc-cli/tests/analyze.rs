@@ -41,8 +41,8 @@ fn column(value: &Value, list: &str, field: &str) -> Vec<Value> {
     entries.iter().map(|entry| entry[field].clone()).collect()
 }
 
-/// Files that differ in a number are a series in the order of the numbers, and each is compared with
-/// those 1, 2 and 4 before it.
+/// Files that differ in a number are a series in the order of the numbers, and each is compared
+/// with those 1, 2 and 4 before it.
 #[test]
 fn files_of_steps() {
     let folder = Folder::new();
@@ -70,8 +70,8 @@ fn files_of_steps() {
 }
 
 /// Folders that differ in a number are a series, whatever they are in; shards are one checkpoint.
-/// What is hidden, not finished or a second name of something is left out without a word, and a pipe
-/// is never opened.
+/// What is hidden, not finished or a second name of something is left out without a word, and a
+/// pipe is never opened.
 #[test]
 fn folders_of_steps() {
     let folder = Folder::new();
@@ -107,8 +107,8 @@ fn folders_of_steps() {
     assert!(messages.contains("step-1/etc: is a link, which is not followed"), "{messages}");
 }
 
-/// Where a checkpoint has several files, the names of tensors begin with those of the files, without
-/// the step: also at a step that has one file.
+/// Where a checkpoint has several files, the names of tensors begin with those of the files,
+/// without the step: also at a step that has one file.
 #[test]
 fn several_files_for_each_step() {
     let folder = Folder::new();

@@ -15,7 +15,7 @@ const LOW_MAX: usize = 6;
 const WIDE_CELLS: usize = 1 << (11 + CLASS_BITS);
 
 /// What changed in a tensor, or in a part of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChangeTally {
     /// Values that were compared.
     pub values: u64,
@@ -135,7 +135,7 @@ impl ChangeCounter {
         let [a, b, c, d] = &mut self.top.parts;
         let mut equal = 0;
         for (new, old) in pairs {
-            if new == old {
+            if are_equal(new, old) {
                 equal += STRETCH as u64;
                 continue;
             }
@@ -162,15 +162,14 @@ impl ChangeCounter {
         let [even, odd] = &mut self.classes.parts;
         let mut equal = 0;
         for (new, old) in pairs {
-            if new == old {
+            if are_equal(new, old) {
                 equal += COUNT as u64;
                 continue;
             }
-            let word =
-                |bytes: &[u8; STRETCH], i| u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]);
+            let (new, old) = (new.as_chunks::<2>().0, old.as_chunks::<2>().0);
             let (mut xor, mut classes) = ([0_u16; COUNT], [0_u16; COUNT]);
             for i in 0..COUNT {
-                let (new, old) = (word(new, i), word(old, i));
+                let (new, old) = (u16::from_le_bytes(new[i]), u16::from_le_bytes(old[i]));
                 xor[i] = new ^ old;
                 let exponent = old >> shift & mask;
                 let (new, old) = (ordered(new), ordered(old));
@@ -208,7 +207,7 @@ impl ChangeCounter {
         let [[a0, b0], [a1, b1], ..] = &mut self.low;
         let (mut equal, mut zeros) = (0, 0);
         for (new, old) in pairs {
-            if new == old {
+            if are_equal(new, old) {
                 equal += COUNT as u64;
                 continue;
             }
@@ -264,7 +263,7 @@ impl ChangeCounter {
         let top = &mut self.top.parts[0];
         let mut equal = 0;
         for (new, old) in pairs {
-            if new == old {
+            if are_equal(new, old) {
                 equal += STRETCH as u64 / 8;
                 continue;
             }
@@ -325,4 +324,10 @@ impl ChangeCounter {
         *unchanged = unchanged.wrapping_add(equal);
         tally
     }
+}
+
+/// Whether two stretches are equal, without a call.
+fn are_equal(one: &[u8; STRETCH], other: &[u8; STRETCH]) -> bool {
+    let words = one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0);
+    words.fold(0, |any, (a, b)| any | (u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b))) == 0
 }

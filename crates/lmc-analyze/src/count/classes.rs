@@ -11,7 +11,7 @@ pub(crate) const CLASS_BITS: u32 = 8;
 pub(crate) const SMALLER: u32 = 1 << 7;
 
 /// How many values of each class there are, by the exponent of the base; of those that changed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Classes(BTreeMap<u32, u64>);
 
 /// Bits per value that the differences need.

@@ -7,6 +7,8 @@ pub(crate) mod change;
 pub(crate) mod classes;
 pub(crate) mod entropy;
 pub(crate) mod table;
+#[cfg(test)]
+mod tests;
 
 use lmc_format::Dtype;
 use lmc_format::dtype::{DtypeKind, FloatFields};

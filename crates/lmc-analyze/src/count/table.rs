@@ -59,8 +59,8 @@ impl Sums {
     }
 }
 
-/// A table of `u32` in several parts. Words next to each other are counted in different parts: where
-/// they are alike, an addition would have to wait for the one before it.
+/// A table of `u32` in several parts. Words next to each other are counted in different parts:
+/// where they are alike, an addition would have to wait for the one before it.
 #[derive(Debug)]
 pub(crate) struct Lanes<const N: usize> {
     pub parts: [Box<[u32; CELLS]>; N],

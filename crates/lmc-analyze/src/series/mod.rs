@@ -1,5 +1,5 @@
-//! Series of checkpoints: paths in, checkpoints in order out, each with its files. Nothing is opened
-//! before it is read.
+//! Series of checkpoints: paths in, checkpoints in order out, each with its files. Nothing is
+//! opened before it is read.
 //!
 //! A checkpoint is a file or the files of a directory. A directory is a series if its folders or
 //! files differ only in a number, the step.

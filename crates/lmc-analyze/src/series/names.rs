@@ -199,7 +199,8 @@ mod tests {
         assert_eq!(found(&mixed), Some(vec![Some(100), Some(200), Some(100), None]));
     }
 
-    /// Numbers of files, ranks and layers are not steps, and neither are numbers of different names.
+    /// Numbers of files, ranks and layers are not steps, and neither are numbers of different
+    /// names.
     #[test]
     fn names_of_parts() {
         for names in [

@@ -193,7 +193,7 @@ fn kinds(report: &Report) -> Printable {
         ("coded", Align::Right),
         ("unchanged", Align::Right),
         ("by exponent", Align::Right),
-        ("on base", Align::Right),
+        ("against base", Align::Right),
     ]);
     let mut kinds: Vec<(&String, &Alone)> = row.kinds.iter().collect();
     kinds.sort_by_key(|(_, alone)| std::cmp::Reverse(alone.bytes));
