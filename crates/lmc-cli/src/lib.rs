@@ -16,6 +16,7 @@ mod json;
 mod names;
 mod printable;
 mod progress;
+mod safetensors;
 mod signals;
 mod stdio;
 mod storage_speed;

@@ -2,8 +2,8 @@
 //!
 //! A command has one context, and a signal sends its interrupt. Work on a store ends by itself: its
 //! storage fails from then on, and all running work cleans up as on any error, including its
-//! leases. Other work, and work that does not end soon, is stopped after the one known temporary
-//! file or directory has been removed.
+//! leases. Other work, and work that does not end soon, is stopped after the known temporary files
+//! and directories have been removed.
 //!
 //! The handler of a signal has no arguments, so its data is in statics. All of them are here, and
 //! so is the only exit of the process that does not go through `main`.
@@ -33,12 +33,20 @@ const REMOVALS_MAX: usize = 100;
 static INTERRUPT: LazyLock<Interrupt> = LazyLock::new(Interrupt::default);
 /// Whether there is work that ends by itself.
 static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
-/// The temporary file or directory that would be left over.
-static TEMPORARY: Mutex<Option<Arc<Leftover>>> = Mutex::new(None);
+/// The temporary files and directories that would be left over.
+static TEMPORARY: Mutex<Temporary> = Mutex::new(Temporary { guarded: Vec::new(), noted: None });
+
+/// Temporary files and directories.
+struct Temporary {
+    /// Those that have a guard.
+    guarded: Vec<Arc<Leftover>>,
+    /// The last one that was noted.
+    noted: Option<Arc<Leftover>>,
+}
 
 /// While this guard exists, an interrupt removes the temporary file or directory that it was made
 /// for.
-pub struct Guard(());
+pub struct Guard(Arc<Leftover>);
 
 /// Handles SIGINT, SIGTERM and SIGHUP; signals that are ignored stay ignored, as `nohup` wants.
 pub fn install() {
@@ -93,9 +101,8 @@ fn cut_off() -> ! {
     // interrupt and want to start another temporary file wait here for the end.
     let mut temporary = temporary();
     INTERRUPT.send();
-    if let Some(leftover) = temporary.take() {
-        remove(&leftover);
-    }
+    let Temporary { guarded, noted } = &mut *temporary;
+    guarded.drain(..).chain(noted.take()).for_each(|leftover| remove(&leftover));
     std::process::exit(i32::from(Exit::Interrupted.code()));
 }
 
@@ -134,22 +141,22 @@ pub fn is_stopped() -> bool {
 
 /// Removes a temporary file or directory if the process is interrupted before the guard is dropped.
 pub fn guard(leftover: Arc<Leftover>) -> Guard {
-    note(leftover);
-    Guard(())
+    temporary().guarded.push(leftover.clone());
+    Guard(leftover)
 }
 
 /// The same, until another one is noted.
 pub fn note(leftover: Arc<Leftover>) {
-    *temporary() = Some(leftover);
+    temporary().noted = Some(leftover);
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        *temporary() = None;
+        temporary().guarded.retain(|other| !Arc::ptr_eq(other, &self.0));
     }
 }
 
-fn temporary() -> MutexGuard<'static, Option<Arc<Leftover>>> {
+fn temporary() -> MutexGuard<'static, Temporary> {
     // The value is whole at all times, so a panic elsewhere does not damage it.
     TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
 //! `lmc analyze`: how checkpoints compress and how they change from step to step.
 
 mod measured;
+mod saves;
 mod store;
 mod text;
 

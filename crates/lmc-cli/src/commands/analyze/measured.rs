@@ -5,6 +5,7 @@ use lmc_analyze::engines::{self, Engines, Row};
 use lmc_analyze::plan::{self, Plan};
 use lmc_analyze::{Report, Sample};
 
+use super::saves;
 use crate::args::analyze::AnalyzeArgs;
 use crate::exit::Failure;
 use crate::printable::Printable;
@@ -55,6 +56,10 @@ pub fn add(
         let steps = pair.and_then(|pair| u64::try_from(pair.steps?).ok()).filter(|&n| n > 0);
         let bytes = report.checkpoints[checkpoint].bytes;
         let inputs = args.plan.inputs(bytes, steps, bandwidth, engines::copy_speed());
+        let mut rows = rows.clone();
+        watch("saves");
+        let dir = args.plan.storage_dir.clone().unwrap_or_else(std::env::temp_dir);
+        saves::measure(&mut rows, &pieces, &dir, context)?;
         report.plan = Some(Plan::new(inputs, &rows)?);
     }
     progress.finish();

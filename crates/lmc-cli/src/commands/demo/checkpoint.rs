@@ -4,7 +4,7 @@
 //! masters, and Adam's moments, whose magnitudes are a number of the row times a number of the
 //! column.
 
-use serde_json::{Map, Value, json};
+use crate::safetensors::File;
 
 /// Values in a row of every matrix, and rows.
 const COLUMNS: usize = 512;
@@ -43,9 +43,9 @@ fn add_layer(file: &mut File, layer: usize, random: &mut Random) {
         }
     }
     let norm: Vec<u8> = (0..COLUMNS).flat_map(|_| bf16(1.0 + 0.05 * random.normal())).collect();
-    let shape = [ROWS, COLUMNS];
+    let shape = [ROWS as u64, COLUMNS as u64];
     file.push(&format!("model.layers.{layer}.weight"), "BF16", &shape, &weights);
-    file.push(&format!("model.layers.{layer}.norm.weight"), "BF16", &[COLUMNS], &norm);
+    file.push(&format!("model.layers.{layer}.norm.weight"), "BF16", &[COLUMNS as u64], &norm);
     file.push(&format!("optimizer.master.{layer}"), "F32", &shape, &masters);
     file.push(&format!("optimizer.exp_avg.{layer}"), "F32", &shape, &m);
     file.push(&format!("optimizer.exp_avg_sq.{layer}"), "F32", &shape, &v);
@@ -55,30 +55,6 @@ fn add_layer(file: &mut File, layer: usize, random: &mut Random) {
 fn bf16(value: f32) -> [u8; 2] {
     let [.., low, high] = value.to_le_bytes();
     [low, high]
-}
-
-/// A safetensors file that is being built.
-#[derive(Default)]
-struct File {
-    header: Map<String, Value>,
-    data: Vec<u8>,
-}
-
-impl File {
-    fn push(&mut self, name: &str, dtype: &str, shape: &[usize], bytes: &[u8]) {
-        let start = self.data.len();
-        self.data.extend_from_slice(bytes);
-        let offsets = [start, self.data.len()];
-        let entry = json!({"dtype": dtype, "shape": shape, "data_offsets": offsets});
-        self.header.insert(name.into(), entry);
-    }
-
-    fn finish(self) -> Vec<u8> {
-        let mut header = Value::Object(self.header).to_string();
-        // The format requires the data at a multiple of 8 and allows blanks.
-        header += &" ".repeat(header.len().next_multiple_of(8) - header.len());
-        [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &self.data].concat()
-    }
 }
 
 /// splitmix64: small, and the same everywhere.
