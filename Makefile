@@ -12,7 +12,7 @@ SLOW := store_kill:: s3:: writers:: bucket:: faults:: crash:: rot:: differential
 	changed_blocks work_ends_by_itself a_deep_directory a_new_directory_is_whole random_pairs \
 	every_type_level_and_change bit_flips_are_found
 
-.PHONY: demo test quick test-scalar test-python test-package test-s3 lint bench fuzz crash soak ci
+.PHONY: demo test quick test-scalar test-python test-package test-s3 lint bench study fuzz crash soak ci
 
 ## demo: a made-up checkpoint at every level, there and back, in a table
 demo:
@@ -76,6 +76,8 @@ $(VENV)/packages: $(VENV)/ready pyproject.toml
 ## lint: formatting, spelling, warnings and links of the docs, all clean, in the fuzz targets too
 lint:
 	tools/tidy
+	bench/chart.py --check
+	study/page.py --check
 	tools/spelling
 	tools/deny
 	tools/without-peers
@@ -88,6 +90,15 @@ lint:
 ## bench: all engines and levels on one core (see bench/README.md)
 bench:
 	$(CARGO) run --release --locked -p lmc-bench
+
+## study: trains the small model of docs/study.md and measures it, analyzes the corpus where there
+## is one, and writes the tables and charts (20 minutes on two cores)
+study: $(VENV)/packages
+	$(CARGO) build --release --locked -p lmc-cli --features bench
+	$(VENV)/bin/python study/train.py --size tiny --lmc target/release/lmc \
+		--out study/record/cpu-tiny/tiny.json
+	study/corpus target/release/lmc
+	study/page.py
 
 ## fuzz: every decoder against hostile bytes, FUZZ_SECONDS each (needs nightly and cargo-fuzz)
 fuzz:

@@ -9,7 +9,7 @@ use crate::count::alone::{AloneCounter, AloneTally};
 use crate::count::change::{ChangeCounter, ChangeTally};
 use crate::figures::{Alone, Change, Coded, Exponents};
 use crate::opened::{OpenTensor, Opened};
-use crate::piece::Piece;
+use crate::piece::{Part, Piece};
 use lmc::{Base, Context, Error, ErrorKind, Level, Result, SpanSizer};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -88,6 +88,15 @@ impl Worker {
 }
 
 impl Pass<'_> {
+    /// How much of each piece is coded, or compared if that is not all.
+    fn part(&self) -> Part {
+        match (self.codes_all, self.is_full) {
+            (true, _) => Part::All,
+            (false, true) => Part::Coded,
+            (false, false) => Part::Far,
+        }
+    }
+
     /// Does it. Fails only if it is interrupted or memory is short.
     pub(crate) fn run(&self, context: &Context) -> Result<Found> {
         // The first piece of each tensor.
@@ -142,7 +151,7 @@ impl Pass<'_> {
     ) -> Result<()> {
         let tensor = &self.new.tensors[i];
         let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let piece = Piece::new(piece, tensor.len(), tensor.row_bytes, self.codes_all);
+        let piece = Piece::new(piece, tensor.len(), tensor.row_bytes, self.part());
         if lock().found.failed.contains_key(&tensor.file) {
             context.progress.add(self.progress(&piece));
             return Ok(());

@@ -1,11 +1,37 @@
-//! How a tensor is read: in pieces, of which all or one MiB in eight is looked at.
+//! How a tensor is read: in pieces, of which all or a part at their start is looked at.
 
 use std::ops::Range;
 
 /// Bytes of a piece, as many as those of a span of an archive.
 const PIECE_LEN: u64 = 8 << 20;
-/// Bytes of each piece that are looked at if not everything is.
-const SAMPLE_LEN: u64 = 1 << 20;
+/// Bytes of each piece that are coded if not everything is.
+const CODED_LEN: u64 = 1 << 20;
+/// Bytes of each piece that are looked at against a base that is farther away: there are several.
+const FAR_LEN: u64 = 1 << 18;
+/// Longer rows are cut anywhere.
+const ROW_LEN_MAX: u64 = 1 << 20;
+
+/// How much of each piece is looked at, where not all of it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    All,
+    /// What is coded alone and against the checkpoint before.
+    Coded,
+    /// What is compared with a base that is farther away.
+    Far,
+}
+
+impl Part {
+    /// Bytes of each piece of a tensor of `len` bytes.
+    fn of_piece(self, len: u64) -> u64 {
+        match self {
+            Self::All => u64::MAX / 2,
+            Self::Far if len > CODED_LEN => FAR_LEN,
+            Self::Coded | Self::Far => CODED_LEN,
+        }
+    }
+}
 
 /// Bytes of a tensor, counted from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,18 +49,16 @@ impl Piece {
     }
 
     /// Piece `i` of a tensor of `len` bytes with rows of `row_bytes`, or 0. What is coded begins
-    /// with a row, as it does in archives, unless rows are very long. If `is_all`, that of all
-    /// pieces covers the tensor.
-    pub(crate) fn new(i: u64, len: u64, row_bytes: u64, is_all: bool) -> Self {
+    /// with a row, as it does in archives, unless rows are very long. With [`Part::All`], that
+    /// of all pieces covers the tensor.
+    pub(crate) fn new(i: u64, len: u64, row_bytes: u64, part: Part) -> Self {
         let (start, end) = (i * PIECE_LEN, len.min((i + 1) * PIECE_LEN));
         let row = |at: u64| match row_bytes {
-            1..=SAMPLE_LEN => at.next_multiple_of(row_bytes).min(len),
+            1..=ROW_LEN_MAX => at.next_multiple_of(row_bytes).min(len),
             _ => at,
         };
         let mut coded = row(start)..row(end);
-        if !is_all {
-            coded.end = coded.end.min(coded.start + SAMPLE_LEN);
-        }
+        coded.end = coded.end.min(coded.start + part.of_piece(len));
         Self { all: start..end, coded }
     }
 
@@ -50,8 +74,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn pieces(len: u64, row_bytes: u64, is_all: bool) -> Vec<Piece> {
-        (0..Piece::count(len)).map(|i| Piece::new(i, len, row_bytes, is_all)).collect()
+    fn pieces(len: u64, row_bytes: u64, part: Part) -> Vec<Piece> {
+        (0..Piece::count(len)).map(|i| Piece::new(i, len, row_bytes, part)).collect()
     }
 
     /// All pieces together are the tensor, and so is what is coded of them if all is; it begins
@@ -61,7 +85,7 @@ mod tests {
         for (len, row) in
             [(0, 0), (1, 0), (30 * MIB, 3000), (30_000_000, 3000), (17 * MIB, 2 * MIB)]
         {
-            let pieces = pieces(len, row, true);
+            let pieces = pieces(len, row, Part::All);
             let (mut all, mut coded) = (0, 0);
             for piece in &pieces {
                 assert_eq!((piece.all.start, piece.coded.start), (all, coded));
@@ -76,13 +100,18 @@ mod tests {
         }
     }
 
-    /// A sample is one MiB of each eight, and all of a tensor that has no more.
+    /// A sample is the first MiB of eight, or the first quarter of it for bases that are far away,
+    /// and all of a tensor that has no more than one.
     #[test]
-    fn samples_are_an_eighth() {
-        let coded = |len, row| -> Vec<(u64, u64)> {
-            let pieces = pieces(len, row, false).into_iter();
+    fn samples_are_a_part() {
+        let sampled = |len, row, part| -> Vec<(u64, u64)> {
+            let pieces = pieces(len, row, part).into_iter();
             pieces.map(|piece| (piece.coded.start, piece.coded.end)).collect()
         };
+        let coded = |len, row| sampled(len, row, Part::Coded);
+        assert_eq!(sampled(MIB, 4096, Part::Far), [(0, MIB)]);
+        let far = sampled(16 * MIB, 4096, Part::Far);
+        assert_eq!(far, [(0, MIB / 4), (8 * MIB, 8 * MIB + MIB / 4)]);
         assert_eq!(coded(MIB, 4096), [(0, MIB)]);
         assert_eq!(coded(100, 0), [(0, 100)]);
         assert_eq!(coded(16 * MIB, 4096), [(0, MIB), (8 * MIB, 9 * MIB)]);

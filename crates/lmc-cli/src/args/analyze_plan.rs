@@ -41,7 +41,8 @@ pub struct PlanArgs {
     /// Bytes per second of the storage, such as 2G; K, M, G and T are powers of 1024
     #[arg(long, value_name = "BYTES", value_parser = parse_nonzero_size, requires = "plan")]
     pub bandwidth: Option<u64>,
-    /// Measure the speed of the storage by writing a temporary file into this directory
+    /// Measure the speed of the storage by writing temporary files into this directory, one for
+    /// each core
     #[arg(long, value_name = "DIR", requires = "plan")]
     pub storage_dir: Option<PathBuf>,
     /// Cores that compress and decompress; the default is those of this machine
@@ -81,6 +82,12 @@ impl EngineArgs {
 }
 
 impl PlanArgs {
+    /// Cores that compress and decompress.
+    pub fn cores(&self) -> u32 {
+        let all = || available_parallelism().map_or(1, NonZero::get);
+        self.cores.unwrap_or_else(|| u32::try_from(all()).unwrap_or(u32::MAX))
+    }
+
     /// The run, from the options and from what was measured: the bytes of a checkpoint, the steps
     /// between two of them, and the speeds of the storage and of a copy.
     pub fn inputs(
@@ -90,10 +97,9 @@ impl PlanArgs {
         bandwidth: f64,
         copy_speed: f64,
     ) -> Inputs {
-        let all = || available_parallelism().map_or(1, NonZero::get);
         Inputs {
             state_bytes: self.state_size.unwrap_or(checkpoint_bytes),
-            cores: self.cores.unwrap_or_else(|| u32::try_from(all()).unwrap_or(u32::MAX)),
+            cores: self.cores(),
             bandwidth,
             copy_speed,
             // Required with --plan; the plan refuses 0.

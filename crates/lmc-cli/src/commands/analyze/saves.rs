@@ -17,6 +17,8 @@ use crate::signals;
 /// The levels that a plan has, by the names of their rows.
 const LEVELS: [(&str, Level); 3] =
     [("fast", Level::Fast), ("default", Level::Default), ("max", Level::Max)];
+/// The first round asks the system for memory that later ones have.
+const ROUNDS: usize = 2;
 const FILE_NAME: &str = "sample.safetensors";
 
 /// Puts the speeds of whole saves and restores, by CPU time, into the rows of our levels. Stores
@@ -34,9 +36,13 @@ pub fn measure(
         let Some((_, level)) = LEVELS.iter().find(|(name, _)| row.level == *name) else { continue };
         context.interrupt.check()?;
         let base = row.base.then_some(old.as_slice());
-        let (save_s, restore_s) = round(&new, base, *level, dir, context)?;
-        (row.compress_cpu, row.decompress_cpu) =
-            (new.len() as f64 / save_s, new.len() as f64 / restore_s);
+        let mut fastest = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..ROUNDS {
+            let (save_s, restore_s) = round(&new, base, *level, dir, context)?;
+            fastest = (fastest.0.min(save_s), fastest.1.min(restore_s));
+        }
+        let len = new.len() as f64;
+        (row.compress_cpu, row.decompress_cpu) = (len / fastest.0, len / fastest.1);
     }
     Ok(())
 }
