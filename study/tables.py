@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from figures import PHASES, STATES, Row, find
+from figures import PHASES, STATES, Row, find, load
 
 Found = dict[str, list[Row]]
 RUNS = {"110m": "110 M parameters", "tiny": "3.4 M parameters"}
@@ -137,9 +137,81 @@ def whole(record: dict[str, Any]) -> str:
     return table(["checkpoint", "alone", *(f"{d:,}" for d in distances)], lines)
 
 
+def engines(analysis: dict[str, Any]) -> str:
+    """Size and speed of every engine on a sample, in the order of size."""
+    lines = []
+    for base in (False, True):
+        own = [row for row in analysis["engines"]["rows"] if row["base"] == base]
+        for row in sorted(own, key=lambda row: row["bits_per_value"]):
+            steps = [("XOR", row["xor"]), ("byte groups", row["grouped"])]
+            before = ", ".join(name for name, is_done in steps if is_done) or "-"
+            speeds = (row["compress_speed"] / 1e6, row["decompress_speed"] / 1e6)
+            lines.append(
+                [
+                    f"{row['engine']} {row['level']}".strip(),
+                    "yes" if base else "no",
+                    before,
+                    number(row["bits_per_value"]),
+                    number(row["ratio"]),
+                    *(f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}" for speed in speeds),
+                ]
+            )
+    columns = ("engine", "base", "before it", "bits per value", "ratio")
+    return table([*columns, "compress MB/s", "decompress MB/s"], lines)
+
+
+def seconds(value: float) -> str:
+    """A time in the unit that suits it."""
+    for size, unit in ((3600, "h"), (60, "min")):
+        if value >= 2 * size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.1f} s"
+
+
+def plan(planned: dict[str, Any]) -> str:
+    """How long a save takes by each method, and how often it can be made."""
+    lines = []
+    for row in planned["methods"]:
+        shortest = row["shortest_blocking"]
+        lines.append(
+            [
+                row["name"],
+                number(row["ratio"]),
+                seconds(row["save"]),
+                *(seconds(shortest[percent]) for percent in ("1", "2", "5")),
+                seconds(row["shortest_background"]["1"]),
+                f"{row['month_bytes'] / 1e12:.1f} TB",
+            ]
+        )
+    columns = ["method", "ratio", "a save takes", "at most 1 % lost", "2 %", "5 %"]
+    return table([*columns, "1 %, in the background", "a month's saves"], lines)
+
+
+def saves(records: list[dict[str, Any]]) -> str:
+    """A plan beside a real run."""
+    lines = []
+    for record in records:
+        for row in record["rows"]:
+            lines.append(
+                [
+                    row["writer"],
+                    f"{row['planned_save']:.2f} s",
+                    f"{row['save']:.2f} s",
+                    f"{row['interval']} steps",
+                    percent(row["planned_lost"]),
+                    percent(row["lost"]),
+                ]
+            )
+    columns = ["writer", "a save: planned", "measured", "interval", "time lost: planned"]
+    return table([*columns, "measured"], lines)
+
+
 def named(found: Found, record: dict[str, Any]) -> dict[str, str]:
     """The tables of docs/study.md."""
     return {
+        "engines": engines(load("corpus/bf16.json")),
+        "plan": plan(load("corpus/state.json")["plan"]),
+        "saves": saves([load("saves/cpu.json")]),
         "whole": whole(record),
         "grouping": grouping(found["110m"]),
         "convergence": convergence(found["110m"]),
