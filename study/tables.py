@@ -156,7 +156,7 @@ def engines(analysis: dict[str, Any]) -> str:
                     *(f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}" for speed in speeds),
                 ]
             )
-    columns = ("engine", "base", "before it", "bits per value", "ratio")
+    columns = ("engine", "base", "preprocessing", "bits per value", "ratio")
     return table([*columns, "compress MB/s", "decompress MB/s"], lines)
 
 
@@ -194,15 +194,16 @@ def saves(records: list[dict[str, Any]]) -> str:
         for row in record["rows"]:
             lines.append(
                 [
+                    f"{record['state_bytes'] / 1e9:.1f} GB",
                     row["writer"],
                     f"{row['planned_save']:.2f} s",
-                    f"{row['save']:.2f} s",
+                    f"{min(row['saves']):.2f} to {max(row['saves']):.2f} s",
                     f"{row['interval']} steps",
                     percent(row["planned_lost"]),
                     percent(row["lost"]),
                 ]
             )
-    columns = ["writer", "a save: planned", "measured", "interval", "time lost: planned"]
+    columns = ["state", "writer", "a save: planned", "measured", "interval", "lost: planned"]
     return table([*columns, "measured"], lines)
 
 
@@ -211,7 +212,7 @@ def named(found: Found, record: dict[str, Any]) -> dict[str, str]:
     return {
         "engines": engines(load("corpus/bf16.json")),
         "plan": plan(load("corpus/state.json")["plan"]),
-        "saves": saves([load("saves/cpu.json")]),
+        "saves": saves([load("saves/cpu.json"), load("saves/cpu-small.json")]),
         "whole": whole(record),
         "grouping": grouping(found["110m"]),
         "convergence": convergence(found["110m"]),

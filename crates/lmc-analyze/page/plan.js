@@ -40,7 +40,7 @@ function planned(method, inputs) {
     month_bytes: between === null
       ? null
       : monthBytes({ bytes, ratio, whole, chain, keep_last, keep_every, interval: inputs.interval },
-        MONTH / (between + background)),
+        MONTH / between),
     restore: method.delta
       ? coded(method.whole_decompress_speed ?? method.decompress_speed, whole) + ((chain - 1) / 2) * restoreDelta
       : restoreDelta,

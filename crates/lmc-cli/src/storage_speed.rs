@@ -1,4 +1,4 @@
-//! How fast a directory is: bytes are written to files there and synced to the disk.
+//! How fast a directory is: bytes are written to a file there and synced to the disk.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,42 +11,16 @@ use crate::exit::Failure;
 /// Bytes written between two looks for an interrupt.
 const STEP_LEN: usize = 32 << 20;
 
-/// How often it is measured; the fastest counts, since others may use the storage too.
-const ROUNDS: usize = 2;
-
-/// Bytes per second of writing `len` bytes, which are those of `data` again and again, to files
-/// without a name in `dir`: as many as `streams`, concurrently.
-pub fn measure(
-    dir: &Path,
-    data: &[u8],
-    len: usize,
-    streams: usize,
-    interrupt: &Interrupt,
-) -> Result<f64, Failure> {
+/// Bytes per second of writing `len` bytes, which are those of `data` again and again, to a file
+/// without a name in `dir`.
+pub fn measure(dir: &Path, data: &[u8], len: usize, interrupt: &Interrupt) -> Result<f64, Failure> {
     if data.is_empty() || len == 0 {
         return Err(Failure::new("there are no bytes to measure the storage with"));
     }
-    let share = len.div_ceil(streams.max(1));
-    let mut fastest = f64::INFINITY;
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        std::thread::scope(|scope| {
-            let write = || scope.spawn(|| write(dir, data, share, interrupt));
-            let threads: Vec<_> = (0..streams.max(1)).map(|_| write()).collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|_| Err(Failure::new("a thread ended early")))
-            })
-        })?;
-        fastest = fastest.min(start.elapsed().as_secs_f64());
-    }
-    Ok((share * streams.max(1)) as f64 / fastest.max(1e-9))
-}
-
-/// Writes a file and syncs it to the disk.
-fn write(dir: &Path, data: &[u8], len: usize, interrupt: &Interrupt) -> Result<(), Failure> {
     let what = format!("write a file into {}", dir.display());
     let failed = |error| Failure::io(&what, &error);
     let mut file = tempfile::tempfile_in(dir).map_err(failed)?;
+    let start = Instant::now();
     let mut rest = len;
     for part in data.chunks(STEP_LEN).cycle() {
         interrupt.check()?;
@@ -57,7 +31,8 @@ fn write(dir: &Path, data: &[u8], len: usize, interrupt: &Interrupt) -> Result<(
             break;
         }
     }
-    file.sync_all().map_err(failed)
+    file.sync_all().map_err(failed)?;
+    Ok(len as f64 / start.elapsed().as_secs_f64().max(1e-9))
 }
 
 #[cfg(test)]
@@ -70,11 +45,11 @@ mod tests {
     fn speeds() {
         let dir = tempfile::tempdir().expect("a directory");
         let idle = Interrupt::default();
-        let speed = measure(dir.path(), &[7; 1000], 12_345, 3, &idle).expect("a speed");
+        let speed = measure(dir.path(), &[7; 1000], 12_345, &idle).expect("a speed");
         assert!(speed > 0.0 && speed.is_finite(), "{speed}");
         assert_eq!(dir.path().read_dir().expect("a directory").count(), 0);
         let failed = |dir: &Path, data: &[u8], interrupt: &Interrupt| {
-            let failure = measure(dir, data, 10, 2, interrupt).expect_err("no speed");
+            let failure = measure(dir, data, 10, interrupt).expect_err("no speed");
             failure.line("x").as_str().to_string()
         };
         let missing = dir.path().join("missing");

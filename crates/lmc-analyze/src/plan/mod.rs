@@ -168,8 +168,7 @@ impl Inputs {
             lost_background: lost(wait_background),
             shortest_blocking: PERCENTS.map(|p| (p, shortest(save, p))).into(),
             shortest_background: PERCENTS.map(|p| (p, shortest(copy, p).max(save))).into(),
-            month_bytes: self.kept(between + wait_background)
-                * self.mean_bytes(delta, coded.ratio, whole.ratio),
+            month_bytes: self.kept(between) * self.mean_bytes(delta, coded.ratio, whole.ratio),
             restore: match delta {
                 true => restore_whole + deltas / 2.0 * restore_delta,
                 false => restore_whole,

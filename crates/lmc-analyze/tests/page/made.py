@@ -203,7 +203,7 @@ def planned(method: Json, inputs: Json) -> Json:
     save = moves(method["compress_speed"], method["ratio"])
     copy = size / inputs["copy_speed"]
     background = copy + max(0, save - between)
-    saves = 30 * 24 * 3600 / (between + background)
+    saves = 30 * 24 * 3600 / between
     kept = min(
         saves,
         inputs["keep_last"] + math.floor(saves * inputs["interval"] / inputs["keep_every"]),

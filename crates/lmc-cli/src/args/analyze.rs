@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::analyze_plan::{EngineArgs, PlanArgs};
-use super::shared::{BaseArgs, FormatArgs, StoreArgs, ThreadArgs};
+use super::shared::{FormatArgs, StoreArgs, ThreadArgs};
 
 #[derive(Args, Debug)]
 pub struct AnalyzeArgs {
@@ -15,8 +15,10 @@ pub struct AnalyzeArgs {
     pub checkpoints: Vec<PathBuf>,
     #[command(flatten)]
     pub store: StoreArgs,
-    #[command(flatten)]
-    pub bases: BaseArgs,
+    /// Where .lmc files find the bases that they need: a file, or a directory of them; may be given
+    /// several times. To compare checkpoints, name both
+    #[arg(long = "base", value_name = "OLD")]
+    pub bases: Vec<PathBuf>,
     #[command(flatten)]
     pub format: FormatArgs,
     /// Write a page with charts to this file; it loads nothing from elsewhere

@@ -41,8 +41,7 @@ pub struct PlanArgs {
     /// Bytes per second of the storage, such as 2G; K, M, G and T are powers of 1024
     #[arg(long, value_name = "BYTES", value_parser = parse_nonzero_size, requires = "plan")]
     pub bandwidth: Option<u64>,
-    /// Measure the speed of the storage by writing temporary files into this directory, one for
-    /// each core
+    /// Measure the speed of the storage by writing a temporary file into this directory
     #[arg(long, value_name = "DIR", requires = "plan")]
     pub storage_dir: Option<PathBuf>,
     /// Cores that compress and decompress; the default is those of this machine

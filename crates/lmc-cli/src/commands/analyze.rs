@@ -56,7 +56,7 @@ fn analyze(args: &AnalyzeArgs) -> Result<Report, Failure> {
             let series = open(&location).and_then(|store| store::series(&store, args, &context));
             series.map_err(|failure| failure.at(location))?
         }
-        false => Series::from_paths(&args.checkpoints, &args.bases.paths),
+        false => Series::from_paths(&args.checkpoints, &args.bases),
     };
     measure(series, &names, args, &context)
 }

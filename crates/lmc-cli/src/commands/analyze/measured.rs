@@ -15,8 +15,6 @@ use crate::table::{Align, Table};
 
 /// Bytes that are written to measure a directory.
 const PROBE_LEN: usize = 1 << 30;
-/// Files that are written concurrently, as the processes of a run do.
-const STREAMS_MAX: u32 = 16;
 
 /// The engines to measure, if any are needed. Fails in a build that lacks those asked for.
 pub fn names(args: &AnalyzeArgs) -> Result<Vec<String>, Failure> {
@@ -49,8 +47,7 @@ pub fn add(
             (Some(bandwidth), _) => bandwidth as f64,
             (None, Some(dir)) => {
                 let data = data.unwrap_or_default();
-                let streams = args.plan.cores().min(STREAMS_MAX) as usize;
-                storage_speed::measure(dir, data, PROBE_LEN, streams, &context.interrupt)?
+                storage_speed::measure(dir, data, PROBE_LEN, &context.interrupt)?
             }
             // Either is required with --plan; the plan refuses 0.
             (None, None) => 0.0,

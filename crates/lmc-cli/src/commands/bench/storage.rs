@@ -33,7 +33,7 @@ impl Storage {
     fn measure(dir: &Path, data: &[u8]) -> Result<Self, Failure> {
         let interrupt = signals::context(1).interrupt;
         let len = data.len().min(PROBE_LEN);
-        let speed = storage_speed::measure(dir, data, len, 1, &interrupt)?;
+        let speed = storage_speed::measure(dir, data, len, &interrupt)?;
         Ok(Self { speed, is_measured: true })
     }
 

@@ -37,6 +37,10 @@ fn report(store: &Store, args: &ReportArgs) -> Result<(), Failure> {
     let context = signals::context(args.threads.count);
     let report = store.with_context(&context).report(&ReportOptions { keep, check })?;
     let mut text = text(&report);
+    let is_sound = report.damage.is_empty() && report.runs.values().flatten().all(is_undamaged);
+    if let Some(checked) = checked(check.as_ref()).filter(|_| is_sound) {
+        text.push_line(format_args!("checked {checked}: no damage"));
+    }
     let mut data = Value::Null;
     let name = args.store.location()?.to_string();
     if args.format.json || page.is_some() {
@@ -50,15 +54,24 @@ fn report(store: &Store, args: &ReportArgs) -> Result<(), Failure> {
     exit::both(tell(effect, text, args.format.json.then_some(data)), verdict(&report))
 }
 
+/// What a check looked at.
+fn checked(check: Option<&CheckOptions>) -> Option<&'static str> {
+    check.map(|check| if check.read_percent == 0 { "names and sizes" } else { "every byte" })
+}
+
+fn is_undamaged(own: &SnapshotReport) -> bool {
+    own.damage.is_empty()
+}
+
 /// Damage is a failure, reported in one line.
 fn verdict(report: &Report) -> Result<(), Failure> {
-    let hurt = report.runs.values().flatten().filter(|own| !own.damage.is_empty()).count();
+    let hurt = report.runs.values().flatten().filter(|own| !is_undamaged(own)).count();
     if report.damage.is_empty() && hurt == 0 {
         return Ok(());
     }
     Err(Failure::damage(format!(
-        "{} objects are damaged, which affects {hurt} snapshots; lmc check says which files, and \
-         lmc repair repairs what it can from good copies",
+        "damaged objects: {}; affected snapshots: {hurt}; lmc check says which files, and lmc \
+         repair repairs what it can from good copies",
         report.damage.len(),
     )))
 }
@@ -82,10 +95,7 @@ fn json(store: &str, report: &Report, check: Option<&CheckOptions>) -> Value {
         "totals": stats::json(&report.stats),
         "retention": retention.collect::<Value>(),
         "damage": damage.collect::<Value>(),
-        "checked": check.map(|check| match check.read_percent {
-            0 => "names and sizes",
-            _ => "every byte",
-        }),
+        "checked": checked(check),
     })
 }
 
