@@ -119,7 +119,7 @@ fn the_summary() {
     }
     folder.ok(&["init", "empty"]);
     let shown = text(folder.ok(&["report", "--check", "--store", "empty"]));
-    assert!(shown.ends_with("no snapshots\n"), "{shown}");
+    assert!(shown.ends_with("no snapshots\nchecked names and sizes: no damage\n"), "{shown}");
     let empty: Value =
         serde_json::from_slice(&folder.ok(&["report", "--json", "--store", "empty"])).unwrap();
     assert!(empty["runs"].as_array().unwrap().is_empty());
