@@ -15,17 +15,19 @@ use std::io::{self, Write};
 pub struct CsvTable {
     /// The name of its file.
     pub file_name: &'static str,
+    /// How it begins.
+    pub start: &'static str,
     write: fn(&Report, &mut dyn Write) -> io::Result<()>,
 }
 
 /// All tables.
 pub const CSV_TABLES: [CsvTable; 6] = [
-    CsvTable { file_name: "checkpoints.csv", write: checkpoints },
-    CsvTable { file_name: "pairs.csv", write: pairs },
-    CsvTable { file_name: "tensors.csv", write: tensors },
-    CsvTable { file_name: "changes.csv", write: changes },
-    CsvTable { file_name: "engines.csv", write: engines },
-    CsvTable { file_name: "plan.csv", write: plan },
+    CsvTable { file_name: "checkpoints.csv", start: "checkpoint,", write: checkpoints },
+    CsvTable { file_name: "pairs.csv", start: "checkpoint,", write: pairs },
+    CsvTable { file_name: "tensors.csv", start: "checkpoint,", write: tensors },
+    CsvTable { file_name: "changes.csv", start: "checkpoint,", write: changes },
+    CsvTable { file_name: "engines.csv", start: "engine,", write: engines },
+    CsvTable { file_name: "plan.csv", start: "method,", write: plan },
 ];
 
 const ALONE: &str = "values,bytes,planes,sign,exponent,mantissa,bound,block_planes,block_sign,\
@@ -232,8 +234,18 @@ fn list(values: &[u64]) -> String {
     values.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Text as one cell. One that a spreadsheet would take for a formula begins with an apostrophe.
+/// Text as one cell. One that a spreadsheet would take for a formula begins with an apostrophe, and
+/// control characters, which could steer a terminal, are written as escapes.
 fn quoted(text: &str) -> String {
+    let text: String = text
+        .chars()
+        .flat_map(|c| {
+            let escape = c.is_control().then(|| c.escape_default());
+            let own = escape.is_none().then_some(c);
+            escape.into_iter().flatten().chain(own)
+        })
+        .collect();
+    let text = text.as_str();
     let mark = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
     match mark.is_empty() && !text.contains([',', '"', '\n', '\r']) {
         true => text.to_string(),
@@ -251,7 +263,8 @@ mod tests {
         for (text, cell) in [
             ("a.b", "a.b"),
             ("a,b", "\"a,b\""),
-            ("a\"b\nc", "\"a\"\"b\nc\""),
+            ("a\"b\nc", "\"a\"\"b\\nc\""),
+            ("\u{1b}[2J", "\\u{1b}[2J"),
             ("=1+1", "\"'=1+1\""),
             ("", ""),
         ] {

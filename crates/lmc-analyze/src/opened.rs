@@ -2,7 +2,7 @@
 
 use crate::figures::Exponents;
 use crate::report::Skipped;
-use crate::series::{Checkpoint, Part};
+use crate::series::{Checkpoint, Part, names};
 use lmc::{Base, BaseSet, Context, ErrorKind, Result, TensorInfo};
 use lmc_format::SourceKind;
 use std::collections::HashMap;
@@ -94,6 +94,13 @@ impl Opened {
         let Some(base) = set.list().last().cloned() else {
             return Err(lmc::Error::invalid("could not be opened; please report it"));
         };
+        if part.version.get_or_init(|| base.version()) != &base.version() {
+            return Err(changed());
+        }
+        if names::is_archive(&part.path) && !base.is_archive() {
+            let message = "is not a .lmc archive: it is cut off, damaged or another file";
+            return Err(lmc::Error::corrupt(message));
+        }
         let layout = base.layout()?;
         let is_safetensors = layout.kind == SourceKind::Safetensors;
         if !is_safetensors && part.is_safetensors() {
@@ -126,6 +133,12 @@ impl Opened {
             .then(|| format!("{repeated} of its tensors have names that another file has too")))
     }
 
+    /// The files that were written to since they were opened.
+    pub(crate) fn changed(&self) -> impl Iterator<Item = (usize, lmc::Error)> + '_ {
+        let files = self.files.iter().enumerate();
+        files.filter(|(_, file)| file.base.check_unchanged().is_err()).map(|(i, _)| (i, changed()))
+    }
+
     /// The place of the tensor with this name.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
@@ -154,4 +167,9 @@ impl Opened {
         let own = self.tensors.iter().filter(|tensor| !is_bad[tensor.file]);
         (files, bytes, own.map(OpenTensor::len).sum())
     }
+}
+
+/// What is said of a file that is not the one that was measured before.
+fn changed() -> lmc::Error {
+    lmc::Error::invalid("was changed or replaced while it was analyzed")
 }

@@ -122,6 +122,12 @@ impl Pass<'_> {
             self.do_piece(worker, tensor, piece, &shared, context)
         })?;
         let mut found = shared.into_inner().unwrap_or_else(PoisonError::into_inner).found;
+        for (file, error) in self.new.changed() {
+            found.failed.entry(file).or_insert(error);
+        }
+        for (file, error) in self.base.iter().flat_map(|base| base.changed()) {
+            found.failed_base.entry(file).or_insert(error);
+        }
         for (i, tensor) in found.tensors.iter_mut().enumerate() {
             let base = self.base_of(i).map(|(_, base, _)| base.file);
             if base.is_some_and(|file| found.failed_base.contains_key(&file)) {

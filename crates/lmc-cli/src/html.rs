@@ -1,16 +1,22 @@
 //! Pages that commands write: started before the work, so that a name that cannot be used is
 //! refused before hours of work, and published when they are complete.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use lmc::{Origin, Publish};
 use lmc_analyze::page::{Kind, render};
+use rustix::fs::OFlags;
 use serde_json::Value;
 
 use crate::exit::Failure;
 use crate::names;
 use crate::signals::{self, Guard};
+
+/// Opening a pipe would wait for its other end without it.
+const O_NONBLOCK: i32 = OFlags::NONBLOCK.bits().cast_signed();
 
 /// A page that is being made.
 pub struct Page {
@@ -19,11 +25,37 @@ pub struct Page {
     _guard: Guard,
 }
 
+/// Fails if `path` is a file that does not begin with `start`: whatever it is, a command that only
+/// looks at checkpoints does not destroy it.
+pub fn check_overwritten(path: &Path, start: &str, what: &str) -> Result<(), Failure> {
+    let Ok(file) = File::options().read(true).custom_flags(O_NONBLOCK).open(path) else {
+        // It does not exist, or is refused when it is written.
+        return Ok(());
+    };
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    let read = file.take(start.len() as u64).read_to_end(&mut found);
+    read.map_err(|error| Failure::io(&format!("read {}", path.display()), &error))?;
+    match found.eq_ignore_ascii_case(start.as_bytes()) {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "{} exists and is not a {what} that lmc wrote, so it is not overwritten; give another \
+             name",
+            path.display(),
+        ))),
+    }
+}
+
 impl Page {
     /// Starts the page that is to be written to `path`.
     pub fn begin(path: &Path, overwrite: bool) -> Result<Self, Failure> {
         if names::is_dash(path) {
             return Err(Failure::usage("--html writes a file, not stdout; give it a name"));
+        }
+        if overwrite {
+            check_overwritten(path, "<!doctype html>", "page")?;
         }
         let file = Publish::create(path, overwrite, &Origin::nothing())?;
         let guard = signals::guard(file.leftover());

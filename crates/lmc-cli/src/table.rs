@@ -73,9 +73,11 @@ fn line(row: &[Printable], widths: &[usize], columns: &[Align]) -> String {
     let mut line = String::new();
     for ((cell, &width), align) in row.iter().zip(widths).zip(columns) {
         let cell = cell.as_str();
+        // Not by format!, whose widths are 16 bits.
+        let blanks = " ".repeat(width.saturating_sub(cell.chars().count()));
         line += &match align {
-            Align::Left => format!("{cell:<width$}  "),
-            Align::Right => format!("{cell:>width$}  "),
+            Align::Left => format!("{cell}{blanks}  "),
+            Align::Right => format!("{blanks}{cell}  "),
         };
     }
     format!("{}\n", line.trim_end())

@@ -342,8 +342,62 @@ fn tables() {
     assert_eq!(code(&output), 1);
     assert!(stderr(&output).contains("already exists; -f overwrites it"));
     assert_eq!(folder.read("tables/pairs.csv"), b"mine");
+    folder.write("tables/pairs.csv", b"checkpoint,and others\n");
     folder.ok(&["analyze", ".", "--csv", "tables", "-f"]);
     assert!(text(folder.read("tables/pairs.csv")).starts_with("checkpoint,base,"));
     let output = folder.lmc(&["analyze", ".", "--csv", "no/such"]);
     assert_eq!(code(&output), 1);
+}
+
+/// With -f, a page or a table replaces an older one and nothing else: not an input, and not each
+/// other.
+#[test]
+fn only_pages_and_tables_are_overwritten() {
+    let folder = Folder::new();
+    folder.write("1.safetensors", &state(1));
+    let refused = |args: &[&str], reason: &str| {
+        let output = folder.lmc(&[&["analyze", "1.safetensors", "-f"], args].concat());
+        assert!(code(&output) != 0 && output.stdout.is_empty(), "{args:?}");
+        assert!(stderr(&output).contains(reason), "{args:?}: {}", stderr(&output));
+    };
+    refused(&["--html", "1.safetensors"], "is not a page that lmc wrote");
+    assert_eq!(folder.read("1.safetensors"), state(1));
+    folder.write("tables/pairs.csv", b"mine");
+    refused(&["--csv", "tables"], "is not a table that lmc wrote");
+    assert_eq!(folder.read("tables/pairs.csv"), b"mine");
+    fs::remove_file(folder.path("tables/pairs.csv")).unwrap();
+    refused(&["--csv", "tables", "--html", "tables/pairs.csv"], "both the page and a table");
+    refused(&["--csv", "1.safetensors"], "is not a directory");
+    refused(&["--csv", "missing/tables"], "is not a directory");
+    for _ in 0..2 {
+        let both = ["--csv", "tables", "--html", "page.html", "-f"];
+        folder.ok(&[&["analyze", "1.safetensors"], &both[..]].concat());
+    }
+    assert!(text(folder.read("page.html")).contains("layers.0.w"));
+    assert!(text(folder.read("tables/pairs.csv")).starts_with("checkpoint,"));
+}
+
+/// A file that is called an archive and is not one is damaged, not a file of other bytes.
+#[test]
+fn archives_that_are_none() {
+    let folder = Folder::new();
+    folder.write("run/1.safetensors", &state(1));
+    folder.write("run/2.safetensors.lmc", b"x");
+    let (found, messages) = partial(&folder, &["run"]);
+    assert_eq!(column(&found, "checkpoints", "files"), [1]);
+    assert_eq!(found["skipped"].as_array().unwrap().len(), 1, "{messages}");
+    folder.write("empty.lmc", b"");
+    let output = folder.lmc(&["analyze", "empty.lmc"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("is not a .lmc archive"), "{}", stderr(&output));
+}
+
+/// A name may be longer than any terminal is wide.
+#[test]
+fn a_very_long_name() {
+    let folder = Folder::new();
+    let name = "n".repeat(70_000);
+    let bytes = weights(64, 1);
+    folder.write("1.safetensors", &safetensors(&[(&name, "BF16", &[64], &bytes)]));
+    assert!(text(folder.ok(&["analyze", "1.safetensors"])).contains(&name));
 }

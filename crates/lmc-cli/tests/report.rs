@@ -180,8 +180,12 @@ fn the_page_is_written_whole() {
     assert!(written.to_lowercase().starts_with("<!doctype html>"), "{written}");
     assert!(!written.contains("s <b>") && !written.contains("\"</script>"), "{written}");
     folder.write("page.html", b"mine");
-    let (exit, said, _) = report(&folder, &page);
-    assert_eq!((exit, folder.read("page.html")), (1, b"mine".to_vec()), "{said}");
+    for args in [&page[..], &["--html", "page.html", "-f"]] {
+        let (exit, said, _) = report(&folder, args);
+        assert_eq!((exit, folder.read("page.html")), (1, b"mine".to_vec()), "{said}");
+    }
+    folder.write("page.html", b"<!DOCTYPE html> mine");
+    let (_, said, _) = report(&folder, &page);
     assert!(said.contains("page.html") && said.contains("-f"), "{said}");
     assert_eq!(report(&folder, &[&page[..], &["-f"]].concat()).0, 0);
     assert_eq!(text(folder.read("page.html")), written);

@@ -13,6 +13,7 @@ use lmc::{BaseSet, Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Opens a file: the set's last base is the file itself.
 type Open = Box<dyn Fn(&Context) -> Result<BaseSet> + Send + Sync>;
@@ -44,6 +45,8 @@ pub(crate) struct Part {
     pub path: String,
     /// What tells it from the other files of the checkpoint.
     pub key: String,
+    /// The version of the file when it was first opened.
+    pub version: OnceLock<Option<String>>,
     open: Open,
 }
 
@@ -80,7 +83,12 @@ impl Checkpoint {
         open: impl Fn(&Context) -> Result<BaseSet> + Send + Sync + 'static,
     ) {
         let key = names::key(path, self.step);
-        self.parts.push(Part { path: shown.into(), key, open: Box::new(open) });
+        self.parts.push(Part {
+            path: shown.into(),
+            key,
+            version: OnceLock::new(),
+            open: Box::new(open),
+        });
     }
 
     /// Whether it has files of several kinds, whose tensors may have the same names.

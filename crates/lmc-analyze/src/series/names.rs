@@ -163,6 +163,11 @@ pub(crate) fn is_safetensors(name: &str) -> bool {
     name.strip_suffix(".lmc").unwrap_or(name).ends_with(".safetensors")
 }
 
+/// Whether the name is that of an archive.
+pub(crate) fn is_archive(name: &str) -> bool {
+    name.ends_with(".lmc")
+}
+
 /// Whether a file or folder of this name is hidden, or not finished.
 pub(crate) fn is_hidden(name: &str) -> bool {
     let ends = [".tmp", ".part", ".partial", ".incomplete", ".lock", ".swp", "~"];

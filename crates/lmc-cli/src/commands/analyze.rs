@@ -16,7 +16,7 @@ use lmc_analyze::{Analysis, CSV_TABLES, Options, Report, Series, Skipped};
 use crate::args::analyze::AnalyzeArgs;
 use crate::commands::store::open;
 use crate::exit::{self, Exit, Failure};
-use crate::html::Page;
+use crate::html::{Page, check_overwritten};
 use crate::json;
 use crate::printable::Printable;
 use crate::progress::{ProgressBar, Volume};
@@ -42,12 +42,8 @@ pub fn run(args: &AnalyzeArgs) -> Exit {
 fn analyze(args: &AnalyzeArgs) -> Result<Report, Failure> {
     let names = measured::names(args)?;
     // Hours of work should not end with a table that may not be written.
-    if let Some(dir) = args.csv.as_ref().filter(|_| !args.force) {
-        let taken = CSV_TABLES.iter().map(|table| dir.join(table.file_name));
-        if let Some(path) = taken.into_iter().find(|path| path.symlink_metadata().is_ok()) {
-            let path = path.display();
-            return Err(Failure::new(format!("{path} already exists; -f overwrites it")));
-        }
+    if let Some(dir) = &args.csv {
+        check_tables(dir, args)?;
     }
     let context = signals::context(args.threads.count);
     let series = match store::is_meant(args) {
@@ -59,6 +55,35 @@ fn analyze(args: &AnalyzeArgs) -> Result<Report, Failure> {
         false => Series::from_paths(&args.checkpoints, &args.bases),
     };
     measure(series, &names, args, &context)
+}
+
+/// Fails if tables cannot be written into `dir`, or would overwrite something else.
+fn check_tables(dir: &Path, args: &AnalyzeArgs) -> Result<(), Failure> {
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let has_place = match dir.symlink_metadata() {
+        Ok(_) => dir.is_dir(),
+        Err(_) => parent.is_none_or(Path::is_dir),
+    };
+    if !has_place {
+        let message = format!("{} is not a directory, and cannot be made one", dir.display());
+        return Err(Failure::new(message));
+    }
+    for table in CSV_TABLES {
+        let path = dir.join(table.file_name);
+        if args.html.as_ref() == Some(&path) {
+            let message = format!("{} cannot be both the page and a table", path.display());
+            return Err(Failure::usage(message));
+        }
+        match args.force {
+            true => check_overwritten(&path, table.start, "table")?,
+            false if path.symlink_metadata().is_ok() => {
+                let path = path.display();
+                return Err(Failure::new(format!("{path} already exists; -f overwrites it")));
+            }
+            false => {}
+        }
+    }
+    Ok(())
 }
 
 /// Measures a series, and shows how far that is.

@@ -139,6 +139,17 @@ impl Base {
         &self.name
     }
 
+    /// Whether it is a `.lmc` archive.
+    pub fn is_archive(&self) -> bool {
+        matches!(self.content, Content::Archive(_))
+    }
+
+    /// A text that changes when the file is written to or another one takes its place; none for
+    /// what is not a file.
+    pub fn version(&self) -> Option<String> {
+        self.stamp.map(|stamp| format!("{stamp:?}"))
+    }
+
     /// Bytes of its original.
     pub fn original_len(&self) -> u64 {
         match &self.content {
@@ -224,8 +235,9 @@ impl Base {
         .map_err(|e| self.named(e, depth))
     }
 
-    /// Archives need no check: their pieces have their own checksums.
-    pub(crate) fn check_unchanged(&self) -> Result<()> {
+    /// Fails if the file was written to since it was opened. Archives need no check: their pieces
+    /// have their own checksums.
+    pub fn check_unchanged(&self) -> Result<()> {
         match &self.content {
             Content::Raw(raw) => raw.source.check_unchanged(self.stamp),
             Content::Archive(_) => Ok(()),

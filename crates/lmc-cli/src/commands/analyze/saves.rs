@@ -9,10 +9,11 @@ use lmc_analyze::engines::{Piece, Row};
 use lmc_store::storage::{Access, open_new};
 use lmc_store::{MemoryFile, Parent, RelPath, RestoreOptions, SaveOptions, Store, SystemClock};
 use rustix::time::{ClockId, clock_gettime};
+use tempfile::TempDir;
 
 use crate::exit::Failure;
 use crate::safetensors::File;
-use crate::signals;
+use crate::signals::{self, Guard};
 
 /// The levels that a plan has, by the names of their rows.
 const LEVELS: [(&str, Level); 3] =
@@ -20,6 +21,13 @@ const LEVELS: [(&str, Level); 3] =
 /// The first round asks the system for memory that later ones have.
 const ROUNDS: usize = 2;
 const FILE_NAME: &str = "sample.safetensors";
+
+/// A temporary directory, which an interrupt removes too.
+struct Place {
+    directory: TempDir,
+    /// Dropped last, when the directory is gone.
+    _guard: Guard,
+}
 
 /// Puts the speeds of whole saves and restores, by CPU time, into the rows of our levels. Stores
 /// are made in `dir`, and removed.
@@ -75,9 +83,10 @@ fn round(
 ) -> Result<(f64, f64), Failure> {
     let what = format!("make a directory in {}", dir.display());
     let failed = |error| Failure::io(&what, &error);
-    let place = tempfile::tempdir_in(dir).map_err(failed)?;
-    let _guard = signals::guard(Arc::new(Leftover::directory(place.path()).map_err(failed)?));
-    let location = place.path().join("store");
+    let directory = tempfile::tempdir_in(dir).map_err(failed)?;
+    let leftover = Leftover::directory(directory.path()).map_err(failed)?;
+    let place = Place { directory, _guard: signals::guard(Arc::new(leftover)) };
+    let location = place.directory.path().join("store");
     let storage = open_new(&location.to_string_lossy(), Access::Private)?;
     let store = Store::init(storage, Arc::new(SystemClock))?.with_context(&context.on_threads(1));
     let path = RelPath::new(FILE_NAME.as_bytes())?;
@@ -92,7 +101,7 @@ fn round(
     let start = cpu_s();
     let saved = save(new, 2, if base.is_some() { Parent::Auto } else { Parent::None })?;
     let save_s = cpu_s() - start;
-    let target = place.path().join("restored");
+    let target = place.directory.path().join("restored");
     let start = cpu_s();
     store.restore(&saved.name, &target, &RestoreOptions::default())?;
     Ok((save_s, cpu_s() - start))
