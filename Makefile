@@ -92,7 +92,7 @@ bench:
 	$(CARGO) run --release --locked -p lmc-bench
 
 ## study: trains the small model of docs/study.md and measures it, analyzes the corpus where there
-## is one, and writes the tables and charts (20 minutes on two cores)
+## is one, and writes the tables and charts
 study: $(VENV)/packages
 	$(CARGO) build --release --locked -p lmc-cli --features bench
 	$(VENV)/bin/python study/train.py --size tiny --lmc target/release/lmc \

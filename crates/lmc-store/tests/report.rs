@@ -382,7 +382,7 @@ fn manifests_are_read_once() {
     assert_eq!(store.report(&ReportOptions::default()).unwrap_err().kind, ErrorKind::Io);
 }
 
-/// A snapshot that is pruned while the report is made is left out, and is no damage.
+/// A snapshot that is pruned while the report is made is left out, and does not count as damage.
 #[test]
 fn snapshots_that_go_meanwhile() {
     let scene = Scene::history();
