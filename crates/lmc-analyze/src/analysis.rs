@@ -2,7 +2,7 @@
 
 use crate::figures::{Alone, AloneMeans, Change, ChangeMeans, Exponents};
 use crate::opened::Opened;
-use crate::pass::{Found, Measured, Pass};
+use crate::pass::{Found, Measured, Pass, Workers};
 use crate::report::{CheckpointRow, PairRow, Report, Reshaped, Skipped, TensorRow};
 use crate::sample::{self, Sample};
 use crate::series::{Checkpoint, Series};
@@ -38,8 +38,14 @@ pub fn analyze(
     let Series { title, checkpoints, skipped } = series;
     let has_prefixes = checkpoints.iter().any(Checkpoint::has_several_keys);
     let report = Report { title, is_all: options.is_all, skipped, ..Report::default() };
-    let mut work =
-        Work { has_prefixes, report, kept: Vec::new(), numbers: HashMap::new(), last: None };
+    let mut work = Work {
+        has_prefixes,
+        report,
+        kept: Vec::new(),
+        numbers: HashMap::new(),
+        last: None,
+        workers: Workers::default(),
+    };
     for checkpoint in checkpoints {
         work.add(checkpoint, &mut start)?;
     }
@@ -70,6 +76,7 @@ struct Work {
     numbers: HashMap<String, usize>,
     /// The last checkpoint, which is the base of the next.
     last: Option<Opened>,
+    workers: Workers,
 }
 
 impl Work {
@@ -88,8 +95,14 @@ impl Work {
         let bytes: u64 = new.tensors.iter().map(|tensor| tensor.len()).sum();
         let context = start(&checkpoint.name, self.expected(bytes, distances.len()));
         let codes_all = self.report.is_all;
-        let pass =
-            Pass { new: &new, base: self.last.as_ref(), is_full: true, codes_all, alone: &[] };
+        let pass = Pass {
+            new: &new,
+            base: self.last.as_ref(),
+            is_full: true,
+            codes_all,
+            alone: &[],
+            workers: &self.workers,
+        };
         let Found { mut tensors, failed, failed_base } = pass.run(&context)?;
         let is_bad: Vec<bool> = (0..new.files.len()).map(|i| failed.contains_key(&i)).collect();
         for (file, error) in failed.iter().rev() {
@@ -158,7 +171,14 @@ impl Work {
         let base = &mut self.kept[base_number];
         let base = Opened::open(base, self.has_prefixes, context, skipped)?;
         let is_all = self.report.is_all;
-        let pass = Pass { new, base: Some(&base), is_full: false, codes_all: is_all, alone };
+        let pass = Pass {
+            new,
+            base: Some(&base),
+            is_full: false,
+            codes_all: is_all,
+            alone,
+            workers: &self.workers,
+        };
         let Found { mut tensors, failed, failed_base } = pass.run(context)?;
         self.note_failed(new, &failed);
         self.note_failed(&base, &failed_base);

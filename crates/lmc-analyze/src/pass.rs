@@ -26,6 +26,7 @@ pub(crate) struct Pass<'a> {
     pub codes_all: bool,
     /// What the sample of each tensor takes without a base, if that is known.
     pub alone: &'a [Option<Alone>],
+    pub workers: &'a Workers,
 }
 
 /// What is known of each tensor after a pass, in the order of the checkpoint.
@@ -64,7 +65,19 @@ enum Failure {
     Base(Error),
 }
 
+/// The states of threads between passes. Their tables and buffers are kept, because new memory
+/// costs a page fault for each 4 KiB, and a series of small checkpoints takes many passes.
+#[derive(Debug, Default)]
+pub(crate) struct Workers(Mutex<Vec<Worker>>);
+
+/// A state that goes back to the others when its thread ends.
+struct Lent<'a> {
+    worker: Option<Worker>,
+    workers: &'a Workers,
+}
+
 /// The state of a thread.
+#[derive(Debug)]
 struct Worker {
     new: Vec<u8>,
     old: Vec<u8>,
@@ -84,6 +97,28 @@ impl Worker {
     fn new() -> Self {
         let (new, old, sizer) = (Vec::new(), Vec::new(), SpanSizer::new(Level::Default));
         Self { new, old, alone: AloneCounter::new(), change: ChangeCounter::new(), sizer }
+    }
+}
+
+impl Workers {
+    /// One that is free, or a new one.
+    fn lend(&self) -> Lent<'_> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Lent { worker: Some(known.unwrap_or_else(Worker::new)), workers: self }
+    }
+}
+
+impl Lent<'_> {
+    fn get(&mut self) -> &mut Worker {
+        self.worker.get_or_insert_with(Worker::new)
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(worker) = self.worker.take() {
+            self.workers.0.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        }
     }
 }
 
@@ -116,11 +151,16 @@ impl Pass<'_> {
         }
         let shared = Mutex::new(shared);
         let count = usize::try_from(count).map_err(|_| Error::invalid("has too many bytes"))?;
-        lmc::each(count, context, Worker::new, |worker, job| {
-            let tensor = starts.partition_point(|&start| start <= job as u64) - 1;
-            let piece = job as u64 - starts[tensor];
-            self.do_piece(worker, tensor, piece, &shared, context)
-        })?;
+        lmc::each(
+            count,
+            context,
+            || self.workers.lend(),
+            |worker, job| {
+                let tensor = starts.partition_point(|&start| start <= job as u64) - 1;
+                let piece = job as u64 - starts[tensor];
+                self.do_piece(worker.get(), tensor, piece, &shared, context)
+            },
+        )?;
         let mut found = shared.into_inner().unwrap_or_else(PoisonError::into_inner).found;
         for (file, error) in self.new.changed() {
             found.failed.entry(file).or_insert(error);

@@ -8,6 +8,8 @@ const PIECE_LEN: u64 = 8 << 20;
 const CODED_LEN: u64 = 1 << 20;
 /// Bytes of each piece that are looked at against a base that is farther away: there are several.
 const FAR_LEN: u64 = 1 << 18;
+/// Tensors of at least so many pieces are compared with such a base in every other piece only.
+const FAR_COUNT: u64 = 4;
 /// Longer rows are cut anywhere.
 const ROW_LEN_MAX: u64 = 1 << 20;
 
@@ -23,10 +25,11 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// Bytes of each piece of a tensor of `len` bytes.
-    fn of_piece(self, len: u64) -> u64 {
+    /// Bytes of piece `i` of a tensor of `len` bytes.
+    fn of_piece(self, i: u64, len: u64) -> u64 {
         match self {
             Self::All => u64::MAX / 2,
+            Self::Far if i % 2 == 1 && Piece::count(len) >= FAR_COUNT => 0,
             Self::Far if len > CODED_LEN => FAR_LEN,
             Self::Coded | Self::Far => CODED_LEN,
         }
@@ -58,7 +61,7 @@ impl Piece {
             _ => at,
         };
         let mut coded = row(start)..row(end);
-        coded.end = coded.end.min(coded.start + part.of_piece(len));
+        coded.end = coded.end.min(coded.start + part.of_piece(i, len));
         Self { all: start..end, coded }
     }
 
@@ -100,8 +103,8 @@ mod tests {
         }
     }
 
-    /// A sample is the first MiB of eight, or the first quarter of it for bases that are far away,
-    /// and all of a tensor that has no more than one.
+    /// A sample is the first MiB of eight, and all of a tensor that has no more than one. For bases
+    /// that are far away it is the first quarter of it, in every other eight MiB of long tensors.
     #[test]
     fn samples_are_a_part() {
         let sampled = |len, row, part| -> Vec<(u64, u64)> {
@@ -112,6 +115,9 @@ mod tests {
         assert_eq!(sampled(MIB, 4096, Part::Far), [(0, MIB)]);
         let far = sampled(16 * MIB, 4096, Part::Far);
         assert_eq!(far, [(0, MIB / 4), (8 * MIB, 8 * MIB + MIB / 4)]);
+        let far: u64 =
+            pieces(40 * MIB, 4096, Part::Far).iter().map(|p| p.coded.end - p.coded.start).sum();
+        assert_eq!(far, 3 * MIB / 4);
         assert_eq!(coded(MIB, 4096), [(0, MIB)]);
         assert_eq!(coded(100, 0), [(0, 100)]);
         assert_eq!(coded(16 * MIB, 4096), [(0, MIB), (8 * MIB, 9 * MIB)]);
