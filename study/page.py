@@ -57,7 +57,7 @@ def by_method(found: list[Row]) -> str:
         ("difference_given_exponent", "bound given exponent", 5, True),
     )
     panels = []
-    for phase, step in (("pretrain", 3000), ("finetune", 1020)):
+    for phase, step in (("pretrain", 3000), ("finetune", 1020), ("rl", 1020)):
         own = find(found, phase=phase, step=step, state="weights-bf16")
         own = [row for row in own if row.distance]
         lines = [
@@ -92,6 +92,11 @@ def by_step(record: dict) -> str:
 def files() -> Iterator[tuple[Path, str]]:
     """Every file and what it should contain."""
     large, small = load("h200-110m/110m.json"), load("cpu-tiny/tiny.json")
+    # Another run with the same seed, of which RL alone was measured: the first ended too early.
+    later = load("h200-110m/rl.json")
+    large["windows"] += later["windows"]
+    large["curve"] = [row for row in large["curve"] if row["phase"] != "rl"]
+    large["curve"] += [row for row in later["curve"] if row["phase"] == "rl"]
     found = {"110m": list(rows(large)), "tiny": list(rows(small))}
     yield DOCS / "study/distance.svg", by_distance(found["110m"])
     yield DOCS / "study/methods.svg", by_method(found["110m"])

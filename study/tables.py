@@ -217,7 +217,6 @@ def named(found: Found, record: dict[str, Any]) -> dict[str, str]:
         "grouping": grouping(found["110m"]),
         "convergence": convergence(found["110m"]),
         "summary": summary(found["110m"]),
-        "summary-tiny": summary([row for row in found["tiny"] if row.phase == "rl"]),
     }
 
 
