@@ -120,7 +120,8 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    pub(crate) fn new(path: impl Into<String>, why: impl Into<String>) -> Self {
+    /// `path`, or what else could not be measured, and why.
+    pub fn new(path: impl Into<String>, why: impl Into<String>) -> Self {
         Self { path: path.into(), why: why.into() }
     }
 

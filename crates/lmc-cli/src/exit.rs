@@ -122,6 +122,16 @@ impl Failure {
         self.exit == Exit::PipeClosed
     }
 
+    /// Whether the work was told to end.
+    pub fn is_interrupted(&self) -> bool {
+        self.exit == Exit::Interrupted
+    }
+
+    /// Its text, without the name of a file.
+    pub fn text(&self) -> &str {
+        &self.message
+    }
+
     /// The same failure with `place` in front of its text.
     #[must_use]
     pub fn at(mut self, place: impl Display) -> Self {

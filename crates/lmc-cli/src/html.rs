@@ -6,8 +6,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use lmc::{Origin, Publish};
+use lmc::{Advice, Error, Origin, Publish};
 use lmc_analyze::page::{Kind, render};
+use lmc_store::CONFIG_NAME;
 use rustix::fs::OFlags;
 use serde_json::Value;
 
@@ -48,6 +49,32 @@ pub fn check_overwritten(path: &Path, start: &str, what: &str) -> Result<(), Fai
     }
 }
 
+/// Fails if `path` is in the directory of a store, which holds nothing but what lmc stores there.
+pub fn check_outside_stores(path: &Path) -> Result<(), Failure> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // A folder that does not exist is refused when the file is made.
+    let Ok(folder) = folder.canonicalize() else { return Ok(()) };
+    match folder.ancestors().find(|folder| folder.join(CONFIG_NAME).symlink_metadata().is_ok()) {
+        Some(store) => Err(Failure::usage(format!(
+            "{} is in the store {}; write it somewhere else",
+            path.display(),
+            store.display(),
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The failure of a file that an option other than `-o` names.
+pub fn file_failure(error: Error) -> Failure {
+    match error.advice() {
+        Some(Advice::ChooseFileOrStream) => error.with_advice(Advice::ChooseName).into(),
+        _ => error.into(),
+    }
+}
+
 impl Page {
     /// Starts the page that is to be written to `path`.
     pub fn begin(path: &Path, overwrite: bool) -> Result<Self, Failure> {
@@ -57,7 +84,8 @@ impl Page {
         if overwrite {
             check_overwritten(path, "<!doctype html>", "page")?;
         }
-        let file = Publish::create(path, overwrite, &Origin::nothing())?;
+        check_outside_stores(path)?;
+        let file = Publish::create(path, overwrite, &Origin::nothing()).map_err(file_failure)?;
         let guard = signals::guard(file.leftover());
         Ok(Self { path: path.to_path_buf(), file, _guard: guard })
     }

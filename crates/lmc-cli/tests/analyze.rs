@@ -369,6 +369,8 @@ fn only_pages_and_tables_are_overwritten() {
     refused(&["--csv", "tables", "--html", "tables/pairs.csv"], "both the page and a table");
     refused(&["--csv", "1.safetensors"], "is not a directory");
     refused(&["--csv", "missing/tables"], "is not a directory");
+    refused(&["--html", "missing/page.html"], "make it, or give another name");
+    refused(&["--html", "tables"], "is not a regular file; give another name");
     for _ in 0..2 {
         let both = ["--csv", "tables", "--html", "page.html", "-f"];
         folder.ok(&[&["analyze", "1.safetensors"], &both[..]].concat());
@@ -400,4 +402,48 @@ fn a_very_long_name() {
     let bytes = weights(64, 1);
     folder.write("1.safetensors", &safetensors(&[(&name, "BF16", &[64], &bytes)]));
     assert!(text(folder.ok(&["analyze", "1.safetensors"])).contains(&name));
+}
+
+/// A counter beside the weights has no exponent, and a pair says which share of the values it
+/// covers.
+#[test]
+fn tensors_without_some_figures() {
+    let folder = Folder::new();
+    let counter = 7_u64.to_le_bytes();
+    for step in [1, 2] {
+        let own = [("w", "BF16", &[64, 512][..], &changed(step)[..]), ("n", "I64", &[1], &counter)];
+        folder.write(&format!("run/{step}.safetensors"), &safetensors(&own));
+    }
+    let more = weights(32_769, 3);
+    let all = [
+        ("n", "I64", &[1][..], &counter[..]),
+        ("v", "BF16", &[32_769], &more),
+        ("w", "BF16", &[64, 512], &changed(3)),
+    ];
+    folder.write("run/3.safetensors", &safetensors(&all));
+    let found = report(&folder, &["run"]);
+    let total = &found["checkpoints"][0]["total"];
+    let floats = &found["checkpoints"][0]["dtypes"]["BF16"];
+    assert!(floats["exponent"].as_f64().is_some_and(|bits| bits > 1.0), "{floats}");
+    for figure in ["sign", "exponent", "mantissa", "exponents"] {
+        assert_eq!(total[figure], floats[figure], "{figure}");
+    }
+    let pair = &found["pairs"][0];
+    let change = &pair["total"]["exponent_changed"];
+    assert_eq!(change, &pair["dtypes"]["BF16"]["exponent_changed"]);
+    let shown = text(folder.ok(&["analyze", "run"]));
+    let covered: Vec<bool> = ["  100 %", "   50 %"].map(|share| shown.contains(share)).into();
+    assert_eq!(covered, [true, true], "{shown}");
+}
+
+/// What engines or a plan cannot do is a line, and the figures are printed all the same.
+#[test]
+fn nothing_to_plan() {
+    let folder = Folder::new();
+    folder.write("none.safetensors", &safetensors(&[]));
+    let plan = ["none.safetensors", "--plan", "--bandwidth", "1G", "--step-time", "1"];
+    let (found, messages) = partial(&folder, &plan);
+    assert_eq!(column(&found, "checkpoints", "files"), [1]);
+    assert!(messages.contains("--plan: there are no bytes"), "{messages}");
+    assert!(found["plan"].is_null());
 }

@@ -44,7 +44,7 @@ fn clear_lines() {
     let folder = Folder::new();
     folder.write("x", &checkpoint());
     folder.ok(&["compress", "x"]);
-    let no_folder = "there is no folder no-such; make it, or give another -o";
+    let no_folder = "there is no folder no-such; make it, or give another name";
     for (args, exit, line) in [
         (
             &["cat", "x.lmc", "w", "--rows", "5..2"][..],
@@ -62,7 +62,7 @@ fn clear_lines() {
         (
             &["compress", "x", "-o", "x/x.lmc"],
             1,
-            "x: there is no folder x; make it, or give another -o".into(),
+            "x: there is no folder x; make it, or give another name".into(),
         ),
     ] {
         let output = folder.lmc(args);

@@ -194,6 +194,8 @@ fn the_page_is_written_whole() {
         (&["--html", "-"][..], 2),
         (&["-f"], 2),
         (&["--html", "nowhere/page.html"], 1),
+        (&["--html", "store/page.html"], 2),
+        (&["--html", "store/packs/page.html"], 2),
         (&["--html", "checkpoint-10", "-f"], 1),
         (&["--html", "new.html", "--keep-every", "0"], 2),
     ] {

@@ -36,6 +36,8 @@ advice! {
     Overwrite,
     /// Choose another path for the result.
     ChooseOutput,
+    /// Choose another name for a file that is not the only result.
+    ChooseName,
     /// Choose another path for the result, or have it as a stream.
     ChooseFileOrStream,
     /// Create the folder that the result should be in, or choose another path for it.

@@ -28,7 +28,9 @@ pub fn words(advice: Advice) -> &'static str {
     match advice {
         Advice::Upgrade => "use a newer lmckpt",
         Advice::Overwrite => "overwrite=True replaces it",
-        Advice::ChooseOutput | Advice::ChooseFileOrStream => "give another path",
+        Advice::ChooseOutput | Advice::ChooseFileOrStream | Advice::ChooseName => {
+            "give another path"
+        }
         Advice::CreateFolder => "make it, or give another path",
         Advice::RaiseMaxSize => "max_size allows more",
         Advice::GiveBase => "put it next to the file, or give it to decompress in bases=",

@@ -1,24 +1,26 @@
-//! Means of figures over tensors, by their values. A figure that one of them does not have is left
-//! out, and so are lists whose lengths differ.
+//! Means of figures over tensors, by their values. A figure is that of the tensors that have it:
+//! counters beside the weights have no exponents. Lists whose lengths differ are left out.
 
 use super::{Alone, Blocks, Change, Exponents};
 use std::collections::BTreeMap;
 
-/// The sum of a figure, times the values.
+/// The sum of a figure, times the values that have it.
 #[derive(Clone, Debug, Default)]
 struct Sum {
     sum: f64,
-    is_missing: bool,
+    values: f64,
 }
 
 impl Sum {
     fn add(&mut self, values: f64, figure: Option<f64>) {
-        self.is_missing |= figure.is_none();
-        self.sum += values * figure.unwrap_or(0.0);
+        if let Some(figure) = figure {
+            self.sum += values * figure;
+            self.values += values;
+        }
     }
 
-    fn mean(&self, values: u64) -> Option<f64> {
-        (values > 0 && !self.is_missing).then(|| self.sum / values as f64)
+    fn mean(&self) -> Option<f64> {
+        (self.values > 0.0).then(|| self.sum / self.values)
     }
 }
 
@@ -66,10 +68,10 @@ impl FieldSums {
     fn mean(&self, values: u64) -> Blocks {
         Blocks {
             planes: self.planes.mean(values),
-            sign: self.sign.mean(values),
-            exponent: self.exponent.mean(values),
-            mantissa: self.mantissa.mean(values),
-            bound: self.bound.mean(values),
+            sign: self.sign.mean(),
+            exponent: self.exponent.mean(),
+            mantissa: self.mantissa.mean(),
+            bound: self.bound.mean(),
         }
     }
 }
@@ -84,7 +86,7 @@ pub(crate) struct AloneMeans {
     blocks: FieldSums,
     coded: Sum,
     exponents: BTreeMap<u32, u64>,
-    /// The bits of an exponent; 0 for integers.
+    /// The bits of an exponent.
     exponent_bits: Option<u8>,
     are_mixed: bool,
 }
@@ -112,8 +114,9 @@ impl AloneMeans {
         for &(exponent, count) in exponents {
             *self.exponents.entry(exponent).or_default() += count;
         }
-        let bits = *self.exponent_bits.get_or_insert(exponent_bits);
-        self.are_mixed |= bits != exponent_bits || bits == 0;
+        if exponent_bits > 0 {
+            self.are_mixed |= *self.exponent_bits.get_or_insert(exponent_bits) != exponent_bits;
+        }
     }
 
     pub(crate) fn mean(self) -> Alone {
@@ -129,7 +132,7 @@ impl AloneMeans {
             mantissa,
             bound,
             blocks: self.blocks.mean(values),
-            coded: self.coded.mean(values),
+            coded: self.coded.mean(),
             counted: self.counted,
             exponents: Some(has_exponents.then(|| self.exponents.into_iter().collect())),
         }
@@ -179,15 +182,15 @@ impl ChangeMeans {
         Change {
             values,
             compared: self.compared,
-            unchanged: self.unchanged.mean(values),
-            exponent_changed: self.exponent_changed.mean(values),
+            unchanged: self.unchanged.mean(),
+            exponent_changed: self.exponent_changed.mean(),
             flipped: self.flipped.mean(values),
-            xor: self.xor.mean(values),
+            xor: self.xor.mean(),
             xor_planes: self.xor_planes.mean(values),
-            difference: self.difference.mean(values),
-            difference_given_exponent: self.difference_given_exponent.mean(values),
-            coded: self.coded.mean(values),
-            coded_alone: self.coded_alone.mean(values),
+            difference: self.difference.mean(),
+            difference_given_exponent: self.difference_given_exponent.mean(),
+            coded: self.coded.mean(),
+            coded_alone: self.coded_alone.mean(),
             counted: self.counted,
         }
     }

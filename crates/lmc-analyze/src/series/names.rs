@@ -75,6 +75,9 @@ fn template(name: &str, numbers: &[Number]) -> String {
 /// differ, the step is the one after a word such as `step`, or else the one with the most values,
 /// the largest or the first. The others have one of these steps too, or none.
 pub(crate) fn steps(names: &[String]) -> Option<Vec<Option<u64>>> {
+    // Some checkpoints of a series may be compressed already.
+    let names: Vec<&str> =
+        names.iter().map(|name| name.strip_suffix(".lmc").unwrap_or(name)).collect();
     let found: Vec<Vec<Number>> = names.iter().map(|name| numbers(name)).collect();
     let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (i, name) in names.iter().enumerate() {
@@ -199,6 +202,9 @@ mod tests {
         // Two parts of each of two steps.
         let parts = ["100.1.safetensors", "100.2.safetensors", "200.1.safetensors"];
         assert_eq!(found(&parts), Some(vec![Some(100), Some(100), Some(200)]));
+        // Some of the checkpoints are compressed.
+        let archives = ["1.safetensors", "2.safetensors.lmc", "3.safetensors"];
+        assert_eq!(found(&archives), Some(vec![Some(1), Some(2), Some(3)]));
         // A part that one step alone has, and a file of no step.
         let mixed = ["100.w-bf16.safetensors", "200.w-bf16.safetensors", "100.m.lmc", "last.lmc"];
         assert_eq!(found(&mixed), Some(vec![Some(100), Some(200), Some(100), None]));

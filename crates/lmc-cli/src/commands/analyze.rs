@@ -16,7 +16,7 @@ use lmc_analyze::{Analysis, CSV_TABLES, Options, Report, Series, Skipped};
 use crate::args::analyze::AnalyzeArgs;
 use crate::commands::store::open;
 use crate::exit::{self, Exit, Failure};
-use crate::html::{Page, check_overwritten};
+use crate::html::{Page, check_outside_stores, check_overwritten, file_failure};
 use crate::json;
 use crate::printable::Printable;
 use crate::progress::{ProgressBar, Volume};
@@ -68,8 +68,11 @@ fn check_tables(dir: &Path, args: &AnalyzeArgs) -> Result<(), Failure> {
         let message = format!("{} is not a directory, and cannot be made one", dir.display());
         return Err(Failure::new(message));
     }
+    // The folder of the tables may not exist yet.
+    check_outside_stores(dir)?;
     for table in CSV_TABLES {
         let path = dir.join(table.file_name);
+        check_outside_stores(&path)?;
         if args.html.as_ref() == Some(&path) {
             let message = format!("{} cannot be both the page and a table", path.display());
             return Err(Failure::usage(message));
@@ -104,7 +107,14 @@ fn measure(
     progress.finish();
     let Analysis { mut report, sample } = analysis?;
     if let Some(sample) = sample {
-        measured::add(&mut report, sample, names, args, context)?;
+        match measured::add(&mut report, sample, names, args, context) {
+            Err(failure) if !failure.is_interrupted() => {
+                // The figures so far may have taken hours.
+                let what = if args.plan.plan { "--plan" } else { "--engines" };
+                report.skipped.push(Skipped::new(what, failure.text()));
+            }
+            added => added?,
+        }
     }
     Ok(report)
 }
@@ -142,7 +152,8 @@ fn write_tables(report: &Report, dir: &Path, force: bool) -> Result<(), Failure>
     }
     for table in CSV_TABLES.iter().filter(|table| table.is_in(report)) {
         let path = dir.join(table.file_name);
-        let mut publish = Publish::create(&path, force, &Origin::nothing())?;
+        let publish = Publish::create(&path, force, &Origin::nothing());
+        let mut publish = publish.map_err(file_failure)?;
         let _guard = signals::guard(publish.leftover());
         let mut lines = BufWriter::new(&mut publish);
         let written = table.write(report, &mut lines).and_then(|()| lines.flush());

@@ -72,6 +72,7 @@ fn pairs(report: &Report) -> Printable {
         ("checkpoint", Align::Left),
         ("base", Align::Left),
         ("steps", Align::Right),
+        ("covered", Align::Right),
         ("unchanged", Align::Right),
         ("exponents", Align::Right),
         ("xor", Align::Right),
@@ -83,7 +84,10 @@ fn pairs(report: &Report) -> Printable {
     for pair in report.pairs.iter().filter(|pair| pair.distance == 1) {
         let name = |i: usize| report.checkpoints[i].name.clone();
         let steps = pair.steps.map_or("-".into(), |steps| steps.to_string());
-        let names = vec![name(pair.checkpoint), name(pair.base), steps];
+        // The base may lack some of the tensors.
+        let all = report.checkpoints[pair.checkpoint].total.values.max(1) as f64;
+        let covered = format!("{:.0} %", 100.0 * pair.total.values as f64 / all);
+        let names = vec![name(pair.checkpoint), name(pair.base), steps, covered];
         table.push(names.into_iter().chain(cells(&pair.total)).collect());
     }
     let mut text = Printable::line("against the one before, in bits per value");
