@@ -305,10 +305,12 @@ impl Work {
     }
 }
 
-/// The distances at which a checkpoint is compared that has `before` others before it: 1, 2, 4 and
-/// so on.
+/// The distances at which a checkpoint is compared that has `before` others before it: 1, 2 and 4
+/// in any case, 8 if it is a second one, 16 if it is a fourth, and so on. So the work for a
+/// checkpoint does not grow with the length of the series, and there are pairs at every distance.
 fn distances(before: usize) -> Vec<usize> {
-    (0..usize::BITS).map(|i| 1 << i).take_while(|&distance| distance <= before).collect()
+    let all = (0..usize::BITS).map(|i| 1 << i).take_while(|&distance| distance <= before);
+    all.filter(|&distance: &usize| before.is_multiple_of((distance / 4).max(1))).collect()
 }
 
 /// The kind of layer of a tensor: its name with a `*` for each number that is a word.
@@ -346,12 +348,19 @@ mod tests {
         }
     }
 
-    /// Each checkpoint is compared at powers of two.
+    /// Each checkpoint is compared at powers of two, and at long distances only now and then.
     #[test]
     fn distances_double() {
         assert!(distances(0).is_empty());
         assert_eq!(distances(1), [1]);
         assert_eq!(distances(7), [1, 2, 4]);
         assert_eq!(distances(8), [1, 2, 4, 8]);
+        assert_eq!(distances(9), [1, 2, 4]);
+        assert_eq!(distances(1000), [1, 2, 4, 8, 16, 32]);
+        for distance in (0..10).map(|i| 1 << i) {
+            assert!(distances(distance).contains(&distance));
+        }
+        let pairs: usize = (0..10_000).map(|before| distances(before).len()).sum();
+        assert!(pairs < 40_000, "{pairs}");
     }
 }

@@ -249,33 +249,53 @@ impl Pass<'_> {
         piece: &Piece,
         sums: &mut Sums,
     ) -> std::result::Result<(), Failure> {
+        let result = if self.is_full {
+            piece.parts().try_for_each(|part| self.count_part(worker, i, piece, &part, sums))
+        } else {
+            self.count_part(worker, i, piece, &piece.coded, sums)
+        };
+        // Also after a failure, so that nothing is left for the next piece.
+        sums.change = worker.change.take(Words::of(self.new.tensors[i].info.dtype));
+        result
+    }
+
+    /// Reads and counts a part of a piece.
+    fn count_part(
+        &self,
+        worker: &mut Worker,
+        i: usize,
+        piece: &Piece,
+        part: &Range<u64>,
+        sums: &mut Sums,
+    ) -> std::result::Result<(), Failure> {
         let tensor = &self.new.tensors[i];
         let (dtype, words) = (tensor.info.dtype, Words::of(tensor.info.dtype));
         let row_len = tensor.row_bytes / words.width as u64;
-        let read = if self.is_full { piece.read() } else { piece.coded.clone() };
+        // The places of a range in this part.
         let within = |range: &Range<u64>| {
-            (range.start - read.start) as usize..(range.end - read.start) as usize
+            let place = |at: u64| (at.clamp(part.start, part.end) - part.start) as usize;
+            place(range.start)..place(range.end)
         };
-        let counted = if self.is_full { within(&piece.all) } else { within(&piece.coded) };
+        let counted = within(if self.is_full { &piece.all } else { &piece.coded });
+        // All of it is in the first part.
         let coded = within(&piece.coded);
         let raw = coded.len() as u64;
-        let place = tensor.info.range.start + read.start;
         let file = &self.new.files[tensor.file].base;
-        let new = sized(&mut worker.new, &read);
-        file.sample(place, new).map_err(Failure::New)?;
+        let new = sized(&mut worker.new, part);
+        file.sample(tensor.info.range.start + part.start, new).map_err(Failure::New)?;
         let new = &*new;
         if self.is_full {
-            sums.alone = worker.alone.count(words, &new[counted.clone()]);
+            sums.alone.add(&worker.alone.count(words, &new[counted.clone()]));
             if raw > 0 {
                 let len = worker.sizer.coded_len(dtype, row_len, &new[coded.clone()], None);
                 sums.coded = Coded { raw, coded: len.map_err(Failure::New)? };
             }
         }
         let Some((_, other, base)) = self.base_of(i) else { return Ok(()) };
-        let old = sized(&mut worker.old, &read);
-        base.sample(other.info.range.start + read.start, old).map_err(Failure::Base)?;
+        let old = sized(&mut worker.old, part);
+        base.sample(other.info.range.start + part.start, old).map_err(Failure::Base)?;
         let old = &*old;
-        sums.change = worker.change.compare(words, &new[counted.clone()], &old[counted.clone()]);
+        worker.change.compare(words, &new[counted.clone()], &old[counted.clone()]);
         if !self.is_full {
             sums.exponents = worker.alone.exponents(words, &old[counted]);
         }

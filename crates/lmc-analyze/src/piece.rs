@@ -1,9 +1,12 @@
 //! How a tensor is read: in pieces, of which all or a part at their start is looked at.
 
+use crate::count::BLOCK_LEN;
 use std::ops::Range;
 
 /// Bytes of a piece, as many as those of a span of an archive.
 const PIECE_LEN: u64 = 8 << 20;
+/// Bytes of a piece that are read in one go.
+const PART_LEN: u64 = 1 << 19;
 /// Bytes of each piece that are coded if not everything is.
 const CODED_LEN: u64 = 1 << 20;
 /// Bytes of each piece that are looked at against a base that is farther away: there are several.
@@ -65,9 +68,14 @@ impl Piece {
         Self { all: start..end, coded }
     }
 
-    /// The bytes to read for both.
-    pub(crate) fn read(&self) -> Range<u64> {
-        self.all.start..self.all.end.max(self.coded.end)
+    /// The parts in which both are read, one after the other: all that is coded is in the first one.
+    /// They are small, so that they stay in the caches while they are counted.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Range<u64>> + use<> {
+        let (start, end) = (self.all.start, self.all.end.max(self.coded.end));
+        let first = (self.coded.end - start).next_multiple_of(BLOCK_LEN as u64).max(PART_LEN);
+        let first = (start + first).min(end);
+        let others = (first..end).step_by(PART_LEN as usize);
+        std::iter::once(start..first).chain(others.map(move |at| at..end.min(at + PART_LEN)))
     }
 }
 
@@ -88,12 +96,23 @@ mod tests {
         for (len, row) in
             [(0, 0), (1, 0), (30 * MIB, 3000), (30_000_000, 3000), (17 * MIB, 2 * MIB)]
         {
+            for piece in pieces(len, row, Part::Coded) {
+                let first = piece.parts().next().expect("a part");
+                assert!(first.end >= piece.coded.end && first.end - first.start <= 4 * MIB);
+            }
             let pieces = pieces(len, row, Part::All);
             let (mut all, mut coded) = (0, 0);
             for piece in &pieces {
                 assert_eq!((piece.all.start, piece.coded.start), (all, coded));
-                assert_eq!(piece.read().start, all);
-                assert!(piece.read().end >= piece.coded.end && piece.coded.start >= all);
+                let parts: Vec<_> = piece.parts().collect();
+                assert_eq!(parts[0].start, all);
+                assert!(parts[0].end >= piece.coded.end && piece.coded.start >= all);
+                assert!(parts.windows(2).all(|two| two[0].end == two[1].start));
+                // A block that goes on in the next part would be counted as two.
+                let ends = parts[..parts.len() - 1].iter().map(|part| part.end);
+                assert!(ends.clone().all(|end| (end - all).is_multiple_of(BLOCK_LEN as u64)));
+                let end = parts.last().map_or(all, |part| part.end);
+                assert_eq!(end, piece.all.end.max(piece.coded.end));
                 if (1..MIB).contains(&row) {
                     assert_eq!(coded % row, 0);
                 }

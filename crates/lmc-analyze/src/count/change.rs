@@ -67,6 +67,10 @@ pub(crate) struct ChangeCounter {
     wide: Vec<u32>,
     /// Words without a change in stretches that were not passed over, of four bytes and more.
     zeros: u64,
+    /// Words in stretches that were passed over.
+    equal: u64,
+    /// Words that were compared.
+    values: u64,
 }
 
 impl ChangeCounter {
@@ -77,24 +81,26 @@ impl ChangeCounter {
             classes: Lanes::new(),
             wide: Vec::new(),
             zeros: 0,
+            equal: 0,
+            values: 0,
         }
     }
 
     /// Compares a part of a tensor with the same part of its base.
-    pub(crate) fn compare(&mut self, words: Words, new: &[u8], old: &[u8]) -> ChangeTally {
-        // Stretches of equal bytes, less those that fill up the last one.
-        let mut equal = 0;
+    pub(crate) fn compare(&mut self, words: Words, new: &[u8], old: &[u8]) {
         let (new_stretches, new_rest) = new.as_chunks::<STRETCH>();
         let (old_stretches, old_rest) = old.as_chunks::<STRETCH>();
-        let (mut last_new, mut last_old) = ([0; STRETCH], [0; STRETCH]);
-        last_new[..new_rest.len()].copy_from_slice(new_rest);
-        last_old[..old_rest.len()].copy_from_slice(old_rest);
-        let last = ([last_new], [last_old]);
-        equal += self.compare_all(words, new_stretches, old_stretches);
-        equal += self.compare_all(words, &last.0, &last.1);
-        let values = (new.len() / words.width) as u64;
-        let equal = equal.wrapping_sub(((STRETCH - new_rest.len()) / words.width) as u64);
-        self.take(words, values, equal)
+        let mut equal = self.compare_all(words, new_stretches, old_stretches);
+        if !new_rest.is_empty() {
+            let (mut last_new, mut last_old) = ([0; STRETCH], [0; STRETCH]);
+            last_new[..new_rest.len()].copy_from_slice(new_rest);
+            last_old[..old_rest.len()].copy_from_slice(old_rest);
+            equal += self.compare_all(words, &[last_new], &[last_old]);
+            // Less the words that fill it up, which may not be counted yet.
+            equal = equal.wrapping_sub(((STRETCH - new_rest.len()) / words.width) as u64);
+        }
+        self.equal = self.equal.wrapping_add(equal);
+        self.values += (new.len() / words.width) as u64;
     }
 
     /// Compares stretches; returns the number of words in those that are equal.
@@ -205,7 +211,7 @@ impl ChangeCounter {
         mask: u32,
     ) -> u64 {
         const COUNT: usize = STRETCH / 4;
-        let [a, b, c, d] = &mut self.top.parts;
+        let [a, b, _, _] = &mut self.top.parts;
         let [even, odd] = &mut self.classes.parts;
         let [[a0, b0], [a1, b1], ..] = &mut self.low;
         let (mut equal, mut zeros) = (0, 0);
@@ -243,10 +249,10 @@ impl ChangeCounter {
                 b[(words[1] >> 16) as usize] += 1;
                 a0[byte(2, 0)] += 1;
                 a1[byte(2, 1)] += 1;
-                c[(words[2] >> 16) as usize] += 1;
+                a[(words[2] >> 16) as usize] += 1;
                 b0[byte(3, 0)] += 1;
                 b1[byte(3, 1)] += 1;
-                d[(words[3] >> 16) as usize] += 1;
+                b[(words[3] >> 16) as usize] += 1;
                 even[usize::from(classes[i])] += 1;
                 odd[usize::from(classes[i + 1])] += 1;
                 even[usize::from(classes[i + 2])] += 1;
@@ -284,13 +290,17 @@ impl ChangeCounter {
         equal
     }
 
-    /// Takes what was counted, and `equal` more words that have not changed.
-    fn take(&mut self, words: Words, values: u64, equal: u64) -> ChangeTally {
+    /// Takes what was counted.
+    pub(crate) fn take(&mut self, words: Words) -> ChangeTally {
+        let (values, equal) = (std::mem::take(&mut self.values), std::mem::take(&mut self.equal));
         let mut tally = ChangeTally { values, ..ChangeTally::new(words) };
+        if values == 0 {
+            return tally;
+        }
         let (shift, mask) = words.exponent_in_top();
         let ChangeTally { unchanged, exponent_changed, xor, classes, .. } = &mut tally;
         if words.width == 1 {
-            self.top.take(|cell, count| {
+            self.top.take(parts_of_top(words.width), |cell, count| {
                 let (old, new) = (cell >> 8, cell & 0xff);
                 let change = old ^ new;
                 xor[0][change] += count;
@@ -301,7 +311,7 @@ impl ChangeCounter {
             });
         } else {
             let (low, top) = xor.split_at_mut(words.width - 2);
-            self.top.take(|cell, count| {
+            self.top.take(parts_of_top(words.width), |cell, count| {
                 top[0][cell & 0xff] += count;
                 top[1][cell >> 8] += count;
                 let is_moved = cell as u16 >> shift & mask != 0;
@@ -320,12 +330,21 @@ impl ChangeCounter {
                     classes.add(index as u32, u64::from(std::mem::take(count)));
                 }
             } else {
-                self.classes.take(|index, count| classes.add(index as u32, count));
+                self.classes.take(2, |index, count| classes.add(index as u32, count));
             }
         }
         xor.iter_mut().for_each(|plane| plane[0] = plane[0].wrapping_add(equal));
         *unchanged = unchanged.wrapping_add(equal);
         tally
+    }
+}
+
+/// How many parts of the table of the highest bits have counts of words of this width.
+fn parts_of_top(width: usize) -> usize {
+    match width {
+        1 | 2 => 4,
+        4 => 2,
+        _ => 1,
     }
 }
 

@@ -71,21 +71,22 @@ impl<const N: usize> Lanes<N> {
         Self { parts: std::array::from_fn(|_| Box::new([0; CELLS])) }
     }
 
-    /// Gives each value that was counted with its count, and forgets them.
-    pub(crate) fn take(&mut self, mut each: impl FnMut(usize, u64)) {
+    /// Gives each value that was counted in the first `used` parts with its count, and forgets them.
+    pub(crate) fn take(&mut self, used: usize, mut each: impl FnMut(usize, u64)) {
+        let parts = &mut self.parts[..used.min(N)];
         for start in (0..CELLS).step_by(ROW) {
             let range = start..start + ROW;
             let any = |part: &[u32; CELLS]| part[range.clone()].iter().fold(0, |any, &n| any | n);
-            if self.parts.iter().all(|part| any(part) == 0) {
+            if parts.iter().all(|part| any(part) == 0) {
                 continue;
             }
             for cell in range.clone() {
-                let count: u64 = self.parts.iter().map(|part| u64::from(part[cell])).sum();
+                let count: u64 = parts.iter().map(|part| u64::from(part[cell])).sum();
                 if count > 0 {
                     each(cell, count);
                 }
             }
-            self.parts.iter_mut().for_each(|part| part[range.clone()].fill(0));
+            parts.iter_mut().for_each(|part| part[range.clone()].fill(0));
         }
     }
 }
