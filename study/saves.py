@@ -9,6 +9,12 @@ and how often it can be made. Then the training goes on with each writer of
 torch.distributed.checkpoint in turn, at the interval that the plan gives for it, and the time that
 the loop loses is measured. `lmc` needs the feature `bench`; lmckpt, torch and zstandard must be
 installed.
+
+A local disk is often faster than the storage of a cluster. A control group makes it as slow:
+
+    cd /sys/fs/cgroup/blkio && mkdir slow
+    echo "254:0 150000000" > slow/blkio.throttle.write_bps_device
+    echo $$ > slow/cgroup.procs
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ use crate::storage_speed;
 use crate::table::{Align, Table};
 
 /// Bytes that are written to measure a directory.
-const PROBE_LEN: usize = 1 << 30;
+const PROBE_LEN: usize = 512 << 20;
 
 /// The engines to measure, if any are needed. Fails in a build that lacks those asked for.
 pub fn names(args: &AnalyzeArgs) -> Result<Vec<String>, Failure> {
