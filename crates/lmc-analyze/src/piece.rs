@@ -68,7 +68,7 @@ impl Piece {
         Self { all: start..end, coded }
     }
 
-    /// The parts in which both are read, one after the other: all that is coded is in the first one.
+    /// The parts in which both are read, one after the other: all that is coded is in the first.
     /// They are small, so that they stay in the caches while they are counted.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Range<u64>> + use<> {
         let (start, end) = (self.all.start, self.all.end.max(self.coded.end));

@@ -71,7 +71,7 @@ impl<const N: usize> Lanes<N> {
         Self { parts: std::array::from_fn(|_| Box::new([0; CELLS])) }
     }
 
-    /// Gives each value that was counted in the first `used` parts with its count, and forgets them.
+    /// Gives each value that was counted in the first `used` parts with its count, and forgets it.
     pub(crate) fn take(&mut self, used: usize, mut each: impl FnMut(usize, u64)) {
         let parts = &mut self.parts[..used.min(N)];
         for start in (0..CELLS).step_by(ROW) {
