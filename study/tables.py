@@ -195,6 +195,7 @@ def saves(records: list[dict[str, Any]]) -> str:
             lines.append(
                 [
                     f"{record['state_bytes'] / 1e9:.1f} GB",
+                    f"{record['inputs']['bandwidth'] / 1e9:.2f} GB/s",
                     row["writer"],
                     f"{row['planned_save']:.2f} s",
                     f"{min(row['saves']):.2f} to {max(row['saves']):.2f} s",
@@ -203,8 +204,8 @@ def saves(records: list[dict[str, Any]]) -> str:
                     percent(row["lost"]),
                 ]
             )
-    columns = ["state", "writer", "a save: planned", "measured", "interval", "lost: planned"]
-    return table([*columns, "measured"], lines)
+    columns = ["state", "storage", "writer", "a save: planned", "measured", "interval"]
+    return table([*columns, "lost: planned", "measured"], lines)
 
 
 def named(found: Found, record: dict[str, Any]) -> dict[str, str]:
@@ -212,7 +213,7 @@ def named(found: Found, record: dict[str, Any]) -> dict[str, str]:
     return {
         "engines": engines(load("corpus/bf16.json")),
         "plan": plan(load("corpus/state.json")["plan"]),
-        "saves": saves([load("saves/cpu.json"), load("saves/cpu-small.json")]),
+        "saves": saves([load(f"saves/{name}.json") for name in ("cpu-slow-disk", "cpu", "cpu-small")]),
         "whole": whole(record),
         "grouping": grouping(found["110m"]),
         "convergence": convergence(found["110m"]),
