@@ -1,6 +1,7 @@
 //! What stderr shows: a bar if it is a terminal, lines about files, and errors.
 
 use std::fmt::Display;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use indicatif::{ProgressDrawTarget, ProgressStyle};
@@ -26,11 +27,18 @@ pub enum Volume {
     Verbose,
 }
 
-/// The only writer to stderr while files are processed.
+/// The only writer to stderr while files are processed. Threads may share it.
 pub struct ProgressBar {
     volume: Volume,
-    bar: indicatif::ProgressBar,
-    started: Instant,
+    /// One bar, which several files may share.
+    bar: Mutex<Bar>,
+}
+
+struct Bar {
+    shown: indicatif::ProgressBar,
+    /// How many files share it.
+    files: usize,
+    is_started: bool,
 }
 
 impl Volume {
@@ -47,56 +55,78 @@ impl Volume {
 impl ProgressBar {
     /// Nothing is shown yet.
     pub fn new(volume: Volume) -> Self {
-        Self { volume, bar: indicatif::ProgressBar::hidden(), started: Instant::now() }
+        let shown = indicatif::ProgressBar::hidden();
+        Self { volume, bar: Mutex::new(Bar { shown, files: 1, is_started: false }) }
+    }
+
+    /// Several files will be processed concurrently: they share the next bar.
+    pub fn expect(&self, files: usize) {
+        self.bar().files = files;
     }
 
     /// Starts the bar of a file of `total` original bytes, if that is known.
-    pub fn start(&mut self, name: impl Display, total: Option<u64>) {
-        self.started = Instant::now();
+    pub fn start(&self, name: impl Display, total: Option<u64>) {
         if self.volume == Volume::Quiet || !stdio::is_watched() {
             return;
         }
+        let mut bar = self.bar();
+        let is_shared = bar.files > 1;
+        if is_shared && bar.is_started {
+            return;
+        }
         // Hidden until it has its style; otherwise the default style would appear for a moment.
-        self.bar = indicatif::ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
-        self.bar.set_prefix(shortened(&Printable::word(name)));
-        self.set_style(if total.is_some() { STYLE } else { STYLE_UNKNOWN });
-        self.bar.set_draw_target(stdio::bar_target());
+        let total = total.filter(|_| !is_shared);
+        bar.shown = indicatif::ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
+        bar.is_started = true;
+        bar.shown.set_prefix(match is_shared {
+            true => format!("{} files at a time", bar.files),
+            false => shortened(&Printable::word(name)),
+        });
+        set_style(&bar.shown, if total.is_some() { STYLE } else { STYLE_UNKNOWN });
+        bar.shown.set_draw_target(stdio::bar_target());
     }
 
     /// Sets the length of the file, once it is known.
     pub fn set_total(&self, total: u64) {
-        self.bar.set_length(total);
-        self.set_style(STYLE);
+        let bar = self.bar();
+        if bar.files == 1 {
+            bar.shown.set_length(total);
+            set_style(&bar.shown, STYLE);
+        }
     }
 
-    fn set_style(&self, template: &str) {
-        // Both templates are constants that are known to be valid; an invalid one would show no
-        // bar.
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            self.bar.set_style(style);
-        }
+    fn bar(&self) -> MutexGuard<'_, Bar> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A context whose work the bar shows.
     pub fn watching(&self, context: &Context) -> Context {
-        let bar = self.bar.clone();
+        let bar = self.bar().shown.clone();
         context.watched(move |bytes| bar.inc(bytes))
     }
 
     /// Ends the bar.
-    pub fn finish(&mut self) {
-        self.bar.finish_and_clear();
-        self.bar = indicatif::ProgressBar::hidden();
+    pub fn finish(&self) {
+        let mut bar = self.bar();
+        bar.shown.finish_and_clear();
+        *bar = Bar { shown: indicatif::ProgressBar::hidden(), files: 1, is_started: false };
     }
 
     /// The line for a finished file; `factor` is how many times smaller the compressed file is.
-    pub fn summary(&self, from: impl Display, to: impl Display, done: Summary, factor: &str) {
+    pub fn summary(
+        &self,
+        from: impl Display,
+        to: impl Display,
+        done: Summary,
+        factor: &str,
+        started: Instant,
+    ) {
         let Summary { bytes_in, bytes_out } = done;
         let line = format!("{from}: {factor}x ({bytes_in} -> {bytes_out} bytes, {to})");
         if self.volume != Volume::Verbose {
             return self.note(line);
         }
-        let seconds = self.started.elapsed().as_secs_f64();
+        let seconds = started.elapsed().as_secs_f64();
         let speed = gib_s(bytes_in.max(bytes_out), seconds);
         self.note(format!("{line} in {seconds:.2} s, {speed:.2} GiB/s"));
     }
@@ -115,15 +145,22 @@ impl ProgressBar {
     /// A line, unless quiet.
     pub fn note(&self, line: impl Display) {
         if self.volume != Volume::Quiet {
-            self.bar.suspend(|| stdio::say(Printable::line(line)));
+            self.bar().shown.suspend(|| stdio::say(Printable::line(line)));
         }
     }
 
     /// The line for a failure, unless a signal caused it.
     pub fn failure(&self, name: impl Display, failure: &Failure) {
         if !failure.is_pipe_closed() && !signals::is_stopped() {
-            self.bar.suspend(|| stdio::say(failure.line(name)));
+            self.bar().shown.suspend(|| stdio::say(failure.line(name)));
         }
+    }
+}
+
+fn set_style(bar: &indicatif::ProgressBar, template: &str) {
+    // Both templates are constants that are known to be valid; an invalid one would show no bar.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
     }
 }
 

@@ -34,14 +34,15 @@ static INTERRUPT: LazyLock<Interrupt> = LazyLock::new(Interrupt::default);
 /// Whether there is work that ends by itself.
 static ENDS_ITSELF: AtomicBool = AtomicBool::new(false);
 /// The temporary files and directories that would be left over.
-static TEMPORARY: Mutex<Temporary> = Mutex::new(Temporary { guarded: Vec::new(), noted: None });
+static TEMPORARY: Mutex<Temporary> =
+    Mutex::new(Temporary { guarded: Vec::new(), noted: Vec::new() });
 
 /// Temporary files and directories.
 struct Temporary {
     /// Those that have a guard.
     guarded: Vec<Arc<Leftover>>,
-    /// The last one that was noted.
-    noted: Option<Arc<Leftover>>,
+    /// Those that were noted, as far as they are still in use.
+    noted: Vec<Arc<Leftover>>,
 }
 
 /// While this guard exists, an interrupt removes the temporary file or directory that it was made
@@ -102,7 +103,7 @@ fn cut_off() -> ! {
     let mut temporary = temporary();
     INTERRUPT.send();
     let Temporary { guarded, noted } = &mut *temporary;
-    guarded.drain(..).chain(noted.take()).for_each(|leftover| remove(&leftover));
+    guarded.drain(..).chain(noted.drain(..)).for_each(|leftover| remove(&leftover));
     std::process::exit(i32::from(Exit::Interrupted.code()));
 }
 
@@ -145,9 +146,11 @@ pub fn guard(leftover: Arc<Leftover>) -> Guard {
     Guard(leftover)
 }
 
-/// The same, until another one is noted.
+/// The same, as long as anybody else has it.
 pub fn note(leftover: Arc<Leftover>) {
-    temporary().noted = Some(leftover);
+    let noted = &mut temporary().noted;
+    noted.retain(|leftover| Arc::strong_count(leftover) > 1);
+    noted.push(leftover);
 }
 
 impl Drop for Guard {

@@ -140,7 +140,7 @@ fn what_was_not_listed_is_not_read() {
         folder.write("ckpt/a", &noise(1000, 1));
         folder.write("ckpt/b", &noise(1000, 2));
         folder.write("ckpt/sub/b", &noise(1000, 4));
-        let held = Held::start(&folder, &["compress", "ckpt"], "ckpt.lmc/a.lmc");
+        let held = Held::start(&folder, &["compress", "-T1", "ckpt"], "ckpt.lmc/a.lmc");
         swap(&folder);
         let (code, said) = held.finish();
         assert_eq!(code, 3, "{name}: {said}");
@@ -160,7 +160,7 @@ fn a_base_in_the_directory_is_what_was_listed() {
     folder.write("secret", &master);
     folder.write("ckpt/a.safetensors", &master);
     folder.write("ckpt/b.safetensors", &safetensors(&[("w", "BF16", &[4096], &round)]));
-    let held = Held::start(&folder, &["compress", "ckpt"], "ckpt.lmc/a.safetensors.lmc");
+    let held = Held::start(&folder, &["compress", "-T1", "ckpt"], "ckpt.lmc/a.safetensors.lmc");
     fs::remove_file(folder.path("ckpt/a.safetensors")).expect("ours");
     symlink("../secret", folder.path("ckpt/a.safetensors")).expect("a link");
     let (code, said) = held.finish();
@@ -368,7 +368,7 @@ fn two_directories_never_become_one() {
         }
     }
     let old = folder.read("ckpt/b");
-    let held = Held::start(&folder, &["compress", "ckpt"], "ckpt.lmc/a.lmc");
+    let held = Held::start(&folder, &["compress", "-T1", "ckpt"], "ckpt.lmc/a.lmc");
     fs::rename(folder.path("ckpt"), folder.path("old")).expect("ours");
     fs::rename(folder.path("next"), folder.path("ckpt")).expect("ours");
     let (code, said) = held.finish();

@@ -14,6 +14,9 @@ impl Storage for Careless {
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
         self.0.replace(name, bytes).map(|()| Put::Created)
     }
+    fn put_pieces(&self, name: &str, pieces: &[&[u8]]) -> Result<Put> {
+        self.put_new(name, &pieces.concat())
+    }
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         self.0.replace(name, bytes)
     }

@@ -1,9 +1,10 @@
 //! The settings that a caller passes with each call: a way to stop it, a progress callback, and the
-//! number of threads.
+//! number of threads and the memory.
 //!
 //! Work checks its interrupt before each part of a file, on every thread that it uses, and fails
 //! with [`ErrorKind::Interrupted`]. It ends as on any other error: unpublished results are removed.
 
+use crate::crew::{Crew, CrewSize, Shift};
 use lmc_format::{Error, ErrorKind, Result};
 use std::fmt;
 use std::sync::Arc;
@@ -12,17 +13,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The most threads that are ever started.
 const THREADS_MAX: usize = 1024;
 
-/// How work can be stopped, who is told about its progress, and how many threads it uses. By
-/// default nothing stops it, nobody watches, and it uses all cores. A clone shares the interrupt
-/// and the progress callback.
+/// The most parts that may be in memory.
+const PARTS_MAX: usize = 1024;
+/// The memory that a part takes: its bytes, those of its base, and the coded ones.
+const PART_COST: u64 = 24 << 20;
+
+/// How work can be stopped, who is told about its progress, and how many threads and how much
+/// memory it uses. By default nothing stops it, nobody watches, and it uses all cores. A clone
+/// shares all of these: calls that run concurrently with clones use no more than one would.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     /// Ends the work early.
     pub interrupt: Interrupt,
     /// Is told how far the work is.
     pub progress: Progress,
-    /// Threads that code; 0 for one per core. Reading and writing have their own threads.
+    /// Threads that use the CPU; 0 for one per core. Threads that wait are not counted.
     pub threads: usize,
+    /// Bytes of memory for parts of files, about; 0 for as many as keep all threads busy.
+    pub memory: u64,
+    /// The threads of all calls with clones of this context.
+    pub crew: Crew,
+}
+
+/// How many parts may be in memory where this many threads work on them: some wait until those
+/// before them are written.
+fn parts_for(threads: usize) -> usize {
+    threads + threads / 4 + 4
 }
 
 impl Context {
@@ -42,13 +58,43 @@ impl Context {
         Self { progress: Progress::default(), ..self.clone() }
     }
 
-    /// The same on this many threads.
+    /// The same on this many threads, which are others.
     pub fn on_threads(&self, threads: usize) -> Self {
-        Self { threads, ..self.clone() }
+        Self { threads, crew: Crew::default(), ..self.clone() }
+    }
+
+    /// The same with one part after the other.
+    pub(crate) fn alone(&self) -> Self {
+        self.crew_size();
+        Self { threads: 1, ..self.clone() }
+    }
+
+    /// Runs `work` on this thread as one of those that the context allows: what it does
+    /// [in a turn](crate::in_turn) waits until a core is free for it.
+    pub fn employ<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.crew_size();
+        self.crew.employ(work)
+    }
+
+    /// Memory that is used in a call is kept for the next ones while the result exists.
+    pub fn shift(&self) -> Shift {
+        self.crew.shift()
+    }
+
+    /// The limits of the crew.
+    pub(crate) fn crew_size(&self) -> CrewSize {
+        self.crew.size(|| {
+            let turns = self.thread_count();
+            let parts = match self.memory {
+                0 => parts_for(turns),
+                memory => usize::try_from(memory / PART_COST).unwrap_or(usize::MAX),
+            };
+            CrewSize { turns, parts: parts.clamp(1, PARTS_MAX) }
+        })
     }
 
     /// The number of threads to use.
-    pub(crate) fn thread_count(&self) -> usize {
+    pub fn thread_count(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n.min(THREADS_MAX),

@@ -1,7 +1,7 @@
 //! Where bytes are read from and written to.
 
 use crate::base::witness::changed;
-use crate::context::Context;
+use crate::crew::waiting;
 use crate::files::folder::FileId;
 use crate::files::publish::Publish;
 use crate::pipeline::Buffer;
@@ -32,6 +32,14 @@ pub enum Output<'a> {
     Open(&'a File),
     /// A stream.
     Stream(&'a mut (dyn Write + Send)),
+    /// Somebody who keeps the bytes.
+    Keeper(&'a mut (dyn KeepBytes + Send)),
+}
+
+/// Keeps bytes that come one part after the other, without a copy of them.
+pub trait KeepBytes {
+    /// Takes the next bytes.
+    fn keep(&mut self, bytes: Vec<u8>) -> io::Result<()>;
 }
 
 impl Output<'_> {
@@ -39,7 +47,7 @@ impl Output<'_> {
     pub(crate) fn replaced(&self) -> Option<FileId> {
         match self {
             Self::File(publish) => publish.replaced(),
-            Self::Open(_) | Self::Stream(_) => None,
+            Self::Open(_) | Self::Stream(_) | Self::Keeper(_) => None,
         }
     }
 }
@@ -50,6 +58,10 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
     fn size(&self) -> u64;
     /// Fills `out` with the bytes from `at` on.
     fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()>;
+    /// Whether a read waits for a network, so that many should wait concurrently.
+    fn is_far(&self) -> bool {
+        false
+    }
     /// The `len` bytes from `at` on, if they are contiguous in memory.
     fn slice(&self, _at: u64, _len: u64) -> Option<&[u8]> {
         None
@@ -252,6 +264,11 @@ impl<'a> ByteSource<'a> {
         }
     }
 
+    /// Whether a read waits for a network.
+    pub(crate) fn is_far(&self) -> bool {
+        matches!(self, Self::Elsewhere(bytes) if bytes.is_far())
+    }
+
     /// Asks the system to read the `len` bytes from `at` on ahead, if they are in a file.
     #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(crate) fn read_ahead(&self, at: u64, len: u64) {
@@ -321,6 +338,7 @@ const HOLE_LEN: usize = 1 << 16;
 pub(crate) enum Sink<'a> {
     File(&'a File),
     Stream(Mutex<&'a mut (dyn Write + Send)>),
+    Keeper(Mutex<&'a mut (dyn KeepBytes + Send)>),
 }
 
 impl<'a> Sink<'a> {
@@ -329,14 +347,7 @@ impl<'a> Sink<'a> {
             Output::File(publish) => Self::File(publish.file()),
             Output::Open(file) => Self::File(file),
             Output::Stream(stream) => Self::Stream(Mutex::new(stream)),
-        }
-    }
-
-    /// How many threads may write concurrently.
-    pub(crate) fn writers(&self, context: &Context) -> usize {
-        match self {
-            Self::File(_) => context.thread_count().div_ceil(2).max(1),
-            Self::Stream(_) => 1,
+            Output::Keeper(keeper) => Self::Keeper(Mutex::new(keeper)),
         }
     }
 
@@ -345,25 +356,38 @@ impl<'a> Sink<'a> {
         let written = match self {
             Self::File(file) => file.write_all_at(bytes, at),
             Self::Stream(stream) => match stream.lock() {
-                Ok(mut stream) => stream.write_all(bytes),
+                Ok(mut stream) => waiting(|| stream.write_all(bytes)),
                 Err(_) => Err(io::Error::other("another thread failed")),
             },
+            Self::Keeper(_) => return self.write_owned(at, bytes.to_vec()).map(drop),
         };
         written.map_err(|e| Error::io("cannot write", e))
+    }
+
+    /// The same with bytes that may be kept; returns their memory if they are not.
+    pub(crate) fn write_owned(&self, at: u64, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        let Self::Keeper(keeper) = self else {
+            return self.write(at, &bytes).map(|()| Some(bytes));
+        };
+        let kept = match keeper.lock() {
+            Ok(mut keeper) => waiting(|| keeper.keep(bytes)),
+            Err(_) => Err(io::Error::other("another thread failed")),
+        };
+        kept.map(|()| None).map_err(|e| Error::io("cannot write", e))
     }
 
     /// Empties a file, so that the parts that are left out are zeros.
     pub(crate) fn clear(&self) -> Result<()> {
         match self {
             Self::File(file) => file.set_len(0).map_err(|e| Error::io("cannot write", e)),
-            Self::Stream(_) => Ok(()),
+            Self::Stream(_) | Self::Keeper(_) => Ok(()),
         }
     }
 
     /// The same as [`Sink::write`], but leaves long runs of zeros out of a file. The file must have
     /// been empty, and gets its length from [`Sink::finish`].
     pub(crate) fn write_sparse(&self, at: u64, bytes: &[u8]) -> Result<()> {
-        if matches!(self, Self::Stream(_)) {
+        if !matches!(self, Self::File(_)) {
             return self.write(at, bytes);
         }
         let first = at.next_multiple_of(HOLE_LEN as u64) - at;
@@ -383,7 +407,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn finish(&self, len: u64) -> Result<()> {
         match self {
             Self::File(file) => file.set_len(len).map_err(|e| Error::io("cannot write", e)),
-            Self::Stream(_) => self.flush(),
+            Self::Stream(_) | Self::Keeper(_) => self.flush(),
         }
     }
 

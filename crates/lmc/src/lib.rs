@@ -11,6 +11,7 @@ mod archive;
 mod base;
 mod compress;
 mod context;
+mod crew;
 mod diff;
 mod files;
 mod io;
@@ -19,6 +20,7 @@ mod items;
 mod memory;
 mod once;
 mod pipeline;
+mod several;
 mod span;
 
 pub use archive::describe::{BlockInfo, SpanInfo};
@@ -32,6 +34,7 @@ pub use base::{Base, BaseSet, Library};
 pub use compress::rounding::rounding_sources;
 pub use compress::{Compressed, compress};
 pub use context::{Context, Interrupt, Progress};
+pub use crew::{Crew, Shift, Urgency, in_turn, waiting};
 pub use diff::{BytesDiff, Change, Diff, TensorDiff, diff};
 pub use files::folder::{FileId, FileKind, FileState, Folder, Links, MODE_BITS};
 pub use files::leftover::Leftover;
@@ -40,7 +43,7 @@ pub use files::publish::{Origin, Publish};
 pub use files::remove::remove_seen;
 pub use files::sandbox::{NewDirectory, Sandbox};
 pub use files::tree::{Tree, TreeEntry, check_place};
-pub use io::{Input, Output, ReadAt};
+pub use io::{Input, KeepBytes, Output, ReadAt};
 pub use lmc_codec::Level;
 pub use lmc_format::{
     Advice, Conversion, Dtype, DtypeId, Error, ErrorKind, NumpyName, Reference, Result,
@@ -50,6 +53,7 @@ pub use memory::{
     compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_vec,
 };
 pub use pipeline::each;
+pub use several::Several;
 pub use span::SpanSizer;
 
 /// How to compress.

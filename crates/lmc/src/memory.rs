@@ -61,7 +61,7 @@ pub(crate) fn compress_source(
     let mut memory = Memory { written: 0, free: out, rest: Vec::new() };
     memory.push(header().to_vec()).map(copy);
     let body = Mutex::new(Body::new(&job, memory));
-    let new_worker = || (Worker::new(options), Buffer::default());
+    let new_worker = || (Worker::default(), Buffer::default());
     let budgets = options.bases.budgets();
     alone_if_spent(&budgets, &options.context, |context| {
         let first = body.lock().map_err(|_| another_failed())?.turn;

@@ -1,125 +1,247 @@
-//! Takes the parts of a file through three concurrent stages: read, work, write.
+//! Takes the parts of a file through three stages: read, work, write.
 //!
-//! ```text
-//! readers -> [few] -> workers -> [few] -> collector, in order -> [few] -> writers
-//! ```
+//! A thread takes the next part, reads it and works on it. Parts are written in their order. Who
+//! finishes the one that comes next writes it, and all that are ready after it; meanwhile the others
+//! go on. So no thread ever waits for another one in the kernel, as several that write to one file
+//! would. Parts that come over a network are read by threads of their own, which wait.
 //!
-//! There are never more parts in the pipeline than permits, so memory is bounded whatever a file
-//! holds: a part takes a permit before it is read and gives it back when it is written.
+//! There are never more parts in the pipelines of a crew than permits, so memory is bounded
+//! whatever the files hold: a part takes a permit before it is read and gives it back when it is
+//! written. Each stage takes a turn on the CPU; writing comes first, because it makes room.
 //!
 //! The system may refuse to start threads. Then the work is done with those that could be started.
-//! If there are none, the calling thread does everything.
 
 use crate::context::{Context, Interrupt};
+use crate::crew::{Permit, Urgency, has_turn, in_turn};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use lmc_format::{Error, ErrorKind, Result};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
-/// Parts that may wait between two stages.
+/// Parts that may wait between those who read and those who work.
 const WAITING: usize = 2;
-/// Parts that may be in the pipeline in addition to those that are worked on.
-const PERMITS_EXTRA: usize = 4;
 
 /// The work that is done on each part.
 pub(crate) trait Stages: Sync {
     /// A part after reading.
     type Read: Send;
-    /// State that a worker keeps between parts.
-    type Worker;
+    /// What a thread needs for the work, such as buffers; used again for other parts and files.
+    type Worker: Any + Send + Default;
     /// A part after the work.
     type Done: Send;
     /// A part that is ready to be written.
     type Write: Send;
 
+    /// Whether reading waits for a network.
+    fn is_far(&self) -> bool;
     /// Reads part `i`.
     fn read(&self, i: usize) -> Result<Self::Read>;
-    /// The initial state of a worker.
-    fn worker(&self) -> Self::Worker;
     /// Works on part `i`.
     fn work(&self, worker: &mut Self::Worker, i: usize, read: Self::Read) -> Result<Self::Done>;
     /// Writes a part.
     fn write(&self, part: Self::Write) -> Result<()>;
 }
 
-/// Takes parts 0 to `count` through all stages, with this many threads that write; `collect` sees
-/// them in order. Returns the first error of a write, or else the first of any stage. After an
-/// error that is not from a write, all parts that `collect` has seen are written.
-///
-/// Errors travel the same way as the parts. So the collector always hears of them and drops its
-/// ends of the channels, which makes all other threads stop.
+/// A part that was read.
+struct Parcel<T> {
+    i: usize,
+    permit: Option<Permit>,
+    part: Result<T>,
+}
+
+/// Takes parts 0 to `count` through all stages; `collect` sees them in order. Returns the first
+/// error of a write, or else the first of any stage. After an error that is not from a write, all
+/// parts that `collect` has seen are written.
 pub(crate) fn run<S: Stages>(
     stages: &S,
     count: usize,
     context: &Context,
-    writers: usize,
-    collect: impl FnMut(usize, S::Done) -> Result<S::Write>,
+    collect: impl FnMut(usize, S::Done) -> Result<S::Write> + Send,
 ) -> Result<()> {
-    let next = AtomicUsize::new(0);
-    let write_failure = Mutex::new(None);
-    let (interrupt, workers) = (&context.interrupt, context.thread_count());
-    let mut collect = collect;
-    let collected = std::thread::scope(|scope| {
-        let (permit, permits) = bounded(workers + PERMITS_EXTRA);
-        (0..workers + PERMITS_EXTRA).for_each(|_| permit.send(()).unwrap_or_default());
-        let (to_work, from_read) = bounded(WAITING);
-        let (to_collect, from_work) = bounded(workers + WAITING);
-        let (to_write, from_collect) = bounded::<S::Write>(WAITING);
-        let start_reader = || {
-            let (to_work, permits, next) = (to_work.clone(), permits.clone(), &next);
-            start(scope, move || read_all(stages, interrupt, (next, count), &permits, &to_work))
+    let _shift = context.shift();
+    let order = Order { waiting: BTreeMap::new(), turn: 0, is_writing: false, collect };
+    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (order, failures) = (Mutex::new(order), Mutex::default());
+    let line = Line { stages, count, context, next, order, failures, is_over };
+    let threads = context.thread_count().min(count).min(context.crew_size().parts);
+    let readers = if stages.is_far() { context.crew_size().parts.div_ceil(2) } else { 0 };
+    // Within a stage of another pipeline, all permits and turns may be taken by those who wait.
+    if threads <= 1 && readers == 0 || has_turn() {
+        context.employ(|| line.work_on_all());
+        return line.end();
+    }
+    let (to_work, from_read) = bounded(WAITING);
+    std::thread::scope(|scope| {
+        let (line, from_read, to_work) = (&line, &from_read, to_work);
+        let start_reader = |_: &usize| {
+            let to_work = to_work.clone();
+            start(scope, context, move || line.read_all(&to_work))
         };
-        let start_worker = || {
-            let (from_read, to_collect) = (from_read.clone(), to_collect.clone());
-            start(scope, move || work_all(stages, interrupt, &from_read, &to_collect))
+        let has_readers = (0..readers.min(count)).take_while(start_reader).count() > 0;
+        drop(to_work);
+        let work = move || match has_readers {
+            true => line.work_on_what_is_read(from_read),
+            false => line.work_on_all(),
         };
-        let start_writer = || {
-            let (from_collect, permit) = (from_collect.clone(), permit.clone());
-            let failure = &write_failure;
-            start(scope, move || write_all(stages, interrupt, &from_collect, &permit, failure))
+        let _ = (1..threads).take_while(|_| start(scope, context, work)).count();
+        context.employ(work);
+    });
+    line.end()
+}
+
+/// Starts a thread; says whether the system allowed it.
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    context: &'scope Context,
+    run: impl FnOnce() + Send + 'scope,
+) -> bool {
+    Builder::new().spawn_scoped(scope, || context.employ(run)).is_ok()
+}
+
+/// What the threads of a pipeline share.
+struct Line<'a, S: Stages, C> {
+    stages: &'a S,
+    count: usize,
+    context: &'a Context,
+    /// The part that is taken next.
+    next: AtomicUsize,
+    order: Mutex<Order<S::Done, C>>,
+    failures: Mutex<Failures>,
+    is_over: AtomicBool,
+}
+
+/// Parts that were worked on, on their way to be written.
+struct Order<D, C> {
+    /// Those that come after others which are not done yet.
+    waiting: BTreeMap<usize, (D, Option<Permit>)>,
+    /// The part that comes next.
+    turn: usize,
+    /// Whether a thread writes. No other one begins to.
+    is_writing: bool,
+    collect: C,
+}
+
+/// The first failures.
+#[derive(Default)]
+struct Failures {
+    /// Of a write. It comes before all others: its part is lost, and nothing after it may be used.
+    write: Option<Error>,
+    other: Option<Error>,
+}
+
+impl<S: Stages, C: FnMut(usize, S::Done) -> Result<S::Write>> Line<'_, S, C> {
+    /// Takes the next part; none if there is none, or if the work is over.
+    fn take(&self) -> Option<(usize, Option<Permit>)> {
+        let is_left = || {
+            !self.is_over.load(Ordering::Acquire) && self.next.load(Ordering::Relaxed) < self.count
         };
-        // One of each first, with the reader last: no part is touched unless all three have
-        // started.
-        if !(start_writer() && start_worker() && start_reader()) {
+        if !is_left() {
             return None;
         }
-        let _ = (1..workers).all(|_| start_worker());
-        let _ = (1..workers.div_ceil(4)).all(|_| start_reader());
-        let _ = (1..writers).all(|_| start_writer());
-        drop((to_work, from_read, to_collect, from_collect, permits, permit));
-        Some(collect_all(from_work, &to_write, &write_failure, &mut collect))
-    });
-    // A write error comes before all others: its part is lost, and nothing after it may be used.
-    match write_failure.into_inner() {
-        Ok(None) => collected.unwrap_or_else(|| run_alone(stages, count, interrupt, collect)),
-        Ok(Some(error)) => Err(error),
-        Err(_) => Err(broken()),
+        // The permit comes first, so that the part that all others wait for always has one.
+        let permit = (!has_turn()).then(|| self.context.crew.permit());
+        let i = self.next.fetch_add(1, Ordering::Relaxed);
+        (i < self.count && !self.is_over.load(Ordering::Acquire)).then_some((i, permit))
     }
-}
 
-/// Starts a thread; says whether the system allowed it. If not, its closure is dropped, along with
-/// its ends of the channels.
-fn start<'scope>(scope: &'scope Scope<'scope, '_>, run: impl FnOnce() + Send + 'scope) -> bool {
-    Builder::new().spawn_scoped(scope, run).is_ok()
-}
+    fn read(&self, i: usize) -> Result<S::Read> {
+        self.guarded(Urgency::Usual, || self.stages.read(i))
+    }
 
-/// The same as [`run`], on this thread alone.
-fn run_alone<S: Stages>(
-    stages: &S,
-    count: usize,
-    interrupt: &Interrupt,
-    mut collect: impl FnMut(usize, S::Done) -> Result<S::Write>,
-) -> Result<()> {
-    let mut worker = stages.worker();
-    (0..count).try_for_each(|i| {
-        let read = guarded(interrupt, || stages.read(i))?;
-        let done = guarded(interrupt, || stages.work(&mut worker, i, read))?;
-        let part = collect(i, done)?;
-        guarded(interrupt, || stages.write(part))
-    })
+    /// Reads parts for others.
+    fn read_all(&self, to_work: &Sender<Parcel<S::Read>>) {
+        while let Some((i, permit)) = self.take() {
+            if to_work.send(Parcel { i, permit, part: self.read(i) }).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn work_on_what_is_read(&self, from_read: &Receiver<Parcel<S::Read>>) {
+        for Parcel { i, permit, part } in from_read {
+            if !self.is_over.load(Ordering::Acquire) {
+                self.work_on(i, permit, part);
+            }
+        }
+    }
+
+    fn work_on_all(&self) {
+        while let Some((i, permit)) = self.take() {
+            self.work_on(i, permit, self.read(i));
+        }
+    }
+
+    /// Works on a part, and writes what can then be written.
+    fn work_on(&self, i: usize, permit: Option<Permit>, read: Result<S::Read>) {
+        let work = |read| {
+            self.guarded(Urgency::Usual, || {
+                // There are no more of these than turns.
+                let mut worker = self.context.crew.take();
+                let done = self.stages.work(&mut worker, i, read);
+                self.context.crew.give(worker);
+                done
+            })
+        };
+        match read.and_then(work) {
+            Ok(done) => self.order().waiting.insert(i, (done, permit)),
+            Err(error) => return self.fail(|failures| &mut failures.other, error),
+        };
+        while let Some((part, _permit)) = self.next_to_write() {
+            if let Err(error) = self.guarded(Urgency::Urgent, || self.stages.write(part)) {
+                self.fail(|failures| &mut failures.write, error);
+            }
+            self.order().is_writing = false;
+        }
+    }
+
+    /// The part that comes next, if it is done and nobody writes.
+    fn next_to_write(&self) -> Option<(S::Write, Option<Permit>)> {
+        let mut order = self.order();
+        if order.is_writing || self.is_over.load(Ordering::Acquire) {
+            return None;
+        }
+        let turn = order.turn;
+        let (done, permit) = order.waiting.remove(&turn)?;
+        order.turn += 1;
+        let collected = catch_unwind(AssertUnwindSafe(|| (order.collect)(turn, done)));
+        match collected.unwrap_or_else(|_| Err(broken())) {
+            Ok(part) => {
+                order.is_writing = true;
+                Some((part, permit))
+            }
+            Err(error) => {
+                drop(order);
+                self.fail(|failures| &mut failures.other, error);
+                None
+            }
+        }
+    }
+
+    fn fail(&self, kind: impl FnOnce(&mut Failures) -> &mut Option<Error>, error: Error) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        kind(&mut failures).get_or_insert(error);
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order<S::Done, C>> {
+        // Nothing panics while it is locked.
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn guarded<T>(&self, urgency: Urgency, stage: impl FnOnce() -> Result<T>) -> Result<T> {
+        in_turn(urgency, || guarded(&self.context.interrupt, stage))
+    }
+
+    /// The result, once all threads are done.
+    fn end(self) -> Result<()> {
+        let Failures { write, other } =
+            self.failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        write.or(other).map_or(Ok(()), Err)
+    }
 }
 
 /// Works on parts 0 to `count` on several threads, each with a `worker` of its own. Returns the
@@ -161,15 +283,22 @@ pub(crate) fn for_each<W>(
     };
     let run = || {
         let mut worker = worker();
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            if i >= count {
-                return;
+        // One turn for as many as nobody else waits for: some of this work is very short.
+        let mut some = || {
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                if i >= count {
+                    return false;
+                }
+                if let Err(error) = guarded(interrupt, || work(&mut worker, i)) {
+                    fail(i, error);
+                }
+                if context.crew.is_turn_wanted() {
+                    return true;
+                }
             }
-            if let Err(error) = guarded(interrupt, || work(&mut worker, i)) {
-                fail(i, error);
-            }
-        }
+        };
+        context.employ(|| while in_turn(Urgency::Usual, &mut some) {});
     };
     let has_failed = std::thread::scope(|scope| {
         let start = |_| Builder::new().spawn_scoped(scope, run).ok();
@@ -182,79 +311,6 @@ pub(crate) fn for_each<W>(
         None if has_failed => Err(broken()),
         None => Ok(()),
     }
-}
-
-fn read_all<S: Stages>(
-    stages: &S,
-    interrupt: &Interrupt,
-    (next, count): (&AtomicUsize, usize),
-    permits: &Receiver<()>,
-    to_work: &Sender<(usize, Result<S::Read>)>,
-) {
-    // The permit comes first, so that the part that all others wait for always has one.
-    while permits.recv().is_ok() {
-        let i = next.fetch_add(1, Ordering::Relaxed);
-        if i >= count || to_work.send((i, guarded(interrupt, || stages.read(i)))).is_err() {
-            return;
-        }
-    }
-}
-
-fn work_all<S: Stages>(
-    stages: &S,
-    interrupt: &Interrupt,
-    from_read: &Receiver<(usize, Result<S::Read>)>,
-    to_collect: &Sender<(usize, Result<S::Done>)>,
-) {
-    let mut worker = stages.worker();
-    for (i, read) in from_read {
-        let done = read.and_then(|read| guarded(interrupt, || stages.work(&mut worker, i, read)));
-        if to_collect.send((i, done)).is_err() {
-            return;
-        }
-    }
-}
-
-fn write_all<S: Stages>(
-    stages: &S,
-    interrupt: &Interrupt,
-    from_collect: &Receiver<S::Write>,
-    permit: &Sender<()>,
-    failure: &Mutex<Option<Error>>,
-) {
-    for part in from_collect {
-        if let (Err(error), Ok(mut first)) =
-            (guarded(interrupt, || stages.write(part)), failure.lock())
-        {
-            first.get_or_insert(error);
-        }
-        // When all parts have been read, nobody receives permits any more.
-        permit.send(()).unwrap_or_default();
-    }
-}
-
-fn collect_all<D, W>(
-    from_work: Receiver<(usize, Result<D>)>,
-    to_write: &Sender<W>,
-    write_failure: &Mutex<Option<Error>>,
-    collect: &mut impl FnMut(usize, D) -> Result<W>,
-) -> Result<()> {
-    let mut waiting = BTreeMap::new();
-    let mut turn = 0;
-    for (i, done) in from_work {
-        waiting.insert(i, done?);
-        while let Some(done) = waiting.remove(&turn) {
-            let part = collect(turn, done)?;
-            if to_write.send(part).is_err() {
-                return Err(broken());
-            }
-            turn += 1;
-        }
-        if write_failure.lock().map_or(true, |first| first.is_some()) {
-            return Ok(());
-        }
-    }
-    Ok(())
 }
 
 /// Runs a stage unless it is interrupted. A panic in it becomes an error, so that no other thread
@@ -325,11 +381,13 @@ mod tests {
         type Done = ();
         type Write = ();
 
+        fn is_far(&self) -> bool {
+            false
+        }
+
         fn read(&self, _: usize) -> Result<()> {
             Ok(())
         }
-
-        fn worker(&self) {}
 
         fn work(&self, (): &mut (), i: usize, (): ()) -> Result<()> {
             if i == 0 {
@@ -351,7 +409,7 @@ mod tests {
     fn a_failed_write_is_not_forgotten() {
         for _ in 0..100 {
             let stages = LateFailure(Barrier::new(2));
-            let error = run(&stages, 2, &Context::with_threads(2), 1, |_, ()| Ok(())).unwrap_err();
+            let error = run(&stages, 2, &Context::with_threads(2), |_, ()| Ok(())).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Io, "{error}");
         }
     }

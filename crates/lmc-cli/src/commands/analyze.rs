@@ -96,7 +96,7 @@ fn measure(
     args: &AnalyzeArgs,
     context: &Context,
 ) -> Result<Report, Failure> {
-    let mut progress = ProgressBar::new(Volume::Normal);
+    let progress = ProgressBar::new(Volume::Normal);
     let sample = (!names.is_empty()).then_some(args.engines.sample);
     let options = Options { is_all: args.all, sample };
     let analysis = lmc_analyze::analyze(series, options, |name, bytes| {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::stdin;
 use std::path::{Path, PathBuf};
 
-use lmc::{BaseSet, Dependencies, FileId, Input, Level, Options, Output, Summary};
+use lmc::{BaseSet, Context, Dependencies, FileId, Input, Level, Options, Output, Summary};
 
 use super::transfer::{self, Direction, FileTask, Opened, TaskInput};
 use crate::args::files::{CodecName, CompressArgs};
@@ -42,6 +42,10 @@ struct Compress<'a> {
 }
 
 impl Direction for Compress<'_> {
+    fn context(&self) -> &Context {
+        &self.options.context
+    }
+
     fn target(&self, source: &Path) -> Result<PathBuf, Failure> {
         names::compressed(source)
     }

@@ -27,6 +27,10 @@ struct Decompress {
 }
 
 impl Direction for Decompress {
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
     fn target(&self, source: &Path) -> Result<PathBuf, Failure> {
         names::restored(source)
     }

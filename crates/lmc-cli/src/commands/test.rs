@@ -12,7 +12,7 @@ use crate::{signals, stdio};
 /// Tests every file.
 pub fn run(args: &TestArgs) -> Exit {
     let files = Archives::list(&args.files);
-    let mut progress = ProgressBar::new(Volume::new(args.quiet, false));
+    let progress = ProgressBar::new(Volume::new(args.quiet, false));
     let context = signals::context(args.threads.count);
     exit::for_each(&files.paths, |path| {
         let bases = bases::to_restore(&args.bases.paths, bases::location(path, &args.files));

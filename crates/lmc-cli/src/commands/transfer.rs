@@ -10,11 +10,14 @@ mod removal;
 mod task;
 mod tree;
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use lmc::{Dependencies, FileId, FileState, Origin, Output, Publish, Summary};
+use lmc::{Context, Dependencies, FileId, FileState, Origin, Output, Publish, Several, Summary};
 
 pub use task::{FileTask, Opened, TaskInput};
 
@@ -25,11 +28,13 @@ use crate::names;
 use crate::progress::{ProgressBar, Volume};
 use crate::{signals, stdio};
 use plan::{Batch, refuse_collisions};
-use removal::Read;
-use tree::TargetTree;
+use removal::{Read, remove};
+use tree::{TargetTree, TreePlan};
 
 /// Compressing or restoring.
-pub trait Direction {
+pub trait Direction: Sync {
+    /// What all work shares.
+    fn context(&self) -> &Context;
     /// The usual name of the result.
     fn target(&self, source: &Path) -> Result<PathBuf, Failure>;
     /// The path of the result of a file in a directory, both relative to the root of the directory;
@@ -74,6 +79,7 @@ pub fn run(args: &FileArgs, direction: &dyn Direction) -> Exit {
     if let Err(failure) = check(args, direction) {
         return exit::report("options".as_ref(), Err(failure));
     }
+    let _shift = direction.context().shift();
     let progress = ProgressBar::new(Volume::new(args.quiet, args.verbose));
     let (tally, renewed) = (Tally::default(), HashMap::new());
     let mut transfer = Transfer { args, direction, progress, tally, renewed };
@@ -128,15 +134,13 @@ impl Transfer<'_> {
     fn run_batches(&mut self, batches: &[(&Path, Batch)], needs: &Dependencies) {
         // Files that others need stay until all are done.
         let needed = needs.needed();
-        let mut kept = Vec::new();
-        let mut left = HashSet::new();
-        for (i, (name, batch)) in batches.iter().enumerate() {
-            match self.run_batch(name, i, batch, &needed, &mut left) {
-                Ok(read) => kept.extend(read),
-                Err(failure) => {
-                    self.failed(name, &failure);
-                    left.extend(batch.tasks.iter().filter_map(FileTask::id));
-                }
+        let (mut kept, mut left) = (Vec::new(), HashSet::new());
+        for group in groups(batches) {
+            let mut ends = Ends { needed: &needed, kept: &mut kept, left: &mut left };
+            if let Err(failure) = self.run_group(batches, group.clone(), &mut ends) {
+                self.failed(batches[group.start].0, &failure);
+                let tasks = batches[group].iter().flat_map(|(_, batch)| &batch.tasks);
+                left.extend(tasks.filter_map(FileTask::id));
             }
             if self.tally.exit() == Exit::PipeClosed {
                 break;
@@ -150,85 +154,141 @@ impl Transfer<'_> {
         }
     }
 
-    /// Processes an argument; returns the files that were read and that others still need. Files
-    /// that failed are added to `left`.
-    fn run_batch(
+    /// Processes the files of a group concurrently, the longest first.
+    fn run_group(
         &mut self,
-        name: &Path,
-        number: usize,
-        batch: &Batch,
-        needed: &HashSet<FileId>,
-        left: &mut HashSet<FileId>,
-    ) -> Result<Vec<Read>, Failure> {
+        batches: &[(&Path, Batch)],
+        group: Range<usize>,
+        ends: &mut Ends,
+    ) -> Result<(), Failure> {
+        let (name, Batch { tree, .. }) = &batches[group.start];
         let make = |tree| TargetTree::make(tree, self.args.force);
-        let target = batch.tree.as_ref().map(make).transpose()?;
-        let mut total = Summary { bytes_in: 0, bytes_out: 0 };
-        let mut tally = Tally::default();
-        let (mut kept, mut is_written) = (Vec::new(), false);
-        for (i, task) in batch.tasks.iter().enumerate() {
-            let source = task.source.as_deref().unwrap_or(name);
-            let done =
-                self.run_task(source, task, batch, target.as_ref()).and_then(|(done, read)| {
-                    total.bytes_in += done.bytes_in;
-                    total.bytes_out += done.bytes_out;
-                    is_written = true;
-                    // The file stays open until it is removed, so its inode number is not reused.
-                    let Some((_file, state)) = read.filter(|_| self.args.rm) else { return Ok(()) };
-                    if task.id().is_some_and(|id| needed.contains(&id)) {
-                        kept.push(Read { batch: number, task: i, state });
-                        return Ok(());
-                    }
-                    self.remove(task, batch.tree.as_ref(), &state)
-                });
+        let target = tree.as_ref().map(make).transpose()?;
+        let mut jobs: Vec<Job> = group.flat_map(|i| jobs(batches, i)).collect();
+        jobs.sort_by_key(|job| Reverse(job.task.state.map_or(0, |state| state.size)));
+        let Self { args, direction, progress, tally: all, renewed } = self;
+        let (args, direction, progress) = (*args, *direction, &*progress);
+        let (mut total, mut tally) = (Summary { bytes_in: 0, bytes_out: 0 }, Tally::default());
+        let (mut is_written, started) = (false, Instant::now());
+        let several = Several::of(direction.context(), jobs.len());
+        progress.expect(several.count());
+        let work = FileWork { args, direction, progress, target: target.as_ref(), renewed };
+        let work_on = |job: &Job| work.run_task(job);
+        several.run(&jobs, work_on, |job, done| {
+            let done = done.and_then(|(done, read)| {
+                total.bytes_in += done.bytes_in;
+                total.bytes_out += done.bytes_out;
+                is_written = true;
+                // The file stays open until it is removed, so its inode number is not reused.
+                let Some((_file, state)) = read.filter(|_| args.rm) else { return Ok(()) };
+                // The removal of a name changes the file, which others may be reading by another.
+                if state.names > 1 || job.task.id().is_some_and(|id| ends.needed.contains(&id)) {
+                    ends.kept.push(Read { batch: job.batch, task: job.number, state });
+                    return Ok(());
+                }
+                remove(job.task, job.tree, &state)
+            });
             match done {
                 Ok(()) => {
                     tally.done();
-                    self.tally.done();
+                    all.done();
                 }
                 Err(failure) => {
                     tally.failed(&failure);
-                    self.failed(source, &failure);
-                    left.extend(task.id());
+                    all.failed(&failure);
+                    progress.failure(job.name.display(), &failure);
+                    ends.left.extend(job.task.id());
                 }
             }
-            if tally.exit() == Exit::PipeClosed {
-                break;
-            }
-        }
-        for (path, failure) in batch.tree.iter().flat_map(|tree| &tree.left_out) {
+            tally.exit() != Exit::PipeClosed
+        });
+        progress.finish();
+        let Some(tree) = tree else { return Ok(()) };
+        for (path, failure) in &tree.left_out {
             self.failed(path, failure);
         }
-        if let Some(Err(replaced)) = batch.tree.as_ref().map(|tree| tree.source.check_folders()) {
+        if let Err(replaced) = tree.source.check_folders() {
             self.failed(name, &replaced.into());
         }
-        if let (Some(tree), Some(target)) = (&batch.tree, &target) {
-            if tally.is_all_failed() && !is_written {
-                target.remove(tree);
-            } else {
-                target.finish(tree)?;
-                if tally.is_clean() {
-                    let factor = self.direction.factor(total);
-                    let (source, target) = (tree.source.path().display(), tree.target.display());
-                    self.progress.summary(source, target, total, &factor);
-                }
+        let Some(target) = target else { return Ok(()) };
+        if tally.is_all_failed() && !is_written {
+            target.remove(tree);
+        } else {
+            target.finish(tree)?;
+            if tally.is_clean() {
+                let factor = self.direction.factor(total);
+                let (source, target) = (tree.source.path().display(), tree.target.display());
+                self.progress.summary(source, target, total, &factor, started);
             }
         }
-        Ok(kept)
+        Ok(())
     }
+}
 
+/// What is known of inputs once they were processed.
+struct Ends<'a> {
+    /// Inputs that others need.
+    needed: &'a HashSet<FileId>,
+    /// Those that were read and are to be removed at the end.
+    kept: &'a mut Vec<Read>,
+    /// Those that stay, because their task failed.
+    left: &'a mut HashSet<FileId>,
+}
+
+/// A file to process.
+struct Job<'a> {
+    name: &'a Path,
+    batch: usize,
+    /// The number of the task in the batch.
+    number: usize,
+    task: &'a FileTask,
+    tasks: &'a [FileTask],
+    tree: Option<&'a TreePlan>,
+}
+
+fn jobs<'a>(batches: &'a [(&Path, Batch)], batch: usize) -> impl Iterator<Item = Job<'a>> {
+    let (named, Batch { tasks, tree }) = &batches[batch];
+    tasks.iter().enumerate().map(move |(number, task)| {
+        let name = task.source.as_deref().unwrap_or(named);
+        Job { name, batch, number, task, tasks, tree: tree.as_ref() }
+    })
+}
+
+/// Batches whose files may be processed concurrently: a directory, or files that follow each other.
+fn groups(batches: &[(&Path, Batch)]) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let mut may_go_on = false;
+    for (i, (_, batch)) in batches.iter().enumerate() {
+        // Results on stdout keep their order.
+        let is_free = |task: &FileTask| task.source.is_some() && task.target.is_some();
+        let may_join = batch.tree.is_none() && batch.tasks.iter().all(is_free);
+        match groups.last_mut().filter(|_| may_go_on && may_join) {
+            Some(group) => group.end = i + 1,
+            None => groups.push(i..i + 1),
+        }
+        may_go_on = may_join;
+    }
+    groups
+}
+
+/// What the threads that process files share.
+struct FileWork<'a> {
+    args: &'a FileArgs,
+    direction: &'a dyn Direction,
+    progress: &'a ProgressBar,
+    target: Option<&'a TargetTree>,
+    renewed: &'a HashMap<FileId, FileState>,
+}
+
+impl FileWork<'_> {
     /// Processes one file: the result is whole under its name, or there is none. Returns the file
     /// that was read, as it was then.
-    fn run_task(
-        &mut self,
-        name: &Path,
-        task: &FileTask,
-        batch: &Batch,
-        target: Option<&TargetTree>,
-    ) -> Result<(Summary, Option<(File, FileState)>), Failure> {
+    fn run_task(&self, job: &Job) -> Result<(Summary, Option<(File, FileState)>), Failure> {
+        let Job { name, task, tasks, tree, .. } = *job;
         if let Some(failure) = &task.refused {
             return Err(failure.clone());
         }
-        let opened = task.open_renewed(batch.tree.as_ref(), &self.renewed)?;
+        let opened = task.open_renewed(tree, self.renewed)?;
         let (total, read) = match &opened {
             Opened::File(file) => {
                 let kept = file.try_clone().and_then(|file| Ok((FileState::of(&file)?, file)));
@@ -238,9 +298,9 @@ impl Transfer<'_> {
             Opened::Stdin => (None, None),
         };
         let open = |&i: &usize| {
-            let other = &batch.tasks[i];
+            let other = &tasks[i];
             let path = other.source.clone().unwrap_or_default();
-            match other.open_renewed(batch.tree.as_ref(), &self.renewed)? {
+            match other.open_renewed(tree, self.renewed)? {
                 Opened::File(file) => Ok((path, file)),
                 Opened::Stdin => Err(Failure::new("a file next to it is gone")),
             }
@@ -254,16 +314,16 @@ impl Transfer<'_> {
             (None, Some(state)) => Origin::part_of(state),
             _ => Origin::nothing(),
         };
+        let started = Instant::now();
         self.progress.start(name.display(), total);
         let done = match &task.target {
-            Some(path) => self.to_file(task, input, &origin, name, path, target),
-            None => self.to_stdout(task, input),
+            Some(path) => self.to_file(task, input, &origin, name, path)?,
+            None => self.to_stdout(task, input)?,
         };
-        self.progress.finish();
-        let done = done?;
         let shown = task.target.as_deref().map(Path::display);
         let shown = shown.map_or_else(|| "stdout".into(), |target| target.to_string());
-        self.progress.summary(name.display(), shown, done, &self.direction.factor(done));
+        let factor = self.direction.factor(done);
+        self.progress.summary(name.display(), shown, done, &factor, started);
         Ok((done, read.filter(|_| task.source.is_some())))
     }
 
@@ -274,18 +334,17 @@ impl Transfer<'_> {
         origin: &Origin,
         name: &Path,
         path: &Path,
-        target: Option<&TargetTree>,
     ) -> Result<Summary, Failure> {
         if names::is_same_file(name, path) {
             return Err(Failure::new("input and output are the same file; give another -o"));
         }
-        let mut publish = match (target, &task.in_tree) {
+        let mut publish = match (self.target, &task.in_tree) {
             (Some(target), Some(place)) => target.sandbox.create(&place.target, origin)?,
             _ => Publish::create(path, self.args.force, origin)?,
         };
         let _guard = signals::guard(publish.leftover());
         let output = Output::File(&mut publish);
-        let done = self.direction.convert(task, input, output, &self.progress)?;
+        let done = self.direction.convert(task, input, output, self.progress)?;
         publish.commit()?;
         Ok(done)
     }
@@ -293,7 +352,7 @@ impl Transfer<'_> {
     fn to_stdout(&self, task: &FileTask, input: TaskInput) -> Result<Summary, Failure> {
         let mut stdout = stdio::BytesOut::new(self.args.force)?;
         let output = Output::Stream(&mut stdout);
-        let done = self.direction.convert(task, input, output, &self.progress);
+        let done = self.direction.convert(task, input, output, self.progress);
         stdout.check(done)
     }
 }

@@ -265,6 +265,15 @@ impl PackName {
         Self::numbered(blake3::hash(bytes).to_hex().as_str(), number)
     }
 
+    /// The pack of bytes in several pieces.
+    pub(crate) fn of_pieces(pieces: &[&[u8]]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for piece in pieces {
+            hasher.update(piece);
+        }
+        Self::numbered(hasher.finalize().to_hex().as_str(), 0)
+    }
+
     fn numbered(hash: &str, number: u32) -> Self {
         Self(if number == 0 { hash.to_string() } else { format!("{hash}-{number}") })
     }

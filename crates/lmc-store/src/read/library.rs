@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub(crate) trait Packs: Send + Sync + fmt::Debug {
     /// Fills `out` with the bytes of a pack from `at` on.
     fn read(&self, pack: usize, at: u64, out: &mut [u8]) -> Result<()>;
+    /// Whether a read waits for a network.
+    fn is_far(&self) -> bool;
 }
 
 /// The packs of a manifest, as they are in the store.
@@ -26,6 +28,10 @@ struct StoredPacks {
 impl Packs for StoredPacks {
     fn read(&self, pack: usize, at: u64, out: &mut [u8]) -> Result<()> {
         self.storage.read(&self.manifest.packs[pack].name.object(), at, out)
+    }
+
+    fn is_far(&self) -> bool {
+        !self.storage.has_cheap_stat()
     }
 }
 
@@ -60,6 +66,10 @@ impl StoredBytes {
 impl ReadAt for StoredBytes {
     fn size(&self) -> u64 {
         self.size
+    }
+
+    fn is_far(&self) -> bool {
+        self.packs.is_far()
     }
 
     fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {

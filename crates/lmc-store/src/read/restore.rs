@@ -9,8 +9,9 @@ use crate::read::glob::Glob;
 use crate::read::library::SnapshotLibrary;
 use crate::upkeep::check::is_lost;
 use crate::upkeep::rebase::original;
-use lmc::{Input, Leftover, NewDirectory, Options, Origin, Output, Sandbox};
+use lmc::{Input, Leftover, NewDirectory, Options, Origin, Output, Sandbox, Several};
 use lmc_format::{Advice, Error, ErrorKind, Result};
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -36,8 +37,8 @@ pub struct RestoreOptions {
     pub keep_going: bool,
     /// Restore nothing if the wanted files have more bytes than this.
     pub max_size: Option<u64>,
-    /// Called with each temporary file or directory; the last one is in use. With it, a process
-    /// that is told to end can clean up.
+    /// Called with each temporary file or directory; several may be in use. With it, a process that
+    /// is told to end can clean up.
     pub on_temporary: Option<fn(Arc<Leftover>)>,
 }
 
@@ -96,6 +97,7 @@ impl Store {
         options: &RestoreOptions,
         form: Form,
     ) -> Result<Restored> {
+        let _shift = self.context.shift();
         let manifest = &Arc::new(self.manifest(name)?);
         let size = |entry: &ManifestEntry| match &entry.node {
             Node::File(file) if options.wants(entry) => file.size,
@@ -222,20 +224,7 @@ impl Work<'_> {
         for path in &folders {
             old.insert(path, sandbox.make_dir(path.as_path(), mode(path))?);
         }
-        let mut restored = Restored::default();
-        for ManifestEntry { path, node } in wanted.iter().copied() {
-            let Node::File(file) = node else { continue };
-            match self.file(sandbox, &self.path(path)?, file, stays) {
-                Ok(()) => {
-                    restored.files += 1;
-                    restored.bytes += file.size;
-                }
-                Err(e) if self.options.keep_going && is_lost(&e) => {
-                    restored.failed.push((path.clone(), e));
-                }
-                Err(e) => return Err(e),
-            }
-        }
+        let restored = self.files(sandbox, &wanted, stays)?;
         // Links last: nothing is written after them.
         for ManifestEntry { path, node } in wanted.iter().copied() {
             if let Node::Link { target } = node {
@@ -248,6 +237,39 @@ impl Work<'_> {
             sandbox.finish_dir(path.as_path(), &origin)?;
         }
         Ok(restored)
+    }
+
+    /// Restores files concurrently, the longest first.
+    fn files(&self, sandbox: &Sandbox, wanted: &[&ManifestEntry], stays: bool) -> Result<Restored> {
+        let file = |entry: &&ManifestEntry| match &entry.node {
+            Node::File(file) => Some((entry.path.clone(), *file)),
+            _ => None,
+        };
+        let mut jobs: Vec<(RelPath, FileNode)> = wanted.iter().filter_map(file).collect();
+        jobs.sort_by_key(|(_, file)| Reverse(file.size));
+        let mut restored = Restored::default();
+        let mut failure: Option<(RelPath, Error)> = None;
+        let several = Several::of(&self.store.context, jobs.len());
+        let work =
+            |(path, file): &(RelPath, FileNode)| self.file(sandbox, &self.path(path)?, file, stays);
+        several.run(&jobs, work, |(path, file), done| {
+            match done {
+                Ok(()) => {
+                    restored.files += 1;
+                    restored.bytes += file.size;
+                }
+                Err(e) if self.options.keep_going && is_lost(&e) => {
+                    restored.failed.push((path.clone(), e));
+                }
+                Err(e) if failure.as_ref().is_none_or(|(first, _)| path < first) => {
+                    failure = Some((path.clone(), e));
+                }
+                Err(_) => {}
+            }
+            failure.is_none()
+        });
+        restored.failed.sort_by(|(a, _), (b, _)| a.cmp(b));
+        failure.map_or(Ok(restored), |(_, e)| Err(e))
     }
 
     /// The folders that are wanted, and those that contain wanted entries.

@@ -190,6 +190,10 @@ mod tests {
         fn read(&self, _: usize, _: u64, _: &mut [u8]) -> Result<()> {
             Err(Error::invalid("there are none"))
         }
+
+        fn is_far(&self) -> bool {
+            false
+        }
     }
 
     fn path(folder: &str, i: usize) -> RelPath {

@@ -14,7 +14,7 @@ use crate::save::source::{FileState, Leaf, Opened, What};
 use crate::save::warning::Warning;
 use crate::upkeep::check::is_lost;
 use lmc::{BaseSet, Context, Options, Output};
-use lmc_format::{Advice, Error, Result};
+use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -23,6 +23,13 @@ use std::path::PathBuf;
 /// How many archives with the hash of a file it is compared with. More than this are probably made
 /// to waste time.
 const COMPARED_MAX: usize = 8;
+/// Files of at least this many bytes are compared in samples first.
+pub(crate) const LARGE_LEN: u64 = 16 << 20;
+/// With how many archives.
+const SAMPLED_MAX: usize = 64;
+/// Samples of a file, and their length.
+const SAMPLES: u64 = 4;
+const SAMPLE_LEN: usize = 4096;
 
 /// Files that are being coded into packs.
 pub(crate) struct Coding<'a, 'w> {
@@ -148,7 +155,9 @@ impl<'a, 'w> Coding<'a, 'w> {
         file.check(state)?;
         let mut is_alike = false;
         // A file can only equal another one of the same size.
-        if self.sizes.get(&state.size).is_some_and(|&count| count > 1) {
+        let was_hashed = self.sizes.get(&state.size).is_some_and(|&count| count > 1)
+            && self.may_be_known(&file, state.size);
+        if was_hashed {
             let hash = lmc::content_hash(file.input(), &self.store.context)?;
             let candidates = self.builder.candidates(hash, state.size);
             is_alike = !candidates.is_empty();
@@ -175,6 +184,10 @@ impl<'a, 'w> Coding<'a, 'w> {
                 self.warnings.push(Warning::new(warning).with_advice(Advice::CheckStore));
                 self.code_on(&[], Vec::new(), &file)?
             }
+            // It has the hash of a base and other bytes, or it has changed, which is seen below.
+            Err(e) if e.kind == ErrorKind::Conflict && !was_hashed => {
+                self.code_on(&[], Vec::new(), &file)?
+            }
             coded => coded?,
         };
         file.check(state)?;
@@ -185,6 +198,25 @@ impl<'a, 'w> Coding<'a, 'w> {
             other.source.open()?.check(state).map_err(|e| e.at(&other.path))?;
         }
         Ok(archive)
+    }
+
+    /// Whether a file may be the same as an archive of its size. A few samples tell long files
+    /// apart, so that not every new step of a training is read twice.
+    fn may_be_known(&self, file: &Opened, size: u64) -> bool {
+        let numbers = self.builder.large_of(size);
+        if size < LARGE_LEN || numbers.len() > SAMPLED_MAX || !self.store.storage.has_cheap_stat() {
+            return true;
+        }
+        numbers.iter().any(|&number| {
+            // One that cannot be read is looked at closely.
+            let Ok(archive) = self.builder.open(number, &self.writer.packs()) else { return true };
+            (1..=SAMPLES).all(|i| {
+                let at = size / (SAMPLES + 1) * i;
+                let mut sample = [0; SAMPLE_LEN];
+                file.read_at(at, &mut sample).is_ok()
+                    && archive.read(at..at + SAMPLE_LEN as u64).is_ok_and(|own| own == sample)
+            })
+        })
     }
 
     /// The first of some archives that holds the bytes of a file.
@@ -315,7 +347,7 @@ impl<'a, 'w> Coding<'a, 'w> {
         let bases = self.builder.bases(numbers, files, context)?;
         let options = Options { context: context.clone(), level, verify, bases };
         self.builder.add(self.writer, &offered, |writer| {
-            lmc::compress(file.input(), Output::Stream(writer), &options)
+            lmc::compress(file.input(), Output::Keeper(writer), &options)
         })
     }
 

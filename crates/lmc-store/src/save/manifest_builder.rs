@@ -6,6 +6,7 @@ use crate::layout::manifest::{ArchiveInfo, DEPTH_MAX, Extent, FileNode, Manifest
 use crate::layout::names::PackName;
 use crate::read::library::{Packs, SnapshotLibrary, StoredBytes, open};
 use crate::save::base_choice;
+use crate::save::files::LARGE_LEN;
 use crate::save::packs::PackWriter;
 use lmc::{Archive, BaseSet, Compressed, Context, Library, ReadAt};
 use lmc_format::{Error, ErrorKind, Result};
@@ -27,12 +28,31 @@ pub(crate) struct Builder {
     based: HashMap<u128, usize>,
     /// BLAKE3 hashes of originals that were compared with files.
     contents: HashMap<usize, [u8; 32]>,
+    /// Archives with large originals, by their sizes.
+    large: HashMap<u64, Vec<usize>>,
 }
 
 impl Builder {
     pub(crate) fn new(parent: Option<Arc<SnapshotLibrary>>) -> Self {
-        let (numbers, based, contents) = Default::default();
-        Self { parent, added: Vec::new(), depths: Vec::new(), numbers, based, contents }
+        let (numbers, based, contents, large) = Default::default();
+        let (added, depths) = (Vec::new(), Vec::new());
+        let mut builder = Self { parent, added, depths, numbers, based, contents, large };
+        for number in 0..builder.parents().len() {
+            builder.note_large(number);
+        }
+        builder
+    }
+
+    fn note_large(&mut self, number: usize) {
+        let size = self.get(number).size;
+        if size >= LARGE_LEN {
+            self.large.entry(size).or_default().push(number);
+        }
+    }
+
+    /// The archives of this size, if that is large.
+    pub(crate) fn large_of(&self, size: u64) -> &[usize] {
+        self.large.get(&size).map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn parent(&self) -> Option<&Arc<SnapshotLibrary>> {
@@ -179,6 +199,7 @@ impl Builder {
         }
         self.numbers.entry(archive.hash).or_default().push(number);
         self.added.push(archive);
+        self.note_large(number);
         number
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod base_choice;
 pub(crate) mod commit;
 pub(crate) mod files;
 pub(crate) mod manifest_builder;
+pub(crate) mod pack_pieces;
 pub(crate) mod packs;
 pub(crate) mod partial;
 pub(crate) mod reuse;
@@ -206,6 +207,7 @@ impl Store {
         options: &SaveOptions,
     ) -> Result<Stored<'_>> {
         check_options(options)?;
+        let _shift = self.context.shift();
         let room = Room::beside(leaves)?;
         let save = random_id()?;
         let Start { page, newest, lease, parent, mut warnings } =

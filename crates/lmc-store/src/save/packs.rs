@@ -5,20 +5,47 @@ use crate::layout::lease::{SaveLease, is_pruning, numbers_of_others};
 use crate::layout::manifest::{Extent, Pack};
 use crate::layout::names::PackName;
 use crate::read::library::Packs;
+use crate::save::pack_pieces::PackPieces;
 use crate::save::reuse::is_unreadable;
 use crate::save::warning::Warning;
 use crate::storage::{Put, Storage};
 use crate::upkeep::check::{has_bad_bytes, is_lost};
 use crossbeam_channel::{Receiver, bounded};
+use lmc::{Context, Crew, KeepBytes, Urgency};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{self, Write};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{Builder, ScopedJoinHandle};
 
 /// Bytes of a pack. Each running put has one in memory, and another one is being filled.
 pub const PACK_LEN: usize = 64 << 20;
+/// The fewest and the most packs that are put concurrently, unless the memory is given.
+const PUTS_MIN: usize = 2;
+const PUTS_MAX: usize = 8;
+/// Packs may have this part of the memory that is given.
+const PACKS_SHARE: u64 = 2;
+
+/// How many packs of a save are put concurrently.
+fn concurrent_puts(storage: &dyn Storage, context: &Context, pack_len: usize) -> usize {
+    let puts = match context.memory {
+        0 => (context.thread_count() / 2).clamp(PUTS_MIN, PUTS_MAX),
+        memory => (memory / PACKS_SHARE / pack_len as u64).saturating_sub(1) as usize,
+    };
+    puts.min(storage.concurrent_puts()).max(1)
+}
+
+impl Store {
+    /// A context for work on several packs concurrently. Packs that are far away are held in memory.
+    pub(crate) fn context_for_packs(&self) -> Context {
+        if self.storage.has_cheap_stat() {
+            return self.context.clone();
+        }
+        let most = concurrent_puts(&*self.storage, &self.context, PACK_LEN);
+        self.context.on_threads(most.min(self.context.thread_count()))
+    }
+}
 
 /// What became of the packs of a save.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +101,7 @@ struct State {
 struct Shared<'a> {
     putter: Putter<'a>,
     bytes: Arc<PackBytes>,
+    crew: &'a Crew,
     done: Mutex<PutResults>,
     has_failed: AtomicBool,
 }
@@ -96,12 +124,12 @@ pub(crate) struct PackBytes {
 struct Written {
     sent: Vec<Sent>,
     /// The pack after those that were sent.
-    filling: Vec<u8>,
+    filling: PackPieces,
 }
 
 #[derive(Clone, Debug)]
 enum Sent {
-    OnItsWay(Arc<Vec<u8>>),
+    OnItsWay(Arc<PackPieces>),
     Put(PackName),
 }
 
@@ -121,21 +149,18 @@ impl Packs for PackBytes {
             let written = PackBytes::read(self);
             match written.sent.get(pack) {
                 Some(sent) => sent.clone(),
-                None => return copy(&written.filling, at, out),
+                None => return written.filling.read(at, out),
             }
         };
         match sent {
-            Sent::OnItsWay(bytes) => copy(&bytes, at, out),
+            Sent::OnItsWay(pieces) => pieces.read(at, out),
             Sent::Put(name) => self.storage.read(&name.object(), at, out),
         }
     }
-}
 
-fn copy(bytes: &[u8], at: u64, out: &mut [u8]) -> Result<()> {
-    let start = usize::try_from(at).ok();
-    let part = start.and_then(|start| bytes.get(start..)?.get(..out.len()));
-    out.copy_from_slice(part.ok_or_else(|| Error::truncated("the pack ends early"))?);
-    Ok(())
+    fn is_far(&self) -> bool {
+        !self.storage.has_cheap_stat()
+    }
 }
 
 /// Writes a stream of bytes into packs.
@@ -143,7 +168,7 @@ pub(crate) struct PackWriter<'a> {
     has_failed: &'a AtomicBool,
     /// Gives a pack with its number to the threads that put packs, or puts it directly if there are
     /// none; returns whether that worked.
-    send: &'a (dyn Fn(usize, Arc<Vec<u8>>) -> bool + Sync),
+    send: &'a (dyn Fn(usize, Arc<PackPieces>) -> bool + Sync),
     pack_len: usize,
     bytes: Arc<PackBytes>,
     /// Where each pack starts in the stream; the last one is being filled.
@@ -173,24 +198,27 @@ pub(crate) fn write_packs<'a, T>(
     let putter = Putter::new(store, lease, reuse);
     let bytes = PackBytes { storage: store.storage.clone(), written: RwLock::default() };
     let (bytes, has_failed) = (Arc::new(bytes), AtomicBool::new(false));
-    let shared = Shared { putter, bytes: bytes.clone(), done: Mutex::default(), has_failed };
+    let (crew, done) = (&store.context.crew, Mutex::default());
+    let shared = Shared { putter, bytes: bytes.clone(), crew, done, has_failed };
     let written = std::thread::scope(|scope| {
         let (sender, receiver) = bounded(0);
         let start = |_| {
             let (receiver, shared) = (receiver.clone(), &shared);
-            let put_all = move || shared.put_all(&receiver);
+            let put_all = move || store.context.employ(|| shared.put_all(&receiver));
             // The system may refuse threads; those that were started do the work.
             Builder::new().spawn_scoped(scope, put_all).ok()
         };
         let threads: Vec<ScopedJoinHandle<()>> =
-            (0..store.storage.concurrent_puts().max(1)).map_while(start).collect();
+            (0..concurrent_puts(&*store.storage, &store.context, pack_len))
+                .map_while(start)
+                .collect();
         drop(receiver);
         let has_threads = !threads.is_empty();
-        let send = |i, bytes: Arc<Vec<u8>>| {
+        let send = |i, pieces: Arc<PackPieces>| {
             if has_threads {
-                return sender.send((i, bytes)).is_ok();
+                return sender.send((i, pieces)).is_ok();
             }
-            shared.put(i, &bytes);
+            shared.put(i, pieces);
             !shared.has_failed.load(Ordering::Acquire)
         };
         let has_failed = &shared.has_failed;
@@ -217,23 +245,27 @@ pub(crate) fn write_packs<'a, T>(
 }
 
 impl Shared<'_> {
-    fn put_all(&self, receiver: &Receiver<(usize, Arc<Vec<u8>>)>) {
-        for (i, bytes) in receiver {
-            self.put(i, &bytes);
+    fn put_all(&self, receiver: &Receiver<(usize, Arc<PackPieces>)>) {
+        for (i, pieces) in receiver {
+            self.put(i, pieces);
             if self.has_failed.load(Ordering::Acquire) {
                 return;
             }
         }
     }
 
-    fn put(&self, i: usize, bytes: &[u8]) {
-        match self.putter.put(bytes) {
+    fn put(&self, i: usize, pieces: Arc<PackPieces>) {
+        match self.putter.put(&pieces.slices()) {
             Ok(name) => {
                 self.bytes.write().sent[i] = Sent::Put(name.clone());
                 let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-                done.packs.insert(i, Pack { name, size: bytes.len() as u64 });
+                done.packs.insert(i, Pack { name, size: pieces.len() });
             }
             Err(error) => self.fail(error),
+        }
+        // Somebody may be reading this pack just now.
+        if let Some(pieces) = Arc::into_inner(pieces) {
+            pieces.give_back(self.crew);
         }
     }
 
@@ -255,15 +287,15 @@ impl<'a> Putter<'a> {
     }
 
     /// Makes sure that a pack of these bytes exists and stays.
-    pub(crate) fn put(&self, bytes: &[u8]) -> Result<PackName> {
-        let plain = PackName::of(bytes, 0);
+    pub(crate) fn put(&self, pieces: &[&[u8]]) -> Result<PackName> {
+        let plain = lmc::in_turn(Urgency::Urgent, || PackName::of_pieces(pieces));
         if let Some(name) = self.state().done.get(plain.hash()) {
             return Ok(name.clone());
         }
-        let (name, is_new) = self.place(&plain, bytes)?;
+        let (name, is_new) = self.place(&plain, pieces)?;
         if !is_new {
             self.store.storage.make_durable(&name.object())?;
-            self.compare(&name, bytes)?;
+            self.compare(&name, pieces)?;
         }
         let mut state = self.state();
         state.count.put += u64::from(is_new);
@@ -277,7 +309,7 @@ impl<'a> Putter<'a> {
     }
 
     /// A pack that may be relied on, or a new one of these bytes, and whether it is new.
-    fn place(&self, plain: &PackName, bytes: &[u8]) -> Result<(PackName, bool)> {
+    fn place(&self, plain: &PackName, pieces: &[&[u8]]) -> Result<(PackName, bool)> {
         if let Some(known) = self.known(plain) {
             return Ok((known, false));
         }
@@ -290,9 +322,9 @@ impl<'a> Putter<'a> {
                     // Looked for after the pack: the pack may be missing because one prune removed
                     // it, while another prune still has it in its list and would remove ours.
                     if self.is_pruning_now()? {
-                        return self.place_beside_prune(plain, bytes);
+                        return self.place_beside_prune(plain, pieces);
                     }
-                    match self.store.storage.put_new(&name.object(), bytes)? {
+                    match self.store.storage.put_pieces(&name.object(), pieces)? {
                         Put::Created => return Ok((name, true)),
                         // Another writer was faster, or our put succeeded and we did not hear of
                         // it.
@@ -304,13 +336,14 @@ impl<'a> Putter<'a> {
     }
 
     /// Like `place`, while a prune may remove packs by their plain names.
-    fn place_beside_prune(&self, plain: &PackName, bytes: &[u8]) -> Result<(PackName, bool)> {
-        if let Some(name) = self.put_by_another(plain, bytes.len())? {
+    fn place_beside_prune(&self, plain: &PackName, pieces: &[&[u8]]) -> Result<(PackName, bool)> {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        if let Some(name) = self.put_by_another(plain, len)? {
             return Ok((name, false));
         }
         let name = plain.numbered_copy(self.lease().number());
         // If it exists, another of our threads was faster: nobody else has this number.
-        let put = self.store.storage.put_new(&name.object(), bytes)?;
+        let put = self.store.storage.put_pieces(&name.object(), pieces)?;
         Ok((name, put == Put::Created))
     }
 
@@ -344,7 +377,8 @@ impl<'a> Putter<'a> {
 
     /// Compares a pack that is relied on with the bytes that it should have, and writes them again
     /// if they differ.
-    fn compare(&self, name: &PackName, bytes: &[u8]) -> Result<()> {
+    fn compare(&self, name: &PackName, pieces: &[&[u8]]) -> Result<()> {
+        let bytes = pieces.concat();
         let storage = &self.store.storage;
         let is_good = match storage.read_all(&name.object(), bytes.len() as u64) {
             Ok(found) => found == bytes,
@@ -353,7 +387,7 @@ impl<'a> Putter<'a> {
             Err(e) => return Err(e),
         };
         if !is_good {
-            storage.replace(&name.object(), bytes)?;
+            storage.replace(&name.object(), &bytes)?;
             self.state().healed.push(name.clone());
         }
         Ok(())
@@ -448,18 +482,17 @@ impl PackWriter<'_> {
     }
 
     fn send(&mut self) -> io::Result<()> {
-        let bytes = {
+        let pieces = {
             let mut written = self.bytes.write();
-            let next = Vec::with_capacity(written.filling.capacity().min(self.pack_len));
-            let bytes = Arc::new(std::mem::replace(&mut written.filling, next));
-            written.sent.push(Sent::OnItsWay(bytes.clone()));
-            bytes
+            let pieces = Arc::new(std::mem::take(&mut written.filling));
+            written.sent.push(Sent::OnItsWay(pieces.clone()));
+            pieces
         };
         let start = self.position();
         let number = self.starts.len() - 1;
         self.starts.push(start);
         self.filled = 0;
-        if (self.send)(number, bytes) { Ok(()) } else { Err(failed()) }
+        if (self.send)(number, pieces) { Ok(()) } else { Err(failed()) }
     }
 }
 
@@ -467,21 +500,22 @@ fn failed() -> io::Error {
     io::Error::other("a pack could not be stored")
 }
 
-impl Write for PackWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.has_failed.load(Ordering::Acquire) {
-            return Err(failed());
+impl KeepBytes for PackWriter<'_> {
+    fn keep(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        let bytes = Arc::new(bytes);
+        let mut start = 0;
+        while start < bytes.len() {
+            if self.has_failed.load(Ordering::Acquire) {
+                return Err(failed());
+            }
+            let end = bytes.len().min(start + self.pack_len - self.filled);
+            self.bytes.write().filling.push(&bytes, start..end);
+            self.filled += end - start;
+            start = end;
+            if self.filled == self.pack_len {
+                self.send()?;
+            }
         }
-        let count = bytes.len().min(self.pack_len - self.filled);
-        self.bytes.write().filling.extend_from_slice(&bytes[..count]);
-        self.filled += count;
-        if self.filled == self.pack_len {
-            self.send()?;
-        }
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -12,8 +12,9 @@ use lmc::{FileKind, Input, Links, Tree};
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -154,6 +155,23 @@ impl Opened<'_> {
             Self::File(file) => Input::File(file),
             Self::Memory(parts) => Input::Parts(parts),
         }
+    }
+
+    /// Fills `out` with the bytes from `at` on.
+    pub(crate) fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        let parts = match self {
+            Self::File(file) => return file.read_exact_at(out, at),
+            Self::Memory(parts) => parts,
+        };
+        let (mut skip, mut rest) = (at, out);
+        for part in *parts {
+            let start = part.len().min(usize::try_from(skip).unwrap_or(usize::MAX));
+            let own = &part[start..];
+            let (out, after) = rest.split_at_mut(own.len().min(rest.len()));
+            out.copy_from_slice(&own[..out.len()]);
+            (skip, rest) = (skip - start as u64, after);
+        }
+        if rest.is_empty() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     /// Fails if a file has changed since it was listed.

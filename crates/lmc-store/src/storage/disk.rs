@@ -6,7 +6,7 @@ mod names;
 use super::Access;
 use crate::layout::clock::unix_ms;
 use crate::layout::config::CONFIG_NAME;
-use lmc::Folder;
+use lmc::{Folder, Urgency};
 use names::{disk_stat, for_each_name, is_utf8, look_at, shown};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, RenameFlags};
@@ -112,6 +112,8 @@ struct Root {
 
 /// How many times a folder is read while it changes.
 pub(super) const LISTS_MAX: usize = 8;
+/// The bytes that are written in one turn on the CPU.
+const LARGE: usize = 4 << 20;
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 /// Permissions of new files until they get those of the root.
 const OWN_FILE: Mode = Mode::from_raw_mode(0o600);
@@ -122,11 +124,15 @@ struct RealFile(File);
 
 impl DiskFile for RealFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        // Manifests and leases are written while locks are held, so they wait for no turn.
+        if bytes.len() < LARGE {
+            return self.0.write(bytes);
+        }
+        lmc::in_turn(Urgency::Urgent, || self.0.write(&bytes[..LARGE]))
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_all()
+        lmc::waiting(|| self.0.sync_all())
     }
 
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize> {

@@ -44,6 +44,11 @@ impl Storage for Interruptible {
         self.inner.put_new(name, bytes)
     }
 
+    fn put_pieces(&self, name: &str, pieces: &[&[u8]]) -> Result<Put> {
+        self.check()?;
+        self.inner.put_pieces(name, pieces)
+    }
+
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         self.check()?;
         self.inner.replace(name, bytes)

@@ -95,7 +95,7 @@ impl LocalStorage {
     }
 
     fn make_spare(&self, bytes: &[u8], path: &Path) {
-        if let Ok(temporary) = self.write_temporary(bytes)
+        if let Ok(temporary) = self.write_temporary(&[bytes])
             && self.disk.rename_over(&temporary, path).is_err()
         {
             let _ = self.disk.remove(&temporary);
@@ -113,7 +113,7 @@ impl LocalStorage {
             return None;
         }
         let (path, reserve) = (self.path(name), self.path(RESERVE));
-        let again = || self.publish(name, b"", |from, to| self.rename_new(from, to));
+        let again = || self.publish(name, &[], |from, to| self.rename_new(from, to));
         if is_in(FORGOTTEN) {
             // The bytes of the reserve are given up only if the name needs room in its folder. Its
             // file is never given up here, since a prune needs it.
@@ -208,11 +208,11 @@ impl LocalStorage {
     }
 
     /// Writes a file under a temporary name and syncs it.
-    fn write_temporary(&self, bytes: &[u8]) -> Result<PathBuf> {
+    fn write_temporary(&self, pieces: &[&[u8]]) -> Result<PathBuf> {
         let folder = self.path(TEMPORARY);
         self.make_folder(&folder)?;
         let path = folder.join(random_id()?);
-        let written = self.write_file(&path, bytes);
+        let written = self.write_file(&path, pieces);
         if written.is_err() {
             // Best effort: a prune removes files that stay here.
             let _ = self.disk.remove(&path);
@@ -220,16 +220,18 @@ impl LocalStorage {
         written.map(|()| path)
     }
 
-    fn write_file(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+    fn write_file(&self, path: &Path, pieces: &[&[u8]]) -> Result<()> {
         let cannot = |e: io::Error| self.failed(format_args!("cannot write {}", path.display()), e);
         let mut file = self.disk.create(path).map_err(cannot)?;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            match file.write(rest) {
-                Ok(0) => return Err(cannot(io::ErrorKind::WriteZero.into())),
-                Ok(count) => rest = &rest[count..],
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(cannot(e)),
+        for piece in pieces {
+            let mut rest = *piece;
+            while !rest.is_empty() {
+                match file.write(rest) {
+                    Ok(0) => return Err(cannot(io::ErrorKind::WriteZero.into())),
+                    Ok(count) => rest = &rest[count..],
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(cannot(e)),
+                }
             }
         }
         file.sync().map_err(|e| self.poison(path, e))
@@ -239,14 +241,14 @@ impl LocalStorage {
     fn publish(
         &self,
         name: &str,
-        bytes: &[u8],
+        pieces: &[&[u8]],
         rename: impl FnOnce(&Path, &Path) -> io::Result<()>,
     ) -> Result<Put> {
         self.check_usable()?;
         let path = self.path(name);
         let folder = path.parent().unwrap_or(&self.root).to_path_buf();
         self.make_folder(&folder)?;
-        let temporary = self.write_temporary(bytes)?;
+        let temporary = self.write_temporary(pieces)?;
         let renamed = rename(&temporary, &path);
         if let Err(error) = renamed {
             let is_swept = self.was_swept(&temporary, &error);
@@ -355,7 +357,7 @@ impl Storage for LocalStorage {
             self.make_folder(&self.root)?;
             self.make_reserve()?;
         }
-        let put = || self.publish(name, bytes, |from, to| self.rename_new(from, to));
+        let put = || self.put_pieces(name, &[bytes]);
         match put() {
             // Marks and leases of prunes, which help to make room, are empty.
             Err(error) if bytes.is_empty() => self.put_in_need(name).unwrap_or(Err(error)),
@@ -363,8 +365,12 @@ impl Storage for LocalStorage {
         }
     }
 
+    fn put_pieces(&self, name: &str, pieces: &[&[u8]]) -> Result<Put> {
+        self.publish(name, pieces, |from, to| self.rename_new(from, to))
+    }
+
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        self.publish(name, bytes, |from, to| self.disk.rename_over(from, to)).map(|_| ())
+        self.publish(name, &[bytes], |from, to| self.disk.rename_over(from, to)).map(|_| ())
     }
 
     fn move_new(&self, from: &str, to: &str) -> Result<Put> {
@@ -487,7 +493,7 @@ impl Storage for LocalStorage {
     }
 
     fn concurrent_puts(&self) -> usize {
-        2 // One is synced while the next one is written.
+        16 // Each is a file of its own.
     }
 
     fn directory(&self) -> Option<&Path> {

@@ -53,6 +53,10 @@ impl Storage for MemoryStorage {
         Ok(Put::Created)
     }
 
+    fn put_pieces(&self, name: &str, pieces: &[&[u8]]) -> Result<Put> {
+        self.put_new(name, &pieces.concat())
+    }
+
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let object = self.object(bytes);
         self.objects().insert(name.to_string(), object);

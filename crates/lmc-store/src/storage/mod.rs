@@ -62,6 +62,9 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// cut. On an error, there is no object or the whole one.
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put>;
 
+    /// The same with bytes in several pieces.
+    fn put_pieces(&self, name: &str, pieces: &[&[u8]]) -> Result<Put>;
+
     /// Creates an object, or replaces it atomically. Only for repairs: nothing else is ever
     /// overwritten.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()>;
@@ -104,7 +107,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Whether a look at an object costs almost nothing, as on a disk.
     fn has_cheap_stat(&self) -> bool;
 
-    /// How many puts should run concurrently.
+    /// How many puts may run concurrently and gain by it.
     fn concurrent_puts(&self) -> usize;
 
     /// The directory that holds the objects, if it is on a disk of this machine.

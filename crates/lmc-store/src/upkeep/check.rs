@@ -11,6 +11,7 @@ use crate::read::library::SnapshotLibrary;
 use crate::read::snapshots::LISTS_MAX;
 use crate::storage::Storage;
 use crate::upkeep::verify::verify;
+use lmc::Several;
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -101,36 +102,23 @@ impl Store {
         let seed = random_id()?;
         let mut read: HashSet<&PackName> = HashSet::new();
         let mut sizes_found: HashMap<&PackName, u64> = HashMap::new();
-        for (name, sizes) in packs {
-            let object = name.object();
-            let found = there.get(&object).copied();
+        let packs: Vec<(&PackName, BTreeSet<u64>)> = packs.into_iter().collect();
+        let context = self.context_for_packs();
+        let looks = lmc::each(packs.len(), &context, PackReader::default, |reader, i| {
+            let (name, sizes) = &packs[i];
+            let found = there.get(&name.object()).copied();
             let is_chosen = is_chosen(&seed, name, options.read_percent);
-            let size = found.filter(|found| sizes.contains(found));
-            let Some(size) = size.or_else(|| sizes.first().copied()) else { continue };
-            let mut error = wrong_object(&object, size, found);
-            if found.is_some() && (error.is_some() || sizes.len() > 1) {
-                // A pack with the hash in its name is right, whatever manifests state.
-                error = match self.size_of_pack(name)? {
-                    Some(size) => {
-                        sizes_found.insert(name, size);
-                        None
-                    }
-                    None => {
-                        error.or_else(|| Some(Error::corrupt("its bytes have a different hash")))
-                    }
-                };
-            }
-            if error.is_none() && is_chosen {
-                let size = sizes_found.get(name).copied().unwrap_or(size);
+            self.look_at_pack(reader, name, sizes, found, is_chosen)
+        })?;
+        for ((name, _), look) in packs.iter().zip(looks) {
+            if let Some(size) = look.read {
                 checked.packs_read += 1;
                 checked.bytes_read += size;
-                error = self.read_pack(name, size)?.err();
                 read.insert(name);
             }
-            if error.is_some() {
-                error = self.look_again(name, size)?;
-            }
-            checked.damaged.extend(error.map(|error| (name.clone(), Damage { object, error })));
+            sizes_found.extend(look.size_found.map(|size| (*name, size)));
+            let damage = |error| ((*name).clone(), Damage { object: name.object(), error });
+            checked.damaged.extend(look.error.map(damage));
         }
         let damaged = checked.damaged.iter().map(|(name, _)| name).collect();
         let mut contents = Contents { store: self, damaged, read, tested: HashMap::new() };
@@ -148,6 +136,40 @@ impl Store {
         self.leave_out_removed(&mut checked, &good)?;
         checked.manifests.extend(self.misnamed_in_damaged()?);
         Ok(checked)
+    }
+
+    /// Looks at one pack. Manifests state these sizes for it, and its object was listed with the
+    /// size `found`.
+    fn look_at_pack(
+        &self,
+        reader: &mut PackReader,
+        name: &PackName,
+        sizes: &BTreeSet<u64>,
+        found: Option<u64>,
+        is_chosen: bool,
+    ) -> Result<PackLook> {
+        let mut look = PackLook::default();
+        let object = name.object();
+        let size = found.filter(|found| sizes.contains(found));
+        let Some(size) = size.or_else(|| sizes.first().copied()) else { return Ok(look) };
+        look.error = wrong_object(&object, size, found);
+        if found.is_some() && (look.error.is_some() || sizes.len() > 1) {
+            // A pack with the hash in its name is right, whatever manifests state.
+            look.size_found = self.size_of_pack(name)?;
+            look.error = match look.size_found {
+                Some(_) => None,
+                None => Some(look.error.unwrap_or_else(wrong_hash)),
+            };
+        }
+        if look.error.is_none() && is_chosen {
+            let size = look.size_found.unwrap_or(size);
+            look.read = Some(size);
+            look.error = reader.check(self, name, size)?.err();
+        }
+        if look.error.is_some() {
+            look.error = self.look_again(name, size)?;
+        }
+        Ok(look)
     }
 
     /// Looks again at a pack that seemed to be missing or damaged: it may have been put since the
@@ -307,6 +329,59 @@ impl Store {
     }
 }
 
+/// What a look at a pack has shown.
+#[derive(Default)]
+struct PackLook {
+    /// Its size, if it was read.
+    read: Option<u64>,
+    /// Its size, if manifests state another one and it has the right bytes all the same.
+    size_found: Option<u64>,
+    error: Option<Error>,
+}
+
+/// Reads packs piece by piece, into memory that stays in the caches of the CPU.
+#[derive(Default)]
+struct PackReader(Vec<u8>);
+
+/// The bytes that are read in one go.
+const PIECE_LEN: u64 = 1 << 20;
+
+impl PackReader {
+    /// Says how a pack of this size is damaged, if it is. The outer error means that this could not
+    /// be found out.
+    fn check(&mut self, store: &Store, name: &PackName, size: u64) -> Result<Result<()>> {
+        if !store.storage.has_cheap_stat() {
+            // Each piece would be a request.
+            return Ok(store.read_pack(name, size)?.map(drop));
+        }
+        let object = name.object();
+        match self.hash(store, &object, size) {
+            Ok(hash) if name.hash() == hash.to_hex().as_str() => Ok(Ok(())),
+            Ok(_) => Ok(Err(wrong_hash())),
+            Err(e) if is_lost(&e) || has_bad_bytes(&*store.storage, &object, &e) => Ok(Err(e)),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn hash(&mut self, store: &Store, object: &str, size: u64) -> Result<blake3::Hash> {
+        let mut hasher = blake3::Hasher::new();
+        let mut at = 0;
+        while at < size {
+            store.context.interrupt.check()?;
+            let len = PIECE_LEN.min(size - at);
+            self.0.resize(len as usize, 0);
+            store.storage.read(object, at, &mut self.0)?;
+            hasher.update(&self.0);
+            at += len;
+        }
+        Ok(hasher.finalize())
+    }
+}
+
+fn wrong_hash() -> Error {
+    Error::corrupt("its bytes have a different hash")
+}
+
 /// The contents of archives.
 struct Contents<'a> {
     store: &'a Store,
@@ -336,16 +411,32 @@ impl Contents<'_> {
         let mut has_file = vec![false; manifest.archives.len()];
         manifest.files().for_each(|(_, file)| has_file[file.archive] = true);
         let library = SnapshotLibrary::new(self.store, manifest);
-        let mut errors: Vec<Option<Error>> = Vec::with_capacity(manifest.archives.len());
-        for (number, identity) in identities(manifest, PackName::as_str).into_iter().enumerate() {
+        let identities = identities(manifest, PackName::as_str);
+        let is_tested = |number: usize| {
             let extents = &manifest.archives[number].extents;
             let was_read = !extents.is_empty() && extents.iter().all(|e| is_read[e.pack]);
-            let is_tested = if is_hit[number] { has_file[number] } else { was_read };
-            let test = || verify(&library, number, &self.store.context).err();
-            errors.push(match is_tested {
-                true => self.tested.entry(identity).or_insert_with(test).clone(),
-                false => None,
-            });
+            if is_hit[number] { has_file[number] } else { was_read }
+        };
+        let tested: Vec<usize> = (0..identities.len()).filter(|&i| is_tested(i)).collect();
+        let mut seen = HashSet::new();
+        let is_new = |&&number: &&usize| {
+            let identity = &identities[number];
+            !self.tested.contains_key(identity) && seen.insert(identity)
+        };
+        let new: Vec<usize> = tested.iter().filter(is_new).copied().collect();
+        let context = &self.store.context;
+        let several = Several::of(context, new.len());
+        several.run(
+            &new,
+            |&i| verify(&library, i, context).err(),
+            |&i, error| {
+                self.tested.insert(identities[i], error);
+                true
+            },
+        );
+        let mut errors: Vec<Option<Error>> = vec![None; identities.len()];
+        for number in tested {
+            errors[number] = self.tested.get(&identities[number]).cloned().flatten();
         }
         let hurt = manifest.files().filter_map(|(path, file)| {
             let error = errors[file.archive].clone()?;

@@ -291,7 +291,7 @@ impl<'a> Copying<'a> {
                     if !self.is_near() {
                         self.seals.seal(&pack.name, &bytes);
                     }
-                    putter.put(&bytes)?
+                    putter.put(&[&bytes])?
                 }
             };
             self.source.context.progress.add(pack.size);

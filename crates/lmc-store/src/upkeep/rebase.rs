@@ -63,7 +63,7 @@ impl Store {
         let SaveOptions { level, verify, .. } = *options;
         let options =
             Options { context: self.context.clone(), level, verify, ..Options::default() };
-        lmc::compress(Input::File(&file), Output::Stream(writer), &options)
+        lmc::compress(Input::File(&file), Output::Keeper(writer), &options)
     }
 }
 

@@ -195,6 +195,10 @@ impl Packs for SealedPacks {
         out.copy_from_slice(&bytes[skip..skip + out.len()]);
         Ok(())
     }
+
+    fn is_far(&self) -> bool {
+        self.places.iter().flatten().any(|(store, _)| !store.storage.has_cheap_stat())
+    }
 }
 
 impl Store {

@@ -352,7 +352,11 @@ fn failed(name: &str) -> Error {
 
 impl Storage for MortalStorage {
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
-        let put = self.change(name, || self.inner.put_new(name, bytes))?;
+        self.put_pieces(name, &[bytes])
+    }
+
+    fn put_pieces(&self, name: &str, pieces: &[&[u8]]) -> Result<Put> {
+        let put = self.change(name, || self.inner.put_pieces(name, pieces))?;
         if name.starts_with("packs/") && put == Put::Created {
             self.packs_put.fetch_add(1, Ordering::SeqCst);
         }

@@ -202,15 +202,15 @@ impl Archive {
 
     /// Fills `out` with the original bytes from `start` on, which must exist.
     pub(crate) fn read_into(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
-        let mut decoder = self.cache.decoders.take();
-        let done = self.read_parts(&mut decoder, start, out, effort);
-        self.cache.decoders.give(decoder);
+        let mut reader = self.cache.readers.take();
+        let done = self.read_parts(&mut reader, start, out, effort);
+        self.cache.readers.give(reader);
         done
     }
 
     fn read_parts(
         &self,
-        decoder: &mut SpanDecoder,
+        reader: &mut PartReader,
         start: u64,
         out: &mut [u8],
         effort: Effort,
@@ -220,7 +220,7 @@ impl Archive {
         while !rest.is_empty() {
             let at = end - rest.len() as u64;
             let count = match self.cache.copy(self.number, at, rest) {
-                0 => self.read_part(decoder, at, rest, effort)?,
+                0 => self.read_part(reader, at, rest, effort)?,
                 count => {
                     effort.find()?;
                     count
@@ -235,7 +235,7 @@ impl Archive {
     /// one go. Returns the number of bytes.
     fn read_part(
         &self,
-        decoder: &mut SpanDecoder,
+        PartReader { decoder, coded }: &mut PartReader,
         start: u64,
         out: &mut [u8],
         effort: Effort,
@@ -247,8 +247,8 @@ impl Archive {
         let end = span.raw_len.min(at.saturating_add(out.len() as u64));
         let (wanted, is_partial) = first_part(&span, &(at..end));
         let len = (wanted.end - wanted.start) as usize;
-        let coded = self.read_coded(i, &span, &wanted)?;
-        let part = SpanPart { span: &span, coded: &coded, wanted };
+        let coded = self.read_coded(i, &span, &wanted, coded)?;
+        let part = SpanPart { span: &span, coded, wanted };
         if !is_partial {
             self.decode_span(decoder, i, &part, &mut out[..len], effort, |_| ())?;
             return Ok(len);
@@ -409,17 +409,23 @@ impl Archive {
     }
 
     /// The pieces that hold the original bytes `wanted` of span `i`, recipe first.
-    fn read_coded(&self, i: usize, span: &Span, wanted: &Range<u64>) -> Result<Vec<u8>> {
+    fn read_coded<'b>(
+        &self,
+        i: usize,
+        span: &Span,
+        wanted: &Range<u64>,
+        buffer: &'b mut Buffer,
+    ) -> Result<&'b [u8]> {
         let at = self.file_start(i);
         let blocks = blocks_of(span, wanted);
         let recipe_len = span.recipe.map_or(0, |recipe| recipe.len);
         let len = |blocks: &[Piece]| blocks.iter().map(|block| block.len).sum::<u64>();
         let before = len(&span.blocks[..blocks.start]);
-        let mut coded = zeroed(recipe_len + len(&span.blocks[blocks]))?;
+        let coded = buffer.sized(recipe_len + len(&span.blocks[blocks]))?;
         let (recipe, own) = coded.split_at_mut(recipe_len as usize);
         self.source.read(at, recipe)?;
         self.source.read(at + recipe_len + before, own)?;
-        Ok(coded)
+        Ok(buffer.bytes())
     }
 
     /// All pieces of span `i`, in `buffer` if they are not in memory.
@@ -442,6 +448,13 @@ impl Archive {
     pub fn span_count(&self) -> usize {
         self.index.span_count()
     }
+}
+
+/// What reading parts of an archive needs, for use with one part after the other.
+#[derive(Debug, Default)]
+pub(crate) struct PartReader {
+    decoder: SpanDecoder,
+    coded: Buffer,
 }
 
 /// The cost of decoding a part of a span: the range that is decoded along with it, the bytes that

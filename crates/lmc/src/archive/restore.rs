@@ -3,9 +3,10 @@
 use crate::archive::Archive;
 use crate::base::budget::{Budget, Effort, alone_if_spent};
 use crate::base::needed::Going;
+use crate::crew::Crew;
 use crate::io::{Output, Sink};
 use crate::item_hash::ItemHasher;
-use crate::pipeline::{self, Buffer, Pool, Stages};
+use crate::pipeline::{self, Buffer, Stages};
 use crate::span::{SpanDecoder, SpanPart, check_hash};
 use crate::{Context, Summary};
 use lmc_format::{Hash, Hasher, Item, Result, StoredIndex, hash};
@@ -45,12 +46,10 @@ pub(crate) fn restore_within(
     let mut next = 0;
     let run = |context: &Context| {
         let first = next;
-        let (coded_pool, raw_pool) = (Pool::default(), Pool::default());
-        let (span_items, groups) = (&span_items, &groups);
-        let stages =
-            Restore { archive, budget, sink, span_items, groups, first, coded_pool, raw_pool };
-        let writers = sink.map_or(1, |sink| sink.writers(context));
-        pipeline::run(&stages, groups.count() - first, context, writers, |k, done| {
+        let (span_items, groups, crew) = (&span_items, &groups, &context.crew);
+        let ahead = context.thread_count();
+        let stages = Restore { archive, budget, sink, span_items, groups, first, ahead, crew };
+        pipeline::run(&stages, groups.count() - first, context, |k, done| {
             let spans = groups.spans(first + k);
             let start = index.raw_start(spans.start);
             for (i, hashes) in spans.clone().zip(done.hashes) {
@@ -284,8 +283,9 @@ struct Restore<'a, 'sink> {
     groups: &'a Groups,
     /// The first group that is not restored yet; groups here are counted from it.
     first: usize,
-    coded_pool: Pool<Buffer>,
-    raw_pool: Pool<Buffer>,
+    /// How many groups further a group is read ahead.
+    ahead: usize,
+    crew: &'a Crew,
 }
 
 /// Restored spans and, for each, the checksums of its items, or of the part if it is part of an
@@ -301,8 +301,19 @@ impl Stages for Restore<'_, '_> {
     type Done = RestoredSpans;
     type Write = (u64, Buffer);
 
+    fn is_far(&self) -> bool {
+        self.archive.source.is_far()
+    }
+
     fn read(&self, k: usize) -> Result<Buffer> {
-        let mut coded = self.coded_pool.take();
+        let ahead = self.first + k + self.ahead;
+        if ahead < self.groups.count() {
+            let spans = self.groups.spans(ahead);
+            let (start, end) =
+                (self.archive.file_start(spans.start), self.archive.file_start(spans.end));
+            self.archive.source.read_ahead(start, end - start);
+        }
+        let mut coded: Buffer = self.crew.take();
         let spans = self.groups.spans(self.first + k);
         let start = self.archive.file_start(spans.start);
         let len = self.archive.file_start(spans.end) - start;
@@ -310,14 +321,10 @@ impl Stages for Restore<'_, '_> {
         Ok(coded)
     }
 
-    fn worker(&self) -> SpanDecoder {
-        SpanDecoder::default()
-    }
-
     fn work(&self, decoder: &mut SpanDecoder, k: usize, coded: Buffer) -> Result<RestoredSpans> {
         let index = &self.archive.index;
         let spans = self.groups.spans(self.first + k);
-        let mut raw = self.raw_pool.take();
+        let mut raw: Buffer = self.crew.take();
         let mut out = raw.sized(index.raw_start(spans.end) - index.raw_start(spans.start))?;
         let mut rest = coded.bytes();
         let effort = self.budget.effort();
@@ -328,7 +335,7 @@ impl Stages for Restore<'_, '_> {
             (rest, out) = (after, behind);
             hashes.push(decode_part(self.archive, i, self.span_items, decoder, own, to, effort)?);
         }
-        self.coded_pool.give(coded);
+        self.crew.give(coded);
         Ok(RestoredSpans { raw, hashes })
     }
 
@@ -336,7 +343,7 @@ impl Stages for Restore<'_, '_> {
         if let Some(sink) = self.sink {
             sink.write_sparse(at, raw.bytes())?;
         }
-        self.raw_pool.give(raw);
+        self.crew.give(raw);
         Ok(())
     }
 }

@@ -123,7 +123,7 @@ pub(crate) fn alone_if_spent(
             if spent.map(|budget| budget.renew()).count() == 0 {
                 return Err(e);
             }
-            work(&context.on_threads(1))
+            work(&context.alone())
         }
         done => done,
     }

@@ -6,8 +6,8 @@
 //! together share one allowance: a file of a few bytes may have a thousand bases. Every thread
 //! works on a different part of a file, so many threads need more room.
 
+use crate::archive::PartReader;
 use crate::pipeline::Pool;
-use crate::span::SpanDecoder;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ pub(crate) fn len_max(threads: usize) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct DecodeCache {
     /// One for each thread and each level of the base chain that it has reached.
-    pub decoders: Pool<SpanDecoder>,
+    pub readers: Pool<PartReader>,
     /// Segments of which only a part was asked for. All threads share them, so that the cost of a
     /// file does not depend on the number of threads.
     recent: Mutex<Recent<Arc<Vec<u8>>>>,

@@ -10,10 +10,11 @@ use crate::base::needed::Going;
 use crate::base::reference;
 use crate::base::witness::Witness;
 use crate::compress::matching::Spans;
+use crate::crew::Crew;
 use crate::files::folder::FileId;
 use crate::io::{ByteSource, Input, Output, Sink};
 use crate::items::{InputLayout, ItemHashes, hasher};
-use crate::pipeline::{self, Buffer, Pool, Stages};
+use crate::pipeline::{self, Buffer, Stages};
 use crate::span::{CodedSpan, SpanEncoder};
 use crate::{BaseSet, Options, Reference, Summary};
 use lmc_codec::{Dtype, Encoder, TensorSpec};
@@ -54,10 +55,9 @@ fn compress_source(source: &ByteSource, output: Output, options: &Options) -> Re
     let mut next = 0;
     alone_if_spent(&options.bases.budgets(), &options.context, |context| {
         let first = next;
-        let (raw_pool, coded_pool) = (Pool::default(), Pool::default());
-        let stages = Compress { job: &job, sink: &sink, first, raw_pool, coded_pool };
-        let (count, writers) = (job.spans.cuts.len() - first, sink.writers(context));
-        pipeline::run(&stages, count, context, writers, |i, done| {
+        let (ahead, crew) = (context.thread_count(), &context.crew);
+        let stages = Compress { job: &job, sink: &sink, first, ahead, crew };
+        pipeline::run(&stages, job.spans.cuts.len() - first, context, |i, done| {
             context.progress.add(done.coded.span.raw_len);
             next = first + i + 1;
             Ok(assembly.add(&job.spans.cuts[first + i], done))
@@ -212,8 +212,9 @@ struct Compress<'a, 'sink> {
     sink: &'a Sink<'sink>,
     /// The first span that is not coded yet; spans here are counted from it.
     first: usize,
-    raw_pool: Pool<Buffer>,
-    coded_pool: Pool<Vec<u8>>,
+    /// How many spans further a span is read ahead.
+    ahead: usize,
+    crew: &'a Crew,
 }
 
 /// A coded span and the checksums of its items, or of the part if it is part of an item.
@@ -222,7 +223,8 @@ pub(crate) struct EncodedSpan {
     hashes: Vec<Hash>,
 }
 
-/// The state of a worker between spans.
+/// What coding a span needs, for use with one span after the other.
+#[derive(Default)]
 pub(crate) struct Worker {
     spans: SpanEncoder,
     guesses: Encoder,
@@ -231,12 +233,6 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(options: &Options) -> Self {
-        let spans = SpanEncoder::new(options.level, options.verify);
-        let (base, wide) = (Buffer::default(), Buffer::default());
-        Self { spans, guesses: Encoder::new(), base, wide }
-    }
-
     /// Codes the bytes of span `i` into `out`, replacing its contents.
     pub(crate) fn encode(
         &mut self,
@@ -255,11 +251,12 @@ impl Worker {
         let dtype = match (cut.dtype, base) {
             (Some(dtype), _) => dtype,
             (None, Some((_, base))) if base == raw => Dtype::Bytes,
-            (None, _) => guess::dtype(guesses, spans.level(), raw),
+            (None, _) => guess::dtype(guesses, job.options.level, raw),
         };
         let spec = TensorSpec { dtype, row_len: cut.row_len };
         let mut hashes = hasher(cut, &job.layout.items);
         let mut pieces = job.own.hasher(&cut.range);
+        spans.set(job.options.level, job.options.verify);
         let coded = spans.encode(&spec, raw, base, out, |block| {
             hashes.write(block);
             pieces.iter_mut().for_each(|pieces| pieces.write(block));
@@ -298,27 +295,32 @@ impl Stages for Compress<'_, '_> {
     type Done = EncodedSpan;
     type Write = (u64, Vec<u8>);
 
+    fn is_far(&self) -> bool {
+        self.job.source.is_far()
+    }
+
     fn read(&self, i: usize) -> Result<Buffer> {
-        let range = &self.job.spans.cuts[self.first + i].range;
-        let mut buffer = self.raw_pool.take();
+        let cuts = &self.job.spans.cuts[self.first + i..];
+        let range = &cuts[0].range;
+        if let Some(Cut { range, .. }) = cuts.get(self.ahead) {
+            self.job.source.read_ahead(range.start, range.end - range.start);
+        }
+        let mut buffer: Buffer = self.crew.take();
         self.job.source.read(range.start, buffer.sized(range.end - range.start)?)?;
         Ok(buffer)
     }
 
-    fn worker(&self) -> Worker {
-        Worker::new(self.job.options)
-    }
-
     fn work(&self, worker: &mut Worker, i: usize, buffer: Buffer) -> Result<EncodedSpan> {
-        let out = self.coded_pool.take();
+        let out = self.crew.take();
         let done = worker.encode(self.job, self.first + i, buffer.bytes(), out)?;
-        self.raw_pool.give(buffer);
+        self.crew.give(buffer);
         Ok(done)
     }
 
     fn write(&self, (at, bytes): (u64, Vec<u8>)) -> Result<()> {
-        self.sink.write(at, &bytes)?;
-        self.coded_pool.give(bytes);
+        if let Some(bytes) = self.sink.write_owned(at, bytes)? {
+            self.crew.give(bytes);
+        }
         Ok(())
     }
 }

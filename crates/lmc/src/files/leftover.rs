@@ -19,7 +19,7 @@ const TRIES_MAX: usize = 16;
 pub struct Leftover {
     pub(crate) folder: Folder,
     pub(crate) name: OsString,
-    id: FileId,
+    pub(crate) id: FileId,
     /// The directory itself, if it is one.
     content: Option<Folder>,
     /// Locked while it is removed, and while it gets its final name.

@@ -9,11 +9,12 @@ use crate::files::sandbox::exists;
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, RawMode};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The mode for new files, before the mask of the process takes some of it away.
 const NEW_MODE: u32 = 0o666;
@@ -145,8 +146,13 @@ pub struct Publish {
     shown: PathBuf,
     overwrite: bool,
     origin: Origin,
+    /// The other results in the same directory.
+    siblings: Siblings,
     is_named: bool,
 }
+
+/// The files that were made for one directory. None of them may replace another.
+pub(crate) type Siblings = Arc<Mutex<HashSet<FileId>>>;
 
 impl Publish {
     /// Starts a file that will become `path`, or the target of a link there, unless another user
@@ -157,7 +163,7 @@ impl Publish {
             return Err(exists(path));
         }
         let (folder, name) = Folder::reach_file(path).map_err(|e| create_error(path, e))?;
-        Self::create_in(folder, &name, path, overwrite, origin)
+        Self::create_in(folder, &name, path, overwrite, origin, Siblings::default())
     }
 
     /// Starts a file that will become `name` in `folder`; it replaces a link of that name too.
@@ -167,6 +173,7 @@ impl Publish {
         shown: &Path,
         overwrite: bool,
         origin: &Origin,
+        siblings: Siblings,
     ) -> Result<Self> {
         let old = folder.look_closely(name, Links::Kept).ok();
         match old.map(|old| old.kind) {
@@ -181,7 +188,7 @@ impl Publish {
             made.map_err(|e| Error::io("cannot make a temporary file next to it", e))?;
         let (leftover, shown) = (Arc::new(leftover), shown.to_path_buf());
         let name = name.to_os_string();
-        Ok(Self { file, leftover, name, shown, overwrite, origin, is_named: false })
+        Ok(Self { file, leftover, name, shown, overwrite, origin, siblings, is_named: false })
     }
 
     /// The temporary file, for a process that is told to stop and should leave nothing.
@@ -217,11 +224,20 @@ impl Publish {
     pub fn place(mut self) -> Result<()> {
         self.origin.give(&self.file).map_err(|e| Error::io("cannot set its mode and time", e))?;
         self.file.sync_all().map_err(|e| Error::io("cannot write it to the disk", e))?;
-        let Leftover { folder, name: temporary, .. } = &*self.leftover;
+        let Leftover { folder, name: temporary, id, .. } = &*self.leftover;
+        let siblings = self.siblings.lock().unwrap_or_else(PoisonError::into_inner);
+        // The file system may not distinguish the names of two results that are made concurrently.
+        if let Ok(there) = folder.look(&self.name, Links::Kept)
+            && there.id != *id
+            && siblings.contains(&there.id)
+        {
+            return Err(is_another(&self.shown));
+        }
         folder.rename(temporary, &self.name, self.overwrite).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => exists(&self.shown),
             _ => Error::io("cannot give it its final name", e),
         })?;
+        drop(siblings);
         self.is_named = true;
         Ok(())
     }
@@ -249,6 +265,16 @@ impl Write for Publish {
 fn not_a_file(path: &Path) -> Error {
     let message = format!("{} is not a regular file", path.display());
     Error::invalid(message).with_advice(Advice::ChooseFileOrStream)
+}
+
+/// The error where the file system does not distinguish this name from that of another result.
+pub(crate) fn is_another(shown: &Path) -> Error {
+    let message = format!(
+        "{}: another result already has this name on this file system, which may ignore the case \
+         of letters; use another directory",
+        shown.display()
+    );
+    Error::new(ErrorKind::AlreadyExists, message)
 }
 
 fn create_error(path: &Path, error: io::Error) -> Error {

@@ -8,12 +8,11 @@
 //! of ours, or remove it and create their own, which may get the same number.
 
 use crate::files::descend::{Astray, KnownFolders, is_replaced};
-use crate::files::folder::{FileId, FileState, Folder, Links, parent};
+use crate::files::folder::{FileState, Folder, Links, parent};
 use crate::files::leftover::Leftover;
-use crate::files::publish::{Origin, Publish};
+use crate::files::publish::{Origin, Publish, Siblings, is_another};
 use lmc_format::{Advice, Error, ErrorKind, Result};
 use rustix::io::Errno;
-use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,12 +32,12 @@ pub struct Sandbox {
     /// The folders below the root that were created or found, by path.
     folders: Mutex<KnownFolders>,
     /// The files that were created.
-    files: Mutex<HashSet<FileId>>,
+    files: Siblings,
 }
 
 impl Sandbox {
     fn new(root: Folder, shown: &Path, overwrite: bool) -> Self {
-        let (folders, files) = (Mutex::default(), Mutex::default());
+        let (folders, files) = (Mutex::default(), Siblings::default());
         Self { root, shown: shown.to_path_buf(), overwrite, folders, files }
     }
 
@@ -144,22 +143,13 @@ impl Sandbox {
         let (folder, name) = self.folder_of(path)?;
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if folder.look(name, Links::Kept).is_ok_and(|there| files.contains(&there.id)) {
-            return Err(self.is_another(path));
+            return Err(is_another(&self.shown(path)));
         }
-        let made = Publish::create_in(folder, name, path, self.overwrite, origin)?;
+        let siblings = self.files.clone();
+        let made = Publish::create_in(folder, name, path, self.overwrite, origin, siblings)?;
         let state = FileState::of(made.file()).map_err(|e| self.cannot("make", path, e))?;
         files.insert(state.id);
         Ok(made)
-    }
-
-    /// The error where the file system does not distinguish this name from that of another result.
-    fn is_another(&self, path: &Path) -> Error {
-        let message = format!(
-            "{}: another result already has this name on this file system, which may ignore the \
-             case of letters; use another directory",
-            self.shown(path).display()
-        );
-        Error::new(ErrorKind::AlreadyExists, message)
     }
 
     /// Creates a symbolic link. It is never followed here.

@@ -25,15 +25,21 @@ pub(crate) struct SpanEncoder {
     back: Vec<u8>,
 }
 
+impl Default for SpanEncoder {
+    fn default() -> Self {
+        Self::new(Level::Default, true)
+    }
+}
+
 impl SpanEncoder {
     pub(crate) fn new(level: Level, verify: bool) -> Self {
         let (encoder, decoder) = (Encoder::new(), Decoder::new());
         Self { level, verify, encoder, decoder, back: Vec::new() }
     }
 
-    /// The level.
-    pub(crate) fn level(&self) -> Level {
-        self.level
+    /// Goes on with this level, and verifies or not.
+    pub(crate) fn set(&mut self, level: Level, verify: bool) {
+        (self.level, self.verify) = (level, verify);
     }
 
     /// Codes `raw` into `bytes`, replacing its contents. Where that is smaller, it is coded against

@@ -33,7 +33,7 @@ pub fn add(
     args: &AnalyzeArgs,
     context: &Context,
 ) -> Result<(), Failure> {
-    let mut progress = ProgressBar::new(crate::progress::Volume::Normal);
+    let progress = ProgressBar::new(crate::progress::Volume::Normal);
     let mut watch = |engine: &str| {
         progress.finish();
         progress.start(engine, None);

@@ -35,7 +35,7 @@ fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
         (None, []) => source.snapshots()?,
         (None, named) => named.iter().map(|name| source.find(name)).collect::<Result<_, _>>()?,
     };
-    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
+    let progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(&args.target, None);
     let source = source.with_context(&progress.watching(&signals::context(0)));
     let copied = source.copy_to(&target, &names);

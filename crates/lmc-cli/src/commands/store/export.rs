@@ -29,7 +29,7 @@ fn export(store: &Store, args: &ExportArgs) -> Result<(), Failure> {
         on_temporary: Some(signals::note),
         ..RestoreOptions::default()
     };
-    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
+    let progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(target.display(), Some(name.size));
     let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));
     let exported = store.export(&name, &target, &options);

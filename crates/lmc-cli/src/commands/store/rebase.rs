@@ -18,7 +18,7 @@ pub fn run(args: &RebaseArgs) -> Exit {
 
 fn rebase(store: &Store, args: &RebaseArgs) -> Result<(), Failure> {
     let old = store.find(&args.snapshot.name)?;
-    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
+    let progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(old.short_id(), Some(old.size));
     let options = SaveOptions::default();
     let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));

@@ -27,7 +27,7 @@ fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
         max_size: args.limit.max_size,
         on_temporary: Some(signals::note),
     };
-    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
+    let progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(args.target.display(), Some(name.size));
     let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));
     let restored = store.restore(&name, &args.target, &options);

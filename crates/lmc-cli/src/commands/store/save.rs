@@ -20,7 +20,7 @@ pub fn run(args: &SaveArgs) -> Exit {
 }
 
 fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
-    let mut progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
+    let progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(args.path.display(), None);
     let options = options(store, args)?;
     let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));

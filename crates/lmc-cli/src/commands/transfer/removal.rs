@@ -60,35 +60,45 @@ impl Transfer<'_> {
                 let name = name.display();
                 self.progress
                     .note(format_args!("lmc: {name}: kept, because a file that remains needs it"));
-            } else if let Err(failure) = self.remove(task, batch.tree.as_ref(), &read.state) {
+            } else if let Err(failure) = self.remove_name(task, batch.tree.as_ref(), &read.state) {
                 self.failed(name, &failure);
             }
         }
     }
 
-    /// Removes an input if it is still the file that was read.
-    pub(super) fn remove(
+    /// Removes an input if it is still the file that was read. Its other names may be inputs too:
+    /// the removal of this name does not count as a change.
+    fn remove_name(
         &mut self,
         task: &FileTask,
         tree: Option<&TreePlan>,
         read: &FileState,
     ) -> Result<(), Failure> {
         let seen = *self.renewed.get(&read.id).unwrap_or(read);
-        // Its other names may be inputs too: the removal of this name does not count as a change.
         let other_name = (seen.names > 1).then(|| task.open_renewed(tree, &self.renewed));
-        match (tree, &task.in_tree, &task.source) {
-            (Some(tree), Some(place), _) => tree.source.remove(&place.source, &seen)?,
-            (_, _, Some(path)) => {
-                let (folder, name) = Folder::reach_parent(path)
-                    .map_err(|error| Failure::io("open its folder", &error))?;
-                lmc::remove_seen(&folder, &name, &seen)?;
-            }
-            _ => {}
-        }
+        remove(task, tree, &seen)?;
         if let Some(Opened::File(file)) = other_name.transpose()? {
             let now = FileState::of(&file).map_err(|error| Failure::io("access it", &error))?;
             self.renewed.insert(seen.id, seen.renewed(now));
         }
         Ok(())
     }
+}
+
+/// Removes an input if it is still the file that was seen.
+pub(super) fn remove(
+    task: &FileTask,
+    tree: Option<&TreePlan>,
+    seen: &FileState,
+) -> Result<(), Failure> {
+    match (tree, &task.in_tree, &task.source) {
+        (Some(tree), Some(place), _) => tree.source.remove(&place.source, seen)?,
+        (_, _, Some(path)) => {
+            let (folder, name) = Folder::reach_parent(path)
+                .map_err(|error| Failure::io("open its folder", &error))?;
+            lmc::remove_seen(&folder, &name, seen)?;
+        }
+        _ => {}
+    }
+    Ok(())
 }

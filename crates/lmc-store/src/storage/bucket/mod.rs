@@ -24,7 +24,7 @@ use ::url::Url;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lmc_format::{Error, ErrorKind, Result};
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayloadMut};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,7 +126,7 @@ impl BucketStorage {
     }
 
     fn wait<T>(&self, work: impl Future<Output = T>) -> T {
-        self.network.runtime.block_on(work)
+        lmc::waiting(|| self.network.runtime.block_on(work))
     }
 
     /// Sends a request again in cases in which `object_store` does not: no answer came, so it may
@@ -147,9 +147,11 @@ impl BucketStorage {
         self.wait(request())
     }
 
-    fn put(&self, name: &str, bytes: &[u8], mode: &PutMode) -> Result<Put> {
+    fn put(&self, name: &str, pieces: &[&[u8]], mode: &PutMode) -> Result<Put> {
         let path = self.path(name)?;
-        let payload = PutPayload::from(bytes.to_vec());
+        let mut payload = PutPayloadMut::new();
+        pieces.iter().for_each(|piece| payload.extend_from_slice(piece));
+        let payload = payload.freeze();
         let mut sent = 0;
         let put = self.send(|| {
             sent += 1;
@@ -159,7 +161,7 @@ impl BucketStorage {
             Ok(_) => Ok(Put::Created),
             // The existing object may be from our request that got no answer.
             Err(object_store::Error::AlreadyExists { .. }) => {
-                let is_ours = sent > 1 && self.has_bytes(name, bytes)?;
+                let is_ours = sent > 1 && self.has_bytes(name, &pieces.concat())?;
                 Ok(if is_ours { Put::Created } else { Put::Exists })
             }
             Err(e) => Err(self.url.failed("put", name, &e)),
@@ -220,8 +222,12 @@ impl BucketStorage {
 
 impl Storage for BucketStorage {
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<Put> {
+        self.put_pieces(name, &[bytes])
+    }
+
+    fn put_pieces(&self, name: &str, pieces: &[&[u8]]) -> Result<Put> {
         for _ in 0..CREATES_MAX {
-            match self.put(name, bytes, &PutMode::Create)? {
+            match self.put(name, pieces, &PutMode::Create)? {
                 Put::Created => return Ok(Put::Created),
                 // Two concurrent creates may both be refused, and then there is no object.
                 Put::Exists if self.stat(name)?.is_some() => return Ok(Put::Exists),
@@ -234,7 +240,7 @@ impl Storage for BucketStorage {
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        self.put(name, bytes, &PutMode::Overwrite).map(|_| ())
+        self.put(name, &[bytes], &PutMode::Overwrite).map(|_| ())
     }
 
     fn move_new(&self, from: &str, to: &str) -> Result<Put> {
@@ -351,7 +357,7 @@ impl Storage for BucketStorage {
     }
 
     fn concurrent_puts(&self) -> usize {
-        4
+        64
     }
 
     fn directory(&self) -> Option<&std::path::Path> {

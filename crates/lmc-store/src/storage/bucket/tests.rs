@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, PutMultipartOptions, PutResult,
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, PutMultipartOptions,
+    PutPayload, PutResult,
 };
 use std::fmt;
 
