@@ -210,10 +210,11 @@ def saves(records: list[dict[str, Any]]) -> str:
 
 def named(found: Found, record: dict[str, Any]) -> dict[str, str]:
     """The tables of docs/study.md."""
+    records = [load(f"saves/{name}.json") for name in ("cpu-slow-disk", "cpu", "cpu-small")]
     return {
         "engines": engines(load("corpus/bf16.json")),
         "plan": plan(load("corpus/state.json")["plan"]),
-        "saves": saves([load(f"saves/{name}.json") for name in ("cpu-slow-disk", "cpu", "cpu-small")]),
+        "saves": saves(records),
         "whole": whole(record),
         "grouping": grouping(found["110m"]),
         "convergence": convergence(found["110m"]),

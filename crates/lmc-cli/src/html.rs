@@ -85,8 +85,8 @@ impl Page {
             check_overwritten(path, "<!doctype html>", "page")?;
         }
         check_outside_stores(path)?;
-        let file = Publish::create(path, overwrite, &Origin::nothing()).map_err(file_failure)?;
-        let guard = signals::guard(file.leftover());
+        let create = || Publish::create(path, overwrite, &Origin::nothing());
+        let (file, guard) = signals::guarded(create).map_err(file_failure)?;
         Ok(Self { path: path.to_path_buf(), file, _guard: guard })
     }
 

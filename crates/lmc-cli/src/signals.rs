@@ -17,7 +17,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Once, PoisonError, mpsc};
 use std::thread::{Builder, sleep};
 use std::time::Duration;
 
-use lmc::{Context, Interrupt, Leftover};
+use lmc::{Context, Interrupt, Leftover, Publish};
 use lmc_store::storage::{Interruptible, Storage};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -146,7 +146,16 @@ pub fn guard(leftover: Arc<Leftover>) -> Guard {
     Guard(leftover)
 }
 
-/// The same, as long as anybody else has it.
+/// A file that `create` starts, with its guard. An interrupt comes before or after both.
+pub fn guarded(create: impl FnOnce() -> lmc::Result<Publish>) -> lmc::Result<(Publish, Guard)> {
+    let mut temporary = temporary();
+    let publish = create()?;
+    temporary.guarded.push(publish.leftover());
+    let guard = Guard(publish.leftover());
+    Ok((publish, guard))
+}
+
+/// The same as [`guard`], as long as anybody else has it.
 pub fn note(leftover: Arc<Leftover>) {
     let noted = &mut temporary().noted;
     noted.retain(|leftover| Arc::strong_count(leftover) > 1);

@@ -33,6 +33,7 @@ mod refusals;
 mod report;
 mod s3;
 mod secrets;
+mod side_by_side;
 mod stdio;
 mod store;
 mod store_disk;

@@ -41,6 +41,7 @@ mod scale;
 mod sizes;
 mod source;
 mod storage;
+mod streams;
 mod swept;
 mod tags;
 mod target;

@@ -196,7 +196,8 @@ pub fn in_turn<T>(urgency: Urgency, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Waits for something other than the CPU. If this thread has a turn, another one gets it meanwhile.
+/// Waits for something other than the CPU. If this thread has a turn, another one gets it
+/// meanwhile.
 pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     let Some(crew) = TURN.take() else { return wait() };
     crew.give_turn_back();

@@ -1,9 +1,9 @@
 //! Takes the parts of a file through three stages: read, work, write.
 //!
-//! A thread takes the next part, reads it and works on it. Parts are written in their order. Who
-//! finishes the one that comes next writes it, and all that are ready after it; meanwhile the others
-//! go on. So no thread ever waits for another one in the kernel, as several that write to one file
-//! would. Parts that come over a network are read by threads of their own, which wait.
+//! A thread takes the next part, reads it and works on it. Parts are written in their order. The
+//! thread that finishes the next one writes it, and all that are ready after it; meanwhile the
+//! others go on. Several threads that write to one file would wait for each other in the kernel.
+//! Parts that come over a network are read by threads of their own, which wait for it.
 //!
 //! There are never more parts in the pipelines of a crew than permits, so memory is bounded
 //! whatever the files hold: a part takes a permit before it is read and gives it back when it is

@@ -152,9 +152,8 @@ fn write_tables(report: &Report, dir: &Path, force: bool) -> Result<(), Failure>
     }
     for table in CSV_TABLES.iter().filter(|table| table.is_in(report)) {
         let path = dir.join(table.file_name);
-        let publish = Publish::create(&path, force, &Origin::nothing());
-        let mut publish = publish.map_err(file_failure)?;
-        let _guard = signals::guard(publish.leftover());
+        let create = || Publish::create(&path, force, &Origin::nothing());
+        let (mut publish, _guard) = signals::guarded(create).map_err(file_failure)?;
         let mut lines = BufWriter::new(&mut publish);
         let written = table.write(report, &mut lines).and_then(|()| lines.flush());
         drop(lines);

@@ -338,11 +338,10 @@ impl FileWork<'_> {
         if names::is_same_file(name, path) {
             return Err(Failure::new("input and output are the same file; give another -o"));
         }
-        let mut publish = match (self.target, &task.in_tree) {
-            (Some(target), Some(place)) => target.sandbox.create(&place.target, origin)?,
-            _ => Publish::create(path, self.args.force, origin)?,
-        };
-        let _guard = signals::guard(publish.leftover());
+        let (mut publish, _guard) = signals::guarded(|| match (self.target, &task.in_tree) {
+            (Some(target), Some(place)) => target.sandbox.create(&place.target, origin),
+            _ => Publish::create(path, self.args.force, origin),
+        })?;
         let output = Output::File(&mut publish);
         let done = self.direction.convert(task, input, output, self.progress)?;
         publish.commit()?;

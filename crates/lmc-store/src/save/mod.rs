@@ -5,6 +5,7 @@ pub(crate) mod base_choice;
 pub(crate) mod commit;
 pub(crate) mod files;
 pub(crate) mod manifest_builder;
+pub(crate) mod pack_bytes;
 pub(crate) mod pack_pieces;
 pub(crate) mod packs;
 pub(crate) mod partial;

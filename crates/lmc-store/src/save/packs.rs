@@ -5,6 +5,7 @@ use crate::layout::lease::{SaveLease, is_pruning, numbers_of_others};
 use crate::layout::manifest::{Extent, Pack};
 use crate::layout::names::PackName;
 use crate::read::library::Packs;
+use crate::save::pack_bytes::PackBytes;
 use crate::save::pack_pieces::PackPieces;
 use crate::save::reuse::is_unreadable;
 use crate::save::warning::Warning;
@@ -16,7 +17,7 @@ use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, ScopedJoinHandle};
 
 /// Bytes of a pack. Each running put has one in memory, and another one is being filled.
@@ -37,13 +38,18 @@ fn concurrent_puts(storage: &dyn Storage, context: &Context, pack_len: usize) ->
 }
 
 impl Store {
-    /// A context for work on several packs concurrently. Packs that are far away are held in memory.
+    /// A context for reading several packs concurrently. Those that are far away are held in
+    /// memory.
     pub(crate) fn context_for_packs(&self) -> Context {
-        if self.storage.has_cheap_stat() {
-            return self.context.clone();
+        match self.storage.has_cheap_stat() {
+            true => self.context.clone(),
+            false => self.context_with_packs(&self.context),
         }
-        let most = concurrent_puts(&*self.storage, &self.context, PACK_LEN);
-        self.context.on_threads(most.min(self.context.thread_count()))
+    }
+
+    /// The same for work that holds each pack in memory.
+    pub(crate) fn context_with_packs(&self, context: &Context) -> Context {
+        context.on_threads(concurrent_puts(&*self.storage, context, PACK_LEN))
     }
 }
 
@@ -112,57 +118,6 @@ struct PutResults {
     failure: Option<Error>,
 }
 
-/// The packs of a save as far as they are written, to be read again: being filled, being put, or
-/// put.
-#[derive(Debug)]
-pub(crate) struct PackBytes {
-    storage: Arc<dyn Storage>,
-    written: RwLock<Written>,
-}
-
-#[derive(Debug, Default)]
-struct Written {
-    sent: Vec<Sent>,
-    /// The pack after those that were sent.
-    filling: PackPieces,
-}
-
-#[derive(Clone, Debug)]
-enum Sent {
-    OnItsWay(Arc<PackPieces>),
-    Put(PackName),
-}
-
-impl PackBytes {
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Written> {
-        self.written.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Written> {
-        self.written.read().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Packs for PackBytes {
-    fn read(&self, pack: usize, at: u64, out: &mut [u8]) -> Result<()> {
-        let sent = {
-            let written = PackBytes::read(self);
-            match written.sent.get(pack) {
-                Some(sent) => sent.clone(),
-                None => return written.filling.read(at, out),
-            }
-        };
-        match sent {
-            Sent::OnItsWay(pieces) => pieces.read(at, out),
-            Sent::Put(name) => self.storage.read(&name.object(), at, out),
-        }
-    }
-
-    fn is_far(&self) -> bool {
-        !self.storage.has_cheap_stat()
-    }
-}
-
 /// Writes a stream of bytes into packs.
 pub(crate) struct PackWriter<'a> {
     has_failed: &'a AtomicBool,
@@ -196,7 +151,7 @@ pub(crate) fn write_packs<'a, T>(
     write: impl FnOnce(&mut PackWriter) -> Result<T>,
 ) -> Result<(T, Packed<'a>)> {
     let putter = Putter::new(store, lease, reuse);
-    let bytes = PackBytes { storage: store.storage.clone(), written: RwLock::default() };
+    let bytes = PackBytes::new(&store.storage);
     let (bytes, has_failed) = (Arc::new(bytes), AtomicBool::new(false));
     let (crew, done) = (&store.context.crew, Mutex::default());
     let shared = Shared { putter, bytes: bytes.clone(), crew, done, has_failed };
@@ -257,7 +212,7 @@ impl Shared<'_> {
     fn put(&self, i: usize, pieces: Arc<PackPieces>) {
         match self.putter.put(&pieces.slices()) {
             Ok(name) => {
-                self.bytes.write().sent[i] = Sent::Put(name.clone());
+                self.bytes.was_put(i, name.clone());
                 let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
                 done.packs.insert(i, Pack { name, size: pieces.len() });
             }
@@ -482,12 +437,7 @@ impl PackWriter<'_> {
     }
 
     fn send(&mut self) -> io::Result<()> {
-        let pieces = {
-            let mut written = self.bytes.write();
-            let pieces = Arc::new(std::mem::take(&mut written.filling));
-            written.sent.push(Sent::OnItsWay(pieces.clone()));
-            pieces
-        };
+        let pieces = self.bytes.end_pack();
         let start = self.position();
         let number = self.starts.len() - 1;
         self.starts.push(start);
@@ -509,7 +459,7 @@ impl KeepBytes for PackWriter<'_> {
                 return Err(failed());
             }
             let end = bytes.len().min(start + self.pack_len - self.filled);
-            self.bytes.write().filling.push(&bytes, start..end);
+            self.bytes.push(&bytes, start..end);
             self.filled += end - start;
             start = end;
             if self.filled == self.pack_len {

@@ -10,6 +10,7 @@ use crate::layout::path::RelPath;
 use crate::read::library::SnapshotLibrary;
 use crate::read::snapshots::LISTS_MAX;
 use crate::storage::Storage;
+use crate::upkeep::pack_reader::{PackReader, wrong_hash};
 use crate::upkeep::verify::verify;
 use lmc::Several;
 use lmc_format::{Advice, Error, ErrorKind, Result};
@@ -339,49 +340,6 @@ struct PackLook {
     error: Option<Error>,
 }
 
-/// Reads packs piece by piece, into memory that stays in the caches of the CPU.
-#[derive(Default)]
-struct PackReader(Vec<u8>);
-
-/// The bytes that are read in one go.
-const PIECE_LEN: u64 = 1 << 20;
-
-impl PackReader {
-    /// Says how a pack of this size is damaged, if it is. The outer error means that this could not
-    /// be found out.
-    fn check(&mut self, store: &Store, name: &PackName, size: u64) -> Result<Result<()>> {
-        if !store.storage.has_cheap_stat() {
-            // Each piece would be a request.
-            return Ok(store.read_pack(name, size)?.map(drop));
-        }
-        let object = name.object();
-        match self.hash(store, &object, size) {
-            Ok(hash) if name.hash() == hash.to_hex().as_str() => Ok(Ok(())),
-            Ok(_) => Ok(Err(wrong_hash())),
-            Err(e) if is_lost(&e) || has_bad_bytes(&*store.storage, &object, &e) => Ok(Err(e)),
-            Err(e) => Err(e),
-        }
-    }
-
-    fn hash(&mut self, store: &Store, object: &str, size: u64) -> Result<blake3::Hash> {
-        let mut hasher = blake3::Hasher::new();
-        let mut at = 0;
-        while at < size {
-            store.context.interrupt.check()?;
-            let len = PIECE_LEN.min(size - at);
-            self.0.resize(len as usize, 0);
-            store.storage.read(object, at, &mut self.0)?;
-            hasher.update(&self.0);
-            at += len;
-        }
-        Ok(hasher.finalize())
-    }
-}
-
-fn wrong_hash() -> Error {
-    Error::corrupt("its bytes have a different hash")
-}
-
 /// The contents of archives.
 struct Contents<'a> {
     store: &'a Store,
@@ -481,7 +439,7 @@ pub(crate) fn has_bad_bytes(storage: &dyn Storage, object: &str, error: &Error) 
 }
 
 /// The error about an object that is missing or has another size.
-fn wrong_object(object: &str, size: u64, found: Option<u64>) -> Option<Error> {
+pub(crate) fn wrong_object(object: &str, size: u64, found: Option<u64>) -> Option<Error> {
     match found {
         Some(found) if found == size => None,
         Some(found) => {

@@ -11,6 +11,7 @@ use crate::save::packs::{PackCount, Putter, Reuse};
 use crate::save::reuse::is_unreadable;
 use crate::upkeep::check::is_damage;
 use crate::upkeep::copied::There;
+use crate::upkeep::pack_reader::PackReader;
 use crate::upkeep::verify::{SealedPacks, Seals, Verified};
 use lmc_format::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -279,26 +280,40 @@ impl<'a> Copying<'a> {
 
     /// The names that the packs of a snapshot have in the target, where they now exist.
     fn packs(&mut self, manifest: &Manifest, putter: &Putter) -> Result<Result<Vec<PackName>>> {
-        let mut names = Vec::with_capacity(manifest.packs.len());
-        for pack in &manifest.packs {
-            let name = match putter.known(&pack.name) {
-                Some(name) => {
-                    or_leave_out!(self.compare(&name, pack));
-                    name
-                }
-                None => {
-                    let bytes = or_leave_out!(self.source.read_pack(&pack.name, pack.size));
-                    if !self.is_near() {
-                        self.seals.seal(&pack.name, &bytes);
-                    }
-                    putter.put(&[&bytes])?
-                }
-            };
-            self.source.context.progress.add(pack.size);
+        let context = self.target.context_with_packs(&self.source.context);
+        let copied = lmc::each(
+            manifest.packs.len(),
+            &context,
+            || (),
+            |(), i| {
+                let copied = self.pack(&manifest.packs[i], putter)?;
+                context.progress.add(manifest.packs[i].size);
+                Ok(copied)
+            },
+        )?;
+        let mut names = Vec::with_capacity(copied.len());
+        for (copied, pack) in copied.into_iter().zip(&manifest.packs) {
+            let (name, is_good) = or_leave_out!(Ok(copied));
+            if !is_good {
+                or_leave_out!(self.heal(&name, pack));
+            }
             self.compared.insert(name.clone());
             names.push(name);
         }
         Ok(Ok(names))
+    }
+
+    /// The name that a pack has in the target, where it now exists, and whether it is right there.
+    fn pack(&self, pack: &Pack, putter: &Putter) -> Result<Result<(PackName, bool)>> {
+        if let Some(name) = putter.known(&pack.name) {
+            let is_good = self.is_good(&name, pack)?;
+            return Ok(Ok((name, is_good)));
+        }
+        let bytes = or_leave_out!(self.source.read_pack(&pack.name, pack.size));
+        if !self.is_near() {
+            self.seals.seal(&pack.name, &bytes);
+        }
+        Ok(Ok((putter.put(&[&bytes])?, true)))
     }
 
     /// Whether reading from the target is cheap.
@@ -309,16 +324,18 @@ impl<'a> Copying<'a> {
     /// Makes sure that a pack which the target already needs is right: by its bytes, or, if they
     /// would have to be downloaded, by its size.
     fn compare(&mut self, name: &PackName, pack: &Pack) -> Result<Result<()>> {
+        if self.is_good(name, pack)? { Ok(Ok(())) } else { self.heal(name, pack) }
+    }
+
+    fn is_good(&self, name: &PackName, pack: &Pack) -> Result<bool> {
         if self.compared.contains(name) {
-            return Ok(Ok(()));
+            return Ok(true);
         }
-        let is_good = if self.is_near() {
-            self.target.read_pack(name, pack.size)?.is_ok()
-        } else {
-            let stat = self.target.storage.stat(&name.object())?;
-            stat.is_some_and(|stat| stat.size == pack.size)
-        };
-        if is_good { Ok(Ok(())) } else { self.heal(name, pack) }
+        if self.is_near() {
+            return Ok(PackReader::default().check(self.target, name, pack.size)?.is_ok());
+        }
+        let stat = self.target.storage.stat(&name.object())?;
+        Ok(stat.is_some_and(|stat| stat.size == pack.size))
     }
 
     /// Decodes the archives that the target does not have yet: from the target, or, if that is far

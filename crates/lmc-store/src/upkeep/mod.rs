@@ -5,6 +5,7 @@ pub(crate) mod copied;
 pub(crate) mod copy;
 pub(crate) mod damaged;
 pub(crate) mod forget;
+pub(crate) mod pack_reader;
 pub(crate) mod prune;
 pub(crate) mod rebase;
 pub(crate) mod repair;
