@@ -3,6 +3,7 @@
 use super::Random;
 use super::crash::{CrashDisk, Handle, Lie, State};
 use crate::common::{TestClock, checkpoint, tree, write};
+use lmc::Context;
 use lmc_store::storage::LocalStorage;
 use lmc_store::storage::disk::Disk;
 use lmc_store::{PruneOptions, Result, SaveOptions, SnapshotName, Store};
@@ -80,6 +81,7 @@ pub struct Scene {
     folder: TempDir,
     sources: Vec<(PathBuf, Tree)>,
     pub options: SaveOptions,
+    threads: usize,
 }
 
 type Tree = BTreeMap<Vec<u8>, (char, u32, Vec<u8>)>;
@@ -106,7 +108,9 @@ impl Scene {
         // One pack a save, or many.
         let pack_len = [400, 1500, 1 << 20][random.below(3)];
         let options = SaveOptions { pack_len, ..SaveOptions::default() };
-        Self { folder, sources, options }
+        // Two packs put concurrently, or eight.
+        let threads = [1, 16][random.below(2)];
+        Self { folder, sources, options, threads }
     }
 
     /// What is saved as a step.
@@ -185,7 +189,8 @@ impl<'a> Player<'a> {
     }
 
     pub fn store(&self) -> Result<Store> {
-        Store::open(self.storage.clone(), self.clock.clone()).map(crate::common::alone)
+        let store = Store::open(self.storage.clone(), self.clock.clone())?;
+        Ok(store.with_context(&Context::with_threads(self.scene.threads)))
     }
 
     /// Does a step, and notes what holds before it, while it runs and after it.
