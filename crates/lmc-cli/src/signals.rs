@@ -22,6 +22,7 @@ use lmc_store::storage::{Interruptible, Storage};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
+use crate::args::shared::{ResourceArgs, ThreadArgs};
 use crate::exit::Exit;
 
 /// How long work on a store may take to end.
@@ -124,8 +125,14 @@ pub fn wait() {
 
 /// The context of the command, which is interrupted when the process is asked to end. Nobody
 /// watches it yet.
-pub fn context(threads: u16) -> Context {
-    let (interrupt, threads) = (INTERRUPT.clone(), usize::from(threads));
+pub fn context(resources: &ResourceArgs) -> Context {
+    let ResourceArgs { threads, memory } = resources;
+    Context { memory: *memory, ..context_on(threads) }
+}
+
+/// The same for work that has no limit on its memory.
+pub fn context_on(threads: &ThreadArgs) -> Context {
+    let (interrupt, threads) = (INTERRUPT.clone(), usize::from(threads.count));
     Context { interrupt, threads, ..Context::default() }
 }
 

@@ -31,6 +31,7 @@ mod overwrite;
 mod planted;
 mod refusals;
 mod report;
+mod resources;
 mod s3;
 mod secrets;
 mod side_by_side;

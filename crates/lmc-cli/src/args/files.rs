@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::shared::{BaseArgs, FormatArgs, LimitArgs, StoreArgs, ThreadArgs};
+use super::shared::{BaseArgs, FormatArgs, LimitArgs, ResourceArgs, StoreArgs, ThreadArgs};
 
 /// What compress and decompress share.
 #[derive(Args, Debug)]
@@ -38,7 +38,7 @@ pub struct FileArgs {
     #[arg(short, long)]
     pub verbose: bool,
     #[command(flatten)]
-    pub threads: ThreadArgs,
+    pub resources: ResourceArgs,
 }
 
 #[derive(Args, Debug)]
@@ -100,7 +100,7 @@ pub struct TestArgs {
     #[arg(short, long)]
     pub quiet: bool,
     #[command(flatten)]
-    pub threads: ThreadArgs,
+    pub resources: ResourceArgs,
 }
 
 #[derive(Args, Debug)]

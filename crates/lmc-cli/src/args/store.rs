@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lmc_store::storage::Location;
 
-use super::shared::{FormatArgs, KeepArgs, LimitArgs, SnapshotArgs, StoreArgs, ThreadArgs};
+use super::shared::{FormatArgs, KeepArgs, LimitArgs, ResourceArgs, SnapshotArgs, StoreArgs};
 
 #[derive(Args, Debug)]
 pub struct InitArgs {
@@ -58,7 +58,11 @@ pub struct SaveArgs {
     #[arg(long)]
     pub no_verify: bool,
     #[command(flatten)]
-    pub threads: ThreadArgs,
+    pub resources: ResourceArgs,
+    /// Add N to the nice value: the save gives way to other processes on the CPU
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=19))]
+    pub nice: u8,
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
@@ -128,7 +132,7 @@ pub struct RestoreArgs {
     #[command(flatten)]
     pub limit: LimitArgs,
     #[command(flatten)]
-    pub threads: ThreadArgs,
+    pub resources: ResourceArgs,
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
@@ -161,7 +165,7 @@ pub struct ReportArgs {
     #[arg(long)]
     pub read_data: bool,
     #[command(flatten)]
-    pub threads: ThreadArgs,
+    pub resources: ResourceArgs,
     #[command(flatten)]
     pub format: FormatArgs,
     // Last, since the heading holds for all options after it.
@@ -180,7 +184,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub read_data_subset: Option<u8>,
     #[command(flatten)]
-    pub threads: ThreadArgs,
+    pub resources: ResourceArgs,
     #[command(flatten)]
     pub format: FormatArgs,
 }
@@ -196,7 +200,7 @@ pub struct RepairArgs {
     #[arg(short = 'n', long)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub threads: ThreadArgs,
+    pub resources: ResourceArgs,
     #[command(flatten)]
     pub format: FormatArgs,
 }
@@ -248,7 +252,7 @@ pub struct RebaseArgs {
     #[command(flatten)]
     pub store: StoreArgs,
     #[command(flatten)]
-    pub threads: ThreadArgs,
+    pub resources: ResourceArgs,
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
@@ -284,6 +288,8 @@ pub struct CopyArgs {
     /// Consider only this run
     #[arg(long, value_name = "RUN", conflicts_with = "snapshots")]
     pub run: Option<String>,
+    #[command(flatten)]
+    pub resources: ResourceArgs,
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
@@ -301,7 +307,7 @@ pub struct ExportArgs {
     #[command(flatten)]
     pub store: StoreArgs,
     #[command(flatten)]
-    pub threads: ThreadArgs,
+    pub resources: ResourceArgs,
     /// Write into a directory that is not empty, and overwrite files
     #[arg(short, long)]
     pub force: bool,

@@ -45,7 +45,7 @@ fn analyze(args: &AnalyzeArgs) -> Result<Report, Failure> {
     if let Some(dir) = &args.csv {
         check_tables(dir, args)?;
     }
-    let context = signals::context(args.threads.count);
+    let context = signals::context_on(&args.threads);
     let series = match store::is_meant(args) {
         true => {
             let location = args.store.location()?;

@@ -9,6 +9,7 @@ use std::ops::Range;
 use lmc::{Archive, ArchiveTensor, BaseSet, FileState, Origin, Publish};
 
 use crate::args::files::{CatArgs, Rows};
+use crate::args::shared::ThreadArgs;
 use crate::exit::Failure;
 use crate::names;
 use crate::signals;
@@ -16,7 +17,7 @@ use crate::stdio::BytesOut;
 
 /// Writes the tensor that `args` names.
 pub fn run(args: &CatArgs) -> Result<(), Failure> {
-    let bases = BaseSet::open(&args.bases.paths, &signals::context(0))?;
+    let bases = BaseSet::open(&args.bases.paths, &signals::context_on(&ThreadArgs::default()))?;
     let file = File::open(&args.file).map_err(|error| Failure::io("open it", &error))?;
     let state = FileState::of(&file).map_err(|error| Failure::io("access it", &error))?;
     let archive = Archive::from_file(file, args.file.parent(), &bases)?;

@@ -19,7 +19,7 @@ use crate::table::ratio;
 pub fn run(args: &CompressArgs) -> Exit {
     let options = Options {
         level: level(args),
-        context: signals::context(args.files.threads.count),
+        context: signals::context(&args.files.resources),
         verify: !args.no_verify,
         ..Options::default()
     };

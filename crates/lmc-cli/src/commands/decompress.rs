@@ -17,7 +17,7 @@ use crate::table::ratio;
 
 /// Restores every file that `args` names.
 pub fn run(args: &DecompressArgs) -> Exit {
-    let (context, max_size) = (signals::context(args.files.threads.count), args.limit.max_size);
+    let (context, max_size) = (signals::context(&args.files.resources), args.limit.max_size);
     transfer::run(&args.files, &Decompress { context, max_size })
 }
 

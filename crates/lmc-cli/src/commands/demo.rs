@@ -58,7 +58,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let mut kinds = None;
     for level in [Level::Fast, Level::Default, Level::Max, Level::Paper] {
         let options =
-            Options { level, context: signals::context(args.threads.count), ..Options::default() };
+            Options { level, context: signals::context_on(&args.threads), ..Options::default() };
         levels.push(measure(&input, &original, &options)?);
         if level == Level::Default {
             kinds = Some(kind_table(&Archive::open(&input.with_extension("lmc"))?.tensors()?));

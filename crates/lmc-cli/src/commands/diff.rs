@@ -13,7 +13,7 @@ use crate::table::{Align, Table, shape};
 /// Compares the two files that `args` names.
 pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     let paths: Vec<_> = [&args.old, &args.new].into_iter().chain(&args.bases.paths).collect();
-    let context = signals::context(args.threads.count);
+    let context = signals::context_on(&args.threads);
     if let Some(dir) = [&args.old, &args.new].into_iter().find(|path| path.is_dir()) {
         return Err(Failure::new(format!("{} is a directory; name a file in it", dir.display())));
     }

@@ -8,6 +8,7 @@ use lmc::{Archive, ArchiveTensor, BaseSet, DtypeId};
 use serde_json::{Map, Value, json};
 
 use crate::args::files::ListArgs;
+use crate::args::shared::ThreadArgs;
 use crate::bases;
 use crate::exit::{self, Exit, Failure};
 use crate::json::{self, Array};
@@ -23,7 +24,8 @@ pub fn run(args: &ListArgs) -> Exit {
     let (mut pages, mut array) = (Pages::default(), Array::new(0));
     let exit = exit::for_each(&files.paths, |path| {
         let bases = bases::to_restore(&args.bases.paths, bases::location(path, &args.files));
-        let archive = files.open(path, &BaseSet::open(&bases, &signals::context(0))?)?;
+        let archive = files
+            .open(path, &BaseSet::open(&bases, &signals::context_on(&ThreadArgs::default()))?)?;
         let listed = Listed { path, tensors: archive.tensors()?, archive: &archive };
         if args.format.json {
             array.next(&mut pages)?;

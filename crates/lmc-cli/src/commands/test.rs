@@ -13,7 +13,7 @@ use crate::{signals, stdio};
 pub fn run(args: &TestArgs) -> Exit {
     let files = Archives::list(&args.files);
     let progress = ProgressBar::new(Volume::new(args.quiet, false));
-    let context = signals::context(args.threads.count);
+    let context = signals::context(&args.resources);
     exit::for_each(&files.paths, |path| {
         let bases = bases::to_restore(&args.bases.paths, bases::location(path, &args.files));
         let bases = BaseSet::open(&bases, &context)?;

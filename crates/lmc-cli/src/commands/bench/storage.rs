@@ -5,6 +5,7 @@ use std::path::Path;
 use lmc_engines::Measured;
 
 use crate::args::files::BenchArgs;
+use crate::args::shared::ThreadArgs;
 use crate::exit::Failure;
 use crate::{signals, storage_speed};
 
@@ -31,7 +32,7 @@ impl Storage {
 
     /// Writes some of `data` to a file without a name in `dir`, and syncs it to the disk.
     fn measure(dir: &Path, data: &[u8]) -> Result<Self, Failure> {
-        let interrupt = signals::context(1).interrupt;
+        let interrupt = signals::context_on(&ThreadArgs::default()).interrupt;
         let len = data.len().min(PROBE_LEN);
         let speed = storage_speed::measure(dir, data, len, &interrupt)?;
         Ok(Self { speed, is_measured: true })

@@ -19,7 +19,7 @@ pub fn run(args: &CheckArgs) -> Exit {
 fn check(store: &Store, args: &CheckArgs) -> Result<(), Failure> {
     let read_percent = args.read_data_subset.unwrap_or(if args.read_data { 100 } else { 0 });
     let options = CheckOptions { read_percent };
-    let checked = store.with_context(&signals::context(args.threads.count)).check(&options)?;
+    let checked = store.with_context(&signals::context(&args.resources)).check(&options)?;
     let json = args.format.json.then(|| checked_json(&checked));
     exit::both(tell(Effect::Looked, text(&checked), json), verdict(&checked))
 }

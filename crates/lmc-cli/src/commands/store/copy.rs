@@ -37,7 +37,7 @@ fn copy(source: &Store, args: &CopyArgs) -> Result<Tally, Failure> {
     };
     let progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(&args.target, None);
-    let source = source.with_context(&progress.watching(&signals::context(0)));
+    let source = source.with_context(&progress.watching(&signals::context(&args.resources)));
     let copied = source.copy_to(&target, &names);
     progress.finish();
     let copied = copied?;

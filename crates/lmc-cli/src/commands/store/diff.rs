@@ -32,7 +32,7 @@ fn diff(store: &Store, args: &DiffArgs) -> Result<(), Failure> {
         Ok(Arc::new(store.manifest(&name)?))
     };
     let (old, new) = (manifest(&args.old)?, manifest(&args.new)?);
-    let diff = store.with_context(&signals::context(args.threads.count)).diff(&old, &new)?;
+    let diff = store.with_context(&signals::context_on(&args.threads)).diff(&old, &new)?;
     tell(Effect::Looked, text(&diff), args.format.json.then(|| json(&diff)))
 }
 

@@ -31,7 +31,7 @@ fn export(store: &Store, args: &ExportArgs) -> Result<(), Failure> {
     };
     let progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(target.display(), Some(name.size));
-    let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));
+    let store = store.with_context(&progress.watching(&signals::context(&args.resources)));
     let exported = store.export(&name, &target, &options);
     progress.finish();
     let exported = exported?;

@@ -21,7 +21,7 @@ fn rebase(store: &Store, args: &RebaseArgs) -> Result<(), Failure> {
     let progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(old.short_id(), Some(old.size));
     let options = SaveOptions::default();
-    let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));
+    let store = store.with_context(&progress.watching(&signals::context(&args.resources)));
     let new = store.rebase(&old, &options);
     progress.finish();
     let new = new?;

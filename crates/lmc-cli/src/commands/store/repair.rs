@@ -21,7 +21,7 @@ pub fn run(args: &RepairArgs) -> Exit {
 fn repair(store: &Store, args: &RepairArgs) -> Result<(), Failure> {
     let open_other = |from: &Location| open(from).map_err(|failure| failure.at(from));
     let other = args.from.as_ref().map(open_other).transpose()?;
-    let store = store.with_context(&signals::context(args.threads.count));
+    let store = store.with_context(&signals::context(&args.resources));
     let repaired = store.repair(other.as_ref(), args.dry_run)?;
     let text = text(&repaired, args.dry_run);
     for (object, error) in &repaired.refused {

@@ -34,7 +34,7 @@ fn report(store: &Store, args: &ReportArgs) -> Result<(), Failure> {
     let keep = if rule.is_empty() { Vec::new() } else { vec![rule] };
     let read_percent = if args.read_data { 100 } else { 0 };
     let check = (args.check || args.read_data).then_some(CheckOptions { read_percent });
-    let context = signals::context(args.threads.count);
+    let context = signals::context(&args.resources);
     let report = store.with_context(&context).report(&ReportOptions { keep, check })?;
     let mut text = text(&report);
     let is_sound = report.damage.is_empty() && report.runs.values().flatten().all(is_undamaged);

@@ -29,7 +29,7 @@ fn restore(store: &Store, args: &RestoreArgs) -> Result<(), Failure> {
     };
     let progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(args.target.display(), Some(name.size));
-    let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));
+    let store = store.with_context(&progress.watching(&signals::context(&args.resources)));
     let restored = store.restore(&name, &args.target, &options);
     progress.finish();
     let restored = restored?;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{name_json, size_text, with_store};
 use crate::advice;
 use crate::args::store::SaveArgs;
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use crate::printable::Printable;
 use crate::progress::{ProgressBar, Volume};
 use crate::signals;
@@ -16,14 +16,28 @@ use crate::table::ratio;
 
 /// Saves the path that `args` names.
 pub fn run(args: &SaveArgs) -> Exit {
+    // On Linux, a nice value belongs to a thread, and new threads take that of the one that starts
+    // them. So it is set before a storage or the save itself starts any.
+    if let Err(failure) = give_way(args.nice) {
+        return exit::report_at("--nice", Err(failure));
+    }
     with_store(&args.store, |store| save(store, args))
+}
+
+/// Adds to the nice value of this thread; the system keeps it within its range.
+fn give_way(nice: u8) -> Result<(), Failure> {
+    if nice > 0 {
+        rustix::process::nice(nice.into())
+            .map_err(|error| Failure::io("change the nice value", &error.into()))?;
+    }
+    Ok(())
 }
 
 fn save(store: &Store, args: &SaveArgs) -> Result<(), Failure> {
     let progress = ProgressBar::new(Volume::new(args.quiet || args.format.json, false));
     progress.start(args.path.display(), None);
     let options = options(store, args)?;
-    let store = store.with_context(&progress.watching(&signals::context(args.threads.count)));
+    let store = store.with_context(&progress.watching(&signals::context(&args.resources)));
     let saved = store.save(&args.path, &options);
     progress.finish();
     let saved = saved?;
