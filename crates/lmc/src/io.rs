@@ -292,12 +292,14 @@ impl<'a> ByteSource<'a> {
 pub(crate) fn zeroed(len: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let reserved = usize::try_from(len).ok().filter(|&len| bytes.try_reserve_exact(len).is_ok());
-    let Some(len) = reserved else {
-        let message = format!("{len} bytes are more than memory can hold");
-        return Err(Error::new(ErrorKind::LimitExceeded, message));
-    };
-    bytes.resize(len, 0);
+    bytes.resize(reserved.ok_or_else(|| too_long(len))?, 0);
     Ok(bytes)
+}
+
+/// There is not enough memory for `len` bytes.
+pub(crate) fn too_long(len: u64) -> Error {
+    let message = format!("{len} bytes are more than memory can hold");
+    Error::new(ErrorKind::LimitExceeded, message)
 }
 
 fn slice(bytes: &[u8], at: u64, len: u64) -> Option<&[u8]> {

@@ -18,6 +18,7 @@ mod io;
 mod item_hash;
 mod items;
 mod memory;
+mod new_memory;
 mod once;
 mod pipeline;
 mod several;
@@ -50,8 +51,10 @@ pub use lmc_format::{
 };
 pub use lmc_input::{FileLayout, JSON_LEN_MAX as HEADER_JSON_LEN_MAX, LayoutItem, TensorInfo};
 pub use memory::{
-    compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_vec,
+    compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_memory,
+    decompress_to_vec,
 };
+pub use new_memory::NewMemory;
 pub use pipeline::each;
 pub use several::Several;
 pub use span::SpanSizer;

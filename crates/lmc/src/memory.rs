@@ -7,6 +7,7 @@ use crate::base::budget::alone_if_spent;
 use crate::compress::{Assembly, CompressJob, EncodedSpan, Worker};
 use crate::context::Context;
 use crate::io::{ByteSource, Input, zeroed};
+use crate::new_memory::NewMemory;
 use crate::pipeline::{Buffer, Pool, for_each};
 use crate::span::SpanDecoder;
 use lmc_format::file::header;
@@ -313,7 +314,17 @@ impl Archive {
 }
 
 /// Restores all of the original into new memory.
+pub fn decompress_to_memory(archive: &Archive, context: &Context) -> Result<NewMemory> {
+    let mut out = NewMemory::new(archive.original_len())?;
+    decompress_into(archive, &mut out, context)?;
+    Ok(out)
+}
+
+/// Restores all of the original into a new vector. One thread fills it with zeros first, so
+/// [`decompress_to_memory`] is several times as fast.
 pub fn decompress_to_vec(archive: &Archive, context: &Context) -> Result<Vec<u8>> {
+    // `vec![0; len]` would not fill it, but it ends the process if there is not enough memory. To
+    // try the length first does not help: another thread can take that memory in between.
     let mut out = zeroed(archive.original_len())?;
     decompress_into(archive, &mut out, context)?;
     Ok(out)

@@ -2,7 +2,7 @@
 //! number of threads, as a whole and in parts.
 
 use crate::common::{compress, compress_with, safetensors};
-use lmc::{Archive, Context, Dtype, Level, Options, decompress_to_vec};
+use lmc::{Archive, Context, Dtype, Level, NewMemory, Options, decompress_to_vec};
 use lmc_testkit::data::{self, Kind, Random};
 use proptest::prelude::*;
 
@@ -180,6 +180,29 @@ fn restored_into_places() {
     }
     assert!(archive.read_to(1, &mut out, &Context::with_threads(1)).is_err());
     assert!(archive.read_to(u64::MAX, &mut out, &Context::with_threads(1)).is_err());
+}
+
+/// What comes back in new memory is the same on any number of threads, and so is what was
+/// compressed into new memory.
+#[test]
+fn into_new_memory() {
+    let bytes = data::words(Kind::Weights, 2, true, 12_000_000, 6);
+    let original = safetensors(&[("w".into(), "BF16", vec![12_000, 1000], bytes)], "");
+    for threads in [1, 2, 5, 16] {
+        let context = Context::with_threads(threads);
+        let options = Options { context: context.clone(), ..Options::default() };
+        let mut coded = NewMemory::new(2 * original.len() as u64).expect("memory");
+        let input = lmc::Input::Bytes(&original);
+        let (len, rest) = lmc::compress_into(input, &options, &mut coded).expect("compressed");
+        assert!(rest.is_empty());
+        assert!(coded[len..].iter().all(|&byte| byte == 0), "nothing is written behind it");
+        let archive = Archive::from_bytes(coded[..len].to_vec()).expect("valid");
+        let restored = lmc::decompress_to_memory(&archive, &context).expect("restored");
+        assert!(restored[..] == original, "{threads} threads");
+    }
+    let nothing = Archive::from_bytes(compress(&[], Level::Default, 1)).expect("valid");
+    let restored = lmc::decompress_to_memory(&nothing, &Context::with_threads(2));
+    assert!(restored.expect("restored").is_empty());
 }
 
 proptest! {
