@@ -1,14 +1,16 @@
 //! The whole file format on an increasing number of threads, from memory to memory: planning,
-//! coding and every checksum. Output goes into memory of an earlier round and into new memory, and
-//! a third measurement includes the decoding that verifies each block. A base, if there is one, is
-//! also in memory and has already been hashed.
+//! coding and every checksum, and compressing also with the decoding that verifies each block. Each
+//! is measured with output into memory of an earlier round, into a new vector and into
+//! [`NewMemory`]. A base, if there is one, is also in memory and has already been hashed.
 
 use std::fs;
+use std::ops::DerefMut;
 use std::path::Path;
 use std::time::Instant;
 
 use lmc::{
-    Archive, BaseSet, Context, Input, Options, compress_into, compress_parts, decompress_into,
+    Archive, BaseSet, Context, Input, NewMemory, Options, compress_into, compress_parts,
+    decompress_into, decompress_to_memory, decompress_to_vec,
 };
 use lmc_bench::Result;
 use lmc_bench::buffers::Buffer;
@@ -20,12 +22,14 @@ use crate::pairs::Pair;
 const MIB: usize = 1 << 20;
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// The results for one number of threads, in seconds.
+/// The kinds of memory for output, in the order of [`measure`].
+const MEMORY: [&str; 3] = ["reused", "new Vec", "NewMemory"];
+
+/// The least seconds with one kind of memory, for one number of threads.
+#[derive(Clone, Copy)]
 struct Row {
-    threads: usize,
     copy: f64,
     compress: f64,
-    compress_new: f64,
     verified: f64,
     decompress: f64,
 }
@@ -63,14 +67,14 @@ pub fn run(args: &ScaleArgs, case: Case) -> Result<()> {
     let Case { name, file, base } = case;
     println!("{name} at level {}, {} bytes", args.level, file.len());
     println!(
-        "threads  memcpy  compress  new memory  with verify  decompress  GiB/s; compress of one \
+        "threads     memory  memcpy  compress  with verify  decompress  GiB/s; compress of one \
          thread"
     );
     let bases = match base {
         Some(base) => BaseSet::from_bytes(vec![("base".into(), base)], &Context::default())?,
         None => BaseSet::default(),
     };
-    let mut one = None;
+    let mut one = [None; MEMORY.len()];
     for &threads in &args.threads {
         let options = Options {
             level: args.level.level(),
@@ -78,63 +82,100 @@ pub fn run(args: &ScaleArgs, case: Case) -> Result<()> {
             bases: bases.clone(),
             verify: false,
         };
-        let row = measure(&file, &options, args.repeats)?;
+        let rows = measure(&file, &options, args.repeats)?;
         let speed = |seconds: f64| file.len() as f64 / GIB / seconds;
-        let base = *one.get_or_insert(row.compress * row.threads as f64);
-        println!(
-            "{:7} {:7.2} {:9.2} {:11.2} {:12.2} {:11.2}  {:.2}",
-            row.threads,
-            speed(row.copy),
-            speed(row.compress),
-            speed(row.compress_new),
-            speed(row.verified),
-            speed(row.decompress),
-            base / row.compress,
-        );
+        for ((memory, row), one) in MEMORY.iter().zip(rows).zip(&mut one) {
+            println!(
+                "{threads:7} {memory:>10} {:7.2} {:9.2} {:12.2} {:11.2}  {:.2}",
+                speed(row.copy),
+                speed(row.compress),
+                speed(row.verified),
+                speed(row.decompress),
+                *one.get_or_insert(row.compress * threads as f64) / row.compress,
+            );
+        }
     }
     Ok(())
 }
 
-fn measure(file: &[u8], options: &Options, repeats: usize) -> Result<Row> {
-    let threads = options.context.threads;
+fn measure(file: &[u8], options: &Options, repeats: usize) -> Result<[Row; MEMORY.len()]> {
+    let context = &options.context;
     let verified = Options { verify: true, ..options.clone() };
-    let mut row = Row {
-        threads,
-        copy: f64::MAX,
-        compress: f64::MAX,
-        compress_new: f64::MAX,
-        verified: f64::MAX,
-        decompress: f64::MAX,
-    };
+    let mut rows = [Row::new(); MEMORY.len()];
     let mut parts = Vec::new();
     let mut back = vec![1; file.len()];
     // The first round allocates the memory of the parts, which later rounds reuse.
     for round in 0..=repeats.max(1) {
-        let least = |best: &mut f64, start: Instant| {
-            if round > 0 {
-                *best = best.min(start.elapsed().as_secs_f64());
-            }
-        };
-        let start = Instant::now();
-        copy(file, &mut back, threads);
-        least(&mut row.copy, start);
-        for (options, best) in [(options, &mut row.compress), (&verified, &mut row.verified)] {
-            let start = Instant::now();
-            parts = compress_parts(Input::Bytes(file), options, parts)?;
-            least(best, start);
+        let [reused, vec, new] = &mut rows;
+        least(&mut reused.copy, || {
+            copy(file, &mut back, context.threads);
+            Ok(())
+        })?;
+        for (options, best) in [(options, &mut reused.compress), (&verified, &mut reused.verified)]
+        {
+            let reuse = std::mem::take(&mut parts);
+            parts = least(best, || Ok(compress_parts(Input::Bytes(file), options, reuse)?))?;
         }
-        let start = Instant::now();
-        compress_into(Input::Bytes(file), options, &mut vec![0; file.len()])?;
-        least(&mut row.compress_new, start);
         let archive = Archive::from_bytes_on(parts.concat(), &options.bases)?;
-        let start = Instant::now();
-        decompress_into(&archive, &mut back, &Context::with_threads(threads))?;
-        least(&mut row.decompress, start);
-        if back != file {
-            return Err("the restored bytes differ from the input".into());
+        least(&mut reused.decompress, || Ok(decompress_into(&archive, &mut back, context)?))?;
+        check(&back, file)?;
+        into_new(file, options, vec, || Ok(vec![0; file.len()]))?;
+        let restored = least(&mut vec.decompress, || Ok(decompress_to_vec(&archive, context)?))?;
+        check(&restored, file)?;
+        drop(restored);
+        into_new(file, options, new, || Ok(NewMemory::new(file.len() as u64)?))?;
+        let restored = least(&mut new.decompress, || Ok(decompress_to_memory(&archive, context)?))?;
+        check(&restored, file)?;
+        if round == 0 {
+            rows = [Row::new(); MEMORY.len()];
         }
     }
-    Ok(row)
+    Ok(rows)
+}
+
+impl Row {
+    fn new() -> Self {
+        Self { copy: f64::MAX, compress: f64::MAX, verified: f64::MAX, decompress: f64::MAX }
+    }
+}
+
+/// Times `work`, and keeps the time if it is the least so far.
+fn least<T>(best: &mut f64, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let start = Instant::now();
+    let result = work()?;
+    *best = best.min(start.elapsed().as_secs_f64());
+    Ok(result)
+}
+
+/// Times copying and compressing into memory that is allocated for each of them. Allocating counts,
+/// freeing does not.
+fn into_new<M: DerefMut<Target = [u8]>>(
+    file: &[u8],
+    options: &Options,
+    row: &mut Row,
+    allocate: impl Fn() -> Result<M>,
+) -> Result<()> {
+    let verified = Options { verify: true, ..options.clone() };
+    least(&mut row.copy, || {
+        let mut out = allocate()?;
+        copy(file, &mut out, options.context.threads);
+        Ok(out)
+    })?;
+    for (options, best) in [(options, &mut row.compress), (&verified, &mut row.verified)] {
+        least(best, || {
+            let mut out = allocate()?;
+            let rest = compress_into(Input::Bytes(file), options, &mut out)?;
+            Ok((out, rest))
+        })?;
+    }
+    Ok(())
+}
+
+fn check(restored: &[u8], file: &[u8]) -> Result<()> {
+    match restored == file {
+        true => Ok(()),
+        false => Err("the restored bytes differ from the input".into()),
+    }
 }
 
 /// A copy on all threads: the limit that memory sets.
