@@ -199,7 +199,13 @@ fn files() -> io::Result<()> {
         put("file_read", &format!("{name}-whole"), &[&file])?;
     }
     let header = r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
-    put("safetensors_parse", "one", &[header.as_bytes()])
+    put("safetensors_parse", "one", &[header.as_bytes()])?;
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/torch_state.pt");
+    let torch_file = fs::read(path)?;
+    put("torch_file", "whole", &[&torch_file])?;
+    let start = torch_file.windows(3).position(|w| w == b"\x80\x02}").unwrap_or(0);
+    let end = torch_file.windows(4).position(|w| w == b"PK\x07\x08").unwrap_or(torch_file.len());
+    put("torch_file", "pickle", &[torch_file.get(start..end).unwrap_or_default()])
 }
 
 /// The manifests of a history in memory: chains, links, odd names, a single file, and an empty

@@ -6,8 +6,14 @@
 #![warn(unreachable_pub)]
 
 mod cut;
+mod pickle;
+mod pickle_machine;
 mod safetensors_header;
 mod safetensors_json;
+mod source;
+pub mod torch;
+mod torch_state;
+mod zip;
 
 pub use cut::{Cut, cut, cut_where, is_small};
 pub use safetensors_header::{HEADER_LEN_MAX, JSON_LEN_MAX, header_len, parse, tensors};
