@@ -169,10 +169,10 @@ def change(dtype: str, data: bytes, base: bytes) -> Figures:
 
 
 def mean(parts: Iterable[tuple[int, Figures]], key: str) -> Any:
-    """The mean over values, or None if a part has no such figure or another number of them."""
-    own = [(values, part[key]) for values, part in parts if values]
+    """The mean over the values that have a figure, or None if lists differ in their lengths."""
+    own = [(values, part[key]) for values, part in parts if values and part[key] is not None]
     total = sum(values for values, _ in own)
-    if not own or any(figure is None for _, figure in own):
+    if not own:
         return None
     if isinstance(own[0][1], list):
         if len({len(figure) for _, figure in own}) > 1:
