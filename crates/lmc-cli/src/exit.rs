@@ -42,6 +42,8 @@ pub enum Exit {
 pub struct Failure {
     exit: Exit,
     message: String,
+    /// Whether the system was short of something that other work may have had meanwhile.
+    is_shortage: bool,
 }
 
 /// Counts files, for the exit code of the whole run.
@@ -80,22 +82,22 @@ impl From<Exit> for ExitCode {
 impl Failure {
     /// A failure without a more specific exit code; `message` is lower case and says what to do.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Error, message: message.into() }
+        Self { exit: Exit::Error, message: message.into(), is_shortage: false }
     }
 
     /// Damage that was found and already reported.
     pub fn damage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Corrupt, message: message.into() }
+        Self { exit: Exit::Corrupt, ..Self::new(message) }
     }
 
     /// Options that cannot be combined.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, message: message.into() }
+        Self { exit: Exit::Usage, ..Self::new(message) }
     }
 
     /// The reader of our stdout went away: nothing is printed.
     pub fn pipe_closed() -> Self {
-        Self { exit: Exit::PipeClosed, message: String::new() }
+        Self { exit: Exit::PipeClosed, ..Self::new("") }
     }
 
     /// An error of the system while doing `what`.
@@ -103,7 +105,8 @@ impl Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::pipe_closed();
         }
-        Self::new(format!("cannot {what}: {error}"))
+        let is_shortage = lmc_format::is_shortage(error);
+        Self { is_shortage, ..Self::new(format!("cannot {what}: {error}")) }
     }
 
     /// The work was done, but this could not be reported on stdout.
@@ -112,7 +115,7 @@ impl Failure {
             closed if closed.is_pipe_closed() => closed,
             Self { message, .. } => Self {
                 exit: Exit::Partial,
-                message: format!("the work above is done, but lmc {message}"),
+                ..Self::new(format!("the work above is done, but lmc {message}"))
             },
         }
     }
@@ -120,6 +123,11 @@ impl Failure {
     /// Whether nothing more can be written to stdout.
     pub fn is_pipe_closed(&self) -> bool {
         self.exit == Exit::PipeClosed
+    }
+
+    /// Whether it may succeed when no other work goes on.
+    pub fn is_shortage(&self) -> bool {
+        self.is_shortage
     }
 
     /// Whether the work was told to end.
@@ -155,7 +163,8 @@ impl From<lmc::Error> for Failure {
             ErrorKind::Interrupted => Exit::Interrupted,
             _ => Exit::Error,
         };
-        Self { exit, message: advice::of_error(&error) }
+        let is_shortage = error.is_shortage();
+        Self { exit, message: advice::of_error(&error), is_shortage }
     }
 }
 

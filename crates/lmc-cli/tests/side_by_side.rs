@@ -86,7 +86,12 @@ fn bytes_do_not_depend_on_threads() {
 
 /// Runs `lmc` where no file can become as long as one of those that it makes.
 fn limited(folder: &Folder, args: &[&str]) -> Output {
-    let line = format!("ulimit -f {LIMIT_KIB}; trap '' XFSZ; exec \"$0\" \"$@\"");
+    limited_to(folder, &format!("ulimit -f {LIMIT_KIB}; trap '' XFSZ"), args)
+}
+
+/// Runs `lmc` after a shell has set limits.
+fn limited_to(folder: &Folder, limits: &str, args: &[&str]) -> Output {
+    let line = format!("{limits}; exec \"$0\" \"$@\"");
     let mut shell = Command::new("bash");
     shell.current_dir(folder.path("")).args(["-c", &line, env!("CARGO_BIN_EXE_lmc")]).args(args);
     shell.output().expect("it runs")
@@ -130,6 +135,43 @@ fn a_disk_that_is_full_for_one_of_eight() {
         }
         fs::remove_dir_all(folder.path("out")).expect("ours");
     }
+}
+
+/// Where few files may be open, files that were short of them while others were processed are
+/// processed after these.
+#[test]
+fn few_open_files_are_enough() {
+    let folder = Folder::new();
+    for i in 0..24 {
+        folder.write(&format!("dir/{i}.bin"), &noise(100_000 + i, i as u64));
+    }
+    folder.ok(&["init", "store"]);
+    folder.ok(&["save", "-q", "dir", "--store", "store"]);
+    let originals = files(&folder.path("dir"));
+    let limits = "ulimit -n 20";
+    for args in [
+        &["compress", "-q", "-T8", "dir", "-o", "made"][..],
+        &["decompress", "-q", "-T8", "made", "-o", "back"],
+        &["restore", "-q", "-T8", "--store", "store", "latest", "restored"],
+    ] {
+        let output = limited_to(&folder, limits, args);
+        assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
+    }
+    assert!(files(&folder.path("back")) == originals);
+    assert!(files(&folder.path("restored")) == originals);
+}
+
+/// An input that failed is no reason to keep another name of the same file that was done.
+#[test]
+fn another_name_of_a_failed_input_is_removed() {
+    let folder = Folder::new();
+    let path = folder.write("a", &noise(1000, 1));
+    fs::hard_link(path, folder.path("b")).expect("a hard link");
+    folder.write("a.lmc", b"in the way");
+    let output = folder.lmc(&["compress", "--rm", "a", "b"]);
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    assert!(!stderr(&output).contains("needs it"), "{}", stderr(&output));
+    assert_eq!(folder.names(), ["a", "a.lmc", "b.lmc"]);
 }
 
 /// Ends a command again and again, each time after another share of the time that it takes, with

@@ -124,6 +124,19 @@ impl Error {
         self
     }
 
+    /// Whether the system was short of something that other work may have had meanwhile: open
+    /// files, memory, or room on a disk.
+    pub fn is_shortage(&self) -> bool {
+        let mut source: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = source {
+            if error.downcast_ref::<io::Error>().is_some_and(is_shortage) {
+                return true;
+            }
+            source = error.source();
+        }
+        false
+    }
+
     /// Where it happened, innermost place last.
     pub fn places(&self) -> &[String] {
         &self.details.places
@@ -145,6 +158,16 @@ impl fmt::Display for Error {
         self.places().iter().try_for_each(|place| write!(f, "{place}: "))?;
         f.write_str(self.message())
     }
+}
+
+/// The same for an error of the system.
+pub fn is_shortage(error: &io::Error) -> bool {
+    use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
+    // Too many open files, in this process or in all.
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    matches!(error.kind(), OutOfMemory | QuotaExceeded | StorageFull)
+        || matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
 impl std::error::Error for Error {
@@ -183,6 +206,17 @@ mod tests {
         assert_eq!(kind(io::ErrorKind::NotFound), ErrorKind::NotFound);
         assert_eq!(kind(io::ErrorKind::AlreadyExists), ErrorKind::AlreadyExists);
         assert_eq!(kind(io::ErrorKind::Other), ErrorKind::Io);
+    }
+
+    /// A shortage is known as such wherever it is in the chain of sources.
+    #[test]
+    fn shortages() {
+        let full = Error::io("cannot write", io::Error::from_raw_os_error(28));
+        let files = Error::io("cannot open it", io::Error::from_raw_os_error(24));
+        let denied = Error::io("cannot open it", io::ErrorKind::PermissionDenied.into());
+        assert!(full.is_shortage() && files.is_shortage() && !denied.is_shortage());
+        let outer = Error::corrupt("no").with_source(Error::corrupt("no").with_source(files));
+        assert!(outer.is_shortage());
     }
 
     /// Everything but the source counts when errors are compared.

@@ -48,7 +48,7 @@ pub use classes::ClassRecipe;
 pub use coder::{ApartCoder, ChainTable, Coder, HuffmanTable, RansTable, TreeTable};
 pub use contexts::ContextTables;
 pub use dtype::{Dtype, DtypeId, NumpyName};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, is_shortage};
 pub use file::{Footer, HEADER_LEN};
 pub use hash::{Hash, Hasher, hash, seeded_hash};
 pub use index::{Index, Item, Piece, SourceKind, Span};

@@ -26,11 +26,13 @@ impl Several {
     }
 
     /// Works on all jobs, in their order. `settle` gets each result on this thread as it comes; if
-    /// it says no, no other job is begun.
+    /// it says no, no other job is begun. Jobs whose result `is_short` are done again one after the
+    /// other, when no other work has what they were short of.
     pub fn run<J: Sync, R: Send>(
         self,
         jobs: &[J],
         work: impl Fn(&J) -> R + Sync,
+        is_short: impl Fn(&R) -> bool,
         mut settle: impl FnMut(&J, R) -> bool,
     ) {
         let (next, is_over) = (Mutex::new(jobs.iter()), AtomicBool::new(false));
@@ -43,6 +45,7 @@ impl Several {
                 is_over.store(true, Ordering::Release);
             }
         };
+        let mut again = Vec::new();
         if self.0 > 1 {
             std::thread::scope(|scope| {
                 let (done, results) = mpsc::channel();
@@ -60,10 +63,18 @@ impl Several {
                 };
                 let _ = (0..self.0).map_while(start).count();
                 drop(done);
-                results.into_iter().for_each(|(job, result)| settle(job, result));
+                for (job, result) in results {
+                    match is_short(&result) {
+                        true => again.push(job),
+                        false => settle(job, result),
+                    }
+                }
             });
         }
-        while let Some(job) = next_job() {
+        for job in again.into_iter().chain(std::iter::from_fn(next_job)) {
+            if is_over.load(Ordering::Acquire) {
+                return;
+            }
             settle(job, work(job));
         }
     }
@@ -73,6 +84,8 @@ impl Several {
 mod tests {
     use super::*;
     use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
 
     /// All jobs are done once, several at a time, and none is begun after a no.
     #[test]
@@ -84,22 +97,41 @@ mod tests {
             meet.wait();
             2 * i
         };
-        Several(4).run(&jobs, work, |&i, result| {
+        let settle = |&i: &usize, result| {
             assert_eq!(result, 2 * i);
             done.push(i);
             true
-        });
+        };
+        Several(4).run(&jobs, work, |_| false, settle);
         done.sort_unstable();
         assert_eq!(done, jobs);
         let mut count = 0;
-        Several(1).run(
-            &jobs,
-            |_| (),
-            |_, ()| {
-                count += 1;
-                count < 7
-            },
-        );
+        let settle = |_: &usize, ()| {
+            count += 1;
+            count < 7
+        };
+        Several(1).run(&jobs, |_| (), |()| false, settle);
         assert_eq!(count, 7);
+    }
+
+    /// A job that is short of something while others run is done again when none does.
+    #[test]
+    fn short_jobs_are_done_again_alone() {
+        let running = AtomicUsize::new(0);
+        let work = |_: &usize| {
+            let others = running.fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(1));
+            running.fetch_sub(1, Ordering::SeqCst);
+            others
+        };
+        let (jobs, mut done) = ((0..50).collect::<Vec<usize>>(), Vec::new());
+        let settle = |&i: &usize, others| {
+            assert_eq!(others, 0);
+            done.push(i);
+            true
+        };
+        Several(4).run(&jobs, work, |&others| others > 0, settle);
+        done.sort_unstable();
+        assert_eq!(done, jobs);
     }
 }

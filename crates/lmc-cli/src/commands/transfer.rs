@@ -174,7 +174,8 @@ impl Transfer<'_> {
         progress.expect(several.count());
         let work = FileWork { args, direction, progress, target: target.as_ref(), renewed };
         let work_on = |job: &Job| work.run_task(job);
-        several.run(&jobs, work_on, |job, done| {
+        let is_short = |done: &Result<_, Failure>| done.as_ref().is_err_and(Failure::is_shortage);
+        several.run(&jobs, work_on, is_short, |job, done| {
             let done = done.and_then(|(done, read)| {
                 total.bytes_in += done.bytes_in;
                 total.bytes_out += done.bytes_out;
@@ -182,8 +183,9 @@ impl Transfer<'_> {
                 // The file stays open until it is removed, so its inode number is not reused.
                 let Some((_file, state)) = read.filter(|_| args.rm) else { return Ok(()) };
                 // The removal of a name changes the file, which others may be reading by another.
-                if state.names > 1 || job.task.id().is_some_and(|id| ends.needed.contains(&id)) {
-                    ends.kept.push(Read { batch: job.batch, task: job.number, state });
+                let is_needed = job.task.id().is_some_and(|id| ends.needed.contains(&id));
+                if state.names > 1 || is_needed {
+                    ends.kept.push(Read { batch: job.batch, task: job.number, state, is_needed });
                     return Ok(());
                 }
                 remove(job.task, job.tree, &state)

@@ -252,7 +252,8 @@ impl Work<'_> {
         let several = Several::of(&self.store.context, jobs.len());
         let work =
             |(path, file): &(RelPath, FileNode)| self.file(sandbox, &self.path(path)?, file, stays);
-        several.run(&jobs, work, |(path, file), done| {
+        let is_short = |done: &Result<()>| done.as_ref().is_err_and(Error::is_shortage);
+        several.run(&jobs, work, is_short, |(path, file), done| {
             match done {
                 Ok(()) => {
                     restored.files += 1;

@@ -384,14 +384,12 @@ impl Contents<'_> {
         let new: Vec<usize> = tested.iter().filter(is_new).copied().collect();
         let context = &self.store.context;
         let several = Several::of(context, new.len());
-        several.run(
-            &new,
-            |&i| verify(&library, i, context).err(),
-            |&i, error| {
-                self.tested.insert(identities[i], error);
-                true
-            },
-        );
+        let work = |&i: &usize| verify(&library, i, context).err();
+        let is_short = |error: &Option<Error>| error.as_ref().is_some_and(Error::is_shortage);
+        several.run(&new, work, is_short, |&i, error| {
+            self.tested.insert(identities[i], error);
+            true
+        });
         let mut errors: Vec<Option<Error>> = vec![None; identities.len()];
         for number in tested {
             errors[number] = self.tested.get(&identities[number]).cloned().flatten();

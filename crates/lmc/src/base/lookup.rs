@@ -168,7 +168,7 @@ struct Search<'a> {
     context: &'a Context,
     others: Vec<String>,
     damage: Option<Error>,
-    /// The interrupt, if one ended the search: the result is unknown then.
+    /// What ended the search, if the result is unknown: an interrupt, or too many open files.
     stopped: Option<Error>,
 }
 
@@ -234,7 +234,7 @@ impl Search<'_> {
     }
 
     fn failed(&mut self, name: &str, error: Error) {
-        if error.kind == ErrorKind::Interrupted {
+        if error.kind == ErrorKind::Interrupted || error.is_shortage() {
             self.stopped = Some(error);
             return;
         }

@@ -16,6 +16,8 @@ pub(super) struct Read {
     pub(super) batch: usize,
     pub(super) task: usize,
     pub(super) state: FileState,
+    /// Whether another input needs it.
+    pub(super) is_needed: bool,
 }
 
 impl Transfer<'_> {
@@ -56,7 +58,7 @@ impl Transfer<'_> {
             let batch = &batches[read.batch].1;
             let task = &batch.tasks[read.task];
             let name = task.source.as_deref().unwrap_or(Path::new("-"));
-            if task.id().is_some_and(|id| left.contains(&id)) {
+            if read.is_needed && task.id().is_some_and(|id| left.contains(&id)) {
                 let name = name.display();
                 self.progress
                     .note(format_args!("lmc: {name}: kept, because a file that remains needs it"));
