@@ -161,7 +161,7 @@ fn few_open_files_are_enough() {
     assert!(files(&folder.path("restored")) == originals);
 }
 
-/// An input that failed is no reason to keep another name of the same file that was done.
+/// If an input fails, another name of the same file that was done is removed all the same.
 #[test]
 fn another_name_of_a_failed_input_is_removed() {
     let folder = Folder::new();

@@ -64,7 +64,7 @@ pub enum Reason {
     WrongLength,
     /// We do not have its type.
     UnknownType,
-    /// Its elements are not one behind the other in the order of its dimensions.
+    /// Its elements do not follow each other in the order of its dimensions.
     Strided,
     /// It goes beyond the end of its storage.
     Outside,
@@ -319,7 +319,7 @@ fn count(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1_u64, |count, &dim| count.checked_mul(dim))
 }
 
-/// Whether the elements are one behind the other in the order of the dimensions.
+/// Whether the elements follow each other in the order of the dimensions.
 fn is_contiguous(tensor: &Description) -> bool {
     if tensor.shape.contains(&0) {
         return true;

@@ -1,7 +1,7 @@
 //! The entries of a zip file, by its directory at the end.
 //!
 //! The input is any file, read in parts. The result is None unless all numbers agree: entries lie
-//! one behind the other in front of the directory, and each begins with a header of the same name.
+//! one after the other before the directory, and each begins with a header of the same name.
 //! Data is never read or unpacked.
 
 use crate::source::Source;
@@ -256,7 +256,7 @@ impl Central {
     }
 }
 
-/// The values with 64 bits that stand in an extra field instead of those that do not fit in 32.
+/// The values of 64 bits in an extra field, in place of those that do not fit in 32.
 struct Long<'a>(&'a [u8]);
 
 impl<'a> Long<'a> {
