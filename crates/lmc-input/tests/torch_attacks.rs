@@ -149,7 +149,7 @@ fn long_keys() {
     assert!(names(&pickle(&[&part])).is_empty());
 }
 
-/// A file that ends early is no file of torch, and one with a changed byte never causes a panic.
+/// A file that ends early is not taken for one of torch, and a changed byte never causes a panic.
 #[test]
 fn truncated_and_changed() {
     let file = real_file();

@@ -119,7 +119,7 @@ fn compare(file: &[u8], found: &TorchFile, expected: &serde_json::Value) {
         assert_eq!(bytes, as_text(&expected["bytes"]), "{name}");
     } else {
         let other = found.others.iter().find(|t| t.name == name);
-        let other = other.unwrap_or_else(|| panic!("{name} is no range"));
+        let other = other.unwrap_or_else(|| panic!("{name} is missing"));
         let label = other.dtype.map(dtype);
         assert_eq!((label, &other.shape), (Some(as_text(&expected["dtype"])), &shape));
         assert_eq!(other.reason, Reason::Strided, "{name}");

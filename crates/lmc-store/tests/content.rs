@@ -49,6 +49,32 @@ fn rot(storage: &MemoryStorage) {
     }
 }
 
+/// Long files are told apart by samples before they are hashed. One that differs from its base in a
+/// sample, and has its content hash all the same, comes back as it is.
+#[test]
+fn a_long_file_with_the_hash_of_its_base_stays_different() {
+    const SPAN: usize = 8 << 20;
+    // The second span begins where a sample is taken: at two fifths.
+    let long = |number: u32| {
+        let parts = [colliding(SPAN, 1, 0), colliding(SPAN, 2, number), colliding(SPAN / 2, 3, 0)];
+        parts.concat()
+    };
+    let files = [long(1), long(2)];
+    let hash = |bytes: &[u8]| {
+        lmc::content_hash(lmc::Input::Bytes(bytes), &Context::with_threads(1)).unwrap()
+    };
+    assert!(files[0] != files[1] && hash(&files[0]) == hash(&files[1]));
+    for (store, _) in stores() {
+        let folder = tempfile::tempdir().unwrap();
+        let saved = [0, 1, 0].map(|i| {
+            let root = folder.path().join(format!("{i}"));
+            write(&root.join("a.bin"), &files[i]);
+            (save_again(&store, &root, "r", Parent::Auto).name, root)
+        });
+        saved.iter().for_each(|(name, root)| check_restores(&store, name, root));
+    }
+}
+
 /// Different files with one content hash, in one directory and in saves one after the other, all
 /// come back as they are, and so does what they change to later.
 #[test]
