@@ -2,9 +2,33 @@
 //!
 //! `cargo run --release --manifest-path fuzz/Cargo.toml --example seeds`
 
+#[path = "../../crates/lmc-input/tests/dcp_made.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod dcp_made;
+#[path = "../../crates/lmc-input/tests/gguf_made.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod gguf_made;
+#[path = "../../crates/lmc-input/tests/hdf5_made.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod hdf5_made;
+#[path = "../../crates/lmc-input/tests/legacy_made.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod legacy_made;
+#[path = "../../crates/lmc-input/tests/made.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod made;
+#[path = "../../crates/lmc-input/tests/numpy_made.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod numpy_made;
+#[path = "../../crates/lmc-input/tests/onnx_made.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod onnx_made;
 #[path = "../../crates/lmc-codec/tests/common/recipes/mod.rs"]
 #[allow(dead_code, reason = "each test uses its part")]
 mod recipes;
+#[path = "../../crates/lmc-input/tests/torch_made.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod torch_made;
 
 use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};
 use lmc_format::{BlockPrefix, Coder, Reader};
@@ -122,6 +146,27 @@ fn palettes() -> io::Result<()> {
     Ok(())
 }
 
+/// Text in blocks of kind zstd, alone and on the base that the target has.
+fn texts() -> io::Result<()> {
+    for (i, len) in [1, 30, 300, 3000, 30_000].into_iter().enumerate() {
+        let words = b"a base that text may refer to";
+        let base: Vec<u8> = words.iter().copied().cycle().take(len).collect();
+        let text = [&data::log(len / 2, 7)[..], &base].concat();
+        let bases = [None, Some(&base)];
+        for (level, base) in LEVELS.into_iter().take(3).flat_map(|l| bases.map(|base| (l, base))) {
+            let block = Block { bytes: &text[..len], base: base.map(|base| &base[..]) };
+            let spec = TensorSpec { dtype: Dtype::Bytes, row_len: 0 };
+            let mut out = Vec::new();
+            Encoder::new().encode_block(&Plan::new(&spec, level, block), 0, block, &mut out);
+            let mut body = Reader::new(&out);
+            BlockPrefix::read(&mut body).expect("a valid block");
+            let name = format!("seed-{i}-{level:?}-{}", base.is_some());
+            put("zstd_decode", &name, &[&(len as u16).to_le_bytes(), body.rest()])?;
+        }
+    }
+    Ok(())
+}
+
 /// Writes a case as an input, if it has a shared recipe.
 fn put_on_base(target: &str, i: u32, case: &recipes::Case) -> io::Result<()> {
     let Some(base) = &case.base else { return Ok(()) };
@@ -205,7 +250,45 @@ fn files() -> io::Result<()> {
     put("torch_file", "whole", &[&torch_file])?;
     let start = torch_file.windows(3).position(|w| w == b"\x80\x02}").unwrap_or(0);
     let end = torch_file.windows(4).position(|w| w == b"PK\x07\x08").unwrap_or(torch_file.len());
-    put("torch_file", "pickle", &[torch_file.get(start..end).unwrap_or_default()])
+    put("torch_file", "pickle", &[torch_file.get(start..end).unwrap_or_default()])?;
+    checkpoints()
+}
+
+/// A matrix of f32 in a file of each other format that is read.
+fn checkpoints() -> io::Result<()> {
+    let (weight, matrix) = (torch_made::text("w"), torch_made::tensor());
+    let state = [b"\x80\x02}", &weight[..], &matrix, b"s."].concat();
+    let data = [7; 16];
+    let legacy = legacy_made::legacy_file(&state, &[("0", 4, &data)]);
+    put("torch_legacy_file", "whole", &[&legacy])?;
+    put("torch_legacy_file", "rest", &[&legacy[legacy_made::head().len()..]])?;
+    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }";
+    put("numpy_file", "header", &[header.as_bytes()])?;
+    let npy = numpy_made::npy("'<f4'", "True", "(2, 2)", &data);
+    put("numpy_file", "npy", &[&npy])?;
+    put("numpy_file", "npz", &[&torch_made::zip(&[torch_made::Made::new("w.npy", &npy)])])?;
+    let part = torch_made::torch_file(&state);
+    put("dcp_file", "parts", &[&part, &part])?;
+    let parts = [("w", Some(&[0, 0][..]), "a", 0, 9), ("w", Some(&[2, 0]), "a", 9, 9)];
+    put("dcp_file", "metadata", &[&dcp_made::metadata(&parts)])?;
+    let pairs = [gguf_made::pair("general.name", 8, &gguf_made::string("model"))];
+    let listed = [gguf_made::listed("w", &[2, 2], 0, 0)];
+    let gguf = gguf_made::gguf(&pairs, &listed, 32, &data);
+    put("gguf_file", "whole", &[&gguf])?;
+    put("gguf_file", "rest", &[&gguf[8..]])?;
+    let tensor = onnx_made::bytes(5, &onnx_made::tensor("w", 1, &[2, 2], &data));
+    let node = onnx_made::bytes(1, &onnx_made::bytes(5, &tensor));
+    put("onnx_file", "whole", &[&onnx_made::model(&tensor)])?;
+    put("onnx_file", "graph", &[&tensor, &node])?;
+    for is_new in [false, true] {
+        let mut file = hdf5_made::File::new(is_new);
+        let at = file.put(&data);
+        let dataset = file.object(&hdf5_made::floats(&[2, 2], at, 16));
+        put("hdf5_file", &format!("object-{is_new}"), &[&file.bytes[dataset as usize..]])?;
+        let root = file.group(&[("w", dataset)]);
+        put("hdf5_file", &format!("whole-{is_new}"), &[&file.with_root(root)])?;
+    }
+    Ok(())
 }
 
 /// The manifests of a history in memory: chains, links, odd names, a single file, and an empty
@@ -255,6 +338,7 @@ fn main() -> io::Result<()> {
     planes()?;
     on_bases()?;
     palettes()?;
+    texts()?;
     blocks()?;
     files()?;
     manifests()?;

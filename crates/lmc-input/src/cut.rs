@@ -1,4 +1,4 @@
-//! Cuts a file into spans (`docs/format.md`, section 7.6).
+//! Cuts a file into spans (`docs/format.md`, section 7.7).
 
 use crate::{FileLayout, LayoutItem};
 use lmc_format::Dtype;
@@ -8,8 +8,8 @@ use std::ops::Range;
 const SPAN_LEN: u64 = 1 << 23;
 /// Tensors up to this length share spans.
 const SMALL_LEN: u64 = 1 << 16;
-/// Bytes of a span of small tensors.
-const GROUP_LEN: u64 = 1 << 22;
+/// Bytes of a span of small tensors. They share a recipe, and tensors of one model can differ much.
+const GROUP_LEN: u64 = 1 << 17;
 
 /// A span to be coded.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,18 +5,40 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+mod archive;
+mod contents;
+mod cursor;
 mod cut;
+mod dcp;
+mod dcp_metadata;
+mod gguf;
+mod hdf5;
+mod hdf5_datatype;
+mod hdf5_group;
+mod hdf5_object;
+mod little_endian;
+mod npy;
+mod npy_header;
+mod onnx;
 mod pickle;
 mod pickle_machine;
+mod protobuf;
+mod safetensors_contents;
 mod safetensors_header;
 mod safetensors_json;
 mod source;
-pub mod torch;
+mod torch;
+mod torch_legacy;
 mod torch_state;
+mod torch_storages;
 mod zip;
 
+pub use contents::{Contents, Data, Format, OtherTensor, Reason, contents};
 pub use cut::{Cut, cut, cut_where, is_small};
+pub use dcp::dcp_contents;
+pub use dcp_metadata::{DcpItem, dcp_items};
 pub use safetensors_header::{HEADER_LEN_MAX, JSON_LEN_MAX, header_len, parse, tensors};
+pub use source::ReadAt;
 
 use lmc_format::{Dtype, SourceKind};
 use std::ops::Range;

@@ -4,10 +4,16 @@
 //! bound. What a call would give is an object that knows only what was to be called, and with what.
 //! Floats, bytes, sets and large integers are unknown: nothing here needs them.
 
-use crate::pickle_machine::Machine;
+use crate::pickle_machine::{Machine, Outcome, Refusal};
+use crate::source::Source;
 
 /// The longest pickle. Those of checkpoints have some hundred bytes for each tensor.
 pub(crate) const PICKLE_LEN_MAX: u64 = 1 << 26;
+
+/// Bytes that are read at first of a pickle of unknown length, and how many times as many each
+/// time that it turns out to be longer.
+const FIRST_LEN: u64 = 1 << 14;
+const GROWTH: u64 = 8;
 
 /// A value, small enough to be copied: whatever is long is in the pickle or in a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,8 +80,26 @@ impl Pickle {
         if bytes.len() as u64 > PICKLE_LEN_MAX {
             return None;
         }
-        let (nodes, root) = Machine::run(&bytes)?;
+        let Outcome { nodes, root, .. } = Machine::run(&bytes).ok()?;
         Some(Self { bytes, nodes, root })
+    }
+
+    /// Reads a pickle of up to `len_max` bytes that begins somewhere in a file and ends wherever it
+    /// ends. Gives that place too.
+    pub(crate) fn read_from(source: &Source, start: u64, len_max: u64) -> Option<(Self, u64)> {
+        let mut len = FIRST_LEN;
+        let len_max = source.len().checked_sub(start)?.min(len_max);
+        loop {
+            let mut bytes = source.bytes(start..start + len.min(len_max))?;
+            match Machine::run(&bytes) {
+                Ok(Outcome { nodes, root, len }) => {
+                    bytes.truncate(len);
+                    return Some((Self { bytes, nodes, root }, start + len as u64));
+                }
+                Err(Refusal::Short) if len < len_max => len = len.saturating_mul(GROWTH),
+                Err(_) => return None,
+            }
+        }
     }
 
     /// Bytes of the pickle.

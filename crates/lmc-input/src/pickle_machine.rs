@@ -29,6 +29,25 @@ pub(crate) struct Machine<'p> {
     memo_len: u32,
     nodes: Vec<Node>,
     memory_left: usize,
+    /// Whether the stream has ended too early.
+    is_short: bool,
+}
+
+/// Why a stream gives nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It ends too early, or says so.
+    Short,
+    /// It breaks another rule, or a bound.
+    Unsound,
+}
+
+/// What a stream gives.
+pub(crate) struct Outcome {
+    pub nodes: Vec<Node>,
+    pub root: Value,
+    /// Bytes of the stream that were read.
+    pub len: usize,
 }
 
 impl<'p> Machine<'p> {
@@ -42,19 +61,26 @@ impl<'p> Machine<'p> {
             memo_len: 0,
             nodes: Vec::new(),
             memory_left: MEMORY_MAX,
+            is_short: false,
         }
     }
 
-    /// The nodes of a stream, and the value that it gives.
-    pub(crate) fn run(bytes: &'p [u8]) -> Option<(Vec<Node>, Value)> {
+    /// Reads a stream up to its end; what is behind that does not matter.
+    pub(crate) fn run(bytes: &'p [u8]) -> Result<Outcome, Refusal> {
         let mut machine = Self::new(bytes);
+        let root = machine.steps();
+        let Self { at: len, nodes, is_short, .. } = machine;
+        let refusal = if is_short { Refusal::Short } else { Refusal::Unsound };
+        root.map(|root| Outcome { nodes, root, len }).ok_or(refusal)
+    }
+
+    fn steps(&mut self) -> Option<Value> {
         for _ in 0..OPERATIONS_MAX {
-            let code = machine.byte()?;
+            let code = self.byte()?;
             if code == b'.' {
-                let root = machine.pop()?;
-                return Some((machine.nodes, root));
+                return self.pop();
             }
-            machine.step(code)?;
+            self.step(code)?;
         }
         None
     }
@@ -338,14 +364,17 @@ impl<'p> Machine<'p> {
     }
 
     fn take(&mut self, len: usize) -> Option<&'p [u8]> {
-        let taken = self.bytes.get(self.at..)?.get(..len)?;
-        self.at += len;
-        Some(taken)
+        let taken = self.bytes.get(self.at..).and_then(|rest| rest.get(..len));
+        self.is_short |= taken.is_none();
+        self.at += taken?.len();
+        taken
     }
 
     fn line(&mut self) -> Option<Text> {
         let start = self.at;
-        let len = self.bytes.get(start..)?.iter().position(|&b| b == b'\n')?;
+        let len = self.bytes.get(start..)?.iter().position(|&b| b == b'\n');
+        self.is_short |= len.is_none();
+        let len = len?;
         self.at += len + 1;
         // A pickle is shorter than 4 GiB.
         Some(Text { start: start as u32, end: (start + len) as u32 })

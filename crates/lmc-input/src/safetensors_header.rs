@@ -34,7 +34,17 @@ pub fn parse(header: &[u8], file_len: u64) -> Option<FileLayout> {
 /// The tensors of such a file in the order of their bytes. This is also the order of their items,
 /// which are all items but the first.
 pub fn tensors(header: &[u8], file_len: u64) -> Option<Vec<TensorInfo>> {
-    let Entries { list, dims } = read(header, file_len, true)?;
+    read(header, file_len, true).map(|entries| infos(header, entries))
+}
+
+/// The same for a file of any length, and where the last tensor ends.
+pub(crate) fn tensors_of_any_length(header: &[u8]) -> Option<(Vec<TensorInfo>, u64)> {
+    let (entries, end) = read_entries(header, true)?;
+    Some((infos(header, entries), end))
+}
+
+fn infos(header: &[u8], entries: Entries<'_>) -> Vec<TensorInfo> {
+    let Entries { list, dims } = entries;
     let dims = dims.unwrap_or_default();
     let header_len = header.len() as u64;
     let tensor = |entry: HeaderEntry| TensorInfo {
@@ -43,11 +53,18 @@ pub fn tensors(header: &[u8], file_len: u64) -> Option<Vec<TensorInfo>> {
         shape: dims[entry.dims.start as usize..entry.dims.end as usize].to_vec(),
         range: header_len + entry.start..header_len + entry.end,
     };
-    Some(list.into_iter().map(tensor).collect())
+    list.into_iter().map(tensor).collect()
 }
 
 /// The tensors of a header, in the order of their bytes; they cover the rest of the file.
 fn read(header: &[u8], file_len: u64, keep_dims: bool) -> Option<Entries<'_>> {
+    let (entries, end) = read_entries(header, keep_dims)?;
+    (end == file_len).then_some(entries)
+}
+
+/// The tensors of a header, back to back in the order of their bytes, and where the last one ends
+/// in the file.
+fn read_entries(header: &[u8], keep_dims: bool) -> Option<(Entries<'_>, u64)> {
     let json = header.get(LENGTH_LEN as usize..)?;
     let mut entries = Entries::read(json, keep_dims)?;
     let list = &mut entries.list;
@@ -61,7 +78,7 @@ fn read(header: &[u8], file_len: u64, keep_dims: bool) -> Option<Entries<'_>> {
         }
         end = entry.end;
     }
-    (end.checked_add(header.len() as u64)? == file_len).then_some(entries)
+    Some((entries, end.checked_add(header.len() as u64)?))
 }
 
 /// Keeps only the last of several entries with the same name.

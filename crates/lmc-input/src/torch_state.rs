@@ -14,15 +14,27 @@ const KEY_LEN_MAX: usize = 256;
 const DEPTH_MAX: usize = 128;
 /// The longest path, in bytes.
 const PATH_LEN_MAX: usize = 1 << 16;
-/// The most values that are looked at while paths are followed: so many for each byte of the
-/// pickle and some more, up to a limit. Several paths may lead to the same values, but not many.
+/// The most values that are looked at while paths are followed, and the most bytes of all names,
+/// shapes and strides: so many for each byte of the pickle and some more, up to a limit. Several
+/// paths may lead to the same values, but not many.
 const VISITS_PER_BYTE: usize = 16;
-const MORE_VISITS: usize = 1 << 20;
 const VISITS_MAX: usize = 1 << 25;
-/// The most bytes of all names, shapes and strides, in the same way.
 const LISTING_PER_BYTE: usize = 16;
-const MORE_LISTING: usize = 1 << 20;
-const LISTING_MAX: usize = 1 << 27;
+pub(crate) const LISTING_MAX: usize = 1 << 27;
+
+/// How much more than what a pickle's length allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extra {
+    visits: usize,
+    listing: usize,
+}
+
+impl Extra {
+    /// For a pickle that is the only one in its file, or one of two.
+    pub(crate) const ALONE: Self = Self { visits: 1 << 20, listing: 1 << 20 };
+    /// For one of many.
+    pub(crate) const OF_MANY: Self = Self { visits: 1 << 9, listing: 1 << 12 };
+}
 
 /// A tensor as its pickle describes it; nothing about it has been checked.
 #[derive(Clone, Debug)]
@@ -44,6 +56,8 @@ pub(crate) struct Storage {
     pub kind: StorageKind,
     /// Elements; bytes if it has no type.
     pub count: u64,
+    /// Elements in front of a view of it, which tensors count from.
+    pub view: u64,
 }
 
 /// What a storage is said to hold.
@@ -60,6 +74,15 @@ pub(crate) enum StorageKind {
 /// Bytes of an element as torch counts them: it counts packed values by the byte.
 pub(crate) fn element_len(dtype: Dtype) -> u64 {
     dtype.bits().div_ceil(8)
+}
+
+/// Bytes of an element of a storage as torch counts them; None if they are unknown.
+pub(crate) fn width(kind: StorageKind) -> Option<u64> {
+    match kind {
+        StorageKind::Typed(dtype) => Some(element_len(dtype)),
+        StorageKind::Untyped => Some(1),
+        StorageKind::Unknown => None,
+    }
 }
 
 /// The type with this name in torch.
@@ -90,8 +113,8 @@ fn storage_kind(class: &[u8]) -> StorageKind {
 /// The storage that a persistent id names.
 pub(crate) fn storage(pickle: &Pickle, node: &Node) -> Option<Storage> {
     let Node::Persistent(id) = node else { return None };
-    let [Value::Text(tag), class, Value::Text(key), _, Value::Int(count), ..] =
-        *pickle.tuple(*id)?
+    let id = pickle.tuple(*id)?;
+    let [Value::Text(tag), class, Value::Text(key), _, Value::Int(count), ref more @ ..] = *id
     else {
         return None;
     };
@@ -102,7 +125,12 @@ pub(crate) fn storage(pickle: &Pickle, node: &Node) -> Option<Storage> {
         (b"torch" | b"torch.storage" | b"torch.cuda", class) => storage_kind(class),
         _ => StorageKind::Unknown,
     };
-    Some(Storage { key, kind, count: u64::try_from(count).ok()? })
+    // Key, start and length of a view: only the oldest files have them.
+    let view = match more.first().and_then(|&view| pickle.tuple(view)) {
+        Some(&[_, Value::Int(start), _]) => u64::try_from(start).ok()?,
+        _ => 0,
+    };
+    Some(Storage { key, kind, count: u64::try_from(count).ok()?, view })
 }
 
 /// The tensor that an object would become.
@@ -123,7 +151,8 @@ fn rebuilt(pickle: &Pickle, function: Value, arguments: Value) -> Option<Descrip
     let &[persistent, Value::Int(offset), shape, stride, ..] = arguments else { return None };
     let storage = storage(pickle, pickle.node(persistent)?)?;
     let dtype = match name {
-        b"_rebuild_tensor" | b"_rebuild_tensor_v2" => match storage.kind {
+        // The integers of a quantized tensor; its scale is in the pickle.
+        b"_rebuild_tensor" | b"_rebuild_tensor_v2" | b"_rebuild_qtensor" => match storage.kind {
             StorageKind::Typed(dtype) => Some(dtype),
             StorageKind::Untyped => Some(Dtype::U8),
             StorageKind::Unknown => None,
@@ -134,7 +163,7 @@ fn rebuilt(pickle: &Pickle, function: Value, arguments: Value) -> Option<Descrip
         },
         _ => return None,
     };
-    let offset = u64::try_from(offset).ok()?;
+    let offset = u64::try_from(offset).ok()?.checked_add(storage.view)?;
     let (shape, stride) = (dims(pickle, shape)?, dims(pickle, stride)?);
     let is_sound = shape.len() == stride.len();
     is_sound.then_some(Description { storage, dtype, shape, stride, offset })
@@ -184,13 +213,13 @@ pub(crate) struct Walk<'p> {
 
 impl<'p> Walk<'p> {
     /// Follows all paths from the root, which is called `name`.
-    pub(crate) fn new(pickle: &'p Pickle, name: &str) -> Self {
+    pub(crate) fn new(pickle: &'p Pickle, name: &str, extra: Extra) -> Self {
         let mut walk = Self {
             pickle,
             path: name.to_owned(),
             on_path: Vec::new(),
-            visits_left: VISITS_MAX.min(MORE_VISITS + VISITS_PER_BYTE * pickle.len()),
-            listing_left: LISTING_MAX.min(MORE_LISTING + LISTING_PER_BYTE * pickle.len()),
+            visits_left: VISITS_MAX.min(extra.visits + VISITS_PER_BYTE * pickle.len()),
+            listing_left: LISTING_MAX.min(extra.listing + LISTING_PER_BYTE * pickle.len()),
             found: Vec::new(),
             is_complete: true,
         };
@@ -258,6 +287,11 @@ impl<'p> Walk<'p> {
                 ) => {
                     self.visit(data)?;
                     self.visit(state)?;
+                }
+                // A tensor of a class that holds others, such as a part of one on each device.
+                (Some((b"torch._tensor", b"_rebuild_from_type_v2")), &[_, _, inner, state, ..]) => {
+                    self.visit(inner)?;
+                    self.visit_state(state)?;
                 }
                 _ => self.visit_list(arguments)?,
             }

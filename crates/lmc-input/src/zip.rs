@@ -4,6 +4,7 @@
 //! one after the other before the directory, and each begins with a header of the same name.
 //! Data is never read or unpacked.
 
+use crate::little_endian::{u16_at, u32_at, u64_at};
 use crate::source::Source;
 use std::ops::Range;
 
@@ -86,6 +87,27 @@ impl Zip {
         order.windows(2).all(follows).then_some(zip)
     }
 
+    /// Where a zip file begins that ends at `end`, with other bytes in front of it; None if no zip
+    /// file without a comment ends there. Only the records of its end are looked at.
+    pub(crate) fn start_before(source: &Source, end: u64) -> Option<u64> {
+        let end_at = end.checked_sub(END_LEN as u64)?;
+        let mut record = [0; END_LEN];
+        source.fill(end_at, &mut record)?;
+        if !record.starts_with(b"PK\x05\x06") || u16_at(&record, 20) != Some(0) {
+            return None;
+        }
+        // Positions count from the start. Where the record of the end is, and what it says of that:
+        let mut locator = [0; LOCATOR_LEN as usize];
+        let locator_at = end_at.checked_sub(LOCATOR_LEN)?;
+        source.fill(locator_at, &mut locator)?;
+        let (at, said) = if locator.starts_with(b"PK\x06\x07") {
+            (locator_at.checked_sub(END64_LEN as u64)?, u64_at(&locator, 8)?)
+        } else {
+            (end_at, u64::from(u32_at(&record, 12)?) + u64::from(u32_at(&record, 16)?))
+        };
+        at.checked_sub(said)
+    }
+
     /// The entries, in the order of the directory.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
@@ -112,7 +134,14 @@ struct Place {
 
 impl Place {
     fn find(source: &Source) -> Option<Self> {
-        let tail_len = source.len().min(END_LEN as u64 + COMMENT_LEN_MAX);
+        // Most files have no comment.
+        Self::find_in_tail(source, END_LEN as u64)
+            .or_else(|| Self::find_in_tail(source, END_LEN as u64 + COMMENT_LEN_MAX))
+    }
+
+    /// Looks for the last record in so many bytes at the end.
+    fn find_in_tail(source: &Source, len_max: u64) -> Option<Self> {
+        let tail_len = source.len().min(len_max);
         let tail_start = source.len() - tail_len;
         let tail = source.bytes(tail_start..source.len())?;
         // The comment behind the record ends with the file.
@@ -139,7 +168,7 @@ impl Place {
             && count <= ENTRIES_MAX
             && len <= DIRECTORY_LEN_MAX
             && count * CENTRAL_LEN as u64 <= len
-            && directory_end <= limit;
+            && directory_end == limit;
         is_sound.then_some(Self { range: start..directory_end, count })
     }
 
@@ -280,20 +309,4 @@ impl<'a> Long<'a> {
         self.0 = &self.0[8..];
         Some(long)
     }
-}
-
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    array_at(bytes, at).map(u16::from_le_bytes)
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    array_at(bytes, at).map(u32::from_le_bytes)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    array_at(bytes, at).map(u64::from_le_bytes)
 }

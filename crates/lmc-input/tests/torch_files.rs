@@ -1,10 +1,9 @@
 //! Files that torch itself wrote are found out completely.
 
-use crate::torch_made::{Made, found, tensor, text, torch_entries, torch_file, zip};
+use crate::torch_made::{Made, first_item, found, tensor, text, torch_entries, torch_file, zip};
 use lmc_format::Dtype;
-use lmc_input::LayoutItem;
-use lmc_input::torch::{Reason, TorchFile, find};
-use std::{env, fs, io};
+use lmc_input::{Format, LayoutItem, Reason, contents};
+use std::{fs, io};
 
 /// What `testdata/torch_state.py` wrote.
 pub fn real_file() -> Vec<u8> {
@@ -25,11 +24,13 @@ fn a_training_state() {
     assert_eq!((columns.name.as_str(), columns.reason), ("model.columns", Reason::Strided));
     assert_eq!((columns.dtype, &columns.shape[..]), (Some(Dtype::F32), &[8, 6][..]));
     assert_eq!(found.others.len(), 1);
-    let storages: Vec<(u64, Option<Dtype>, u64)> = found
-        .storages
+    let storages: Vec<String> = found
+        .data
         .iter()
-        .map(|&i| found.items[i])
-        .map(|item| (item.len, item.dtype, item.row_len))
+        .map(|d| {
+            let (len, dtype) = (d.range.end - d.range.start, d.dtype.expect("a type"));
+            format!("{} {len} {} {} {:?}", d.name, dtype.name(), d.row_len, d.shape)
+        })
         .collect();
     assert_eq!(storages, STORAGES);
     let master = found.tensors.iter().find(|t| t.name == "master.0").expect("the master weights");
@@ -55,80 +56,20 @@ const EXPECTED: &[&str] = &[
     "master.1.0 F64 [2, 2] 3776..3808",
 ];
 
-/// Bytes, type and row length of each storage.
-const STORAGES: &[(u64, Option<Dtype>, u64)] = &[
-    (96, Some(Dtype::Bf16), 8),
-    (32, Some(Dtype::F32), 0),
-    (192, Some(Dtype::F32), 8),
-    (4, Some(Dtype::F32), 0),
-    (40, Some(Dtype::I64), 0),
-    (3, Some(Dtype::Bool), 0),
-    (24, Some(Dtype::Complex64), 0),
-    (8, Some(Dtype::F8E4M3), 4),
-    (4, Some(Dtype::F32), 0),
-    (192, Some(Dtype::F32), 8),
-    (32, Some(Dtype::F64), 2),
+/// Name, bytes, type, row length and shape of each storage.
+const STORAGES: &[&str] = &[
+    "model.layers.0.weight 96 bf16 8 [6, 8]",
+    "model.layers.0.bias 32 f32 0 [8]",
+    "master.0 192 f32 8 [6, 8]",
+    "model.scalar 4 f32 0 []",
+    "model.ids 40 i64 0 [5]",
+    "model.mask 3 bool 0 [3]",
+    "model.signal 24 c64 0 [3]",
+    "model.scaled 8 f8_e4m3 4 [2, 4]",
+    "optimizer.state.17.step 4 f32 0 []",
+    "optimizer.state.17.exp_avg 192 f32 8 [6, 8]",
+    "master.1.0 32 f64 2 [2, 2]",
 ];
-
-/// Files of torch that are made up, and what torch says of them: `LMC_TORCH_FILES` names a folder
-/// of files X.pt, each with a list X.json of its tensors.
-#[test]
-#[ignore = "needs files of torch, in LMC_TORCH_FILES"]
-fn files_that_torch_describes() {
-    let folder = env::var_os("LMC_TORCH_FILES").expect("LMC_TORCH_FILES names a folder");
-    let (mut files, mut tensors, mut others) = (0, 0, 0);
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.extension().is_none_or(|end| end != "pt") {
-            continue;
-        }
-        let file = fs::read(&path).expect("a file");
-        let list = fs::read(path.with_extension("json")).expect("a list");
-        let list: Vec<serde_json::Value> = serde_json::from_slice(&list).expect("JSON");
-        let found = found(&file).unwrap_or_else(|| panic!("{} is found", path.display()));
-        assert!(found.is_complete, "{}", path.display());
-        let described = found.tensors.len() + found.others.len();
-        assert_eq!(described, list.len(), "{}", path.display());
-        for expected in &list {
-            compare(&file, &found, expected);
-        }
-        files += 1;
-        tensors += found.tensors.len();
-        others += found.others.len();
-    }
-    println!("{files} files, {tensors} tensors, {others} that are no ranges");
-}
-
-fn compare(file: &[u8], found: &TorchFile, expected: &serde_json::Value) {
-    let name = expected["name"].as_str().expect("a name");
-    let mut shape: Vec<u64> =
-        expected["shape"].as_array().expect("a shape").iter().filter_map(|n| n.as_u64()).collect();
-    if expected["dtype"] == "float4_e2m1fn_x2" {
-        match shape.last_mut() {
-            Some(last) => *last *= 2,
-            None => shape.push(2),
-        }
-    }
-    let dtype = |dtype: Dtype| dtype.in_torch().expect("a type of torch");
-    if expected["contiguous"] == true {
-        let tensor = found.tensors.iter().find(|t| t.name == name);
-        let tensor = tensor.unwrap_or_else(|| panic!("{name} is a range: {:?}", found.others));
-        assert_eq!((dtype(tensor.dtype), &tensor.shape), (as_text(&expected["dtype"]), &shape));
-        let range = tensor.range.start as usize..tensor.range.end as usize;
-        let bytes: String = file[range].iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(bytes, as_text(&expected["bytes"]), "{name}");
-    } else {
-        let other = found.others.iter().find(|t| t.name == name);
-        let other = other.unwrap_or_else(|| panic!("{name} is missing"));
-        let label = other.dtype.map(dtype);
-        assert_eq!((label, &other.shape), (Some(as_text(&expected["dtype"])), &shape));
-        assert_eq!(other.reason, Reason::Strided, "{name}");
-    }
-}
-
-fn as_text(value: &serde_json::Value) -> &str {
-    value.as_str().expect("a string")
-}
 
 /// A made file is taken as one of torch: attributes, appended values and odd keys have names too.
 #[test]
@@ -153,7 +94,21 @@ fn names_of_paths() {
     let names: Vec<&str> = found.tensors.iter().map(|t| t.name.as_str()).collect();
     assert_eq!(names, ["0", "key", "attribute", "-1", "2"]);
     let matrix = LayoutItem { len: 16, dtype: Some(Dtype::F32), row_len: 2 };
-    assert_eq!(found.items[1], matrix);
+    assert_eq!(first_item(&found), matrix);
+}
+
+/// Tensors that hold others, as those of several devices do, pass on their own names.
+#[test]
+fn tensors_in_tensors() {
+    let inner = [&text("_local_tensor")[..], &tensor()].concat();
+    let function = b"ctorch._utils\n_rebuild_wrapper_subclass\n";
+    let class = b"ctorch.distributed.tensor\nDTensor\n";
+    let state = [b"N}", &inner[..], b"s\x86"].concat();
+    let call =
+        [b"ctorch._tensor\n_rebuild_from_type_v2\n(", &function[..], class, b")", &state, b"tR"];
+    let pickle = [b"\x80\x02}", &text("w")[..], &call.concat(), b"s."].concat();
+    let found = found(&torch_file(&pickle)).expect("a file of torch");
+    assert_eq!((found.tensors[0].name.as_str(), found.data.len()), ("w._local_tensor", 1));
 }
 
 /// Constants of TorchScript are in a folder of their own, under the same keys.
@@ -180,7 +135,7 @@ fn storages_without_types() {
     for file in [zip(&entries), torch_file(b"\x80\x02\xff")] {
         let found = found(&file).expect("a file of torch");
         assert!(found.tensors.is_empty() && !found.is_complete);
-        assert_eq!(found.items[1], LayoutItem { len: 16, dtype: None, row_len: 0 });
+        assert_eq!(first_item(&found), LayoutItem { len: 16, dtype: None, row_len: 0 });
     }
 }
 
@@ -228,9 +183,9 @@ fn errors_of_reading() {
             buffer.copy_from_slice(&file[at as usize..at as usize + buffer.len()]);
             Ok(())
         };
-        find(&read, file.len() as u64).map(|found| found.is_some())
+        contents(&read, file.len() as u64).map(|found| found.format)
     };
-    assert!(matches!(with_bad_byte(u64::MAX), Ok(true)));
+    assert!(matches!(with_bad_byte(u64::MAX), Ok(Format::Torch)));
     assert!(with_bad_byte(0).is_err());
     assert!(with_bad_byte(1000).is_err());
 }
@@ -245,6 +200,6 @@ fn rows_in_memory() {
         (matrix[at + 1], matrix[at + 3]) = (stride[0], stride[1]);
         let pickle = [&b"\x80\x02"[..], &matrix, b"."].concat();
         let found = found(&torch_file(&pickle)).expect("a file of torch");
-        assert_eq!(found.items[1].row_len, row_len, "{stride:?}");
+        assert_eq!(first_item(&found).row_len, row_len, "{stride:?}");
     }
 }

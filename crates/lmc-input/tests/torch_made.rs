@@ -1,6 +1,7 @@
 //! Files like those of torch, made by hand, so that each part of them can be wrong.
 
-use lmc_input::torch::{TorchFile, find};
+use crate::made::contents_of;
+use lmc_input::{Contents, Format, LayoutItem};
 
 /// An entry of a zip file.
 #[derive(Clone)]
@@ -101,22 +102,14 @@ pub fn tensor() -> Vec<u8> {
     [b"ctorch._utils\n_rebuild_tensor_v2\n((", &storage[..], rest].concat()
 }
 
-/// What is found in a file, which must be covered by its items.
-pub fn found(file: &[u8]) -> Option<TorchFile> {
-    let read = |at: u64, buffer: &mut [u8]| {
-        let at = usize::try_from(at).expect("a position in memory");
-        buffer.copy_from_slice(&file[at..at + buffer.len()]);
-        Ok(())
-    };
-    let found = find(&read, file.len() as u64).expect("memory can be read")?;
-    let len: u64 = found.items.iter().map(|item| item.len).sum();
-    assert_eq!(len, file.len() as u64, "items cover the file");
-    for tensor in &found.tensors {
-        assert!(tensor.range.end <= len, "{} is in the file", tensor.name);
-        let is_empty = tensor.shape.contains(&0);
-        let count = if is_empty { 0 } else { tensor.shape.iter().product() };
-        let tensor_len = tensor.range.end - tensor.range.start;
-        assert_eq!(tensor.dtype.byte_len(count), Some(tensor_len), "{}", tensor.name);
-    }
-    Some(found)
+/// What is found in a file, if it is one of torch.
+pub fn found(file: &[u8]) -> Option<Contents> {
+    let found = contents_of(file);
+    matches!(found.format, Format::Torch | Format::TorchScript).then_some(found)
+}
+
+/// The first stretch of values as an item.
+pub fn first_item(found: &Contents) -> LayoutItem {
+    let data = &found.data[0];
+    LayoutItem { len: data.range.end - data.range.start, dtype: data.dtype, row_len: data.row_len }
 }
