@@ -1,6 +1,7 @@
 """Section 7.5 of docs/format.md: conversions of a base's bytes, defined on bits.
 
-What goes in are the bytes of f32 numbers; what comes out are half as many.
+What goes in are the bytes of f32 numbers, and what comes out are half as many. The last two
+conversions go the other way.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-NO_CONVERSION, BF16_NEAREST, BF16_CUT, F16_NEAREST, F16_CUT = range(5)
+NO_CONVERSION, BF16_NEAREST, BF16_CUT, F16_NEAREST, F16_CUT, BF16_TO_F32, F16_TO_F32 = range(7)
 INFINITY = 0x7F800000
 F16_INFINITY = 0x7C00
 F16_LARGEST = 0x7BFF
@@ -21,6 +22,10 @@ def convert(conversion: int, data: bytes) -> bytes:
     """The bytes that a conversion makes; with none, those that it is given."""
     if conversion == NO_CONVERSION:
         return data
+    if conversion in (BF16_TO_F32, F16_TO_F32):
+        halves = np.frombuffer(data, dtype="<u2").astype(np.int64)
+        wide = halves << 16 if conversion == BF16_TO_F32 else from_f16(halves)
+        return wide.astype("<u4").tobytes()
     bits = np.frombuffer(data, dtype="<u4").astype(np.int64)
     if conversion in (BF16_NEAREST, BF16_CUT):
         made = to_bf16(bits, nearest=conversion == BF16_NEAREST)
@@ -64,3 +69,13 @@ def to_f16(bits: NDArray[np.int64], nearest: bool) -> NDArray[np.int64]:
         made[magnitudes == INFINITY] = F16_INFINITY
     made[magnitudes > INFINITY] = F16_NAN
     return bits >> 16 & 0x8000 | made
+
+
+def from_f16(halves: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Conversion 6."""
+    magnitudes = halves & 0x7FFF
+    small = (magnitudes * 2.0**-24).astype("<f4").view("<u4").astype(np.int64)
+    shifted = magnitudes << 13
+    made = np.where(magnitudes >= 0x400, shifted + 0x38000000, small)
+    made = np.where(magnitudes >= F16_INFINITY, shifted + 0x70000000, made)
+    return (halves & 0x8000) << 16 | made

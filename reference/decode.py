@@ -16,6 +16,7 @@ import numpy as np
 from bins import BinBlock, read_bin_recipe, read_bin_segment
 from changes import ChangeRecipe, read_change_recipe, read_change_segment
 from classes import ClassRecipe, read_class_recipe, read_class_segment
+from frames import read_frame, read_zstd_flags
 from palettes import Palette, read_palette, read_palette_segment
 from reader import Bytes, Corrupt, Reader, Words, require
 from streams import Coder, Raw, read_coder, read_flags, read_stream
@@ -23,7 +24,7 @@ from streams import Coder, Raw, read_coder, read_flags, read_stream
 MAX_RAW_LEN = 1 << 26
 MAX_RECIPE_LEN = 1 << 21
 MAX_COLUMNS = 1 << 20
-STORED, CONSTANT, CODED, CODED_SHARED, SAME = range(5)
+STORED, CONSTANT, CODED, CODED_SHARED, SAME, ZSTD = range(6)
 MAP_NONE, MAP_ROTATE, MAP_ZIGZAG = range(3)
 BASE_UNUSED, BASE_XOR, BASE_DIFFERENCE, OTHER_KINDS = range(4)
 BY_CLASSES, BY_BINS, BY_CHANGES, PALETTE = range(4)
@@ -38,11 +39,12 @@ def decode_block(
 ) -> bytes:
     """Section 2: the original bytes of a block.
 
-    The shared recipe is used by kind 3 only, the base by kind 4 and by recipes that say so.
+    The shared recipe is used by kind 3 only, the base by kind 4 and by recipes and flags that say
+    so.
     """
     reader = Reader(bytes(block))
     kind = reader.uint(1)
-    require(kind <= SAME, f"unknown block kind {kind}")
+    require(kind <= ZSTD, f"unknown block kind {kind}")
     raw_len = reader.varint()
     require(raw_len <= MAX_RAW_LEN, "raw_len is larger than 64 mib")
     if kind == STORED:
@@ -53,8 +55,11 @@ def decode_block(
         raw = read_coded_body(reader, read_recipe(reader), raw_len, base)
     elif kind == CODED_SHARED:
         raw = read_coded_body(reader, parse_shared_recipe(shared_recipe), raw_len, base)
-    else:
+    elif kind == SAME:
         raw = needed_base(base, raw_len)
+    else:
+        dictionary = needed_base(base, raw_len) if read_zstd_flags(reader) else None
+        raw = read_frame(reader, raw_len, dictionary)
     reader.finish("block")
     return raw
 

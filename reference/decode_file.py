@@ -10,16 +10,28 @@ from __future__ import annotations
 
 import argparse
 import sys
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import cache
 from pathlib import Path
 
+from arrange import Order, OrdersOfBases, check_order_of_base, check_order_of_file
 from bases import THIS_FILE, Base, Reference, read_bases, read_reference
 from convert import convert
 from decode import CONSTANT, MAX_RECIPE_LEN, SAME, decode_block, parse_shared_recipe
-from hashes import HASH_LEN, content_hash, content_hash_of, hash_of
+from hashes import HASH_LEN, content_hash, content_hash_of_leaves, content_hashes_of
+from items import (
+    ARRANGED,
+    Item,
+    bounds,
+    check_hash,
+    check_item_count,
+    check_item_hashes,
+    check_items_meet_spans,
+    order_of_items,
+    read_items,
+    spans_that_meet,
+)
 from reader import Corrupt, Reader, inside, require
 
 MAGIC = bytes.fromhex("89 4c 4d 43 0d 0a 1a 0a")
@@ -32,7 +44,7 @@ MAX_SPAN_LEN = 1 << 24
 MIN_BLOCK_LOG2, MAX_BLOCK_LOG2 = 10, 24
 MAX_CODED_BLOCK_LEN = 1 << 22
 MAX_BLOCK_GROWTH = 5
-ANY_FILE, SAFETENSORS = range(2)
+HAS_ORDERS = 64
 TOP_BIT = 128
 EXIT_CORRUPT = 4
 EXIT_OTHER = 1
@@ -51,10 +63,10 @@ class NoBase(Exception):
 
 @dataclass(frozen=True)
 class Original:
-    """What a file holds."""
+    """What a file holds, and its content hashes, of which a plain file may have two."""
 
     data: bytes
-    content_hash: bytes
+    content_hashes: tuple[bytes, ...]
 
 
 def decode_file(source: Path | bytes, bases: Sequence[Path] = ()) -> bytes:
@@ -78,12 +90,17 @@ def read_file(file: bytes, shelf: Shelf | None = None) -> Original:
     with inside("index"):
         index = read_index(index_bytes)
         check_sums(index, footer)
-        check_items_meet_spans(index)
+        check_items_meet_spans(index.items, span_lens(index.spans))
         check_own_references(index.spans)
+        check_orders(index)
     spans = read_body(file[HEADER_LEN:body_end], index, shelf or Shelf())
     data = b"".join(spans)
-    check_item_hashes(index, spans, data)
-    return Original(data, content_hash([item.hash for item in index.items]))
+    check_item_hashes(index.items, spans, data)
+    if index.content_hash is None:
+        return Original(data, (content_hash([item.hash for item in index.items]),))
+    data = index.order.restore(data)
+    require(content_hash_of_leaves(data) == index.content_hash, "content hash is wrong")
+    return Original(data, (index.content_hash,))
 
 
 @dataclass(frozen=True)
@@ -127,11 +144,6 @@ def check_version(header: bytes) -> None:
 # Section 7: the index
 
 
-def check_hash(data: bytes, expected: bytes, what: str) -> None:
-    """Reject a file in which the hash of a part is wrong."""
-    require(hash_of(data) == expected, f"hash of {what} is wrong")
-
-
 @dataclass(frozen=True)
 class Piece:
     """Section 7.3: a recipe or a block, as the index lists it."""
@@ -152,36 +164,34 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Item:
-    """Section 7.4: a part of the original with a hash of its own."""
-
-    length: int
-    hash: bytes
-
-
-@dataclass(frozen=True)
 class Index:
-    """Section 7.2: the fields of the index."""
+    """Section 7.2: the fields of the index, and the order of the original and of each base."""
 
-    kind: int
     bases: tuple[Base, ...]
+    content_hash: bytes | None
     spans: tuple[Span, ...]
     items: tuple[Item, ...]
+    order: Order
+    orders: tuple[Order, ...]
 
 
 def read_index(index: bytes) -> Index:
     """Section 7.2: the index."""
     reader = Reader(index)
     has_bases, kind = divmod(reader.uint(1), TOP_BIT)
-    require(kind <= SAFETENSORS, f"unknown kind {kind}")
-    bases = read_bases(reader) if has_bases else None
+    has_orders, kind = divmod(kind, HAS_ORDERS)
+    require(kind <= ARRANGED, f"unknown kind {kind}")
+    require(has_bases >= has_orders, "bases have orders, but the file has no bases")
+    orders = OrdersOfBases() if has_orders else None
+    bases = read_bases(reader, orders, kind == ARRANGED) if has_bases else None
+    content = reader.take(HASH_LEN) if kind == ARRANGED else None
     spans = tuple(read_span(reader, number, bases) for number in range(reader.varint()))
-    items = tuple(read_item(reader, number) for number in range(reader.varint()))
+    items = read_items(reader, kind)
     reader.finish("index")
-    if kind == ANY_FILE:
-        require(len(items) == 1, f"kind 0 has one item, not {len(items)}")
-    require(len(items) > 0, "kind 1 has no item for the safetensors header")
-    return Index(kind, bases or (), spans, items)
+    check_item_count(kind, len(items))
+    order = order_of_items(items) if kind == ARRANGED else Order()
+    known = orders.known(order) if orders else [Order() for _ in bases or ()]
+    return Index(bases or (), content, spans, items, order, tuple(known))
 
 
 def read_span(reader: Reader, number: int, bases: tuple[Base, ...] | None) -> Span:
@@ -223,26 +233,34 @@ def read_block_piece(reader: Reader, raw_len: int) -> Piece:
     return Piece(length, reader.take(HASH_LEN))
 
 
-def read_item(reader: Reader, number: int) -> Item:
-    """Section 7.4: an item."""
-    with inside(f"item {number}"):
-        return Item(reader.varint(), reader.take(HASH_LEN))
-
-
 def pieces_of(span: Span) -> list[Piece]:
     """Section 7.3: a span's pieces, in their order in the body."""
     return [*([span.recipe] if span.recipe else []), *span.blocks]
 
 
+def span_lens(spans: Sequence[Span]) -> list[int]:
+    """Section 7.3: the original bytes of each span."""
+    return [span.raw_len for span in spans]
+
+
 def check_sums(index: Index, footer: Footer) -> None:
     """Sections 7.3 and 7.4: the lengths that add up to those of the footer."""
     pieces = sum(piece.length for span in index.spans for piece in pieces_of(span))
-    spans = sum(span.raw_len for span in index.spans)
+    spans = sum(span_lens(index.spans))
     items = sum(item.length for item in index.items)
     body_len, original_len = footer.body_len, footer.original_len
     require(pieces == body_len, f"pieces have {pieces} bytes, the body {body_len}")
     require(spans == original_len, f"spans have {spans} bytes, the original {original_len}")
     require(items == original_len, f"items have {items} bytes, the original {original_len}")
+
+
+def check_orders(index: Index) -> None:
+    """Section 7.6: the order of the original, and those of the bases."""
+    if index.content_hash is not None:
+        check_order_of_file(index.order, index.items[0].length, span_lens(index.spans))
+    for number, (base, order) in enumerate(zip(index.bases, index.orders, strict=True), 1):
+        with inside(f"base {number}"):
+            check_order_of_base(order, base.length)
 
 
 # Section 7.3: the body
@@ -252,11 +270,20 @@ def read_body(body: bytes, index: Index, shelf: Shelf) -> list[bytes]:
     """Section 7.3: the original bytes of each span."""
     reader = Reader(body)
     originals: list[bytes] = []
+
+    @cache
+    def base_in_order(number: int) -> bytes:
+        """Section 7.6: the bytes of a base, in its order."""
+        return index.orders[number].arrange(shelf.original(index.bases[number]))
+
     for number, span in enumerate(index.spans):
         with inside(f"span {number}"):
             base = None
             if span.reference:
-                base = read_base_of_span(index, span, originals, shelf)
+                is_own = span.reference.source == THIS_FILE
+                place = span.reference.source - 1
+                source = b"".join(originals) if is_own else base_in_order(place)
+                base = base_of_span(span.reference, source)
             originals.append(read_span_pieces(reader, span, base))
     return originals
 
@@ -296,74 +323,32 @@ def check_block_raw_len(block: bytes, expected: int) -> None:
     require(fits, f"raw_len is {raw_len}, too long for a block of kind {kind}")
 
 
-# Section 7.4: items
-
-
-def bounds(lengths: list[int]) -> list[int]:
-    """Where parts that stand back to back start, and where the last one ends."""
-    return list(accumulate(lengths, initial=0))
-
-
-def spans_of_item(span_bounds: list[int], start: int, end: int) -> range:
-    """Section 7.4: the spans that an item meets. One of no bytes meets at most one."""
-    first = bisect_right(span_bounds, start) - 1
-    last = first
-    while last < len(span_bounds) - 1 and span_bounds[last] < end:
-        last += 1
-    return range(first, last)
-
-
-def check_items_meet_spans(index: Index) -> None:
-    """Section 7.4: an item lies in one span or is made of whole spans."""
-    span_bounds = bounds([span.raw_len for span in index.spans])
-    item_bounds = bounds([item.length for item in index.items])
-    for number in range(len(index.items)):
-        start, end = item_bounds[number], item_bounds[number + 1]
-        met = spans_of_item(span_bounds, start, end)
-        whole = len(met) < 2 or (span_bounds[met.start], span_bounds[met.stop]) == (start, end)
-        require(whole, f"item {number} cuts a span and continues in another")
-
-
-def check_item_hashes(index: Index, spans: list[bytes], data: bytes) -> None:
-    """Section 7.4: the hash of each item."""
-    span_bounds = bounds([span.raw_len for span in index.spans])
-    item_bounds = bounds([item.length for item in index.items])
-    for number, item in enumerate(index.items):
-        start, end = item_bounds[number], item_bounds[number + 1]
-        met = spans_of_item(span_bounds, start, end)
-        hashed = data[start:end]
-        if len(met) > 1:
-            hashed = b"".join(hash_of(spans[place]) for place in met)
-        check_hash(hashed, item.hash, f"item {number}")
-
-
 # Section 7.5: bases and references
 
 
 def check_own_references(spans: tuple[Span, ...]) -> None:
     """Section 7.5: references to this file's own original, of which no chain can be made."""
-    span_bounds = bounds([span.raw_len for span in spans])
+    span_bounds = bounds(span_lens(spans))
     for number, span in enumerate(spans):
         reference = span.reference
         if reference is None or reference.source != THIS_FILE:
             continue
         with inside(f"span {number}"):
             require(reference.end <= span_bounds[number], "reference ends beyond its span's start")
-            for met in spans_of_item(span_bounds, reference.start, reference.end):
+            for met in spans_that_meet(span_bounds, reference.start, reference.end):
                 other = spans[met].reference
                 chained = other is not None and other.source == THIS_FILE
                 require(not chained, f"reference to span {met}, which has one to this file")
 
 
-def read_base_of_span(index: Index, span: Span, originals: list[bytes], shelf: Shelf) -> bytes:
+def base_of_span(reference: Reference, source: bytes) -> bytes:
     """Section 7.5: the base of a span, after the conversion; as long as the span."""
-    reference = span.reference
-    assert reference is not None
-    if reference.source == THIS_FILE:
-        source = b"".join(originals)
-    else:
-        source = shelf.original(index.bases[reference.source - 1])
     return convert(reference.conversion, source[reference.start : reference.end])
+
+
+def shown(content: bytes) -> str:
+    """Section 7.1: a hash as it is shown."""
+    return content[::-1].hex()
 
 
 class Shelf:
@@ -402,11 +387,12 @@ class Shelf:
             except (Corrupt, Unsupported, NoBase, OSError) as error:
                 reasons.append(f"{place}: {error}")
                 continue
-            if (original.content_hash, len(original.data)) == (base.hash, base.length):
+            hashes = original.content_hashes
+            if base.hash in hashes and base.length == len(original.data):
                 return original.data
-            reasons.append(f"{place}: content hash is {original.content_hash[::-1].hex()}")
+            reasons.append(f"{place}: content hash is {' or '.join(map(shown, hashes))}")
         told = "; ".join(reasons) or "no file is given"
-        raise NoBase(f"base {base.name} with content hash {base.hash[::-1].hex()}: {told}")
+        raise NoBase(f"base {base.name} with content hash {shown(base.hash)}: {told}")
 
     def open(self, place: Path) -> Original:
         """What a file holds that may be a base: an lmc file, or any other as it is."""
@@ -415,7 +401,7 @@ class Shelf:
         data = place.read_bytes()
         if data.startswith(MAGIC):
             return read_file(data, self.beside(place))
-        return Original(data, content_hash_of(data))
+        return Original(data, content_hashes_of(data))
 
 
 # The command line
@@ -445,7 +431,7 @@ def main(arguments: list[str] | None = None) -> int:
         return fail(f"{options.file}: {error}", EXIT_OTHER)
     except OSError as error:
         return fail(str(error), EXIT_OTHER)
-    print(f"{len(original.data)} bytes, content hash {original.content_hash[::-1].hex()}")
+    print(f"{len(original.data)} bytes, content hash {shown(original.content_hashes[0])}")
     return 0
 
 

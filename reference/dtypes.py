@@ -1,4 +1,4 @@
-"""The element types of safetensors, which section 7.6 needs to tell whether a file is one."""
+"""The element types of safetensors, which section 7.7 needs to tell whether a file is one."""
 
 # bits of a value, by the name in a header
 DTYPE_BITS = {

@@ -77,9 +77,11 @@ def index_of(
     items: Sequence[bytes],
     kind: int = 1,
     bases: Sequence[bytes] | None = None,
+    content: bytes = b"",
 ) -> bytes:
-    """Section 7.2, from the fields of spans, items and bases."""
-    counted = varint(len(spans)) + b"".join(spans) + varint(len(items)) + b"".join(items)
+    """Section 7.2, from the fields of spans, items and bases. With orders, these end the bases."""
+    counted = content + varint(len(spans)) + b"".join(spans)
+    counted += varint(len(items)) + b"".join(items)
     if bases is None:
         return bytes([kind]) + counted
     return bytes([kind | 128]) + varint(len(bases)) + b"".join(bases) + counted
@@ -106,9 +108,10 @@ def file_of(
     items: Sequence[bytes],
     kind: int = 1,
     bases: Sequence[bytes] | None = None,
+    content: bytes = b"",
 ) -> bytes:
     """A file of spans and of items, all lengths right."""
-    index = index_of([span.fields() for span in spans], items, kind, bases)
+    index = index_of([span.fields() for span in spans], items, kind, bases, content)
     return seal(b"".join(s.pieces() for s in spans), index, sum(len(s.raw) for s in spans))
 
 

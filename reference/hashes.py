@@ -1,7 +1,8 @@
-"""Sections 7.1 and 7.6 of docs/format.md: hashes, and the content hash of a plain file.
+"""Sections 7.1, 7.6 and 7.7 of docs/format.md: hashes, and the content hashes of a plain file.
 
-A base may lie on the disk as it is. Its content hash is then that of the items and spans into
-which an encoder would cut it.
+A base may lie on the disk as it is. Safetensors then have the content hash of the items and spans
+into which an encoder would cut them. Any other file has two: that of its leaves, and that of the
+one item that it was before there were archives of kind 2.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dtypes import DTYPE_BITS
 HASH_LEN = 16
 MAX_HEADER_LEN = 8 + 100_000_000
 MAX_CUT = 1 << 23
+LEAF_LEN = 1 << 16
 
 
 class NotSafetensors(Exception):
@@ -30,13 +32,24 @@ def hash_of(data: bytes) -> bytes:
 
 
 def content_hash(item_hashes: list[bytes]) -> bytes:
-    """Section 7.4: the content hash, of the hashes of all items."""
+    """Section 7.4: the content hash with kinds 0 and 1, of the hashes of all items."""
     return hash_of(b"".join(item_hashes))
 
 
-def content_hash_of(original: bytes) -> bytes:
-    """Section 7.6: the content hash of a plain file."""
-    return content_hash([item_hash(original, item) for item in items_of(original)])
+def content_hash_of_leaves(original: bytes) -> bytes:
+    """Section 7.6: the content hash with kind 2, of the hashes of all leaves."""
+    leaves = [original[start : start + LEAF_LEN] for start in range(0, len(original), LEAF_LEN)]
+    return hash_of(b"".join(map(hash_of, leaves)))
+
+
+def content_hashes_of(original: bytes) -> tuple[bytes, ...]:
+    """Section 7.5: the content hashes of a plain file, first the one that a writer would use."""
+    try:
+        items = safetensors_items(original)
+    except NotSafetensors:
+        whole = item_hash(original, FileItem(0, len(original)))
+        return content_hash_of_leaves(original), content_hash([whole])
+    return (content_hash([item_hash(original, item) for item in items]),)
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ class FileItem:
 
 
 def item_hash(original: bytes, item: FileItem) -> bytes:
-    """Sections 7.4 and 7.6: the hash of an item, which is cut if it is large."""
+    """Sections 7.4 and 7.7: the hash of an item, which is cut if it is large."""
     data = original[item.start : item.end]
     if len(data) <= MAX_CUT:
         return hash_of(data)
@@ -57,14 +70,6 @@ def item_hash(original: bytes, item: FileItem) -> bytes:
     size = rows * item.row_len or MAX_CUT
     spans = [data[start : start + size] for start in range(0, len(data), size)]
     return hash_of(b"".join(map(hash_of, spans)))
-
-
-def items_of(original: bytes) -> list[FileItem]:
-    """Sections 7.4 and 7.6: the items of a plain file."""
-    try:
-        return safetensors_items(original)
-    except NotSafetensors:
-        return [FileItem(0, len(original))]
 
 
 def follows(rule: bool) -> None:
@@ -134,7 +139,7 @@ def tensor_range(fields: Any) -> tuple[int, int]:
 
 
 def tensor_row_len(fields: Any) -> int:
-    """Section 7.6: the bytes of a row of a tensor; 0 if its rows do not count."""
+    """Section 7.7: the bytes of a row of a tensor; 0 if its rows do not count."""
     shape = fields["shape"]
     bits = shape[-1] * DTYPE_BITS[fields["dtype"]] if len(shape) > 1 else 0
     return bits // 8 if bits % 8 == 0 else 0

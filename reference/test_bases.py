@@ -11,6 +11,7 @@ import unittest
 from collections.abc import Sequence
 from pathlib import Path
 
+from arranged_builders import ARRANGED, leaves_base, leaves_hash, stretch_item
 from builders import Packed, Spec, varint
 from class_builders import ClassSpec
 from decode import Corrupt
@@ -18,6 +19,7 @@ from decode_file import NoBase, Shelf, decode_file, main, read_file
 from file_builders import (
     Span,
     base_of,
+    constant,
     digest,
     file_of,
     index_of,
@@ -29,6 +31,7 @@ from file_builders import (
     seal,
     small_file,
     stored,
+    u64,
 )
 
 OLD = random.Random(1).randbytes(5000)
@@ -115,7 +118,7 @@ class Accepts(FolderTest):
         self.check([Span(b"abc", [stored(b"abc")], reference=reference(1))], [base_of(OLD)])
 
     def test_conversions(self) -> None:
-        """A conversion takes twice the bytes of the base."""
+        """A conversion from f32 takes twice the bytes of the base."""
         floats = [0.0, -1.5, 65504.0, 65535.0, 3.1415927, -float("inf")]
         base = b"pad" + struct.pack("<6f", *floats)
         made = {
@@ -129,6 +132,16 @@ class Accepts(FolderTest):
             fields = reference(1, 3, conversion)
             self.check([same_span(raw, fields)], [base_of(base)], base)
             self.check([same_span(raw[:2], fields)], [base_of(base)], base)
+
+    def test_conversions_to_f32(self) -> None:
+        """A conversion to f32 takes half of the bytes of the base, to the last one."""
+        base = b"odd" + struct.pack("<3e", -1.5, 65504.0, 2.0**-24)
+        made = {5: struct.pack("<3I", 0xBE000000, 0x7BFF0000, 0x00010000)}
+        made[6] = struct.pack("<3f", -1.5, 65504.0, 2.0**-24)
+        for conversion, raw in made.items():
+            for size in (4, 8, 12):
+                span = same_span(raw[:size], reference(1, 3, conversion))
+                self.check([span], [base_of(base)], base)
 
     def test_conversion_in_blocks(self) -> None:
         """Blocks of a converted base are cut after the conversion."""
@@ -222,6 +235,31 @@ class Shelves(FolderTest):
         with self.assertRaises(NoBase):
             decode_file(file, [self.put("y", b"abcd")])
 
+    def test_content_hashes(self) -> None:
+        """A plain base has two if it is no safetensors; one in an archive has that of its kind."""
+        many = Span(b"x" * 70000, [constant(b"x", 70000)], block_log2=24)
+        table = b'{"a":{"dtype":"U8","shape":[70000],"data_offsets":[0,70000]}}'
+        head, plain = u64(len(table)) + table, many.raw
+        safe = head + plain
+        safe_file = file_of([plain_span(head), many], [item(head), item(plain)])
+        items = digest(digest(head) + digest(plain)) + varint(len(safe)) + b"\4base"
+        whole = one_span_file(many)
+        fields = [item(b""), stretch_item(0, plain)]
+        arranged = file_of([many], fields, ARRANGED, content=leaves_hash(plain))
+        every = (plain, whole, arranged, safe, safe_file)
+        cases = {
+            base_of(plain): (plain, whole), leaves_base(plain): (plain, arranged),
+            items: (safe, safe_file), base_of(safe): (), leaves_base(safe): (),
+        }
+        for base, good in cases.items():
+            file = one_span_file(same_span(b"x", reference(1, 69999)), [base])
+            for data in every:
+                given = [self.put("x", data)]
+                if data in good:
+                    self.assertEqual(decode_file(file, given), b"x")
+                else:
+                    self.refuse("content hash is", given, file)
+
     def refuse(self, message: str, bases: Sequence[Path] = (), file: bytes = b"") -> None:
         for source in ([file] if file else [self.file, self.file.read_bytes()]):
             with self.subTest(source), self.assertRaisesRegex(NoBase, message):
@@ -239,7 +277,8 @@ class Shelves(FolderTest):
         wrong[4999] ^= 1
         self.put("old", bytes(wrong))
         given = [self.put("x", bytes(wrong))]
-        self.refuse(f"content hash is {digest(digest(wrong))[::-1].hex()}", given)
+        shown = digest(digest(wrong))[::-1].hex()
+        self.refuse(f"content hash is {shown} or {shown}", given)
 
     def test_wrong_length(self) -> None:
         """A base whose length is not the one that is named is refused."""
@@ -366,18 +405,24 @@ class Rejects(FolderTest):
         self.check(file, "index: span 0: reference to base 1 of 0")
 
     def test_conversion(self) -> None:
-        for conversion in (5, 6, 128, 255):
+        for conversion in (7, 8, 128, 255):
             self.reference(reference(1, 0, conversion), f"unknown conversion {conversion}")
 
     def test_odd_length_converted(self) -> None:
         for conversion in (1, 2, 3, 4):
             self.reference(reference(1, 0, conversion), "5 bytes cannot come", b"abcde")
+        for conversion in (5, 6):
+            for size in (1, 2, 3, 5, 6):
+                message = f"{size} bytes cannot come"
+                self.reference(reference(1, 0, conversion), message, OLD[:size])
 
     def test_beyond_the_base(self) -> None:
         for start in (4997, 5000, 5001, 1 << 63, (1 << 64) - 1):
             self.reference(reference(1, start), "reference ends beyond base 1")
         for start in (4993, 4996):
             self.reference(reference(1, start, 2), "reference ends beyond base 1")
+        for conversion in (5, 6):
+            self.reference(reference(1, 4999, conversion), "reference ends beyond base 1")
 
     def test_reference_varints(self) -> None:
         self.reference(b"\x81\0\0\0", "varint is longer than needed")

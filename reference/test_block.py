@@ -100,7 +100,7 @@ class Rejects(RejectTest):
     # Section 2
 
     def test_unknown_kind(self) -> None:
-        for kind in (5, 6, 128, 255):
+        for kind in (6, 7, 128, 255):
             self.check(bytes([kind, 0]), "unknown block kind")
 
     def test_raw_len_too_large(self) -> None:
@@ -168,7 +168,7 @@ class Damage(unittest.TestCase):
     def test_messages_are_one_lower_case_line(self) -> None:
         rng = random.Random(12)
         for _ in range(2000):
-            block = bytes([rng.randrange(6)]) + rng.randbytes(rng.randrange(40))
+            block = bytes([rng.randrange(7)]) + rng.randbytes(rng.randrange(40))
             try:
                 decode.decode_block(block, block, block)
             except decode.Corrupt as error:

@@ -116,6 +116,42 @@ class Conversions(unittest.TestCase):
         quiet = [bits | 0x40 if bits & 0x7FFF > 0x7F80 else bits for bits in words]
         self.assertEqual(convert(1, data), words_of(quiet, 2))
 
+    def wide(self, conversion: int, halves: list[int]) -> list[int]:
+        return values_of(convert(conversion, words_of(halves, 2)), 4)
+
+    def test_bf16_to_f32(self) -> None:
+        """A bf16 is the upper half of an f32, whatever it is."""
+        words = list(range(1 << 16))
+        self.assertEqual(self.wide(5, words), [bits << 16 for bits in words])
+
+    def test_f16_to_f32(self) -> None:
+        """Every f16 that is not NaN has an f32 of its value; NaN keeps all of its bits."""
+        numbers = {
+            0x0000: 0x00000000, 0x0001: 0x33800000, 0x0002: 0x34000000, 0x0003: 0x34400000,
+            0x03FF: 0x387FC000, 0x0400: 0x38800000, 0x3C00: 0x3F800000, 0x7BFF: 0x477FE000,
+            0x7C00: 0x7F800000, 0x7C01: 0x7F802000, 0x7E00: 0x7FC00000, 0x7FFF: 0x7FFFE000,
+        }
+        for bits, made in numbers.items():
+            self.assertEqual(self.wide(6, [bits, bits | 1 << 15]), [made, made | 1 << 31])
+        halves = [bits for bits in range(1 << 16) if bits & 0x7FFF <= 0x7C00]
+        floats = struct.unpack(f"<{len(halves)}e", words_of(halves, 2))
+        expected = struct.unpack(f"<{len(halves)}I", struct.pack(f"<{len(halves)}f", *floats))
+        self.assertEqual(self.wide(6, halves), list(expected))
+
+    def test_to_f32_and_back(self) -> None:
+        """What went to f32 comes back, however it does."""
+        words = words_of([bits for bits in range(1 << 16) if bits & 0x7FFF <= 0x7C00], 2)
+        for there, back in ((5, 1), (5, 2), (6, 3), (6, 4)):
+            self.assertEqual(convert(back, convert(there, words)), words)
+
+    def test_order_to_f32(self) -> None:
+        """Every two bytes give four, in order."""
+        data = u16(0x3F80) + u16(0xC049) + u16(0)
+        self.assertEqual(convert(5, data), u32(0x3F800000) + u32(0xC0490000) + u32(0))
+        for conversion in (5, 6):
+            self.assertEqual(convert(conversion, b""), b"")
+            self.assertEqual(convert(conversion, data * 9), convert(conversion, data) * 9)
+
     def test_nearest_by_fractions(self) -> None:
         """No other number is nearer, and none as near has an even last bit instead."""
         for conversion, shape in ((1, (8, 7)), (3, (5, 10))):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from builders import recipe_with_runs_columns, u16, u24, varint
 from decode import Corrupt
-from decode_file import decode_file, hash_of, main, read_file
+from decode_file import decode_file, main, read_file
 from file_builders import (
     HEADER,
     Span,
@@ -29,6 +29,7 @@ from file_builders import (
     small_file,
     stored,
 )
+from hashes import hash_of
 
 ABC = plain_span(b"abc")
 ZERO = b"\0"
@@ -59,7 +60,7 @@ class Accepts(unittest.TestCase):
     def test_content_hash(self) -> None:
         """The content hash is that of the items' hashes, not of the original."""
         made = sample(600)
-        self.assertEqual(read_file(made.file).content_hash, digest(made.hashes))
+        self.assertEqual(read_file(made.file).content_hashes, (digest(made.hashes),))
 
     def test_empty_original(self) -> None:
         """An original of no bytes has no spans and an item of no bytes."""

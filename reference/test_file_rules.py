@@ -157,10 +157,16 @@ class RejectsIndex(RejectTest):
         self.index(index + ZERO, "left over in the index")
 
     def test_kind(self) -> None:
-        """Kinds other than 0 and 1 are rejected."""
-        for kind in (2, 3, 127, 128 + 2, 255):
+        """Kinds other than 0, 1 and 2 are rejected."""
+        for kind in (3, 63, 64 + 3, 128 + 3, 128 + 64 + 3, 255):
             index = index_of([ABC.fields()], [item(ABC.raw)], kind)
-            self.index(index, f"unknown kind {kind % 128}")
+            self.index(index, f"unknown kind {kind % 64}")
+
+    def test_orders_without_bases(self) -> None:
+        """Bit 6 of the kind needs bit 7."""
+        for kind in (64, 64 + 1, 64 + 2):
+            index = index_of([ABC.fields()], [item(ABC.raw)], kind)
+            self.index(index, "bases have orders, but the file has no bases")
 
     def test_counts(self) -> None:
         """Counts that no index can hold are rejected, without memory for them."""

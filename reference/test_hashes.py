@@ -1,4 +1,4 @@
-"""Tests of hashes.py by docs/format.md, sections 7.4 and 7.6: content hashes of plain files."""
+"""Tests of hashes.py by docs/format.md, sections 7.4 to 7.7: content hashes of plain files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 from decode_file import Shelf, read_file
 from dtypes import DTYPE_BITS
 from file_builders import digest, u64
-from hashes import content_hash_of
+from hashes import content_hashes_of
 
 LARGE = 1 << 23
+LEAF = 1 << 16
 
 
 def tensor(dtype: str, shape: list[int], start: int, end: int) -> dict[str, Any]:
@@ -30,12 +31,31 @@ def hash_of_items(*items: bytes) -> bytes:
     return digest(b"".join(map(digest, items)))
 
 
+def hash_of_leaves(data: bytes) -> bytes:
+    return hash_of_items(*[data[start : start + LEAF] for start in range(0, len(data), LEAF)])
+
+
 class AnyFile(unittest.TestCase):
-    """Files that are no safetensors are one item."""
+    """Files that are no safetensors have the hash of their leaves, and that of one item."""
+
+    def check(self, data: bytes, of_one_item: bytes) -> None:
+        self.assertEqual(content_hashes_of(data), (hash_of_leaves(data), of_one_item))
+
+    def test_leaves(self) -> None:
+        """Leaves have 2^16 bytes, the last one may have fewer, and no bytes have no leaf."""
+        data = random.Random(3).randbytes(2 * LEAF + 1)
+        first, second, third = map(digest, (data[:LEAF], data[LEAF : 2 * LEAF], data[2 * LEAF :]))
+        short = digest(data[:LEAF - 1])
+        expected = {
+            0: digest(b""), LEAF - 1: digest(short), LEAF: digest(first),
+            2 * LEAF: digest(first + second), 2 * LEAF + 1: digest(first + second + third),
+        }
+        for size, of_leaves in expected.items():
+            self.assertEqual(content_hashes_of(data[:size])[0], of_leaves)
 
     def test_small(self) -> None:
         for data in (b"", b"abc", bytes(LARGE)):
-            self.assertEqual(content_hash_of(data), hash_of_items(data))
+            self.check(data, hash_of_items(data))
 
     def test_cut(self) -> None:
         """More than 2^23 bytes are cut into stretches of 2^23."""
@@ -43,7 +63,7 @@ class AnyFile(unittest.TestCase):
         for size in (LARGE + 1, 2 * LARGE, 2 * LARGE + 5):
             cuts = [data[start : min(start + LARGE, size)] for start in range(0, size, LARGE)]
             expected = hash_of_items(b"".join(map(digest, cuts)))
-            self.assertEqual(content_hash_of(data[:size]), expected)
+            self.check(data[:size], expected)
 
     def test_not_safetensors(self) -> None:
         """A header that breaks any rule makes a file like any other."""
@@ -65,11 +85,11 @@ class AnyFile(unittest.TestCase):
         for header in headers:
             data = head(header) + b"abcdefgh"
             with self.subTest(header=header):
-                self.assertEqual(content_hash_of(data), hash_of_items(data))
+                self.check(data, hash_of_items(data))
         for data in (u64(0), u64(3) + b"{}", u64((1 << 64) - 1) + b"{}", u64(2)[:7]):
-            self.assertEqual(content_hash_of(data), hash_of_items(data))
+            self.check(data, hash_of_items(data))
         deep = head(b'{"a":' * 50000 + b"1" + b"}" * 50000)
-        self.assertEqual(content_hash_of(deep), hash_of_items(deep))
+        self.check(deep, hash_of_items(deep))
 
     def test_header_too_long(self) -> None:
         """A header of more than 100,000,000 bytes, without those of its length, is not a header."""
@@ -78,18 +98,19 @@ class AnyFile(unittest.TestCase):
         data = head(one.ljust(limit)) + b"x"
         cuts = [data[start : min(start + LARGE, limit + 8)] for start in range(0, limit + 8, LARGE)]
         items = [digest(b"".join(map(digest, cuts))), digest(b"x")]
-        self.assertEqual(content_hash_of(data), digest(b"".join(items)))
+        self.assertEqual(content_hashes_of(data), (digest(b"".join(items)),))
         data = head(one.ljust(limit + 1)) + b"x"
         cuts = [data[start : start + LARGE] for start in range(0, len(data), LARGE)]
-        self.assertEqual(content_hash_of(data), hash_of_items(b"".join(map(digest, cuts))))
+        self.check(data, hash_of_items(b"".join(map(digest, cuts))))
 
 
 class Safetensors(unittest.TestCase):
-    """Files of safetensors have an item for the header and one for each tensor."""
+    """Files of safetensors have an item for the header, one for each tensor, and one hash."""
 
     def check(self, header: dict[str, Any], tensors: list[bytes]) -> None:
         start = head(header)
-        self.assertEqual(content_hash_of(start + b"".join(tensors)), hash_of_items(start, *tensors))
+        data = start + b"".join(tensors)
+        self.assertEqual(content_hashes_of(data), (hash_of_items(start, *tensors),))
 
     def test_no_tensors(self) -> None:
         self.check({}, [])
@@ -121,7 +142,7 @@ class Safetensors(unittest.TestCase):
         cuts = [data[at : at + step] for at in range(0, size, step)]
         items = [digest(start), digest(b"".join(map(digest, cuts)))]
         with self.subTest(dtype=dtype, shape=shape):
-            self.assertEqual(content_hash_of(start + data), digest(b"".join(items)))
+            self.assertEqual(content_hashes_of(start + data), (digest(b"".join(items)),))
 
     def test_rows(self) -> None:
         """Large tensors are cut at whole rows, if they have rows that fit."""
@@ -142,7 +163,7 @@ class Safetensors(unittest.TestCase):
         for file in files:
             original = read_file(file.read_bytes(), Shelf().beside(file))
             with self.subTest(file.name):
-                self.assertEqual(content_hash_of(original.data), original.content_hash)
+                self.assertIn(original.content_hashes[0], content_hashes_of(original.data))
 
 
 if __name__ == "__main__":

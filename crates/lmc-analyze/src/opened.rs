@@ -107,12 +107,12 @@ impl Opened {
             let message = "is not a whole safetensors file: it is cut off, damaged or another file";
             return Err(lmc::Error::corrupt(message));
         }
-        if !is_safetensors {
+        let infos = base.tensors()?;
+        if !is_safetensors && infos.is_empty() {
             self.others.0 += 1;
             self.others.1 += base.original_len();
             return Ok(None);
         }
-        let infos = base.tensors()?;
         let file = self.files.len();
         let mut repeated = 0;
         for (info, item) in infos.iter().zip(layout.items.iter().skip(1)) {

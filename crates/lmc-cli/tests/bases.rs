@@ -278,8 +278,8 @@ fn diff_of_other_files() {
     folder.write("c", &checkpoint(0));
     let diff = |new: &str| text(folder.ok(&["diff", "a", new]));
     assert_eq!(diff("same"), "the same 31 bytes\n");
-    let expected = "not safetensors, so bytes are compared: 31 bytes and 38, 4 of the first 31 \
-                    differ, from byte 5 on\n";
+    let expected = "not both have tensors with names, so bytes are compared: 31 bytes and 38, 4 of \
+                    the first 31 differ, from byte 5 on\n";
     assert_eq!(diff("b"), expected);
     assert!(diff("c").contains("from byte 0 on") && diff("c").contains("only in the new one"));
     folder.ok(&["compress", "b"]);

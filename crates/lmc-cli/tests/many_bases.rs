@@ -49,7 +49,9 @@ impl Made {
             several => hash_of_hashes(several),
         };
         let items = vec![Item { len: original_len, hash: item }];
-        let index = Index { kind: SourceKind::Bytes, bases, spans: self.spans, items }.write();
+        let index =
+            Index { kind: SourceKind::Bytes, bases, spans: self.spans, items, ..Index::default() }
+                .write();
         let index_len = index.len() as u64;
         let footer = Footer {
             body_len: self.body.len() as u64,

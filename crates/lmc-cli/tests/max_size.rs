@@ -27,7 +27,9 @@ fn zeros(count: usize) -> Vec<u8> {
     let hashes = vec![hash(&vec![0; BLOCK_LEN]); count];
     let items = vec![Item { len: original_len, hash: hash_of_hashes(&hashes) }];
     let spans = vec![span; count];
-    let index = Index { kind: SourceKind::Bytes, bases: Vec::new(), spans, items }.write();
+    let index =
+        Index { kind: SourceKind::Bytes, bases: Vec::new(), spans, items, ..Index::default() }
+            .write();
     let body = block.repeat(count);
     let footer = Footer {
         body_len: body.len() as u64,

@@ -21,7 +21,9 @@ fn one_byte_spans(count: usize) -> (Vec<u8>, u64) {
     };
     let items = vec![Item { len: count as u64, hash: hash_of_hashes(&vec![hash(&[7]); count]) }];
     let spans = vec![span; count];
-    let index = Index { kind: SourceKind::Bytes, bases: Vec::new(), spans, items }.write();
+    let index =
+        Index { kind: SourceKind::Bytes, bases: Vec::new(), spans, items, ..Index::default() }
+            .write();
     let body = block.repeat(count);
     let footer = Footer {
         body_len: body.len() as u64,

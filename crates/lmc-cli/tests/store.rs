@@ -95,6 +95,32 @@ fn differences() {
     assert_eq!(code(&folder.lmc(&["diff", old, new])), 0);
 }
 
+/// Snapshots of one file each are compared whatever the file is called. A save names a parent only
+/// if something is coded against it.
+#[test]
+fn single_files() {
+    let folder = Folder::new();
+    let state = |noise: u64| {
+        let mut random = lmc_testkit::Random::new(noise);
+        [&lmc_testkit::Random::new(1).bytes(300_000)[..], &random.bytes(300_000)].concat()
+    };
+    folder.write("step-1.bin", &state(2));
+    folder.write("step-2.bin", &state(3));
+    folder.write("step-3.bin", &lmc_testkit::Random::new(4).bytes(200_000));
+    folder.ok(&["init", "--store", "store"]);
+    let save = |step: &str| {
+        let name = format!("step-{step}.bin");
+        text(folder.ok(&["save", &name, "--store", "store", "--step", step]))
+    };
+    save("1");
+    assert!(save("2").contains(" against "));
+    assert!(!save("3").contains(" against "));
+    let diff = json(&folder, &["diff", "main@1", "main@2"]);
+    assert_eq!(diff["changed"][0]["path"], "step-2.bin");
+    assert!(diff["only_old"].as_array().unwrap().is_empty());
+    assert!(diff["only_new"].as_array().unwrap().is_empty());
+}
+
 /// Copied to another store, damaged here, and repaired from there.
 #[test]
 fn copies_repair() {

@@ -9,6 +9,7 @@ use crate::simd::chain::Hints;
 use crate::simd::{Isa, fence};
 use crate::transform::against;
 use crate::transform::offsets::BlockOffsets;
+use crate::zstd::ZstdDecoder;
 use lmc_format::{
     AnyRecipe, BaseUse, BinRules, BlockKind, BlockPrefix, Coder, Error, Reader, Result,
 };
@@ -107,6 +108,7 @@ pub struct Decoder {
     isa: Isa,
     streaming: bool,
     buffers: RecipeBuffers,
+    zstd: ZstdDecoder,
 }
 
 impl Default for Decoder {
@@ -123,7 +125,8 @@ impl Decoder {
 
     /// A decoder with the given instruction set.
     pub fn with_isa(isa: Isa) -> Self {
-        Self { isa, streaming: false, buffers: RecipeBuffers::default() }
+        let (buffers, zstd) = (RecipeBuffers::default(), ZstdDecoder::default());
+        Self { isa, streaming: false, buffers, zstd }
     }
 
     /// Whether output that is not read again soon may bypass the caches; off by default. The
@@ -153,6 +156,7 @@ impl Decoder {
                 Ok(Need::of_plain(widened(range, PLAIN_UNIT, raw_len), None))
             }
             BlockKind::Same => Ok(Need::of_plain(range.clone(), Some(range.clone()))),
+            BlockKind::Zstd => Need::of_zstd(raw_len, input),
             BlockKind::Coded => {
                 let shape = RecipeShape::of(&AnyRecipe::read(&mut input)?);
                 Ok(Need::of_coded(raw_len, range, &shape, input).with_recipe(&shape))
@@ -236,6 +240,7 @@ impl Decoder {
                 Ok(())
             }
             BlockKind::Constant => decode_constant(input, range, out),
+            BlockKind::Zstd => self.zstd.decode_part(raw_len, input, base, range, out),
             BlockKind::Coded => {
                 let prepared = RecipeDecoder::read(self.isa, &mut input)?;
                 self.decode_coded(&prepared, raw_len, input, base, range, out)
@@ -436,7 +441,7 @@ fn copy_tail(tail: &[u8], coded_len: usize, range: Range<usize>, out: &mut [u8])
     }
 }
 
-fn no_base() -> Error {
+pub(crate) fn no_base() -> Error {
     Error::invalid("the block is coded against a base, and none was given")
 }
 
@@ -455,7 +460,7 @@ pub struct BasePart<'a> {
 
 impl<'a> BasePart<'a> {
     /// These bytes of the block's base.
-    fn get(&self, range: Range<usize>) -> Result<&'a [u8]> {
+    pub(crate) fn get(&self, range: Range<usize>) -> Result<&'a [u8]> {
         let start = range.start.checked_sub(self.start);
         let found = start.and_then(|start| self.bytes.get(start..)?.get(..range.len()));
         found.ok_or_else(|| {

@@ -10,8 +10,11 @@ use crate::segment::SegmentInput;
 use crate::simd::{Isa, fence};
 use crate::spec::{Block, Level};
 use crate::transform::against;
+use crate::zstd::ZstdEncoder;
 use lmc_format::limits::{BLOCK_LEN_MAX, SEGMENT_LEN_MAX};
 use lmc_format::{BaseUse, BlockKind, BlockPrefix, varint};
+
+mod text;
 
 /// Blocks of up to this many bytes are also tried at cheaper levels.
 const SMALL_LEN: usize = 1 << 16;
@@ -24,6 +27,7 @@ pub struct Encoder {
     buffers: RecipeBuffers,
     /// The differences of words from their base.
     apart: Vec<u8>,
+    zstd: ZstdEncoder,
 }
 
 impl Default for Encoder {
@@ -40,7 +44,13 @@ impl Encoder {
 
     /// An encoder with the given instruction set; the output does not depend on it.
     pub fn with_isa(isa: Isa) -> Self {
-        Self { isa, streaming: false, buffers: RecipeBuffers::default(), apart: Vec::new() }
+        Self {
+            isa,
+            streaming: false,
+            buffers: RecipeBuffers::default(),
+            apart: Vec::new(),
+            zstd: ZstdEncoder::default(),
+        }
     }
 
     /// Whether output that is not read again soon may bypass the caches; off by default. The
@@ -71,7 +81,8 @@ impl Encoder {
         let coded = self
             .write_with_shared_recipe(plan, first_value, block, out)
             .or_else(|_| self.write_with_own_recipe(plan, first_value, block, out));
-        if coded.is_err() || out.len() >= start + stored_len(bytes.len()) {
+        let is_coded = self.consider_zstd(plan, block, (start, coded.is_ok()), out);
+        if !is_coded || out.len() >= start + stored_len(bytes.len()) {
             out.truncate(start);
             BlockPrefix { kind: BlockKind::Stored, raw_len: bytes.len() }.write(out);
             out.extend_from_slice(bytes);
@@ -110,39 +121,45 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) -> Encoded {
         let start = out.len();
-        let mut done = self.write_with_own_recipe_at(plan.target, first_value, values, out);
         let is_small = values.bytes.len() <= SMALL_LEN;
         // The size of a table is not part of its cost, and in a small block it may be more than the
-        // table gains.
-        let cheaper: &[Level] = match plan.target.level {
-            Level::Max if is_small => &[Level::Default, Level::Fast],
-            Level::Default if is_small => &[Level::Fast],
-            _ => &[],
+        // table gains. Larger blocks try what nobody else tries for them.
+        let tries_all = is_small || plan.cheaper().is_none();
+        let levels: &[Level] = match plan.target.level {
+            Level::Max if tries_all => &[Level::Max, Level::Default, Level::Fast],
+            Level::Default if tries_all => &[Level::Default, Level::Fast],
+            Level::Max => &[Level::Max],
+            Level::Default => &[Level::Default],
+            Level::Fast => &[Level::Fast],
+            Level::Paper => &[Level::Paper],
         };
-        let levels = cheaper.iter().map(|&level| (level, values.base));
         // For the same reason a base may lose even though it seemed to gain.
-        let alone = (is_small && values.base.is_some() && plan.target.level != Level::Paper)
-            .then_some((plan.target.level, None));
-        for (level, base) in levels.chain(alone) {
-            let end = out.len();
-            let target = Target { level, ..plan.target };
-            if self
-                .write_with_own_recipe_at(target, first_value, Block { base, ..values }, out)
-                .is_ok()
-            {
-                keep_shorter(out, start, end, done.is_ok());
-                done = Ok(());
+        let alone = is_small && values.base.is_some() && plan.target.level != Level::Paper;
+        let bases = [values.base, None];
+        let (mut tried, mut done) = (Vec::new(), Err(CannotExpress));
+        for base in &bases[..1 + usize::from(alone)] {
+            for &level in levels {
+                let end = out.len();
+                let target = Target { level, ..plan.target };
+                let own = Block { base: *base, ..values };
+                if self.write_with_own_recipe_at(target, first_value, own, &mut tried, out).is_ok()
+                {
+                    keep_shorter(out, start, end, done.is_ok());
+                    done = Ok(());
+                }
             }
         }
         done
     }
 
-    /// The same at one level.
+    /// The same at one level. Fails too if there is already a block with the same recipe; `tried`
+    /// has the recipes so far, and whether they could express the values.
     fn write_with_own_recipe_at(
         &mut self,
         target: Target,
         first_value: u64,
         values: Block,
+        tried: &mut Vec<(Vec<u8>, bool)>,
         out: &mut Vec<u8>,
     ) -> Encoded {
         // A recipe from a sample may fail on a value that it has not seen; the next one has seen
@@ -150,7 +167,14 @@ impl Encoder {
         for exact in [false, true] {
             let scope = Scope::block(values, first_value, exact);
             let prepared = choose(self.isa, target, scope).ok_or(CannotExpress)?;
-            if self.write_coded(&prepared, BlockKind::Coded, first_value, values, out).is_ok() {
+            match tried.iter().find(|(bytes, _)| bytes == prepared.bytes()) {
+                Some((_, true)) => return Err(CannotExpress),
+                Some((_, false)) => continue,
+                None => {}
+            }
+            let coded = self.write_coded(&prepared, BlockKind::Coded, first_value, values, out);
+            tried.push((prepared.bytes().to_vec(), coded.is_ok()));
+            if coded.is_ok() {
                 return Ok(());
             }
         }

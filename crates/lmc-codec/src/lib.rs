@@ -86,6 +86,7 @@ mod segment;
 mod simd;
 mod spec;
 mod transform;
+mod zstd;
 
 pub use decode::{BasePart, Decoder, SharedRecipe};
 pub use encode::Encoder;

@@ -2,7 +2,7 @@
 //!
 //! It is counted in bytes: those that a decoder writes, and other work that takes as long.
 
-use lmc_format::{AnyRecipe, Coder, Reader, Result};
+use lmc_format::{AnyRecipe, Coder, Reader, Result, ZstdBody};
 use std::ops::Range;
 
 /// The work to decode part of a block.
@@ -26,6 +26,8 @@ const RANS_TABLE_COST: usize = 1 << 12;
 /// Cost of a rANS stream in addition to its bytes.
 const RANS_STREAM_COST: usize = 128;
 
+/// Cost of the tables of a block in a frame of Zstandard.
+const ZSTD_TABLES_COST: usize = 1 << 12;
 /// Cost of a palette: its table.
 const PALETTE_COST: usize = 1 << 11;
 
@@ -141,6 +143,16 @@ impl Need {
     pub(crate) fn with_recipe(self, recipe: &RecipeShape) -> Self {
         let writes = self.writes.saturating_add(recipe.cost);
         Self { writes, fixed: self.fixed.saturating_add(recipe.cost), ..self }
+    }
+
+    /// For a block of kind zstd, with its body next in `input`: all of it is decoded, whichever
+    /// part is wanted.
+    pub(crate) fn of_zstd(raw_len: usize, input: Reader) -> Result<Self> {
+        let needs_base = ZstdBody::read_flags(&mut input.clone())?;
+        let tables = ZstdBody::count_compressed(raw_len, input).saturating_mul(ZSTD_TABLES_COST);
+        let writes = raw_len.saturating_add(tables);
+        let base = needs_base.then_some(0..raw_len);
+        Ok(Self { writes, fixed: writes, unit: raw_len.max(1), whole: 0..raw_len, base })
     }
 
     /// For bytes that are copied or repeated.

@@ -12,3 +12,4 @@ mod limits;
 mod limits_on_base;
 mod palette;
 mod roundtrip;
+mod zstd;

@@ -260,12 +260,27 @@ fn planned_cases(random: &mut Random) -> Vec<Case> {
     cases
 }
 
+/// Text in blocks of Zstandard, alone and on a base.
+fn text_cases() -> Vec<Case> {
+    let text = data::log(300, 8);
+    let case = |base: Option<Vec<u8>>| {
+        let raw = text[..290].to_vec();
+        let mut block = Vec::new();
+        let spec = TensorSpec { dtype: Dtype::Bytes, row_len: 0 };
+        let own = Block { bytes: &raw, base: base.as_deref() };
+        Encoder::new().encode_block(&Plan::new(&spec, Level::Fast, own), 0, own, &mut block);
+        Case { name: "text".to_string(), shared: Vec::new(), base, block, raw }
+    };
+    vec![case(None), case(Some(text[5..295].to_vec()))]
+}
+
 fn cases() -> Vec<Case> {
     let mut random = Random::new(1);
     let mut cases: Vec<Case> =
         CoderKind::ALL.into_iter().flat_map(|kind| coder_cases(kind, &mut random)).collect();
     cases.extend(shape_cases(&mut random));
     cases.extend(planned_cases(&mut random));
+    cases.extend(text_cases());
     cases
 }
 

@@ -10,7 +10,7 @@ use crate::common::recipes::features::{all_features, count_features};
 use crate::common::recipes::floats::values_near;
 use crate::common::recipes::{Case, any_case};
 use lmc_codec::{Block, Decoder, Dtype, Encoder, Level, Plan, SharedRecipe, TensorSpec};
-use lmc_testkit::data::{Kind, Random};
+use lmc_testkit::data::{self, Kind, Random};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -20,6 +20,7 @@ const KIND_MIN: usize = 1000;
 /// Blocks with each coder in each place, stored ones and the like, at least.
 const PLACE_MIN: usize = 50;
 const HAND_MADE: usize = 24_000;
+const TEXTS: usize = 1000;
 const MUTANTS: usize = 10_000;
 /// Mutants that claim more are left out: they only take time.
 const MUTANT_RAW_LEN_MAX: usize = 1 << 14;
@@ -115,6 +116,26 @@ fn planned_cases(random: &mut Random) -> Vec<Case> {
     cases
 }
 
+/// Text at every level, a third of it without a base, and the others on one that has moved.
+fn text_cases(random: &mut Random) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for i in 0..TEXTS {
+        let len = random_size(random);
+        let text = data::log(len + 8, random.next_u64() >> 1);
+        let raw = text[..len].to_vec();
+        let at = random.below(8);
+        let base = (i % 3 > 0).then(|| text[at..at + len].to_vec());
+        let spec = TensorSpec { dtype: Dtype::Bytes, row_len: 0 };
+        let own = Block { bytes: &raw, base: base.as_deref() };
+        let plan = Plan::new(&spec, LEVELS[i % 4], own);
+        let mut block = Vec::new();
+        Encoder::new().encode_block(&plan, 0, own, &mut block);
+        let name = format!("{len} bytes of text");
+        cases.push(Case { name, shared: Vec::new(), base, block, raw });
+    }
+    cases
+}
+
 /// A case with up to three bits turned, bytes set or the end cut off, in the block or the recipe.
 fn mutant(case: &Case, random: &mut Random) -> Case {
     let mut mutant = case.clone();
@@ -205,6 +226,7 @@ fn assert_covered(cases: &[Case]) {
         "block Stored",
         "block Constant",
         "block Same",
+        "block Zstd",
         "symbol",
         "flags",
         "cols",
@@ -243,6 +265,7 @@ fn rust_and_python_agree() {
     println!("LMC_SEED={seed}");
     let mut random = Random::new(seed);
     let mut cases = planned_cases(&mut random);
+    cases.extend(text_cases(&mut random));
     for _ in 0..HAND_MADE {
         let size = random_size(&mut random);
         cases.push(any_case(size, &mut random));

@@ -18,6 +18,8 @@ pub enum BlockKind {
     Shared,
     /// Nothing: the original bytes are those of the base.
     Same,
+    /// Flags and a frame of Zstandard.
+    Zstd,
 }
 
 /// Kind and original length: the first bytes of every block.
@@ -38,6 +40,7 @@ impl BlockPrefix {
             BlockKind::Coded => 2,
             BlockKind::Shared => 3,
             BlockKind::Same => 4,
+            BlockKind::Zstd => 5,
         });
         varint::write(out, self.raw_len as u64);
     }
@@ -50,6 +53,7 @@ impl BlockPrefix {
             2 => BlockKind::Coded,
             3 => BlockKind::Shared,
             4 => BlockKind::Same,
+            5 => BlockKind::Zstd,
             k => return Err(Error::corrupt(format!("block kind {k} is unknown"))),
         };
         let raw_len = input.varint("block length")?;

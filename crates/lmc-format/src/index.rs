@@ -1,10 +1,12 @@
 //! The index of a file (`docs/format.md`, section 7): where everything is, and the checksums.
 
+use crate::arrangement::Arrangement;
 use crate::dtype::DtypeId;
 use crate::error::{Error, Result};
 use crate::hash::{Hash, hash_of_hashes};
 use crate::limits::{
-    BASES_MAX, BLOCK_LOG2_MAX, BLOCK_LOG2_MIN, BLOCK_PREFIX_LEN_MAX, RECIPE_LEN_MAX, SPAN_LEN_MAX,
+    BASE_STRETCHES_MAX, BASES_MAX, BLOCK_LOG2_MAX, BLOCK_LOG2_MIN, BLOCK_PREFIX_LEN_MAX,
+    RECIPE_LEN_MAX, SPAN_LEN_MAX,
 };
 use crate::reader::Reader;
 use crate::reference::{BaseId, Reference};
@@ -13,17 +15,26 @@ use crate::varint;
 
 /// Set in the kind byte if bases follow.
 pub(crate) const HAS_BASES: u8 = 1 << 7;
+/// Set in the kind byte if each base has an arrangement.
+pub(crate) const HAS_ORDERS: u8 = 1 << 6;
+/// What is written for a base in its own order, and for one with the stretches of this original.
+const OWN_ORDER: u64 = 0;
+const SAME_STRETCHES: u64 = 1;
 /// Set in the byte of a span's element type if it has a reference.
 const HAS_REFERENCE: u8 = 1 << 7;
 
 /// What the original is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceKind {
-    /// Any file.
+    /// Any file, as archives without an arrangement hold it.
+    #[default]
     Bytes = 0,
     /// A safetensors file: the first item is everything before the tensor bytes, then come the
     /// tensors.
     Safetensors = 1,
+    /// Any file: the first item is everything outside the stretches of the arrangement, then come
+    /// the stretches.
+    Arranged = 2,
 }
 
 /// A stretch of the file with its checksum.
@@ -69,33 +80,59 @@ pub struct Item {
     pub hash: Hash,
 }
 
-/// The index of a file.
+/// What the index of an arranged original says in addition.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arranged {
+    /// The content hash of the original: the hash of the hashes of its leaves.
+    pub content_hash: Hash,
+    /// The order of its bytes in the spans.
+    pub order: Arrangement,
+}
+
+/// The index of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
     /// What the original is.
     pub kind: SourceKind,
     /// The bases that spans may refer to.
     pub bases: Vec<BaseId>,
+    /// The order in which the bytes of each base are counted; none if all are in their own order.
+    pub base_orders: Vec<Arrangement>,
     /// The spans, back to back.
     pub spans: Vec<Span>,
     /// The items, back to back.
     pub items: Vec<Item>,
+    /// Present for [`SourceKind::Arranged`] only.
+    pub arranged: Option<Arranged>,
 }
 
 impl Index {
     /// The content hash of the original: equal for equal files.
     pub fn content_hash(&self) -> Hash {
-        hash_of_hashes(&self.items.iter().map(|item| item.hash).collect::<Vec<_>>())
+        match &self.arranged {
+            Some(arranged) => arranged.content_hash,
+            None => hash_of_hashes(&self.items.iter().map(|item| item.hash).collect::<Vec<_>>()),
+        }
     }
 
     /// The index as bytes.
     pub fn write(&self) -> Vec<u8> {
         let has_bases =
             !self.bases.is_empty() || self.spans.iter().any(|span| span.reference.is_some());
-        let mut out = vec![self.kind as u8 | if has_bases { HAS_BASES } else { 0 }];
+        let has_orders = !self.base_orders.iter().all(Arrangement::is_plain);
+        let flags = if has_bases { HAS_BASES } else { 0 } | if has_orders { HAS_ORDERS } else { 0 };
+        let mut out = vec![self.kind as u8 | flags];
         if has_bases {
             varint::write(&mut out, self.bases.len() as u64);
-            self.bases.iter().for_each(|base| base.write(&mut out));
+            for (i, base) in self.bases.iter().enumerate() {
+                base.write(&mut out);
+                if has_orders {
+                    self.write_order(self.base_orders.get(i), &mut out);
+                }
+            }
+        }
+        if let Some(arranged) = &self.arranged {
+            out.extend_from_slice(&arranged.content_hash.to_le_bytes());
         }
         varint::write(&mut out, self.spans.len() as u64);
         for span in &self.spans {
@@ -110,11 +147,36 @@ impl Index {
             span.blocks.iter().for_each(|block| write_piece(block, &mut out));
         }
         varint::write(&mut out, self.items.len() as u64);
-        for item in &self.items {
+        let mut stretches = self.arranged.iter().flat_map(|own| own.order.stretches());
+        for (i, item) in self.items.iter().enumerate() {
+            if i > 0
+                && let Some((before, _)) = stretches.next()
+            {
+                varint::write(&mut out, before);
+            }
             varint::write(&mut out, item.len);
             out.extend_from_slice(&item.hash.to_le_bytes());
         }
         out
+    }
+
+    fn write_order(&self, order: Option<&Arrangement>, out: &mut Vec<u8>) {
+        let own = self.arranged.as_ref().map(|own| &own.order);
+        let is_own = |order: &Arrangement| {
+            own.is_some_and(|own| own.count() > 0 && own.stretches().eq(order.stretches()))
+        };
+        match order {
+            None => varint::write(out, OWN_ORDER),
+            Some(order) if order.is_plain() => varint::write(out, OWN_ORDER),
+            Some(order) if is_own(order) => varint::write(out, SAME_STRETCHES),
+            Some(order) => {
+                varint::write(out, SAME_STRETCHES.saturating_add(order.count() as u64));
+                for (before, len) in order.stretches() {
+                    varint::write(out, before);
+                    varint::write(out, len);
+                }
+            }
+        }
     }
 
     /// Reads the index of a file whose body and original have these lengths, all of it into memory;
@@ -129,18 +191,59 @@ fn write_piece(piece: &Piece, out: &mut Vec<u8>) {
     out.extend_from_slice(&piece.hash.to_le_bytes());
 }
 
-fn read_hash(input: &mut Reader) -> Result<Hash> {
+/// Reads an item; one of the stretches of an arrangement begins with the bytes before it.
+pub(crate) fn read_item(input: &mut Reader, is_stretch: bool) -> Result<(u64, Item)> {
+    let before = if is_stretch { input.varint("bytes before it")? } else { 0 };
+    Ok((before, Item { len: input.varint("length")?, hash: read_hash(input)? }))
+}
+
+pub(crate) fn read_hash(input: &mut Reader) -> Result<Hash> {
     Ok(Hash::from_le_bytes(input.array("checksum")?))
 }
 
-pub(crate) fn read_item(input: &mut Reader) -> Result<Item> {
-    Ok(Item { len: input.varint("length")?, hash: read_hash(input)? })
+/// The order in which the bytes of a base are counted, as it is written.
+pub(crate) enum BaseOrder {
+    /// Its own.
+    Own,
+    /// That of the stretches of the archive's original.
+    Same,
+    /// That of other stretches.
+    Listed(Arrangement),
 }
 
-pub(crate) fn read_bases(input: &mut Reader) -> Result<Vec<BaseId>> {
+/// The bases, and the order in which the bytes of each are counted.
+pub(crate) fn read_bases(
+    input: &mut Reader,
+    has_orders: bool,
+) -> Result<(Vec<BaseId>, Vec<BaseOrder>)> {
     let count = in_range(input.varint("number of bases")?, 0, BASES_MAX, "bases")?;
-    let base = |i| BaseId::read(input).map_err(|e| e.at(format_args!("base {i}")));
-    (0..count).map(base).collect()
+    let (mut bases, mut orders) = (Vec::new(), Vec::new());
+    let mut left = BASE_STRETCHES_MAX;
+    for i in 0..count {
+        let at = |e: Error| e.at(format_args!("base {i}"));
+        let base = BaseId::read(input).map_err(at)?;
+        if has_orders {
+            orders.push(read_order(input, base.len, &mut left).map_err(at)?);
+        }
+        bases.push(base);
+    }
+    Ok((bases, orders))
+}
+
+/// Reads the order of a base of `len` bytes; `left` is how many stretches there may still be.
+fn read_order(input: &mut Reader, len: u64, left: &mut usize) -> Result<BaseOrder> {
+    let count = match input.varint("number of stretches")? {
+        OWN_ORDER => return Ok(BaseOrder::Own),
+        SAME_STRETCHES => return Ok(BaseOrder::Same),
+        more => more.saturating_sub(SAME_STRETCHES),
+    };
+    in_range(count, 1, *left as u64, "stretches")?;
+    let mut stretches = Vec::new();
+    for _ in 0..count {
+        *left = left.saturating_sub(1);
+        stretches.push((input.varint("bytes before a stretch")?, input.varint("stretch")?));
+    }
+    Ok(BaseOrder::Listed(Arrangement::new(len, stretches)?))
 }
 
 /// A span without its blocks.
@@ -226,6 +329,7 @@ mod tests {
             bases: vec![BaseId { hash: 5, len: 150, name: "old".to_string() }],
             spans: references.map(span).to_vec(),
             items: vec![Item { len: 400, hash: 3 }],
+            ..Index::default()
         }
     }
 
@@ -241,6 +345,12 @@ mod tests {
             [None; 4],
             [Some((1, 0, plain)), Some((1, 50, plain)), Some((0, 100, plain)), None],
             [None, None, Some((0, 0, Conversion::F16Cut)), Some((0, 100, plain))],
+            [
+                None,
+                Some((0, 50, Conversion::Bf16Widened)),
+                None,
+                Some((1, 100, Conversion::F16Widened)),
+            ],
         ] {
             let index = index(references);
             assert_eq!(read(&index), Ok(index));
@@ -280,6 +390,7 @@ mod tests {
             [Some((1, 51, plain)), None, None, None],
             [Some((1, u64::MAX, plain)), None, None, None],
             [Some((1, 0, Conversion::Bf16Cut)), None, None, None],
+            [Some((1, 101, Conversion::Bf16Widened)), None, None, None],
             [Some((2, 0, plain)), None, None, None],
             [Some((u64::MAX, 0, plain)), None, None, None],
             [Some((0, 0, plain)), None, None, None],
@@ -295,6 +406,9 @@ mod tests {
         let mut odd = index([None, None, Some((0, 0, Conversion::Bf16Cut)), None]);
         (odd.spans[1].raw_len, odd.spans[2].raw_len) = (101, 99);
         assert!(read(&odd).is_err());
+        let mut odd = index([None, None, Some((0, 0, Conversion::F16Widened)), None]);
+        (odd.spans[1].raw_len, odd.spans[2].raw_len) = (98, 102);
+        assert!(read(&odd).is_err());
     }
 
     /// Every byte of references and bases is checked: an unknown conversion, a reference without
@@ -309,7 +423,7 @@ mod tests {
         let conversion = name + 3 + 1 + 1 + 2 + 2;
         assert_eq!(bytes[conversion - 2..=conversion], [1, 7, 0]);
         for (place, byte) in
-            [(conversion, 5), (name, b'/'), (name, 0), (name, 0xff), (name, b'\n'), (1, 0), (0, 0)]
+            [(conversion, 7), (name, b'/'), (name, 0), (name, 0xff), (name, b'\n'), (1, 0), (0, 0)]
         {
             let mut bytes = bytes.clone();
             bytes[place] = byte;

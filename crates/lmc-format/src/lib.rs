@@ -21,6 +21,7 @@
 )]
 
 mod advice;
+mod arrangement;
 mod bins;
 pub mod block;
 mod changes;
@@ -39,8 +40,10 @@ pub mod recipe;
 pub mod reference;
 pub mod stored_index;
 pub mod varint;
+mod zstd;
 
 pub use advice::Advice;
+pub use arrangement::Arrangement;
 pub use bins::{Bin, BinRecipe, BinRules, SymbolCoder};
 pub use block::{BlockKind, BlockPrefix};
 pub use changes::{ChangeRecipe, FlagContexts};
@@ -51,9 +54,10 @@ pub use dtype::{Dtype, DtypeId, NumpyName};
 pub use error::{Error, ErrorKind, Result, is_shortage};
 pub use file::{Footer, HEADER_LEN};
 pub use hash::{Hash, Hasher, hash, seeded_hash};
-pub use index::{Index, Item, Piece, SourceKind, Span};
+pub use index::{Arranged, Index, Item, Piece, SourceKind, Span};
 pub use palette::PaletteRecipe;
 pub use reader::Reader;
 pub use recipe::{AnyRecipe, BaseUse, Columns, Recipe, WordMap};
 pub use reference::{BaseId, Conversion, Reference};
 pub use stored_index::StoredIndex;
+pub use zstd::ZstdBody;

@@ -57,8 +57,16 @@ pub const BLOCK_LOG2_MAX: u8 = 24;
 /// Largest number of original bytes in a block of a file, unless it is constant or the same as its
 /// base.
 pub const CODED_BLOCK_LEN_MAX: usize = 1 << 22;
+/// Largest number of original bytes in a block of kind zstd, and so of the window of its frame.
+pub const ZSTD_BLOCK_LEN_MAX: usize = 1 << 22;
 /// Largest index of a file in bytes.
 pub const INDEX_LEN_MAX: u64 = 1 << 28;
+/// Most stretches in one arrangement of an original, and of all bases of a file together.
+pub const STRETCHES_MAX: usize = 1 << 20;
+/// See [`STRETCHES_MAX`].
+pub const BASE_STRETCHES_MAX: usize = 1 << 23;
+/// Most bytes outside the stretches of an arranged original.
+pub const FIRST_ITEM_LEN_MAX: u64 = 1 << 26;
 /// Most bases of a file.
 pub const BASES_MAX: u64 = 1 << 10;
 /// Longest name of a base in bytes.

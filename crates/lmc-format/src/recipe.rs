@@ -10,6 +10,7 @@ use crate::limits::{COLUMNS_MAX, SEGMENT_LOG2_MAX, SEGMENT_LOG2_MIN, SYMBOL_BITS
 use crate::palette::{PALETTE, PaletteRecipe};
 use crate::reader::Reader;
 use crate::varint;
+use std::mem::discriminant;
 
 /// What is done to each word before it is split into planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,17 @@ pub struct Recipe {
 }
 
 impl Recipe {
+    /// Whether another recipe has the same coders for the same planes and no columns, so that only
+    /// their tables differ.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let shape = |recipe: &Self| {
+            let Self { width_log2, base, map, symbol_bits, .. } = *recipe;
+            let coders = recipe.flags.iter().chain(&recipe.planes).map(discriminant);
+            (width_log2, base, map, symbol_bits, coders.collect::<Vec<_>>())
+        };
+        self.columns.is_none() && other.columns.is_none() && shape(self) == shape(other)
+    }
+
     /// Width of a value in bytes.
     pub fn width(&self) -> usize {
         1 << self.width_log2

@@ -64,12 +64,23 @@ pub enum Conversion {
     F16Nearest = 3,
     /// f32 to f16, truncated.
     F16Cut = 4,
+    /// bf16 to f32.
+    Bf16Widened = 5,
+    /// f16 to f32.
+    F16Widened = 6,
 }
 
 impl Conversion {
     /// Every conversion, by its id.
-    pub const ALL: [Self; 5] =
-        [Self::None, Self::Bf16Nearest, Self::Bf16Cut, Self::F16Nearest, Self::F16Cut];
+    pub const ALL: [Self; 7] = [
+        Self::None,
+        Self::Bf16Nearest,
+        Self::Bf16Cut,
+        Self::F16Nearest,
+        Self::F16Cut,
+        Self::Bf16Widened,
+        Self::F16Widened,
+    ];
 
     /// What it does, in words; empty for [`Conversion::None`].
     pub fn name(self) -> &'static str {
@@ -79,14 +90,27 @@ impl Conversion {
             Self::Bf16Cut => "f32 to bf16, cut off",
             Self::F16Nearest => "f32 to f16",
             Self::F16Cut => "f32 to f16, cut off",
+            Self::Bf16Widened => "bf16 to f32",
+            Self::F16Widened => "f16 to f32",
         }
     }
 
-    /// Bytes of the source for `len` bytes of the base; the largest 64-bit number on overflow.
-    pub fn source_len(self, len: u64) -> u64 {
+    /// Bytes of a word that it gives; 1 if it does not convert words.
+    pub fn word_len(self) -> u64 {
         match self {
-            Self::None => len,
-            _ => len.saturating_mul(2),
+            Self::None => 1,
+            Self::Bf16Nearest | Self::Bf16Cut | Self::F16Nearest | Self::F16Cut => 2,
+            Self::Bf16Widened | Self::F16Widened => 4,
+        }
+    }
+
+    /// Bytes of the source for `len` bytes of the base, which are whole words; the largest 64-bit
+    /// number on overflow.
+    pub fn source_len(self, len: u64) -> u64 {
+        match self.word_len() {
+            1 => len,
+            2 => len.saturating_mul(2),
+            _ => len / 2,
         }
     }
 }

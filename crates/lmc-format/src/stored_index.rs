@@ -4,15 +4,17 @@
 //! 100 MB would need a gigabyte before any of it is decoded. Kept as bytes, the index takes 24 more
 //! bytes per span and 4 more per item.
 
+use crate::arrangement::Arrangement;
 use crate::dtype::DtypeId;
 use crate::error::{Error, Result};
 use crate::hash::{HASH_LEN, Hash, Hasher};
 use crate::index::{
-    HAS_BASES, Index, Item, Piece, SourceKind, Span, SpanHead, read_bases, read_blocks, read_item,
-    read_span_head,
+    Arranged, BaseOrder, HAS_BASES, HAS_ORDERS, Index, Item, Piece, SourceKind, Span, SpanHead,
+    read_bases, read_blocks, read_hash, read_item, read_span_head,
 };
+use crate::limits::BASE_STRETCHES_MAX;
 use crate::reader::Reader;
-use crate::reference::{BaseId, Conversion, Reference};
+use crate::reference::{BaseId, Reference};
 
 /// Bytes of the smallest span in an index: length, type, block length, no recipe, one block.
 const SPAN_LEN_LEAST: usize = 1 + 1 + 1 + 1 + 1 + HASH_LEN;
@@ -26,6 +28,12 @@ pub struct StoredIndex {
     pub kind: SourceKind,
     /// The bases that spans may refer to.
     pub bases: Vec<BaseId>,
+    /// The order in which the bytes of each base are counted.
+    pub base_orders: Vec<Arrangement>,
+    /// The order of the bytes of the original.
+    pub order: Arrangement,
+    /// The content hash that is in the index of an arranged original.
+    stored_hash: Option<Hash>,
     bytes: Vec<u8>,
     has_bases: bool,
     /// For each base, whether a span refers to it.
@@ -36,6 +44,9 @@ pub struct StoredIndex {
     /// Where the last span ends, in the original and in the body.
     end: SpanPosition,
 }
+
+/// Stretches of an original: for each, the bytes between it and the one before it, and its length.
+type Stretches = Vec<(u64, u64)>;
 
 /// The position of a span: in the original, in the body and in the index.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,16 +62,26 @@ impl StoredIndex {
         let mut input = Reader::new(&bytes);
         let kind = input.u8("kind of original")?;
         let has_bases = kind & HAS_BASES != 0;
-        let kind = match kind & !HAS_BASES {
+        let has_orders = has_bases && kind & HAS_ORDERS != 0;
+        let kind = match kind & !(HAS_BASES | if has_orders { HAS_ORDERS } else { 0 }) {
             0 => SourceKind::Bytes,
             1 => SourceKind::Safetensors,
+            2 => SourceKind::Arranged,
             other => return Err(Error::corrupt(format!("unknown kind of original {other}"))),
         };
-        let bases = if has_bases { read_bases(&mut input)? } else { Vec::new() };
+        let (bases, orders) =
+            if has_bases { read_bases(&mut input, has_orders)? } else { Default::default() };
+        let stored_hash = match kind {
+            SourceKind::Arranged => Some(read_hash(&mut input)?),
+            _ => None,
+        };
         let is_used = vec![false; bases.len()];
         let mut index = Self {
             kind,
             bases,
+            base_orders: Vec::new(),
+            order: Arrangement::plain(original_len),
+            stored_hash,
             bytes: Vec::new(),
             has_bases,
             is_used,
@@ -69,14 +90,42 @@ impl StoredIndex {
             end: SpanPosition::default(),
         };
         index.read_spans(&mut input, bytes.len())?;
-        let items_len = index.read_items(&mut input, bytes.len())?;
+        let (items_len, stretches) = index.read_items(&mut input, bytes.len())?;
         input.finish("the index")?;
         index.bytes = bytes;
         total(Some(index.end.body), body_len, "coded bytes of spans")?;
         total(Some(index.end.raw), original_len, "spans")?;
         total(items_len, original_len, "items")?;
+        if kind == SourceKind::Arranged {
+            index.order = Arrangement::new(original_len, stretches)?;
+        }
+        index.base_orders = index.orders(orders)?;
         index.check()?;
         Ok(index)
+    }
+
+    /// The order of each base.
+    fn orders(&self, written: Vec<BaseOrder>) -> Result<Vec<Arrangement>> {
+        let listed = written.iter().map(|order| match order {
+            BaseOrder::Own => 0,
+            BaseOrder::Same => self.order.count(),
+            BaseOrder::Listed(order) => order.count(),
+        });
+        let count = listed.fold(0, usize::saturating_add);
+        if count > BASE_STRETCHES_MAX {
+            return Err(Error::corrupt(format!("{count} stretches of bases")));
+        }
+        let mut written = written.into_iter();
+        let order = |(i, base): (usize, &BaseId)| match written.next() {
+            None | Some(BaseOrder::Own) => Ok(Arrangement::plain(base.len)),
+            Some(BaseOrder::Listed(order)) => Ok(order),
+            Some(BaseOrder::Same) if self.order.count() == 0 => {
+                Err(Error::corrupt(format!("base {i} has the stretches of a file without any")))
+            }
+            Some(BaseOrder::Same) => Arrangement::new(base.len, self.order.stretches())
+                .map_err(|e| e.at(format_args!("base {i}"))),
+        };
+        self.bases.iter().enumerate().map(order).collect()
     }
 
     /// Records the positions of all spans.
@@ -97,17 +146,26 @@ impl StoredIndex {
         Ok(())
     }
 
-    /// Records the positions of all items; returns their total length, if it does not overflow.
-    fn read_items(&mut self, input: &mut Reader, len: usize) -> Result<Option<u64>> {
+    /// Records the positions of all items; returns their total length, if it does not overflow, and
+    /// the stretches of an arranged original.
+    fn read_items(&mut self, input: &mut Reader, len: usize) -> Result<(Option<u64>, Stretches)> {
         let count = input.varint("number of items")?;
         self.items = with_room(count, input.rest().len() / ITEM_LEN_LEAST);
-        let mut sum = Some(0_u64);
+        let (mut sum, mut stretches) = (Some(0_u64), Vec::new());
         for i in 0..count {
             self.items.push(position(len, input));
-            let item = read_item(input).map_err(|e| e.at(format_args!("item {i}")))?;
+            let is_stretch = self.is_stretch(i);
+            let (before, item) =
+                read_item(input, is_stretch).map_err(|e| e.at(format_args!("item {i}")))?;
+            stretches.extend(is_stretch.then_some((before, item.len)));
             sum = sum.and_then(|sum| sum.checked_add(item.len));
         }
-        Ok(sum)
+        Ok((sum, stretches))
+    }
+
+    /// Whether item `i` is a stretch of an arrangement.
+    fn is_stretch(&self, i: u64) -> bool {
+        i > 0 && self.kind == SourceKind::Arranged
     }
 
     /// Fails unless each item consists of whole spans or lies within one, and all references are
@@ -116,9 +174,17 @@ impl StoredIndex {
         let count_fits = match self.kind {
             SourceKind::Bytes => self.items.len() == 1,
             SourceKind::Safetensors => !self.items.is_empty(),
+            // The first is exactly what the stretches leave.
+            SourceKind::Arranged => {
+                !self.items.is_empty() && self.item(0)?.len == self.order.first_len()
+            }
         };
         if !count_fits {
             return Err(Error::corrupt(format!("{} items", self.items.len())));
+        }
+        // A reader decodes the first item before all others.
+        if !self.is_bound(self.order.first_len()) && self.order.count() > 0 {
+            return Err(Error::corrupt("a span holds bytes of the first item and of others"));
         }
         self.check_references()?;
         let mut start = 0_u64;
@@ -146,9 +212,9 @@ impl StoredIndex {
             own_before.push(own);
             let head = self.head(i)?;
             let Some(reference) = head.reference else { continue };
-            if reference.conversion != Conversion::None && head.raw_len % 2 != 0 {
-                let len = head.raw_len;
-                return Err(Error::corrupt(format!("span {i}: {len} bytes converted from f32")));
+            if !head.raw_len.is_multiple_of(reference.conversion.word_len()) {
+                let (len, name) = (head.raw_len, reference.conversion.name());
+                return Err(Error::corrupt(format!("span {i}: {len} bytes converted, {name}")));
             }
             let refers = reference.start..reference.end(head.raw_len);
             let is_inside = if reference.is_own() {
@@ -261,7 +327,8 @@ impl StoredIndex {
 
     /// Item `i`.
     pub fn item(&self, i: usize) -> Result<Item> {
-        read_item(&mut self.reader(self.items.get(i).copied())?)
+        let mut input = self.reader(self.items.get(i).copied())?;
+        Ok(read_item(&mut input, self.is_stretch(i as u64))?.1)
     }
 
     /// All items, in order.
@@ -271,6 +338,9 @@ impl StoredIndex {
 
     /// The content hash of the original: equal for equal files.
     pub fn content_hash(&self) -> Hash {
+        if let Some(stored) = self.stored_hash {
+            return stored;
+        }
         let mut hasher = Hasher::default();
         // All items were read before, so none is left out.
         self.items().flatten().for_each(|item| hasher.write(&item.hash.to_le_bytes()));
@@ -281,7 +351,16 @@ impl StoredIndex {
     pub fn to_index(&self) -> Result<Index> {
         let spans = (0..self.span_count()).map(|i| self.span(i)).collect::<Result<_>>()?;
         let items = self.items().collect::<Result<_>>()?;
-        Ok(Index { kind: self.kind, bases: self.bases.clone(), spans, items })
+        let order = self.order.clone();
+        let has_orders = !self.base_orders.iter().all(Arrangement::is_plain);
+        Ok(Index {
+            kind: self.kind,
+            bases: self.bases.clone(),
+            base_orders: if has_orders { self.base_orders.clone() } else { Vec::new() },
+            spans,
+            items,
+            arranged: self.stored_hash.map(|content_hash| Arranged { content_hash, order }),
+        })
     }
 
     fn reader(&self, at: Option<u32>) -> Result<Reader<'_>> {

@@ -39,6 +39,21 @@ impl Random {
     }
 }
 
+/// `len` bytes of lines like those of a log of training.
+pub fn log(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut text = Vec::new();
+    let mut step = 0;
+    while text.len() < len {
+        let (loss, rate) = (random.below(100_000), random.below(50));
+        let line = format!("{{\"step\": {step}, \"loss\": 2.{loss:05}, \"rate\": {rate}e-5}},\n");
+        text.extend_from_slice(line.as_bytes());
+        step += 1;
+    }
+    text.truncate(len);
+    text
+}
+
 /// What the bytes of a generated tensor look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -7,6 +7,7 @@ pub mod collide;
 pub mod corpus;
 pub mod data;
 pub mod entropy;
+pub mod npz;
 pub mod s3;
 pub mod shuffle;
 mod skip;

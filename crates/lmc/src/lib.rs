@@ -17,12 +17,14 @@ mod files;
 mod io;
 mod item_hash;
 mod items;
+mod leaves;
 mod memory;
 mod new_memory;
 mod once;
 mod pipeline;
 mod several;
 mod span;
+mod view;
 
 pub use archive::describe::{BlockInfo, SpanInfo};
 pub use archive::restore::decompress;
@@ -49,7 +51,10 @@ pub use lmc_codec::Level;
 pub use lmc_format::{
     Advice, Conversion, Dtype, DtypeId, Error, ErrorKind, NumpyName, Reference, Result,
 };
-pub use lmc_input::{FileLayout, JSON_LEN_MAX as HEADER_JSON_LEN_MAX, LayoutItem, TensorInfo};
+pub use lmc_input::{
+    Contents, FileLayout, Format, JSON_LEN_MAX as HEADER_JSON_LEN_MAX, LayoutItem, OtherTensor,
+    TensorInfo,
+};
 pub use memory::{
     compress_into, compress_parts, decompress_into, decompress_scattered, decompress_to_memory,
     decompress_to_vec,

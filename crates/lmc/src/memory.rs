@@ -2,18 +2,24 @@
 
 use crate::Options;
 use crate::archive::Archive;
-use crate::archive::restore::{ItemChecks, SpanItems, check_empty_items, decode_part};
-use crate::base::budget::alone_if_spent;
+use crate::archive::original::{Original, OriginalChecks, OriginalWorker, SpanHashes};
+use crate::archive::restore::{ItemChecks, SpanItems, check_empty_items};
+use crate::base::budget::{Budget, alone_if_spent};
 use crate::compress::{Assembly, CompressJob, EncodedSpan, Worker};
 use crate::context::Context;
 use crate::io::{ByteSource, Input, zeroed};
+use crate::leaves::LeafPart;
 use crate::new_memory::NewMemory;
 use crate::pipeline::{Buffer, Pool, for_each};
-use crate::span::SpanDecoder;
+use crate::view::arranged;
 use lmc_format::file::header;
-use lmc_format::{Error, Hash, Result, StoredIndex};
+use lmc_format::{Error, Hash, Result, SourceKind, StoredIndex};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Mutex;
+
+/// Bytes of the original that a thread puts together in one go.
+const PART_LEN: usize = 1 << 22;
 
 /// Compresses `input` to parts that make up the file when they are joined.
 ///
@@ -69,7 +75,7 @@ pub(crate) fn compress_source(
         for_each(job.spans.cuts.len() - first, context, new_worker, |(worker, raw), i| {
             let i = first + i;
             let range = &job.spans.cuts[i].range;
-            let raw = source.bytes(range.start, range.end - range.start, raw)?;
+            let raw = job.view().bytes(range.start, range.end - range.start, raw)?;
             let done = worker.encode(&job, i, raw, pool.take())?;
             let placed = body.lock().map_err(|_| another_failed())?.add(i, done);
             placed.into_iter().for_each(copy);
@@ -161,25 +167,72 @@ pub fn decompress_scattered(
     }
     archive.height(0, context)?;
     let index = &archive.index;
-    let span_items = SpanItems::new(index)?;
-    let buffers = cut_for_spans(out, (0..index.span_count()).map(|i| index.raw_len(i) as usize));
     let budget = archive.budget(context);
-    let worker = || (SpanDecoder::default(), Buffer::default(), Vec::new());
+    let original = Original::new(archive, &budget)?;
+    let span_items = (index.kind != SourceKind::Arranged).then(|| SpanItems::new(index));
+    let span_items = span_items.transpose()?;
+    let first = original.first_span;
+    let count = index.span_count() - first;
+    let lens = (first..index.span_count()).map(|i| {
+        let covered = original.covered(i);
+        (covered.end - covered.start) as usize
+    });
+    let buffers = cut_for_spans(out, lens.chain([original.rest().len()]));
+    let worker = || (OriginalWorker::default(), Buffer::default(), Vec::new());
     alone_if_spent(&[&budget], context, |context| {
-        let (checks, threads) = (Mutex::new(Checks::default()), context.thread_count());
-        for_each(index.span_count(), context, worker, |(decoder, coded, whole), i| {
-            let mut buffer = buffers[i].lock().map_err(|_| another_failed())?;
+        let checks = Mutex::new(Joined::new(original.checks()?, first));
+        let threads = context.thread_count();
+        for_each(count, context, worker, |(worker, coded, whole), k| {
+            let i = first + k;
+            let mut buffer = buffers[k].lock().map_err(|_| another_failed())?;
             // The disk works while this thread decodes.
             archive.read_ahead(i + threads);
-            let coded = archive.span_bytes(i, coded)?;
-            let hashes = decode_to(&mut buffer, whole, |out| {
-                decode_part(archive, i, &span_items, decoder, coded, out, budget.effort())
+            let from = (i..i + 1, archive.span_bytes(i, coded)?);
+            let found = decode_to(&mut buffer, whole, |out| {
+                let effort = budget.effort();
+                worker.decode(archive, &original, from, span_items.as_ref(), out, effort)
             })?;
             context.progress.add(index.raw_len(i));
-            checks.lock().map_err(|_| another_failed())?.add(index, i, hashes)
-        })
+            checks.lock().map_err(|_| another_failed())?.add(index, i, found)
+        })?;
+        let mut buffer = buffers[count].lock().map_err(|_| another_failed())?;
+        decode_to(&mut buffer, &mut Vec::new(), |out| {
+            out.copy_from_slice(original.rest());
+            Ok(())
+        })?;
+        let checks = checks.into_inner().map_err(|_| another_failed())?;
+        checks.checks.finish(archive, original.rest())
     })?;
     check_empty_items(index)
+}
+
+/// What was found of spans as they arrive, in any order.
+struct Joined {
+    checks: OriginalChecks,
+    /// Of spans that come after others which have not arrived yet.
+    waiting: BTreeMap<usize, (SpanHashes, Option<LeafPart>)>,
+    /// The span that comes next.
+    turn: usize,
+}
+
+impl Joined {
+    fn new(checks: OriginalChecks, first: usize) -> Self {
+        Self { checks, waiting: BTreeMap::new(), turn: first }
+    }
+
+    fn add(
+        &mut self,
+        index: &StoredIndex,
+        i: usize,
+        found: (SpanHashes, Option<LeafPart>),
+    ) -> Result<()> {
+        self.waiting.insert(i, found);
+        while let Some((hashes, leaves)) = self.waiting.remove(&self.turn) {
+            self.checks.add(index, self.turn..self.turn + 1, hashes, leaves)?;
+            self.turn += 1;
+        }
+        Ok(())
+    }
 }
 
 /// The checksums of spans as they arrive, in any order.
@@ -298,18 +351,40 @@ impl Archive {
     pub fn read_to(&self, start: u64, out: &mut [u8], context: &Context) -> Result<()> {
         let range = start..start.saturating_add(out.len() as u64);
         self.check_range(&range)?;
+        let budget = self.budget(context);
+        let [outside, data] = arranged(&self.index.order, range);
+        if outside.is_empty() || data.is_empty() {
+            let arranged = if data.is_empty() { outside } else { data };
+            return self.read_arranged(arranged, out, &budget, context);
+        }
+        // Where both are wanted, parts of the original are put together one by one.
+        let parts: Vec<Mutex<&mut [u8]>> = out.chunks_mut(PART_LEN).map(Mutex::new).collect();
+        let read = |(): &mut (), i: usize| {
+            let mut out = parts[i].lock().map_err(|_| another_failed())?;
+            self.read_original(start + (i * PART_LEN) as u64, &mut out, budget.effort())
+        };
+        alone_if_spent(&[&budget], context, |context| for_each(parts.len(), context, || (), read))
+    }
+
+    /// Fills `out` with the arranged bytes `range`.
+    fn read_arranged(
+        &self,
+        range: Range<u64>,
+        out: &mut [u8],
+        budget: &Budget,
+        context: &Context,
+    ) -> Result<()> {
         let spans = self.spans_of(&range);
         let bound = |i: usize| self.index.raw_start(i).clamp(range.start, range.end);
         let buffers =
             cut_for_spans(vec![out], spans.clone().map(|i| (bound(i + 1) - bound(i)) as usize));
-        let budget = self.budget(context);
         let read = |(): &mut (), i: usize| {
             let mut buffer = buffers[i].lock().map_err(|_| another_failed())?;
             // It was one piece, and so is each part of it.
             let Pieces::One(out) = &mut *buffer else { return Err(another_failed()) };
             self.read_into(bound(spans.start + i), out, budget.effort())
         };
-        alone_if_spent(&[&budget], context, |context| for_each(spans.len(), context, || (), read))
+        alone_if_spent(&[budget], context, |context| for_each(spans.len(), context, || (), read))
     }
 }
 

@@ -6,12 +6,14 @@
 mod common;
 
 mod acl;
+mod arranged;
 mod bases;
 mod compatibility;
 mod corpus;
 mod corruption;
 mod deltas;
 mod interrupt;
+mod order;
 mod publish;
 mod roundtrip;
 mod update;

@@ -98,8 +98,9 @@ fn lying_lengths_are_refused() {
         blocks,
     };
     let item = |len| Item { len, hash: 0 };
-    let index =
-        |spans, items| Index { kind: SourceKind::Bytes, bases: vec![], spans, items }.write();
+    let index = |spans, items| {
+        Index { kind: SourceKind::Bytes, bases: vec![], spans, items, ..Index::default() }.write()
+    };
     for (index, original_len) in [
         (index(vec![], vec![item(1 << 63)]), 1 << 63),
         (index(vec![], vec![item(u64::MAX), item(1)]), 0),
@@ -136,7 +137,13 @@ fn circles_are_refused() {
         };
         let base = BaseId { hash: hash(&other.to_le_bytes()), len: 9, name: "other".to_string() };
         let items = vec![Item { len: 9, hash: own }];
-        let index = Index { kind: SourceKind::Bytes, bases: vec![base], spans: vec![span], items };
+        let index = Index {
+            kind: SourceKind::Bytes,
+            bases: vec![base],
+            spans: vec![span],
+            items,
+            ..Index::default()
+        };
         file(&block, &index.write(), 9)
     };
     for (one, other) in [(make(1, 2), make(2, 1)), (make(1, 1), make(1, 1))] {
@@ -163,7 +170,13 @@ fn blocks_without_their_base_are_refused() {
         blocks: vec![Piece { len: 2, hash: hash(&block) }],
     };
     let items = vec![Item { len: 9, hash: hash(&[0; 9]) }];
-    let index = Index { kind: SourceKind::Bytes, bases: vec![], spans: vec![span], items };
+    let index = Index {
+        kind: SourceKind::Bytes,
+        bases: vec![],
+        spans: vec![span],
+        items,
+        ..Index::default()
+    };
     let error = test(file(&block, &index.write(), 9)).expect_err("no base");
     assert_eq!(error.kind, ErrorKind::Corrupt);
 }

@@ -151,9 +151,14 @@ pub(crate) fn key(path: &str, step: Option<u64>) -> String {
     key.trim_matches(|c| SEPARATORS.contains(&c) || c == '/').to_string()
 }
 
+/// Names of files of other formats that hold tensors end so.
+const TENSOR_ENDS: [&str; 9] =
+    [".pt", ".pth", ".ckpt", ".bin", ".distcp", ".npz", ".gguf", ".onnx", ".h5"];
+
 /// Whether the name says that the file holds tensors.
 pub(crate) fn holds_tensors(name: &str) -> bool {
-    if is_safetensors(name) {
+    let original = name.strip_suffix(".lmc").unwrap_or(name);
+    if is_safetensors(name) || TENSOR_ENDS.iter().any(|end| original.ends_with(end)) {
         return true;
     }
     let Some(original) = name.strip_suffix(".lmc") else { return false };

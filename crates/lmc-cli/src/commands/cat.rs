@@ -37,11 +37,17 @@ pub fn run(args: &CatArgs) -> Result<(), Failure> {
 }
 
 fn find(archive: &Archive, name: &str) -> Result<ArchiveTensor, Failure> {
-    if !archive.is_safetensors() {
+    let contents = archive.contents()?;
+    if contents.tensors.is_empty() && contents.others.is_empty() {
         return Err(Failure::new("holds no tensors that are known by name"));
     }
-    let tensor = archive.tensors()?.into_iter().find(|tensor| tensor.name == name);
-    tensor.ok_or_else(|| Failure::new(format!("no tensor `{name}`; `lmc list` shows the names")))
+    if let Some(tensor) = archive.tensors()?.into_iter().find(|tensor| tensor.name == name) {
+        return Ok(tensor);
+    }
+    Err(Failure::new(match contents.others.iter().find(|other| other.name == name) {
+        Some(other) => format!("`{name}` cannot be read by itself: {}", other.reason),
+        None => format!("no tensor `{name}`; `lmc list` shows the names"),
+    }))
 }
 
 /// The requested rows, if the tensor has them.

@@ -88,8 +88,8 @@ fn bytes_text(bytes: &BytesDiff) -> String {
     };
     let differing = common - same;
     format!(
-        "not safetensors, so bytes are compared: {sizes}, {differing} of the first {common} \
-         differ, from byte {first} on"
+        "not both have tensors with names, so bytes are compared: {sizes}, {differing} of the \
+         first {common} differ, from byte {first} on"
     )
 }
 

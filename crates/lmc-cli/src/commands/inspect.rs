@@ -46,7 +46,7 @@ fn parts(archive: &Archive) -> [(&'static str, Range<u64>); 4] {
 
 fn summary(archive: &Archive) -> Result<Printable, Failure> {
     let (original, file) = (archive.original_len(), archive.file_len());
-    let kind = if archive.is_safetensors() { "safetensors" } else { "bytes" };
+    let kind = archive.contents()?.format.label();
     let mut blocks = 0;
     for span in archive.spans() {
         blocks += span?.blocks.len();

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lmc::{Archive, ArchiveTensor, BaseSet, DtypeId};
+use lmc::{Archive, ArchiveTensor, BaseSet, DtypeId, Format};
 use serde_json::{Map, Value, json};
 
 use crate::args::files::ListArgs;
@@ -89,7 +89,11 @@ impl Listed<'_> {
             self.path.display(),
             kind(self.archive, &self.tensors)?,
             ratio(original, coded),
-        )))
+        )))?;
+        match &self.archive.contents()?.note {
+            Some(note) => pages.push(Printable::line(format_args!("note: the original {note}"))),
+            None => Ok(()),
+        }
     }
 
     fn print_json(&self, pages: &mut Pages) -> Result<(), Failure> {
@@ -99,6 +103,8 @@ impl Listed<'_> {
         let fields = json!({
             "file": self.path.to_string_lossy(),
             "safetensors": archive.is_safetensors(),
+            "format": archive.contents()?.format.label(),
+            "format_note": archive.contents()?.note,
             "original_bytes": archive.original_len(),
             "file_bytes": archive.file_len(),
             "coded_as": coded_as.collect::<Map<_, Value>>(),
@@ -113,8 +119,13 @@ impl Listed<'_> {
 }
 
 fn kind(archive: &Archive, tensors: &[ArchiveTensor]) -> Result<String, Failure> {
-    if archive.is_safetensors() {
-        return Ok(format!("safetensors, {} tensors", tensors.len()));
+    let contents = archive.contents()?;
+    if contents.format != Format::Unknown {
+        let others = match contents.others.len() {
+            0 => String::new(),
+            count => format!(" and {count} that cannot be read by name"),
+        };
+        return Ok(format!("{}, {} tensors{others}", contents.format.label(), tensors.len()));
     }
     let dtypes: Vec<String> =
         coded_as(archive)?.into_iter().map(|(dtype, _)| dtype.to_string()).collect();
@@ -152,6 +163,6 @@ fn tensor_json(archive: &Archive, tensor: &ArchiveTensor, note: Option<String>) 
         "recipe": &*tensor.recipe,
         "on": on(archive, tensor),
         "note": note,
-        "hash": format!("{:032x}", tensor.hash),
+        "hash": tensor.hash.map(|hash| format!("{hash:032x}")),
     })
 }

@@ -22,13 +22,16 @@ mod recipe_encoder;
 mod sample;
 mod spread;
 mod stream;
+mod text;
 
 use crate::layout::WordLayout;
 use crate::simd::Isa;
 use crate::spec::{Block, Level, TensorSpec};
+use crate::zstd::ZstdEncoder;
 pub(crate) use block::block_rows;
 pub(crate) use choose::{Scope, choose};
 pub(crate) use coder::choose_bytes;
+use lmc_format::limits::ZSTD_BLOCK_LEN_MAX;
 use paper::paper;
 pub(crate) use recipe_encoder::{
     BinRecipeEncoder, ChangeRecipeEncoder, ClassRecipeEncoder, PaletteRecipeEncoder,
@@ -71,6 +74,11 @@ impl Target {
 pub struct Plan {
     pub(crate) target: Target,
     pub(crate) shared: Option<RecipeEncoder>,
+    /// What is known of single bytes; None for values of other types.
+    pub(crate) bytes: Option<text::Bytes>,
+    /// Whether most of the tensor is text, or like it.
+    pub(crate) is_text: bool,
+    cheaper: Option<Box<Plan>>,
 }
 
 impl Plan {
@@ -86,25 +94,17 @@ impl Plan {
     /// The same with a given instruction set; the plan does not depend on it.
     pub fn with_isa(isa: Isa, spec: &TensorSpec, level: Level, tensor: Block) -> Self {
         tensor.check();
-        let layout = WordLayout::of(spec.dtype);
-        let block_len = match (level, layout.width_log2) {
-            (Level::Paper, _) => PAPER_BLOCK_LEN,
-            // A rANS stream has 128 bytes of states, which should be shared by many values.
-            (Level::Max, width_log2) => (2 * BLOCK_VALUES) << width_log2.min(2),
-            (_, 0) => 2 * BLOCK_VALUES,
-            (_, width_log2) => BLOCK_VALUES << width_log2.min(2),
-        };
-        let target = Target { layout, level, row_len: spec.row_len, block_len };
-        let mut shared = None;
-        if level != Level::Paper && tensor.bytes.len() > block_len {
-            shared = choose(isa, target, Scope::tensor(tensor)).filter(|prepared| match prepared {
-                RecipeEncoder::Planes(prepared) if level != Level::Fast => {
-                    !block::blocks_differ(isa, prepared, tensor.bytes, block_len)
-                }
-                _ => true,
-            });
-        }
-        Self { target, shared }
+        let bytes = text::Bytes::of(spec.dtype).filter(|_| level != Level::Paper);
+        let is_text =
+            bytes.is_some_and(|kind| kind.is_text(tensor.bytes, &mut ZstdEncoder::default()));
+        Planned { isa, spec, tensor, bytes, is_text }.at(level)
+    }
+
+    /// A plan that is at times smaller, although this one is for a higher level. Whoever codes the
+    /// tensor by both, the recipe that blocks share included, and keeps what is smaller never gets
+    /// more than at a lower level. If there is none, this plan is never the larger one.
+    pub fn cheaper(&self) -> Option<&Plan> {
+        self.cheaper.as_deref()
     }
 
     /// The recipe that the tensor's blocks share, to be stored once for all of them; empty if there
@@ -113,8 +113,82 @@ impl Plan {
         self.shared.as_ref().map_or(&[], |prepared| prepared.bytes())
     }
 
+    /// Whether the tensor is text, or bytes that repeat like text.
+    pub fn is_text(&self) -> bool {
+        self.is_text
+    }
+
     /// Length of the blocks to cut the tensor into, in bytes; a multiple of the type's width.
     pub fn block_len(&self) -> usize {
         self.target.block_len
+    }
+}
+
+/// What is planned, the same at all levels.
+#[derive(Clone, Copy)]
+struct Planned<'a> {
+    isa: Isa,
+    spec: &'a TensorSpec,
+    tensor: Block<'a>,
+    bytes: Option<text::Bytes>,
+    is_text: bool,
+}
+
+impl Planned<'_> {
+    fn at(self, level: Level) -> Plan {
+        let Self { isa, spec, tensor, bytes, is_text } = self;
+        let layout = WordLayout::of(spec.dtype);
+        let block_len = match (level, layout.width_log2) {
+            (Level::Paper, _) => PAPER_BLOCK_LEN,
+            // Repeats are found within a block only.
+            _ if is_text => ZSTD_BLOCK_LEN_MAX,
+            // A rANS stream has 128 bytes of states, which should be shared by many values.
+            (Level::Max, width_log2) => (2 * BLOCK_VALUES) << width_log2.min(2),
+            (_, 0) => 2 * BLOCK_VALUES,
+            (_, width_log2) => BLOCK_VALUES << width_log2.min(2),
+        };
+        let target = Target { layout, level, row_len: spec.row_len, block_len };
+        let mut shared = None;
+        if level != Level::Paper && !is_text && tensor.bytes.len() > block_len {
+            shared = choose(isa, target, Scope::tensor(tensor));
+        }
+        let plan = Plan { target, shared, bytes, is_text, cheaper: None };
+        match level {
+            Level::Default => self.settle(plan, Level::Fast),
+            Level::Max => self.settle(plan, Level::Default),
+            Level::Fast | Level::Paper => plan,
+        }
+    }
+
+    /// Sees to it that the plan is never larger than one of the level `below`.
+    fn settle(self, mut plan: Plan, below: Level) -> Plan {
+        let Target { block_len, .. } = plan.target;
+        let bytes = self.tensor.bytes;
+        if self.is_text || bytes.len() <= block_len && below == Level::Fast {
+            // Such blocks try the levels below themselves.
+            return plan;
+        }
+        let below = self.at(below);
+        if bytes.len() <= below.target.block_len {
+            return plan;
+        }
+        let is_lowest = below.target.level == Level::Fast;
+        if let (Some(own), Some(cheaper)) = (&plan.shared, &below.shared)
+            && is_lowest
+            && !own.gains_on(cheaper)
+        {
+            plan.shared = below.shared;
+            return plan;
+        }
+        if let Some(RecipeEncoder::Planes(own)) = &plan.shared
+            && block::blocks_differ(self.isa, own, bytes, block_len)
+        {
+            plan.shared = None;
+        }
+        if is_lowest && plan.shared.is_none() && below.shared.is_none() {
+            return plan;
+        }
+        plan.cheaper = Some(Box::new(below));
+        plan
     }
 }

@@ -137,16 +137,31 @@ impl RecipeEncoder {
         }
     }
 
+    /// Whether the plan expects to be smaller than another by at least one part in 256. Better
+    /// tables alone do not count.
+    pub(crate) fn gains_on(&self, other: &Self) -> bool {
+        if let (Self::Planes(own), Self::Planes(other)) = (self, other)
+            && own.recipe.is_like(&other.recipe)
+        {
+            return false;
+        }
+        256 * self.expected_bits() < 255 * other.expected_bits()
+    }
+
     /// Whether a block of `n` values that took `len` bytes exceeded the plan by at least a
     /// sixteenth of a bit per value.
     pub(crate) fn exceeds_estimate(&self, n: usize, len: usize) -> bool {
-        let expected_bits = match self {
+        8 * len as u64 > (self.expected_bits() + 64) * n as u64 / 1024 + 8 * 1024
+    }
+
+    /// Expected bits per 1,024 values.
+    fn expected_bits(&self) -> u64 {
+        match self {
             Self::Planes(prepared) => prepared.expected_bits,
             Self::Classes(prepared) => prepared.expected_bits,
             Self::Bins(prepared) => prepared.expected_bits,
             Self::Changes(prepared) => prepared.expected_bits,
             Self::Palette(prepared) => prepared.expected_bits,
-        };
-        8 * len as u64 > (expected_bits + 64) * n as u64 / 1024 + 8 * 1024
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Store;
 use crate::layout::identity::identities;
-use crate::layout::manifest::Manifest;
+use crate::layout::manifest::{FileNode, Manifest};
 use crate::layout::names::PackName;
 use crate::layout::path::RelPath;
 use crate::save::reuse::have_same_original;
@@ -44,7 +44,7 @@ impl Store {
         let places = (identities(old, PackName::hash), identities(new, PackName::hash));
         let mut diff = SnapshotDiff::default();
         for (path, file) in new.files() {
-            let Some(before) = old.file(path) else {
+            let Some(before) = counterpart(old, new, path) else {
                 diff.only_new.push(path.clone());
                 continue;
             };
@@ -70,8 +70,17 @@ impl Store {
             let (old_size, new_size) = (before.size, file.size);
             diff.changed.push(FileDiff { path: path.clone(), old_size, new_size, tensors });
         }
-        let gone = old.files().filter(|(path, _)| new.file(path).is_none());
+        let gone = old.files().filter(|(path, _)| counterpart(new, old, path).is_none());
         diff.only_old = gone.map(|(path, _)| path.clone()).collect();
         Ok(diff)
+    }
+}
+
+/// The file of `other` that a file of `own` is compared with: the one of the same name, or its only
+/// one if both are snapshots of a single file, which may have the step in its name.
+fn counterpart<'a>(other: &'a Manifest, own: &Manifest, path: &RelPath) -> Option<&'a FileNode> {
+    match own.is_file && other.is_file {
+        true => other.files().next().map(|(_, file)| file),
+        false => other.file(path),
     }
 }

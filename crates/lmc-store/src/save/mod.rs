@@ -111,8 +111,10 @@ impl Default for SaveOptions {
 pub struct Saved {
     /// The snapshot.
     pub name: SnapshotName,
-    /// What it was coded against.
+    /// What it was coded against where that was smaller.
     pub parent: Option<SnapshotName>,
+    /// Whether any file is coded against one of the parent, or is in the parent too.
+    pub is_on_parent: bool,
     /// Files in it.
     pub files: u64,
     /// Files that the store already had.
@@ -141,9 +143,17 @@ pub(crate) struct Stored<'a> {
     /// Protects everything that the snapshot needs.
     pub lease: SaveLease<'a>,
     pub parent: Option<SnapshotName>,
+    pub is_on_parent: bool,
     pub unchanged: u64,
     pub packs: PackCount,
     pub warnings: Vec<Warning>,
+}
+
+/// Whether a snapshot needs any archive that its parent has.
+fn shares_with(own: &Manifest, parent: &Manifest) -> bool {
+    let known: HashSet<(u128, u64)> =
+        parent.archives.iter().map(|archive| (archive.hash, archive.size)).collect();
+    own.archives.iter().any(|archive| known.contains(&(archive.hash, archive.size)))
 }
 
 /// How a save begins.
@@ -193,10 +203,11 @@ impl Store {
 
     /// Makes stored files visible as a snapshot.
     pub(crate) fn finish(&self, stored: Stored, options: &SaveOptions) -> Result<Saved> {
-        let Stored { manifest, page, lease, parent, unchanged, packs, warnings } = stored;
+        let Stored { manifest, page, lease, parent, is_on_parent, unchanged, packs, warnings } =
+            stored;
         let files = manifest.files().count() as u64;
         let name = self.commit(&manifest, page, &options.tags, Author::Us, lease)?;
-        Ok(Saved { name, parent, files, unchanged, packs, warnings })
+        Ok(Saved { name, parent, is_on_parent, files, unchanged, packs, warnings })
     }
 
     /// Everything a save does before the commit.
@@ -251,8 +262,10 @@ impl Store {
             packs: Vec::new(),
         };
         let manifest = builder.finish(manifest, packs)?;
-        let parent = parent.map(|parent| parent.name);
-        Ok(Stored { manifest, page, lease, parent, unchanged, packs: count, warnings })
+        let is_on = |parent: &Chosen| shares_with(&manifest, parent.library.manifest());
+        let is_on_parent = parent.as_ref().is_some_and(is_on);
+        let (parent, packs) = (parent.map(|parent| parent.name), count);
+        Ok(Stored { manifest, page, lease, parent, is_on_parent, unchanged, packs, warnings })
     }
 
     /// The time of a new snapshot, and a warning about it: now, or right after the snapshots before

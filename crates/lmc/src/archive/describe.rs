@@ -38,7 +38,7 @@ pub struct BlockInfo {
     pub coded_len: u64,
     /// Checksum of the bytes in the file.
     pub hash: u128,
-    /// Stored, constant, coded, shared or same; empty if the block has not been read.
+    /// Stored, constant, coded, shared, same or zstd; empty if the block has not been read.
     pub kind: &'static str,
     /// The coders of its planes; empty if the block has not been read.
     pub recipe: String,
@@ -124,6 +124,7 @@ impl Archive {
             BlockKind::Coded => ("coded", words(&AnyRecipe::read(&mut input)?)),
             BlockKind::Shared => ("shared", shared.unwrap_or_default().to_string()),
             BlockKind::Same => ("same", String::new()),
+            BlockKind::Zstd => ("zstd", String::new()),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! An open `.lmc` file: its index, and access to any part of the original.
 
 pub(crate) mod describe;
+pub(crate) mod original;
 pub(crate) mod restore;
 pub(crate) mod tensors;
 pub(crate) mod update;
@@ -12,14 +13,17 @@ use crate::base::lookup::OwnBases;
 use crate::base::reference;
 use crate::base::{Base, BaseSet};
 use crate::io::{ByteSource, Input, ReadAt, SourceFile, zeroed};
+use crate::once::Once;
 use crate::pipeline::Buffer;
 use crate::span::{self, PIECE_LEN, SpanDecoder, SpanPart, blocks_of, check, first_part};
+use crate::view::read_original;
 use crate::{Context, Reference};
 use lmc_codec::{Decoder, RecipeShape};
 use lmc_format::file::FOOTER_LEN;
 use lmc_format::{
     Advice, Error, ErrorKind, Footer, HEADER_LEN, Piece, Result, SourceKind, Span, StoredIndex,
 };
+use lmc_input::Contents;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -56,6 +60,7 @@ pub struct Archive {
     number: usize,
     original_len: u64,
     file_len: u64,
+    contents: Once<Contents>,
 }
 
 impl Archive {
@@ -112,7 +117,8 @@ impl Archive {
         let own_bases = own_bases.sized(index.bases.len());
         let (cache, original_len) = (own_bases.cache(), footer.original_len);
         let number = cache.number();
-        Ok(Self { source, index, own_bases, cache, number, original_len, file_len })
+        let contents = Once::default();
+        Ok(Self { source, index, own_bases, cache, number, original_len, file_len, contents })
     }
 
     /// Bytes of the original.
@@ -180,7 +186,8 @@ impl Archive {
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check_range(&range)?;
         let mut out = zeroed(range.end - range.start)?;
-        self.read_into(range.start, &mut out, self.budget(&self.own_bases.context()).effort())?;
+        let budget = self.budget(&self.own_bases.context());
+        self.read_original(range.start, &mut out, budget.effort())?;
         Ok(out)
     }
 
@@ -200,7 +207,13 @@ impl Archive {
         Ok(())
     }
 
-    /// Fills `out` with the original bytes from `start` on, which must exist.
+    /// Fills `out` with bytes of the original from `start` on, which must exist.
+    pub(crate) fn read_original(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
+        let read = |at: u64, out: &mut [u8]| self.read_into(at, out, effort);
+        read_original(&self.index.order, start, out, read)
+    }
+
+    /// Fills `out` with the arranged bytes of the original from `start` on, which must exist.
     pub(crate) fn read_into(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
         let mut reader = self.cache.readers.take();
         let done = self.read_parts(&mut reader, start, out, effort);
@@ -304,7 +317,11 @@ impl Archive {
     fn read_source(&self, source: u64, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
         match (source as usize).checked_sub(1) {
             None => self.read_into(start, out, effort),
-            Some(i) => self.base_in(i, effort.context())?.read(start, out, effort.deeper()),
+            Some(i) => {
+                let (base, order) =
+                    (self.base_in(i, effort.context())?, &self.index.base_orders[i]);
+                base.read_in(order, start, out, effort.deeper())
+            }
         }
     }
 
@@ -341,7 +358,7 @@ impl Archive {
         bases.try_for_each(|(i, base)| self.own_bases.height(i, base, 0, context).map(|_| ()))
     }
 
-    /// Adds up what decoders will write to read the original bytes `range`, if nothing of it is
+    /// Adds up what decoders will write to read the arranged bytes `range`, if nothing of it is
     /// kept from an earlier read. Anything that cannot be read counts at its highest possible cost.
     pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
         let mut at = range.start;
@@ -375,7 +392,8 @@ impl Archive {
                 Some(i) => {
                     // A missing base costs nothing; reading it will give the error.
                     if let Ok(base) = self.base(i) {
-                        base.cost(source_start..source_end, depth + 1, cost)?;
+                        let order = &self.index.base_orders[i];
+                        base.cost_in(order, source_start..source_end, depth + 1, cost)?;
                     }
                 }
             }

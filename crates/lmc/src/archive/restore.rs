@@ -1,11 +1,13 @@
 //! Restores a `.lmc` file to its original.
 
 use crate::archive::Archive;
+use crate::archive::original::{Original, OriginalWorker, SpanHashes};
 use crate::base::budget::{Budget, Effort, alone_if_spent};
 use crate::base::needed::Going;
 use crate::crew::Crew;
 use crate::io::{Output, Sink};
 use crate::item_hash::ItemHasher;
+use crate::leaves::LeafPart;
 use crate::pipeline::{self, Buffer, Stages};
 use crate::span::{SpanDecoder, SpanPart, check_hash};
 use crate::{Context, Summary};
@@ -41,26 +43,34 @@ pub(crate) fn restore_within(
     // Checked before anything is written.
     archive.height(0, context)?;
     let index = &archive.index;
-    let (span_items, groups) = (SpanItems::new(index)?, Groups::new(index));
-    let mut items = ItemChecks::default();
-    let mut next = 0;
+    let original = Original::new(archive, budget)?;
+    // The items of an arranged original need no check if the content hash is checked, but a test
+    // checks everything.
+    let has_items = !original.is_arranged() || sink.is_none();
+    let span_items = has_items.then(|| SpanItems::new(index)).transpose()?;
+    let groups = Groups::new(index, original.first_span);
+    let (mut checks, mut next) = (original.checks()?, 0);
     let run = |context: &Context| {
         let first = next;
-        let (span_items, groups, crew) = (&span_items, &groups, &context.crew);
-        let ahead = context.thread_count();
-        let stages = Restore { archive, budget, sink, span_items, groups, first, ahead, crew };
+        let (original, groups, crew) = (&original, &groups, &context.crew);
+        let (span_items, ahead) = (span_items.as_ref(), context.thread_count());
+        let stages =
+            Restore { archive, budget, sink, original, span_items, groups, first, ahead, crew };
         pipeline::run(&stages, groups.count() - first, context, |k, done| {
             let spans = groups.spans(first + k);
-            let start = index.raw_start(spans.start);
-            for (i, hashes) in spans.clone().zip(done.hashes) {
-                items.add(index, i, hashes)?;
-            }
-            context.progress.add(index.raw_start(spans.end) - start);
+            let data = index.raw_start(spans.start)..index.raw_start(spans.end);
+            checks.add(index, spans, done.hashes, done.leaves)?;
+            context.progress.add(data.end - data.start);
             next = first + k + 1;
-            Ok((start, done.raw))
+            Ok((index.order.covered(&data).start, done.raw))
         })
     };
     alone_if_spent(&[budget], context, run)?;
+    let rest = original.rest();
+    if let Some(sink) = sink.filter(|_| !rest.is_empty()) {
+        sink.write(archive.original_len() - rest.len() as u64, rest)?;
+    }
+    checks.finish(archive, rest)?;
     check_empty_items(index)
 }
 
@@ -77,10 +87,11 @@ const GROUP_LEN: u64 = 1 << 18;
 const GROUP_SPANS: usize = 1 << 12;
 
 impl Groups {
-    fn new(index: &StoredIndex) -> Self {
+    /// All spans from `first` on.
+    fn new(index: &StoredIndex, first: usize) -> Self {
         let mut starts: Vec<u32> = Vec::new();
         let (mut raw, mut coded) = (0, 0);
-        for i in 0..index.span_count() {
+        for i in first..index.span_count() {
             (raw, coded) = (raw + index.raw_len(i), coded + index.coded_len(i));
             let is_full = |&start: &u32| i - start as usize >= GROUP_SPANS;
             if raw > GROUP_LEN || coded > GROUP_LEN || starts.last().is_none_or(is_full) {
@@ -173,6 +184,13 @@ impl Cursor {
         Ok(())
     }
 
+    /// Advances past the first item, which spans before `first` hold.
+    fn skip_first(&mut self, index: &StoredIndex, first: usize) -> Result<()> {
+        self.start = index.raw_start(first);
+        self.item = 1;
+        self.skip_empty(index)
+    }
+
     /// Advances past the items that end in span `i` and calls `ended` with each.
     fn pass(
         &mut self,
@@ -216,6 +234,15 @@ impl std::fmt::Debug for OpenItem {
 }
 
 impl ItemChecks {
+    /// For the spans from `first` on.
+    pub(crate) fn after(index: &StoredIndex, first: usize) -> Result<Self> {
+        let mut checks = Self::default();
+        if first > 0 {
+            checks.cursor.skip_first(index, first)?;
+        }
+        Ok(checks)
+    }
+
     /// Takes the checksums of span `i`; fails unless the items that end with it have the right
     /// ones.
     pub(crate) fn add(&mut self, index: &StoredIndex, i: usize, hashes: Vec<Hash>) -> Result<()> {
@@ -279,7 +306,8 @@ struct Restore<'a, 'sink> {
     archive: &'a Archive,
     budget: &'a Budget,
     sink: Option<&'a Sink<'sink>>,
-    span_items: &'a SpanItems,
+    original: &'a Original<'a>,
+    span_items: Option<&'a SpanItems>,
     groups: &'a Groups,
     /// The first group that is not restored yet; groups here are counted from it.
     first: usize,
@@ -288,16 +316,16 @@ struct Restore<'a, 'sink> {
     crew: &'a Crew,
 }
 
-/// Restored spans and, for each, the checksums of its items, or of the part if it is part of an
-/// item.
+/// Restored spans with the bytes outside stretches that are before them, and their checksums.
 struct RestoredSpans {
     raw: Buffer,
-    hashes: Vec<Vec<Hash>>,
+    hashes: SpanHashes,
+    leaves: Option<LeafPart>,
 }
 
 impl Stages for Restore<'_, '_> {
     type Read = Buffer;
-    type Worker = SpanDecoder;
+    type Worker = OriginalWorker;
     type Done = RestoredSpans;
     type Write = (u64, Buffer);
 
@@ -321,22 +349,18 @@ impl Stages for Restore<'_, '_> {
         Ok(coded)
     }
 
-    fn work(&self, decoder: &mut SpanDecoder, k: usize, coded: Buffer) -> Result<RestoredSpans> {
+    fn work(&self, worker: &mut OriginalWorker, k: usize, coded: Buffer) -> Result<RestoredSpans> {
         let index = &self.archive.index;
         let spans = self.groups.spans(self.first + k);
+        let data = index.raw_start(spans.start)..index.raw_start(spans.end);
+        let covered = index.order.covered(&data);
         let mut raw: Buffer = self.crew.take();
-        let mut out = raw.sized(index.raw_start(spans.end) - index.raw_start(spans.start))?;
-        let mut rest = coded.bytes();
-        let effort = self.budget.effort();
-        let mut hashes = Vec::with_capacity(spans.len());
-        for i in spans {
-            let (own, after) = rest.split_at(index.coded_len(i) as usize);
-            let (to, behind) = out.split_at_mut(index.raw_len(i) as usize);
-            (rest, out) = (after, behind);
-            hashes.push(decode_part(self.archive, i, self.span_items, decoder, own, to, effort)?);
-        }
+        let out = raw.sized(covered.end - covered.start)?;
+        let (effort, from) = (self.budget.effort(), (spans, coded.bytes()));
+        let (hashes, leaves) =
+            worker.decode(self.archive, self.original, from, self.span_items, out, effort)?;
         self.crew.give(coded);
-        Ok(RestoredSpans { raw, hashes })
+        Ok(RestoredSpans { raw, hashes, leaves })
     }
 
     fn write(&self, (at, raw): (u64, Buffer)) -> Result<()> {

@@ -17,7 +17,7 @@ use crate::item_hash::ItemHasher;
 use crate::memory::{Checks, SpanBuffers, another_failed, cut_for_spans, decode_to, replace_in};
 use crate::pipeline::{Buffer, each, for_each};
 use crate::span::{SpanDecoder, SpanPart, check_part};
-use lmc_format::{Conversion, Error, Hash, Reference, Result};
+use lmc_format::{Arrangement, Conversion, Error, Hash, Reference, Result};
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -97,6 +97,10 @@ impl<'a> Update<'a> {
         context: &Context,
     ) -> Result<Self> {
         check_len(archive, sites.iter().map(|site| site.len()).sum())?;
+        if !archive.index.order.is_plain() {
+            let message = "only a safetensors file can be restored into the memory of its base";
+            return Err(Error::invalid(message));
+        }
         archive.height(0, context)?;
         check_empty_items(&archive.index)?;
         check_spans(archive, context)?;
@@ -244,9 +248,11 @@ fn copy_ranges(from: &[u8], ranges: &[Range<usize>], mut to: &mut [u8]) {
 /// Decides how each span is restored.
 fn routes(archive: &Archive, sites: &[Site]) -> Result<Vec<Route>> {
     let mut walk = Walk { sites, at: 0 };
+    // Sites count the bytes of the base in its own order.
+    let is_counted = archive.index.base_orders.first().is_some_and(Arrangement::is_plain);
     let route = |i: usize| {
         let (reference, len) = (archive.index.reference(i)?, archive.index.raw_len(i));
-        let (is_in_place, new) = walk.pass(len, reference);
+        let (is_in_place, new) = walk.pass(len, reference.filter(|_| is_counted));
         let mut route = Route { way: Way::First, new };
         route.way = match (route.new_len() as u64, reference) {
             (new_len, _) if new_len == len => Way::New,

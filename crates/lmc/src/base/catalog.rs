@@ -41,6 +41,8 @@ pub(crate) struct Seen {
     pub len: u64,
     /// Content hash of its original, if it is a `.lmc` or was read.
     pub hash: Option<Hash>,
+    /// The one that archives without an arrangement have for it, if that was needed.
+    pub old_hash: Option<Hash>,
     /// Content hashes of its own bases.
     pub on: Arc<[Hash]>,
 }
@@ -48,7 +50,8 @@ pub(crate) struct Seen {
 impl Seen {
     /// Whether it is `wanted`, as far as is known.
     pub(crate) fn may_be(&self, wanted: &lmc_format::BaseId) -> bool {
-        let is_other = self.hash.is_some_and(|hash| hash != wanted.hash);
+        let is_other = self.hash.is_some_and(|hash| hash != wanted.hash)
+            && self.old_hash.is_none_or(|hash| hash != wanted.hash);
         self.len == wanted.len && !is_other && !self.on.contains(&wanted.hash)
     }
 }

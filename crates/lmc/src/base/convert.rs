@@ -1,22 +1,40 @@
-//! Converts f32 to bf16 and f16 by integer arithmetic (`docs/format.md`, section 7.5), so that the
-//! bits are the same on every machine. The loops have no branches, so that the compiler can
-//! vectorize them.
+//! Converts f32 to bf16 and f16, and back (`docs/format.md`, section 7.5). The bits are the same on
+//! every machine. The loops have no branches, so that the compiler can vectorize them.
 
 use lmc_format::Conversion;
 
 const INFINITY: u32 = 0x7f80_0000;
 
-/// Converts the f32 words of `from` into `to`, which must have half as many bytes. Panics if it
-/// does not, or if there is nothing to convert.
+/// Converts the words of `from` into `to`, which must have as many. Panics if it does not, or if
+/// there is nothing to convert.
 pub(crate) fn convert(conversion: Conversion, from: &[u8], to: &mut [u8]) {
-    assert_eq!(from.len(), 2 * to.len(), "each f32 becomes two bytes");
+    let expected = conversion.source_len(to.len() as u64);
+    assert_eq!(from.len() as u64, expected, "each word becomes one word");
     match conversion {
         Conversion::None => unreachable!("bytes that stay as they are need no conversion"),
         Conversion::Bf16Nearest => each(from, to, bf16_nearest),
         Conversion::Bf16Cut => each(from, to, |u| u >> 16),
         Conversion::F16Nearest => each(from, to, f16_nearest),
         Conversion::F16Cut => each(from, to, f16_cut),
+        Conversion::Bf16Widened => each_wide(from, to, |h| h << 16),
+        Conversion::F16Widened => each_wide(from, to, f16_widened),
     }
+}
+
+fn each_wide(from: &[u8], to: &mut [u8], convert: impl Fn(u32) -> u32) {
+    let (from, _) = from.as_chunks();
+    let (to, _) = to.as_chunks_mut();
+    for (from, to) in from.iter().zip(to) {
+        *to = convert(u32::from(u16::from_le_bytes(*from))).to_le_bytes();
+    }
+}
+
+/// The f32 with the value of an f16. The multiplication is by a power of two and exact.
+fn f16_widened(h: u32) -> u32 {
+    let (sign, m) = ((h & 0x8000) << 16, h & 0x7fff);
+    let subnormal = (m as f32 * f32::from_bits((127 - 24) << 23)).to_bits();
+    let offset = if m < 0x7c00 { 112 << 23 } else { 224 << 23 };
+    sign | if m < 0x400 { subnormal } else { (m << 13) + offset }
 }
 
 fn each(from: &[u8], to: &mut [u8], convert: impl Fn(u32) -> u32) {
@@ -140,6 +158,31 @@ mod tests {
         {
             check(f16, u, 10, 15, 0x7c00);
         }
+    }
+
+    /// Every bf16 and f16 becomes the f32 that is rounded to it, without any rounding.
+    #[test]
+    fn widened() {
+        for h in 0..=0xffff_u16 {
+            for (wide, narrow, last) in [
+                (Conversion::Bf16Widened, [Conversion::Bf16Nearest, Conversion::Bf16Cut], 0x7f80),
+                (Conversion::F16Widened, [Conversion::F16Nearest, Conversion::F16Cut], 0x7c00),
+            ] {
+                let mut f32 = [0; 4];
+                convert(wide, &h.to_le_bytes(), &mut f32);
+                let u = u32::from_le_bytes(f32);
+                if h & 0x7fff > last {
+                    assert!(f32::from_bits(u).is_nan(), "{h:04x}");
+                    continue;
+                }
+                for conversion in narrow {
+                    assert_eq!(one(conversion, u), u32::from(h), "{h:04x}");
+                }
+            }
+        }
+        let mut nan = [0; 4];
+        convert(Conversion::F16Widened, &0xfe01_u16.to_le_bytes(), &mut nan);
+        assert_eq!(u32::from_le_bytes(nan), 0xffc0_2000);
     }
 
     /// NaNs stay NaNs, in the way that the document gives for each conversion.

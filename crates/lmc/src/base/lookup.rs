@@ -206,7 +206,11 @@ impl Search<'_> {
     fn look(&self, base: &Base) -> Result<Seen> {
         let mut seen = base.seen();
         if self.difference(&seen).is_none() {
-            seen.hash = Some(base.content_hash_in(self.context)?);
+            let hash = base.content_hash_in(self.context)?;
+            seen.hash = Some(hash);
+            if hash != self.wanted.hash {
+                seen.old_hash = base.old_hash(self.context)?;
+            }
         }
         Ok(seen)
     }
@@ -218,6 +222,7 @@ impl Search<'_> {
             // This file equals its base, and may be the very file that is looking for the base
             // here.
             _ if seen.on.contains(&self.wanted.hash) => Some("needs it too".to_string()),
+            _ if seen.old_hash == Some(self.wanted.hash) => None,
             Some(hash) if hash != self.wanted.hash => Some(format!("has {hash:032x}")),
             _ => None,
         }
@@ -281,7 +286,7 @@ mod tests {
         let seen = bases.catalog.seen(&stamp).unwrap().unwrap();
         assert_eq!(seen.hash, Some(hash));
         // The wrong record is believed: another look would show that it is wrong.
-        bases.catalog.saw(stamp, &Ok(Seen { hash: Some(2), ..seen }));
+        bases.catalog.saw(stamp, &Ok(Seen { hash: Some(2), old_hash: None, ..seen }));
         for name in ["base", "other"] {
             let error = own_bases.find(&wanted(name, hash), &context).unwrap_err();
             assert!(error.to_string().contains("has 0000"), "{error}");

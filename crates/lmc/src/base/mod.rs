@@ -46,8 +46,9 @@ use crate::context::Context;
 use crate::files::folder::FileId;
 use crate::io::{ByteSource, SourceFile, Stamp};
 use crate::once::Once;
+use crate::view::{arranged, read_original};
 use lmc_format::file::MAGIC;
-use lmc_format::{Advice, Error, ErrorKind, Hash, Result};
+use lmc_format::{Advice, Arrangement, Error, ErrorKind, Hash, Result};
 use lmc_input::TensorInfo;
 use std::fs::File;
 use std::ops::Range;
@@ -172,17 +173,26 @@ impl Base {
         self.hash.get(hash).copied().map_err(|e| e.at(&self.path))
     }
 
-    /// The tensors of its original, in the order of their bytes.
+    /// The order in which the bytes of its original are counted here.
+    pub(crate) fn order(&self) -> Result<&Arrangement> {
+        match &self.content {
+            Content::Raw(raw) => Ok(&raw.examined().map_err(|e| e.at(&self.path))?.input.order),
+            Content::Archive(archive) => Ok(&archive.index.order),
+        }
+    }
+
+    /// The tensors of its original, with their arranged positions, in the order of their bytes.
     pub fn tensors(&self) -> Result<&[TensorInfo]> {
         let tensors = || match &self.content {
             Content::Raw(raw) => Ok(raw.examined()?.input.tensors()),
-            Content::Archive(archive) => archive.original_tensors(),
+            Content::Archive(archive) => archive.item_tensors(),
         };
         let tensors = self.tensors.get(tensors).map_err(|e| e.at(&self.path))?;
         Ok(tensors)
     }
 
-    /// The layout of its original. If that has tensors, they are all items but the first.
+    /// The layout of its original, in arranged order. If that has tensors, they are all items but
+    /// the first.
     pub fn layout(&self) -> Result<lmc_input::FileLayout> {
         match &self.content {
             Content::Raw(raw) => Ok(raw.examined()?.input.layout.clone()),
@@ -191,8 +201,8 @@ impl Base {
         .map_err(|e| e.at(&self.path))
     }
 
-    /// Fills `out` with the bytes of its original from `start` on; fails if they are not the ones
-    /// that its content hash was computed from.
+    /// Fills `out` with the arranged bytes of its original from `start` on; fails if they are not
+    /// the ones that its content hash was computed from.
     pub(crate) fn read(&self, start: u64, out: &mut [u8], effort: Effort) -> Result<()> {
         match &self.content {
             Content::Raw(raw) => raw.read(start, out),
@@ -202,13 +212,36 @@ impl Base {
         .map_err(|e| self.named(e, effort.depth))
     }
 
-    /// The same for callers that are not restoring: the budget grows with each request.
+    /// The same with the bytes counted in another order.
+    pub(crate) fn read_in(
+        &self,
+        order: &Arrangement,
+        start: u64,
+        out: &mut [u8],
+        effort: Effort,
+    ) -> Result<()> {
+        let own = self.order()?;
+        if order.is_same(own) {
+            return self.read(start, out, effort);
+        }
+        let mut rest = out;
+        for piece in order.pieces(start..start + rest.len() as u64) {
+            // A file that is not an archive reads and hashes more than the piece.
+            effort.look(1)?;
+            let (to, after) = rest.split_at_mut((piece.end - piece.start) as usize);
+            read_original(own, piece.start, to, |at, out| self.read(at, out, effort))?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// [`Self::read`] for callers that are not restoring: the budget grows with each request.
     pub(crate) fn read_alone(&self, start: u64, out: &mut [u8]) -> Result<()> {
         self.budget.extend(out.len() as u64, 1);
         self.read(start, out, self.budget.effort().deeper())
     }
 
-    /// The `len` bytes of its original from `start` on, if they are in memory in one place.
+    /// The `len` arranged bytes of its original from `start` on, if they are contiguous in memory.
     pub(crate) fn bytes(&self, start: u64, len: u64) -> Result<Option<&[u8]>> {
         match &self.content {
             Content::Raw(raw) => raw.bytes(start, len).map_err(|e| self.named(e, 1)),
@@ -216,16 +249,53 @@ impl Base {
         }
     }
 
-    /// Fills `out` with the bytes of its original from `start` on, for callers that only choose or
-    /// show something: a write to the file in the meantime goes unnoticed.
+    /// Fills `out` with the arranged bytes of its original from `start` on, for callers that only
+    /// choose or show something: a write to the file in the meantime goes unnoticed.
     pub fn sample(&self, start: u64, out: &mut [u8]) -> Result<()> {
         match &self.content {
-            Content::Raw(raw) => raw.source.read(start, out).map_err(|e| self.named(e, 1)),
+            Content::Raw(raw) => raw.sample(start, out).map_err(|e| self.named(e, 1)),
             Content::Archive(_) => self.read_alone(start, out),
         }
     }
 
-    /// Adds up what decoders will write to read the bytes `range` of its original.
+    /// The same with the bytes in their own order.
+    pub(crate) fn sample_original(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        read_original(self.order()?, start, out, |at, out| self.sample(at, out))
+    }
+
+    /// The content hash that archives without an arrangement have for its original, if that is
+    /// another one.
+    pub(crate) fn old_hash(&self, context: &Context) -> Result<Option<Hash>> {
+        match &self.content {
+            Content::Raw(raw) => raw.old_hash(context).map_err(|e| e.at(&self.path)),
+            Content::Archive(_) => Ok(None),
+        }
+    }
+
+    /// [`Self::cost`] with the bytes counted in another order.
+    pub(crate) fn cost_in(
+        &self,
+        order: &Arrangement,
+        range: Range<u64>,
+        depth: usize,
+        cost: &mut Cost,
+    ) -> Result<()> {
+        let own = self.order()?;
+        if order.is_same(own) {
+            return self.cost(range, depth, cost);
+        }
+        for piece in order.pieces(range) {
+            for part in arranged(own, piece).into_iter().filter(|part| !part.is_empty()) {
+                if cost.is_too_much() {
+                    return Ok(());
+                }
+                self.cost(part, depth, cost)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds up what decoders will write to read the arranged bytes `range` of its original.
     pub(crate) fn cost(&self, range: Range<u64>, depth: usize, cost: &mut Cost) -> Result<()> {
         match &self.content {
             Content::Raw(raw) => raw.cost(range, depth, cost),
@@ -253,7 +323,7 @@ impl Base {
             Content::Archive(archive) => Some(archive.content_hash()),
         };
         let on = self.bases().iter().map(|base| base.hash).collect();
-        Seen { len: self.original_len(), hash, on }
+        Seen { len: self.original_len(), hash, old_hash: None, on }
     }
 
     /// The bases that it names.

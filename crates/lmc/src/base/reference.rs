@@ -21,7 +21,7 @@ pub(crate) fn read(
         return read(start, out);
     }
     for piece in out.chunks_mut(PIECE_LEN as usize) {
-        let from = wide.sized(2 * piece.len() as u64)?;
+        let from = wide.sized(reference.conversion.source_len(piece.len() as u64))?;
         read(start, from)?;
         convert(reference.conversion, from, piece);
         start += from.len() as u64;

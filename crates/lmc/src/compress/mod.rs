@@ -14,14 +14,17 @@ use crate::crew::Crew;
 use crate::files::folder::FileId;
 use crate::io::{ByteSource, Input, Output, Sink};
 use crate::items::{InputLayout, ItemHashes, hasher};
+use crate::leaves::{LeafJoin, LeafPart, Weaver};
 use crate::pipeline::{self, Buffer, Stages};
 use crate::span::{CodedSpan, SpanEncoder};
+use crate::view::View;
 use crate::{BaseSet, Options, Reference, Summary};
 use lmc_codec::{Dtype, Encoder, TensorSpec};
 use lmc_format::file::header;
 use lmc_format::limits::BASES_MAX;
 use lmc_format::{
-    Conversion, Error, Footer, HEADER_LEN, Hash, Index, Result, Span, StoredIndex, hash,
+    Arranged, Arrangement, Conversion, Error, Footer, HEADER_LEN, Hash, Index, Result, SourceKind,
+    Span, StoredIndex, hash,
 };
 use lmc_input::Cut;
 use std::ops::Range;
@@ -71,7 +74,7 @@ fn compress_source(source: &ByteSource, output: Output, options: &Options) -> Re
     options.bases.check_unchanged()?;
     sink.write(end, &tail)?;
     sink.flush()?;
-    let summary = Summary { bytes_in: job.len, bytes_out: end + tail.len() as u64 };
+    let summary = Summary { bytes_in: job.input.len, bytes_out: end + tail.len() as u64 };
     Ok(Compressed { summary, content_hash: index.content_hash(), bases: index.bases })
 }
 
@@ -79,8 +82,7 @@ fn compress_source(source: &ByteSource, output: Output, options: &Options) -> Re
 pub(crate) struct CompressJob<'a> {
     source: &'a ByteSource<'a>,
     options: &'a Options,
-    len: u64,
-    layout: lmc_input::FileLayout,
+    input: InputLayout,
     pub spans: Spans,
     /// Watches the bytes that are read more than once: those that showed the layout, and those that
     /// spans of the same file refer to.
@@ -103,8 +105,14 @@ impl<'a> CompressJob<'a> {
         // Checked before anything is written.
         going.check_below(&spans.bases(&options.bases), &options.context)?;
         let own = Witness::new(read_twice(&spans, input.start.len() as u64));
-        own.saw_start(&input.start, |at, out| source.read(at, out))?;
-        Ok(Self { source, options, len, layout: input.layout, spans, own })
+        let view = input.view(source);
+        own.saw_start(&input.start, |at, out| view.read(at, out))?;
+        Ok(Self { source, options, input, spans, own })
+    }
+
+    /// The file in the order in which it is coded.
+    pub(crate) fn view(&self) -> View<'_> {
+        self.input.view(self.source)
     }
 }
 
@@ -145,17 +153,20 @@ pub(crate) struct Assembly<'a> {
     end: u64,
     spans: Vec<Span>,
     hashes: ItemHashes,
+    leaves: LeafJoin,
 }
 
 impl<'a> Assembly<'a> {
     pub(crate) fn new(job: &'a CompressJob<'a>) -> Self {
-        let hashes = ItemHashes::new(job.layout.items.len());
-        Self { job, end: HEADER_LEN as u64, spans: Vec::new(), hashes }
+        let hashes = ItemHashes::new(job.input.layout.items.len());
+        let (spans, leaves) = (Vec::new(), LeafJoin::default());
+        Self { job, end: HEADER_LEN as u64, spans, hashes, leaves }
     }
 
     /// Adds a span; returns its bytes and where they go.
     pub(crate) fn add(&mut self, cut: &Cut, done: EncodedSpan) -> (u64, Vec<u8>) {
         self.hashes.add(cut, done.hashes);
+        done.leaves.iter().for_each(|leaves| self.leaves.add(leaves));
         let at = self.end;
         self.end += done.coded.bytes.len() as u64;
         self.spans.push(done.coded.span);
@@ -164,23 +175,29 @@ impl<'a> Assembly<'a> {
 
     /// The bytes after the last span, and the index that they hold.
     pub(crate) fn finish(mut self) -> Result<(Vec<u8>, Index)> {
-        let bases = self.bases()?;
-        let (kind, items) = (self.job.layout.kind, self.hashes.finish(&self.job.layout));
-        let index = Index { kind, bases, spans: self.spans, items };
+        let (bases, base_orders) = self.bases()?;
+        let input = &self.job.input;
+        let (kind, items) = (input.layout.kind, self.hashes.finish(&input.layout));
+        let arranged = (kind == SourceKind::Arranged).then(|| Arranged {
+            content_hash: input.content_hash(self.leaves),
+            order: input.order.clone(),
+        });
+        let index = Index { kind, bases, base_orders, spans: self.spans, items, arranged };
         let bytes = index.write();
         let footer = Footer {
             body_len: self.end - HEADER_LEN as u64,
             index_len: bytes.len() as u64,
             index_hash: hash(&bytes),
-            original_len: self.job.len,
+            original_len: input.len,
         };
         check_readable(&bytes, &footer)?;
         Ok(([bytes, footer.write()].concat(), index))
     }
 
-    /// The bases that spans refer to, or all bases if that is asked for, renumbered.
-    fn bases(&mut self) -> Result<Vec<lmc_format::BaseId>> {
-        let mut bases = Vec::new();
+    /// The bases that spans refer to, or all bases if that is asked for, renumbered; and the order
+    /// in which the bytes of each are counted.
+    fn bases(&mut self) -> Result<(Vec<lmc_format::BaseId>, Vec<Arrangement>)> {
+        let (mut bases, mut orders) = (Vec::new(), Vec::new());
         for (i, base) in self.job.options.bases.list().iter().enumerate() {
             let number = bases.len() as u64 + 1;
             let mut is_used = self.job.options.bases.is_named();
@@ -193,9 +210,10 @@ impl<'a> Assembly<'a> {
             if is_used {
                 let (hash, len) = (base.content_hash()?, base.original_len());
                 bases.push(lmc_format::BaseId { hash, len, name: base.name().to_string() });
+                orders.push(base.order()?.clone());
             }
         }
-        Ok(bases)
+        Ok((bases, orders))
     }
 }
 
@@ -221,6 +239,7 @@ struct Compress<'a, 'sink> {
 pub(crate) struct EncodedSpan {
     coded: CodedSpan,
     hashes: Vec<Hash>,
+    leaves: Option<LeafPart>,
 }
 
 /// What coding a span needs, for use with one span after the other.
@@ -251,19 +270,22 @@ impl Worker {
         let dtype = match (cut.dtype, base) {
             (Some(dtype), _) => dtype,
             (None, Some((_, base))) if base == raw => Dtype::Bytes,
-            (None, _) => guess::dtype(guesses, job.options.level, raw),
+            (None, _) => guess::dtype(guesses, raw),
         };
         let spec = TensorSpec { dtype, row_len: cut.row_len };
-        let mut hashes = hasher(cut, &job.layout.items);
+        let mut hashes = hasher(cut, &job.input.layout.items);
+        let mut leaves = job.input.weaver(&cut.range);
         let mut pieces = job.own.hasher(&cut.range);
         spans.set(job.options.level, job.options.verify);
         let coded = spans.encode(&spec, raw, base, out, |block| {
             hashes.write(block);
+            leaves.iter_mut().for_each(|leaves| leaves.write(block));
             pieces.iter_mut().for_each(|pieces| pieces.write(block));
         });
         let coded = coded.map_err(|e| e.at(format_args!("bytes from {}", cut.range.start)))?;
         job.own.saw_run(cut.range.start, pieces)?;
-        Ok(EncodedSpan { coded, hashes: hashes.finish() })
+        let leaves = leaves.map(Weaver::finish);
+        Ok(EncodedSpan { coded, hashes: hashes.finish(), leaves })
     }
 }
 
@@ -283,7 +305,7 @@ fn base_of<'b>(
     }
     let out = buffer.sized(len as u64)?;
     reference::read(reference, 0..len as u64, wide, out, |start, out| match base {
-        None => job.own.read(start, out, |at, out| job.source.read(at, out)),
+        None => job.own.read(start, out, |at, out| job.view().read(at, out)),
         Some(base) => base.read_alone(start, out),
     })?;
     Ok(buffer.bytes())
@@ -296,17 +318,17 @@ impl Stages for Compress<'_, '_> {
     type Write = (u64, Vec<u8>);
 
     fn is_far(&self) -> bool {
-        self.job.source.is_far()
+        self.job.view().is_far()
     }
 
     fn read(&self, i: usize) -> Result<Buffer> {
         let cuts = &self.job.spans.cuts[self.first + i..];
         let range = &cuts[0].range;
         if let Some(Cut { range, .. }) = cuts.get(self.ahead) {
-            self.job.source.read_ahead(range.start, range.end - range.start);
+            self.job.view().read_ahead(range.start, range.end - range.start);
         }
         let mut buffer: Buffer = self.crew.take();
-        self.job.source.read(range.start, buffer.sized(range.end - range.start)?)?;
+        self.job.view().read(range.start, buffer.sized(range.end - range.start)?)?;
         Ok(buffer)
     }
 

@@ -59,7 +59,7 @@ fn tensors(file: Option<File>) -> Vec<TensorInfo> {
     let read = || {
         let file = file?;
         let source = ByteSource::new(Input::File(&file)).ok()?;
-        Some(InputLayout::read(&source, source.len().ok()?).ok()?.tensors())
+        InputLayout::named(&source, source.len().ok()?).ok()
     };
     read().unwrap_or_default()
 }

@@ -202,7 +202,8 @@ fn nothing_is_written_that_cannot_be_read() {
         let base = |i| lmc_format::BaseId { hash: i, len: 1, name: "old".to_string() };
         let bases = (0..u128::from(count)).map(base).collect();
         let items = vec![Item { len: 0, hash: hash(&[]) }];
-        let index = Index { kind: SourceKind::Bytes, bases, spans: Vec::new(), items };
+        let index =
+            Index { kind: SourceKind::Bytes, bases, spans: Vec::new(), items, ..Index::default() };
         let bytes = index.write();
         let (index_len, index_hash) = (bytes.len() as u64, hash(&bytes));
         check_readable(&bytes, &Footer { body_len: 0, index_len, index_hash, original_len: 0 })

@@ -7,7 +7,7 @@ use crate::io::zeroed;
 use crate::pipeline::Buffer;
 use lmc_codec::{BasePart, Decoder, Need, RecipeShape, SharedRecipe};
 use lmc_format::limits::CODED_BLOCK_LEN_MAX;
-use lmc_format::{BlockKind, BlockPrefix, Conversion, Error, Piece, Reader, Result, Span};
+use lmc_format::{BlockKind, BlockPrefix, Error, Piece, Reader, Result, Span};
 use std::ops::Range;
 
 /// Decodes spans; one for each thread.
@@ -351,9 +351,8 @@ fn read_block<'a>(
 
 /// Whether the base of a block can be read straight into the output as its result.
 fn is_direct(span: &Span, block: &CodedBlock) -> bool {
-    let is_converted = span.reference.is_some_and(|own| own.conversion != Conversion::None);
-    let is_even = |at: u64| at.is_multiple_of(2);
-    block.is_same && (!is_converted || is_even(block.part.start) && is_even(block.part.end))
+    let is_whole = |at: u64| at.is_multiple_of(word_len(span));
+    block.is_same && is_whole(block.part.start) && is_whole(block.part.end)
 }
 
 /// How many of these blocks have their base read in one go.
@@ -377,7 +376,13 @@ fn read_hull(span: &Span, blocks: &[CodedBlock]) -> Range<u64> {
     let mut bases = blocks.iter().filter_map(CodedBlock::base);
     let Some(first) = bases.next() else { return 0..0 };
     let end = bases.next_back().map_or(first.end, |last| last.end);
-    first.start & !1..end.next_multiple_of(2).min(span.raw_len)
+    let word = word_len(span);
+    first.start / word * word..end.next_multiple_of(word).min(span.raw_len)
+}
+
+/// Bytes of the words of its base that are converted.
+fn word_len(span: &Span) -> u64 {
+    span.reference.map_or(1, |own| own.conversion.word_len())
 }
 
 fn no_reference() -> Error {

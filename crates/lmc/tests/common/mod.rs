@@ -3,6 +3,7 @@
 use lmc::{BaseSet, Context, Input, Level, Options, Output};
 use lmc_testkit::casts;
 use lmc_testkit::data::{self, Kind, Random};
+use lmc_testkit::npz::{Array, npz};
 use std::path::{Path, PathBuf};
 
 /// A tensor: name, type, shape and bytes.
@@ -139,11 +140,17 @@ pub fn golden_inputs() -> Vec<(String, Vec<u8>, Level)> {
         ],
         "",
     );
-    let mut inputs = vec![("empty".to_string(), Vec::new(), Level::Default)];
+    let empty = |name: &str| (name.to_string(), Vec::new(), Level::Default);
+    let mut inputs = vec![empty("empty"), empty("empty_2")];
     // More than one block, and so a shared recipe.
     let sparse = words(Kind::Stretches, 2, 140_000);
     inputs.push(("shared".to_string(), sparse, Level::Fast));
-    inputs.push(("text".to_string(), b"any file at all".repeat(9), Level::Default));
+    let stretches = [("s".into(), "I16", vec![140_000], words(Kind::Stretches, 2, 140_000))];
+    inputs.push(("shared_recipe".to_string(), safetensors(&stretches, ""), Level::Fast));
+    for name in ["text", "text_2"] {
+        inputs.push((name.to_string(), b"any file at all".repeat(9), Level::Default));
+    }
+    inputs.push(("zstd".to_string(), data::log(3000, 34), Level::Default));
     for (name, level) in [
         ("fast", Level::Fast),
         ("default", Level::Default),
@@ -160,7 +167,7 @@ pub fn golden_inputs() -> Vec<(String, Vec<u8>, Level)> {
     inputs.push(("packed".to_string(), safetensors(&packed, ""), Level::Default));
     // Floats of many kinds of top bytes, which trees code; some of them no sample shows.
     let floats = words(Kind::Weights, 4, 9000);
-    let floats = || floats.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word));
+    let floats = || floats_of(&floats);
     let halves = floats().flat_map(|x| casts::f16_bits(x).to_le_bytes()).collect();
     let bytes = floats().map(|x| casts::e4m3_bits(1024.0 * x)).collect();
     let many = [
@@ -176,7 +183,31 @@ pub fn golden_inputs() -> Vec<(String, Vec<u8>, Level)> {
         ("whole".into(), "F32", vec![60, 100], quantized(4)),
     ];
     inputs.push(("palette".to_string(), safetensors(&few, ""), Level::Default));
+    // Tensors with other bytes between them.
+    inputs.push(("npz".to_string(), npz("", &arrays(1), "a text"), Level::Default));
+    // Weights after what was rounded from them.
+    let masters = words(Kind::Weights, 4, 20_000);
+    let rounded = floats_of(&masters).flat_map(|x| casts::bf16_bits(x).to_le_bytes()).collect();
+    let both = [
+        ("a".into(), "BF16", vec![100, 200], rounded),
+        ("b".into(), "F32", vec![100, 200], masters),
+    ];
+    inputs.push(("widened".to_string(), safetensors(&both, ""), Level::Default));
     inputs
+}
+
+fn floats_of(words: &[u8]) -> impl Iterator<Item = f32> {
+    words.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word))
+}
+
+/// Some arrays, with one in so many words changed a little.
+fn arrays(every: usize) -> Vec<Array<'static>> {
+    let array = |i: usize| {
+        let values = data::words(Kind::Weights, 4, true, 100 * (1 + i * i), 40 + i as u64);
+        let values = if every > 1 { nudged(&values, 4, every, 50) } else { values };
+        (format!("layer.{i}"), "<f4", vec![10, 10 * (1 + i * i) as u64], values)
+    };
+    (0..12).map(array).collect()
 }
 
 /// A golden file on bases.
@@ -190,7 +221,16 @@ pub struct GoldenDelta {
 
 /// What the golden files with deltas are made from; a base comes before what needs it.
 pub fn golden_deltas() -> Vec<GoldenDelta> {
-    [golden_planes(), golden_bins(), golden_changes()].into_iter().flatten().collect()
+    let mut all: Vec<GoldenDelta> =
+        [golden_planes(), golden_bins(), golden_changes()].into_iter().flatten().collect();
+    // Text that has moved by a few bytes.
+    let old = data::log(3000, 34);
+    let new = [&b"more\n"[..], &old[..2995]].concat();
+    all.push(delta("delta_zstd", &new, Level::Default, vec![("v0_1_0_zstd", old)]));
+    // Arrays that have moved, against arrays in an order of their own.
+    let (old, new) = (npz("", &arrays(1), "a text"), npz("", &arrays(3), "a longer text"));
+    all.push(delta("delta_npz", &new, Level::Default, vec![("v0_1_0_npz", old)]));
+    all
 }
 
 fn delta(
@@ -237,17 +277,18 @@ fn golden_planes() -> Vec<GoldenDelta> {
     let first = new(nudged(&weights, 2, 4, 16));
     let second = new(nudged(&weights, 2, 2, 17));
     let third = safetensors(&short(nudged(&weights, 2, 3, 18)), "");
+    let on_old = vec![("v0_1_0_delta_base", old.clone())];
+    let on_first = vec![("v0_1_0_delta", first.clone())];
+    let on_both = [&on_old[..], &on_first].concat();
     vec![
         delta("delta_base", &old, Level::Default, vec![]),
-        delta("delta", &first, Level::Default, vec![("v0_1_0_delta_base", old.clone())]),
-        delta("delta_of_delta", &second, Level::Max, vec![("v0_1_0_delta", first.clone())]),
-        delta(
-            "delta_two",
-            &second,
-            Level::Fast,
-            vec![("v0_1_0_delta_base", old.clone()), ("v0_1_0_delta", first)],
-        ),
-        delta("delta_paper", &third, Level::Paper, vec![("v0_1_0_delta_base", old)]),
+        delta("delta", &first, Level::Default, on_old.clone()),
+        delta("delta_2", &first, Level::Default, on_old.clone()),
+        delta("delta_of_delta", &second, Level::Max, on_first.clone()),
+        delta("delta_of_delta_2", &second, Level::Max, on_first),
+        delta("delta_two", &second, Level::Fast, on_both.clone()),
+        delta("delta_two_2", &second, Level::Fast, on_both),
+        delta("delta_paper", &third, Level::Paper, on_old),
     ]
 }
 
@@ -268,15 +309,12 @@ fn golden_bins() -> Vec<GoldenDelta> {
     let dense_old = dense(wide.clone(), narrow.clone());
     let dense_new = dense(moved(&wide, 4, 1 << 17, 19), moved(&narrow, 2, 12, 20));
     let steps_new = dense(in_steps(&wide, 4, 3 << 16, 27), in_steps(&narrow, 2, 3, 28));
+    let on = vec![("v0_1_0_bins_base", dense_old.clone())];
     vec![
         delta("bins_base", &dense_old, Level::Default, vec![]),
-        delta(
-            "delta_bins",
-            &dense_new,
-            Level::Default,
-            vec![("v0_1_0_bins_base", dense_old.clone())],
-        ),
-        delta("delta_contexts", &steps_new, Level::Max, vec![("v0_1_0_bins_base", dense_old)]),
+        delta("delta_bins", &dense_new, Level::Default, on.clone()),
+        delta("delta_bins_2", &dense_new, Level::Default, on.clone()),
+        delta("delta_contexts", &steps_new, Level::Max, on),
     ]
 }
 
@@ -298,14 +336,11 @@ fn golden_changes() -> Vec<GoldenDelta> {
         few_moved(&narrow, 2, 4, 25),
         few_moved(&integers, 4, 9, 26),
     );
+    let on = vec![("v0_1_0_changes_base", sparse_old.clone())];
     vec![
         delta("changes_base", &sparse_old, Level::Default, vec![]),
-        delta(
-            "delta_changes",
-            &sparse_new,
-            Level::Default,
-            vec![("v0_1_0_changes_base", sparse_old)],
-        ),
+        delta("delta_changes", &sparse_new, Level::Default, on.clone()),
+        delta("delta_changes_2", &sparse_new, Level::Default, on),
     ]
 }
 

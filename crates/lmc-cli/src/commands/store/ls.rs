@@ -104,7 +104,7 @@ fn tensors(
                 "bytes": tensor.range.end - tensor.range.start,
                 "coded_bytes": tensor.coded_len,
                 "recipe": &*tensor.recipe,
-                "hash": format!("{:032x}", tensor.hash),
+                "hash": tensor.hash.map(|hash| format!("{hash:032x}")),
             })
         };
         return print(Printable::json(&tensors.iter().map(tensor).collect()));

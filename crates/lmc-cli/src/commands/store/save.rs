@@ -76,7 +76,8 @@ fn options(store: &Store, args: &SaveArgs) -> Result<SaveOptions, Failure> {
 
 fn text(saved: &Saved) -> Printable {
     let name = &saved.name;
-    let on = saved.parent.as_ref().map_or(String::new(), |parent| {
+    let parent = saved.parent.as_ref().filter(|_| saved.is_on_parent);
+    let on = parent.map_or(String::new(), |parent| {
         format!(" against {} ({}@{})", parent.short_id(), parent.run, parent.step)
     });
     Printable::line(format_args!(

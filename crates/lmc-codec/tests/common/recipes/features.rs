@@ -13,7 +13,7 @@ pub fn features(case: &Case) -> Vec<String> {
     let mut seen = vec![format!("block {:?}", prefix.kind)];
     let mut shared = Reader::new(&case.shared);
     let recipe_input = match prefix.kind {
-        BlockKind::Stored | BlockKind::Constant | BlockKind::Same => return seen,
+        BlockKind::Stored | BlockKind::Constant | BlockKind::Same | BlockKind::Zstd => return seen,
         BlockKind::Coded => &mut input,
         BlockKind::Shared => &mut shared,
     };
@@ -85,7 +85,7 @@ pub fn count_features(cases: &[Case]) -> BTreeMap<String, usize> {
 /// The features that a set of cases must have to cover the format.
 pub fn all_features() -> Vec<String> {
     let names = ["raw", "constant", "packed", "chain", "huffman", "rans", "runs", "gaps", "apart"];
-    let mut all: Vec<String> = ["Stored", "Constant", "Coded", "Shared", "Same"]
+    let mut all: Vec<String> = ["Stored", "Constant", "Coded", "Shared", "Same", "Zstd"]
         .map(|kind| format!("block {kind}"))
         .into_iter()
         .chain(["None", "Rotate", "Zigzag"].map(|map| format!("map {map}")))

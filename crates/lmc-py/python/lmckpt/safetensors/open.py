@@ -32,7 +32,8 @@ def tensors_of(archive: _lmckpt.Archive) -> tuple[list[Described], bytearray]:
     """What tensors an archive holds, and memory for the header before them."""
     described = archive.tensors()
     if not archive.is_safetensors:
-        raise InvalidError("the file holds no tensors: its original is not a safetensors file")
+        what = "; safe_open reads its tensors" if described else ""
+        raise InvalidError(f"the original of the file is not a safetensors file{what}")
     return described, bytearray(described[0][3] if described else archive.original_len)
 
 
@@ -120,6 +121,18 @@ class _Run:
     data: bytearray | None = None
 
 
+def _described(archive: _lmckpt.Archive) -> tuple[list[Described], dict[str, str] | None]:
+    """What tensors an archive of any format holds, and the metadata of safetensors."""
+    if archive.is_safetensors:
+        described, header = tensors_of(archive)
+        archive.read_into(0, header, threads=1)
+        return described, metadata_of(bytes(header))
+    described = archive.tensors()
+    if not described:
+        raise InvalidError("the file holds no tensors that are known by name")
+    return described, None
+
+
 class _Tensors:
     """The tensors of an open archive, through which ``safe_open`` and its slices read."""
 
@@ -134,12 +147,10 @@ class _Tensors:
     ) -> None:
         self._archive: _lmckpt.Archive | None = archive
         self._is_torch, self._device, self._threads = is_torch, device, threads
-        described, header = tensors_of(archive)
+        described, self.metadata = _described(archive)
         #: The names of all tensors, in the order of their bytes.
         self.names = [name for name, *_ in described]
         self._found = {name: (dtype, shape, a, b) for name, dtype, shape, a, b in described}
-        archive.read_into(0, header, threads=1)
-        self.metadata = metadata_of(bytes(header))
         # The types of those that safetensors does not know.
         self._others: dict[str, str] = {}
         if is_torch:

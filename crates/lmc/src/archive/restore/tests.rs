@@ -79,7 +79,7 @@ fn assemble(body: &[u8], spans: Vec<Span>, hashes: &[Hash], bases: Vec<BaseId>) 
     let original_len = spans.iter().map(|span| span.raw_len).sum();
     let item_hash = if hashes.len() == 1 { hashes[0] } else { hash_of_hashes(hashes) };
     let items = vec![Item { len: original_len, hash: item_hash }];
-    let index = Index { kind: SourceKind::Bytes, bases, spans, items }.write();
+    let index = Index { kind: SourceKind::Bytes, bases, spans, items, ..Index::default() }.write();
     let footer = Footer {
         body_len: body.len() as u64,
         index_len: index.len() as u64,

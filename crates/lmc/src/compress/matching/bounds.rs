@@ -2,17 +2,18 @@
 //! without exceeding the cost limit.
 
 use super::{Own, Spans};
+use crate::BaseSet;
 use crate::base::budget::Cost;
 use crate::compress::uncoded;
 use lmc_format::Result;
-use lmc_format::limits::BASES_MAX;
+use lmc_format::limits::{BASE_STRETCHES_MAX, BASES_MAX};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Keeps only references to the bases that most bytes refer to, if there are more bases than a file
-/// can name.
-pub(super) fn drop_rare(spans: &mut Spans) {
+/// Keeps only references to the bases that most bytes refer to, if there are more bases, or more
+/// stretches of them, than a file can name.
+pub(super) fn drop_rare(spans: &mut Spans, bases: &BaseSet) -> Result<()> {
     let mut bytes: HashMap<u64, u64> = HashMap::new();
     for (cut, reference) in spans.cuts.iter().zip(&spans.references) {
         if let Some(reference) = reference.filter(|reference| !reference.is_own()) {
@@ -21,12 +22,18 @@ pub(super) fn drop_rare(spans: &mut Spans) {
     }
     let mut sources: Vec<u64> = bytes.keys().copied().collect();
     sources.sort_unstable_by_key(|source| (Reverse(bytes[source]), *source));
-    for source in sources.into_iter().skip(BASES_MAX as usize) {
-        bytes.remove(&source);
+    let mut stretches = 0;
+    for (i, source) in sources.into_iter().enumerate() {
+        let number = source as usize - 1;
+        stretches += bases.list().get(number).map_or(Ok(0), |base| Ok(base.order()?.count()))?;
+        if i >= BASES_MAX as usize || stretches > BASE_STRETCHES_MAX {
+            bytes.remove(&source);
+        }
     }
     for reference in &mut spans.references {
         *reference = reference.filter(|own| own.is_own() || bytes.contains_key(&own.source));
     }
+    Ok(())
 }
 
 impl Own<'_> {
@@ -46,7 +53,7 @@ impl Own<'_> {
 
     /// Whether a restore would decode so much of the references' sources that it might be refused.
     fn costs_too_much(&self, spans: &Spans) -> Result<bool> {
-        let mut cost = Cost::new(self.source_len(0)?, spans.cuts.len());
+        let mut cost = Cost::new(self.len, spans.cuts.len());
         for (i, cut) in spans.cuts.iter().enumerate() {
             self.add_cost(spans, i, 0..cut.range.end - cut.range.start, &mut cost)?;
         }

@@ -30,13 +30,15 @@ pub(super) struct SourceTensor<'a> {
 }
 
 impl SourceTensor<'_> {
-    /// The conversions that give its values the type of `tensor`: none needed, or one of two kinds
-    /// of rounding. Empty if no conversion can.
+    /// The conversions that give its values the type of `tensor`: none needed, one of two kinds of
+    /// rounding, or the values that were rounded. Empty if no conversion can.
     fn conversions(&self, tensor: &TensorInfo) -> &'static [Conversion] {
         match (self.tensor.dtype, tensor.dtype) {
             (from, to) if from == to => &[Conversion::None],
             (Dtype::F32, Dtype::Bf16) => &[Conversion::Bf16Nearest, Conversion::Bf16Cut],
             (Dtype::F32, Dtype::F16) => &[Conversion::F16Nearest, Conversion::F16Cut],
+            (Dtype::Bf16, Dtype::F32) => &[Conversion::Bf16Widened],
+            (Dtype::F16, Dtype::F32) => &[Conversion::F16Widened],
             _ => &[],
         }
     }
@@ -51,7 +53,8 @@ impl SourceTensor<'_> {
     pub(super) fn holding(&self, tensor: &TensorInfo) -> Vec<Reference> {
         let (own, base) = (Region::of(tensor), Region::of(self.tensor));
         let Some(rows) = own.rows_before(&tensor.shape, &base, &self.tensor.shape) else {
-            return Vec::new();
+            // Bytes that are no numbers may have become more or less.
+            return if self.are_bytes(tensor) { self.behind(tensor, 0) } else { Vec::new() };
         };
         let (len, count) = (tensor.range.end - tensor.range.start, tensor.shape.first());
         match count {
@@ -64,6 +67,11 @@ impl SourceTensor<'_> {
             }
             _ => self.behind(tensor, 0),
         }
+    }
+
+    /// Whether both are bytes that are no numbers. Text in them can be found anywhere near.
+    fn are_bytes(&self, tensor: &TensorInfo) -> bool {
+        [self.tensor, tensor].iter().all(|own| own.dtype == Dtype::Bytes)
     }
 
     /// References to the bytes after the first `skip`, which are counted in the type of `tensor`.
@@ -154,7 +162,7 @@ impl Own<'_> {
         let tried = each(
             large.len(),
             context,
-            || Trial::new(&read, self.options.level),
+            || Trial::new(&read),
             |trial, i| self.try_all(trial, &in_bases, &likely, large[i]),
         )?;
         let mut items = vec![None; self.layout.items.len()];
@@ -168,9 +176,29 @@ impl Own<'_> {
                 is_own.insert(self.tensors[i].range.start);
             }
         }
-        let mut trial = Trial::new(&read, self.options.level);
+        let mut trial = Trial::new(&read);
         self.small_tensors(&in_bases, &mut trial, &mut items)?;
         Ok(items)
+    }
+
+    /// The references that a tensor may have to tensors of the same name in bases, or to parts of
+    /// one.
+    pub(super) fn named(&self, in_bases: &BaseTensors, tensor: &TensorInfo) -> Vec<Reference> {
+        let len = tensor.range.end - tensor.range.start;
+        let found = in_bases.named(tensor).into_iter().flat_map(|own| own.holding(tensor));
+        found.filter_map(|reference| self.fitted(reference, len)).collect()
+    }
+
+    /// A reference of `len` bytes that lies within its source: bytes that are more than those of
+    /// the base may go beyond its end, and begin earlier then.
+    fn fitted(&self, reference: Reference, len: u64) -> Option<Reference> {
+        let over = reference.end(len).saturating_sub(self.source_len(reference.source));
+        let start = match reference.conversion {
+            _ if over == 0 => reference.start,
+            Conversion::None => reference.start.checked_sub(over)?,
+            _ => return None,
+        };
+        Some(Reference { start, ..reference })
     }
 
     /// Finds candidates for the large tensors by content or by similar names.
@@ -224,9 +252,10 @@ impl Own<'_> {
         let tensor = &self.tensors[i];
         let dtype = self.layout.items[i + 1].dtype.unwrap_or(Dtype::Bytes);
         let len = tensor.range.end - tensor.range.start;
-        let mut candidates: Vec<Reference> = Vec::new();
-        for candidate in in_bases.named(tensor) {
-            candidates.extend(candidate.holding(tensor));
+        let mut candidates = self.named(in_bases, tensor);
+        if dtype == Dtype::Bytes && !candidates.is_empty() {
+            // A sample does not show text that has moved.
+            return Ok(Tried { alone: usize::MAX, on: vec![(candidates[0], 0)] });
         }
         let is_named = !candidates.is_empty();
         let mut others: Vec<Reference> = Vec::new();

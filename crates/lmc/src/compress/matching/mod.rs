@@ -14,13 +14,19 @@ mod names;
 mod regions;
 mod small;
 mod trial;
+mod unknown;
 
 use crate::io::ByteSource;
 use crate::items::InputLayout;
+use crate::view::View;
 use crate::{Base, BaseSet, Options, Reference};
-use lmc_format::{Conversion, Result, SourceKind};
+use lmc_format::{Arrangement, Conversion, Result, SourceKind};
 use lmc_input::{Cut, LayoutItem, TensorInfo, is_small};
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
+
+/// Headers that are shorter are not coded against a base, so that tensors can be listed without it.
+const FIRST_LEN_MIN: u64 = 1 << 16;
 
 /// The spans of a file, and the reference of each.
 pub(crate) struct Spans {
@@ -46,17 +52,18 @@ pub(crate) fn spans(source: &ByteSource, input: &InputLayout, options: &Options)
     let has_candidates = !options.bases.list().is_empty() || large > 1;
     // Names are read only where one may help, because there can be many.
     let tensors = if has_candidates { input.tensors() } else { Vec::new() };
-    let own = Own { source, layout, tensors, options, starts: starts(&layout.items) };
-    let items = match layout.kind {
-        SourceKind::Bytes => vec![own.whole_file()?],
-        SourceKind::Safetensors if has_candidates => own.tensors()?,
-        SourceKind::Safetensors => vec![None; layout.items.len()],
+    let own = Own {
+        view: input.view(source),
+        len: input.len,
+        order: &input.order,
+        layout,
+        tensors,
+        options,
+        starts: starts(&layout.items),
     };
-    let cuts = lmc_input::cut_where(layout, |a, b| own.may_share(&items, a, b));
-    let references =
-        cuts.iter().map(|cut| own.reference(&items, cut)).collect::<Result<Vec<_>>>()?;
+    let (cuts, references) = own.cuts()?;
     let mut spans = Spans { cuts, references };
-    bounds::drop_rare(&mut spans);
+    bounds::drop_rare(&mut spans, &options.bases)?;
     own.drop_costly(&mut spans)?;
     Ok(spans)
 }
@@ -73,7 +80,10 @@ fn starts(items: &[LayoutItem]) -> Vec<u64> {
 
 /// The file that is being compressed.
 struct Own<'a> {
-    source: &'a ByteSource<'a>,
+    view: View<'a>,
+    /// Bytes of the file.
+    len: u64,
+    order: &'a Arrangement,
     layout: &'a lmc_input::FileLayout,
     tensors: Vec<TensorInfo>,
     options: &'a Options,
@@ -82,34 +92,47 @@ struct Own<'a> {
 }
 
 impl Own<'_> {
+    /// The spans and their references.
+    fn cuts(&self) -> Result<(Vec<Cut>, Vec<Option<Reference>>)> {
+        if self.tensors.is_empty() && self.layout.kind == SourceKind::Arranged {
+            return self.unknown(lmc_input::cut(self.layout));
+        }
+        let mut items = match self.tensors.is_empty() {
+            false => self.tensors()?,
+            true => vec![None; self.layout.items.len()],
+        };
+        items[0] = items[0].or_else(|| self.first_item(&items));
+        let cuts = lmc_input::cut_where(self.layout, |a, b| self.may_share(&items, a, b));
+        let references = cuts.iter().map(|cut| self.reference(&items, cut)).collect();
+        Ok((cuts, references))
+    }
+
     /// Fills `out` from the source of a reference: this file itself or one of its bases. This is
     /// for samples, which only choose: whatever they hold, the bytes to be coded are read and
     /// compared again later.
     fn read(&self, source: u64, start: u64, out: &mut [u8]) -> Result<()> {
         match (source as usize).checked_sub(1) {
-            None => self.source.read(start, out),
+            None => self.view.read(start, out),
             Some(i) => self.options.bases.list()[i].sample(start, out),
         }
     }
 
-    fn source_len(&self, source: u64) -> Result<u64> {
+    fn source_len(&self, source: u64) -> u64 {
         match (source as usize).checked_sub(1) {
-            None => self.source.len(),
-            Some(i) => Ok(self.options.bases.list()[i].original_len()),
+            None => self.len,
+            Some(i) => self.options.bases.list()[i].original_len(),
         }
     }
 
     /// The reference of a span, derived from those of its items.
-    fn reference(&self, items: &[Option<Reference>], cut: &Cut) -> Result<Option<Reference>> {
+    fn reference(&self, items: &[Option<Reference>], cut: &Cut) -> Option<Reference> {
         let mut own = cut.items.clone().filter(|&i| self.layout.items[i].len > 0);
-        let Some((item, mut reference)) = own.next().and_then(|i| Some((i, items[i]?))) else {
-            return Ok(None);
-        };
+        let (item, mut reference) = own.next().and_then(|i| Some((i, items[i]?)))?;
         let place = cut.range.start - self.starts[item];
         reference.start += reference.conversion.source_len(place);
         // A file may be longer than its base.
         let end = reference.end(cut.range.end - cut.range.start);
-        Ok((end <= self.source_len(reference.source)?).then_some(reference))
+        (end <= self.source_len(reference.source)).then_some(reference)
     }
 
     /// Whether two adjacent small tensors can share one reference, or both have none.
@@ -123,26 +146,20 @@ impl Own<'_> {
         }
     }
 
-    /// The reference for a file that nothing is known about: to the first base whose start looks
-    /// similar, or to the first base if none does.
-    fn whole_file(&self) -> Result<Option<Reference>> {
-        let bases = self.options.bases.list();
-        let whole = 0..self.source_len(0)?;
-        let read = |source: u64, start: u64, out: &mut [u8]| self.read(source, start, out);
-        let mut found = None;
-        for (i, base) in bases.iter().enumerate() {
-            let reference =
-                Reference { source: i as u64 + 1, start: 0, conversion: Conversion::None };
-            let common = 0..whole.end.min(base.original_len());
-            let is_like = bases.len() == 1 || {
-                let mut trial = trial::Trial::new(&read, self.options.level);
-                trial.looks_alike(&common, &reference, lmc_codec::Dtype::Bytes)?
-            };
-            if is_like {
-                return Ok(Some(reference));
-            }
-            found = found.or(Some(reference));
+    /// The reference of what comes before all tensors, such as headers, if that is long: to the
+    /// start of the base that most bytes of tensors refer to.
+    fn first_item(&self, items: &[Option<Reference>]) -> Option<Reference> {
+        if self.layout.items[0].len < FIRST_LEN_MIN {
+            return None;
         }
-        Ok(found)
+        let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
+        for (item, reference) in self.layout.items.iter().zip(items) {
+            if let Some(reference) = reference.filter(|reference| !reference.is_own()) {
+                *bytes.entry(reference.source).or_default() += item.len;
+            }
+        }
+        let (source, _) =
+            bytes.into_iter().max_by_key(|&(source, bytes)| (bytes, Reverse(source)))?;
+        Some(Reference { source, start: 0, conversion: Conversion::None })
     }
 }

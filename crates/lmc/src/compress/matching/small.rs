@@ -47,8 +47,7 @@ impl Own<'_> {
         trial: &mut Trial,
         tensor: &lmc_input::TensorInfo,
     ) -> Result<Option<Reference>> {
-        let candidates: Vec<Reference> =
-            in_bases.named(tensor).iter().flat_map(|candidate| candidate.holding(tensor)).collect();
+        let candidates = self.named(in_bases, tensor);
         match candidates[..] {
             [] => Ok(None),
             [one] => Ok(Some(one)),

@@ -12,6 +12,8 @@ use std::ops::Range;
 /// tries several levels.
 const PIECES: u64 = 3;
 const PIECE_LEN: u64 = 1 << 15;
+/// All levels must find the same references, or a higher one could take more bytes.
+const LEVEL: Level = Level::Default;
 /// Bytes of each of the three pieces that identify equal tensors.
 const MARK_LEN: u64 = 1 << 12;
 /// Bytes that are used to judge a candidate with another name before anything is coded.
@@ -23,7 +25,6 @@ pub(super) type Read<'a> = &'a (dyn Fn(u64, u64, &mut [u8]) -> Result<()> + Sync
 /// Tries references; one for each thread.
 pub(super) struct Trial<'a> {
     read: Read<'a>,
-    level: Level,
     encoder: Encoder,
     raw: Vec<u8>,
     base: Vec<u8>,
@@ -32,10 +33,9 @@ pub(super) struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    pub(super) fn new(read: Read<'a>, level: Level) -> Self {
+    pub(super) fn new(read: Read<'a>) -> Self {
         let (raw, base, out) = (Vec::new(), Vec::new(), Vec::new());
-        let level = level.min(Level::Default);
-        Self { read, level, encoder: Encoder::new(), raw, base, wide: Buffer::default(), out }
+        Self { read, encoder: Encoder::new(), raw, base, wide: Buffer::default(), out }
     }
 
     /// Takes a sample of `range` of the file itself; returns its coded size without a base.
@@ -46,10 +46,8 @@ impl<'a> Trial<'a> {
                 (self.read)(0, range.start + piece.start, out)
             })?;
         }
-        self.out.clear();
-        let plan = Plan::new(&TensorSpec { dtype, row_len: 0 }, self.level, Block::alone(&[]));
-        self.encoder.encode_block(&plan, 0, Block::alone(&self.raw), &mut self.out);
-        Ok(self.out.len())
+        let sample = Block::alone(&self.raw);
+        Ok(coded_len(&mut self.encoder, dtype, sample, &mut self.out))
     }
 
     /// The coded size of the same sample against a base; `len` is the length of the range.
@@ -63,11 +61,8 @@ impl<'a> Trial<'a> {
                 })
             })?;
         }
-        self.out.clear();
-        let plan = Plan::new(&TensorSpec { dtype, row_len: 0 }, self.level, Block::alone(&[]));
         let sample = Block::against(&self.raw, &self.base);
-        self.encoder.encode_block(&plan, 0, sample, &mut self.out);
-        Ok(self.out.len())
+        Ok(coded_len(&mut self.encoder, dtype, sample, &mut self.out))
     }
 
     /// Bytes of the sample that was taken last.
@@ -97,6 +92,17 @@ impl<'a> Trial<'a> {
     ) -> Result<bool> {
         let (equal, all) = self.equal_tops(range, reference, dtype)?;
         Ok(4 * equal > 3 * all)
+    }
+
+    /// The share of these values that do.
+    pub(super) fn alike(
+        &mut self,
+        range: &Range<u64>,
+        reference: &Reference,
+        dtype: Dtype,
+    ) -> Result<f64> {
+        let (equal, all) = self.equal_tops(range, reference, dtype)?;
+        Ok(equal as f64 / all.max(1) as f64)
     }
 
     /// How many values in the middle of `range` have the same top byte as in a base, and how many
@@ -152,6 +158,16 @@ impl<'a> Trial<'a> {
         }
         Ok(best.map(|(reference, _)| reference))
     }
+}
+
+/// The coded size of a sample as one block.
+fn coded_len(encoder: &mut Encoder, dtype: Dtype, sample: Block, out: &mut Vec<u8>) -> usize {
+    out.clear();
+    // Only a look at bytes tells whether they are text.
+    let looked_at = if dtype == Dtype::Bytes { sample.bytes } else { &[] };
+    let plan = Plan::new(&TensorSpec { dtype, row_len: 0 }, LEVEL, Block::alone(looked_at));
+    encoder.encode_block(&plan, 0, sample, out);
+    out.len()
 }
 
 /// Distinguishes a stretch of a source from others of its length: a checksum of three pieces of it.

@@ -4,6 +4,7 @@ use crate::base::budget::Budget;
 use crate::span::encode::piece;
 use crate::span::{CodedSpan, SpanEncoder};
 use lmc_codec::{Block, Dtype, Encoder, Level, Plan, TensorSpec};
+use lmc_format::Conversion;
 use lmc_testkit::data::{self, Kind, Random};
 
 const LEVELS: [Level; 4] = [Level::Fast, Level::Default, Level::Max, Level::Paper];
