@@ -25,8 +25,12 @@ use lmc_input::{Cut, LayoutItem, TensorInfo, is_small};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-/// Headers that are shorter are not coded against a base, so that tensors can be listed without it.
-const FIRST_LEN_MIN: u64 = 1 << 16;
+/// Headers of safetensors that are shorter are not coded against a base, so that tensors can be
+/// listed without it.
+const HEADER_LEN_MIN: u64 = 1 << 16;
+/// The same for what is between the tensors of other formats, which changes little and of which
+/// there is more.
+const FIRST_LEN_MIN: u64 = 1 << 12;
 
 /// The spans of a file, and the reference of each.
 pub(crate) struct Spans {
@@ -149,7 +153,11 @@ impl Own<'_> {
     /// The reference of what comes before all tensors, such as headers, if that is long: to the
     /// start of the base that most bytes of tensors refer to.
     fn first_item(&self, items: &[Option<Reference>]) -> Option<Reference> {
-        if self.layout.items[0].len < FIRST_LEN_MIN {
+        let least = match self.layout.kind {
+            SourceKind::Safetensors => HEADER_LEN_MIN,
+            SourceKind::Bytes | SourceKind::Arranged => FIRST_LEN_MIN,
+        };
+        if self.layout.items[0].len < least {
             return None;
         }
         let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
