@@ -371,14 +371,14 @@ def measure(way: str, steps: list[Step], work: Path) -> tuple[int, dict[str, int
 def versions() -> list[str]:
     """The versions of what is compared."""
     shown = []
-    for command in ((LMC, "--version"), ("zstd", "--version"), ("restic", "version")):
-        if shutil.which(command[0]):
-            shown.append(run(*command).splitlines()[0].strip("* "))
-    shown += [run("borg", "--version").strip()] if shutil.which("borg") else []
+    for name, option in {LMC: "-V", "zstd": "-V", "restic": "version", "borg": "-V"}.items():
+        if shutil.which(name):
+            number = re.search(r"\d+(\.\d+)+", run(name, option))
+            shown.append(f"{'lmc' if name == LMC else name} {number[0]}")
     for package in ("zipnn", "torch", "transformers", "lightning"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             shown.append(f"{package} {importlib.metadata.version(package)}")
-    return [re.sub(r" (CLI|compiled|\(64-bit\)|,? by ).*", "", line) for line in shown]
+    return shown
 
 
 def cpu() -> str:
@@ -414,18 +414,27 @@ def verdict(results: dict[str, dict[str, int]]) -> Iterator[str]:
             change = 100 * (row["lmc save"] / peers[best] - 1)
             word = "less" if change < 0 else "more"
             yield f"* {name}: {abs(change):.1f} % {word} than {best}, the smallest of the others."
+    alone = ("zstd -3", "zstd -19", "ZipNN")
+    behind = []
+    for name, row in results.items():
+        least = min((row[way] for way in alone if way in row), default=0)
+        if least and row.get("lmc compress", 0) > least:
+            behind.append(f"{name} ({100 * (row['lmc compress'] / least - 1):.1f} %)")
+    yield ""
+    yield "Without the step before, `lmc compress` is larger than the smallest of the others that"
+    yield f"have only the step ({', '.join(alone)}) on: {', '.join(behind) or 'none'}."
 
 
 def section(results: dict[str, dict[str, int]]) -> str:
     """The section of RESULTS.md."""
-    intro = f"""Checkpoints that `series_data.py` makes, saved step by step (`series.py`;
-    [README.md](README.md#series) describes the series and the ways). The sizes are those of all
-    files that were written, in MB, after the last save. Every step was restored and compared by
-    SHA-256. The smallest of a series is in bold. Machine: {cpu()}. Versions: {", ".join(versions())}."""
-    text = textwrap.fill(
-        " ".join(intro.split()), 120, break_on_hyphens=False, break_long_words=False
-    )
-    rows = [*table(results), "", "The store of lmc (`lmc save`), beside the others:", ""]
+    intro = f"""Checkpoints that `series_data.py` makes, saved step by step by `series.py`;
+    [README.md](README.md#series) describes the series and the ways. Sizes are those of all files
+    that were written, in MB (10^6 bytes), after the last save. Every step was restored and compared
+    by SHA-256. The smallest of each series is in bold. Machine: {cpu()}. Versions:
+    {", ".join(versions())}."""
+    words = " ".join(intro.split())
+    text = textwrap.fill(words, 120, break_on_hyphens=False, break_long_words=False)
+    rows = [*table(results), "", "The store of lmc (`lmc save`) takes:", ""]
     return "\n".join([SECTION, "", text, "", *rows, *verdict(results), ""])
 
 
