@@ -76,7 +76,13 @@ impl Archive {
         self.0.is_safetensors()
     }
 
-    /// The tensors of a safetensors file, in the order of their bytes.
+    /// The format of the original in words, as `lmc list` shows it.
+    #[getter]
+    fn format(&self, py: Python<'_>) -> PyResult<&'static str> {
+        short(py, || self.0.contents().map(|contents| contents.format.label()))?.raise()
+    }
+
+    /// The tensors of the original, in the order of their bytes or as the original names them.
     fn tensors(&self, py: Python<'_>) -> PyResult<Vec<TensorTuple>> {
         let tensors = short(py, || self.0.tensors())?.raise()?;
         let tuple =

@@ -32,7 +32,8 @@ def tensors_of(archive: _lmckpt.Archive) -> tuple[list[Described], bytearray]:
     """What tensors an archive holds, and memory for the header before them."""
     described = archive.tensors()
     if not archive.is_safetensors:
-        what = "; safe_open reads its tensors" if described else ""
+        is_readable = bool(described) and archive.format != "safetensors"
+        what = "; safe_open reads its tensors" if is_readable else ""
         raise InvalidError(f"the original of the file is not a safetensors file{what}")
     return described, bytearray(described[0][3] if described else archive.original_len)
 
@@ -123,7 +124,8 @@ class _Run:
 
 def _described(archive: _lmckpt.Archive) -> tuple[list[Described], dict[str, str] | None]:
     """What tensors an archive of any format holds, and the metadata of safetensors."""
-    if archive.is_safetensors:
+    # A file that is cut off, or has more at its end, is refused as safetensors refuses it.
+    if archive.is_safetensors or archive.format == "safetensors":
         described, header = tensors_of(archive)
         archive.read_into(0, header, threads=1)
         return described, metadata_of(bytes(header))
