@@ -274,10 +274,12 @@ mod tests {
             assert!(is_hidden(name), "{name}");
         }
         assert!(!is_hidden("tmpfile.safetensors"));
+        let others = ["a.pt", "a.pt.lmc", "__0_0.distcp", "model.gguf"];
         for name in ["a.safetensors", "a.safetensors.lmc", "step1000.lmc", "a.5.lmc"] {
             assert!(holds_tensors(name), "{name}");
         }
-        for name in ["config.json", "config.json.lmc", "lmc", "a.pt"] {
+        assert!(others.iter().all(|name| holds_tensors(name)));
+        for name in ["config.json", "config.json.lmc", "lmc", "pt"] {
             assert!(!holds_tensors(name), "{name}");
         }
     }
