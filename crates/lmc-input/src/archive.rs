@@ -13,7 +13,7 @@ const FILES_MAX: usize = 4;
 /// The contents of a file that begins like a zip file.
 pub(crate) fn find(source: &Source) -> Contents {
     match Zip::read(source) {
-        // Several, one behind the other.
+        // Several, one after the other.
         None => dcp::find(source, &[]).unwrap_or_else(|| {
             Contents::noted("begins like a zip file, but its directory is damaged or missing")
         }),

@@ -1,5 +1,5 @@
 //! The contents of a file of torch.distributed.checkpoint: for each tensor or object a zip file of
-//! torch.save, one behind the other. Their names are in another file.
+//! torch.save, one after the other. Their names are in another file.
 
 use crate::contents::{Contents, Format};
 use crate::dcp_metadata::DcpItem;

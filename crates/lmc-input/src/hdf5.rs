@@ -21,7 +21,7 @@ const DEPTH_MAX: usize = 64;
 const PATH_LEN_MAX: usize = 1 << 12;
 pub(crate) const NAME_LEN_MAX: usize = 1 << 12;
 const NAMES_LEN_MAX: usize = 1 << 27;
-/// The most bytes that are read of everything that is no dataset. Several links may lead to the
+/// The most bytes that are read of everything that is not a dataset. Several links may lead to the
 /// same object.
 const BYTES_MAX: u64 = 1 << 28;
 /// What it costs to read at all, in bytes.

@@ -204,7 +204,7 @@ fn odd_messages() {
         let found = with(true, |file| file.object(&[(LINK, bytes)]));
         assert!(!found.is_complete, "{:?}", found.tensors);
     }
-    // A soft link is no member.
+    // A soft link is not a member.
     let soft = with(true, |file| file.object(&[(LINK, b"\x01\x08\x01\x01w\x04\0/a/b".to_vec())]));
     assert!(soft.is_complete && soft.note.is_none());
     let info = |heap: u64| [&[0, 0], &heap.to_le_bytes()[..], &UNDEFINED.to_le_bytes()].concat();

@@ -20,7 +20,7 @@ fn a_matrix() {
     assert_eq!(first_item(&found), item);
 }
 
-/// Columns that are stored one after the other are rows in memory, but the tensor is no range.
+/// Columns that are stored one after the other are rows in memory, but the tensor is not a range.
 #[test]
 fn orders() {
     let found = contents_of(&npy("'<f4'", "True", "(2, 3)", &BYTES));

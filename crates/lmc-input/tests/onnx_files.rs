@@ -17,7 +17,7 @@ fn file() -> Vec<u8> {
     model(&[bytes(1, &node.concat()), bytes(2, b"graph"), weight].concat())
 }
 
-/// The only tensor of a graph that is no range.
+/// The only tensor of a graph that is not a range.
 fn other(tensor: &[u8]) -> (Reason, usize) {
     let found = contents_of(&model(&bytes(5, tensor)));
     assert_eq!((found.format, found.tensors.len(), found.others.len()), (Format::Onnx, 0, 1));
