@@ -236,7 +236,7 @@ class Shelves(FolderTest):
             decode_file(file, [self.put("y", b"abcd")])
 
     def test_content_hashes(self) -> None:
-        """A plain base has two if it is no safetensors; one in an archive has that of its kind."""
+        """A plain base has two unless it is safetensors; one in an archive has that of its kind."""
         many = Span(b"x" * 70000, [constant(b"x", 70000)], block_log2=24)
         table = b'{"a":{"dtype":"U8","shape":[70000],"data_offsets":[0,70000]}}'
         head, plain = u64(len(table)) + table, many.raw

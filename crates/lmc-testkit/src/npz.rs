@@ -32,7 +32,7 @@ pub fn npz(prefix: &str, arrays: &[Array], note: &str) -> Vec<u8> {
     file
 }
 
-/// What stands in front of an array.
+/// The header before an array.
 fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     let shape: String = shape.iter().map(|size| format!("{size}, ")).collect();
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");

@@ -135,7 +135,7 @@ fn best(
             best = own;
         }
     }
-    // Samples differ by chance, and values rarely change their place within a file.
+    // Samples differ a little, and values rarely change their place within a file.
     if let Some(last) = last
         && last.dtype == best.0.dtype
         && coded_len(last) <= best.1 + best.1 / PHASE_SHARE
